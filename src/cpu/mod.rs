@@ -1,0 +1,3 @@
+//! CPU backend: vectorised, spread over pinned worker threads.
+
+pub mod simd;

@@ -1,0 +1,2 @@
+//! Safe layer over DPDK.
+#![allow(unsafe_code)]

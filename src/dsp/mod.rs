@@ -1,0 +1,1 @@
+//! The mathematics, written once, in `f64`.

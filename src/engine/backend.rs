@@ -1,0 +1,81 @@
+//! What an engine asks of a backend: one [`Pipeline`] per output stream.
+
+use rustfft::num_complex::Complex32;
+
+use crate::monitor::report::LcoreReport;
+use crate::units::{N_POL, Timestamp};
+
+/// Packed samples of one receive chunk followed by its tail.
+#[derive(Clone, Copy, Debug)]
+pub struct InputView<'a> {
+    /// Timestamp of sample 0 of both polarisations.
+    pub start: Timestamp,
+    /// Usable samples per polarisation.
+    pub samples: usize,
+    /// Packed samples per polarisation; at least [`InputView::PADDING`] readable bytes follow the last one.
+    pub pol: [&'a [u8]; N_POL],
+}
+
+impl InputView<'_> {
+    /// Readable bytes after the last sample, so that vector loads need no special end.
+    pub const PADDING: usize = 128;
+}
+
+/// Residual delay and phase of one spectrum (reference: delay/phase application).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FineDelay {
+    /// Residual delay per polarisation, in samples of the PFB input.
+    pub delay: [f32; N_POL],
+    /// Phase at the band centre per polarisation, in radians, coarse-delay correction included.
+    pub phase: [f32; N_POL],
+}
+
+/// Consecutive spectra of one output chunk over which both coarse delays are constant.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// Index in the output chunk of the first spectrum.
+    pub first: usize,
+    /// Per polarisation, sample index in the input of the first sample of the first spectrum's window.
+    pub offset: [usize; N_POL],
+    /// One per spectrum; the block has `fine.len()` spectra.
+    pub fine: &'a [FineDelay],
+}
+
+/// What one batch counted while it was computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchStats {
+    /// Complex samples that quantisation clamped, per polarisation.
+    pub saturated: [u64; N_POL],
+    /// Σ x² over the last tap of each spectrum's window, per polarisation.
+    pub power: [u64; N_POL],
+}
+
+/// An output chunk while it is being computed: whole batches in wire layout,
+/// each (channel, spectrum, polarisation, re/im) of `i8`.
+#[derive(Debug)]
+pub struct OutputSpan<'a> {
+    /// Timestamp of spectrum 0.
+    pub start: Timestamp,
+    /// `batches × batch_bytes`.
+    pub data: &'a mut [u8],
+    /// One per batch; zeroed by the engine when the chunk is started.
+    pub stats: &'a mut [BatchStats],
+}
+
+/// One output stream's computation on some backend.
+///
+/// The engine calls [`front`](Self::front) with blocks in order, without gaps in the output chunk's
+/// spectra, then [`back`](Self::back) once per chunk; after that the next block starts at spectrum 0.
+pub trait Pipeline: Send {
+    /// Sets the complex gain of every channel of one polarisation, from the next output chunk on.
+    fn set_gains(&mut self, pol: usize, gains: &[Complex32]);
+
+    /// Front end over one block; the back end may run ahead on spectra that are complete.
+    fn front(&mut self, input: &InputView<'_>, block: &Block<'_>, chunk: &mut OutputSpan<'_>);
+
+    /// Finishes the first `batches` batches of the chunk; spectra beyond them are discarded.
+    fn back(&mut self, batches: usize, chunk: &mut OutputSpan<'_>);
+
+    /// Time per worker thread since the start.
+    fn lcores(&self) -> Vec<LcoreReport>;
+}

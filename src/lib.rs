@@ -1,0 +1,48 @@
+//! Karoo, an F-engine appliance: it receives digitised voltages, channelises them, corrects
+//! delay, phase and gain, quantises, and multicasts the spectra to the X-engines.
+//!
+//! # The way of a sample
+//!
+//! ```text
+//! port queue ─► recv (rx lcore) ─► memory (chunk) ─► engine ─► cpu | gpu ─► send (tx lcore) ─► port queue
+//! ```
+//!
+//! # Rooms, and who may call whom
+//!
+//! Dependencies point one way: [`cli`] → [`engine`], [`monitor`], [`config`] → [`recv`], [`send`],
+//! [`cpu`] → [`dpdk`], [`memory`], [`spead`], [`net`], [`dsp`] → [`units`].
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | [`units`] | newtypes: time is a sample count |
+//! | [`spead`] | wire format: checked packet views, packet, descriptor and stop-heap builders |
+//! | [`net`] | endpoints, Ethernet/IPv4/UDP frames, steering rules, capture files |
+//! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither; the golden model |
+//! | [`dpdk`] | safe layer over DPDK: EAL, lcores, mempools, mbufs, external buffers, ports |
+//! | [`memory`] | chunk buffers by kind |
+//! | [`recv`] | rx lcore loop, chunk window, presence, loss accounting |
+//! | [`cpu`] | CPU backend: vectorised unpack, FIR, FFT, post-processing on worker threads |
+//! | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
+//! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
+//! | [`sim`] | digitiser simulator and fault injection |
+//! | [`config`] | options to validated, typed configuration |
+//! | [`monitor`] | counters, time per lcore, run reports with pictures |
+//! | [`cli`] | one file per command |
+//!
+//! `unsafe` lives in `dpdk-sys`, [`dpdk`], [`memory`] and [`cpu::simd`], nowhere else.
+#![deny(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod cpu;
+pub mod dpdk;
+pub mod dsp;
+pub mod engine;
+pub mod memory;
+pub mod monitor;
+pub mod net;
+pub mod recv;
+pub mod send;
+pub mod sim;
+pub mod spead;
+pub mod units;

@@ -1,0 +1,2 @@
+//! Chunk buffers by kind.
+#![allow(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Counters, time per lcore, and the run report.
+
+pub mod report;

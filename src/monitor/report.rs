@@ -1,0 +1,122 @@
+//! The data of a run report: what `report.json` holds and `report.html` draws.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::config::EngineConfig;
+
+/// One run, from the capture's first frame to the last stop heap.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// Version of Karoo that made it.
+    pub karoo: String,
+    /// Path of the capture as given.
+    pub capture: String,
+    /// What the file is, and whether its end is missing.
+    pub capture_notes: Vec<String>,
+    /// Configuration that ran.
+    pub config: EngineConfig,
+    /// Values picked from the capture because no option gave them.
+    pub chosen: Vec<Chosen>,
+    /// Name of the backend that computed.
+    pub backend: String,
+    /// Input side.
+    pub input: InputReport,
+    /// One per output stream.
+    pub outputs: Vec<OutputReport>,
+    /// How fast it went.
+    pub rate: RateReport,
+    /// Time per data thread.
+    pub lcores: Vec<LcoreReport>,
+}
+
+/// A value that the program picked.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chosen {
+    /// Option that would set it.
+    pub option: String,
+    /// Value picked.
+    pub value: String,
+    /// Why this value.
+    pub why: String,
+}
+
+/// Input counters. `datagrams` = heaps placed + Σ drops.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct InputReport {
+    /// Frames in the capture.
+    pub datagrams: u64,
+    /// Datagrams not placed, by cause.
+    pub drops: BTreeMap<String, u64>,
+    /// Non-empty chunks.
+    pub chunks: u64,
+    /// First sample of the first non-empty chunk.
+    pub first_timestamp: Option<u64>,
+    /// Per polarisation.
+    pub pols: [PolReport; 2],
+}
+
+/// Input counters of one polarisation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PolReport {
+    /// Heaps placed.
+    pub heaps: u64,
+    /// Samples placed.
+    pub samples: u64,
+    /// Payload bytes placed.
+    pub bytes: u64,
+    /// Heaps that never arrived, between the first and the last heap of the capture.
+    pub missing_heaps: u64,
+    /// Samples that the digitiser flagged as saturated.
+    pub clipped_samples: u64,
+    /// Mean power relative to a full-scale sine, where measured.
+    pub power_dbfs: Option<f64>,
+    /// Presence of consecutive heaps as runs of `(present, heaps)`, from the first heap of the first chunk.
+    pub presence: Vec<(bool, u64)>,
+}
+
+/// Counters of one output stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OutputReport {
+    /// Stream name.
+    pub name: String,
+    /// Batches sent.
+    pub batches: u64,
+    /// Data heaps sent, all substreams.
+    pub heaps: u64,
+    /// Payload bytes sent.
+    pub bytes: u64,
+    /// Heaps not sent because input was missing.
+    pub skipped_heaps: u64,
+    /// Saturated complex samples in transmitted batches, per polarisation.
+    pub clipped_samples: [u64; 2],
+    /// Timestamp of the first batch sent.
+    pub first_timestamp: Option<u64>,
+    /// Timestamp of the last batch sent.
+    pub last_timestamp: Option<u64>,
+}
+
+/// How fast a run went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RateReport {
+    /// Wall-clock seconds from first frame to last packet.
+    pub seconds: f64,
+    /// Samples per second and polarisation.
+    pub samples_per_second: f64,
+    /// Gigabits of capture per second.
+    pub input_gbps: f64,
+    /// Samples per second over the ADC sample rate.
+    pub realtime: f64,
+}
+
+/// Where one data thread spent its time.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LcoreReport {
+    /// Name, such as `rx-pol0.0`, `cpu-1`, `tx`.
+    pub name: String,
+    /// CPU that it was pinned to, if it was.
+    pub core: Option<usize>,
+    /// Seconds per phase, in display order: (`wait-in`, `work`, …).
+    pub phases: Vec<(String, f64)>,
+}

@@ -1,0 +1,1 @@
+//! Endpoints, frames, steering rules, capture files.

@@ -1,0 +1,1 @@
+//! Receive: rx lcore loop, chunk window, presence, loss accounting.

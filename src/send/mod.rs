@@ -1,0 +1,1 @@
+//! Packetiser and tx lcore.

@@ -1,0 +1,1 @@
+//! Digitiser simulator and fault injection.

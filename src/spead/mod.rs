@@ -1,0 +1,1 @@
+//! SPEAD wire format.
