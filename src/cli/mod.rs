@@ -1,8 +1,44 @@
-//! Command line: one file per command. Exit codes: 0 success, 1 bad data or a failed run, 2 usage.
+//! Command line: one file per command.
+//!
+//! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong.
+
+mod failure;
 
 use std::process::ExitCode;
 
+use clap::{Parser, Subcommand};
+
+pub use failure::Failure;
+
+/// F-engine appliance: channelises, corrects and multicasts radio-telescope voltages.
+#[derive(Debug, Parser)]
+#[command(name = "karoo", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {}
+
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()),
+        )
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
+    let cli = Cli::parse();
+    let outcome: Result<(), Failure> = match cli.command {};
+    #[allow(unreachable_code)]
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("karoo: {failure}");
+            failure.exit_code()
+        }
+    }
 }
