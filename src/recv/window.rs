@@ -1,0 +1,226 @@
+//! The chunk window: which buffer holds which chunk, agreed between rx lcores without locks.
+//!
+//! Each rx lcore owns a *lane*: one word with its *floor*, the lowest chunk id that it may still
+//! write, and a busy bit that is set while it handles a burst. A *slot* maps one chunk id to a
+//! buffer. The single collector takes a chunk when every floor is above its id.
+//!
+//! Why this is sound: an lcore writes to chunk `id` only between `begin` and `end`, and only while
+//! its published floor is `<= id`; it raises the published floor only in `end`, with release
+//! ordering, after its last write. A lane that is behind can be raised by the collector too, but
+//! only by a compare-exchange on a word without the busy bit, so either the lcore starts its burst
+//! with the new floor, or the collector sees it busy and leaves it alone. `tests/loom_window.rs`
+//! checks both with loom.
+
+use super::sync::{AtomicU64, Ordering};
+
+const BUSY: u64 = 1 << 63;
+const BUFFER_BITS: u32 = 16;
+const NO_BUFFER: u64 = 0;
+
+/// Index of a chunk buffer.
+pub type BufferId = u16;
+
+/// A word on a cache line of its own, so that lanes do not disturb each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct LaneWord(AtomicU64);
+
+/// The shared part; see the module documentation.
+#[derive(Debug)]
+pub struct Window {
+    /// Chunk `id` lives in slot `id % slots.len()`; the word is `id << 16 | (buffer + 1)`.
+    slots: Box<[AtomicU64]>,
+    lanes: Box<[LaneWord]>,
+    /// Chunks that a lane keeps open, counted from the newest that it has seen.
+    depth: u64,
+}
+
+/// Where a heap goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Located {
+    /// The chunk is open in this buffer.
+    Buffer(BufferId),
+    /// The chunk is below this lane's floor.
+    TooOld,
+    /// No buffer is free, or the window has not moved this far yet.
+    NoBuffer,
+}
+
+impl Window {
+    /// A window of `slots` chunk ids for `lanes` lcores, each keeping `depth` chunks open.
+    ///
+    /// `slots` should be at least the number of buffers: a chunk id needs a slot and a buffer.
+    pub fn new(slots: usize, lanes: usize, depth: usize) -> Self {
+        Self {
+            slots: (0..slots as u64)
+                .map(|id| AtomicU64::new(id << BUFFER_BITS))
+                .collect(),
+            lanes: (0..lanes).map(|_| LaneWord(AtomicU64::new(0))).collect(),
+            depth: depth as u64,
+        }
+    }
+
+    fn slot(&self, id: u64) -> &AtomicU64 {
+        &self.slots[(id % self.slots.len() as u64) as usize]
+    }
+}
+
+/// One rx lcore's side. There must be one per lane index.
+#[derive(Debug)]
+pub struct Lane<W> {
+    window: W,
+    index: usize,
+    floor: u64,
+}
+
+impl<W: std::ops::Deref<Target = Window>> Lane<W> {
+    /// The lane `index` of `window`.
+    pub fn new(window: W, index: usize) -> Self {
+        Self {
+            window,
+            index,
+            floor: 0,
+        }
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        &self.window.lanes[self.index].0
+    }
+
+    /// Starts a burst: from here to [`end`](Self::end) this lane cannot be raised by the collector.
+    pub fn begin(&mut self) {
+        self.floor = self.word().fetch_or(BUSY, Ordering::Acquire) & !BUSY;
+    }
+
+    /// Ends a burst: publishes the floor.
+    pub fn end(&mut self) {
+        self.word().store(self.floor, Ordering::Release);
+    }
+
+    /// Lowest chunk id that this lane may still write.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Gives up the chunks below `id`. Inside a burst only.
+    pub fn raise(&mut self, id: u64) {
+        self.floor = self.floor.max(id);
+    }
+
+    /// Finds the buffer of chunk `id`, opening the chunk with `take` if need be; `give` takes back a
+    /// buffer that another lcore made superfluous. Inside a burst only.
+    ///
+    /// A chunk newer than all before moves this lane's floor up, whether or not it gets a buffer.
+    pub fn locate(
+        &mut self,
+        id: u64,
+        take: impl FnOnce() -> Option<BufferId>,
+        give: impl FnOnce(BufferId),
+    ) -> Located {
+        if id < self.floor {
+            return Located::TooOld;
+        }
+        self.raise((id + 1).saturating_sub(self.window.depth));
+        let slot = self.window.slot(id);
+        let word = slot.load(Ordering::Acquire);
+        if word >> BUFFER_BITS != id {
+            return Located::NoBuffer;
+        }
+        let buffer = word & ((1 << BUFFER_BITS) - 1);
+        if buffer != NO_BUFFER {
+            return Located::Buffer((buffer - 1) as BufferId);
+        }
+        let Some(taken) = take() else {
+            return Located::NoBuffer;
+        };
+        let opened = word | (u64::from(taken) + 1);
+        match slot.compare_exchange(word, opened, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Located::Buffer(taken),
+            Err(current) => {
+                give(taken);
+                Located::Buffer(((current & ((1 << BUFFER_BITS) - 1)) - 1) as BufferId)
+            }
+        }
+    }
+}
+
+/// The window's owner: takes completed chunks in order of id. There must be only one.
+#[derive(Debug)]
+pub struct Collector<W> {
+    window: W,
+    head: u64,
+    limit: u64,
+}
+
+impl<W: std::ops::Deref<Target = Window>> Collector<W> {
+    /// The collector of `window`.
+    pub fn new(window: W) -> Self {
+        Self {
+            window,
+            head: 0,
+            limit: 0,
+        }
+    }
+
+    /// The next completed chunk that has a buffer. Ids without one are passed over.
+    pub fn poll(&mut self) -> Option<(u64, BufferId)> {
+        if self.head >= self.limit {
+            self.limit = self.floors().min().unwrap_or(0).max(self.head);
+        }
+        let slots = self.window.slots.len() as u64;
+        while self.head < self.limit {
+            let id = self.head;
+            let slot = self.window.slot(id);
+            let word = slot.load(Ordering::Acquire);
+            if word >> BUFFER_BITS != id {
+                // Every slot has been moved past the limit already: a jump longer than the window.
+                self.head = self.limit;
+                break;
+            }
+            // The slot's next id: the first of its residue class that is not complete.
+            let behind = self.limit.saturating_sub(id + slots);
+            let next = id + slots + behind.div_ceil(slots) * slots;
+            slot.store(next << BUFFER_BITS, Ordering::Release);
+            self.head += 1;
+            let buffer = word & ((1 << BUFFER_BITS) - 1);
+            if buffer != NO_BUFFER {
+                return Some((id, (buffer - 1) as BufferId));
+            }
+        }
+        None
+    }
+
+    /// Raises lanes that are more than `lag` chunks behind the foremost one, unless they are in the
+    /// middle of a burst. Returns how many lanes moved.
+    ///
+    /// This keeps an lcore that gets no packets, or far too few, from holding the others up.
+    pub fn advance_laggards(&self, lag: u64) -> usize {
+        let foremost = self.floors().max().unwrap_or(0);
+        let floor = foremost.saturating_sub(lag);
+        self.window
+            .lanes
+            .iter()
+            .filter(|lane| {
+                let word = lane.0.load(Ordering::Relaxed);
+                word & BUSY == 0
+                    && word < floor
+                    && lane
+                        .0
+                        .compare_exchange(word, floor, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_ok()
+            })
+            .count()
+    }
+
+    /// Chunk id below which everything has been collected or passed over.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    fn floors(&self) -> impl Iterator<Item = u64> + '_ {
+        self.window
+            .lanes
+            .iter()
+            .map(|lane| lane.0.load(Ordering::Acquire) & !BUSY)
+    }
+}
