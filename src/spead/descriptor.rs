@@ -1,0 +1,508 @@
+//! Item descriptors, and the heaps that carry them.
+//!
+//! A descriptor is a SPEAD packet of its own, nested in the payload of the heap that carries it.
+
+use super::item;
+use super::packet::{Header, Item, Packet, PacketError};
+
+/// What one element of an item is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    /// Bit fields: type character and bits of each, such as `('u', 48)`.
+    Format(Vec<(char, u16)>),
+    /// numpy type string, such as `|i1`.
+    Numpy {
+        /// Type string.
+        descr: String,
+        /// First axis varies fastest.
+        fortran_order: bool,
+    },
+}
+
+/// One item's descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Item identifier that it describes.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// Free text.
+    pub description: String,
+    /// Axis lengths, slowest first; empty for a scalar, `None` for an axis of variable length.
+    pub shape: Vec<Option<u64>>,
+    /// Type of an element.
+    pub element: ElementType,
+}
+
+/// Why a nested packet is not a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptorError {
+    /// Not a packet.
+    #[error("descriptor is not a SPEAD packet: {0}")]
+    Packet(#[from] PacketError),
+    /// A part is missing.
+    #[error("descriptor has no {0}")]
+    Missing(&'static str),
+    /// A text is not in its character set.
+    #[error("descriptor's {0} is not text")]
+    NotText(&'static str),
+    /// A list's bytes are not a whole number of entries.
+    #[error("descriptor's {part} of {len} bytes is not a whole number of {entry}-byte entries")]
+    Ragged {
+        /// Shape or format.
+        part: &'static str,
+        /// Bytes found.
+        len: usize,
+        /// Bytes of an entry.
+        entry: usize,
+    },
+    /// The numpy header is not the dictionary of an array of plain elements.
+    #[error("descriptor's dtype {0:?} is not a numpy header of a plain array")]
+    BadDtype(String),
+}
+
+impl DescriptorError {
+    /// Stable name for counters.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Packet(error) => error.cause(),
+            Self::Missing(_) => "descriptor-incomplete",
+            Self::NotText(_) => "descriptor-not-text",
+            Self::Ragged { .. } => "descriptor-ragged",
+            Self::BadDtype(_) => "descriptor-bad-dtype",
+        }
+    }
+}
+
+const FORMAT_ENTRY: usize = 3;
+const SHAPE_ENTRY: usize = 7;
+
+impl Descriptor {
+    /// A scalar of 48 unsigned bits: the type of every immediate item here.
+    pub fn immediate(id: u64, name: &str, description: &str) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            description: description.to_owned(),
+            shape: Vec::new(),
+            element: ElementType::Format(vec![('u', 48)]),
+        }
+    }
+
+    /// Descriptors of an F-engine output stream of 8-bit spectra:
+    /// `channels` per substream and `spectra` per heap.
+    pub fn spectra(channels: u64, spectra: u64) -> Vec<Self> {
+        vec![
+            Self::immediate(
+                item::TIMESTAMP,
+                "timestamp",
+                "ADC sample count since the sync time, of the first sample of the first spectrum",
+            ),
+            Self::immediate(
+                item::FENG_ID,
+                "feng_id",
+                "Number of the F-engine in the array",
+            ),
+            Self::immediate(
+                item::FREQUENCY,
+                "frequency",
+                "Channel number of the first channel in the heap",
+            ),
+            Self {
+                id: item::FENG_RAW,
+                name: "feng_raw".to_owned(),
+                description:
+                    "Channelised voltages: channel, spectrum, polarisation, real and imaginary part"
+                        .to_owned(),
+                shape: [channels, spectra, 2, 2].map(Some).to_vec(),
+                element: ElementType::Numpy {
+                    descr: "|i1".to_owned(),
+                    fortran_order: false,
+                },
+            },
+        ]
+    }
+
+    /// Descriptors of a digitiser's stream: `samples` per heap of `bits` bits.
+    pub fn digitiser(samples: u64, bits: u16) -> Vec<Self> {
+        vec![
+            Self::immediate(
+                item::TIMESTAMP,
+                "timestamp",
+                "ADC sample count since the sync time, of the first sample in the heap",
+            ),
+            Self::immediate(
+                item::DIGITISER_ID,
+                "digitiser_id",
+                "Number of the digitiser; bit 0 is the polarisation",
+            ),
+            Self::immediate(
+                item::DIGITISER_STATUS,
+                "digitiser_status",
+                "Saturated samples in bits 47 to 32, saturation flag in bit 1",
+            ),
+            Self {
+                id: item::ADC_SAMPLES,
+                name: "adc_samples".to_owned(),
+                description: "Digitised voltages, packed most significant bit first".to_owned(),
+                shape: vec![Some(samples)],
+                element: ElementType::Format(vec![('i', bits)]),
+            },
+        ]
+    }
+
+    /// Reads a nested packet.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DescriptorError> {
+        let packet = Packet::new_checked(bytes)?;
+        packet.whole_heap()?;
+        let id = packet
+            .immediate(item::DESCRIPTOR_ID)
+            .ok_or(DescriptorError::Missing("identifier"))?;
+        let (mut name, mut description, mut shape, mut format, mut dtype) =
+            (None, "", None, None, None);
+        for (id, bytes) in packet.addressed() {
+            match id {
+                item::DESCRIPTOR_NAME => name = Some(text(bytes, "name")?),
+                item::DESCRIPTOR_DESCRIPTION => description = text(bytes, "description")?,
+                item::DESCRIPTOR_SHAPE => shape = Some(parse_shape(bytes)?),
+                item::DESCRIPTOR_FORMAT => format = Some(parse_format(bytes)?),
+                item::DESCRIPTOR_DTYPE => dtype = Some(parse_dtype(text(bytes, "dtype")?)?),
+                _ => {}
+            }
+        }
+        let (shape, element) = match dtype {
+            Some((element, dims)) => (dims.into_iter().map(Some).collect(), element),
+            None => (
+                shape.ok_or(DescriptorError::Missing("shape"))?,
+                ElementType::Format(
+                    format
+                        .filter(|fields| !fields.is_empty())
+                        .ok_or(DescriptorError::Missing("format and no dtype"))?,
+                ),
+            ),
+        };
+        Ok(Self {
+            id,
+            name: name.ok_or(DescriptorError::Missing("name"))?.to_owned(),
+            description: description.to_owned(),
+            shape,
+            element,
+        })
+    }
+
+    /// The nested packet.
+    pub fn emit(&self) -> Vec<u8> {
+        let (format, dtype) = match &self.element {
+            ElementType::Format(fields) => {
+                let entry = |&(kind, bits): &(char, u16)| {
+                    let [high, low] = bits.to_be_bytes();
+                    [kind as u8, high, low]
+                };
+                (fields.iter().flat_map(entry).collect(), None)
+            }
+            ElementType::Numpy {
+                descr,
+                fortran_order,
+            } => (
+                Vec::new(),
+                Some(numpy_header(descr, *fortran_order, &self.shape)),
+            ),
+        };
+        let shape: Vec<u8> = self
+            .shape
+            .iter()
+            .flat_map(|dim| shape_entry(*dim))
+            .collect();
+        let mut parts = vec![
+            (item::DESCRIPTOR_NAME, self.name.as_bytes()),
+            (item::DESCRIPTOR_DESCRIPTION, self.description.as_bytes()),
+            (item::DESCRIPTOR_FORMAT, &format),
+            (item::DESCRIPTOR_SHAPE, &shape),
+        ];
+        if let Some(dtype) = &dtype {
+            parts.push((item::DESCRIPTOR_DTYPE, dtype.as_bytes()));
+        }
+        heap(1, &[Item::immediate(item::DESCRIPTOR_ID, self.id)], &parts)
+    }
+}
+
+/// The one packet of a descriptor heap.
+pub fn emit_heap(heap_count: u64, descriptors: &[Descriptor]) -> Vec<u8> {
+    let nested: Vec<Vec<u8>> = descriptors.iter().map(Descriptor::emit).collect();
+    let parts: Vec<(u64, &[u8])> = nested
+        .iter()
+        .map(|bytes| (item::DESCRIPTOR, &bytes[..]))
+        .collect();
+    heap(heap_count, &[], &parts)
+}
+
+/// The descriptors in a packet; none where it is not a descriptor heap.
+pub fn parse_heap(
+    packet: &Packet<'_>,
+) -> impl Iterator<Item = Result<Descriptor, DescriptorError>> {
+    packet
+        .addressed()
+        .filter(|(id, _)| *id == item::DESCRIPTOR)
+        .map(|(_, bytes)| Descriptor::parse(bytes))
+}
+
+/// A heap in one packet: immediate items, then addressed items whose bytes follow one another.
+fn heap(heap_count: u64, immediates: &[Item], parts: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut items = immediates.to_vec();
+    let mut length = 0;
+    for (id, bytes) in parts {
+        items.push(Item::addressed(*id, length));
+        length += bytes.len() as u64;
+    }
+    let header = Header {
+        heap_count,
+        heap_length: length,
+        payload_offset: 0,
+        payload_length: length,
+    };
+    let mut packet = vec![0; Header::len(items.len())];
+    header.emit(&items, &mut packet);
+    for (_, bytes) in parts {
+        packet.extend_from_slice(bytes);
+    }
+    packet
+}
+
+fn text<'a>(bytes: &'a [u8], part: &'static str) -> Result<&'a str, DescriptorError> {
+    std::str::from_utf8(bytes).map_err(|_| DescriptorError::NotText(part))
+}
+
+/// Flag byte (bit 0: variable length), then 48 bits of length.
+fn shape_entry(dim: Option<u64>) -> [u8; SHAPE_ENTRY] {
+    let word = match dim {
+        Some(length) => length & super::IMMEDIATE_MASK,
+        None => 1 << 48,
+    };
+    let [_, entry @ ..] = word.to_be_bytes();
+    entry
+}
+
+fn parse_shape(bytes: &[u8]) -> Result<Vec<Option<u64>>, DescriptorError> {
+    let (entries, []) = bytes.as_chunks::<SHAPE_ENTRY>() else {
+        return Err(DescriptorError::Ragged {
+            part: "shape",
+            len: bytes.len(),
+            entry: SHAPE_ENTRY,
+        });
+    };
+    let entry = |&[flag, a, b, c, d, e, f]: &[u8; SHAPE_ENTRY]| {
+        (flag & 1 == 0).then(|| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    };
+    Ok(entries.iter().map(entry).collect())
+}
+
+fn parse_format(bytes: &[u8]) -> Result<Vec<(char, u16)>, DescriptorError> {
+    let (entries, []) = bytes.as_chunks::<FORMAT_ENTRY>() else {
+        return Err(DescriptorError::Ragged {
+            part: "format",
+            len: bytes.len(),
+            entry: FORMAT_ENTRY,
+        });
+    };
+    let entry = |&[kind, high, low]: &[u8; FORMAT_ENTRY]| {
+        (char::from(kind), u16::from_be_bytes([high, low]))
+    };
+    Ok(entries.iter().map(entry).collect())
+}
+
+/// The dictionary of a `.npy` header, as Python prints it.
+fn numpy_header(descr: &str, fortran_order: bool, shape: &[Option<u64>]) -> String {
+    let order = if fortran_order { "True" } else { "False" };
+    let dims: Vec<String> = shape
+        .iter()
+        .map(|dim| dim.unwrap_or(0).to_string())
+        .collect();
+    let dims = match &dims[..] {
+        [one] => format!("{one},"),
+        dims => dims.join(", "),
+    };
+    format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({dims})}}")
+}
+
+fn parse_dtype(header: &str) -> Result<(ElementType, Vec<u64>), DescriptorError> {
+    let parse = || {
+        let after = |key: &str| {
+            let start = header.find(&format!("'{key}'"))? + key.len() + 2;
+            header[start..]
+                .trim_start()
+                .strip_prefix(':')
+                .map(str::trim_start)
+        };
+        let descr = after("descr")?.strip_prefix('\'')?.split_once('\'')?.0;
+        let order = after("fortran_order")?;
+        let fortran_order = order.starts_with("True");
+        if !fortran_order && !order.starts_with("False") {
+            return None;
+        }
+        let dims = after("shape")?.strip_prefix('(')?.split_once(')')?.0;
+        let dims: Option<Vec<u64>> = dims
+            .split(',')
+            .map(str::trim)
+            .filter(|dim| !dim.is_empty())
+            .map(|dim| dim.parse().ok())
+            .collect();
+        let element = ElementType::Numpy {
+            descr: descr.to_owned(),
+            fortran_order,
+        };
+        Some((element, dims?))
+    };
+    parse().ok_or_else(|| DescriptorError::BadDtype(header.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Descriptors of 64 channels by 256 spectra, with free text as long as the golden packet's.
+    fn golden_lengths() -> Vec<Descriptor> {
+        let mut descriptors = Descriptor::spectra(64, 256);
+        for (descriptor, len) in descriptors.iter_mut().zip([87, 53, 74, 87]) {
+            descriptor.description = "x".repeat(len);
+        }
+        descriptors
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: String = hex.split_whitespace().collect();
+        (0..digits.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn golden_heap() {
+        let golden = bytes(
+            "5304 0206 0000 0008 8001 0000 0000 006a 8002 0000 0000 02fd 8003 0000 0000 0000
+             8004 0000 0000 02fd 0005 0000 0000 0000 0005 0000 0000 00b3 0005 0000 0000 0142
+             0005 0000 0000 01e8
+             5304 0206 0000 0009 8001 0000 0000 0001 8002 0000 0000 0063 8003 0000 0000 0000
+             8004 0000 0000 0063 8014 0000 0000 1600 0010 0000 0000 0000 0011 0000 0000 0009
+             0013 0000 0000 0060 0012 0000 0000 0063",
+        );
+        let heap = emit_heap(0x6a, &golden_lengths());
+        assert_eq!(heap.len(), 837);
+        assert_eq!(heap[..golden.len()], golden);
+        assert_eq!(&heap[golden.len()..golden.len() + 9], b"timestamp");
+        assert_eq!(heap[72 + 80 + 0x60..72 + 80 + 0x63], [0x75, 0x00, 0x30]);
+        assert!(
+            heap.ends_with(b"{'descr': '|i1', 'fortran_order': False, 'shape': (64, 256, 2, 2)}")
+        );
+    }
+
+    #[test]
+    fn four_bit_heap_has_no_dtype() {
+        let mut descriptors = golden_lengths();
+        descriptors[3].element = ElementType::Format(vec![('i', 4)]);
+        let heap = emit_heap(0x6a, &descriptors);
+        assert_eq!(heap.len(), 766);
+        let shape = bytes("00 000000000040 00 000000000100 00 000000000002 00 000000000002");
+        assert!(heap.ends_with(&shape));
+        let format = heap.len() - shape.len() - 3;
+        assert_eq!(heap[format..format + 3], [0x69, 0x00, 0x04]);
+    }
+
+    #[test]
+    fn heaps_are_read_back() {
+        for descriptors in [
+            Descriptor::spectra(64, 256),
+            Descriptor::digitiser(4096, 10),
+        ] {
+            let heap = emit_heap(3, &descriptors);
+            let packet = Packet::new_checked(&heap).unwrap();
+            let read: Result<Vec<_>, _> = parse_heap(&packet).collect();
+            assert_eq!(read, Ok(descriptors));
+        }
+    }
+
+    #[test]
+    fn dtype_of_one_axis() {
+        let header = numpy_header("<i2", true, &[Some(5)]);
+        assert_eq!(
+            header,
+            "{'descr': '<i2', 'fortran_order': True, 'shape': (5,)}"
+        );
+        let (element, shape) = parse_dtype(&header).unwrap();
+        assert_eq!(shape, [5]);
+        assert_eq!(
+            element,
+            ElementType::Numpy {
+                descr: "<i2".to_owned(),
+                fortran_order: true
+            }
+        );
+        for wrong in [
+            "",
+            "{'descr': [('a', '<i2')], 'fortran_order': False, 'shape': ()}",
+            "{'descr': '<i2'}",
+        ] {
+            assert_eq!(
+                parse_dtype(wrong).unwrap_err().cause(),
+                "descriptor-bad-dtype"
+            );
+        }
+    }
+
+    #[test]
+    fn damage_has_a_cause() {
+        let whole = Descriptor::digitiser(4096, 10)[3].emit();
+        assert_eq!(
+            Descriptor::parse(&whole[..20]).unwrap_err().cause(),
+            "items-past-end"
+        );
+        let mut without_id = whole.clone();
+        without_id[41] = 0x7f;
+        assert_eq!(
+            Descriptor::parse(&without_id),
+            Err(DescriptorError::Missing("identifier"))
+        );
+        let mut without_name = whole.clone();
+        without_name[49] = 0x7f;
+        assert_eq!(
+            Descriptor::parse(&without_name),
+            Err(DescriptorError::Missing("name"))
+        );
+        let mut ragged = whole.clone();
+        // The shape begins one byte early, so that format and shape are both ragged.
+        ragged[79] -= 1;
+        assert_eq!(
+            Descriptor::parse(&ragged).unwrap_err().cause(),
+            "descriptor-ragged"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn emit_then_parse_is_identity(
+            id in 0..1u64 << 48,
+            name in "\\PC{0,20}",
+            description in "\\PC{0,60}",
+            dims in proptest::collection::vec(0..1u64 << 48, 0..5),
+            variable: bool,
+            numpy in proptest::option::of(any::<bool>()),
+            fields in proptest::collection::vec(
+                (prop_oneof![Just('u'), Just('i'), Just('f'), Just('c')], any::<u16>()), 1..4),
+        ) {
+            let mut shape: Vec<Option<u64>> = dims.into_iter().map(Some).collect();
+            let element = match numpy {
+                Some(fortran_order) => ElementType::Numpy { descr: "<f4".to_owned(), fortran_order },
+                None => {
+                    if variable {
+                        shape.push(None);
+                    }
+                    ElementType::Format(fields)
+                }
+            };
+            let descriptor = Descriptor { id, name, description, shape, element };
+            prop_assert_eq!(Descriptor::parse(&descriptor.emit()), Ok(descriptor));
+        }
+    }
+}

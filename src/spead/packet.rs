@@ -1,0 +1,578 @@
+//! Any SPEAD packet.
+
+use std::ops::Range;
+
+use super::item;
+
+/// Byte ranges of the packet header.
+mod field {
+    use std::ops::{Range, RangeFrom};
+
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 1;
+    pub const ITEM_WIDTH: usize = 2;
+    pub const ADDRESS_WIDTH: usize = 3;
+    pub const ITEMS: Range<usize> = 6..8;
+    pub const POINTERS: RangeFrom<usize> = 8..;
+}
+
+/// Bytes of the fixed packet header.
+pub const HEADER_LEN: usize = field::POINTERS.start;
+/// Bytes of one item pointer.
+pub const POINTER_LEN: usize = 8;
+/// Larger UDP payloads are not accepted.
+pub const MAX_PACKET: usize = 9200;
+
+const MAGIC: u8 = 0x53;
+const VERSION: u8 = 0x04;
+/// Bytes of an item identifier with its mode bit, as written.
+const ITEM_WIDTH: u8 = 2;
+/// Bytes of a heap address, as written.
+const ADDRESS_WIDTH: u8 = 6;
+
+/// Why a packet was rejected, one variant per rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// No room for the header.
+    #[error("packet of {len} bytes is shorter than the {HEADER_LEN}-byte header")]
+    TooShort {
+        /// Bytes in the packet.
+        len: usize,
+    },
+    /// More than any receiver accepts.
+    #[error("packet of {len} bytes is longer than {MAX_PACKET} bytes")]
+    TooLong {
+        /// Bytes in the packet.
+        len: usize,
+    },
+    /// First byte.
+    #[error("magic byte is {0:#04x}, not 0x53")]
+    BadMagic(u8),
+    /// Second byte.
+    #[error("version is {0}, not 4")]
+    BadVersion(u8),
+    /// Third and fourth byte.
+    #[error("item width {item} and address width {address} must both be positive and add up to 8")]
+    BadWidths {
+        /// Bytes of an item identifier.
+        item: u8,
+        /// Bytes of a heap address.
+        address: u8,
+    },
+    /// The item count is too large for the packet.
+    #[error("{items} item pointers do not fit in a packet of {len} bytes")]
+    ItemsPastEnd {
+        /// Item pointers announced.
+        items: usize,
+        /// Bytes in the packet.
+        len: usize,
+    },
+    /// No immediate item 0x0001.
+    #[error("packet has no heap count")]
+    NoHeapCount,
+    /// No immediate item 0x0003.
+    #[error("packet has no payload offset")]
+    NoPayloadOffset,
+    /// No immediate item 0x0004.
+    #[error("packet has no payload length")]
+    NoPayloadLength,
+    /// The payload is cut off.
+    #[error("payload of {length} bytes runs past the end of the packet, which holds {room}")]
+    PayloadPastEnd {
+        /// Payload bytes announced.
+        length: u64,
+        /// Bytes after the item pointers.
+        room: usize,
+    },
+    /// The payload lies outside its heap.
+    #[error("payload at {offset} of {length} bytes runs past the end of its heap of {heap} bytes")]
+    PayloadPastHeap {
+        /// Place of the payload.
+        offset: u64,
+        /// Payload bytes.
+        length: u64,
+        /// Bytes in the heap.
+        heap: u64,
+    },
+    /// No immediate item 0x0002 where one is needed.
+    #[error("packet has no heap length")]
+    NoHeapLength,
+    /// One packet is a part of its heap where the whole is needed.
+    #[error("heap of {heap} bytes spans several packets; this one has {length} bytes at {offset}")]
+    SpansPackets {
+        /// Place of the payload.
+        offset: u64,
+        /// Payload bytes.
+        length: u64,
+        /// Bytes in the heap.
+        heap: u64,
+    },
+}
+
+impl PacketError {
+    /// Stable name for counters.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::TooShort { .. } => "packet-too-short",
+            Self::TooLong { .. } => "packet-too-long",
+            Self::BadMagic(_) => "bad-magic",
+            Self::BadVersion(_) => "bad-version",
+            Self::BadWidths { .. } => "bad-widths",
+            Self::ItemsPastEnd { .. } => "items-past-end",
+            Self::NoHeapCount => "no-heap-count",
+            Self::NoPayloadOffset => "no-payload-offset",
+            Self::NoPayloadLength => "no-payload-length",
+            Self::PayloadPastEnd { .. } => "payload-past-end",
+            Self::PayloadPastHeap { .. } => "payload-past-heap",
+            Self::NoHeapLength => "no-heap-length",
+            Self::SpansPackets { .. } => "heap-spans-packets",
+        }
+    }
+}
+
+/// What an item pointer's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The value itself.
+    Immediate,
+    /// A byte offset into the heap's payload.
+    Addressed,
+}
+
+/// One item pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Meaning of `value`.
+    pub mode: Mode,
+    /// Item identifier, 15 bits in SPEAD-64-48.
+    pub id: u64,
+    /// Value or offset, 48 bits in SPEAD-64-48.
+    pub value: u64,
+}
+
+impl Item {
+    /// An immediate item.
+    pub const fn immediate(id: u64, value: u64) -> Self {
+        Self {
+            mode: Mode::Immediate,
+            id,
+            value,
+        }
+    }
+
+    /// An addressed item.
+    pub const fn addressed(id: u64, offset: u64) -> Self {
+        Self {
+            mode: Mode::Addressed,
+            id,
+            value: offset,
+        }
+    }
+
+    fn decode(word: u64, address_bits: u32) -> Self {
+        Self {
+            mode: if word >> 63 == 1 {
+                Mode::Immediate
+            } else {
+                Mode::Addressed
+            },
+            id: (word << 1) >> 1 >> address_bits,
+            value: word & ((1 << address_bits) - 1),
+        }
+    }
+
+    /// The SPEAD-64-48 word; identifier and value are cut to 15 and 48 bits.
+    pub const fn word(self) -> u64 {
+        let mode = match self.mode {
+            Mode::Immediate => 1 << 63,
+            Mode::Addressed => 0,
+        };
+        mode | (self.id & 0x7fff) << 48 | self.value & super::IMMEDIATE_MASK
+    }
+}
+
+/// Reads the big-endian word at `at`; zero past the end.
+#[inline]
+pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..at + 8).and_then(|b| b.first_chunk()) {
+        Some(word) => u64::from_be_bytes(*word),
+        None => 0,
+    }
+}
+
+/// A packet whose header, item pointers and payload were found sound.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    pointers: &'a [u8],
+    payload: &'a [u8],
+    address_bits: u32,
+    heap_count: u64,
+    heap_length: Option<u64>,
+    payload_offset: u64,
+}
+
+impl<'a> Packet<'a> {
+    /// Checks a UDP payload.
+    ///
+    /// Bytes after the payload are tolerated. Where a control item is repeated, the last one counts.
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let len = bytes.len();
+        if len < HEADER_LEN {
+            return Err(PacketError::TooShort { len });
+        }
+        if len > MAX_PACKET {
+            return Err(PacketError::TooLong { len });
+        }
+        if bytes[field::MAGIC] != MAGIC {
+            return Err(PacketError::BadMagic(bytes[field::MAGIC]));
+        }
+        if bytes[field::VERSION] != VERSION {
+            return Err(PacketError::BadVersion(bytes[field::VERSION]));
+        }
+        let (item, address) = (bytes[field::ITEM_WIDTH], bytes[field::ADDRESS_WIDTH]);
+        if item == 0 || address == 0 || u32::from(item) + u32::from(address) != 8 {
+            return Err(PacketError::BadWidths { item, address });
+        }
+        let items = u16::from_be_bytes([bytes[field::ITEMS.start], bytes[field::ITEMS.start + 1]]);
+        let items = usize::from(items);
+        let rest = &bytes[field::POINTERS];
+        let Some((pointers, rest)) = rest.split_at_checked(items * POINTER_LEN) else {
+            return Err(PacketError::ItemsPastEnd { items, len });
+        };
+        let mut packet = Self {
+            pointers,
+            payload: rest,
+            address_bits: 8 * u32::from(address),
+            heap_count: 0,
+            heap_length: None,
+            payload_offset: 0,
+        };
+        let (mut count, mut offset, mut length) = (None, None, None);
+        for it in packet.items().filter(|it| it.mode == Mode::Immediate) {
+            match it.id {
+                item::HEAP_COUNT => count = Some(it.value),
+                item::HEAP_LENGTH => packet.heap_length = Some(it.value),
+                item::PAYLOAD_OFFSET => offset = Some(it.value),
+                item::PAYLOAD_LENGTH => length = Some(it.value),
+                _ => {}
+            }
+        }
+        packet.heap_count = count.ok_or(PacketError::NoHeapCount)?;
+        packet.payload_offset = offset.ok_or(PacketError::NoPayloadOffset)?;
+        let length = length.ok_or(PacketError::NoPayloadLength)?;
+        let room = rest.len();
+        if length > room as u64 {
+            return Err(PacketError::PayloadPastEnd { length, room });
+        }
+        packet.payload = &rest[..length as usize];
+        match packet.heap_length {
+            Some(heap) if packet.payload_offset + length > heap => {
+                Err(PacketError::PayloadPastHeap {
+                    offset: packet.payload_offset,
+                    length,
+                    heap,
+                })
+            }
+            _ => Ok(packet),
+        }
+    }
+
+    /// Heap count.
+    pub fn heap_count(&self) -> u64 {
+        self.heap_count
+    }
+
+    /// Bytes of the whole heap, where given.
+    pub fn heap_length(&self) -> Option<u64> {
+        self.heap_length
+    }
+
+    /// Place of this payload in its heap.
+    pub fn payload_offset(&self) -> u64 {
+        self.payload_offset
+    }
+
+    /// This packet's payload.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The item pointers, control items included, in the order sent.
+    pub fn items(&self) -> impl DoubleEndedIterator<Item = Item> + Clone + use<'a> {
+        let bits = self.address_bits;
+        let (words, _) = self.pointers.as_chunks::<POINTER_LEN>();
+        words
+            .iter()
+            .map(move |word| Item::decode(u64::from_be_bytes(*word), bits))
+    }
+
+    /// Value of an immediate item; the last one where it is repeated.
+    pub fn immediate(&self, id: u64) -> Option<u64> {
+        self.items()
+            .rev()
+            .find(|it| it.mode == Mode::Immediate && it.id == id)
+            .map(|it| it.value)
+    }
+
+    /// Bytes of this packet that belong to addressed items, in the order sent.
+    ///
+    /// An item ends where the next one by offset begins, or with the payload.
+    /// Offsets outside this packet's payload give an empty slice.
+    pub fn addressed(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let mut order: Vec<(u64, usize, u64)> = self
+            .items()
+            .enumerate()
+            .filter(|(_, it)| it.mode == Mode::Addressed)
+            .map(|(place, it)| (it.value, place, it.id))
+            .collect();
+        order.sort_unstable();
+        let end = self.payload_offset + self.payload.len() as u64;
+        let mut spans: Vec<(usize, u64, Range<u64>)> = order
+            .iter()
+            .enumerate()
+            .map(|(i, &(start, place, id))| {
+                let next = order.get(i + 1).map_or(end, |next| next.0);
+                (place, id, start..next)
+            })
+            .collect();
+        spans.sort_unstable_by_key(|span| span.0);
+        let (base, payload) = (self.payload_offset, self.payload);
+        spans.into_iter().map(move |(_, id, span)| {
+            let start = span.start.saturating_sub(base).min(payload.len() as u64);
+            let stop = span.end.saturating_sub(base).min(payload.len() as u64);
+            (id, &payload[start as usize..stop.max(start) as usize])
+        })
+    }
+
+    /// Fails unless this packet is its whole heap; returns the heap's bytes.
+    pub fn whole_heap(&self) -> Result<u64, PacketError> {
+        let heap = self.heap_length.ok_or(PacketError::NoHeapLength)?;
+        let length = self.payload.len() as u64;
+        if self.payload_offset != 0 || length != heap {
+            return Err(PacketError::SpansPackets {
+                offset: self.payload_offset,
+                length,
+                heap,
+            });
+        }
+        Ok(heap)
+    }
+}
+
+/// The control items of a packet, and what is written before its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Heap count, cut to 48 bits.
+    pub heap_count: u64,
+    /// Bytes of the whole heap.
+    pub heap_length: u64,
+    /// Place of this payload in the heap.
+    pub payload_offset: u64,
+    /// Payload bytes in this packet.
+    pub payload_length: u64,
+}
+
+impl Header {
+    /// Bytes before the payload of a packet with `items` application items.
+    pub const fn len(items: usize) -> usize {
+        HEADER_LEN + POINTER_LEN * (4 + items)
+    }
+
+    /// Reads the control items; a packet without heap length has none of these.
+    pub fn parse(packet: &Packet<'_>) -> Result<Self, PacketError> {
+        Ok(Self {
+            heap_count: packet.heap_count,
+            heap_length: packet.heap_length.ok_or(PacketError::NoHeapLength)?,
+            payload_offset: packet.payload_offset,
+            payload_length: packet.payload.len() as u64,
+        })
+    }
+
+    /// Writes header, control items and `items` to the first [`Header::len`] bytes of `buffer`.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer is shorter than that.
+    pub fn emit(&self, items: &[Item], buffer: &mut [u8]) {
+        let buffer = &mut buffer[..Self::len(items.len())];
+        buffer[field::MAGIC] = MAGIC;
+        buffer[field::VERSION] = VERSION;
+        buffer[field::ITEM_WIDTH] = ITEM_WIDTH;
+        buffer[field::ADDRESS_WIDTH] = ADDRESS_WIDTH;
+        buffer[4..6].fill(0);
+        buffer[field::ITEMS].copy_from_slice(&(4 + items.len() as u16).to_be_bytes());
+        let control = [
+            Item::immediate(item::HEAP_COUNT, self.heap_count),
+            Item::immediate(item::HEAP_LENGTH, self.heap_length),
+            Item::immediate(item::PAYLOAD_OFFSET, self.payload_offset),
+            Item::immediate(item::PAYLOAD_LENGTH, self.payload_length),
+        ];
+        let words = control.iter().chain(items);
+        for (pointer, it) in buffer[field::POINTERS]
+            .chunks_exact_mut(POINTER_LEN)
+            .zip(words)
+        {
+            pointer.copy_from_slice(&it.word().to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Two application items, one immediate and one addressed, and four payload bytes.
+    fn sample() -> Vec<u8> {
+        let words: [u64; 7] = [
+            0x5304_0206_0000_0006,
+            0x8001_0000_0000_002a,
+            0x8002_0000_0000_000c,
+            0x8003_0000_0000_0004,
+            0x8004_0000_0000_0004,
+            0x9600_1234_5678_9abc,
+            0x4300_0000_0000_0006,
+        ];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+        bytes.extend([1, 2, 3, 4]);
+        bytes
+    }
+
+    fn error(bytes: &[u8]) -> PacketError {
+        Packet::new_checked(bytes).unwrap_err()
+    }
+
+    fn with_word(index: usize, word: u64) -> Vec<u8> {
+        let mut bytes = sample();
+        bytes[8 * index..8 * index + 8].copy_from_slice(&word.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn reads_a_packet() {
+        let bytes = sample();
+        let packet = Packet::new_checked(&bytes).unwrap();
+        assert_eq!(packet.heap_count(), 42);
+        assert_eq!(packet.heap_length(), Some(12));
+        assert_eq!(packet.payload_offset(), 4);
+        assert_eq!(packet.payload(), [1, 2, 3, 4]);
+        assert_eq!(packet.immediate(item::TIMESTAMP), Some(0x1234_5678_9abc));
+        assert_eq!(packet.immediate(item::FENG_RAW), None);
+        assert_eq!(packet.items().count(), 6);
+        assert_eq!(
+            packet.addressed().collect::<Vec<_>>(),
+            [(0x4300, &[3u8, 4][..])]
+        );
+        assert_eq!(
+            packet.whole_heap().unwrap_err().cause(),
+            "heap-spans-packets"
+        );
+    }
+
+    #[test]
+    fn trailing_bytes_are_tolerated() {
+        let mut bytes = sample();
+        bytes.extend([9; 5]);
+        assert_eq!(Packet::new_checked(&bytes).unwrap().payload(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn every_rule_has_its_cause() {
+        assert_eq!(error(&sample()[..7]), PacketError::TooShort { len: 7 });
+        assert_eq!(error(&[0x53; MAX_PACKET + 1]).cause(), "packet-too-long");
+        assert_eq!(
+            error(&with_word(0, 0x5404_0206_0000_0006)),
+            PacketError::BadMagic(0x54)
+        );
+        assert_eq!(
+            error(&with_word(0, 0x5303_0206_0000_0006)),
+            PacketError::BadVersion(3)
+        );
+        for widths in [0x0008, 0x0800, 0x0205, 0x0306, 0xff09] {
+            let bytes = with_word(0, 0x5304_0000_0000_0006 | widths << 32);
+            assert_eq!(error(&bytes).cause(), "bad-widths", "{widths:#06x}");
+        }
+        assert_eq!(
+            error(&with_word(0, 0x5304_0206_0000_0007)),
+            PacketError::ItemsPastEnd { items: 7, len: 60 }
+        );
+        assert_eq!(error(&with_word(1, 0)), PacketError::NoHeapCount);
+        assert_eq!(error(&with_word(3, 0)), PacketError::NoPayloadOffset);
+        assert_eq!(error(&with_word(4, 0)), PacketError::NoPayloadLength);
+        // An addressed control item is not seen.
+        assert_eq!(
+            error(&with_word(4, 0x0004_0000_0000_0004)),
+            PacketError::NoPayloadLength
+        );
+        assert_eq!(
+            error(&with_word(4, 0x8004_0000_0000_0005)),
+            PacketError::PayloadPastEnd { length: 5, room: 4 }
+        );
+        assert_eq!(
+            error(&with_word(3, 0x8003_0000_0000_0009)),
+            PacketError::PayloadPastHeap {
+                offset: 9,
+                length: 4,
+                heap: 12
+            }
+        );
+        let bytes = with_word(2, 0);
+        let packet = Packet::new_checked(&bytes).unwrap();
+        assert_eq!(packet.whole_heap(), Err(PacketError::NoHeapLength));
+    }
+
+    #[test]
+    fn other_widths_are_understood() {
+        // SPEAD-64-40: 24 bits of mode and identifier, 40 bits of value.
+        let words: [u64; 5] = [
+            0x5304_0305_0000_0004,
+            0x8000_0100_0000_0007,
+            0x8000_0300_0000_0000,
+            0x8000_0400_0000_0000,
+            0x8123_4500_0000_0001,
+        ];
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+        let packet = Packet::new_checked(&bytes).unwrap();
+        assert_eq!(packet.heap_count(), 7);
+        assert_eq!(packet.immediate(0x12345), Some(1));
+    }
+
+    #[test]
+    fn the_last_of_repeated_items_counts() {
+        let bytes = with_word(6, 0x8001_0000_0000_0063);
+        assert_eq!(Packet::new_checked(&bytes).unwrap().heap_count(), 99);
+    }
+
+    proptest! {
+        #[test]
+        fn emit_then_parse_is_identity(
+            heap_count in 0..1u64 << 48,
+            offset in 0..1u64 << 47,
+            extra in 0..1u64 << 40,
+            payload in proptest::collection::vec(any::<u8>(), 0..64),
+            items in proptest::collection::vec((any::<bool>(), 0x20..0x8000u64, 0..1u64 << 48), 0..8),
+        ) {
+            let header = Header {
+                heap_count,
+                heap_length: offset + payload.len() as u64 + extra,
+                payload_offset: offset,
+                payload_length: payload.len() as u64,
+            };
+            let items: Vec<Item> = items
+                .into_iter()
+                .map(|(immediate, id, value)| match immediate {
+                    true => Item::immediate(id, value),
+                    false => Item::addressed(id, value),
+                })
+                .collect();
+            let mut bytes = vec![0xaa; Header::len(items.len())];
+            header.emit(&items, &mut bytes);
+            bytes.extend(&payload);
+            let packet = Packet::new_checked(&bytes).unwrap();
+            prop_assert_eq!(Header::parse(&packet).unwrap(), header);
+            prop_assert_eq!(packet.items().skip(4).collect::<Vec<_>>(), items);
+            prop_assert_eq!(packet.payload(), payload);
+        }
+    }
+}
