@@ -1,0 +1,281 @@
+//! A receive chunk: samples, presence flags and saturation counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
+
+use super::{Region, RegionError};
+use crate::config::RecvConfig;
+use crate::engine::InputView;
+use crate::units::{N_POL, Timestamp};
+
+const ABSENT: u8 = 0;
+const CLAIMED: u8 = 1;
+const PRESENT: u8 = 2;
+const WITHHELD: u8 = 3;
+
+/// Sizes of a chunk, all per polarisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLayout {
+    /// Samples.
+    pub samples: usize,
+    /// Heaps.
+    pub heaps: usize,
+    /// Payload bytes of one heap.
+    pub heap_bytes: usize,
+    /// Bytes between the two polarisations: samples, tail and padding.
+    pub stride: usize,
+    /// Samples of the next chunk that fit behind this one's.
+    pub tail_samples: usize,
+    sample_bits: usize,
+}
+
+impl ChunkLayout {
+    /// The layout for chunks of `config` followed by a tail of `tail_samples`, a multiple of 8.
+    pub fn new(config: &RecvConfig, tail_samples: usize) -> Self {
+        let bytes = config
+            .sample_bits
+            .bytes(config.chunk_samples + tail_samples);
+        Self {
+            samples: config.chunk_samples,
+            heaps: config.chunk_heaps(),
+            heap_bytes: config.heap_bytes(),
+            stride: (bytes + InputView::PADDING).next_multiple_of(Region::ALIGNMENT),
+            tail_samples,
+            sample_bits: config.sample_bits.get() as usize,
+        }
+    }
+
+    /// Bytes of one chunk, both polarisations.
+    pub fn bytes(&self) -> usize {
+        N_POL * self.stride
+    }
+
+    fn sample_bytes(&self) -> usize {
+        self.samples * self.sample_bits / 8
+    }
+}
+
+/// One chunk buffer. Shared by the rx lcores while it fills.
+#[derive(Debug)]
+pub struct Chunk {
+    layout: ChunkLayout,
+    memory: Region,
+    /// Per (pol, heap).
+    presence: Box<[AtomicU8]>,
+    /// Per (pol, heap): samples that the digitiser flagged as saturated.
+    saturated: Box<[AtomicU16]>,
+    frozen: AtomicBool,
+}
+
+impl Chunk {
+    /// An empty chunk.
+    pub fn new(layout: ChunkLayout) -> Result<Self, RegionError> {
+        let flags = N_POL * layout.heaps;
+        Ok(Self {
+            layout,
+            memory: Region::new("a receive chunk", layout.bytes())?,
+            presence: (0..flags).map(|_| AtomicU8::new(ABSENT)).collect(),
+            saturated: (0..flags).map(|_| AtomicU16::new(0)).collect(),
+            frozen: AtomicBool::new(false),
+        })
+    }
+
+    /// Claims the place of one heap. `None` if it has been claimed before: a duplicate.
+    ///
+    /// # Panics
+    ///
+    /// If `pol` or `heap` is outside the layout.
+    pub fn claim(&self, pol: usize, heap: usize) -> Option<HeapSlot<'_>> {
+        assert!(
+            pol < N_POL && heap < self.layout.heaps,
+            "heap outside the chunk"
+        );
+        let index = pol * self.layout.heaps + heap;
+        self.presence[index]
+            .compare_exchange(ABSENT, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| HeapSlot {
+                chunk: self,
+                index,
+                pol,
+                heap,
+            })
+    }
+
+    /// Ends the filling and gives the chunk to one reader. `None` if it is frozen already.
+    ///
+    /// Heaps that are being placed at this moment are waited for.
+    pub fn freeze(self: Arc<Self>) -> Option<FrozenChunk> {
+        if self.frozen.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        for flag in &self.presence {
+            loop {
+                match flag.compare_exchange(ABSENT, WITHHELD, Ordering::Acquire, Ordering::Acquire)
+                {
+                    Err(CLAIMED) => std::hint::spin_loop(),
+                    _ => break,
+                }
+            }
+        }
+        Some(FrozenChunk { chunk: self })
+    }
+}
+
+/// The right to write one heap; dropping it marks the heap present.
+#[derive(Debug)]
+pub struct HeapSlot<'a> {
+    chunk: &'a Chunk,
+    index: usize,
+    pol: usize,
+    heap: usize,
+}
+
+impl HeapSlot<'_> {
+    /// Copies the payload into place and notes the digitiser's saturation count.
+    ///
+    /// # Panics
+    ///
+    /// If `payload` is not exactly one heap.
+    pub fn write(self, payload: &[u8], saturated: u16) {
+        let layout = &self.chunk.layout;
+        assert_eq!(payload.len(), layout.heap_bytes);
+        let offset = self.pol * layout.stride + self.heap * layout.heap_bytes;
+        // SAFETY: the range is inside the region by the layout; it belongs to this heap alone, and
+        // this slot is the only claim on the heap until the flag is reset with exclusive access.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                payload.as_ptr(),
+                self.chunk.memory.as_ptr().as_ptr().add(offset),
+                payload.len(),
+            );
+        }
+        self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
+    }
+}
+
+impl Drop for HeapSlot<'_> {
+    fn drop(&mut self) {
+        self.chunk.presence[self.index].store(PRESENT, Ordering::Release);
+    }
+}
+
+/// A chunk that no rx lcore can write any more, with the head of the next chunk as its tail.
+#[derive(Debug)]
+pub struct FrozenChunk {
+    chunk: Arc<Chunk>,
+}
+
+impl FrozenChunk {
+    /// The layout.
+    pub fn layout(&self) -> &ChunkLayout {
+        &self.chunk.layout
+    }
+
+    /// Whether a heap is present.
+    pub fn present(&self, pol: usize, heap: usize) -> bool {
+        self.chunk.presence[pol * self.chunk.layout.heaps + heap].load(Ordering::Relaxed) == PRESENT
+    }
+
+    /// The digitiser's saturation count of a heap, zero if it is absent.
+    pub fn saturated(&self, pol: usize, heap: usize) -> u16 {
+        if self.present(pol, heap) {
+            self.chunk.saturated[pol * self.chunk.layout.heaps + heap].load(Ordering::Relaxed)
+        } else {
+            0
+        }
+    }
+
+    /// One polarisation: packed samples, tail and padding.
+    pub fn pol(&self, pol: usize) -> &[u8] {
+        &self.chunk.memory.as_slice()[pol * self.chunk.layout.stride..][..self.chunk.layout.stride]
+    }
+
+    /// Copies the head of the following chunk behind the samples of this one.
+    pub fn copy_tail(&mut self, next: &FrozenChunk) {
+        let layout = self.chunk.layout;
+        let bytes = (layout.tail_samples * layout.sample_bits).div_ceil(8);
+        for pol in 0..N_POL {
+            let source = &next.pol(pol)[..bytes];
+            let offset = pol * layout.stride + layout.sample_bytes();
+            // SAFETY: the tail lies inside the region behind the last heap, so no heap slot covers it,
+            // and this is the only `FrozenChunk` of the chunk, held exclusively. `next` is another chunk.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    source.as_ptr(),
+                    self.chunk.memory.as_ptr().as_ptr().add(offset),
+                    bytes,
+                );
+            }
+        }
+    }
+
+    /// What a backend reads: `samples` usable samples from timestamp `start`.
+    pub fn view(&self, start: Timestamp, samples: usize) -> InputView<'_> {
+        InputView {
+            start,
+            samples,
+            pol: [self.pol(0), self.pol(1)],
+        }
+    }
+
+    /// Empties the chunk for its next use.
+    pub fn recycle(self) {
+        for flag in &self.chunk.presence {
+            flag.store(ABSENT, Ordering::Relaxed);
+        }
+        self.chunk.frozen.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SampleBits;
+
+    fn chunk() -> Arc<Chunk> {
+        let config = RecvConfig {
+            packet_samples: 64,
+            sample_bits: SampleBits::new(10).unwrap(),
+            chunk_samples: 256,
+            mask_timestamp: false,
+        };
+        Arc::new(Chunk::new(ChunkLayout::new(&config, 16)).unwrap())
+    }
+
+    #[test]
+    fn heaps_land_in_their_own_bytes() {
+        let chunk = chunk();
+        chunk.claim(1, 2).unwrap().write(&[7; 80], 5);
+        assert!(chunk.claim(1, 2).is_none(), "a second claim is a duplicate");
+        let frozen = chunk.freeze().unwrap();
+        assert!(frozen.present(1, 2) && !frozen.present(0, 2) && !frozen.present(1, 1));
+        assert_eq!((frozen.saturated(1, 2), frozen.saturated(1, 1)), (5, 0));
+        let bytes = frozen.pol(1);
+        assert!(bytes[..160].iter().chain(&bytes[240..]).all(|&b| b == 0));
+        assert!(bytes[160..240].iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn a_frozen_chunk_takes_no_heaps_until_recycled() {
+        let chunk = chunk();
+        let frozen = chunk.clone().freeze().unwrap();
+        assert!(chunk.claim(0, 0).is_none());
+        assert!(chunk.clone().freeze().is_none());
+        frozen.recycle();
+        assert!(chunk.claim(0, 0).is_some());
+    }
+
+    #[test]
+    fn the_tail_is_the_head_of_the_next_chunk() {
+        let (first, next) = (chunk(), chunk());
+        next.claim(0, 0)
+            .unwrap()
+            .write(&std::array::from_fn::<u8, 80, _>(|i| i as u8), 0);
+        let mut first = first.freeze().unwrap();
+        first.copy_tail(&next.freeze().unwrap());
+        let bytes: Vec<u8> = (0..20).collect();
+        assert_eq!(first.pol(0)[320..340], bytes);
+        assert_eq!(first.pol(0)[340], 0);
+    }
+}
