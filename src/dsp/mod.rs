@@ -4,14 +4,20 @@
 //! |---|---|
 //! | [`unpack`] | packed digitiser samples |
 //! | [`pfb`] | prototype filter of the polyphase filter bank |
+//! | [`delay`] | delay models: one polynomial, piecewise lists, alignment |
 //! | [`dither`] | counter-based dither (Philox4x32-10) |
 //! | [`quantise`] | float to signed integer, saturation |
+//! | [`power`] | digitiser power and its averaging window |
+//! | [`model`] | the golden model: all of the above, end to end |
 //!
-//! Backends restate these fast; tests hold them against the golden model. The formulas are derived in
+//! Backends restate these fast; tests hold them against [`model`]. The formulas are derived in
 //! `docs/signal-path.md`. Nothing here depends on anything of ours but [`units`](crate::units) and
 //! the value types of [`config`](crate::config).
 
+pub mod delay;
 pub mod dither;
+pub mod model;
 pub mod pfb;
+pub mod power;
 pub mod quantise;
 pub mod unpack;
