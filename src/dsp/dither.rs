@@ -117,7 +117,7 @@ mod tests {
     fn statistics() {
         let n = 1 << 15;
         let draw = |i: usize| dither(12345, 7, (i / 256) as u64 * 512, i % 256);
-        let mut columns: Vec<Vec<f64>> = vec![Vec::with_capacity(n); 16];
+        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); 16];
         for i in 0..n {
             let t = (i / 256) as u64 * 512;
             let rows = [

@@ -132,8 +132,7 @@ impl Model {
             let spectrum = self.spectrum(source, t, delays, gains);
             for k in 0..self.channels {
                 let dither = self.dither(t, k);
-                for pol in 0..N_POL {
-                    let x = spectrum[pol][k];
+                for (pol, x) in spectrum.iter().map(|bins| bins[k]).enumerate() {
                     let x = Complex32::new(
                         x.re as f32 + dither[2 * pol],
                         x.im as f32 + dither[2 * pol + 1],
@@ -144,8 +143,8 @@ impl Model {
                     batch.saturated[pol] += u64::from(saturated);
                 }
             }
-            for pol in 0..N_POL {
-                let end = delays[pol].at(t).orig + self.weights.len() as i64;
+            for (pol, delays) in delays.iter().enumerate() {
+                let end = delays.at(t).orig + self.weights.len() as i64;
                 batch.power[pol] += (end - step as i64..end)
                     .filter_map(|t| u64::try_from(t).ok())
                     .map(|t| i64::from(source(pol, t)).pow(2) as u64)
@@ -303,8 +302,7 @@ mod tests {
             let t = t + s as u64 * 16;
             let spectrum = model.spectrum(&source, t, &delays, &gains);
             for k in 0..8 {
-                for pol in 0..N_POL {
-                    let x = spectrum[pol][k];
+                for (pol, x) in spectrum.iter().map(|bins| bins[k]).enumerate() {
                     let at = ((k * 4 + s) * N_POL + pol) * 2;
                     let clamp = |x: f64| x.round().clamp(-127.0, 127.0) as i8;
                     assert_eq!(batch.data[at..at + 2], [clamp(x.re), clamp(x.im)]);
@@ -314,12 +312,12 @@ mod tests {
         }
         assert_eq!(batch.saturated, saturated);
         // Coarse delay 2, last of four taps, four spectra that tile the time axis.
-        for pol in 0..N_POL {
+        for (pol, &got) in batch.power.iter().enumerate() {
             let first = t.0 - 2 + 3 * 16;
             let power: i64 = (first..first + 4 * 16)
                 .map(|t| i64::from(source(pol, t)).pow(2))
                 .sum();
-            assert_eq!(batch.power[pol], power as u64);
+            assert_eq!(got, power as u64);
         }
     }
 
@@ -342,10 +340,9 @@ mod tests {
         let t = t + s as u64 * 16;
         let spectrum = model.spectrum(&source, t, &delays(0.0, 0.0), &gains);
         let d = dither::dither(99, 3, t.0, k);
-        for pol in 0..N_POL {
+        for (pol, x) in spectrum.iter().map(|bins| bins[k]).enumerate() {
             let at = ((k * 4 + s) * N_POL + pol) * 2;
             let expected = |x: f64, d: f32| (x + f64::from(d)).round() as i8;
-            let x = spectrum[pol][k];
             assert_eq!(batch.data[at], expected(x.re, d[2 * pol]));
             assert_eq!(batch.data[at + 1], expected(x.im, d[2 * pol + 1]));
         }
