@@ -1,0 +1,150 @@
+#define _GNU_SOURCE
+#include "shims.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+
+int karoo_errno(void) { return rte_errno; }
+
+unsigned karoo_lcore_id(void) { return rte_lcore_id(); }
+
+uint64_t karoo_rdtsc(void) { return rte_rdtsc(); }
+
+static void (*log_sink)(uint32_t, const char *, size_t);
+
+static ssize_t log_write(void *cookie, const char *text, size_t length)
+{
+    (void)cookie;
+    int level = rte_log_cur_msg_loglevel();
+    log_sink(level < 0 ? RTE_LOG_INFO : (uint32_t)level, text, length);
+    return (ssize_t)length;
+}
+
+int karoo_log_to(void (*write)(uint32_t, const char *, size_t))
+{
+    cookie_io_functions_t functions = {.write = log_write};
+    FILE *stream;
+
+    log_sink = write;
+    stream = fopencookie(NULL, "w", functions);
+    if (stream == NULL)
+        return -1;
+    return rte_openlog_stream(stream);
+}
+
+struct rte_mbuf *karoo_pktmbuf_alloc(struct rte_mempool *pool) { return rte_pktmbuf_alloc(pool); }
+
+int karoo_pktmbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count)
+{
+    return rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+}
+
+void karoo_pktmbuf_free(struct rte_mbuf *mbuf) { rte_pktmbuf_free(mbuf); }
+
+char *karoo_pktmbuf_append(struct rte_mbuf *mbuf, uint16_t length) { return rte_pktmbuf_append(mbuf, length); }
+
+char *karoo_pktmbuf_prepend(struct rte_mbuf *mbuf, uint16_t length) { return rte_pktmbuf_prepend(mbuf, length); }
+
+int karoo_pktmbuf_chain(struct rte_mbuf *head, struct rte_mbuf *tail) { return rte_pktmbuf_chain(head, tail); }
+
+int karoo_pktmbuf_is_external(const struct rte_mbuf *mbuf) { return RTE_MBUF_HAS_EXTBUF(mbuf) != 0; }
+
+void karoo_pktmbuf_attach_extbuf(struct rte_mbuf *mbuf, void *address, uint16_t length,
+                                 struct rte_mbuf_ext_shared_info *shared)
+{
+    /* IOVA is VA: the safe layer starts EAL so. */
+    rte_pktmbuf_attach_extbuf(mbuf, address, (rte_iova_t)(uintptr_t)address, length, shared);
+    mbuf->data_len = length;
+    mbuf->pkt_len = length;
+}
+
+void karoo_ext_refcnt_set(struct rte_mbuf_ext_shared_info *shared, uint16_t value)
+{
+    rte_mbuf_ext_refcnt_set(shared, value);
+}
+
+uint16_t karoo_ext_refcnt_read(const struct rte_mbuf_ext_shared_info *shared)
+{
+    return rte_mbuf_ext_refcnt_read(shared);
+}
+
+uint16_t karoo_ext_refcnt_update(struct rte_mbuf_ext_shared_info *shared, int16_t change)
+{
+    return rte_mbuf_ext_refcnt_update(shared, change);
+}
+
+unsigned karoo_ring_enqueue_burst(struct rte_ring *ring, void *const *objects, unsigned count)
+{
+    return rte_ring_enqueue_burst(ring, objects, count, NULL);
+}
+
+unsigned karoo_ring_dequeue_burst(struct rte_ring *ring, void **objects, unsigned count)
+{
+    return rte_ring_dequeue_burst(ring, objects, count, NULL);
+}
+
+unsigned karoo_ring_count(const struct rte_ring *ring) { return rte_ring_count(ring); }
+
+unsigned karoo_ring_capacity(const struct rte_ring *ring) { return rte_ring_get_capacity(ring); }
+
+int karoo_port_info(uint16_t port, struct karoo_port_info *info)
+{
+    struct rte_eth_dev_info device;
+    int ret = rte_eth_dev_info_get(port, &device);
+
+    if (ret != 0)
+        return ret;
+    memset(info, 0, sizeof(*info));
+    info->device = device.device;
+    if (device.driver_name != NULL)
+        snprintf(info->driver, sizeof(info->driver), "%s", device.driver_name);
+    info->min_mtu = device.min_mtu;
+    info->max_mtu = device.max_mtu;
+    info->max_rx_queues = device.max_rx_queues;
+    info->max_tx_queues = device.max_tx_queues;
+    info->tx_multi_segs = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+    info->rx_scatter = (device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+    return 0;
+}
+
+int karoo_port_configure(uint16_t port, const struct karoo_port_options *options)
+{
+    struct rte_eth_conf conf;
+
+    memset(&conf, 0, sizeof(conf));
+    conf.rxmode.mtu = options->mtu;
+    if (options->scatter)
+        conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER;
+    if (options->multi_segs)
+        conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    return rte_eth_dev_configure(port, options->rx_queues, options->tx_queues, &conf);
+}
+
+int karoo_port_link(uint16_t port, struct karoo_link *link)
+{
+    struct rte_eth_link current;
+    int ret;
+
+    memset(&current, 0, sizeof(current));
+    ret = rte_eth_link_get_nowait(port, &current);
+    if (ret != 0)
+        return ret;
+    link->speed_mbps = current.link_speed;
+    link->up = current.link_status == RTE_ETH_LINK_UP;
+    return 0;
+}
+
+uint16_t karoo_eth_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    return rte_eth_rx_burst(port, queue, mbufs, count);
+}
+
+uint16_t karoo_eth_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    return rte_eth_tx_burst(port, queue, mbufs, count);
+}

@@ -1,0 +1,85 @@
+/* What Rust cannot call or lay out by itself: DPDK's inline functions, bit fields and large structures
+ * that differ between releases. Each function does one thing; all policy is on the Rust side. */
+#ifndef KAROO_DPDK_SHIMS_H
+#define KAROO_DPDK_SHIMS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+
+/* Where the fields of an mbuf are in the installed release, so that reading one is one load in Rust. */
+enum karoo_mbuf_offset {
+    KAROO_MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
+    KAROO_MBUF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
+    KAROO_MBUF_NB_SEGS = offsetof(struct rte_mbuf, nb_segs),
+    KAROO_MBUF_PORT = offsetof(struct rte_mbuf, port),
+    KAROO_MBUF_OL_FLAGS = offsetof(struct rte_mbuf, ol_flags),
+    KAROO_MBUF_PKT_LEN = offsetof(struct rte_mbuf, pkt_len),
+    KAROO_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
+    KAROO_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
+    KAROO_MBUF_NEXT = offsetof(struct rte_mbuf, next),
+};
+
+/* What the safe layer asks about a port. */
+struct karoo_port_info {
+    struct rte_device *device;
+    char driver[64];
+    uint32_t min_mtu;
+    uint32_t max_mtu;
+    uint16_t max_rx_queues;
+    uint16_t max_tx_queues;
+    int tx_multi_segs; /* chained mbufs can be transmitted */
+    int rx_scatter;    /* packets can be received into chained mbufs */
+};
+
+struct karoo_link {
+    uint32_t speed_mbps;
+    int up;
+};
+
+struct karoo_port_options {
+    uint16_t rx_queues;
+    uint16_t tx_queues;
+    uint32_t mtu; /* 0: the device's default */
+    int scatter;
+    int multi_segs;
+};
+
+int karoo_errno(void);
+unsigned karoo_lcore_id(void);
+uint64_t karoo_rdtsc(void);
+
+/* Sends the log to `write(level, text, length)`, from the first call to rte_eal_init on. */
+int karoo_log_to(void (*write)(uint32_t level, const char *text, size_t length));
+
+struct rte_mbuf *karoo_pktmbuf_alloc(struct rte_mempool *pool);
+int karoo_pktmbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count);
+void karoo_pktmbuf_free(struct rte_mbuf *mbuf);
+char *karoo_pktmbuf_append(struct rte_mbuf *mbuf, uint16_t length);
+char *karoo_pktmbuf_prepend(struct rte_mbuf *mbuf, uint16_t length);
+int karoo_pktmbuf_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+int karoo_pktmbuf_is_external(const struct rte_mbuf *mbuf);
+
+/* Attaches `length` bytes as the mbuf's data; the caller has already counted the reference. */
+void karoo_pktmbuf_attach_extbuf(struct rte_mbuf *mbuf, void *address, uint16_t length,
+                                 struct rte_mbuf_ext_shared_info *shared);
+void karoo_ext_refcnt_set(struct rte_mbuf_ext_shared_info *shared, uint16_t value);
+uint16_t karoo_ext_refcnt_read(const struct rte_mbuf_ext_shared_info *shared);
+uint16_t karoo_ext_refcnt_update(struct rte_mbuf_ext_shared_info *shared, int16_t change);
+
+unsigned karoo_ring_enqueue_burst(struct rte_ring *ring, void *const *objects, unsigned count);
+unsigned karoo_ring_dequeue_burst(struct rte_ring *ring, void **objects, unsigned count);
+unsigned karoo_ring_count(const struct rte_ring *ring);
+unsigned karoo_ring_capacity(const struct rte_ring *ring);
+
+int karoo_port_info(uint16_t port, struct karoo_port_info *info);
+int karoo_port_configure(uint16_t port, const struct karoo_port_options *options);
+int karoo_port_link(uint16_t port, struct karoo_link *link);
+uint16_t karoo_eth_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+uint16_t karoo_eth_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+
+#endif

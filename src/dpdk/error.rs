@@ -1,0 +1,134 @@
+//! What DPDK refuses, with the failing call's arguments.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+
+/// An error number with DPDK's text for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// From a return value `-errno`, or from the thread's `rte_errno` where a call returns just −1 or null.
+    pub(super) fn from_return(ret: i32) -> Self {
+        if ret < -1 { Self(-ret) } else { Self::last() }
+    }
+
+    /// The thread's `rte_errno`.
+    pub(super) fn last() -> Self {
+        // SAFETY: reads a thread-local integer.
+        Self(unsafe { dpdk_sys::karoo_errno() })
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: rte_strerror returns a NUL-terminated string in static or thread-local memory, which is
+        // copied before this thread can call it again.
+        let text = unsafe { CStr::from_ptr(dpdk_sys::rte_strerror(self.0)) };
+        write!(f, "{} (errno {})", text.to_string_lossy(), self.0)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What the safe layer can refuse.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DpdkError {
+    /// A call into DPDK failed.
+    #[error("{call}: {errno}")]
+    Call {
+        /// The call with its arguments.
+        call: String,
+        /// Why.
+        errno: Errno,
+    },
+    /// A pool is smaller than the rings that it feeds require.
+    #[error(
+        "mbuf pool '{pool}' has {mbufs} mbufs, but {descriptors} ring entries with bursts of {burst} need at least {needed} \
+         (max(1.5 × entries, entries + 2 × burst)): give it {needed}"
+    )]
+    PoolTooSmall {
+        /// Name of the pool.
+        pool: String,
+        /// Mbufs in it.
+        mbufs: usize,
+        /// Entries of all rings that it feeds.
+        descriptors: usize,
+        /// Burst size.
+        burst: usize,
+        /// What would do.
+        needed: usize,
+    },
+    /// A value that DPDK cannot take.
+    #[error("{what} = {value}: {rule}")]
+    Value {
+        /// What the value is for.
+        what: &'static str,
+        /// The value.
+        value: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// No such device.
+    #[error("no port is called '{name}'; ports here: {known}")]
+    NoSuchPort {
+        /// Name asked for.
+        name: String,
+        /// Names of the ports that exist.
+        known: String,
+    },
+    /// The device has fewer queues than asked for.
+    #[error(
+        "port '{port}' ({driver}) has at most {max} {direction} queues, {asked} were asked for"
+    )]
+    Queues {
+        /// Name of the port.
+        port: String,
+        /// Its driver.
+        driver: String,
+        /// `rx` or `tx`.
+        direction: &'static str,
+        /// Queues that it has.
+        max: u16,
+        /// Queues asked for.
+        asked: usize,
+    },
+}
+
+impl DpdkError {
+    pub(super) fn call(call: impl Into<String>, errno: Errno) -> Self {
+        Self::Call {
+            call: call.into(),
+            errno,
+        }
+    }
+}
+
+/// A name for DPDK: no NUL bytes, at most `max` bytes.
+pub(super) fn c_name(what: &'static str, name: &str, max: usize) -> Result<CString, DpdkError> {
+    let refuse = |rule| DpdkError::Value {
+        what,
+        value: name.to_owned(),
+        rule,
+    };
+    if name.is_empty() || name.len() > max {
+        return Err(refuse(
+            "must have 1 to 26 bytes, since DPDK adds a prefix within 32",
+        ));
+    }
+    CString::new(name).map_err(|_| refuse("must not contain a NUL byte"))
+}
+
+/// An argument string for DPDK, of any length.
+pub(super) fn c_args(what: &'static str, args: &str) -> Result<CString, DpdkError> {
+    CString::new(args).map_err(|_| DpdkError::Value {
+        what,
+        value: args.to_owned(),
+        rule: "must not contain a NUL byte",
+    })
+}
