@@ -1,1 +1,18 @@
 //! Endpoints, frames, steering rules, capture files.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`endpoint`] | lists of IPv4 addresses and ports |
+//! | [`frame`] | Ethernet, IPv4 and UDP: checked views, header templates, multicast addresses |
+//! | [`steer`] | rules that give each datagram its receive queue |
+//! | [`capture`] | pcap and pcapng files: a streaming reader, a writer |
+
+pub mod capture;
+pub mod endpoint;
+pub mod frame;
+pub mod steer;
+
+pub use capture::{CaptureError, CaptureReader, CaptureWriter, Frame};
+pub use endpoint::{EndpointError, parse_endpoints};
+pub use frame::{Datagram, FrameError, HeaderTemplate, MacAddr};
+pub use steer::{FlowRule, QueueId, SteerError, Steering};

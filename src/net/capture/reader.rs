@@ -1,0 +1,759 @@
+//! Streaming reader over pcap and pcapng.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
+use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
+
+use super::{CaptureError, ETHERNET, link_type_name};
+
+/// Memory that a reader starts with.
+const BUFFER: usize = 1 << 20;
+/// Memory that it grows to at most, for an uncommonly large record.
+const MAX_BUFFER: usize = 1 << 24;
+/// Bytes of a pcap file header, the shortest beginning of a capture.
+const MIN_HEADER: usize = 24;
+
+/// One frame of a capture.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Place in the file, from 0.
+    pub index: u64,
+    /// UNIX time in nanoseconds; 0 where the file has none.
+    pub time_ns: u64,
+    /// Length on the wire in bytes.
+    pub orig_len: usize,
+    /// What was recorded of it.
+    pub bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// Whether the snapshot length cut the frame.
+    pub fn is_cut(&self) -> bool {
+        self.orig_len > self.bytes.len()
+    }
+}
+
+/// An interface of a pcapng section.
+struct Interface {
+    link_type: u16,
+    snaplen: usize,
+    ticks_per_second: u64,
+    offset_seconds: i64,
+}
+
+/// Where a frame lies in the reader's buffer.
+struct Found {
+    at: usize,
+    len: usize,
+    orig_len: usize,
+    time_ns: u64,
+}
+
+/// What a block was.
+enum Step {
+    Frame(Found),
+    Section { big_endian: bool },
+    Interface(Interface),
+    Skip,
+    Corrupt(&'static str),
+    LinkType(u16),
+}
+
+/// Reads the frames of a pcap or pcapng file in order, in bounded memory.
+pub struct CaptureReader {
+    path: String,
+    blocks: Box<dyn PcapReaderIterator + Send>,
+    failure: Arc<Mutex<Option<io::Error>>>,
+    total: u64,
+    pcapng: bool,
+    big_endian: bool,
+    nanoseconds: bool,
+    interfaces: Vec<Interface>,
+    frames: u64,
+    /// Bytes of the last block, still in the buffer because its frame was lent out.
+    lent: usize,
+    truncated: bool,
+}
+
+impl CaptureReader {
+    /// Opens a file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let failed = |source| CaptureError::Open {
+            path: name.clone(),
+            source,
+        };
+        let file = File::open(path).map_err(failed)?;
+        let total = file.metadata().map_err(failed)?.len();
+        Self::from_read(&name, file, total)
+    }
+
+    /// Reads from anything. `name` stands in messages, `total` is the length in bytes where known, else 0.
+    pub fn from_read(
+        name: &str,
+        mut input: impl Read + Send + 'static,
+        total: u64,
+    ) -> Result<Self, CaptureError> {
+        let path = name.to_owned();
+        let mut head = vec![0; BUFFER];
+        let len = read_full(&mut input, &mut head).map_err(|source| CaptureError::Read {
+            path: path.clone(),
+            offset: 0,
+            source,
+        })?;
+        head.truncate(len);
+        let pcapng = check_magic(&head, &path)?;
+        if pcapng && section_length(&head) > len && len < BUFFER {
+            return Err(CaptureError::HeaderCut { path, len });
+        }
+        let failure = Arc::new(Mutex::new(None));
+        let source = Source {
+            head: io::Cursor::new(head),
+            input,
+            failure: Arc::clone(&failure),
+        };
+        let blocks = create_reader(BUFFER, source).map_err(|error| match error {
+            PcapError::Incomplete(_) | PcapError::UnexpectedEof => CaptureError::HeaderCut {
+                path: path.clone(),
+                len,
+            },
+            _ => CaptureError::Corrupt {
+                path: path.clone(),
+                offset: 0,
+                frames: 0,
+                what: "the file header is malformed",
+            },
+        })?;
+        let mut reader = Self {
+            path,
+            blocks,
+            failure,
+            total,
+            pcapng,
+            big_endian: false,
+            nanoseconds: false,
+            interfaces: Vec::new(),
+            frames: 0,
+            lent: 0,
+            truncated: false,
+        };
+        if !pcapng {
+            reader.file_header()?;
+        }
+        Ok(reader)
+    }
+
+    /// The next frame; `None` at the end.
+    ///
+    /// A file that ends within a record gives all frames before it; see [`truncated`](Self::truncated).
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
+        self.blocks.consume_noshift(std::mem::take(&mut self.lent));
+        while let Some((block_len, step)) = self.next_step()? {
+            match step {
+                Step::Frame(found) => {
+                    self.lent = block_len;
+                    let index = self.frames;
+                    self.frames += 1;
+                    let bytes = &self.blocks.data()[found.at..found.at + found.len];
+                    return Ok(Some(Frame {
+                        index,
+                        time_ns: found.time_ns,
+                        orig_len: found.orig_len,
+                        bytes,
+                    }));
+                }
+                Step::Corrupt(what) => return Err(self.corrupt(what)),
+                Step::LinkType(link_type) => return Err(self.wrong_link_type(link_type)),
+                Step::Section { big_endian } => {
+                    self.big_endian = big_endian;
+                    self.interfaces.clear();
+                }
+                Step::Interface(interface) => self.interfaces.push(interface),
+                Step::Skip => {}
+            }
+            self.blocks.consume_noshift(block_len);
+        }
+        Ok(None)
+    }
+
+    /// Whether the file ended within a record.
+    pub fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Bytes consumed, and bytes in the file.
+    pub fn progress(&self) -> (u64, u64) {
+        let consumed = self.blocks.consumed() as u64;
+        (consumed, self.total.max(consumed))
+    }
+
+    /// Format of the file.
+    pub fn format(&self) -> &'static str {
+        match (self.pcapng, self.nanoseconds) {
+            (true, _) => "pcapng",
+            (false, true) => "pcap with nanoseconds",
+            (false, false) => "pcap",
+        }
+    }
+
+    fn file_header(&mut self) -> Result<(), CaptureError> {
+        let (len, link_type, nanoseconds) = match self.blocks.next() {
+            Ok((len, PcapBlockOwned::LegacyHeader(header))) => (
+                len,
+                // The upper bits tell the length of the frame check sequence.
+                header.network.0 as u16,
+                header.is_nanosecond_precision(),
+            ),
+            _ => return Err(self.corrupt("the file header is malformed")),
+        };
+        self.blocks.consume_noshift(len);
+        self.nanoseconds = nanoseconds;
+        if link_type != ETHERNET {
+            return Err(self.wrong_link_type(link_type));
+        }
+        Ok(())
+    }
+
+    /// The next block's length and meaning, without consuming it; `None` at the end.
+    fn next_step(&mut self) -> Result<Option<(usize, Step)>, CaptureError> {
+        loop {
+            let before = self.blocks.data().len();
+            let stopped = match self.blocks.next() {
+                Ok((len, block)) => {
+                    return Ok(Some((
+                        len,
+                        step(&block, &self.interfaces, self.nanoseconds),
+                    )));
+                }
+                Err(PcapError::Eof) => return Ok(None),
+                Err(PcapError::Incomplete(_)) => Stopped::Incomplete,
+                Err(PcapError::BufferTooSmall) => Stopped::Full,
+                Err(PcapError::UnexpectedEof) => Stopped::End,
+                Err(_) => return Err(self.corrupt("the record is malformed")),
+            };
+            match stopped {
+                Stopped::End if self.block_is_whole() => {
+                    return Err(self.corrupt("the block's inner lengths run past its end"));
+                }
+                Stopped::End => {
+                    self.truncated = true;
+                    return Ok(None);
+                }
+                Stopped::Full => self.grow()?,
+                Stopped::Incomplete => {
+                    if self.blocks.refill().is_err() {
+                        return Err(self.read_failure());
+                    }
+                    // Full, though the parser asks for more.
+                    if self.blocks.data().len() == before && !self.blocks.reader_exhausted() {
+                        self.grow()?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn grow(&mut self) -> Result<(), CaptureError> {
+        if self.block_is_whole() {
+            return Err(self.corrupt("the block's inner lengths run past its end"));
+        }
+        let mut size = BUFFER;
+        while !self.blocks.grow(size) {
+            size *= 2;
+            if size > MAX_BUFFER {
+                return Err(self.corrupt("the record claims to be longer than any frame"));
+            }
+        }
+        if self.blocks.refill().is_err() {
+            return Err(self.read_failure());
+        }
+        Ok(())
+    }
+
+    /// Whether the pcapng block at hand is all in the buffer, so that more bytes cannot complete it.
+    fn block_is_whole(&self) -> bool {
+        let data = self.blocks.data();
+        let Some(length) = data.get(4..8).and_then(|b| b.first_chunk()) else {
+            return false;
+        };
+        let length = match self.big_endian {
+            true => u32::from_be_bytes(*length),
+            false => u32::from_le_bytes(*length),
+        };
+        self.pcapng && length as usize <= data.len()
+    }
+
+    fn corrupt(&self, what: &'static str) -> CaptureError {
+        CaptureError::Corrupt {
+            path: self.path.clone(),
+            offset: self.blocks.consumed() as u64,
+            frames: self.frames,
+            what,
+        }
+    }
+
+    fn wrong_link_type(&self, link_type: u16) -> CaptureError {
+        CaptureError::LinkType {
+            path: self.path.clone(),
+            link_type,
+            name: link_type_name(link_type),
+        }
+    }
+
+    fn read_failure(&self) -> CaptureError {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        CaptureError::Read {
+            path: self.path.clone(),
+            offset: self.blocks.consumed() as u64,
+            source: failure
+                .take()
+                .unwrap_or_else(|| io::Error::other("read failed")),
+        }
+    }
+}
+
+/// Why the parser stopped.
+enum Stopped {
+    Incomplete,
+    Full,
+    End,
+}
+
+/// Bytes of a record before its frame.
+const PCAP_RECORD: usize = 16;
+const ENHANCED_PACKET: usize = 28;
+const SIMPLE_PACKET: usize = 12;
+
+fn step(block: &PcapBlockOwned<'_>, interfaces: &[Interface], nanoseconds: bool) -> Step {
+    match block {
+        PcapBlockOwned::Legacy(record) => {
+            let per_tick = if nanoseconds { 1 } else { 1000 };
+            let fraction = u64::from(record.ts_usec) * per_tick;
+            Step::Frame(Found {
+                at: PCAP_RECORD,
+                len: record.data.len(),
+                orig_len: record.origlen as usize,
+                time_ns: u64::from(record.ts_sec) * 1_000_000_000 + fraction,
+            })
+        }
+        PcapBlockOwned::LegacyHeader(_) => Step::Skip,
+        PcapBlockOwned::NG(Block::SectionHeader(section)) => Step::Section {
+            big_endian: section.big_endian(),
+        },
+        PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => Step::Interface(Interface {
+            link_type: interface.linktype.0 as u16,
+            snaplen: interface.snaplen as usize,
+            ticks_per_second: interface.ts_resolution().unwrap_or(1_000_000).max(1),
+            offset_seconds: interface.ts_offset(),
+        }),
+        PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+            match interfaces.get(packet.if_id as usize) {
+                None => Step::Corrupt("the packet's interface was never described"),
+                Some(interface) if interface.link_type != ETHERNET => {
+                    Step::LinkType(interface.link_type)
+                }
+                Some(interface) => Step::Frame(Found {
+                    at: ENHANCED_PACKET,
+                    len: packet.packet_data().len(),
+                    orig_len: packet.origlen as usize,
+                    time_ns: interface.time_ns(packet.ts_high, packet.ts_low),
+                }),
+            }
+        }
+        PcapBlockOwned::NG(Block::SimplePacket(packet)) => match interfaces.first() {
+            None => Step::Corrupt("the packet's interface was never described"),
+            Some(interface) if interface.link_type != ETHERNET => {
+                Step::LinkType(interface.link_type)
+            }
+            Some(interface) => {
+                let orig_len = packet.origlen as usize;
+                let limit = match interface.snaplen {
+                    0 => orig_len,
+                    snaplen => orig_len.min(snaplen),
+                };
+                Step::Frame(Found {
+                    at: SIMPLE_PACKET,
+                    len: packet.data.len().min(limit),
+                    orig_len,
+                    time_ns: 0,
+                })
+            }
+        },
+        PcapBlockOwned::NG(_) => Step::Skip,
+    }
+}
+
+impl Interface {
+    fn time_ns(&self, high: u32, low: u32) -> u64 {
+        let ticks = i128::from(high) << 32 | i128::from(low);
+        let ns = ticks * 1_000_000_000 / i128::from(self.ticks_per_second)
+            + i128::from(self.offset_seconds) * 1_000_000_000;
+        ns.clamp(0, u64::MAX.into()) as u64
+    }
+}
+
+/// Tells pcapng from pcap, and both from anything else.
+fn check_magic(head: &[u8], path: &str) -> Result<bool, CaptureError> {
+    let path = path.to_owned();
+    let Some(magic) = head.first_chunk::<4>() else {
+        return Err(match head.len() {
+            0 => CaptureError::Empty { path },
+            len => CaptureError::HeaderCut { path, len },
+        });
+    };
+    let pcapng = match magic {
+        [0x0a, 0x0d, 0x0d, 0x0a] => true,
+        [0xd4, 0xc3, 0xb2, 0xa1] | [0xa1, 0xb2, 0xc3, 0xd4] => false,
+        [0x4d, 0x3c, 0xb2, 0xa1] | [0xa1, 0xb2, 0x3c, 0x4d] | [0x34, 0xcd, 0xb2, 0xa1] => false,
+        other => {
+            let [a, b, c, d] = other;
+            return Err(CaptureError::NotACapture {
+                path,
+                magic: format!("{a:02x} {b:02x} {c:02x} {d:02x}"),
+                way_out: way_out(*other),
+            });
+        }
+    };
+    if head.len() < MIN_HEADER {
+        let len = head.len();
+        return Err(CaptureError::HeaderCut { path, len });
+    }
+    Ok(pcapng)
+}
+
+/// Length of a pcapng file's first block, whose byte order its magic tells.
+fn section_length(head: &[u8]) -> usize {
+    let word = |at: usize| head.get(at..at + 4).and_then(|b| b.first_chunk::<4>());
+    match (word(4), word(8)) {
+        (Some(length), Some([0x1a, 0x2b, 0x3c, 0x4d])) => u32::from_be_bytes(*length) as usize,
+        (Some(length), _) => u32::from_le_bytes(*length) as usize,
+        _ => usize::MAX,
+    }
+}
+
+fn way_out(magic: [u8; 4]) -> &'static str {
+    match magic {
+        [0x1f, 0x8b, ..] => "it is compressed: decompress it with gunzip first",
+        [0x28, 0xb5, 0x2f, 0xfd] => "it is compressed: decompress it with zstd -d first",
+        [0xfd, b'7', b'z', b'X'] => "it is compressed: decompress it with xz -d first",
+        [b'B', b'Z', b'h', _] => "it is compressed: decompress it with bunzip2 first",
+        _ => "give a pcap or pcapng file, as tcpdump -w or karoo dsim --output make them",
+    }
+}
+
+/// Fills the buffer unless the input ends first.
+fn read_full(input: &mut impl Read, mut buffer: &mut [u8]) -> io::Result<usize> {
+    let mut total = 0;
+    while !buffer.is_empty() {
+        match input.read(buffer) {
+            Ok(0) => break,
+            Ok(n) => {
+                total += n;
+                buffer = &mut buffer[n..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(total)
+}
+
+/// Reads the bytes that were looked at first, then the input; keeps the error that the parser drops.
+struct Source<R> {
+    head: io::Cursor<Vec<u8>>,
+    input: R,
+    failure: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.head.read(buffer)?;
+        if len == buffer.len() {
+            return Ok(len);
+        }
+        match read_full(&mut self.input, &mut buffer[len..]) {
+            Ok(more) => Ok(len + more),
+            Err(error) => {
+                let kind = error.kind();
+                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Err(kind.into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::net::capture::{CaptureWriter, Precision};
+
+    fn reader(bytes: &[u8]) -> Result<CaptureReader, CaptureError> {
+        CaptureReader::from_read("test.pcap", Cursor::new(bytes.to_vec()), bytes.len() as u64)
+    }
+
+    /// All frames, and whether the end is missing.
+    fn frames(bytes: &[u8]) -> Result<(Vec<(u64, usize, Vec<u8>)>, bool), CaptureError> {
+        let mut reader = reader(bytes)?;
+        let mut frames = Vec::new();
+        while let Some(frame) = reader.next_frame()? {
+            assert_eq!(frame.index, frames.len() as u64);
+            frames.push((frame.time_ns, frame.orig_len, frame.bytes.to_vec()));
+        }
+        Ok((frames, reader.truncated()))
+    }
+
+    fn words(big: bool, words: &[u32]) -> Vec<u8> {
+        let bytes = |w: &u32| {
+            if big {
+                w.to_be_bytes()
+            } else {
+                w.to_le_bytes()
+            }
+        };
+        words.iter().flat_map(bytes).collect()
+    }
+
+    fn pcap(big: bool, magic: u32, link_type: u32) -> Vec<u8> {
+        let version = if big { 2 << 16 | 4 } else { 2 | 4 << 16 };
+        words(big, &[magic, version, 0, 0, 65535, link_type])
+    }
+
+    fn record(big: bool, fraction: u32, bytes: &[u8], orig_len: u32) -> Vec<u8> {
+        let mut record = words(big, &[5, fraction, bytes.len() as u32, orig_len]);
+        record.extend_from_slice(bytes);
+        record
+    }
+
+    /// A pcapng block; the body is padded.
+    fn block(big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
+        let padded = body.len().next_multiple_of(4);
+        let length = 12 + padded as u32;
+        let mut block = words(big, &[kind, length]);
+        block.extend_from_slice(body);
+        block.resize(8 + padded, 0);
+        block.extend(words(big, &[length]));
+        block
+    }
+
+    fn section(big: bool) -> Vec<u8> {
+        let version = if big { 1 << 16 } else { 1 };
+        let body = words(big, &[0x1a2b_3c4d, version, u32::MAX, u32::MAX]);
+        block(big, 0x0a0d_0d0a, &body)
+    }
+
+    /// An interface with nanosecond times, as option 9 says.
+    fn interface(big: bool, link_type: u32) -> Vec<u8> {
+        let link_type = if big { link_type << 16 } else { link_type };
+        let option = if big { 9 << 16 | 1 } else { 9 | 1 << 16 };
+        let mut body = words(big, &[link_type, 0, option]);
+        body.extend([9, 0, 0, 0]);
+        body.extend(words(big, &[0]));
+        block(big, 1, &body)
+    }
+
+    fn packet(big: bool, interface: u32, bytes: &[u8], orig_len: u32) -> Vec<u8> {
+        let mut body = words(big, &[interface, 1, 7, bytes.len() as u32, orig_len]);
+        body.extend_from_slice(bytes);
+        block(big, 6, &body)
+    }
+
+    #[test]
+    fn pcap_in_both_byte_orders_and_precisions() {
+        for big in [false, true] {
+            for (magic, time) in [(0xa1b2_c3d4, 5_000_007_000), (0xa1b2_3c4d, 5_000_000_007)] {
+                let mut file = pcap(big, magic, 1);
+                file.extend(record(big, 7, b"whole", 5));
+                file.extend(record(big, 7, b"cut", 90));
+                let (frames, truncated) = frames(&file).unwrap();
+                assert_eq!(frames[0], (time, 5, b"whole".to_vec()));
+                assert_eq!(frames[1], (time, 90, b"cut".to_vec()));
+                assert!(!truncated);
+            }
+        }
+    }
+
+    #[test]
+    fn pcapng_with_sections_interfaces_and_other_blocks() {
+        let mut file = Vec::new();
+        for big in [false, true] {
+            file.extend(section(big));
+            file.extend(interface(big, 1));
+            file.extend(interface(big, 113));
+            file.extend(block(big, 0x0bad_beef, b"anything"));
+            file.extend(packet(big, 0, b"frame", 77));
+            let mut simple = words(big, &[3]);
+            simple.extend(b"abc");
+            file.extend(block(big, 3, &simple));
+        }
+        let (found, truncated) = frames(&file).unwrap();
+        let time = (1 << 32) + 7;
+        let expected = [(time, 77, b"frame".to_vec()), (0, 3, b"abc".to_vec())];
+        assert_eq!(found[..2], expected);
+        assert_eq!(found[2..], expected);
+        assert!(!truncated);
+        file.extend(packet(true, 1, b"cooked", 6));
+        let error = frames(&file).unwrap_err();
+        assert!(
+            matches!(error, CaptureError::LinkType { link_type: 113, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_end_costs_the_last_frame_alone() {
+        let mut classic = pcap(false, 0xa1b2_c3d4, 1);
+        let mut next = [section(false), interface(false, 1)].concat();
+        for (file, cut) in [(&mut classic, false), (&mut next, true)] {
+            let start = file.len();
+            let one = match cut {
+                false => record(false, 0, &[1; 50], 50),
+                true => packet(false, 0, &[1; 50], 50),
+            };
+            file.extend([one.clone(), one.clone()].concat());
+            for len in start..=file.len() {
+                let (frames, truncated) = frames(&file[..len]).unwrap();
+                assert_eq!(frames.len(), (len - start) / one.len());
+                assert_eq!(truncated, (len - start) % one.len() != 0, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_file_and_the_way_out() {
+        let refusal = |bytes: &[u8]| frames(bytes).unwrap_err();
+        assert!(matches!(refusal(b""), CaptureError::Empty { .. }));
+        assert!(matches!(
+            refusal(b"abc"),
+            CaptureError::HeaderCut { len: 3, .. }
+        ));
+        let header = pcap(false, 0xa1b2_c3d4, 1);
+        assert!(matches!(
+            refusal(&header[..23]),
+            CaptureError::HeaderCut { len: 23, .. }
+        ));
+        assert!(matches!(
+            refusal(&section(false)[..27]),
+            CaptureError::HeaderCut { len: 27, .. }
+        ));
+        let text = refusal(&[0x1f, 0x8b, 8, 0, 0]).to_string();
+        assert!(
+            text.contains("test.pcap") && text.contains("gunzip"),
+            "{text}"
+        );
+        let text = refusal(b"# a text file, longer than a header").to_string();
+        assert!(
+            text.contains("23 20 61 20") && text.contains("tcpdump"),
+            "{text}"
+        );
+        let text = refusal(&pcap(false, 0xa1b2_c3d4, 113)).to_string();
+        assert!(text.contains("113") && text.contains("cooked"), "{text}");
+        let error = CaptureReader::open("/nonexistent/x.pcap").err().unwrap();
+        assert!(matches!(error, CaptureError::Open { .. }));
+        assert!(matches!(
+            CaptureReader::open("/").err().unwrap(),
+            CaptureError::Read { .. }
+        ));
+    }
+
+    #[test]
+    fn damage_is_an_error_with_its_place() {
+        let mut file = pcap(false, 0xa1b2_c3d4, 1);
+        file.extend(record(false, 0, &[1; 50], 50));
+        let place = file.len() as u64;
+        file.extend(words(false, &[0, 0, 0x7fff_ffff, 60]));
+        file.resize(file.len() + 2 * MAX_BUFFER, 0);
+        match frames(&file).unwrap_err() {
+            CaptureError::Corrupt { offset, frames, .. } => {
+                assert_eq!((offset, frames), (place, 1))
+            }
+            error => panic!("{error}"),
+        }
+
+        let mut file = [section(false), interface(false, 1)].concat();
+        let place = file.len() as u64;
+        let mut packet = packet(false, 0, &[1; 50], 50);
+        packet[20] = 200;
+        file.extend(packet);
+        match frames(&file).unwrap_err() {
+            CaptureError::Corrupt { offset, frames, .. } => {
+                assert_eq!((offset, frames), (place, 0))
+            }
+            error => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn records_larger_than_the_buffer_are_read() {
+        let mut file = [section(false), interface(false, 1)].concat();
+        file.extend(block(false, 0x0bad_beef, &vec![0; 3 * BUFFER]));
+        file.extend(packet(false, 0, b"after", 5));
+        assert_eq!(frames(&file).unwrap().0.len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_not_finished_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pcap");
+        let mut writer = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();
+        writer.write_frame(0, &[b"frame"]).unwrap();
+        drop(writer);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let mut writer = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();
+        let long = vec![0; 300_000];
+        assert!(writer.write_frame(0, &[&long]).is_err());
+        writer.finish().unwrap();
+        let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(entries.len(), 1);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn devices_are_written_in_place() {
+        let mut writer = CaptureWriter::create("/dev/null", Precision::Nanoseconds).unwrap();
+        writer.write_frame(0, &[b"frame"]).unwrap();
+        writer.finish().unwrap();
+        assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            nanoseconds: bool,
+            written in proptest::collection::vec(
+                (0..4_000_000_000_000_000_000u64, proptest::collection::vec(any::<u8>(), 0..9000)), 0..20),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("x.pcap");
+            let (precision, unit) = match nanoseconds {
+                true => (Precision::Nanoseconds, 1),
+                false => (Precision::Microseconds, 1000),
+            };
+            let mut writer = CaptureWriter::create(&path, precision).unwrap();
+            for (time, bytes) in &written {
+                let (a, b) = bytes.split_at(bytes.len() / 2);
+                writer.write_frame(*time, &[a, b]).unwrap();
+            }
+            writer.finish().unwrap();
+            let mut reader = CaptureReader::open(&path).unwrap();
+            for (time, bytes) in &written {
+                let frame = reader.next_frame().unwrap().unwrap();
+                prop_assert_eq!(frame.time_ns, time / unit * unit);
+                prop_assert_eq!(frame.bytes, bytes);
+                prop_assert!(!frame.is_cut());
+            }
+            prop_assert!(reader.next_frame().unwrap().is_none());
+            let (read, total) = reader.progress();
+            prop_assert_eq!(read, total);
+            prop_assert!(!reader.truncated());
+        }
+    }
+}

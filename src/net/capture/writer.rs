@@ -1,0 +1,114 @@
+//! Writer of classic pcap files.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::{CaptureError, ETHERNET, SNAPLEN};
+
+/// Resolution of a pcap file's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// The format that every reader knows.
+    Microseconds,
+    /// The format of the same name.
+    Nanoseconds,
+}
+
+/// Writes frames to `PATH.part` and gives the file its name when it is finished,
+/// so that no file that looks whole is left behind by a run that failed.
+pub struct CaptureWriter {
+    path: PathBuf,
+    part: Option<PathBuf>,
+    output: BufWriter<File>,
+    precision: Precision,
+}
+
+impl CaptureWriter {
+    /// Creates the file and writes its header.
+    pub fn create(path: impl AsRef<Path>, precision: Precision) -> Result<Self, CaptureError> {
+        let path = path.as_ref().to_path_buf();
+        // A pipe or a device cannot be renamed over.
+        let special = fs::metadata(&path).is_ok_and(|meta| !meta.is_file());
+        let part = (!special).then(|| {
+            let mut name = path.clone().into_os_string();
+            name.push(".part");
+            PathBuf::from(name)
+        });
+        let file = match &part {
+            Some(part) => File::create(part),
+            None => File::options().write(true).open(&path),
+        };
+        let file = file.map_err(|source| CaptureError::Open {
+            path: path.display().to_string(),
+            source,
+        })?;
+        let mut writer = Self {
+            path,
+            part,
+            output: BufWriter::with_capacity(1 << 20, file),
+            precision,
+        };
+        let magic: u32 = match precision {
+            Precision::Microseconds => 0xa1b2_c3d4,
+            Precision::Nanoseconds => 0xa1b2_3c4d,
+        };
+        let words: [u32; 6] = [magic, 2 | 4 << 16, 0, 0, SNAPLEN, ETHERNET.into()];
+        let header = words.map(u32::to_le_bytes);
+        writer.put(&[header.as_flattened()])?;
+        Ok(writer)
+    }
+
+    /// Appends a frame, given in parts; its UNIX time is in nanoseconds.
+    pub fn write_frame(&mut self, time_ns: u64, parts: &[&[u8]]) -> Result<(), CaptureError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let Some(length) = u32::try_from(len).ok().filter(|len| *len <= SNAPLEN) else {
+            return Err(CaptureError::FrameTooLong { len });
+        };
+        let fraction = (time_ns % 1_000_000_000) as u32;
+        let fraction = match self.precision {
+            Precision::Microseconds => fraction / 1000,
+            Precision::Nanoseconds => fraction,
+        };
+        let words = [(time_ns / 1_000_000_000) as u32, fraction, length, length];
+        let record = words.map(u32::to_le_bytes);
+        self.put(&[record.as_flattened()])?;
+        self.put(parts)
+    }
+
+    /// Writes what is buffered and gives the file its name.
+    pub fn finish(mut self) -> Result<(), CaptureError> {
+        let flushed = self.output.flush();
+        flushed.map_err(|source| self.failed(source))?;
+        if let Some(part) = &self.part {
+            fs::rename(part, &self.path).map_err(|source| self.failed(source))?;
+            self.part = None;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, parts: &[&[u8]]) -> Result<(), CaptureError> {
+        let mut put = || {
+            parts
+                .iter()
+                .try_for_each(|part| self.output.write_all(part))
+        };
+        put().map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> CaptureError {
+        CaptureError::Write {
+            path: self.path.display().to_string(),
+            source,
+        }
+    }
+}
+
+impl Drop for CaptureWriter {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            // Nothing more can be done about a file that cannot be removed.
+            let _ = fs::remove_file(part);
+        }
+    }
+}
