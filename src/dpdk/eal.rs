@@ -291,9 +291,11 @@ fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<Str
         let _ = write!(lcores, ",{}@{cpu}", index + 1);
     }
     let mut args = vec!["karoo".to_owned(), "--lcores".into(), lcores];
-    args.push("--in-memory".into());
-    if !huge_pages {
-        args.push("--no-huge".into());
+    // Either way no files are left behind, and processes do not see each other.
+    if huge_pages {
+        args.push("--in-memory".into());
+    } else {
+        args.extend(["--no-huge".into(), "--no-shconf".into()]);
     }
     args.extend(["-m".into(), config.memory_mib.to_string()]);
     args.push("--no-telemetry".into());
