@@ -1,3 +1,20 @@
 //! CPU backend: vectorised, spread over pinned worker threads.
+//!
+//! Work is cut into groups of consecutive spectra. One worker takes a group through unpacking and
+//! the PFB FIR (both in tiles of columns that stay in L1), one complex FFT per spectrum that holds
+//! both polarisations (polarisation 0 in the real part, 1 in the imaginary part), and
+//! post-processing, which takes the two spectra apart, applies delay, phase and gain, dithers and
+//! quantises, and at last transposes into wire layout in whole cache lines.
+//!
+//! No result depends on how the work was cut: the arithmetic of a sample is the same in every
+//! group, on every worker and at every [`Level`].
 
+mod coefficients;
+mod group;
 pub mod simd;
+mod wideband;
+mod workers;
+
+pub use simd::Level;
+pub use wideband::Wideband;
+pub use workers::{Workers, WorkersError};

@@ -1,2 +1,219 @@
 //! Vector kernels chosen at run time. The only `unsafe` of the CPU backend.
+//!
+//! Each kernel is a safe function that checks the bounds its vector forms rely on, then makes one
+//! call into the form for its [`Level`]. Vector forms do the scalar form's arithmetic lane by
+//! lane, so every level gives the same bits.
 #![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod output;
+mod portable;
+mod unpack;
+
+use std::fmt;
+
+use rustfft::num_complex::Complex32;
+
+pub use output::{GroupOutput, OutputGroups};
+pub use unpack::Unpacker;
+
+use crate::units::N_POL;
+
+/// Columns of one FIR tile; a multiple of every vector width.
+pub const TILE: usize = 64;
+
+/// Instruction sets that kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Plain Rust.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, DQ, VL and VBMI.
+    Avx512,
+}
+
+impl Level {
+    /// Every level, lowest first.
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+
+    /// Highest level of this machine.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi")
+            {
+                return Self::Avx512;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+
+    /// This level, or the machine's highest if that is lower.
+    pub fn supported(self) -> Self {
+        self.min(Self::detect())
+    }
+
+    /// Name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A level that was found on this machine: what lets a kernel call into its vector form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supported(Level);
+
+impl Supported {
+    /// `level`, lowered to what the machine has.
+    pub fn new(level: Level) -> Self {
+        Self(level.supported())
+    }
+
+    /// The level.
+    pub fn level(self) -> Level {
+        self.0
+    }
+}
+
+/// One FIR tile: [`TILE`] columns of the PFB, both polarisations.
+#[derive(Debug)]
+pub struct FirTile<'a> {
+    /// `taps` rows of `step` coefficients.
+    pub weights: &'a [f32],
+    /// Coefficients per row.
+    pub step: usize,
+    /// First column.
+    pub column: usize,
+    /// Per polarisation, rows of [`TILE`] samples: `spectra + taps - 1` of them.
+    pub samples: [&'a [f32]; N_POL],
+    /// Partial sums, `spectra × N_POL × TILE`, only touched with more than 16 taps.
+    pub partial: &'a mut [f32],
+}
+
+/// FIR over one tile: polarisation 0 to the real parts, 1 to the imaginary parts of
+/// `out[s·pitch + column ..][..TILE]` for each of `spectra` spectra.
+///
+/// # Panics
+/// If a slice is too short for the shape; shapes come from configuration, not from input.
+pub fn fir(
+    at: Supported,
+    tile: &mut FirTile<'_>,
+    spectra: usize,
+    out: &mut [Complex32],
+    pitch: usize,
+) {
+    let taps = tile.weights.len() / tile.step;
+    let width = TILE.min(tile.step - tile.column);
+    assert!(taps >= 1 && tile.weights.len() == taps * tile.step);
+    for pol in tile.samples {
+        assert!(pol.len() >= (spectra + taps - 1) * TILE);
+    }
+    if spectra == 0 {
+        return;
+    }
+    assert!(out.len() >= (spectra - 1) * pitch + tile.column + width);
+    assert!(tile.partial.len() >= spectra * N_POL * TILE);
+    #[cfg(target_arch = "x86_64")]
+    if width == TILE {
+        match at.0 {
+            // SAFETY: `Supported` proves the instruction set; the assertions above are the bounds
+            // that the form relies on, for a full-width tile.
+            Level::Avx512 => return unsafe { avx512::fir(tile, taps, spectra, out, pitch) },
+            // SAFETY: `Supported` proves the instruction set; the form is plain Rust.
+            Level::Avx2 => return unsafe { avx2::fir(tile, taps, spectra, out, pitch) },
+            Level::Portable => {}
+        }
+    }
+    let _ = at;
+    portable::fir(tile, taps, spectra, out, pitch);
+}
+
+/// Dither of one spectrum (defined in [`dsp::dither`](crate::dsp::dither)).
+#[derive(Clone, Copy, Debug)]
+pub struct DitherKey {
+    /// Generator key.
+    pub seed: u64,
+    /// Timestamp of the spectrum.
+    pub timestamp: u64,
+    /// Engine number.
+    pub feng_id: u64,
+}
+
+/// Takes the two spectra of one transform apart, applies coefficients, dithers and quantises.
+///
+/// `z` is the transform of length `2C` followed by a copy of its element 0. With a = z\[k\] and
+/// b = conj z\[2C−k\], polarisation 0 is (a + b)·`coefs[0][k]`, 1 is (a − b)·`coefs[1][k]`: the
+/// factors 1/2 and 1/(2i) are part of the coefficients. `out[k]` gets the bytes re0 im0 re1 im1.
+/// Returns the complex samples that were clamped, per polarisation.
+///
+/// # Panics
+/// If a slice is too short for the shape.
+pub fn quantise(
+    at: Supported,
+    z: &[Complex32],
+    coefs: [&[Complex32]; N_POL],
+    dither: Option<DitherKey>,
+    out: &mut [u32],
+) -> [u64; N_POL] {
+    let channels = out.len();
+    assert!(z.len() > 2 * channels);
+    assert!(coefs[0].len() == channels && coefs[1].len() == channels);
+    #[cfg(target_arch = "x86_64")]
+    if channels.is_multiple_of(32) {
+        match at.0 {
+            // SAFETY: `Supported` proves the instruction set; lengths were checked above.
+            Level::Avx512 => return unsafe { avx512::quantise(z, coefs, dither, out) },
+            // SAFETY: `Supported` proves the instruction set; the form is plain Rust.
+            Level::Avx2 => return unsafe { avx2::quantise(z, coefs, dither, out) },
+            Level::Portable => {}
+        }
+    }
+    let _ = at;
+    portable::quantise(z, coefs, dither, out)
+}
+
+/// `out[k] = gains[k] · (coarse[k / fine.len()] · fine[k % fine.len()])`: coefficients from a
+/// two-level table of phasors.
+///
+/// # Panics
+/// If the lengths do not fit: `out` and `gains` alike, `coarse × fine` covers them.
+pub fn phasors(
+    at: Supported,
+    gains: &[Complex32],
+    coarse: &[Complex32],
+    fine: &[Complex32],
+    out: &mut [Complex32],
+) {
+    assert!(gains.len() == out.len() && coarse.len() * fine.len() >= out.len());
+    #[cfg(target_arch = "x86_64")]
+    match at.0 {
+        // SAFETY: `Supported` proves the instruction set; the forms are plain Rust.
+        Level::Avx512 => return unsafe { avx512::phasors(gains, coarse, fine, out) },
+        // SAFETY: as above.
+        Level::Avx2 => return unsafe { avx2::phasors(gains, coarse, fine, out) },
+        Level::Portable => {}
+    }
+    let _ = at;
+    portable::phasors(gains, coarse, fine, out);
+}

@@ -1,0 +1,374 @@
+//! AVX-512 forms.
+
+use std::arch::x86_64::*;
+
+use rustfft::num_complex::Complex32;
+
+use super::unpack::Plan;
+use super::{DitherKey, FirTile, TILE, portable};
+use crate::units::N_POL;
+
+/// Philox4x32 multipliers and key increments (Salmon et al. 2011).
+const PHILOX_M0: u32 = 0xD251_1F53;
+const PHILOX_M1: u32 = 0xCD9E_8D57;
+const PHILOX_W0: u32 = 0x9E37_79B9;
+const PHILOX_W1: u32 = 0xBB67_AE85;
+
+/// (d + ½)/65536 − ½ as one multiply-add, exact.
+const DITHER_SCALE: f32 = 1.0 / 65536.0;
+const DITHER_OFFSET: f32 = 0.5 / 65536.0 - 0.5;
+
+/// Unpacks `count` samples, a multiple of 16, and returns Σ x² if `POWER`, else 0.
+///
+/// # Safety
+/// 64 bytes are readable from the start of each 16 samples; `out` holds `count` values.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) unsafe fn unpack<const POWER: bool>(
+    plan: &Plan,
+    bits: u32,
+    packed: *const u8,
+    out: *mut f32,
+    count: usize,
+) -> u64 {
+    // SAFETY: both arrays are 64 bytes.
+    let (shuffle, shift) = unsafe {
+        (
+            _mm512_loadu_si512(plan.shuffle.as_ptr().cast()),
+            _mm512_loadu_si512(plan.shift.as_ptr().cast()),
+        )
+    };
+    let right = _mm_cvtsi32_si128(32 - bits as i32);
+    let mut power = _mm512_setzero_si512();
+    for i in (0..count).step_by(16) {
+        // SAFETY: by the contract.
+        let x = unsafe {
+            let raw = _mm512_loadu_si512(packed.add(i / 8 * bits as usize).cast());
+            let x = _mm512_sra_epi32(
+                _mm512_sllv_epi32(_mm512_permutexvar_epi8(shuffle, raw), shift),
+                right,
+            );
+            _mm512_storeu_ps(out.add(i), _mm512_cvtepi32_ps(x));
+            x
+        };
+        if POWER {
+            let odd = _mm512_srli_epi64::<32>(x);
+            power = _mm512_add_epi64(power, _mm512_mul_epi32(x, x));
+            power = _mm512_add_epi64(power, _mm512_mul_epi32(odd, odd));
+        }
+    }
+    _mm512_reduce_add_epi64(power) as u64
+}
+
+/// # Safety
+/// Full-width tile, and slices as long as [`super::fir`] asserts.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn fir(
+    tile: &mut FirTile<'_>,
+    taps: usize,
+    spectra: usize,
+    out: &mut [Complex32],
+    pitch: usize,
+) {
+    let mut first = 0;
+    while first < taps {
+        let left = taps - first;
+        let block = Block {
+            first,
+            more: false,
+            last: false,
+        };
+        // SAFETY: the caller's contract, and `first + N <= taps`.
+        first += unsafe {
+            match left {
+                16.. => fir_block::<16>(tile, block.of(left == 16), spectra, out, pitch),
+                8.. => fir_block::<8>(tile, block.of(left == 8), spectra, out, pitch),
+                4.. => fir_block::<4>(tile, block.of(left == 4), spectra, out, pitch),
+                2.. => fir_block::<2>(tile, block.of(left == 2), spectra, out, pitch),
+                _ => fir_block::<1>(tile, block.of(true), spectra, out, pitch),
+            }
+        };
+    }
+}
+
+/// Which taps a pass over the tile does.
+#[derive(Clone, Copy)]
+struct Block {
+    first: usize,
+    more: bool,
+    last: bool,
+}
+
+impl Block {
+    fn of(self, last: bool) -> Self {
+        Self {
+            more: self.first > 0,
+            last,
+            ..self
+        }
+    }
+}
+
+/// One pass of `N` taps whose coefficients stay in registers.
+///
+/// # Safety
+/// As [`fir`], with `block.first + N <= taps`.
+#[target_feature(enable = "avx512f")]
+unsafe fn fir_block<const N: usize>(
+    tile: &mut FirTile<'_>,
+    block: Block,
+    spectra: usize,
+    out: &mut [Complex32],
+    pitch: usize,
+) -> usize {
+    // Interleave eight real and eight imaginary parts.
+    let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    for column in (0..TILE).step_by(16) {
+        // SAFETY: columns and rows inside the slices whose lengths `super::fir` asserted.
+        unsafe {
+            let weights = tile
+                .weights
+                .as_ptr()
+                .add(block.first * tile.step + tile.column + column);
+            let w: [__m512; N] =
+                std::array::from_fn(|j| _mm512_loadu_ps(weights.add(j * tile.step)));
+            let x = tile
+                .samples
+                .map(|pol| pol.as_ptr().add(block.first * TILE + column));
+            let out = out.as_mut_ptr().add(tile.column + column);
+            let partial = tile.partial.as_mut_ptr().add(column);
+            for s in 0..spectra {
+                let mut acc = [_mm512_setzero_ps(); N_POL];
+                if block.more {
+                    acc = [0, 1].map(|p| _mm512_loadu_ps(partial.add((s * N_POL + p) * TILE)));
+                }
+                for (j, &w) in w.iter().enumerate() {
+                    let row = (s + j) * TILE;
+                    acc[0] = _mm512_fmadd_ps(w, _mm512_loadu_ps(x[0].add(row)), acc[0]);
+                    acc[1] = _mm512_fmadd_ps(w, _mm512_loadu_ps(x[1].add(row)), acc[1]);
+                }
+                if block.last {
+                    let to = out.add(s * pitch).cast::<f32>();
+                    _mm512_storeu_ps(to, _mm512_permutex2var_ps(acc[0], low, acc[1]));
+                    _mm512_storeu_ps(to.add(16), _mm512_permutex2var_ps(acc[0], high, acc[1]));
+                } else {
+                    for (p, acc) in acc.into_iter().enumerate() {
+                        _mm512_storeu_ps(partial.add((s * N_POL + p) * TILE), acc);
+                    }
+                }
+            }
+        }
+    }
+    N
+}
+
+/// x·c for eight complex numbers, rounding as `portable::mul`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn mul(x: __m512, c: __m512) -> __m512 {
+    let swapped = _mm512_permute_ps::<0b10_11_00_01>(x);
+    _mm512_fmaddsub_ps(
+        x,
+        _mm512_moveldup_ps(c),
+        _mm512_mul_ps(swapped, _mm512_movehdup_ps(c)),
+    )
+}
+
+/// # Safety
+/// `out` holds a multiple of 32 channels; `z`, `coefs` as [`super::quantise`] asserts.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn quantise(
+    z: &[Complex32],
+    coefs: [&[Complex32]; N_POL],
+    key: Option<DitherKey>,
+    out: &mut [u32],
+) -> [u64; N_POL] {
+    let channels = out.len();
+    let n = 2 * channels;
+    let reverse = _mm512_setr_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    let conj = _mm512_castsi512_ps(_mm512_set1_epi64(i64::MIN));
+    let (top, bottom) = (_mm512_set1_ps(127.0), _mm512_set1_ps(-127.0));
+    let scale = _mm512_set1_ps(DITHER_SCALE);
+    let offset = _mm512_set1_ps(DITHER_OFFSET);
+    let mut saturated = [0u64; N_POL];
+    let mut noise = [[0u32; 32]; N_POL];
+    for k in (0..channels).step_by(8) {
+        if let Some(key) = key
+            && k % 32 == 0
+        {
+            noise = draws(key, k as u32 / 2);
+        }
+        // SAFETY: k + 8 <= channels, and n - k - 7 .. n - k lies in the 2·channels + 1 of `z`.
+        unsafe {
+            let a = _mm512_loadu_ps(z.as_ptr().add(k).cast());
+            let b = _mm512_loadu_pd(z.as_ptr().add(n - k - 7).cast());
+            let b = _mm512_castpd_ps(_mm512_permutexvar_pd(reverse, b));
+            let b = _mm512_xor_ps(b, conj);
+            let sums = [_mm512_add_ps(a, b), _mm512_sub_ps(a, b)];
+            let mut bytes = [_mm_setzero_si128(); N_POL];
+            for p in 0..N_POL {
+                let mut y = mul(sums[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()));
+                if key.is_some() {
+                    let d = _mm256_loadu_si256(noise[p].as_ptr().add(k % 32).cast());
+                    let d = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(d));
+                    y = _mm512_add_ps(y, _mm512_fmadd_ps(d, scale, offset));
+                }
+                let clamped = _mm512_max_ps(_mm512_min_ps(y, top), bottom);
+                let over = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(y, clamped);
+                saturated[p] += u64::from(((over | over >> 1) & 0x5555).count_ones());
+                bytes[p] = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
+            }
+            let to = out.as_mut_ptr().add(k).cast::<__m128i>();
+            _mm_storeu_si128(to, _mm_unpacklo_epi16(bytes[0], bytes[1]));
+            _mm_storeu_si128(to.add(1), _mm_unpackhi_epi16(bytes[0], bytes[1]));
+        }
+    }
+    saturated
+}
+
+/// 32-bit products of 16 lanes with `m`: high and low words.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn mul_wide(x: __m512i, m: __m512i) -> (__m512i, __m512i) {
+    let even = _mm512_mul_epu32(x, m);
+    let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(x), m);
+    let high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64::<32>(even), odd);
+    let low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64::<32>(odd));
+    (high, low)
+}
+
+/// Draws of 32 channels from channel pair `pair` on: per polarisation, one word per channel with
+/// the real part's draw in the low half.
+#[target_feature(enable = "avx512f")]
+fn draws(key: DitherKey, pair: u32) -> [[u32; 32]; N_POL] {
+    let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let (mut k0, mut k1) = (key.seed as u32, (key.seed >> 32) as u32);
+    let (m0, m1) = (
+        _mm512_set1_epi32(PHILOX_M0 as i32),
+        _mm512_set1_epi32(PHILOX_M1 as i32),
+    );
+    let mut c = [
+        _mm512_set1_epi32(key.timestamp as i32),
+        _mm512_set1_epi32((key.timestamp >> 32) as i32),
+        _mm512_add_epi32(_mm512_set1_epi32(pair as i32), lanes),
+        _mm512_set1_epi32(key.feng_id as i32),
+    ];
+    for _ in 0..10 {
+        let (h0, l0) = mul_wide(c[0], m0);
+        let (h1, l1) = mul_wide(c[2], m1);
+        c = [
+            _mm512_ternarylogic_epi32::<0x96>(h1, c[1], _mm512_set1_epi32(k0 as i32)),
+            l1,
+            _mm512_ternarylogic_epi32::<0x96>(h0, c[3], _mm512_set1_epi32(k1 as i32)),
+            l0,
+        ];
+        k0 = k0.wrapping_add(PHILOX_W0);
+        k1 = k1.wrapping_add(PHILOX_W1);
+    }
+    // Words 0, 1 are the even channel's polarisations, words 2, 3 the odd channel's.
+    let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    let mut noise = [[0; 32]; N_POL];
+    for (p, noise) in noise.iter_mut().enumerate() {
+        // SAFETY: two stores of 16 words into 32.
+        unsafe {
+            let to = noise.as_mut_ptr().cast::<i32>();
+            _mm512_storeu_epi32(to, _mm512_permutex2var_epi32(c[p], low, c[2 + p]));
+            _mm512_storeu_epi32(to.add(16), _mm512_permutex2var_epi32(c[p], high, c[2 + p]));
+        }
+    }
+    noise
+}
+
+#[target_feature(enable = "avx512f")]
+pub(super) fn phasors(
+    gains: &[Complex32],
+    coarse: &[Complex32],
+    fine: &[Complex32],
+    out: &mut [Complex32],
+) {
+    if !fine.len().is_multiple_of(8) || !out.len().is_multiple_of(fine.len()) {
+        return portable::phasors(gains, coarse, fine, out);
+    }
+    let blocks = out.chunks_mut(fine.len()).zip(gains.chunks(fine.len()));
+    for ((out, gains), c) in blocks.zip(coarse) {
+        let c = _mm512_setr4_ps(c.re, c.im, c.re, c.im);
+        for ((out, g), f) in out.chunks_mut(8).zip(gains.chunks(8)).zip(fine.chunks(8)) {
+            // SAFETY: chunks of eight, since eight divides all three lengths.
+            unsafe {
+                let f = _mm512_loadu_ps(f.as_ptr().cast());
+                let g = _mm512_loadu_ps(g.as_ptr().cast());
+                _mm512_storeu_ps(out.as_mut_ptr().cast(), mul(g, mul(f, c)));
+            }
+        }
+    }
+}
+
+/// Transposes `spectra` rows of `channels` words into lines of 16 words at `to + k·stride`.
+///
+/// # Safety
+/// `rows` has `spectra` rows of `channels` words at `pitch`, both multiples of 16;
+/// `4·spectra` bytes at each `to + k·stride` are writable.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn transpose(
+    rows: *const u32,
+    pitch: usize,
+    spectra: usize,
+    channels: usize,
+    to: *mut u8,
+    stride: usize,
+) {
+    let aligned = (to as usize).is_multiple_of(64) && stride.is_multiple_of(64);
+    for k in (0..channels).step_by(16) {
+        for s in (0..spectra).step_by(16) {
+            // SAFETY: by the contract; a line is stored past the caches only if it is aligned.
+            unsafe {
+                let from = rows.add(s * pitch + k);
+                let x = transpose16(std::array::from_fn(|i| {
+                    _mm512_loadu_si512(from.add(i * pitch).cast())
+                }));
+                for (i, x) in x.into_iter().enumerate() {
+                    let line = to.add((k + i) * stride + 4 * s);
+                    if aligned {
+                        _mm512_stream_si512(line.cast(), x);
+                    } else {
+                        _mm512_storeu_si512(line.cast(), x);
+                    }
+                }
+            }
+        }
+    }
+    // Streaming stores are weakly ordered: make them visible before the group counts as done.
+    _mm_sfence();
+}
+
+/// Transpose of a 16 × 16 matrix of words.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose16(r: [__m512i; 16]) -> [__m512i; 16] {
+    let zero = _mm512_setzero_si512();
+    let (mut t, mut u) = ([zero; 16], [zero; 16]);
+    for i in (0..16).step_by(2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    // u[4q + c], 128-bit lane l: column 4l + c of rows 4q .. 4q + 4.
+    for q in (0..16).step_by(4) {
+        u[q] = _mm512_unpacklo_epi64(t[q], t[q + 2]);
+        u[q + 1] = _mm512_unpackhi_epi64(t[q], t[q + 2]);
+        u[q + 2] = _mm512_unpacklo_epi64(t[q + 1], t[q + 3]);
+        u[q + 3] = _mm512_unpackhi_epi64(t[q + 1], t[q + 3]);
+    }
+    let mut out = [zero; 16];
+    for c in 0..4 {
+        let a = _mm512_shuffle_i32x4::<0b10_00_10_00>(u[c], u[4 + c]);
+        let b = _mm512_shuffle_i32x4::<0b11_01_11_01>(u[c], u[4 + c]);
+        let d = _mm512_shuffle_i32x4::<0b10_00_10_00>(u[8 + c], u[12 + c]);
+        let e = _mm512_shuffle_i32x4::<0b11_01_11_01>(u[8 + c], u[12 + c]);
+        out[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(a, d);
+        out[8 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(a, d);
+        out[4 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(b, e);
+        out[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(b, e);
+    }
+    out
+}

@@ -1,0 +1,127 @@
+//! Output chunk handed out in disjoint groups of spectra.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Level, Supported};
+
+/// Groups of spectra of an output chunk, each handed out once.
+///
+/// A group's bytes are strided over its batch, so slices cannot express the split; the cursor
+/// makes sure that no two [`GroupOutput`]s are the same group.
+#[derive(Debug)]
+pub struct OutputGroups<'a> {
+    data: *mut u8,
+    channels: usize,
+    batch_spectra: usize,
+    group: usize,
+    next: AtomicUsize,
+    end: usize,
+    marker: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: the only access to `data` is through `GroupOutput`s, whose bytes are disjoint.
+unsafe impl Sync for OutputGroups<'_> {}
+
+/// The bytes of one group of spectra.
+#[derive(Debug)]
+pub struct GroupOutput<'a> {
+    data: *mut u8,
+    channels: usize,
+    batch_spectra: usize,
+    group: usize,
+    index: usize,
+    marker: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> OutputGroups<'a> {
+    /// Hands out `groups` (indices of `group` spectra each) of a chunk whose batches have
+    /// `batch_spectra` spectra of `channels`; groups that do not lie in `data` are left out.
+    ///
+    /// # Panics
+    /// If `group` does not divide `batch_spectra`.
+    pub fn new(
+        data: &'a mut [u8],
+        channels: usize,
+        batch_spectra: usize,
+        group: usize,
+        groups: Range<usize>,
+    ) -> Self {
+        assert!(group > 0 && batch_spectra.is_multiple_of(group));
+        let batches = data.len() / (channels * batch_spectra * 4);
+        Self {
+            data: data.as_mut_ptr(),
+            channels,
+            batch_spectra,
+            group,
+            next: AtomicUsize::new(groups.start),
+            end: groups.end.min(batches * (batch_spectra / group)),
+            marker: PhantomData,
+        }
+    }
+
+    /// The next group, if one is left.
+    pub fn next(&self) -> Option<GroupOutput<'_>> {
+        // Relaxed: the counter only makes indices unique; data is published by the join.
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.end).then_some(GroupOutput {
+            data: self.data,
+            channels: self.channels,
+            batch_spectra: self.batch_spectra,
+            group: self.group,
+            index,
+            marker: PhantomData,
+        })
+    }
+}
+
+impl GroupOutput<'_> {
+    /// Index of the group in the chunk.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Writes the group: `rows[s·pitch + k]` is spectrum s, channel k.
+    ///
+    /// # Panics
+    /// If `rows` is too short.
+    pub fn write(self, at: Supported, rows: &[u32], pitch: usize) {
+        assert!(pitch >= self.channels && rows.len() >= (self.group - 1) * pitch + self.channels);
+        let first = self.index * self.group;
+        let (batch, spectrum) = (first / self.batch_spectra, first % self.batch_spectra);
+        let start = (batch * self.batch_spectra * self.channels + spectrum) * 4;
+        let stride = self.batch_spectra * 4;
+        // SAFETY: the group lies in the chunk (`OutputGroups::new`), so `start` does.
+        let to = unsafe { self.data.add(start) };
+        #[cfg(target_arch = "x86_64")]
+        if at.level() == Level::Avx512
+            && self.group.is_multiple_of(16)
+            && self.channels.is_multiple_of(16)
+        {
+            // SAFETY: `Supported` proves the instruction set. Channel k's `4·group` bytes at
+            // `to + k·stride` belong to this group alone; `rows` was checked above.
+            return unsafe {
+                super::avx512::transpose(
+                    rows.as_ptr(),
+                    pitch,
+                    self.group,
+                    self.channels,
+                    to,
+                    stride,
+                );
+            };
+        }
+        let _ = at;
+        for k in 0..self.channels {
+            for s in 0..self.group {
+                // SAFETY: as above, one element at a time, any alignment.
+                unsafe {
+                    to.add(k * stride + 4 * s)
+                        .cast::<u32>()
+                        .write_unaligned(rows[s * pitch + k])
+                };
+            }
+        }
+    }
+}

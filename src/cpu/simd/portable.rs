@@ -1,0 +1,128 @@
+//! Kernels in plain Rust: the definition of the arithmetic that every level keeps to.
+//!
+//! All are `inline(always)` so that the AVX2 forms can compile the same text for their
+//! instruction set.
+
+use rustfft::num_complex::Complex32;
+
+use super::{DitherKey, FirTile, TILE};
+use crate::dsp::dither;
+use crate::units::N_POL;
+
+/// Sample `index` of a packed stream whose first sample starts at bit `bit` of `packed`;
+/// bits beyond the end read as 0.
+#[inline(always)]
+pub(super) fn sample(packed: &[u8], bit: usize, index: usize, bits: u32) -> i32 {
+    let bit = bit + index * bits as usize;
+    let byte = bit / 8;
+    let word = match packed.get(byte..byte + 4) {
+        Some(w) => u32::from_be_bytes([w[0], w[1], w[2], w[3]]),
+        None => (0..4).fold(0, |word, i| {
+            word << 8 | u32::from(packed.get(byte + i).copied().unwrap_or(0))
+        }),
+    };
+    ((word << (bit % 8)) as i32) >> (32 - bits)
+}
+
+/// Unpacks into `out`; returns Σ x².
+#[inline(always)]
+pub(super) fn unpack(packed: &[u8], bit: usize, bits: u32, out: &mut [f32]) -> u64 {
+    let mut power = 0;
+    for (i, out) in out.iter_mut().enumerate() {
+        let x = sample(packed, bit, i, bits);
+        power += (i64::from(x) * i64::from(x)) as u64;
+        *out = x as f32;
+    }
+    power
+}
+
+#[inline(always)]
+pub(super) fn fir(
+    tile: &mut FirTile<'_>,
+    taps: usize,
+    spectra: usize,
+    out: &mut [Complex32],
+    pitch: usize,
+) {
+    let width = TILE.min(tile.step - tile.column);
+    for s in 0..spectra {
+        let mut acc = [[0f32; TILE]; N_POL];
+        for j in 0..taps {
+            let w = &tile.weights[j * tile.step + tile.column..][..width];
+            for (acc, samples) in acc.iter_mut().zip(tile.samples) {
+                let x = &samples[(s + j) * TILE..][..width];
+                for i in 0..width {
+                    acc[i] = w[i].mul_add(x[i], acc[i]);
+                }
+            }
+        }
+        let out = &mut out[s * pitch + tile.column..][..width];
+        for i in 0..width {
+            out[i] = Complex32::new(acc[0][i], acc[1][i]);
+        }
+    }
+}
+
+/// Complex product in the rounding order of the vector forms.
+#[inline(always)]
+pub(super) fn mul(x: Complex32, c: Complex32) -> Complex32 {
+    Complex32::new(
+        x.re.mul_add(c.re, -(x.im * c.im)),
+        x.im.mul_add(c.re, x.re * c.im),
+    )
+}
+
+#[inline(always)]
+fn component(x: f32, dither: f32, saturated: &mut bool) -> u8 {
+    let x = x + dither;
+    let clamped = x.clamp(-127.0, 127.0);
+    *saturated |= x != clamped;
+    clamped.round_ties_even() as i8 as u8
+}
+
+#[inline(always)]
+pub(super) fn quantise(
+    z: &[Complex32],
+    coefs: [&[Complex32]; N_POL],
+    key: Option<DitherKey>,
+    out: &mut [u32],
+) -> [u64; N_POL] {
+    let n = 2 * out.len();
+    let mut saturated = [0; N_POL];
+    let mut noise = [[0f32; 4]; 2];
+    for (k, out) in out.iter_mut().enumerate() {
+        if let Some(key) = key
+            && k % 2 == 0
+        {
+            noise = dither::pair(key.seed, key.feng_id, key.timestamp, k / 2);
+        }
+        let a = z[k];
+        let b = z[n - k].conj();
+        let y = [mul(a + b, coefs[0][k]), mul(a - b, coefs[1][k])];
+        let mut bytes = [0; 4];
+        for p in 0..N_POL {
+            let d = &noise[k % 2][2 * p..][..2];
+            let mut clamped = false;
+            bytes[2 * p] = component(y[p].re, d[0], &mut clamped);
+            bytes[2 * p + 1] = component(y[p].im, d[1], &mut clamped);
+            saturated[p] += u64::from(clamped);
+        }
+        *out = u32::from_le_bytes(bytes);
+    }
+    saturated
+}
+
+#[inline(always)]
+pub(super) fn phasors(
+    gains: &[Complex32],
+    coarse: &[Complex32],
+    fine: &[Complex32],
+    out: &mut [Complex32],
+) {
+    let blocks = out.chunks_mut(fine.len()).zip(gains.chunks(fine.len()));
+    for ((out, gains), &c) in blocks.zip(coarse) {
+        for ((out, &g), &f) in out.iter_mut().zip(gains).zip(fine) {
+            *out = mul(g, mul(f, c));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! One wideband output stream on the workers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustfft::num_complex::Complex32;
+
+use super::coefficients::Gains;
+use super::group::{Kernels, Rows, Scratch};
+use super::simd::{GroupOutput, OutputGroups};
+use super::{Level, Workers};
+use crate::config::{Dither, OutputConfig, SampleBits};
+use crate::dsp::pfb;
+use crate::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use crate::monitor::report::LcoreReport;
+use crate::units::N_POL;
+
+/// Spectra per group, at most: enough to spread the `taps − 1` rows that neighbours unpack too,
+/// few enough to keep the group's transforms near the core.
+const MAX_GROUP: usize = 32;
+
+/// A wideband [`Pipeline`] on CPU workers.
+pub struct Wideband {
+    kernels: Kernels,
+    batch_spectra: usize,
+    workers: Arc<Workers>,
+    scratch: Vec<Mutex<Scratch>>,
+    /// A group cut by a block's end waits in the current one; the other takes the next cut group.
+    pending: [Mutex<Pending>; 2],
+    current: usize,
+    gains: Gains,
+    staged: [Option<Vec<Complex32>>; N_POL],
+    begun: Instant,
+}
+
+/// A group whose first spectra were filtered from an earlier block.
+struct Pending {
+    rows: Rows,
+    fine: Vec<FineDelay>,
+}
+
+impl Wideband {
+    /// A pipeline at the highest [`Level`] of the machine, its gains all `gain`.
+    pub fn new(
+        output: &OutputConfig,
+        bits: SampleBits,
+        feng_id: u64,
+        gain: f64,
+        workers: Arc<Workers>,
+    ) -> Self {
+        Self::with_level(output, bits, feng_id, gain, workers, Level::detect())
+    }
+
+    /// The same at `level`, or the machine's highest below it.
+    pub fn with_level(
+        output: &OutputConfig,
+        bits: SampleBits,
+        feng_id: u64,
+        gain: f64,
+        workers: Arc<Workers>,
+        level: Level,
+    ) -> Self {
+        let batch_spectra = output.spectra_per_heap();
+        let group = 1 << batch_spectra.trailing_zeros().min(MAX_GROUP.ilog2());
+        let weights = pfb::weights(
+            output.spectrum_samples(),
+            output.taps,
+            output.w_cutoff,
+            output.window_function,
+        );
+        let dither = match output.dither {
+            Dither::None => None,
+            Dither::Uniform => Some((output.dither_seed, feng_id)),
+        };
+        let kernels = Kernels::new(level, output.channels, weights, bits, group, dither);
+        let pending = || {
+            Mutex::new(Pending {
+                rows: kernels.rows(),
+                fine: vec![FineDelay::default(); group],
+            })
+        };
+        Self {
+            batch_spectra,
+            scratch: (0..workers.count())
+                .map(|_| Mutex::new(kernels.scratch()))
+                .collect(),
+            pending: [pending(), pending()],
+            current: 0,
+            gains: Gains::new(output.channels, gain),
+            staged: [None, None],
+            begun: Instant::now(),
+            workers,
+            kernels,
+        }
+    }
+
+    /// Instruction set in use.
+    pub fn level(&self) -> Level {
+        self.kernels.at.level()
+    }
+}
+
+/// A worker that panicked has already failed the run; its buffers hold nothing worth guarding.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One call of [`Pipeline::front`], as the workers see it.
+struct Front<'a> {
+    pipeline: &'a Wideband,
+    input: &'a InputView<'a>,
+    block: &'a Block<'a>,
+    start: crate::units::Timestamp,
+    stats: Mutex<&'a mut [BatchStats]>,
+}
+
+impl Front<'_> {
+    /// Takes one group as far as the block reaches.
+    fn group(&self, scratch: &mut Scratch, output: GroupOutput<'_>) {
+        let Wideband { kernels, .. } = self.pipeline;
+        let (group, step) = (kernels.group, 2 * kernels.channels);
+        let group_first = output.index() * group;
+        let first = group_first.max(self.block.first);
+        let end = (group_first + group).min(self.block.first + self.block.fine.len());
+        let fine = &self.block.fine[first - self.block.first..end - self.block.first];
+        let offset = self
+            .block
+            .offset
+            .map(|o| o + (first - self.block.first) * step);
+        let start = self.start + (group_first * step) as u64;
+        let batch = group_first / self.pipeline.batch_spectra;
+        let (power, saturated) = if fine.len() == group {
+            let mut rows = std::mem::take(&mut scratch.rows);
+            let power = kernels.front(scratch, &mut rows, self.input, offset, 0, group);
+            let saturated = kernels.back(
+                scratch,
+                &mut rows,
+                fine,
+                &self.pipeline.gains,
+                start,
+                output,
+            );
+            scratch.rows = rows;
+            (power, saturated)
+        } else {
+            let pending = self.pipeline.pending_for(self.block, group_first);
+            let Pending { rows, fine: kept } = &mut *lock(&self.pipeline.pending[pending]);
+            let (from, to) = (first - group_first, end - group_first);
+            kept[from..to].copy_from_slice(fine);
+            let power = kernels.front(scratch, rows, self.input, offset, from, to - from);
+            let saturated = if to == group {
+                kernels.back(scratch, rows, kept, &self.pipeline.gains, start, output)
+            } else {
+                [0; N_POL]
+            };
+            (power, saturated)
+        };
+        if let Some(stats) = lock(&self.stats).get_mut(batch) {
+            for pol in 0..N_POL {
+                stats.power[pol] += power[pol];
+                stats.saturated[pol] += saturated[pol];
+            }
+        }
+    }
+}
+
+impl Wideband {
+    /// Which pending buffer a cut group uses: the current one if the block starts inside it.
+    fn pending_for(&self, block: &Block<'_>, group_first: usize) -> usize {
+        if group_first <= block.first {
+            self.current
+        } else {
+            1 - self.current
+        }
+    }
+}
+
+impl Pipeline for Wideband {
+    fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
+        if pol < N_POL && gains.len() == self.kernels.channels {
+            self.staged[pol] = Some(gains.to_vec());
+        }
+    }
+
+    fn front(&mut self, input: &InputView<'_>, block: &Block<'_>, chunk: &mut OutputSpan<'_>) {
+        if block.fine.is_empty() {
+            return;
+        }
+        if block.first == 0 {
+            for pol in 0..N_POL {
+                if let Some(gains) = self.staged[pol].take() {
+                    self.gains.set(pol, &gains);
+                }
+            }
+        }
+        let group = self.kernels.group;
+        let end = block.first + block.fine.len();
+        let groups = block.first / group..end.div_ceil(group);
+        let last = groups.end - 1;
+        let output = OutputGroups::new(
+            chunk.data,
+            self.kernels.channels,
+            self.batch_spectra,
+            group,
+            groups,
+        );
+        let front = Front {
+            pipeline: self,
+            input,
+            block,
+            start: chunk.start,
+            stats: Mutex::new(chunk.stats),
+        };
+        self.workers.run(|worker| {
+            let scratch = &mut *lock(&self.scratch[worker]);
+            while let Some(output) = output.next() {
+                front.group(scratch, output);
+            }
+        });
+        if !end.is_multiple_of(group) {
+            self.current = self.pending_for(block, last * group);
+        }
+    }
+
+    fn back(&mut self, _batches: usize, _chunk: &mut OutputSpan<'_>) {
+        // Whole groups were finished as they came; a cut one belongs to a discarded batch.
+    }
+
+    fn lcores(&self) -> Vec<LcoreReport> {
+        let total = self.begun.elapsed();
+        let worker = |(i, scratch): (usize, &Mutex<Scratch>)| {
+            let times = lock(scratch).times;
+            let busy = times.fir + times.fft + times.post;
+            let phase =
+                |name: &str, time: std::time::Duration| (name.to_owned(), time.as_secs_f64());
+            LcoreReport {
+                name: format!("cpu-{i}"),
+                core: self.workers.core(i),
+                phases: vec![
+                    phase("unpack+fir", times.fir),
+                    phase("fft", times.fft),
+                    phase("post", times.post),
+                    phase("wait", total.saturating_sub(busy)),
+                ],
+            }
+        };
+        self.scratch.iter().enumerate().map(worker).collect()
+    }
+}
