@@ -1,10 +1,51 @@
 //! Options to validated, typed engine configuration.
 //!
-//! Nothing starts before [`EngineConfig::validate`](engine::EngineConfig) has accepted everything;
-//! a refusal names the option, the value, the rule and a value that would do.
+//! Nothing starts before [`EngineConfig::validate`] has accepted everything; a refusal names the
+//! option, the value, the rule and a value that would do.
 
 mod engine;
+mod error;
+mod options;
+mod validate;
 
 pub use engine::{
     Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig, WindowFunction,
 };
+pub use error::ConfigError;
+pub use options::{EngineOptions, InitialDelays, WidebandOptions, parse_delays};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::units::Clock;
+
+    /// A valid engine with one wideband output, changed as the test needs.
+    pub(crate) fn engine(wideband: &str, change: impl FnOnce(&mut EngineConfig)) -> EngineConfig {
+        let output: WidebandOptions = wideband.parse().expect("a test's own options");
+        let output = output.into_config(1 << 20, 0);
+        let mut config = EngineConfig {
+            clock: Clock {
+                adc_sample_rate: 1712e6,
+                sync_time: 1_763_700_000.0,
+            },
+            feng_id: 0,
+            array_size: 64,
+            recv: RecvConfig {
+                packet_samples: 4096,
+                sample_bits: SampleBits::new(10).expect("10 bits"),
+                chunk_samples: 1 << 22,
+                mask_timestamp: false,
+            },
+            send: SendConfig {
+                packet_payload: 8192,
+                chunk_jones: output.jones_per_batch,
+                ttl: 4,
+            },
+            max_delay_diff: 1 << 20,
+            gain: 1.0,
+            outputs: vec![output],
+        };
+        change(&mut config);
+        config
+    }
+}

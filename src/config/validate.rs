@@ -1,0 +1,250 @@
+//! The rules that a configuration must keep before anything starts.
+
+use std::collections::HashSet;
+
+use super::{ConfigError, EngineConfig, OutputConfig};
+
+/// Largest number of samples per polarisation in one input buffer.
+const MAX_SAMPLES: usize = 1 << 29;
+/// Fewest channels of a wideband output.
+const MIN_CHANNELS: usize = 64;
+/// Spectra per heap come in groups of this many.
+const SPECTRA_GROUP: usize = 32;
+/// Largest UDP payload that receivers of this protocol accept.
+const MAX_UDP_PAYLOAD: usize = 9200;
+/// Bytes of header and item pointers in front of a packet's payload.
+const PREAMBLE: usize = 72;
+
+impl EngineConfig {
+    /// Samples of the next chunk that must follow each chunk: the largest delay difference and the
+    /// longest window, rounded up to a multiple of 8.
+    pub fn tail_samples(&self) -> usize {
+        let window = self
+            .outputs
+            .iter()
+            .map(OutputConfig::window_samples)
+            .max()
+            .unwrap_or(0);
+        self.max_delay_diff
+            .saturating_add(window)
+            .next_multiple_of(8)
+    }
+
+    /// Checks every rule. The first one broken is returned.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_clock()?;
+        self.validate_recv()?;
+        if self.outputs.is_empty() {
+            let way_out = "add --wideband name=wideband,channels=1024,dst=239.10.10.0+7";
+            return Err(ConfigError::new(
+                "--wideband",
+                "missing",
+                "at least one output",
+                way_out,
+            ));
+        }
+        let mut names = HashSet::new();
+        for output in &self.outputs {
+            output.validate()?;
+            if !names.insert(&output.name) {
+                let rule = "output names must be unique";
+                return Err(refuse("--wideband name", &output.name, rule, "rename one"));
+            }
+        }
+        self.validate_send()?;
+        let (tail, chunk) = (self.tail_samples(), self.recv.chunk_samples);
+        if tail > chunk {
+            let rule = format!(
+                "must hold --max-delay-diff ({}) and the longest window, {tail} samples in all",
+                self.max_delay_diff
+            );
+            let least = tail
+                .next_power_of_two()
+                .next_multiple_of(self.recv.packet_samples);
+            return Err(refuse(
+                "--recv-chunk-samples",
+                chunk,
+                rule,
+                format!("try {least}"),
+            ));
+        }
+        if chunk + tail > MAX_SAMPLES {
+            let rule = format!("with its tail of {tail} must not exceed {MAX_SAMPLES} samples");
+            return Err(refuse(
+                "--recv-chunk-samples",
+                chunk,
+                rule,
+                "make it smaller",
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_clock(&self) -> Result<(), ConfigError> {
+        let rate = self.clock.adc_sample_rate;
+        if !(rate.is_finite() && rate > 0.0) {
+            let rule = "must be a positive number of hertz";
+            return Err(refuse("--adc-sample-rate", rate, rule, "try 1712e6"));
+        }
+        if !self.clock.sync_time.is_finite() {
+            let rule = "must be UNIX seconds";
+            return Err(refuse(
+                "--sync-time",
+                self.clock.sync_time,
+                rule,
+                "try 1763700000",
+            ));
+        }
+        if !self.gain.is_finite() || !(self.gain as f32).is_finite() {
+            return Err(refuse(
+                "--gain",
+                self.gain,
+                "must be finite in single precision",
+                "try 1",
+            ));
+        }
+        if self.array_size == 0 || self.array_size > 1 << 40 {
+            let rule = "must be at least 1 and at most 2^40";
+            return Err(refuse("--array-size", self.array_size, rule, "try 64"));
+        }
+        if self.feng_id >= self.array_size {
+            let rule = format!("must be less than --array-size ({})", self.array_size);
+            return Err(refuse("--feng-id", self.feng_id, rule, "try 0"));
+        }
+        Ok(())
+    }
+
+    fn validate_recv(&self) -> Result<(), ConfigError> {
+        let recv = &self.recv;
+        let bits = recv.sample_bits.get() as usize;
+        let heap = recv.packet_samples;
+        if heap == 0 || heap > MAX_UDP_PAYLOAD * 8 || heap * bits % 8 != 0 {
+            let rule = format!("must fill whole bytes at {bits} bits and one packet");
+            return Err(refuse("--recv-packet-samples", heap, rule, "try 4096"));
+        }
+        if recv.heap_bytes() + PREAMBLE > MAX_UDP_PAYLOAD {
+            let most = (MAX_UDP_PAYLOAD - PREAMBLE) * 8 / bits / 8 * 8;
+            let rule = format!("at {bits} bits must fit a UDP payload of {MAX_UDP_PAYLOAD} bytes");
+            return Err(refuse(
+                "--recv-packet-samples",
+                heap,
+                rule,
+                format!("try at most {most}"),
+            ));
+        }
+        if recv.mask_timestamp && !heap.is_power_of_two() {
+            let rule = "needs a power of two for --recv-packet-samples";
+            return Err(refuse(
+                "--mask-timestamp",
+                heap,
+                rule,
+                "drop --mask-timestamp",
+            ));
+        }
+        let chunk = recv.chunk_samples;
+        if chunk == 0 || chunk % heap != 0 || chunk % 8 != 0 {
+            let rule = format!("must be a multiple of 8 and of --recv-packet-samples ({heap})");
+            let step = if heap % 8 == 0 { heap } else { heap * 8 };
+            let near = chunk.max(1).min(MAX_SAMPLES).next_multiple_of(step);
+            return Err(refuse(
+                "--recv-chunk-samples",
+                chunk,
+                rule,
+                format!("try {near}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_send(&self) -> Result<(), ConfigError> {
+        let payload = self.send.packet_payload;
+        if payload == 0 || payload % 8 != 0 || payload + PREAMBLE > MAX_UDP_PAYLOAD {
+            let most = MAX_UDP_PAYLOAD - PREAMBLE;
+            let rule = format!("must be a multiple of 8 from 8 to {most}");
+            return Err(refuse("--send-packet-payload", payload, rule, "try 8192"));
+        }
+        for output in &self.outputs {
+            let (chunk, batch) = (self.send.chunk_jones, output.jones_per_batch);
+            if chunk == 0 || chunk % batch != 0 || chunk > MAX_SAMPLES {
+                let rule = format!("must be whole batches of {batch}, at most {MAX_SAMPLES}");
+                return Err(refuse(
+                    "--send-chunk-jones",
+                    chunk,
+                    rule,
+                    format!("try {batch}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OutputConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let option = |key: &str| format!("--wideband {key} of '{}'", self.name);
+        let channels = self.channels;
+        if channels < MIN_CHANNELS || !channels.is_power_of_two() || channels > MAX_SAMPLES / 2 {
+            let rule = format!("must be a power of two of at least {MIN_CHANNELS}");
+            return Err(refuse(option("channels"), channels, rule, "try 1024"));
+        }
+        if self.dst.is_empty() || channels % self.dst.len() != 0 {
+            let rule = format!("destinations must divide the {channels} channels");
+            return Err(refuse(
+                option("dst"),
+                self.dst.len(),
+                rule,
+                "try +7 for eight of them",
+            ));
+        }
+        if self.taps == 0 || self.taps > MAX_SAMPLES / self.spectrum_samples() {
+            return Err(refuse(
+                option("taps"),
+                self.taps,
+                "must be at least 1",
+                "try 16",
+            ));
+        }
+        if !(self.w_cutoff.is_finite() && self.w_cutoff >= 0.0) {
+            return Err(refuse(
+                option("w_cutoff"),
+                self.w_cutoff,
+                "must not be negative",
+                "try 1.0",
+            ));
+        }
+        let batch = self.jones_per_batch;
+        if batch == 0 || batch % channels != 0 || batch > MAX_SAMPLES {
+            let rule =
+                format!("must be a multiple of the {channels} channels, at most {MAX_SAMPLES}");
+            return Err(refuse(
+                option("jones_per_batch"),
+                batch,
+                rule,
+                "try 1048576",
+            ));
+        }
+        if self.spectra_per_heap() % SPECTRA_GROUP != 0 {
+            let rule = format!(
+                "makes {} spectra per heap of {channels} channels, which must be a multiple of {SPECTRA_GROUP}",
+                self.spectra_per_heap()
+            );
+            let least = batch.next_multiple_of(SPECTRA_GROUP * channels);
+            return Err(refuse(
+                option("jones_per_batch"),
+                batch,
+                rule,
+                format!("try {least}"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn refuse(
+    option: impl Into<String>,
+    value: impl ToString,
+    rule: impl Into<String>,
+    way_out: impl Into<String>,
+) -> ConfigError {
+    ConfigError::new(option, value, rule, way_out)
+}
