@@ -45,6 +45,17 @@ impl Mbuf {
         self.0.as_ptr()
     }
 
+    /// Asks the CPU to bring the first cache lines of the data closer.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in self.data().chunks(64).take(2) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing; every x86-64 CPU has it.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
+    }
+
     /// Data of the first segment.
     #[inline]
     pub fn data(&self) -> &[u8] {

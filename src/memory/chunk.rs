@@ -58,6 +58,7 @@ impl ChunkLayout {
 /// One chunk buffer. Shared by the rx lcores while it fills.
 #[derive(Debug)]
 pub struct Chunk {
+    number: u16,
     layout: ChunkLayout,
     memory: Region,
     /// Per (pol, heap).
@@ -68,16 +69,22 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk.
-    pub fn new(layout: ChunkLayout) -> Result<Self, RegionError> {
+    /// An empty chunk, the `number`th of its pool.
+    pub fn new(layout: ChunkLayout, number: u16) -> Result<Self, RegionError> {
         let flags = N_POL * layout.heaps;
         Ok(Self {
+            number,
             layout,
             memory: Region::new("a receive chunk", layout.bytes())?,
             presence: (0..flags).map(|_| AtomicU8::new(ABSENT)).collect(),
             saturated: (0..flags).map(|_| AtomicU16::new(0)).collect(),
             frozen: AtomicBool::new(false),
         })
+    }
+
+    /// Its sizes.
+    pub fn layout(&self) -> &ChunkLayout {
+        &self.layout
     }
 
     /// Claims the place of one heap. `None` if it has been claimed before: a duplicate.
@@ -167,6 +174,11 @@ pub struct FrozenChunk {
 }
 
 impl FrozenChunk {
+    /// Its number in the pool.
+    pub fn number(&self) -> u16 {
+        self.chunk.number
+    }
+
     /// The layout.
     pub fn layout(&self) -> &ChunkLayout {
         &self.chunk.layout
@@ -240,7 +252,7 @@ mod tests {
             chunk_samples: 256,
             mask_timestamp: false,
         };
-        Arc::new(Chunk::new(ChunkLayout::new(&config, 16)).unwrap())
+        Arc::new(Chunk::new(ChunkLayout::new(&config, 16), 0).unwrap())
     }
 
     #[test]

@@ -10,7 +10,9 @@
 #![allow(unsafe_code)]
 
 mod chunk;
+mod output;
 mod region;
 
 pub use chunk::{Chunk, ChunkLayout, FrozenChunk, HeapSlot};
+pub use output::OutputMemory;
 pub use region::{Region, RegionError};

@@ -1,3 +1,4 @@
 //! Counters, time per lcore, and the run report.
 
+pub mod phases;
 pub mod report;

@@ -1,0 +1,85 @@
+//! What an lcore does when there is nothing to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How an idle data thread behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdlePolicy {
+    /// Polls without pause: the core is its own.
+    Poll,
+    /// Polls a little, then yields, then naps: the core is shared with other threads.
+    Share,
+}
+
+/// Rounds of polling before a thread that shares its core starts to yield, and then to nap.
+const SPIN_ROUNDS: u32 = 16;
+const YIELD_ROUNDS: u32 = 64;
+const NAP: Duration = Duration::from_micros(50);
+
+/// One thread's idle state.
+#[derive(Debug)]
+pub struct Idle {
+    policy: IdlePolicy,
+    rounds: u32,
+}
+
+impl Idle {
+    /// Not idle yet.
+    pub fn new(policy: IdlePolicy) -> Self {
+        Self { policy, rounds: 0 }
+    }
+
+    /// Work was found.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// Nothing was found.
+    #[inline]
+    pub fn wait(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+        match self.policy {
+            IdlePolicy::Poll => std::hint::spin_loop(),
+            IdlePolicy::Share if self.rounds < SPIN_ROUNDS => std::hint::spin_loop(),
+            IdlePolicy::Share if self.rounds < YIELD_ROUNDS => std::thread::yield_now(),
+            IdlePolicy::Share => std::thread::sleep(NAP),
+        }
+    }
+}
+
+/// Tells all threads of an engine to give up: one of them failed, or the user asked.
+#[derive(Clone, Debug, Default)]
+pub struct Abort(Arc<AtomicBool>);
+
+impl Abort {
+    /// Asks every thread to end.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the flag if the current thread panics while the guard lives.
+    pub fn on_panic(&self) -> AbortGuard {
+        AbortGuard(self.clone())
+    }
+}
+
+/// See [`Abort::on_panic`].
+#[derive(Debug)]
+pub struct AbortGuard(Abort);
+
+impl Drop for AbortGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Output chunks: whole batches in wire layout, which packets point into while they are sent.
+
+use std::ptr::NonNull;
+
+use super::{Region, RegionError};
+use crate::dpdk::ExtMemory;
+use crate::engine::{BatchStats, OutputSpan};
+use crate::units::Timestamp;
+
+/// One output chunk's memory, with what is known about each batch in it.
+#[derive(Debug)]
+pub struct OutputMemory {
+    region: Region,
+    start: Timestamp,
+    batch_bytes: usize,
+    present: Vec<bool>,
+    stats: Vec<BatchStats>,
+}
+
+impl OutputMemory {
+    /// Room for `batches` batches of `batch_bytes`.
+    pub fn new(batches: usize, batch_bytes: usize) -> Result<Self, RegionError> {
+        Ok(Self {
+            region: Region::new("an output chunk", batches * batch_bytes)?,
+            start: Timestamp(0),
+            batch_bytes,
+            present: vec![true; batches],
+            stats: vec![BatchStats::default(); batches],
+        })
+    }
+
+    /// Starts a new chunk: all batches present until told otherwise, all counts zero.
+    pub fn begin(&mut self, start: Timestamp) {
+        self.start = start;
+        self.present.fill(true);
+        self.stats.fill(BatchStats::default());
+    }
+
+    /// Timestamp of the first spectrum.
+    pub fn start(&self) -> Timestamp {
+        self.start
+    }
+
+    /// Marks one batch as touched by missing input: it is not to be sent.
+    pub fn mark_absent(&mut self, batch: usize) {
+        self.present[batch] = false;
+    }
+
+    /// Marks all batches from `batches` on as not to be sent.
+    pub fn truncate(&mut self, batches: usize) {
+        self.present[batches..].fill(false);
+    }
+
+    /// Whether a batch is to be sent.
+    pub fn present(&self, batch: usize) -> bool {
+        self.present[batch]
+    }
+
+    /// Batches that fit.
+    pub fn capacity(&self) -> usize {
+        self.present.len()
+    }
+
+    /// What was counted while a batch was computed.
+    pub fn stats(&self, batch: usize) -> &BatchStats {
+        &self.stats[batch]
+    }
+
+    /// One batch in wire layout.
+    pub fn batch(&self, batch: usize) -> &[u8] {
+        &self.region.as_slice()[batch * self.batch_bytes..][..self.batch_bytes]
+    }
+
+    /// The chunk as a backend fills it.
+    pub fn span(&mut self) -> OutputSpan<'_> {
+        let bytes = self.present.len() * self.batch_bytes;
+        OutputSpan {
+            start: self.start,
+            data: &mut self.region.as_mut_slice()[..bytes],
+            stats: &mut self.stats,
+        }
+    }
+}
+
+// SAFETY: the region is mapped once for the life of the value and does not move with it; it is written
+// through `&mut self` only.
+unsafe impl ExtMemory for OutputMemory {
+    fn region(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.region.as_ptr(), self.region.len())
+    }
+}

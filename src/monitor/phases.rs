@@ -1,0 +1,86 @@
+//! Time per data thread, split by what it did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::report::LcoreReport;
+use crate::dpdk::{TscClock, tsc};
+
+/// What a data thread's time goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing to do: no packets, no chunk.
+    WaitInput,
+    /// Parsing and placing, packetising, reading or writing files.
+    Work,
+    /// Computing.
+    Compute,
+    /// Ready to hand over, but nobody takes.
+    WaitOutput,
+}
+
+const PHASES: [(Phase, &str); 4] = [
+    (Phase::WaitInput, "wait-in"),
+    (Phase::Work, "work"),
+    (Phase::Compute, "compute"),
+    (Phase::WaitOutput, "wait-out"),
+];
+
+/// Ticks per phase of one thread: written by that thread, read by anyone.
+#[derive(Debug)]
+pub struct PhaseTimes {
+    name: String,
+    core: Option<usize>,
+    ticks: [AtomicU64; PHASES.len()],
+}
+
+impl PhaseTimes {
+    /// Zeros for the thread `name`, pinned to `core` if it is.
+    pub fn new(name: impl Into<String>, core: Option<usize>) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            core,
+            ticks: Default::default(),
+        })
+    }
+
+    /// The times so far in seconds.
+    pub fn report(&self, clock: TscClock) -> LcoreReport {
+        let seconds =
+            |phase: Phase| clock.seconds(self.ticks[phase as usize].load(Ordering::Relaxed));
+        LcoreReport {
+            name: self.name.clone(),
+            core: self.core,
+            phases: PHASES
+                .map(|(phase, name)| (name.to_owned(), seconds(phase)))
+                .to_vec(),
+        }
+    }
+}
+
+/// A thread's own stopwatch: every mark books the time since the last one.
+#[derive(Debug)]
+pub struct PhaseClock {
+    times: Arc<PhaseTimes>,
+    last: u64,
+}
+
+impl PhaseClock {
+    /// Starts now.
+    pub fn start(times: Arc<PhaseTimes>) -> Self {
+        Self { times, last: tsc() }
+    }
+
+    /// Books the time since the last mark under `phase`.
+    #[inline]
+    pub fn mark(&mut self, phase: Phase) {
+        let now = tsc();
+        let slot = &self.times.ticks[phase as usize];
+        // This thread is the only writer.
+        slot.store(
+            slot.load(Ordering::Relaxed) + now.wrapping_sub(self.last),
+            Ordering::Relaxed,
+        );
+        self.last = now;
+    }
+}
