@@ -1,5 +1,14 @@
-//! Receive: rx lcore loop, chunk window, presence, loss accounting.
+//! Receive: rx lcores place heaps into chunks; every datagram is counted once.
+//!
+//! * [`window`]: which buffer holds which chunk, agreed between lcores without locks;
+//! * [`RxLcore`]: the loop of one lcore over one (port, queue);
+//! * [`Receiver`]: the engine's end: completed chunks in order, and their accounting;
+//! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted.
 
+mod cause;
+mod collect;
+mod lcore;
+mod presence;
 pub mod window;
 #[cfg(test)]
 mod window_tests;
@@ -7,3 +16,8 @@ mod window_tests;
 mod sync {
     pub use std::sync::atomic::{AtomicU64, Ordering};
 }
+
+pub use cause::{DropCause, RxStats};
+pub use collect::{Collected, InputStats, ReceiveMemory, Receiver, receive_memory};
+pub use lcore::{END_OF_STREAM, Horizon, RxConfig, RxLcore, WhenFull};
+pub use presence::PresenceMap;

@@ -1,0 +1,185 @@
+//! Why a datagram was not placed, and how often.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::net::steer::SteerError;
+use crate::spead::PacketError;
+
+macro_rules! drop_causes {
+    ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
+        /// Why a datagram was not placed. Each datagram has one cause at the most.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum DropCause {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl DropCause {
+            /// All causes.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// Stable name for counters and reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+drop_causes! {
+    /// The frame ends before its headers or lengths say.
+    FrameCut => "frame-cut",
+    /// Another protocol than UDP over IPv4.
+    NotIpv4Udp => "not-ipv4-udp",
+    /// Contradictory IPv4 header.
+    BadIpv4Header => "bad-ipv4-header",
+    /// IPv4 options.
+    Ipv4Options => "ipv4-options",
+    /// A fragment.
+    Ipv4Fragment => "ipv4-fragment",
+    /// UDP length and IPv4 length disagree.
+    BadUdpLength => "bad-udp-length",
+    /// A destination that no flow rule takes.
+    NotOurs => "not-ours",
+    /// Fewer bytes than a SPEAD header.
+    PacketTooShort => "packet-too-short",
+    /// More bytes than a receiver takes.
+    PacketTooLong => "packet-too-long",
+    /// Not SPEAD.
+    BadMagic => "bad-magic",
+    /// Another SPEAD version.
+    BadVersion => "bad-version",
+    /// Item pointer widths that do not make 64 bits.
+    BadWidths => "bad-widths",
+    /// More item pointers than fit the packet.
+    ItemsPastEnd => "items-past-end",
+    /// No heap count.
+    NoHeapCount => "no-heap-count",
+    /// No payload offset.
+    NoPayloadOffset => "no-payload-offset",
+    /// No payload length.
+    NoPayloadLength => "no-payload-length",
+    /// Payload runs past the packet's end.
+    PayloadPastEnd => "payload-past-end",
+    /// Payload runs past the heap's end.
+    PayloadPastHeap => "payload-past-heap",
+    /// No heap length.
+    NoHeapLength => "no-heap-length",
+    /// A part of a heap; digitiser heaps are one packet.
+    HeapSpansPackets => "heap-spans-packets",
+    /// A heap of another length: descriptors, stop heaps, or the wrong sample width.
+    WrongHeapLength => "wrong-heap-length",
+    /// No timestamp.
+    NoTimestamp => "no-timestamp",
+    /// A timestamp that is not a multiple of the heap's samples.
+    BadTimestamp => "bad-timestamp",
+    /// Older than the oldest chunk still open.
+    TooOld => "too-old",
+    /// A heap that was received before.
+    Duplicate => "duplicate",
+    /// No chunk was free: the engine is too slow.
+    NoFreeChunk => "no-free-chunk",
+}
+
+impl From<&PacketError> for DropCause {
+    fn from(error: &PacketError) -> Self {
+        match error {
+            PacketError::TooShort { .. } => Self::PacketTooShort,
+            PacketError::TooLong { .. } => Self::PacketTooLong,
+            PacketError::BadMagic(_) => Self::BadMagic,
+            PacketError::BadVersion(_) => Self::BadVersion,
+            PacketError::BadWidths { .. } => Self::BadWidths,
+            PacketError::ItemsPastEnd { .. } => Self::ItemsPastEnd,
+            PacketError::NoHeapCount => Self::NoHeapCount,
+            PacketError::NoPayloadOffset => Self::NoPayloadOffset,
+            PacketError::NoPayloadLength => Self::NoPayloadLength,
+            PacketError::PayloadPastEnd { .. } => Self::PayloadPastEnd,
+            PacketError::PayloadPastHeap { .. } => Self::PayloadPastHeap,
+            PacketError::NoHeapLength => Self::NoHeapLength,
+            PacketError::SpansPackets { .. } => Self::HeapSpansPackets,
+        }
+    }
+}
+
+impl From<&SteerError> for DropCause {
+    fn from(error: &SteerError) -> Self {
+        use crate::net::frame::FrameError;
+        match error {
+            SteerError::NotOurs(_) => Self::NotOurs,
+            SteerError::Frame(frame) => match frame {
+                FrameError::Cut { .. } => Self::FrameCut,
+                FrameError::NotIpv4(_) | FrameError::NotUdp(_) => Self::NotIpv4Udp,
+                FrameError::BadIpv4 => Self::BadIpv4Header,
+                FrameError::Ipv4Options => Self::Ipv4Options,
+                FrameError::Fragment => Self::Ipv4Fragment,
+                FrameError::UdpLength { .. } => Self::BadUdpLength,
+            },
+        }
+    }
+}
+
+/// Counters of one thread that looks at datagrams: written by it alone, read by anyone.
+#[derive(Debug)]
+pub struct RxStats {
+    datagrams: AtomicU64,
+    placed: AtomicU64,
+    drops: Box<[AtomicU64]>,
+}
+
+impl Default for RxStats {
+    fn default() -> Self {
+        Self {
+            datagrams: AtomicU64::new(0),
+            placed: AtomicU64::new(0),
+            drops: DropCause::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl RxStats {
+    /// Counts a burst: `datagrams` looked at, `placed` of them placed.
+    #[inline]
+    pub fn note_burst(&self, datagrams: u64, placed: u64) {
+        add(&self.datagrams, datagrams);
+        add(&self.placed, placed);
+    }
+
+    /// Counts one datagram that was not placed.
+    #[inline]
+    pub fn note_drop(&self, cause: DropCause) {
+        add(&self.drops[cause as usize], 1);
+    }
+
+    /// Datagrams looked at.
+    pub fn datagrams(&self) -> u64 {
+        self.datagrams.load(Ordering::Relaxed)
+    }
+
+    /// Heaps placed.
+    pub fn placed(&self) -> u64 {
+        self.placed.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams dropped for one cause.
+    pub fn drops(&self, cause: DropCause) -> u64 {
+        self.drops[cause as usize].load(Ordering::Relaxed)
+    }
+
+    /// Adds the causes that occurred to `totals`.
+    pub fn add_drops(&self, totals: &mut BTreeMap<String, u64>) {
+        for &cause in DropCause::ALL {
+            let count = self.drops(cause);
+            if count > 0 {
+                *totals.entry(cause.name().to_owned()).or_default() += count;
+            }
+        }
+    }
+}
+
+/// Adds without a locked instruction: there is one writer.
+#[inline]
+fn add(counter: &AtomicU64, value: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + value, Ordering::Relaxed);
+}

@@ -1,0 +1,223 @@
+//! Receive memory, and the engine's end of it: completed chunks in order, accounted for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam::queue::ArrayQueue;
+
+use super::lcore::{END_OF_STREAM, WindowOf};
+use super::presence::PresenceMap;
+use super::window::{BufferId, Collector, Window};
+use crate::config::RecvConfig;
+use crate::memory::{Chunk, ChunkLayout, FrozenChunk, RegionError};
+use crate::monitor::report::PolReport;
+use crate::units::N_POL;
+
+/// Chunks that an lcore keeps open, so that heaps may come that much out of order.
+const OPEN_CHUNKS: usize = 2;
+/// The engine holds one chunk until the next is complete, and two may be open: one more keeps all going.
+const CHUNKS: usize = OPEN_CHUNKS + 3;
+
+/// Chunk buffers and the window that maps chunk ids to them.
+#[derive(Debug)]
+pub struct ReceiveMemory {
+    window: Window,
+    chunks: Box<[Arc<Chunk>]>,
+    free: ArrayQueue<BufferId>,
+}
+
+impl ReceiveMemory {
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The buffer with this number.
+    pub fn chunk(&self, buffer: BufferId) -> &Arc<Chunk> {
+        &self.chunks[usize::from(buffer)]
+    }
+
+    /// A free buffer.
+    pub fn take(&self) -> Option<BufferId> {
+        self.free.pop()
+    }
+
+    /// Takes a buffer back.
+    pub fn give(&self, buffer: BufferId) {
+        // There is room for every buffer.
+        let _ = self.free.push(buffer);
+    }
+
+    /// Bytes of all chunk buffers.
+    pub fn bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.layout().bytes()).sum()
+    }
+}
+
+/// Memory for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
+pub fn receive_memory(
+    config: &RecvConfig,
+    tail_samples: usize,
+    lanes: usize,
+) -> Result<(Arc<ReceiveMemory>, Receiver), RegionError> {
+    let layout = ChunkLayout::new(config, tail_samples);
+    let chunks = (0..CHUNKS)
+        .map(|number| Chunk::new(layout, number as BufferId).map(Arc::new))
+        .collect::<Result<Box<[_]>, _>>()?;
+    let free = ArrayQueue::new(CHUNKS);
+    for number in 0..CHUNKS {
+        let _ = free.push(number as BufferId);
+    }
+    let window = Window::new(CHUNKS, lanes, OPEN_CHUNKS);
+    let memory = Arc::new(ReceiveMemory {
+        window,
+        chunks,
+        free,
+    });
+    let receiver = Receiver {
+        collector: Collector::new(WindowOf(memory.clone())),
+        stats: Arc::new(InputStats::new(config)),
+        memory: memory.clone(),
+        next: None,
+    };
+    Ok((memory, receiver))
+}
+
+/// What the engine gets from its receivers.
+#[derive(Debug)]
+pub enum Collected {
+    /// The next non-empty chunk, with its id.
+    Chunk(u64, FrozenChunk),
+    /// Nothing yet.
+    Nothing,
+    /// All lcores have ended.
+    End,
+}
+
+/// The engine's end.
+#[derive(Debug)]
+pub struct Receiver {
+    collector: Collector<WindowOf>,
+    memory: Arc<ReceiveMemory>,
+    stats: Arc<InputStats>,
+    /// Id behind the last chunk collected.
+    next: Option<u64>,
+}
+
+impl Receiver {
+    /// The next completed chunk, if there is one.
+    pub fn poll(&mut self) -> Collected {
+        let Some((id, buffer)) = self.collector.poll() else {
+            let ended = self.collector.head() >= END_OF_STREAM;
+            return if ended {
+                Collected::End
+            } else {
+                Collected::Nothing
+            };
+        };
+        let chunk = self.memory.chunk(buffer).clone();
+        let chunk = chunk
+            .freeze()
+            .expect("the window gives each chunk to its collector once");
+        let lost = self.next.map_or(0, |next| id - next);
+        self.stats.note_chunk(id, lost, &chunk);
+        self.next = Some(id + 1);
+        Collected::Chunk(id, chunk)
+    }
+
+    /// Moves lcores that are more than `lag` chunks behind the foremost one, unless they are at work.
+    pub fn advance_laggards(&self, lag: u64) -> usize {
+        self.collector.advance_laggards(lag)
+    }
+
+    /// Takes a chunk back for its next use.
+    pub fn recycle(&self, chunk: FrozenChunk) {
+        let number = chunk.number();
+        chunk.recycle();
+        self.memory.give(number);
+    }
+
+    /// Counters of what was collected.
+    pub fn stats(&self) -> Arc<InputStats> {
+        self.stats.clone()
+    }
+}
+
+/// Counters of collected chunks: written by the engine, read by anyone.
+#[derive(Debug)]
+pub struct InputStats {
+    packet_samples: u64,
+    heap_bytes: u64,
+    chunk_samples: u64,
+    chunks: AtomicU64,
+    first_chunk: AtomicU64,
+    heaps: [AtomicU64; N_POL],
+    clipped: [AtomicU64; N_POL],
+    /// Only the engine writes, once per chunk; a reader may hold the engine up for a copy of the map.
+    presence: Mutex<[PresenceMap; N_POL]>,
+}
+
+impl InputStats {
+    fn new(config: &RecvConfig) -> Self {
+        Self {
+            packet_samples: config.packet_samples as u64,
+            heap_bytes: config.heap_bytes() as u64,
+            chunk_samples: config.chunk_samples as u64,
+            chunks: AtomicU64::new(0),
+            first_chunk: AtomicU64::new(u64::MAX),
+            heaps: Default::default(),
+            clipped: Default::default(),
+            presence: Mutex::default(),
+        }
+    }
+
+    /// Counts chunk `id`, before which `lost` chunks received nothing at all.
+    fn note_chunk(&self, id: u64, lost: u64, chunk: &FrozenChunk) {
+        let heaps = chunk.layout().heaps;
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        self.first_chunk.fetch_min(id, Ordering::Relaxed);
+        let mut maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        for (pol, map) in maps.iter_mut().enumerate() {
+            map.push(false, lost * heaps as u64);
+            let mut present = 0;
+            let mut clipped = 0;
+            for heap in 0..heaps {
+                let here = chunk.present(pol, heap);
+                map.push(here, 1);
+                present += u64::from(here);
+                clipped += u64::from(chunk.saturated(pol, heap));
+            }
+            self.heaps[pol].fetch_add(present, Ordering::Relaxed);
+            self.clipped[pol].fetch_add(clipped, Ordering::Relaxed);
+        }
+    }
+
+    /// Non-empty chunks.
+    pub fn chunks(&self) -> u64 {
+        self.chunks.load(Ordering::Relaxed)
+    }
+
+    /// First sample of the first non-empty chunk.
+    pub fn first_timestamp(&self) -> Option<u64> {
+        let id = self.first_chunk.load(Ordering::Relaxed);
+        (id != u64::MAX).then(|| id * self.chunk_samples)
+    }
+
+    /// Counters per polarisation; power is the outputs' to know.
+    pub fn pols(&self) -> [PolReport; N_POL] {
+        let maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = PresenceMap::between_first_and_last([&maps[0], &maps[1]]);
+        [0, 1].map(|pol| {
+            let heaps = self.heaps[pol].load(Ordering::Relaxed);
+            let (missing_heaps, presence) = std::mem::take(&mut missing[pol]);
+            PolReport {
+                heaps,
+                samples: heaps * self.packet_samples,
+                bytes: heaps * self.heap_bytes,
+                missing_heaps,
+                clipped_samples: self.clipped[pol].load(Ordering::Relaxed),
+                power_dbfs: None,
+                presence,
+            }
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! The loop of one rx lcore: one (port, queue) into chunks.
+
+use std::sync::Arc;
+
+use crossbeam::queue::ArrayQueue;
+
+use super::cause::{DropCause, RxStats};
+use super::collect::ReceiveMemory;
+use super::window::{Lane, Located, Window};
+use crate::config::RecvConfig;
+use crate::dpdk::{Abort, Idle, IdlePolicy};
+use crate::dpdk::{Mbuf, MbufBatch, RxQueue};
+use crate::monitor::phases::{Phase, PhaseClock};
+use crate::net::frame::Datagram;
+use crate::net::steer::SteerError;
+use crate::spead::DigitiserHeap;
+use crate::units::N_POL;
+
+/// A floor above every chunk id: the stream has ended.
+pub const END_OF_STREAM: u64 = 1 << 47;
+
+/// Wrapping range of timestamps on the wire.
+const TIMESTAMP_RANGE: u64 = 1 << 48;
+
+/// What an rx lcore does when no chunk is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Drops the heap and counts it: a live receiver never blocks.
+    Drop,
+    /// Waits: a replay loses nothing, its source is held up instead.
+    Wait,
+}
+
+/// Word from the source of a replay: once a queue has had `after` frames, no frame of a chunk below
+/// `floor` will be waited for on it.
+///
+/// It stands in for time, which moves on for a live receiver even when a queue is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// Frames given to the queue before this.
+    pub after: u64,
+    /// Lowest chunk id that the queue may still fill.
+    pub floor: u64,
+}
+
+/// Settings of an rx lcore.
+#[derive(Clone, Debug)]
+pub struct RxConfig {
+    /// Heap and chunk geometry.
+    pub recv: RecvConfig,
+    /// What to do without a free chunk.
+    pub when_full: WhenFull,
+    /// What to do without packets.
+    pub idle: IdlePolicy,
+}
+
+/// One rx lcore.
+pub struct RxLcore {
+    queue: RxQueue,
+    placer: Placer,
+    horizons: Option<Arc<ArrayQueue<Horizon>>>,
+    idle: IdlePolicy,
+}
+
+impl RxLcore {
+    /// An lcore that fills `memory` through lane `lane` from `queue`.
+    ///
+    /// With `horizons`, the lcore ends at a floor of [`END_OF_STREAM`].
+    pub fn new(
+        config: RxConfig,
+        queue: RxQueue,
+        memory: Arc<ReceiveMemory>,
+        lane: usize,
+        horizons: Option<Arc<ArrayQueue<Horizon>>>,
+        stats: Arc<RxStats>,
+        abort: Abort,
+    ) -> Self {
+        let placer = Placer {
+            lane: Lane::new(WindowOf(memory.clone()), lane),
+            memory,
+            heap_bytes: config.recv.heap_bytes(),
+            heap_samples: config.recv.packet_samples as u64,
+            chunk_samples: config.recv.chunk_samples as u64,
+            mask: config.recv.mask_timestamp,
+            when_full: config.when_full,
+            stats,
+            abort,
+            idle: Idle::new(config.idle),
+        };
+        Self {
+            queue,
+            placer,
+            horizons,
+            idle: config.idle,
+        }
+    }
+
+    /// Runs until the stream ends or the engine aborts.
+    pub fn run(mut self, clock: &mut PhaseClock) {
+        let mut idle = Idle::new(self.idle);
+        let mut batch: MbufBatch = MbufBatch::new();
+        let mut frames = 0;
+        let mut horizon = None;
+        while !self.placer.abort.is_set() {
+            let received = self.queue.rx_burst(&mut batch);
+            // Taken after the burst: a horizon is published before the frames that follow it.
+            horizon = horizon.or_else(|| self.next_horizon());
+            if received == 0 && horizon.is_none_or(|h: Horizon| h.after > frames) {
+                idle.wait();
+                continue;
+            }
+            idle.reset();
+            clock.mark(Phase::WaitInput);
+            self.placer.lane.begin();
+            let mut placed = 0;
+            for (i, mbuf) in batch.iter().enumerate() {
+                while let Some(h) = horizon.filter(|h| h.after <= frames) {
+                    self.placer.lane.raise(h.floor);
+                    horizon = self.next_horizon();
+                }
+                if let Some(next) = batch.as_slice().get(i + 1) {
+                    next.prefetch();
+                }
+                frames += 1;
+                match self.placer.place(mbuf, clock) {
+                    Ok(()) => placed += 1,
+                    Err(cause) => self.placer.stats.note_drop(cause),
+                }
+            }
+            while let Some(h) = horizon.filter(|h| h.after <= frames) {
+                self.placer.lane.raise(h.floor);
+                horizon = self.next_horizon();
+            }
+            self.placer.lane.end();
+            self.placer.stats.note_burst(received as u64, placed);
+            batch.clear();
+            clock.mark(Phase::Work);
+            if self.placer.lane.floor() >= END_OF_STREAM {
+                break;
+            }
+        }
+    }
+
+    fn next_horizon(&self) -> Option<Horizon> {
+        self.horizons.as_ref().and_then(|queue| queue.pop())
+    }
+}
+
+/// The window inside the receive memory.
+#[derive(Debug)]
+pub(super) struct WindowOf(pub(super) Arc<ReceiveMemory>);
+
+impl std::ops::Deref for WindowOf {
+    type Target = Window;
+    fn deref(&self) -> &Window {
+        self.0.window()
+    }
+}
+
+/// Puts one datagram at a time where it belongs.
+struct Placer {
+    lane: Lane<WindowOf>,
+    memory: Arc<ReceiveMemory>,
+    heap_bytes: usize,
+    heap_samples: u64,
+    chunk_samples: u64,
+    mask: bool,
+    when_full: WhenFull,
+    stats: Arc<RxStats>,
+    abort: Abort,
+    idle: Idle,
+}
+
+impl Placer {
+    /// The acceptance rules, in the reference's order.
+    #[inline]
+    fn place(&mut self, mbuf: &Mbuf, clock: &mut PhaseClock) -> Result<(), DropCause> {
+        let datagram = Datagram::new_checked(mbuf.data())
+            .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
+        let heap = DigitiserHeap::new_checked(datagram.payload())
+            .map_err(|error| DropCause::from(&error))?;
+        if heap.heap_length() != self.heap_bytes {
+            return Err(DropCause::WrongHeapLength);
+        }
+        let mut timestamp = self.unwrap(heap.timestamp().ok_or(DropCause::NoTimestamp)?);
+        if self.mask {
+            timestamp &= !(self.heap_samples - 1);
+        }
+        if timestamp % self.heap_samples != 0 {
+            return Err(DropCause::BadTimestamp);
+        }
+        let id = timestamp / self.chunk_samples;
+        let chunk = match self.locate(id, clock) {
+            Located::Buffer(buffer) => self.memory.chunk(buffer),
+            Located::TooOld => return Err(DropCause::TooOld),
+            Located::NoBuffer => return Err(DropCause::NoFreeChunk),
+        };
+        let index = (timestamp % self.chunk_samples / self.heap_samples) as usize;
+        debug_assert!(heap.pol() < N_POL);
+        self.idle.reset();
+        let slot = chunk.claim(heap.pol(), index).ok_or(DropCause::Duplicate)?;
+        slot.write(heap.payload(), heap.saturated());
+        Ok(())
+    }
+
+    /// The full timestamp nearest to the chunk that this lane is filling.
+    #[inline]
+    fn unwrap(&self, low: u64) -> u64 {
+        let near = self
+            .lane
+            .floor()
+            .saturating_mul(self.chunk_samples)
+            .min(u64::MAX / 2);
+        let ahead = low.wrapping_sub(near) % TIMESTAMP_RANGE;
+        if ahead < TIMESTAMP_RANGE / 2 || near + ahead < TIMESTAMP_RANGE {
+            near + ahead
+        } else {
+            near + ahead - TIMESTAMP_RANGE
+        }
+    }
+
+    #[inline]
+    fn locate(&mut self, id: u64, clock: &mut PhaseClock) -> Located {
+        loop {
+            let memory = &self.memory;
+            let located = self
+                .lane
+                .locate(id, || memory.take(), |buffer| memory.give(buffer));
+            if located != Located::NoBuffer || self.when_full == WhenFull::Drop {
+                return located;
+            }
+            // Between bursts, so that the collector sees the new floor and can free chunks.
+            self.lane.end();
+            clock.mark(Phase::Work);
+            self.idle.wait();
+            clock.mark(Phase::WaitOutput);
+            self.lane.begin();
+            if self.abort.is_set() {
+                return located;
+            }
+        }
+    }
+}

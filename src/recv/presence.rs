@@ -1,0 +1,138 @@
+//! Which heaps of a polarisation came, as runs: exact counts, and a bounded map to look at.
+
+/// Runs kept at the most; beyond that, short ones are merged.
+const MAX_RUNS: usize = 8192;
+
+/// Presence of consecutive heaps of one polarisation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PresenceMap {
+    runs: Vec<(bool, u64)>,
+    /// Runs shorter than this have been merged with their neighbours.
+    merged_below: u64,
+    heaps: u64,
+    absent: u64,
+    leading: u64,
+    trailing: u64,
+}
+
+impl PresenceMap {
+    /// Appends `count` heaps that are all present or all absent.
+    pub fn push(&mut self, present: bool, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.heaps += count;
+        if present {
+            self.trailing = 0;
+        } else {
+            if self.absent == self.heaps - count {
+                self.leading += count;
+            }
+            self.absent += count;
+            self.trailing += count;
+        }
+        match self.runs.last_mut() {
+            Some((last, length)) if *last == present => *length += count,
+            _ => self.runs.push((present, count)),
+        }
+        if self.runs.len() > MAX_RUNS {
+            self.coarsen();
+        }
+    }
+
+    /// Merges neighbouring short runs: what contains an absent heap is shown as absent.
+    fn coarsen(&mut self) {
+        while self.runs.len() > MAX_RUNS / 2 {
+            self.merged_below = (self.merged_below * 2).max(2);
+            let mut merged: Vec<(bool, u64)> = Vec::with_capacity(MAX_RUNS);
+            for &(present, count) in &self.runs {
+                match merged.last_mut() {
+                    Some((last, length)) if *last == present => *length += count,
+                    Some((last, length)) if *length + count < self.merged_below => {
+                        *last = false;
+                        *length += count;
+                    }
+                    _ => merged.push((present, count)),
+                }
+            }
+            self.runs = merged;
+        }
+    }
+
+    /// Heaps pushed.
+    pub fn heaps(&self) -> u64 {
+        self.heaps
+    }
+
+    /// For both polarisations, heaps absent between the first and the last heap of either, and the runs
+    /// of that range.
+    pub fn between_first_and_last(maps: [&Self; 2]) -> [(u64, Vec<(bool, u64)>); 2] {
+        let leading = maps[0].leading.min(maps[1].leading);
+        let trailing = maps[0].trailing.min(maps[1].trailing);
+        maps.map(|map| {
+            let outside = (leading + trailing).min(map.absent);
+            (map.absent - outside, trim(&map.runs, leading, trailing))
+        })
+    }
+}
+
+/// The runs without `head` heaps at the front and `tail` at the back.
+fn trim(runs: &[(bool, u64)], mut head: u64, mut tail: u64) -> Vec<(bool, u64)> {
+    let mut runs = runs.to_vec();
+    for (_, count) in &mut runs {
+        let cut = head.min(*count);
+        *count -= cut;
+        head -= cut;
+    }
+    for (_, count) in runs.iter_mut().rev() {
+        let cut = tail.min(*count);
+        *count -= cut;
+        tail -= cut;
+    }
+    runs.retain(|(_, count)| *count > 0);
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(runs: &[(bool, u64)]) -> PresenceMap {
+        let mut map = PresenceMap::default();
+        for &(present, count) in runs {
+            map.push(present, count);
+        }
+        map
+    }
+
+    #[test]
+    fn only_heaps_between_first_and_last_are_missing() {
+        let a = map(&[(false, 5), (true, 3), (false, 2), (true, 1), (false, 9)]);
+        let b = map(&[(false, 6), (true, 4), (false, 10)]);
+        let [(missing_a, runs_a), (missing_b, runs_b)] =
+            PresenceMap::between_first_and_last([&a, &b]);
+        assert_eq!((missing_a, missing_b), (2, 2));
+        assert_eq!(runs_a, [(true, 3), (false, 2), (true, 1)]);
+        assert_eq!(runs_b, [(false, 1), (true, 4), (false, 1)]);
+    }
+
+    #[test]
+    fn a_polarisation_that_never_came_is_all_missing() {
+        let (a, b) = (map(&[(false, 2), (true, 6)]), map(&[(false, 8)]));
+        let [(missing_a, _), (missing_b, runs_b)] = PresenceMap::between_first_and_last([&a, &b]);
+        assert_eq!((missing_a, missing_b), (0, 6));
+        assert_eq!(runs_b, [(false, 6)]);
+    }
+
+    #[test]
+    fn the_map_stays_bounded_and_keeps_its_length() {
+        let mut map = PresenceMap::default();
+        for i in 0..100_000u64 {
+            map.push(true, 1 + i % 7);
+            map.push(false, 1);
+        }
+        assert!(map.runs.len() <= MAX_RUNS);
+        assert_eq!(map.runs.iter().map(|run| run.1).sum::<u64>(), map.heaps());
+        assert_eq!(map.absent, 100_000);
+    }
+}
