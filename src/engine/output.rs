@@ -1,0 +1,252 @@
+//! One output stream: which spectra to make from which input, and which batches to send.
+//!
+//! The algorithm is that of the reference's output scheduling. Front end and back end have their own
+//! cadences: the front end runs over stretches of constant coarse delay, as far as the input reaches;
+//! the back end always ends on whole output chunks, or on whole batches where a skip cuts one short.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::config::OutputConfig;
+use crate::dpdk::{Abort, Idle};
+use crate::dpdk::{ExtBuffer, ExtPool};
+use crate::dsp::delay::DelayModels;
+use crate::memory::OutputMemory;
+use crate::monitor::phases::{Phase, PhaseClock};
+use crate::units::{N_POL, Timestamp};
+
+use super::input::Input;
+use super::stats::OutputStats;
+use super::{Block, FineDelay, Pipeline};
+
+/// An output chunk with one owner.
+pub type OutputChunk = ExtBuffer<OutputMemory>;
+
+/// Looks at every finished chunk before it is sent.
+pub trait ChunkObserver: Send {
+    /// `chunk` is complete; only batches that are present will be sent.
+    fn observe(&mut self, chunk: &OutputMemory);
+}
+
+/// What one output is made of.
+pub struct OutputParts {
+    /// Its configuration.
+    pub config: OutputConfig,
+    /// Its computation.
+    pub pipeline: Box<dyn Pipeline>,
+    /// Delay models per polarisation.
+    pub delays: [DelayModels; N_POL],
+    /// Its chunks.
+    pub pool: ExtPool<OutputMemory>,
+    /// Its counters.
+    pub stats: Arc<OutputStats>,
+    /// Who looks at its chunks, if anyone.
+    pub observer: Option<Box<dyn ChunkObserver>>,
+}
+
+/// The state of one output stream.
+pub struct Output {
+    parts: OutputParts,
+    abort: Abort,
+    idle: Idle,
+    /// Spectra per output chunk.
+    capacity: usize,
+    /// Timestamp of the next spectrum.
+    next: u64,
+    /// The chunk under construction and its spectra so far; its end is `next`.
+    building: Option<(OutputChunk, usize)>,
+    /// Nominal end of the last chunk handed over.
+    last_end: Option<u64>,
+    /// Reused for every block.
+    fine: Vec<FineDelay>,
+}
+
+impl Output {
+    /// An output that starts at timestamp 0, which is before any input.
+    pub fn new(parts: OutputParts, chunk_jones: usize, abort: Abort, idle: Idle) -> Self {
+        let capacity = chunk_jones / parts.config.channels;
+        Self {
+            fine: Vec::with_capacity(capacity),
+            parts,
+            abort,
+            idle,
+            capacity,
+            next: 0,
+            building: None,
+            last_end: None,
+        }
+    }
+
+    /// The computation behind this output.
+    pub fn pipeline(&self) -> &dyn Pipeline {
+        &*self.parts.pipeline
+    }
+
+    /// Makes every spectrum that `input` allows; finished chunks go to `submit`.
+    ///
+    /// `Break` means that the engine is to give up.
+    pub fn process(
+        &mut self,
+        input: &Input,
+        clock: &mut PhaseClock,
+        submit: &mut dyn FnMut(OutputChunk),
+    ) -> ControlFlow<()> {
+        loop {
+            let t = Timestamp(self.next);
+            let delays = [0, 1].map(|pol| self.parts.delays[pol].at(t));
+            if delays.iter().any(|delay| delay.orig < input.start() as i64) {
+                self.flush(clock, submit);
+                let Some(next) = self.skip_to(Timestamp(input.start())) else {
+                    return ControlFlow::Continue(());
+                };
+                self.next = next;
+                continue;
+            }
+            let first = self.building.as_ref().map_or(0, |(_, spectra)| *spectra);
+            let coarse = delays.map(|delay| delay.coarse);
+            self.plan_block(input, coarse, self.capacity - first);
+            if self.fine.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            let offset = delays.map(|delay| (delay.orig - input.start() as i64) as usize);
+            self.run_block(input, offset, first, clock)?;
+            if self
+                .building
+                .as_ref()
+                .is_some_and(|(_, spectra)| *spectra == self.capacity)
+            {
+                self.flush(clock, submit);
+            }
+        }
+    }
+
+    /// Smallest batch-aligned timestamp after the current one whose input is not before `target`.
+    fn skip_to(&self, target: Timestamp) -> Option<u64> {
+        let step = self.parts.config.batch_samples() as u64;
+        let mut start = Timestamp(self.next + 1);
+        loop {
+            let mut found = start;
+            for delay in &self.parts.delays {
+                found = delay.skip(target, found, step)?;
+            }
+            // Piecewise models are not monotone: one polarisation's skip may undo the other's.
+            if self
+                .parts
+                .delays
+                .iter()
+                .all(|d| d.at(found).orig >= target.0 as i64)
+            {
+                return Some(found.0);
+            }
+            start = found + 1;
+        }
+    }
+
+    /// Fills `fine` with the spectra from `next` on that share `coarse` and fit input and chunk.
+    fn plan_block(&mut self, input: &Input, coarse: [i64; N_POL], room: usize) {
+        self.fine.clear();
+        let step = self.parts.config.spectrum_samples() as u64;
+        let reach = input.end() as i64 + coarse[0].min(coarse[1]);
+        let window = self.parts.config.window_samples() as i64;
+        let mut t = Timestamp(self.next);
+        while self.fine.len() < room && t.0 as i64 + window <= reach {
+            let delays = [0, 1].map(|pol| self.parts.delays[pol].at(t));
+            if delays.map(|delay| delay.coarse) != coarse {
+                break;
+            }
+            self.fine.push(FineDelay {
+                delay: delays.map(|delay| delay.residual as f32),
+                phase: delays.map(|delay| delay.wideband_phase() as f32),
+            });
+            t = t + step;
+        }
+    }
+
+    /// Front end over the planned spectra, with the input's samples from `offset` on.
+    fn run_block(
+        &mut self,
+        input: &Input,
+        offset: [usize; N_POL],
+        first: usize,
+        clock: &mut PhaseClock,
+    ) -> ControlFlow<()> {
+        if self.building.is_none() {
+            clock.mark(Phase::Work);
+            let chunk = self.take_chunk()?;
+            clock.mark(Phase::WaitOutput);
+            self.note_gap();
+            self.building = Some((chunk, 0));
+        }
+        let Some((chunk, spectra)) = &mut self.building else {
+            return ControlFlow::Break(());
+        };
+        let config = &self.parts.config;
+        let (step, window) = (config.spectrum_samples(), config.window_samples());
+        for s in 0..self.fine.len() {
+            if !(0..N_POL).all(|pol| input.present(pol, offset[pol] + s * step, window)) {
+                chunk.mark_absent((first + s) / config.spectra_per_heap());
+            }
+        }
+        let block = Block {
+            first,
+            offset,
+            fine: &self.fine,
+        };
+        clock.mark(Phase::Work);
+        self.parts
+            .pipeline
+            .front(&input.view(), &block, &mut chunk.span());
+        clock.mark(Phase::Compute);
+        *spectra += self.fine.len();
+        self.next += (self.fine.len() * step) as u64;
+        for delay in &mut self.parts.delays {
+            delay.advance(Timestamp(self.next));
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Waits for a chunk that has been sent.
+    fn take_chunk(&mut self) -> ControlFlow<(), OutputChunk> {
+        loop {
+            if let Some(mut chunk) = self.parts.pool.take() {
+                chunk.begin(Timestamp(self.next));
+                self.idle.reset();
+                return ControlFlow::Continue(chunk);
+            }
+            if self.abort.is_set() {
+                return ControlFlow::Break(());
+            }
+            self.idle.wait();
+        }
+    }
+
+    /// Finishes the whole batches under construction and hands them over.
+    pub fn flush(&mut self, clock: &mut PhaseClock, submit: &mut dyn FnMut(OutputChunk)) {
+        let Some((mut chunk, spectra)) = self.building.take() else {
+            return;
+        };
+        let config = &self.parts.config;
+        let batches = spectra / config.spectra_per_heap();
+        clock.mark(Phase::Work);
+        self.parts.pipeline.back(batches, &mut chunk.span());
+        clock.mark(Phase::Compute);
+        self.last_end = Some(chunk.start().0 + (batches * config.batch_samples()) as u64);
+        self.parts.stats.note_chunk(&chunk, batches, config);
+        chunk.truncate(batches);
+        if let Some(observer) = &mut self.parts.observer {
+            observer.observe(&chunk);
+        }
+        submit(chunk);
+    }
+
+    /// Counts the batches between the last chunk and the one that starts at `next` as skipped.
+    fn note_gap(&self) {
+        if let Some(end) = self.last_end {
+            let step = self.parts.config.batch_samples() as u64;
+            let batches = self.next.saturating_sub(end) / step;
+            self.parts
+                .stats
+                .note_skipped(batches * self.parts.config.dst.len() as u64);
+        }
+    }
+}

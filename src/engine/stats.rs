@@ -1,0 +1,94 @@
+//! Counters of an engine, written by its threads and read by anyone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::OutputConfig;
+use crate::memory::OutputMemory;
+use crate::monitor::report::OutputReport;
+use crate::units::N_POL;
+
+/// Counters of one output stream.
+#[derive(Debug)]
+pub struct OutputStats {
+    name: String,
+    batches: AtomicU64,
+    heaps: AtomicU64,
+    bytes: AtomicU64,
+    skipped_heaps: AtomicU64,
+    clipped: [AtomicU64; N_POL],
+    /// Σ x² of the samples behind the batches sent, as the bits of an `f64`; one writer.
+    power: [AtomicU64; N_POL],
+    first: AtomicU64,
+    last: AtomicU64,
+}
+
+impl OutputStats {
+    /// Zeros for stream `name`.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            batches: AtomicU64::new(0),
+            heaps: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            skipped_heaps: AtomicU64::new(0),
+            clipped: Default::default(),
+            power: Default::default(),
+            first: AtomicU64::new(u64::MAX),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a chunk that is about to be sent; batches that are not present are skipped ones.
+    pub fn note_chunk(&self, chunk: &OutputMemory, batches: usize, config: &OutputConfig) {
+        let substreams = config.dst.len() as u64;
+        for batch in 0..batches {
+            if !chunk.present(batch) {
+                self.note_skipped(substreams);
+                continue;
+            }
+            let timestamp = chunk.start().0 + (batch * config.batch_samples()) as u64;
+            self.first.fetch_min(timestamp, Ordering::Relaxed);
+            self.last.fetch_max(timestamp, Ordering::Relaxed);
+            self.batches.fetch_add(1, Ordering::Relaxed);
+            self.heaps.fetch_add(substreams, Ordering::Relaxed);
+            self.bytes
+                .fetch_add(config.batch_bytes() as u64, Ordering::Relaxed);
+            let stats = chunk.stats(batch);
+            for pol in 0..N_POL {
+                self.clipped[pol].fetch_add(stats.saturated[pol], Ordering::Relaxed);
+                let power = f64::from_bits(self.power[pol].load(Ordering::Relaxed));
+                let power = power + stats.power[pol] as f64;
+                self.power[pol].store(power.to_bits(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Mean x² of the digitiser's samples behind the batches sent; `None` before the first.
+    pub fn mean_power(&self, config: &OutputConfig) -> Option<[f64; N_POL]> {
+        let batches = self.batches.load(Ordering::Relaxed);
+        let samples = batches as f64 * config.batch_samples() as f64;
+        let mean = |power: &AtomicU64| f64::from_bits(power.load(Ordering::Relaxed)) / samples;
+        (batches > 0).then(|| [mean(&self.power[0]), mean(&self.power[1])])
+    }
+
+    /// Counts heaps that are not sent.
+    pub fn note_skipped(&self, heaps: u64) {
+        self.skipped_heaps.fetch_add(heaps, Ordering::Relaxed);
+    }
+
+    /// The counters now.
+    pub fn report(&self) -> OutputReport {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let batches = load(&self.batches);
+        OutputReport {
+            name: self.name.clone(),
+            batches,
+            heaps: load(&self.heaps),
+            bytes: load(&self.bytes),
+            skipped_heaps: load(&self.skipped_heaps),
+            clipped_samples: [load(&self.clipped[0]), load(&self.clipped[1])],
+            first_timestamp: (batches > 0).then(|| load(&self.first)),
+            last_timestamp: (batches > 0).then(|| load(&self.last)),
+        }
+    }
+}

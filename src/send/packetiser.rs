@@ -1,0 +1,283 @@
+//! What one output stream sends, packet by packet.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+
+use crate::config::{EngineConfig, OutputConfig};
+use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
+use crate::spead::spectra::PREAMBLE_LEN;
+use crate::spead::stop::STOP_LEN;
+use crate::spead::{Descriptor, SpectraRepr, StopRepr, descriptor};
+use crate::units::Timestamp;
+
+/// Seconds between descriptors, per F-engine of the array.
+const DESCRIPTOR_INTERVAL: f64 = 5.0;
+
+/// Bytes in front of a data packet's payload.
+pub const HEADER_BYTES: usize = HEADERS_LEN + PREAMBLE_LEN;
+
+/// Where packets say that they come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// IPv4 address.
+    pub ip: Ipv4Addr,
+    /// UDP port of the first output; each output has its own.
+    pub port: u16,
+}
+
+/// Heap counts of one stream: they start at the F-engine's number and step by the size of the array,
+/// so that engines never collide. Every heap takes one, in the order in which heaps are handed out.
+#[derive(Clone, Debug)]
+pub struct HeapCounts {
+    next: u64,
+    step: u64,
+}
+
+impl HeapCounts {
+    const MASK: u64 = (1 << 48) - 1;
+
+    /// Counts of F-engine `feng_id` in an array of `array_size`.
+    pub fn new(feng_id: u64, array_size: u64) -> Self {
+        Self {
+            next: feng_id,
+            step: array_size,
+        }
+    }
+
+    /// The count of the `ahead`th heap from here.
+    fn peek(&self, ahead: usize) -> u64 {
+        self.next.wrapping_add(self.step.wrapping_mul(ahead as u64)) & Self::MASK
+    }
+
+    /// Takes `heaps` counts.
+    fn take(&mut self, heaps: usize) {
+        self.next = self.peek(heaps);
+    }
+}
+
+/// One output stream's packets.
+#[derive(Debug)]
+pub struct Packetiser {
+    config: OutputConfig,
+    feng_id: u64,
+    packet_payload: usize,
+    counts: HeapCounts,
+    /// One per substream.
+    templates: Vec<HeaderTemplate>,
+    /// ADC samples from the first batch to the second descriptors, and from then on.
+    descriptor_steps: [f64; 2],
+    /// Timestamp from which the next descriptors are due; `None` before the first batch.
+    descriptors_at: Option<f64>,
+    descriptors: Vec<Descriptor>,
+}
+
+impl Packetiser {
+    /// The packets of output `index` of an engine.
+    pub fn new(config: &EngineConfig, index: usize, source: Source) -> Self {
+        let output = config.outputs[index].clone();
+        let from = SocketAddrV4::new(source.ip, source.port.wrapping_add(index as u16));
+        let template = |dst: SocketAddrV4| {
+            let mac = MacAddr::multicast(*dst.ip()).unwrap_or(MacAddr([0xff; 6]));
+            HeaderTemplate::new(source.mac, mac, from, dst, config.send.ttl)
+        };
+        let interval = DESCRIPTOR_INTERVAL * config.clock.adc_sample_rate;
+        let (channels, spectra) = (output.channels_per_substream(), output.spectra_per_heap());
+        Self {
+            feng_id: config.feng_id,
+            packet_payload: config.send.packet_payload,
+            counts: HeapCounts::new(config.feng_id, config.array_size),
+            templates: output.dst.iter().map(|&dst| template(dst)).collect(),
+            descriptor_steps: [config.feng_id + 1, config.array_size].map(|n| n as f64 * interval),
+            descriptors_at: None,
+            descriptors: Descriptor::spectra(channels as u64, spectra as u64),
+            config: output,
+        }
+    }
+
+    /// The stream's configuration.
+    pub fn config(&self) -> &OutputConfig {
+        &self.config
+    }
+
+    /// Whether descriptors are to be repeated before the batch at `timestamp`: F + 1 intervals after
+    /// the first batch, then every A intervals, in sample time.
+    pub fn descriptors_due(&mut self, timestamp: Timestamp) -> bool {
+        let now = timestamp.0 as f64;
+        let [first, repeat] = self.descriptor_steps;
+        let at = self.descriptors_at.get_or_insert(now + first);
+        let due = now >= *at;
+        if due {
+            *at += repeat;
+        }
+        due
+    }
+
+    /// Frames of a descriptor heap for every substream.
+    pub fn descriptor_frames(&mut self) -> Vec<Vec<u8>> {
+        let heaps: Vec<_> = (0..self.templates.len())
+            .map(|i| descriptor::emit_heap(self.counts.peek(i), &self.descriptors))
+            .collect();
+        self.control_frames(&heaps)
+    }
+
+    /// Frames of a stop heap for every substream.
+    pub fn stop_frames(&mut self) -> Vec<Vec<u8>> {
+        let heaps: Vec<_> = (0..self.templates.len())
+            .map(|i| {
+                let mut packet = [0; STOP_LEN];
+                StopRepr {
+                    heap_count: self.counts.peek(i),
+                }
+                .emit(&mut packet);
+                packet.to_vec()
+            })
+            .collect();
+        self.control_frames(&heaps)
+    }
+
+    /// One-packet heaps, one per substream.
+    fn control_frames(&mut self, heaps: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        self.counts.take(heaps.len());
+        self.templates
+            .iter()
+            .zip(heaps)
+            .map(|(template, heap)| {
+                let mut headers = [0; HEADERS_LEN];
+                template.emit(heap.len(), &mut headers);
+                [&headers[..], heap].concat()
+            })
+            .collect()
+    }
+
+    /// Packets in a batch, all substreams.
+    pub fn batch_packets(&self) -> usize {
+        self.packets_per_heap() * self.templates.len()
+    }
+
+    fn packets_per_heap(&self) -> usize {
+        self.config.heap_bytes().div_ceil(self.packet_payload)
+    }
+
+    /// The `index`th packet of the current batch: packet 0 of every substream, then packet 1, …
+    ///
+    /// Writes the headers and returns which bytes of the batch follow them.
+    pub fn packet(
+        &self,
+        timestamp: Timestamp,
+        index: usize,
+        header: &mut [u8; HEADER_BYTES],
+    ) -> Range<usize> {
+        let substreams = self.templates.len();
+        let (packet, substream) = (index / substreams, index % substreams);
+        let heap_bytes = self.config.heap_bytes();
+        let offset = packet * self.packet_payload;
+        let length = self.packet_payload.min(heap_bytes - offset);
+        let (frame, preamble) = header.split_at_mut(HEADERS_LEN);
+        let frame: &mut [u8; HEADERS_LEN] = frame.try_into().expect("split at its length");
+        let preamble: &mut [u8; PREAMBLE_LEN] = preamble.try_into().expect("the rest of it");
+        self.templates[substream].emit(PREAMBLE_LEN + length, frame);
+        SpectraRepr {
+            heap_count: self.counts.peek(substream),
+            heap_length: heap_bytes as u64,
+            payload_offset: offset as u64,
+            payload_length: length as u64,
+            timestamp: timestamp.0,
+            feng_id: self.feng_id,
+            first_channel: (substream * self.config.channels_per_substream()) as u64,
+        }
+        .emit(preamble);
+        let start = substream * heap_bytes + offset;
+        start..start + length
+    }
+
+    /// Ends the current batch: its heap counts are used up.
+    pub fn finish_batch(&mut self) {
+        self.counts.take(self.templates.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::Datagram;
+    use crate::spead;
+    use crate::units::Clock;
+
+    /// The configuration of the reference's golden data packet, with two substreams.
+    fn packetiser(packet_payload: usize) -> Packetiser {
+        let options = "name=w,channels=128,dst=239.10.0.1+1:7148,jones_per_batch=32768";
+        let config = crate::config::tests::engine(options, |config| {
+            config.clock = Clock {
+                adc_sample_rate: 1e6,
+                sync_time: 0.0,
+            };
+            config.feng_id = 42;
+            config.array_size = 64;
+            config.send.packet_payload = packet_payload;
+        });
+        let source = Source {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            ip: [10, 0, 0, 1].into(),
+            port: 50000,
+        };
+        Packetiser::new(&config, 0, source)
+    }
+
+    #[test]
+    fn packets_alternate_between_substreams_and_cover_each_heap_once() {
+        let mut packetiser = packetiser(8000);
+        let mut header = [0; HEADER_BYTES];
+        assert_eq!(packetiser.batch_packets(), 18);
+        let mut covered = vec![0u8; packetiser.config().batch_bytes()];
+        for batch in 0..2 {
+            for index in 0..18 {
+                let timestamp = Timestamp(0x1234_5678_9abc);
+                let range = packetiser.packet(timestamp, index, &mut header);
+                let payload = vec![0; range.len()];
+                let frame = [&header[..], &payload].concat();
+                let datagram = Datagram::new_checked(&frame).unwrap();
+                assert_eq!(datagram.dst().ip().octets()[3], 1 + (index % 2) as u8);
+                let packet = spead::Packet::new_checked(datagram.payload()).unwrap();
+                let repr = SpectraRepr::parse(&packet).unwrap().unwrap();
+                assert_eq!(repr.heap_count, 42 + 64 * (2 * batch + index as u64 % 2));
+                assert_eq!(repr.first_channel, 64 * (index as u64 % 2));
+                assert_eq!((repr.timestamp, repr.feng_id), (0x1234_5678_9abc, 42));
+                covered[range].iter_mut().for_each(|count| *count += 1);
+            }
+            packetiser.finish_batch();
+        }
+        assert!(covered.iter().all(|&count| count == 2));
+    }
+
+    #[test]
+    fn every_heap_takes_a_count_of_its_own() {
+        let mut packetiser = packetiser(8192);
+        let counts = |frames: Vec<Vec<u8>>| -> Vec<u64> {
+            frames
+                .iter()
+                .map(|frame| {
+                    let datagram = Datagram::new_checked(frame).unwrap();
+                    spead::Packet::new_checked(datagram.payload())
+                        .unwrap()
+                        .heap_count()
+                })
+                .collect()
+        };
+        assert_eq!(counts(packetiser.descriptor_frames()), [42, 106]);
+        packetiser.finish_batch();
+        assert_eq!(counts(packetiser.stop_frames()), [298, 362]);
+    }
+
+    #[test]
+    fn descriptors_repeat_in_sample_time() {
+        let mut packetiser = packetiser(8192);
+        let second = 1_000_000;
+        let due: Vec<u64> = (0..1000)
+            .filter(|&s| packetiser.descriptors_due(Timestamp(s * second)))
+            .collect();
+        // (42 + 1) × 5 s after the first batch, then every 64 × 5 s.
+        assert_eq!(due, [215, 535, 855]);
+    }
+}
