@@ -1,0 +1,110 @@
+//! Rate of the CPU backend on given data, as one line of JSON; `scripts/compare-numpy` runs it.
+//!
+//! Arguments: channels, taps, spectra per heap, spectra, gain, repeats, cores (comma-separated),
+//! input file (packed 10-bit samples of polarisation 0, then of 1), output file (`-`: none).
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use karoo::cpu::{Wideband, Workers};
+use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use karoo::units::Timestamp;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [
+        channels,
+        taps,
+        spectra_per_heap,
+        spectra,
+        gain,
+        repeats,
+        cores,
+        input,
+        output,
+    ] = &args[..]
+    else {
+        return Err("nine arguments are needed; see the top of the source".into());
+    };
+    let (channels, spectra): (usize, usize) = (channels.parse()?, spectra.parse()?);
+    let (taps, gain, repeats): (usize, f64, usize) =
+        (taps.parse()?, gain.parse()?, repeats.parse()?);
+    let cores = cores
+        .split(',')
+        .map(str::parse)
+        .collect::<Result<Vec<usize>, _>>()?;
+    let bits = SampleBits::new(10).ok_or("10 bits")?;
+    let config = OutputConfig {
+        name: "wideband".into(),
+        channels,
+        dst: vec!["239.1.2.3:7148".parse()?],
+        jones_per_batch: channels * spectra_per_heap.parse::<usize>()?,
+        taps,
+        w_cutoff: 1.0,
+        window_function: WindowFunction::Hann,
+        dither: Dither::None,
+        dither_seed: 1,
+    };
+    let samples = (spectra + taps - 1) * config.spectrum_samples();
+    let file = std::fs::read(input)?;
+    let pols: Vec<Vec<u8>> = file
+        .chunks_exact(bits.bytes(samples))
+        .map(|pol| [pol, &[0; InputView::PADDING]].concat())
+        .collect();
+    let [pol0, pol1] = &pols[..] else {
+        return Err(
+            format!("{input}: {samples} samples for each of two polarisations are needed").into(),
+        );
+    };
+    let input = InputView {
+        start: Timestamp(0),
+        samples,
+        pol: [pol0, pol1],
+    };
+    let batches = spectra / config.spectra_per_heap();
+    let fine = vec![FineDelay::default(); batches * config.spectra_per_heap()];
+    // Chunks are cache-line aligned in the engine; so is this one.
+    let mut data = vec![0u8; batches * config.batch_bytes() + 64];
+    let skip = data.as_ptr().align_offset(64);
+    let data = &mut data[skip..][..batches * config.batch_bytes()];
+    let mut stats = vec![BatchStats::default(); batches];
+    let mut pipeline = Wideband::new(&config, bits, 0, gain, Arc::new(Workers::pinned(&cores)?));
+    let mut best = f64::INFINITY;
+    for _ in 0..repeats {
+        let begun = Instant::now();
+        let mut chunk = OutputSpan {
+            start: Timestamp(0),
+            data,
+            stats: &mut stats,
+        };
+        pipeline.front(
+            &input,
+            &Block {
+                first: 0,
+                offset: [0, 0],
+                fine: &fine,
+            },
+            &mut chunk,
+        );
+        pipeline.back(batches, &mut chunk);
+        best = best.min(begun.elapsed().as_secs_f64());
+    }
+    if output != "-" {
+        std::fs::write(output, data)?;
+    }
+    let phases: Vec<_> = pipeline.lcores().into_iter().map(|l| l.phases).collect();
+    let rate = (fine.len() * config.spectrum_samples()) as f64 / best / 1e6;
+    println!(
+        "{}",
+        serde_json::json!({
+            "channels": channels,
+            "cores": cores,
+            "level": pipeline.level().name(),
+            "msamples_per_second_per_pol": rate,
+            "phases": phases,
+        })
+    );
+    Ok(())
+}
