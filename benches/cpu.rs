@@ -3,6 +3,7 @@
 //! Elements are samples per polarisation, so every figure is in samples per second of an antenna.
 
 use std::hint::black_box;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -125,7 +126,7 @@ fn backend(c: &mut Criterion) {
                 let config = OutputConfig {
                     name: "wideband".into(),
                     channels,
-                    dst: vec![([239, 1, 1, 1], 7148).into()],
+                    dst: vec![SocketAddrV4::new([239, 1, 1, 1].into(), 7148)],
                     jones_per_batch: channels * 64,
                     taps: TAPS,
                     w_cutoff: 1.0,
