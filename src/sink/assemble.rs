@@ -1,0 +1,380 @@
+//! The second pass: every packet to its place.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::files::{npy_header, write_npy};
+use super::layout::Layout;
+use super::{Kind, SinkError, StreamReport, spectrum};
+
+use crate::spead::SpectraRepr;
+use crate::units::N_POL;
+
+/// Bytes of a Jones vector: two polarisations, real and imaginary part.
+const JONES: usize = N_POL * 2;
+
+/// A heap of which something arrived.
+enum Heap {
+    /// Heap count, and the byte ranges that arrived.
+    Open(u64, Vec<(u64, u64)>),
+    /// Heap count.
+    Whole(u64),
+}
+
+/// One stream's heaps on their way into the output file.
+pub(super) struct Assembler {
+    layout: Layout,
+    output: Option<Output>,
+    /// By batch and substream.
+    heaps: HashMap<(usize, usize), Heap>,
+    counts: HashSet<u64>,
+    stopped: Vec<bool>,
+    /// Σ |x|² per polarisation and channel.
+    power: [Vec<u64>; N_POL],
+    /// Jones vectors per channel.
+    jones: Vec<u64>,
+    report: StreamReport,
+}
+
+struct Output {
+    dir: PathBuf,
+    path: PathBuf,
+    file: File,
+    header: u64,
+}
+
+impl Assembler {
+    /// Creates the output file, all zeros, if there is a folder for it.
+    pub(super) fn new(layout: Layout, dir: Option<&Path>) -> Result<Self, SinkError> {
+        let output = dir.map(|dir| Output::create(&layout, dir)).transpose()?;
+        let channels = layout.channels as usize;
+        let mut stream = Self {
+            output,
+            heaps: HashMap::new(),
+            counts: HashSet::new(),
+            stopped: vec![false; layout.destinations.len()],
+            power: [vec![0; channels], vec![0; channels]],
+            jones: vec![0; channels],
+            report: StreamReport::default(),
+            layout,
+        };
+        for count in &stream.layout.control_counts {
+            stream.report.repeated_heap_counts += u64::from(!stream.counts.insert(*count));
+        }
+        Ok(stream)
+    }
+
+    /// Sender of this stream.
+    pub(super) fn source(&self) -> Ipv4Addr {
+        self.layout.src
+    }
+
+    /// Substream numbers and their destinations.
+    pub(super) fn destinations(&self) -> impl Iterator<Item = (usize, SocketAddrV4)> + '_ {
+        let all = self.layout.destinations.iter().enumerate();
+        all.filter_map(|(i, dst)| Some((i, (*dst)?)))
+    }
+
+    /// Takes a datagram that went to substream `sub`.
+    pub(super) fn add(&mut self, sub: usize, kind: &Kind<'_>) -> Result<(), SinkError> {
+        match kind {
+            Kind::Spectra(spectra, payload) => return self.add_spectra(sub, spectra, payload),
+            Kind::Descriptors(..) => self.report.descriptor_heaps += 1,
+            Kind::Stop(_) => {
+                self.report.stop_heaps += 1;
+                self.stopped[sub] = true;
+            }
+            Kind::Other => {}
+        }
+        Ok(())
+    }
+
+    fn add_spectra(
+        &mut self,
+        sub: usize,
+        spectra: &SpectraRepr,
+        payload: &[u8],
+    ) -> Result<(), SinkError> {
+        let layout = &self.layout;
+        let report = &mut self.report;
+        let first_channel = sub as u64 * layout.channels_per_substream;
+        report.packets_after_stop += u64::from(self.stopped[sub]);
+        if spectra.feng_id != layout.feng_id || spectra.first_channel != first_channel {
+            report.misplaced_packets += 1;
+            return Ok(());
+        }
+        if spectra.heap_length != layout.heap_bytes() {
+            report.wrong_size_packets += 1;
+            return Ok(());
+        }
+        let Ok(batch) = layout.batches.binary_search(&spectra.timestamp) else {
+            report.bad_timestamp_packets += 1;
+            return Ok(());
+        };
+        let heap = self.heaps.entry((batch, sub)).or_insert_with(|| {
+            report.repeated_heap_counts += u64::from(!self.counts.insert(spectra.heap_count));
+            Heap::Open(spectra.heap_count, Vec::new())
+        });
+        let (Heap::Open(count, _) | Heap::Whole(count)) = heap;
+        if *count != spectra.heap_count {
+            report.duplicate_heap_packets += 1;
+            return Ok(());
+        }
+        let Heap::Open(count, ranges) = heap else {
+            report.duplicate_packets += 1;
+            return Ok(());
+        };
+        let range = (
+            spectra.payload_offset,
+            spectra.payload_offset + payload.len() as u64,
+        );
+        if ranges.iter().any(|r| r.0 < range.1 && range.0 < r.1) {
+            report.duplicate_packets += 1;
+            return Ok(());
+        }
+        ranges.push(range);
+        if ranges.iter().map(|r| r.1 - r.0).sum::<u64>() == layout.heap_bytes() {
+            *heap = Heap::Whole(*count);
+        }
+        report.packets += 1;
+        report.bytes += payload.len() as u64;
+
+        let at = first_channel * layout.spectra_per_heap * JONES as u64 + range.0;
+        add_power(
+            payload,
+            at as usize,
+            layout.spectra_per_heap as usize,
+            &mut self.power,
+            &mut self.jones,
+        );
+        match &self.output {
+            Some(output) => output.write(payload, batch as u64 * layout.batch_bytes() + at),
+            None => Ok(()),
+        }
+    }
+
+    /// Zeroes what is incomplete, writes the other files, and says what was found.
+    pub(super) fn finish(mut self) -> Result<StreamReport, SinkError> {
+        let heap_bytes = self.layout.heap_bytes();
+        for (&(batch, sub), heap) in &self.heaps {
+            let Heap::Open(_, ranges) = heap else {
+                self.report.heaps += 1;
+                continue;
+            };
+            self.report.incomplete_heaps += 1;
+            if let Some(output) = &self.output {
+                let base = batch as u64 * self.layout.batch_bytes() + sub as u64 * heap_bytes;
+                for range in ranges {
+                    output.write(&vec![0; (range.1 - range.0) as usize], base + range.0)?;
+                }
+            }
+        }
+        self.describe();
+        if self.output.is_some() {
+            self.write_tables()?;
+        }
+        Ok(self.report)
+    }
+
+    /// Fills in the report's totals, notes and problems.
+    fn describe(&mut self) {
+        let layout = &self.layout;
+        let report = &mut self.report;
+        let batches = layout.batches.len() as u64;
+        report.name.clone_from(&layout.name);
+        report.feng_id = layout.feng_id;
+        report.array_size = layout.array_size;
+        report.destinations.clone_from(&layout.destinations);
+        report.channels = layout.channels;
+        report.channels_per_substream = layout.channels_per_substream;
+        report.spectra_per_heap = layout.spectra_per_heap;
+        report.batch_samples = layout.batch_samples();
+        report.first_timestamp = layout.batches.first().copied();
+        report.last_timestamp = layout.batches.last().copied();
+        report.batches = batches;
+        if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp) {
+            // The smallest step seen is the batch: it is larger than a wideband one in narrowband streams.
+            let steps = layout.batches.windows(2).map(|w| w[1] - w[0]);
+            let step = steps.min().unwrap_or(layout.batch_samples());
+            report.batches_not_sent = (last - first) / step + 1 - batches;
+        }
+        let expected = batches * layout.destinations.len() as u64;
+        report.missing_heaps = expected - self.heaps.len() as u64;
+        let (least, most) = (self.counts.iter().min(), self.counts.iter().max());
+        if let (Some(least), Some(most), Some(step)) = (least, most, layout.array_size) {
+            let span = (most - least) / step.max(1) + 1;
+            report.missing_heap_counts = span.saturating_sub(self.counts.len() as u64);
+        }
+        let jones: u64 = self.jones.iter().sum();
+        report.mean_power_db = std::array::from_fn(|pol| {
+            let power: u64 = self.power[pol].iter().sum();
+            (power > 0).then(|| 10.0 * (power as f64 / jones as f64).log10())
+        });
+
+        let missing = layout.destinations.iter().filter(|d| d.is_none()).count();
+        let mut problem = |n: u64, what: &str| {
+            if n > 0 {
+                report.problems.push(format!("{n} {what}"));
+            }
+        };
+        problem(missing as u64, "substreams have no packets at all");
+        problem(report.incomplete_heaps, "heaps lack packets");
+        problem(
+            report.missing_heaps,
+            "heaps of captured batches are missing",
+        );
+        problem(report.duplicate_packets, "packets came twice");
+        problem(
+            report.duplicate_heap_packets,
+            "packets belong to second heaps of the same timestamp and substream",
+        );
+        problem(
+            report.wrong_size_packets,
+            "packets belong to heaps of the wrong size",
+        );
+        problem(
+            report.bad_timestamp_packets,
+            "packets have timestamps that are no multiples of the batch",
+        );
+        problem(
+            report.misplaced_packets,
+            "packets have another F-engine number or first channel than their destination",
+        );
+        problem(report.packets_after_stop, "packets follow the stop heap");
+        problem(report.repeated_heap_counts, "heap counts are used twice");
+        problem(report.missing_heap_counts, "heap counts are left out");
+        if let Some(step) = layout.array_size.filter(|&step| step > 0) {
+            let wrong = |c: &&u64| **c % step != layout.feng_id;
+            let wrong = self.counts.iter().filter(wrong).count();
+            let what = format!(
+                "heap counts do not leave {} when divided by {step}",
+                layout.feng_id
+            );
+            problem(wrong as u64, &what);
+        }
+        for (heaps, what) in [
+            (&layout.descriptor_heaps, "descriptor heaps"),
+            (&layout.stop_heaps, "stop heaps"),
+        ] {
+            let without = heaps.iter().filter(|&&n| n == 0).count();
+            if without == heaps.len() {
+                report.notes.push(format!("there are no {what}"));
+            } else if without > 0 {
+                report.problems.push(format!(
+                    "{without} of {} substreams have no {what}",
+                    heaps.len()
+                ));
+            }
+        }
+        if batches == 0 {
+            report.notes.push("there are no spectra".to_owned());
+        }
+    }
+
+    /// Presence, timestamps, picture.
+    fn write_tables(&mut self) -> Result<(), SinkError> {
+        let Some(output) = &self.output else {
+            return Ok(());
+        };
+        let layout = &self.layout;
+        let batches = layout.batches.len();
+        let substreams = layout.destinations.len();
+        let mut files = vec![output.path.clone()];
+
+        let path = output.dir.join(format!("{}.present.npy", layout.name));
+        let present = (0..batches).flat_map(|batch| (0..substreams).map(move |sub| (batch, sub)));
+        let present = present.map(|at| [matches!(self.heaps.get(&at), Some(Heap::Whole(_))) as u8]);
+        write_npy(&path, "|b1", &[batches as u64, substreams as u64], present)
+            .map_err(|e| write_error(&path, e))?;
+        files.push(path);
+
+        let path = output.dir.join(format!("{}.timestamps.npy", layout.name));
+        let timestamps = layout.batches.iter().map(|t| t.to_le_bytes());
+        write_npy(&path, "<u8", &[batches as u64], timestamps)
+            .map_err(|e| write_error(&path, e))?;
+        files.push(path);
+
+        if self.jones.iter().any(|&n| n > 0) {
+            let mean = |power: &Vec<u64>| -> Vec<f64> {
+                let pairs = power.iter().zip(&self.jones);
+                pairs.map(|(&p, &n)| p as f64 / n.max(1) as f64).collect()
+            };
+            let path = output.dir.join(format!("{}.spectrum.svg", layout.name));
+            let title = format!("{}: F-engine {}", layout.name, layout.feng_id);
+            let svg = spectrum::svg(&title, [&mean(&self.power[0]), &mean(&self.power[1])]);
+            std::fs::write(&path, svg).map_err(|e| write_error(&path, e))?;
+            files.push(path);
+        }
+        let names = files.iter().map(|path| path.display().to_string());
+        self.report.files = names.collect();
+        Ok(())
+    }
+}
+
+impl Output {
+    fn create(layout: &Layout, dir: &Path) -> Result<Self, SinkError> {
+        std::fs::create_dir_all(dir).map_err(|e| write_error(dir, e))?;
+        let path = dir.join(format!("{}.npy", layout.name));
+        let shape = [
+            layout.batches.len() as u64,
+            layout.channels,
+            layout.spectra_per_heap,
+            N_POL as u64,
+            2,
+        ];
+        let header = npy_header("|i1", &shape);
+        let open = || {
+            let file = File::create(&path)?;
+            file.write_all_at(&header, 0)?;
+            let data = layout.batches.len() as u64;
+            let length = data.checked_mul(layout.batch_bytes());
+            let length = length.and_then(|n| n.checked_add(header.len() as u64));
+            file.set_len(length.ok_or(io::ErrorKind::FileTooLarge)?)?;
+            Ok(file)
+        };
+        Ok(Self {
+            dir: dir.to_owned(),
+            file: open().map_err(|e| write_error(&path, e))?,
+            header: header.len() as u64,
+            path,
+        })
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<(), SinkError> {
+        self.file
+            .write_all_at(bytes, self.header + at)
+            .map_err(|e| write_error(&self.path, e))
+    }
+}
+
+/// Adds |x|² of bytes that begin at byte `at` of a batch. A Jones vector that packets share counts with its first byte.
+fn add_power(
+    payload: &[u8],
+    at: usize,
+    spectra: usize,
+    power: &mut [Vec<u64>; N_POL],
+    jones: &mut [u64],
+) {
+    let mut done = 0;
+    while done < payload.len() {
+        let channel = (at + done) / (spectra * JONES);
+        let end = payload.len().min((channel + 1) * spectra * JONES - at);
+        for (i, &byte) in payload[done..end].iter().enumerate() {
+            let place = (at + done + i) % JONES;
+            power[place / 2][channel] += u64::from((byte as i8).unsigned_abs()).pow(2);
+            jones[channel] += u64::from(place == 0);
+        }
+        done = end;
+    }
+}
+
+fn write_error(path: &Path, source: io::Error) -> SinkError {
+    SinkError::Write {
+        path: path.display().to_string(),
+        source,
+    }
+}

@@ -1,0 +1,337 @@
+//! The first pass: which streams a capture holds.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
+use crate::spead::descriptor::ElementType;
+use crate::spead::{Descriptor, item};
+
+/// More channels than any F-engine has: the shape is wrong.
+const MAX_CHANNELS: u64 = 1 << 20;
+/// More bytes than any heap has: the shape is wrong.
+const MAX_HEAP_BYTES: u64 = 1 << 32;
+
+/// One output stream: a run of destinations that share the channels of one F-engine's output.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// `stream0`, `stream1`, … in the order of source and destination.
+    pub name: String,
+    /// Sender.
+    pub src: Ipv4Addr,
+    /// F-engine number.
+    pub feng_id: u64,
+    /// Channels of the whole stream.
+    pub channels: u64,
+    /// Channels of one substream.
+    pub channels_per_substream: u64,
+    /// Spectra in one heap.
+    pub spectra_per_heap: u64,
+    /// By substream number; None where nothing was captured.
+    pub destinations: Vec<Option<SocketAddrV4>>,
+    /// Timestamps of all batches of which there is anything, ascending.
+    pub batches: Vec<u64>,
+    /// Step of heap counts, unless there is a single heap.
+    pub array_size: Option<u64>,
+    /// Heap counts of descriptor and stop heaps.
+    pub control_counts: Vec<u64>,
+    /// Descriptor heaps by substream.
+    pub descriptor_heaps: Vec<u64>,
+    /// Stop heaps by substream.
+    pub stop_heaps: Vec<u64>,
+}
+
+impl Layout {
+    /// Bytes of one heap.
+    pub fn heap_bytes(&self) -> u64 {
+        self.channels_per_substream * self.spectra_per_heap * 4
+    }
+
+    /// Bytes of one batch, all substreams.
+    pub fn batch_bytes(&self) -> u64 {
+        self.channels * self.spectra_per_heap * 4
+    }
+
+    /// ADC samples in a wideband batch; the batches of narrowband streams are multiples of it.
+    pub fn batch_samples(&self) -> u64 {
+        2 * self.channels * self.spectra_per_heap
+    }
+}
+
+/// What the first pass learns of one destination.
+#[derive(Debug, Default)]
+struct Substream {
+    feng_id: Option<u64>,
+    first_channel: Option<u64>,
+    heap_bytes: u64,
+    /// Axes of feng_raw and its type, from the last descriptor.
+    described: Option<(Vec<Option<u64>>, ElementType)>,
+    timestamps: Vec<u64>,
+    counts: Vec<u64>,
+    control_counts: Vec<u64>,
+    descriptor_heaps: u64,
+    stop_heaps: u64,
+}
+
+impl Substream {
+    fn add(&mut self, kind: &Kind<'_>) {
+        match kind {
+            Kind::Spectra(spectra, _) => {
+                self.feng_id.get_or_insert(spectra.feng_id);
+                if self.first_channel.is_none() {
+                    self.first_channel = Some(spectra.first_channel);
+                    self.heap_bytes = spectra.heap_length;
+                }
+                // Packets of a heap follow one another, so this keeps about one entry per heap.
+                if self.timestamps.last() != Some(&spectra.timestamp) {
+                    self.timestamps.push(spectra.timestamp);
+                }
+                if self.counts.last() != Some(&spectra.heap_count) {
+                    self.counts.push(spectra.heap_count);
+                }
+            }
+            Kind::Descriptors(count, descriptors) => {
+                self.descriptor_heaps += 1;
+                self.control_counts.push(*count);
+                let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW);
+                if let Some(Descriptor { shape, element, .. }) = raw {
+                    self.described = Some((shape.clone(), element.clone()));
+                }
+            }
+            Kind::Stop(count) => {
+                self.stop_heaps += 1;
+                self.control_counts.push(*count);
+            }
+            Kind::Other => {}
+        }
+    }
+}
+
+/// Finds the streams of a capture. The report has everything but the streams.
+pub fn survey(
+    capture: &Path,
+    options: &SinkOptions,
+) -> Result<(Vec<Layout>, SinkReport), SinkError> {
+    let mut found: BTreeMap<Route, Substream> = BTreeMap::new();
+    let mut report = SinkReport {
+        capture: capture.display().to_string(),
+        ..SinkReport::default()
+    };
+    let walked = walk(capture, |heap| {
+        report.frames += 1;
+        match heap {
+            Ok((_, Kind::Other)) => *report.ignored.entry("other-spead".into()).or_default() += 1,
+            Ok((route, kind)) => found.entry(route).or_default().add(&kind),
+            Err(cause) => *report.ignored.entry(cause.into()).or_default() += 1,
+        }
+        Ok(())
+    })?;
+    report.format = walked.format.into();
+    report.truncated = walked.truncated;
+
+    // Descriptors of other senders, digitisers for instance, are not streams of ours.
+    found.retain(|_, s| {
+        let spectra = s.described.is_some() || s.first_channel.is_some();
+        if !spectra {
+            *report.ignored.entry("other-spead".into()).or_default() +=
+                s.descriptor_heaps + s.stop_heaps;
+        }
+        spectra
+    });
+    if found.is_empty() {
+        let seen: Vec<_> = report
+            .ignored
+            .iter()
+            .map(|(k, n)| format!("{n} {k}"))
+            .collect();
+        return Err(SinkError::NoSpectra {
+            path: report.capture,
+            frames: report.frames,
+            seen: if seen.is_empty() {
+                "it is empty".into()
+            } else {
+                seen.join(", ")
+            },
+        });
+    }
+    let streams = group(found)
+        .into_iter()
+        .enumerate()
+        .map(|(i, group)| layout(format!("stream{i}"), group, options))
+        .collect::<Result<_, _>>()?;
+    Ok((streams, report))
+}
+
+/// Splits destinations, in order, where channels begin again or the shape changes.
+fn group(found: BTreeMap<Route, Substream>) -> Vec<Vec<(Route, Substream)>> {
+    let mut sorted: Vec<_> = found.into_iter().collect();
+    sorted.sort_by_key(|((src, dst), _)| (*src, dst.port(), *dst.ip()));
+    let mut groups: Vec<Vec<(Route, Substream)>> = Vec::new();
+    for (route, sub) in sorted {
+        let continues = groups.last().is_some_and(|group| {
+            group.iter().all(|(other, have)| {
+                let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
+                other.0 == route.0
+                    && same(have.feng_id, sub.feng_id)
+                    && (have.described.is_none()
+                        || sub.described.is_none()
+                        || have.described == sub.described)
+                    && (have.first_channel.is_none()
+                        || sub.first_channel.is_none()
+                        || have.first_channel < sub.first_channel)
+            })
+        });
+        match groups.last_mut() {
+            Some(group) if continues => group.push((route, sub)),
+            _ => groups.push(vec![(route, sub)]),
+        }
+    }
+    groups
+}
+
+fn layout(
+    name: String,
+    group: Vec<(Route, Substream)>,
+    options: &SinkOptions,
+) -> Result<Layout, SinkError> {
+    let (src, dst) = group[0].0;
+    let firsts: Vec<u64> = group.iter().filter_map(|(_, s)| s.first_channel).collect();
+    let described = group.iter().find_map(|(_, s)| s.described.as_ref());
+    let (channels_per_substream, spectra_per_heap) = match described {
+        Some((shape, element)) => shape_of(dst, shape, element)?,
+        None => guess_shape(dst, &group, &firsts, options)?,
+    };
+    let wrong = |what: String, rule| SinkError::Shape { dst, what, rule };
+    let too_big = channels_per_substream > MAX_CHANNELS
+        || spectra_per_heap > MAX_HEAP_BYTES
+        || channels_per_substream * spectra_per_heap * 4 > MAX_HEAP_BYTES;
+    if channels_per_substream == 0 || spectra_per_heap == 0 || too_big {
+        return Err(wrong(
+            format!("heaps of {channels_per_substream} channels by {spectra_per_heap} spectra"),
+            "a heap has at least one of both and at most 4 GiB",
+        ));
+    }
+    // The last substreams may be missing: a stream has a power of two of channels.
+    let end = match firsts.last() {
+        Some(first) => first.saturating_add(channels_per_substream),
+        None => channels_per_substream.saturating_mul(group.len() as u64),
+    };
+    let channels = match (described, options.channels) {
+        (None, Some(channels)) => channels,
+        _ => end.checked_next_power_of_two().unwrap_or(u64::MAX),
+    };
+    if channels > MAX_CHANNELS || end > channels || channels % channels_per_substream != 0 {
+        return Err(wrong(
+            format!("{channels} channels, its heaps reach channel {end}"),
+            "a stream has at most 2^20 channels, a whole number of heaps side by side",
+        ));
+    }
+    if let Some(first) = firsts.iter().find(|&&f| f % channels_per_substream != 0) {
+        return Err(wrong(
+            format!(
+                "heaps that begin at channel {first} and have {channels_per_substream} channels"
+            ),
+            "heaps begin at multiples of their number of channels",
+        ));
+    }
+
+    let substreams = (channels / channels_per_substream) as usize;
+    let mut layout = Layout {
+        name,
+        src,
+        feng_id: group.iter().find_map(|(_, s)| s.feng_id).unwrap_or(0),
+        channels,
+        channels_per_substream,
+        spectra_per_heap,
+        destinations: vec![None; substreams],
+        batches: Vec::new(),
+        array_size: None,
+        control_counts: Vec::new(),
+        descriptor_heaps: vec![0; substreams],
+        stop_heaps: vec![0; substreams],
+    };
+    let mut counts = Vec::new();
+    let mut next = 0;
+    for ((_, dst), sub) in group {
+        let index = match sub.first_channel {
+            Some(first) => (first / channels_per_substream) as usize,
+            None => next,
+        };
+        next = index + 1;
+        if index < substreams {
+            layout.destinations[index] = Some(dst);
+            layout.descriptor_heaps[index] = sub.descriptor_heaps;
+            layout.stop_heaps[index] = sub.stop_heaps;
+        }
+        counts.extend(sub.counts);
+        counts.extend(&sub.control_counts);
+        layout.control_counts.extend(sub.control_counts);
+        layout.batches.extend(sub.timestamps);
+    }
+    let step = layout.batch_samples();
+    layout.batches.retain(|t| t % step == 0);
+    layout.batches.sort_unstable();
+    layout.batches.dedup();
+    layout.array_size = options.array_size.or_else(|| {
+        let least = counts.iter().copied().min()?;
+        let step = counts.iter().fold(0, |g, c| gcd(g, c - least));
+        (step > 0).then_some(step)
+    });
+    Ok(layout)
+}
+
+/// Channels and spectra of a heap, as its descriptor says.
+fn shape_of(
+    dst: SocketAddrV4,
+    shape: &[Option<u64>],
+    element: &ElementType,
+) -> Result<(u64, u64), SinkError> {
+    let wrong = |what: String, rule| SinkError::Shape { dst, what, rule };
+    let bytes = match element {
+        ElementType::Numpy { descr, .. } => descr.ends_with("i1"),
+        ElementType::Format(fields) => fields[..] == [('i', 8)],
+    };
+    if !bytes {
+        return Err(wrong(
+            format!("feng_raw of type {element:?}"),
+            "only 8-bit spectra can be read",
+        ));
+    }
+    match *shape {
+        [Some(channels), Some(spectra), Some(2), Some(2)] => Ok((channels, spectra)),
+        _ => Err(wrong(
+            format!("feng_raw of shape {shape:?}"),
+            "its axes are channels, spectra, 2 polarisations, and real and imaginary part",
+        )),
+    }
+}
+
+/// Channels and spectra of a heap, from options and from what the heaps themselves say.
+fn guess_shape(
+    dst: SocketAddrV4,
+    group: &[(Route, Substream)],
+    firsts: &[u64],
+    options: &SinkOptions,
+) -> Result<(u64, u64), SinkError> {
+    let heap_bytes = group.iter().map(|(_, s)| s.heap_bytes).max().unwrap_or(0);
+    let jones = heap_bytes / 4;
+    let per_substream = match (options.channels, options.substreams) {
+        (Some(channels), Some(substreams)) => channels.checked_div(substreams),
+        _ => firsts.windows(2).map(|w| w[1] - w[0]).min(),
+    };
+    let per_substream = per_substream
+        .or_else(|| jones.checked_div(options.spectra_per_heap?))
+        .ok_or(SinkError::Unknown {
+            dst,
+            option: "--spectra-per-heap, or --channels and --substreams",
+        })?;
+    let spectra = options
+        .spectra_per_heap
+        .or_else(|| jones.checked_div(per_substream));
+    Ok((per_substream, spectra.unwrap_or(0)))
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,170 @@
+//! The consumer's side of an output stream: reads F-engine heaps back from a capture, checks them and
+//! puts the spectra together.
+//!
+//! A capture is read twice. The first pass ([`layout`]) finds the streams: which destinations carry them,
+//! their shape (from the descriptors), and which batches there are. The second ([`assemble`]) puts every
+//! packet where it belongs, straight into the output file, so that memory holds no spectra: only a few
+//! bytes for each heap, and what arrived of the heaps that are not complete.
+
+mod assemble;
+mod files;
+pub mod layout;
+pub mod report;
+pub mod spectrum;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+
+use crate::net::{CaptureError, CaptureReader, Datagram};
+use crate::spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
+
+pub use report::{SinkReport, StreamReport};
+
+/// What the capture does not say, and where to write.
+#[derive(Clone, Debug, Default)]
+pub struct SinkOptions {
+    /// Channels of streams that have no descriptors.
+    pub channels: Option<u64>,
+    /// Spectra per heap of streams that have no descriptors.
+    pub spectra_per_heap: Option<u64>,
+    /// Substreams of streams that have no descriptors.
+    pub substreams: Option<u64>,
+    /// Step of heap counts; found out where not given.
+    pub array_size: Option<u64>,
+    /// Folder for arrays and pictures; nothing is written where not given.
+    pub output_dir: Option<PathBuf>,
+}
+
+/// Why a capture gives no spectra.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// Nothing of ours in it.
+    #[error(
+        "{path}: none of its {frames} frames is an F-engine heap ({seen}); \
+         a capture of the output's multicast groups is needed"
+    )]
+    NoSpectra {
+        /// The file.
+        path: String,
+        /// Frames in it.
+        frames: u64,
+        /// What they are instead.
+        seen: String,
+    },
+    /// No descriptors and no options that take their place.
+    #[error("the stream at {dst} has no descriptors: give {option}")]
+    Unknown {
+        /// First destination.
+        dst: SocketAddrV4,
+        /// Option that would help.
+        option: &'static str,
+    },
+    /// A shape that is not an F-engine's.
+    #[error("the stream at {dst} has {what}; {rule}")]
+    Shape {
+        /// First destination.
+        dst: SocketAddrV4,
+        /// What was found.
+        what: String,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// An output file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Reads a capture's streams, checks them, and writes arrays and pictures if there is a folder for them.
+pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkError> {
+    let (layouts, mut report) = layout::survey(capture, options)?;
+    let mut streams = layouts
+        .into_iter()
+        .map(|layout| assemble::Assembler::new(layout, options.output_dir.as_deref()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut by_route = BTreeMap::new();
+    for (i, stream) in streams.iter().enumerate() {
+        for (sub, dst) in stream.destinations() {
+            by_route.insert((stream.source(), dst), (i, sub));
+        }
+    }
+    walk(capture, |heap| {
+        if let Ok((route, kind)) = heap
+            && let Some(&(i, sub)) = by_route.get(&route)
+        {
+            streams[i].add(sub, &kind)?;
+        }
+        Ok(())
+    })?;
+    report.streams = streams
+        .into_iter()
+        .map(assemble::Assembler::finish)
+        .collect::<Result<_, _>>()?;
+    Ok(report)
+}
+
+/// Where a datagram came from, and where it went.
+type Route = (std::net::Ipv4Addr, SocketAddrV4);
+
+/// What a datagram carries.
+enum Kind<'a> {
+    /// Part of a heap of spectra, and its payload.
+    Spectra(SpectraRepr, &'a [u8]),
+    /// A descriptor heap with this heap count.
+    Descriptors(u64, Vec<Descriptor>),
+    /// A stop heap with this heap count.
+    Stop(u64),
+    /// Sound SPEAD, but none of these.
+    Other,
+}
+
+/// Whether the capture is whole, and what kind of file it is.
+struct Walked {
+    format: &'static str,
+    truncated: bool,
+}
+
+/// Calls `visit` for every frame; with the cause where it is not a SPEAD datagram.
+fn walk(
+    capture: &Path,
+    mut visit: impl FnMut(Result<(Route, Kind<'_>), &'static str>) -> Result<(), SinkError>,
+) -> Result<Walked, SinkError> {
+    let mut reader = CaptureReader::open(capture)?;
+    while let Some(frame) = reader.next_frame()? {
+        visit(classify(frame.bytes))?;
+    }
+    Ok(Walked {
+        format: reader.format(),
+        truncated: reader.truncated(),
+    })
+}
+
+fn classify(frame: &[u8]) -> Result<(Route, Kind<'_>), &'static str> {
+    let datagram = Datagram::new_checked(frame).map_err(|e| e.cause())?;
+    let packet = Packet::new_checked(datagram.payload()).map_err(|e| e.cause())?;
+    let route = (*datagram.src().ip(), datagram.dst());
+    if let Some(stop) = StopRepr::parse(&packet) {
+        return Ok((route, Kind::Stop(stop.heap_count)));
+    }
+    if let Some(spectra) = SpectraRepr::parse(&packet).map_err(|e| e.cause())? {
+        return Ok((route, Kind::Spectra(spectra, packet.payload())));
+    }
+    let descriptors = descriptor::parse_heap(&packet)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| e.cause())?;
+    let kind = if descriptors.is_empty() {
+        Kind::Other
+    } else {
+        Kind::Descriptors(packet.heap_count(), descriptors)
+    };
+    Ok((route, kind))
+}

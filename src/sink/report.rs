@@ -1,0 +1,201 @@
+//! What reading a capture back found out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddrV4;
+
+use serde::Serialize;
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SinkReport {
+    /// Path as given.
+    pub capture: String,
+    /// Kind of file.
+    pub format: String,
+    /// The file ends within a frame.
+    pub truncated: bool,
+    /// Frames in the file.
+    pub frames: u64,
+    /// Frames that are no heaps of an F-engine, by cause.
+    pub ignored: BTreeMap<String, u64>,
+    /// One per output stream.
+    pub streams: Vec<StreamReport>,
+}
+
+impl SinkReport {
+    /// Everything that is wrong, over all streams and the file.
+    pub fn problems(&self) -> impl Iterator<Item = String> + '_ {
+        let truncated = self
+            .truncated
+            .then(|| "the capture ends within a frame".to_owned());
+        let streams = self.streams.iter().flat_map(|stream| {
+            let name = &stream.name;
+            stream.problems.iter().map(move |p| format!("{name}: {p}"))
+        });
+        truncated.into_iter().chain(streams)
+    }
+}
+
+/// One output stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamReport {
+    /// Name of its files.
+    pub name: String,
+    /// F-engine number.
+    pub feng_id: u64,
+    /// Step of heap counts.
+    pub array_size: Option<u64>,
+    /// Destinations by substream number; None where nothing was captured.
+    pub destinations: Vec<Option<SocketAddrV4>>,
+    /// Channels.
+    pub channels: u64,
+    /// Channels in one heap.
+    pub channels_per_substream: u64,
+    /// Spectra in one heap.
+    pub spectra_per_heap: u64,
+    /// ADC samples in a wideband batch, of which timestamps are multiples.
+    pub batch_samples: u64,
+    /// Timestamp of the first batch.
+    pub first_timestamp: Option<u64>,
+    /// Timestamp of the last batch.
+    pub last_timestamp: Option<u64>,
+    /// Batches of which there is anything.
+    pub batches: u64,
+    /// Batches between the first and the last of which there is nothing: not sent, because their input was missing.
+    pub batches_not_sent: u64,
+    /// Data packets used.
+    pub packets: u64,
+    /// Payload bytes used.
+    pub bytes: u64,
+    /// Heaps that are whole.
+    pub heaps: u64,
+    /// Heaps of which some packets are missing.
+    pub incomplete_heaps: u64,
+    /// Heaps of which everything is missing, though others of their batch are there.
+    pub missing_heaps: u64,
+    /// Packets whose bytes were there already.
+    pub duplicate_packets: u64,
+    /// Packets of a second heap with the same timestamp and substream.
+    pub duplicate_heap_packets: u64,
+    /// Packets of heaps that disagree with the shape.
+    pub wrong_size_packets: u64,
+    /// Packets with a timestamp that is no multiple of the batch.
+    pub bad_timestamp_packets: u64,
+    /// Packets with another F-engine number or first channel than their destination's.
+    pub misplaced_packets: u64,
+    /// Packets after the stop heap of their substream.
+    pub packets_after_stop: u64,
+    /// Heap counts used more than once.
+    pub repeated_heap_counts: u64,
+    /// Heap counts that are left out between the lowest and the highest.
+    pub missing_heap_counts: u64,
+    /// Descriptor heaps.
+    pub descriptor_heaps: u64,
+    /// Stop heaps.
+    pub stop_heaps: u64,
+    /// Mean power per polarisation in dB relative to one count, over all channels.
+    pub mean_power_db: [Option<f64>; 2],
+    /// Files written.
+    pub files: Vec<String>,
+    /// What is wrong, in words.
+    pub problems: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Display for SinkReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: {}, {} frames",
+            self.capture, self.format, self.frames
+        )?;
+        if !self.ignored.is_empty() {
+            let causes: Vec<_> = self
+                .ignored
+                .iter()
+                .map(|(k, n)| format!("{n} {k}"))
+                .collect();
+            writeln!(f, "  ignored: {}", causes.join(", "))?;
+        }
+        for stream in &self.streams {
+            write!(f, "{stream}")?;
+        }
+        let problems = self.problems().count();
+        if problems == 0 {
+            write!(f, "clean")
+        } else {
+            if self.truncated {
+                writeln!(f, "the capture ends within a frame")?;
+            }
+            write!(
+                f,
+                "{problems} problem{}",
+                if problems == 1 { "" } else { "s" }
+            )
+        }
+    }
+}
+
+impl fmt::Display for StreamReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ends: Vec<_> = self.destinations.iter().flatten().collect();
+        let range = match ends[..] {
+            [] => "nowhere".to_owned(),
+            [one] => one.to_string(),
+            [first, .., last] => format!("{first} to {last}"),
+        };
+        writeln!(f, "{}: F-engine {}, {range}", self.name, self.feng_id)?;
+        writeln!(
+            f,
+            "  shape      {} channels in {} substreams, {} spectra per heap, batches of {} samples",
+            self.channels,
+            self.destinations.len(),
+            self.spectra_per_heap,
+            self.batch_samples
+        )?;
+        if let (Some(first), Some(last)) = (self.first_timestamp, self.last_timestamp) {
+            writeln!(
+                f,
+                "  batches    {} from timestamp {first} to {last}, {} in between not sent",
+                self.batches, self.batches_not_sent
+            )?;
+        }
+        writeln!(
+            f,
+            "  heaps      {} whole, {} incomplete, {} missing; {} packets, {} bytes",
+            self.heaps, self.incomplete_heaps, self.missing_heaps, self.packets, self.bytes
+        )?;
+        let step = self
+            .array_size
+            .map_or("unknown".to_owned(), |a| a.to_string());
+        writeln!(
+            f,
+            "  counts     step {step}, {} left out, {} repeated",
+            self.missing_heap_counts, self.repeated_heap_counts
+        )?;
+        writeln!(
+            f,
+            "  control    {} descriptor heaps, {} stop heaps",
+            self.descriptor_heaps, self.stop_heaps
+        )?;
+        let [p0, p1] = self
+            .mean_power_db
+            .map(|db| db.map_or("none".to_owned(), |db| format!("{db:.2} dB")));
+        writeln!(
+            f,
+            "  mean power pol 0 {p0}, pol 1 {p1} (relative to one count)"
+        )?;
+        for file in &self.files {
+            writeln!(f, "  wrote      {file}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  note       {note}")?;
+        }
+        for problem in &self.problems {
+            writeln!(f, "  PROBLEM    {problem}")?;
+        }
+        Ok(())
+    }
+}
