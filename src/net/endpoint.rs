@@ -69,7 +69,7 @@ fn append(entry: &str, list: &str, endpoints: &mut Vec<SocketAddrV4>) -> Result<
     let start = u32::from(address);
     let last = start
         .checked_add(further)
-        .filter(|_| endpoints.len() + further as usize + 1 <= MAX_ENDPOINTS)
+        .filter(|_| endpoints.len() + (further as usize) < MAX_ENDPOINTS)
         .ok_or_else(|| EndpointError::Range(entry.to_owned()))?;
     endpoints.extend((start..=last).map(|ip| SocketAddrV4::new(ip.into(), port)));
     Ok(())

@@ -38,7 +38,7 @@ pub struct Descriptor {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptorError {
     /// Not a packet.
-    #[error("descriptor is not a SPEAD packet: {0}")]
+    #[error("descriptor is not a SPEAD packet")]
     Packet(#[from] PacketError),
     /// A part is missing.
     #[error("descriptor has no {0}")]

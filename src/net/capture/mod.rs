@@ -18,7 +18,7 @@ const SNAPLEN: u32 = 262_144;
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Cannot be opened or created.
-    #[error("cannot open capture {path:?}: {source}")]
+    #[error("cannot open capture {path:?}")]
     Open {
         /// The file.
         path: String,
@@ -26,7 +26,7 @@ pub enum CaptureError {
         source: io::Error,
     },
     /// The disk or the pipe failed.
-    #[error("cannot read capture {path:?} at byte {offset}: {source}")]
+    #[error("cannot read capture {path:?} at byte {offset}")]
     Read {
         /// The file.
         path: String,
@@ -36,7 +36,7 @@ pub enum CaptureError {
         source: io::Error,
     },
     /// The disk or the pipe failed.
-    #[error("cannot write capture {path:?}: {source}; free some space or choose another place")]
+    #[error("cannot write capture {path:?}; free some space or choose another place")]
     Write {
         /// The file.
         path: String,

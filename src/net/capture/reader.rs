@@ -500,8 +500,11 @@ mod tests {
         CaptureReader::from_read("test.pcap", Cursor::new(bytes.to_vec()), bytes.len() as u64)
     }
 
+    /// Time, length on the wire and bytes.
+    type Owned = (u64, usize, Vec<u8>);
+
     /// All frames, and whether the end is missing.
-    fn frames(bytes: &[u8]) -> Result<(Vec<(u64, usize, Vec<u8>)>, bool), CaptureError> {
+    fn frames(bytes: &[u8]) -> Result<(Vec<Owned>, bool), CaptureError> {
         let mut reader = reader(bytes)?;
         let mut frames = Vec::new();
         while let Some(frame) = reader.next_frame()? {

@@ -1,0 +1,531 @@
+//! Faults as decorators over a stream of heaps.
+//!
+//! Each decorator takes heaps from the one before it and leaves alone what an earlier one has already touched,
+//! so a heap suffers at most one fault and the [`Ledger`] tells exactly what a receiver must find.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A heap on its way from the simulator to the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimHeap {
+    /// Heaps of this polarisation before it.
+    pub index: u64,
+    /// Polarisation.
+    pub pol: usize,
+    /// Damage to its packet.
+    pub damage: Option<Damage>,
+    touched: bool,
+}
+
+impl SimHeap {
+    /// A heap that nothing has happened to.
+    pub fn new(index: u64, pol: usize) -> Self {
+        Self {
+            index,
+            pol,
+            damage: None,
+            touched: false,
+        }
+    }
+}
+
+/// Ways to damage a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// First byte.
+    Magic,
+    /// Second byte.
+    Version,
+    /// More item pointers than fit.
+    Items,
+    /// Half of the packet is missing.
+    Cut,
+    /// A timestamp between two heaps.
+    Timestamp,
+}
+
+impl Damage {
+    const ALL: [Self; 5] = [
+        Self::Magic,
+        Self::Version,
+        Self::Items,
+        Self::Cut,
+        Self::Timestamp,
+    ];
+
+    /// Name of the cause for which a receiver refuses the packet.
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::Magic => "bad-magic",
+            Self::Version => "bad-version",
+            Self::Items => "items-past-end",
+            Self::Cut => "payload-past-end",
+            Self::Timestamp => "bad-timestamp",
+        }
+    }
+
+    /// Damages a digitiser packet with 72 bytes before its payload.
+    pub fn apply(self, packet: &mut Vec<u8>) {
+        match self {
+            Self::Magic => packet[0] ^= 0x80,
+            Self::Version => packet[1] = 3,
+            Self::Items => packet[6] = 0xff,
+            Self::Cut => packet.truncate(packet.len() / 2),
+            Self::Timestamp => packet[47] ^= 1,
+        }
+    }
+}
+
+/// One fault that was injected.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Fault {
+    /// `drop`, `duplicate`, `reorder`, `late`, `corrupt` or `gap`.
+    pub kind: &'static str,
+    /// Index of the heap.
+    pub heap: u64,
+    /// Polarisation.
+    pub pol: usize,
+    /// For `corrupt`, the cause for which a receiver refuses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
+}
+
+/// Everything that was injected, in order.
+pub type Ledger = Rc<RefCell<Vec<Fault>>>;
+
+/// Chance of each fault, per heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct FaultPlan {
+    /// Never sent.
+    pub drop: f64,
+    /// Sent twice.
+    pub duplicate: f64,
+    /// Sent after the next heap of its polarisation.
+    pub reorder: f64,
+    /// Sent `late_heaps` heaps of its polarisation later, or at the end.
+    pub late: f64,
+    /// How late.
+    pub late_heaps: u64,
+    /// Damaged.
+    pub corrupt: f64,
+    /// Begins a stretch in which no heap of any polarisation is sent.
+    pub gap: f64,
+    /// Length of that stretch.
+    pub gap_heaps: u64,
+}
+
+/// What is wrong with a fault plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultPlanError {
+    /// Not `kind=…`.
+    #[error(
+        "faults: {0:?} is not one of drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS"
+    )]
+    Unknown(String),
+    /// Not a probability.
+    #[error("faults: {0:?}: {1:?} is not a probability from 0 to 1")]
+    Probability(String, String),
+    /// Not a number of heaps, or one too many.
+    #[error(
+        "faults: {0:?}: needs a positive number of heaps after the colon, as in gap=0.001:100; only gap and late take one"
+    )]
+    Heaps(String),
+}
+
+/// Heaps that a late heap is held back where the plan does not say.
+const LATE_HEAPS: u64 = 16384;
+
+impl std::str::FromStr for FaultPlan {
+    type Err = FaultPlanError;
+
+    fn from_str(text: &str) -> Result<Self, FaultPlanError> {
+        let mut plan = Self {
+            late_heaps: LATE_HEAPS,
+            ..Self::default()
+        };
+        for entry in text
+            .split(',')
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty())
+        {
+            let unknown = || FaultPlanError::Unknown(entry.to_owned());
+            let (kind, value) = entry.split_once('=').ok_or_else(unknown)?;
+            let (chance, heaps) = match value.split_once(':') {
+                Some((chance, heaps)) => (chance, Some(heaps)),
+                None => (value, None),
+            };
+            let probability: f64 = chance
+                .parse()
+                .ok()
+                .filter(|p| (0.0..=1.0).contains(p))
+                .ok_or_else(|| FaultPlanError::Probability(entry.to_owned(), chance.to_owned()))?;
+            let bad_heaps = || FaultPlanError::Heaps(entry.to_owned());
+            let heaps = heaps
+                .map(|text| {
+                    text.parse()
+                        .ok()
+                        .filter(|heaps| *heaps > 0)
+                        .ok_or_else(bad_heaps)
+                })
+                .transpose()?;
+            let target = match (kind, heaps) {
+                ("drop", None) => &mut plan.drop,
+                ("duplicate", None) => &mut plan.duplicate,
+                ("reorder", None) => &mut plan.reorder,
+                ("corrupt", None) => &mut plan.corrupt,
+                ("late", heaps) => {
+                    plan.late_heaps = heaps.unwrap_or(LATE_HEAPS);
+                    &mut plan.late
+                }
+                ("gap", Some(heaps)) => {
+                    plan.gap_heaps = heaps;
+                    &mut plan.gap
+                }
+                ("drop" | "duplicate" | "reorder" | "corrupt" | "gap", _) => {
+                    return Err(bad_heaps());
+                }
+                _ => return Err(unknown()),
+            };
+            *target = probability;
+        }
+        Ok(plan)
+    }
+}
+
+impl FaultPlan {
+    /// Decorates a stream of heaps: by turns all polarisations of one time, then those of the next.
+    /// Equal seeds and plans give equal faults.
+    pub fn decorate(
+        self,
+        heaps: impl Iterator<Item = SimHeap> + 'static,
+        seed: u64,
+        ledger: &Ledger,
+    ) -> Box<dyn Iterator<Item = SimHeap>> {
+        let coin = |stream: u64, probability: f64| {
+            let mut generator = ChaCha8Rng::seed_from_u64(seed);
+            generator.set_stream(stream);
+            Coin {
+                generator,
+                probability,
+                ledger: Rc::clone(ledger),
+            }
+        };
+        let heaps = Gap {
+            heaps,
+            coin: coin(0, self.gap),
+            length: self.gap_heaps,
+            decided: None,
+            until: 0,
+        };
+        let mut dropped = coin(1, self.drop);
+        let heaps = heaps.filter(move |heap| !dropped.toss("drop", heap));
+        let mut corrupted = coin(2, self.corrupt);
+        let heaps = heaps.map(move |heap| corrupted.corrupt(heap));
+        let heaps = Held::new(heaps, coin(3, self.late), "late", self.late_heaps);
+        let heaps = Held::new(heaps, coin(4, self.reorder), "reorder", 1);
+        let mut duplicated = coin(5, self.duplicate);
+        Box::new(heaps.flat_map(move |heap| {
+            let copies = if duplicated.toss("duplicate", &heap) {
+                2
+            } else {
+                1
+            };
+            std::iter::repeat_n(heap, copies)
+        }))
+    }
+}
+
+/// Chance, and the book in which its hits are written.
+struct Coin {
+    generator: ChaCha8Rng,
+    probability: f64,
+    ledger: Ledger,
+}
+
+impl Coin {
+    /// Decides about a heap that nothing has happened to.
+    fn toss(&mut self, kind: &'static str, heap: &SimHeap) -> bool {
+        let hit = !heap.touched && self.generator.random_bool(self.probability);
+        if hit {
+            self.note(kind, heap, None);
+        }
+        hit
+    }
+
+    fn note(&self, kind: &'static str, heap: &SimHeap, cause: Option<&'static str>) {
+        self.ledger.borrow_mut().push(Fault {
+            kind,
+            heap: heap.index,
+            pol: heap.pol,
+            cause,
+        });
+    }
+
+    fn corrupt(&mut self, mut heap: SimHeap) -> SimHeap {
+        if !heap.touched && self.generator.random_bool(self.probability) {
+            let damage = Damage::ALL[self.generator.random_range(0..Damage::ALL.len())];
+            self.note("corrupt", &heap, Some(damage.cause()));
+            heap.damage = Some(damage);
+            heap.touched = true;
+        }
+        heap
+    }
+}
+
+/// Sends nothing for a while.
+struct Gap<I> {
+    heaps: I,
+    coin: Coin,
+    length: u64,
+    /// Time that the coin was last tossed for: once for all polarisations.
+    decided: Option<u64>,
+    until: u64,
+}
+
+impl<I: Iterator<Item = SimHeap>> Iterator for Gap<I> {
+    type Item = SimHeap;
+
+    fn next(&mut self) -> Option<SimHeap> {
+        loop {
+            let heap = self.heaps.next()?;
+            if heap.index >= self.until && self.decided != Some(heap.index) {
+                self.decided = Some(heap.index);
+                if self.coin.generator.random_bool(self.coin.probability) {
+                    self.until = heap.index + self.length;
+                }
+            }
+            if heap.index >= self.until {
+                return Some(heap);
+            }
+            self.coin.note("gap", &heap, None);
+        }
+    }
+}
+
+/// Holds heaps back until their polarisation has gone on.
+struct Held<I> {
+    heaps: I,
+    coin: Coin,
+    kind: &'static str,
+    distance: u64,
+    /// Held heaps and the index that releases them, earliest first.
+    held: VecDeque<(u64, SimHeap)>,
+    ready: VecDeque<SimHeap>,
+    ended: bool,
+}
+
+impl<I> Held<I> {
+    fn new(heaps: I, coin: Coin, kind: &'static str, distance: u64) -> Self {
+        Self {
+            heaps,
+            coin,
+            kind,
+            distance,
+            held: VecDeque::new(),
+            ready: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// A heap that is swapped must not be swapped with one that is swapped itself.
+    fn may_hold(&self, pol: usize) -> bool {
+        self.distance > 1 || !self.held.iter().any(|(_, heap)| heap.pol == pol)
+    }
+}
+
+impl<I: Iterator<Item = SimHeap>> Iterator for Held<I> {
+    type Item = SimHeap;
+
+    fn next(&mut self) -> Option<SimHeap> {
+        loop {
+            if let Some(heap) = self.ready.pop_front() {
+                return Some(heap);
+            }
+            if self.ended {
+                return self.held.pop_front().map(|(_, heap)| heap);
+            }
+            let Some(mut heap) = self.heaps.next() else {
+                self.ended = true;
+                continue;
+            };
+            if self.may_hold(heap.pol) && self.coin.toss(self.kind, &heap) {
+                heap.touched = true;
+                self.held.push_back((heap.index + self.distance, heap));
+                continue;
+            }
+            self.ready.push_back(heap);
+            let (pol, index) = (heap.pol, heap.index);
+            let due = |held: &(u64, SimHeap)| held.1.pol == pol && held.0 <= index;
+            while let Some(place) = self.held.iter().position(due) {
+                let released = self.held.remove(place);
+                self.ready.extend(released.map(|(_, heap)| heap));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HEAPS: u64 = 2000;
+
+    fn run(plan: &str, seed: u64) -> (Vec<SimHeap>, Vec<Fault>) {
+        let ledger = Ledger::default();
+        let heaps = (0..HEAPS).flat_map(|index| (0..2).map(move |pol| SimHeap::new(index, pol)));
+        let plan: FaultPlan = plan.parse().unwrap();
+        let sent = plan.decorate(heaps, seed, &ledger).collect();
+        (sent, ledger.take())
+    }
+
+    #[test]
+    fn nothing_happens_without_a_plan() {
+        let (sent, faults) = run("", 1);
+        assert_eq!(sent.len() as u64, 2 * HEAPS);
+        assert!(sent.is_sorted_by_key(|heap| (heap.index, heap.pol)));
+        assert!(faults.is_empty());
+    }
+
+    #[test]
+    fn reordered_heaps_follow_their_successor() {
+        let (sent, faults) = run("reorder=0.1", 1);
+        assert!(!faults.is_empty());
+        for fault in faults {
+            let of_pol: Vec<u64> = sent
+                .iter()
+                .filter(|h| h.pol == fault.pol)
+                .map(|h| h.index)
+                .collect();
+            let place = of_pol
+                .iter()
+                .position(|index| *index == fault.heap)
+                .unwrap();
+            if fault.heap + 1 < HEAPS {
+                assert_eq!(of_pol[place - 1], fault.heap + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn late_heaps_are_late() {
+        let (sent, faults) = run("late=0.01:100", 1);
+        assert!(faults.iter().any(|fault| fault.heap < HEAPS - 100));
+        for fault in faults {
+            let of_pol: Vec<u64> = sent
+                .iter()
+                .filter(|h| h.pol == fault.pol)
+                .map(|h| h.index)
+                .collect();
+            let place = of_pol
+                .iter()
+                .position(|index| *index == fault.heap)
+                .unwrap();
+            let newest = of_pol[..place].iter().max().unwrap();
+            assert!(
+                *newest >= (fault.heap + 100).min(HEAPS - 2),
+                "{fault:?} after {newest}"
+            );
+        }
+    }
+
+    #[test]
+    fn gaps_have_their_length_and_take_both_polarisations() {
+        let (_, faults) = run("gap=0.002:50", 3);
+        let lost: Vec<u64> = faults
+            .iter()
+            .filter(|f| f.pol == 0)
+            .map(|f| f.heap)
+            .collect();
+        let other: Vec<u64> = faults
+            .iter()
+            .filter(|f| f.pol == 1)
+            .map(|f| f.heap)
+            .collect();
+        assert_eq!(lost, other);
+        let runs: Vec<usize> = lost
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(<[u64]>::len)
+            .collect();
+        assert!(!runs.is_empty());
+        let (last, before) = runs.split_last().unwrap();
+        assert!(before.iter().all(|run| run % 50 == 0), "{runs:?}");
+        assert!(last % 50 == 0 || lost.last() == Some(&(HEAPS - 1)));
+    }
+
+    #[test]
+    fn damage_is_what_receivers_call_it() {
+        use crate::spead::{DigitiserHeap, DigitiserRepr};
+        for damage in Damage::ALL {
+            let mut packet = vec![0; 72 + 5120];
+            let repr = DigitiserRepr {
+                heap_count: 2,
+                timestamp: 8192,
+                digitiser_id: 0,
+                saturated: 0,
+                payload_length: 5120,
+            };
+            repr.emit(packet.first_chunk_mut().unwrap());
+            damage.apply(&mut packet);
+            match DigitiserHeap::new_checked(&packet) {
+                Err(error) => assert_eq!(error.cause(), damage.cause()),
+                Ok(heap) => {
+                    assert_eq!(damage, Damage::Timestamp);
+                    assert_ne!(heap.timestamp().unwrap() % 4096, 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| text.parse::<FaultPlan>().unwrap_err();
+        assert!(matches!(error("drop"), FaultPlanError::Unknown(_)));
+        assert!(matches!(error("lose=0.1"), FaultPlanError::Unknown(_)));
+        assert!(matches!(error("drop=1.5"), FaultPlanError::Probability(..)));
+        assert!(matches!(error("drop=NaN"), FaultPlanError::Probability(..)));
+        assert!(matches!(error("gap=0.1"), FaultPlanError::Heaps(_)));
+        assert!(matches!(error("gap=0.1:0"), FaultPlanError::Heaps(_)));
+        assert!(matches!(error("drop=0.1:5"), FaultPlanError::Heaps(_)));
+    }
+
+    proptest! {
+        /// Every heap is sent once, but those that the ledger names as lost (never) or duplicated (twice).
+        #[test]
+        fn the_ledger_balances(seed: u64, chances in proptest::array::uniform5(0.0..0.2f64), gap in 0.0..0.005f64) {
+            let [a, b, c, d, e] = chances;
+            let plan = format!("drop={a},duplicate={b},reorder={c},late={d}:40,corrupt={e},gap={gap}:30");
+            let (sent, faults) = run(&plan, seed);
+            prop_assert_eq!(run(&plan, seed), (sent.clone(), faults.clone()));
+            let mut times: BTreeMap<(u64, usize), (u32, bool)> = BTreeMap::new();
+            for heap in &sent {
+                let entry = times.entry((heap.index, heap.pol)).or_default();
+                *entry = (entry.0 + 1, heap.damage.is_some());
+            }
+            let mut named = BTreeMap::new();
+            for fault in &faults {
+                prop_assert!(named.insert((fault.heap, fault.pol), fault.kind).is_none(), "{:?}", fault);
+            }
+            for index in 0..HEAPS {
+                for pol in 0..2 {
+                    let expected = match named.get(&(index, pol)) {
+                        Some(&"drop" | &"gap") => (0, false),
+                        Some(&"duplicate") => (2, false),
+                        Some(&"corrupt") => (1, true),
+                        _ => (1, false),
+                    };
+                    let found = times.get(&(index, pol)).copied().unwrap_or_default();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+}
