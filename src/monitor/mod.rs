@@ -1,4 +1,8 @@
 //! Counters, time per lcore, and the run report.
 
+pub mod html;
 pub mod phases;
+mod picture;
 pub mod report;
+pub mod spectra;
+pub mod verdict;

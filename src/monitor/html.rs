@@ -1,0 +1,654 @@
+//! The run report as files: `report.json`, and `report.html`, one page that needs nothing but itself.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::picture;
+use super::report::{InputReport, OutputReport, RunReport};
+use super::spectra::SpectraAccumulator;
+use super::verdict::{Verdict, explain, is_loss};
+
+const STYLE: &str = include_str!("report.css");
+
+/// A report could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write '{}': {source}", path.display())]
+pub struct ReportError {
+    /// File or folder.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Writes `report.json` and `report.html` into `dir`, which is made if need be.
+///
+/// `spectra` has what was gathered of each output by name. Each file appears whole or not at all.
+pub fn write_report(
+    dir: &Path,
+    report: &RunReport,
+    spectra: &[(String, SpectraAccumulator)],
+) -> Result<(), ReportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError { path, source }
+    };
+    fs::create_dir_all(dir).map_err(failed(dir))?;
+    let json_path = dir.join("report.json");
+    let mut json = serde_json::to_vec_pretty(report)
+        .map_err(|error| failed(&json_path)(io::Error::other(error)))?;
+    json.push(b'\n');
+    replace(&json_path, &json).map_err(failed(&json_path))?;
+    let html_path = dir.join("report.html");
+    replace(&html_path, page(report, spectra).as_bytes()).map_err(failed(&html_path))
+}
+
+/// Writes beside the file and renames, so that a reader never sees half of it.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    fs::write(&temporary, bytes)
+        .and_then(|()| fs::rename(&temporary, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })
+}
+
+/// Text for HTML.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// A number in groups of three digits.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s >= 100.0 => format!("{s:.0} s"),
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
+        s => format!("{:.1} µs", s * 1e6),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// The whole page.
+pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> String {
+    let mut out = String::new();
+    let capture = escape(&report.capture);
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>Karoo: {capture}</title><style>{STYLE}</style></head><body><main>\
+         <h1>Run of <code>{capture}</code></h1><p class=\"soft\">Karoo {} · backend {} · {:.3} MHz sample clock</p>",
+        escape(&report.karoo),
+        escape(&report.backend),
+        report.config.clock.adc_sample_rate / 1e6,
+    );
+    verdict(&mut out, report);
+    tiles(&mut out, report);
+    notes(&mut out, report);
+    input(&mut out, report);
+    drops(&mut out, &report.input);
+    outputs(&mut out, report);
+    for (name, spectra) in spectra {
+        pictures(&mut out, report, name, spectra);
+    }
+    lcores(&mut out, report);
+    chosen(&mut out, report);
+    configuration(&mut out, report);
+    out.push_str("</main></body></html>\n");
+    out
+}
+
+fn verdict(out: &mut String, report: &RunReport) {
+    let verdict = Verdict::of(report);
+    let _ = write!(
+        out,
+        "<div class=\"verdict {}\"><strong>{}</strong>",
+        verdict.grade.css_class(),
+        escape(&verdict.headline)
+    );
+    for reason in &verdict.reasons {
+        let _ = write!(out, "<p>{}</p>", escape(reason));
+    }
+    out.push_str("</div>");
+}
+
+fn tiles(out: &mut String, report: &RunReport) {
+    let heaps: u64 = report.input.pols.iter().map(|pol| pol.heaps).sum();
+    let missing: u64 = report.input.pols.iter().map(|pol| pol.missing_heaps).sum();
+    let batches: u64 = report.outputs.iter().map(|output| output.batches).sum();
+    let sent: u64 = report.outputs.iter().map(|output| output.bytes).sum();
+    let missing_percent = 100.0 * missing as f64 / (heaps + missing).max(1) as f64;
+    let tiles = [
+        (
+            grouped(report.input.datagrams),
+            "datagrams in the capture".to_owned(),
+        ),
+        (grouped(heaps), "heaps placed".to_owned()),
+        (
+            grouped(missing),
+            format!("heaps missing ({missing_percent:.2} %)"),
+        ),
+        (grouped(batches), "batches sent".to_owned()),
+        (bytes(sent), "spectra sent".to_owned()),
+        (
+            format!("{:.2} ×", report.rate.realtime),
+            "real time".to_owned(),
+        ),
+        (
+            format!("{:.2} Gb/s", report.rate.input_gbps),
+            "of capture".to_owned(),
+        ),
+        (seconds(report.rate.seconds), "run time".to_owned()),
+    ];
+    out.push_str("<div class=\"tiles\">");
+    for (value, what) in tiles {
+        let _ = write!(
+            out,
+            "<div class=\"tile\"><b>{value}</b><span>{what}</span></div>"
+        );
+    }
+    out.push_str("</div>");
+}
+
+fn notes(out: &mut String, report: &RunReport) {
+    if report.capture_notes.is_empty() {
+        return;
+    }
+    out.push_str("<ul class=\"soft\">");
+    for note in &report.capture_notes {
+        let _ = write!(out, "<li>{}</li>", escape(note));
+    }
+    out.push_str("</ul>");
+}
+
+fn input(out: &mut String, report: &RunReport) {
+    out.push_str("<h2>Input</h2>");
+    let rate = report.config.clock.adc_sample_rate;
+    for (pol, input) in report.input.pols.iter().enumerate() {
+        let heaps: u64 = input.presence.iter().map(|run| run.1).sum();
+        let span = heaps as f64 * report.config.recv.packet_samples as f64 / rate;
+        let power = input
+            .power_dbfs
+            .map_or(String::new(), |power| format!(" · {power:.1} dBFS"));
+        let _ = write!(
+            out,
+            "<h3>Polarisation {pol}</h3><p class=\"soft\">{} heaps · {} · {} missing · {} samples clipped{power}</p>",
+            grouped(input.heaps),
+            bytes(input.bytes),
+            grouped(input.missing_heaps),
+            grouped(input.clipped_samples),
+        );
+        if heaps > 0 {
+            let _ = write!(
+                out,
+                "{}<div class=\"axis\"><span>0</span><span>{}</span></div>",
+                picture::presence_bar(input),
+                seconds(span)
+            );
+        }
+    }
+    out.push_str(
+        "<p class=\"soft\">Time runs to the right from the first heap of the first chunk. \
+         <span class=\"key\" style=\"background:var(--there)\"></span>received\
+         <span class=\"key\" style=\"background:var(--gone)\"></span>missing</p>",
+    );
+}
+
+fn drops(out: &mut String, input: &InputReport) {
+    out.push_str("<h2>Datagrams not placed</h2>");
+    let mut drops: Vec<_> = input.drops.iter().filter(|drop| *drop.1 > 0).collect();
+    if drops.is_empty() {
+        out.push_str("<p>None: every datagram of the capture was placed.</p>");
+        return;
+    }
+    drops.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    out.push_str(
+        "<div class=\"scroll\"><table><tr><th>cause</th><th class=\"num\">datagrams</th><th class=\"num\">share</th>\
+         <th>what it means</th></tr>",
+    );
+    for (cause, &count) in drops {
+        let share = 100.0 * count as f64 / input.datagrams.max(1) as f64;
+        let loss = if is_loss(cause) {
+            ""
+        } else {
+            " Not counted as a loss."
+        };
+        let _ = write!(
+            out,
+            "<tr><td><code>{}</code></td><td class=\"num\">{}</td><td class=\"num\">{share:.2} %</td><td>{}{loss}</td></tr>",
+            escape(cause),
+            grouped(count),
+            explain(cause)
+        );
+    }
+    out.push_str("</table></div>");
+}
+
+fn outputs(out: &mut String, report: &RunReport) {
+    out.push_str(
+        "<h2>Output</h2><div class=\"scroll\"><table><tr><th>stream</th><th class=\"num\">batches</th>\
+         <th class=\"num\">heaps</th><th class=\"num\">payload</th><th class=\"num\">heaps not sent</th>\
+         <th class=\"num\">clipped, pol 0</th><th class=\"num\">clipped, pol 1</th><th>timestamps</th></tr>",
+    );
+    for output in &report.outputs {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
+             <td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
+            escape(&output.name),
+            grouped(output.batches),
+            grouped(output.heaps),
+            bytes(output.bytes),
+            grouped(output.skipped_heaps),
+            grouped(output.clipped_samples[0]),
+            grouped(output.clipped_samples[1]),
+            timestamps(output),
+        );
+    }
+    out.push_str("</table></div>");
+}
+
+fn timestamps(output: &OutputReport) -> String {
+    match (output.first_timestamp, output.last_timestamp) {
+        (Some(first), Some(last)) => format!("{first} – {last}"),
+        _ => "none".to_owned(),
+    }
+}
+
+fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraAccumulator) {
+    let _ = write!(out, "<h2>Spectra of {}</h2>", escape(name));
+    if spectra.batches() == 0 {
+        out.push_str("<p>No batch was sent, so there is nothing to draw.</p>");
+        return;
+    }
+    let rate = report.config.clock.adc_sample_rate;
+    let band_mhz = rate / 2e6;
+    out.push_str(
+        "<p class=\"soft\">Power of the quantised output; 0 dB is one component at 127.\
+         <span class=\"key\" style=\"background:var(--mean)\"></span>mean\
+         <span class=\"key\" style=\"background:var(--peak)\"></span>largest of all spectra</p><div class=\"pair\">",
+    );
+    for pol in 0..2 {
+        let _ = write!(
+            out,
+            "<figure class=\"plot\"><figcaption>Polarisation {pol}</figcaption>"
+        );
+        match picture::spectrum(spectra, pol, band_mhz) {
+            Some(svg) => out.push_str(&svg),
+            None => out.push_str("<p>Every value that was sent is zero.</p>"),
+        }
+        out.push_str("</figure>");
+    }
+    let row_time = seconds(spectra.row_samples() as f64 / rate);
+    let _ = write!(
+        out,
+        "</div><h3>Over time</h3><p class=\"soft\">Frequency runs to the right, time runs down: {} rows of {row_time}. \
+         Stripes: nothing was sent.</p><div class=\"pair\">",
+        spectra.rows()
+    );
+    for pol in 0..2 {
+        let _ = write!(out, "<figure><figcaption>Polarisation {pol}</figcaption>");
+        match picture::waterfall(spectra, pol) {
+            Some(picture) => {
+                let _ = write!(
+                    out,
+                    "<img class=\"waterfall\" alt=\"power over time and frequency, polarisation {pol}\" src=\"{}\">\
+                     <div class=\"axis\"><span>channel 0</span><span>{:.1} MHz</span><span>channel {}</span></div>\
+                     <div class=\"scale\" style=\"background:{}\"></div>\
+                     <div class=\"axis\"><span>{:.1} dB</span><span>{:.1} dB</span></div>",
+                    picture.data_uri,
+                    band_mhz / 2.0,
+                    spectra.channels().saturating_sub(1),
+                    picture::colour_gradient(),
+                    picture.darkest,
+                    picture.brightest
+                );
+            }
+            None => out.push_str("<p>Every value that was sent is zero.</p>"),
+        }
+        out.push_str("</figure>");
+    }
+    out.push_str("</div>");
+}
+
+fn lcores(out: &mut String, report: &RunReport) {
+    if report.lcores.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Time per thread</h2><div class=\"lcores\">");
+    let mut phases = BTreeSet::new();
+    for lcore in &report.lcores {
+        let core = lcore.core.map_or(String::new(), |core| {
+            format!(" <span class=\"soft\">on CPU {core}</span>")
+        });
+        let _ = write!(
+            out,
+            "<div><code>{}</code>{core}</div>{}",
+            escape(&lcore.name),
+            picture::lcore_bar(lcore)
+        );
+        phases.extend(lcore.phases.iter().map(|phase| phase.0.as_str()));
+    }
+    out.push_str("</div><p class=\"soft\">");
+    for phase in phases {
+        let _ = write!(
+            out,
+            "<span class=\"key {}\"></span>{}",
+            picture::phase_class(phase),
+            escape(phase)
+        );
+    }
+    out.push_str("</p>");
+}
+
+fn chosen(out: &mut String, report: &RunReport) {
+    if report.chosen.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<h2>Values picked</h2><p class=\"soft\">No option gave these; they were taken from the capture or are defaults.</p>\
+         <div class=\"scroll\"><table><tr><th>option</th><th>value</th><th>why</th></tr>",
+    );
+    for chosen in &report.chosen {
+        let _ = write!(
+            out,
+            "<tr><td><code>{}</code></td><td><code>{}</code></td><td>{}</td></tr>",
+            escape(&chosen.option),
+            escape(&chosen.value),
+            escape(&chosen.why)
+        );
+    }
+    out.push_str("</table></div>");
+}
+
+fn configuration(out: &mut String, report: &RunReport) {
+    let json = serde_json::to_string_pretty(&report.config).unwrap_or_default();
+    let _ = write!(
+        out,
+        "<h2>Configuration</h2><details><summary>All of it</summary><pre>{}</pre></details>\
+         <p class=\"soft\">The same numbers are in <code>report.json</code> beside this page.</p>",
+        escape(&json)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{
+        Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig, WindowFunction,
+    };
+    use crate::monitor::report::{Chosen, LcoreReport, PolReport, RateReport};
+    use crate::monitor::verdict::Grade;
+    use crate::units::{Clock, Timestamp};
+
+    const CHANNELS: usize = 1024;
+    const SPECTRA: usize = 64;
+
+    fn report() -> RunReport {
+        let output = OutputConfig {
+            name: "wideband".into(),
+            channels: CHANNELS,
+            dst: vec!["239.10.11.0:7148".parse().expect("address"); 4],
+            jones_per_batch: CHANNELS * SPECTRA,
+            taps: 16,
+            w_cutoff: 1.0,
+            window_function: WindowFunction::Hann,
+            dither: Dither::Uniform,
+            dither_seed: 1,
+        };
+        let config = EngineConfig {
+            clock: Clock {
+                adc_sample_rate: 1712e6,
+                sync_time: 1.7e9,
+            },
+            feng_id: 0,
+            array_size: 4,
+            recv: RecvConfig {
+                packet_samples: 4096,
+                sample_bits: SampleBits::new(10).expect("10 bits"),
+                chunk_samples: 1 << 21,
+                mask_timestamp: false,
+            },
+            send: SendConfig {
+                packet_payload: 8192,
+                chunk_jones: 1 << 20,
+                ttl: 4,
+            },
+            max_delay_diff: 16384,
+            gain: 1.0,
+            outputs: vec![output],
+        };
+        let pol = PolReport {
+            heaps: 9990,
+            samples: 9990 * 4096,
+            bytes: 9990 * 5120,
+            missing_heaps: 10,
+            clipped_samples: 3,
+            power_dbfs: Some(-21.25),
+            presence: vec![
+                (true, 4000),
+                (false, 7),
+                (true, 2000),
+                (false, 3),
+                (true, 3990),
+            ],
+        };
+        let lcore = |name: &str, core, phases: &[(&str, f64)]| LcoreReport {
+            name: name.into(),
+            core: Some(core),
+            phases: phases
+                .iter()
+                .map(|(phase, time)| ((*phase).to_owned(), *time))
+                .collect(),
+        };
+        RunReport {
+            karoo: "0.1.0".into(),
+            capture: "/data/<odd> & 'name'.pcap".into(),
+            capture_notes: vec!["pcapng, nanoseconds; the end of the file is missing".into()],
+            config,
+            chosen: vec![Chosen {
+                option: "--recv-packet-samples".into(),
+                value: "4096".into(),
+                why: "the step between timestamps of one polarisation".into(),
+            }],
+            backend: "cpu".into(),
+            input: InputReport {
+                datagrams: 20_012,
+                drops: [("not-ours".to_owned(), 32), ("no-free-chunk".to_owned(), 0)].into(),
+                chunks: 40,
+                first_timestamp: Some(1 << 40),
+                pols: [pol.clone(), pol],
+            },
+            outputs: vec![OutputReport {
+                name: "wideband".into(),
+                batches: 300,
+                heaps: 1200,
+                bytes: 300 * 262_144,
+                skipped_heaps: 16,
+                clipped_samples: [12, 0],
+                first_timestamp: Some(1 << 40),
+                last_timestamp: Some((1 << 40) + 303 * 131_072),
+            }],
+            rate: RateReport {
+                seconds: 0.61,
+                samples_per_second: 6.7e7,
+                input_gbps: 1.34,
+                realtime: 0.039,
+            },
+            lcores: vec![
+                lcore(
+                    "rx-pol0.0",
+                    0,
+                    &[
+                        ("wait-in", 0.4),
+                        ("work", 0.15),
+                        ("wait-out", 0.01),
+                        ("rest", 0.05),
+                    ],
+                ),
+                lcore(
+                    "cpu-0",
+                    1,
+                    &[("wait-in", 0.05), ("compute", 0.54), ("wait-out", 0.02)],
+                ),
+                lcore("tx", 0, &[("wait-in", 0.55), ("work", 0.06)]),
+            ],
+        }
+    }
+
+    /// Noise under a band shape, with one drifting tone and one gap.
+    fn spectra() -> SpectraAccumulator {
+        use rand::{Rng, SeedableRng};
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        let mut spectra = SpectraAccumulator::new(CHANNELS, SPECTRA);
+        for batch in (0..300u64).filter(|batch| !(120..124).contains(batch)) {
+            let mut data = vec![0u8; CHANNELS * SPECTRA * 4];
+            for (channel, values) in data.chunks_exact_mut(SPECTRA * 4).enumerate() {
+                let edge = (channel as f64 / CHANNELS as f64 * std::f64::consts::PI).sin();
+                let tone = channel.abs_diff(300 + batch as usize / 3) < 2 || channel == 777;
+                let width = (2.0 + 18.0 * edge.sqrt()) as i8 + if tone { 60 } else { 0 };
+                for value in values {
+                    *value = rng.random_range(-width..=width) as u8;
+                }
+            }
+            spectra.add_batch(Timestamp((1 << 40) + batch * 131_072), &data);
+        }
+        spectra
+    }
+
+    #[test]
+    fn report_is_one_page_that_needs_nothing_else() {
+        let kept = std::env::var_os("KAROO_TEST_REPORT_DIR").map(PathBuf::from);
+        let folder = tempfile::tempdir().expect("folder");
+        let dir = kept.unwrap_or_else(|| folder.path().join("new"));
+        write_report(&dir, &report(), &[("wideband".to_owned(), spectra())]).expect("written");
+
+        let json = fs::read(dir.join("report.json")).expect("JSON");
+        let json: serde_json::Value = serde_json::from_slice(&json).expect("valid");
+        assert_eq!(json["input"]["pols"][1]["missing_heaps"], 10);
+
+        let html = fs::read_to_string(dir.join("report.html")).expect("page");
+        assert!(html.contains("&lt;odd&gt; &amp; &#39;name&#39;.pcap"));
+        assert!(!html.contains("<odd>") && !html.contains("<script"));
+        let addresses = html
+            .split("src=\"")
+            .skip(1)
+            .chain(html.split("href=\"").skip(1));
+        assert!(addresses.filter(|rest| !rest.starts_with("data:")).count() == 0);
+        assert!(!html.contains("url(http") && !html.contains("@import"));
+        assert_eq!(html.matches("data:image/png").count(), 2);
+        assert_eq!(html.matches("<svg").count(), 4);
+        for tag in ["div", "table", "figure", "section", "p", "span"] {
+            let open = html.matches(&format!("<{tag}>")).count()
+                + html.matches(&format!("<{tag} ")).count();
+            assert_eq!(open, html.matches(&format!("</{tag}>")).count(), "<{tag}>");
+        }
+        let left: Vec<_> = fs::read_dir(&dir)
+            .expect("folder")
+            .flatten()
+            .map(|entry| entry.file_name())
+            .collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn verdicts_follow_the_counters() {
+        let lossy = report();
+        let verdict = Verdict::of(&lossy);
+        assert_eq!(verdict.grade, Grade::Losses);
+        assert!(
+            verdict.reasons[0].contains("20 of 20\u{202f}000 heaps"),
+            "{verdict:?}"
+        );
+
+        let mut good = report();
+        for pol in &mut good.input.pols {
+            pol.missing_heaps = 0;
+        }
+        good.outputs[0].skipped_heaps = 0;
+        assert_eq!(
+            Verdict::of(&good).grade,
+            Grade::Good,
+            "datagrams for others are no loss"
+        );
+        good.input.drops.insert("no-free-chunk".into(), 1);
+        assert_eq!(Verdict::of(&good).grade, Grade::Losses);
+
+        let mut nothing = report();
+        nothing.outputs[0].batches = 0;
+        nothing.input.pols[1].heaps = 0;
+        let verdict = Verdict::of(&nothing);
+        assert_eq!(verdict.grade, Grade::Nothing);
+        assert!(
+            verdict.reasons[0].starts_with("Polarisation 1 has no heaps"),
+            "{verdict:?}"
+        );
+        assert!(
+            verdict.reasons[1].contains("not-ours, 32 datagrams"),
+            "{verdict:?}"
+        );
+        let page = page(
+            &nothing,
+            &[("wideband".into(), SpectraAccumulator::new(8, 2))],
+        );
+        assert!(page.contains("Nothing came out") && page.contains("nothing to draw"));
+    }
+
+    /// A cause that the receiver knows must be explained here.
+    #[test]
+    fn every_drop_cause_is_explained() {
+        for cause in crate::recv::DropCause::ALL {
+            assert!(!explain(cause.name()).is_empty(), "{}", cause.name());
+        }
+    }
+
+    #[test]
+    fn unwritable_folder_is_named() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "").expect("written");
+        let error =
+            write_report(&file.join("sub"), &report(), &[]).expect_err("a file is in the way");
+        assert!(error.to_string().contains("file/sub"), "{error}");
+    }
+}

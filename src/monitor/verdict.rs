@@ -1,0 +1,183 @@
+//! What a run report comes to, in words.
+
+use super::html::grouped;
+use super::report::RunReport;
+
+/// How a run went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grade {
+    /// All of it came through.
+    Good,
+    /// Something was lost on the way.
+    Losses,
+    /// No batch was sent.
+    Nothing,
+}
+
+impl Grade {
+    pub(super) fn css_class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Losses => "warn",
+            Self::Nothing => "bad",
+        }
+    }
+}
+
+/// A grade, a line for it, and the reasons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How the run went.
+    pub grade: Grade,
+    /// One line.
+    pub headline: String,
+    /// Sentences.
+    pub reasons: Vec<String>,
+}
+
+impl Verdict {
+    /// Judges a run.
+    pub fn of(report: &RunReport) -> Self {
+        let input = &report.input;
+        let heaps: u64 = input.pols.iter().map(|pol| pol.heaps).sum();
+        let missing: u64 = input.pols.iter().map(|pol| pol.missing_heaps).sum();
+        let batches: u64 = report.outputs.iter().map(|output| output.batches).sum();
+        let skipped: u64 = report
+            .outputs
+            .iter()
+            .map(|output| output.skipped_heaps)
+            .sum();
+        let lost = input
+            .drops
+            .iter()
+            .filter(|(cause, count)| is_loss(cause) && **count > 0);
+        let most = input
+            .drops
+            .iter()
+            .filter(|drop| *drop.1 > 0)
+            .max_by_key(|drop| *drop.1);
+
+        if batches == 0 {
+            let mut reasons = Vec::new();
+            if input.datagrams == 0 {
+                reasons.push("The capture holds no datagrams.".to_owned());
+            } else if heaps == 0 {
+                reasons.push(format!(
+                    "None of {} datagrams was a heap that this configuration takes.",
+                    grouped(input.datagrams)
+                ));
+            } else if let Some(pol) = input.pols.iter().position(|pol| pol.heaps == 0) {
+                reasons.push(format!(
+                    "Polarisation {pol} has no heaps, and a batch needs both."
+                ));
+            } else {
+                reasons.push(format!(
+                    "{} heaps arrived and {} are missing: no batch had all of its input.",
+                    grouped(heaps),
+                    grouped(missing)
+                ));
+            }
+            if let Some((cause, &count)) = most {
+                reasons.push(format!(
+                    "Most frequent cause: {cause}, {} datagrams. {}",
+                    grouped(count),
+                    explain(cause)
+                ));
+            }
+            return Self {
+                grade: Grade::Nothing,
+                headline: "Nothing came out".to_owned(),
+                reasons,
+            };
+        }
+
+        let mut reasons = Vec::new();
+        if missing > 0 {
+            reasons.push(format!(
+                "{} of {} heaps never arrived.",
+                grouped(missing),
+                grouped(heaps + missing)
+            ));
+        }
+        for (cause, &count) in lost {
+            reasons.push(format!(
+                "{} datagrams were dropped: {cause}.",
+                grouped(count)
+            ));
+        }
+        if skipped > 0 {
+            reasons.push(format!(
+                "{} output heaps were not sent, because a part of their input is missing.",
+                grouped(skipped)
+            ));
+        }
+        if reasons.is_empty() {
+            Self {
+                grade: Grade::Good,
+                headline: "Good: everything that arrived was used".to_owned(),
+                reasons: vec![format!(
+                    "{} heaps in, {} batches out, nothing missing in between.",
+                    grouped(heaps),
+                    grouped(batches)
+                )],
+            }
+        } else {
+            Self {
+                grade: Grade::Losses,
+                headline: "Losses: some of the data did not come through".to_owned(),
+                reasons,
+            }
+        }
+    }
+}
+
+/// Whether datagrams dropped for this cause are data that the engine should have had.
+pub(super) fn is_loss(cause: &str) -> bool {
+    !matches!(
+        cause,
+        "not-ours" | "not-ipv4-udp" | "wrong-heap-length" | "duplicate"
+    )
+}
+
+/// One line on a cause of `recv::DropCause`, and where to look.
+pub(super) fn explain(cause: &str) -> &'static str {
+    match cause {
+        "frame-cut" => {
+            "The frame ends before its headers say: captured with a snap length, or cut on the way."
+        }
+        "not-ipv4-udp" => "Other traffic, such as ARP or IGMP.",
+        "bad-ipv4-header" => {
+            "The IPv4 header contradicts itself: damaged on the way or in the file."
+        }
+        "ipv4-options" => "IPv4 options are not taken; digitisers send none.",
+        "ipv4-fragment" => {
+            "The sender's MTU is too small for a heap: raise it to 9000 on every hop."
+        }
+        "bad-udp-length" => "UDP and IPv4 lengths disagree: a damaged packet.",
+        "not-ours" => "Sent to an address that this engine does not listen to.",
+        "packet-too-short" | "bad-magic" | "bad-version" | "bad-widths" => {
+            "Not SPEAD-64-48: another sender uses this address and port."
+        }
+        "packet-too-long" => "Larger than any packet that digitisers send.",
+        "items-past-end" | "no-heap-count" | "no-payload-offset" | "no-payload-length"
+        | "payload-past-end" | "payload-past-heap" | "no-heap-length" => {
+            "A damaged SPEAD packet, or one from another kind of sender."
+        }
+        "heap-spans-packets" => {
+            "A digitiser heap must be one packet: check the digitiser's packet size."
+        }
+        "wrong-heap-length" => {
+            "A descriptor or stop heap, or samples of another width or number: check the sample bits and samples per heap."
+        }
+        "no-timestamp" => "A heap without a timestamp item.",
+        "bad-timestamp" => {
+            "The timestamp is not a multiple of the samples per heap: check that number, or mask timestamps."
+        }
+        "too-old" => {
+            "It came after its chunk was closed: reordered by more than the window, or time went back."
+        }
+        "duplicate" => "Sent or captured twice; the first one counts.",
+        "no-free-chunk" => "The engine was slower than its input.",
+        _ => "",
+    }
+}
