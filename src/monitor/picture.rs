@@ -49,7 +49,7 @@ pub(super) fn spectrum(spectra: &SpectraAccumulator, pol: usize, band_mhz: f64) 
     let (bottom, top) = ((lowest - 2.0).floor(), (highest + 2.0).ceil());
 
     let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, (720, 330)).into_drawing_area();
+    let root = SVGBackend::with_string(&mut svg, (540, 320)).into_drawing_area();
     let drawn = draw_spectrum(&root, [&mean, &peak], channels, band_mhz, bottom..top);
     drop(root);
     drawn.ok().map(|()| svg)
@@ -66,7 +66,7 @@ fn draw_spectrum<'a>(
     power: std::ops::Range<f64>,
 ) -> DrawResult<'a> {
     let last = channels.saturating_sub(1).max(1) as f64;
-    let label = ("sans-serif", 14);
+    let label = ("sans-serif", 13);
     let mut chart = ChartBuilder::on(root)
         .margin(8)
         .margin_right(20)
@@ -80,7 +80,7 @@ fn draw_spectrum<'a>(
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID.mix(0.3))
         .axis_style(GRID)
-        .x_labels(9)
+        .x_labels(7)
         .y_labels(8)
         .x_label_formatter(&|channel| format!("{channel:.0}"))
         .y_label_formatter(&|power| format!("{power:.0}"))
@@ -92,7 +92,7 @@ fn draw_spectrum<'a>(
     chart
         .configure_secondary_axes()
         .axis_style(GRID)
-        .x_labels(9)
+        .x_labels(7)
         .label_style(label)
         .axis_desc_style(label)
         .x_label_formatter(&|mhz| {
@@ -252,7 +252,7 @@ pub(super) fn presence_bar(pol: &PolReport) -> String {
             let _ = write!(
                 svg,
                 "<rect class=\"gone\" x=\"{column}\" width=\"{run}\" height=\"10\" opacity=\"{:.2}\"/>",
-                0.45 + 0.55 * value.min(1.0)
+                0.75 + 0.25 * value.min(1.0)
             );
         }
         column += run;
