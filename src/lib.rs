@@ -24,7 +24,9 @@
 //! | [`cpu`] | CPU backend: vectorised unpack, FIR, FFT, post-processing on worker threads |
 //! | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
 //! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
+//! | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | [`sim`] | digitiser simulator and fault injection |
+//! | [`sink`] | reads output streams back from captures and checks them |
 //! | [`config`] | options to validated, typed configuration |
 //! | [`monitor`] | counters, time per lcore, run reports with pictures |
 //! | [`cli`] | one file per command |
@@ -42,7 +44,9 @@ pub mod memory;
 pub mod monitor;
 pub mod net;
 pub mod recv;
+pub mod replay;
 pub mod send;
 pub mod sim;
+pub mod sink;
 pub mod spead;
 pub mod units;

@@ -14,6 +14,21 @@ pub const N_POL: usize = 2;
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
+    /// Range of timestamps on the wire.
+    pub const WIRE_RANGE: u64 = 1 << 48;
+
+    /// The timestamp nearest to `near` whose low 48 bits are `low`.
+    pub fn unwrap(low: u64, near: Self) -> Self {
+        let near = near.0.min(u64::MAX / 2);
+        let ahead = low.wrapping_sub(near) % Self::WIRE_RANGE;
+        let later = near + ahead;
+        if ahead < Self::WIRE_RANGE / 2 || later < Self::WIRE_RANGE {
+            Self(later)
+        } else {
+            Self(later - Self::WIRE_RANGE)
+        }
+    }
+
     /// UNIX time in seconds of this sample.
     pub fn unix(self, clock: Clock) -> f64 {
         self.0 as f64 / clock.adc_sample_rate + clock.sync_time
@@ -47,4 +62,20 @@ pub struct Clock {
     pub adc_sample_rate: f64,
     /// UNIX time of timestamp 0, in seconds.
     pub sync_time: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+
+    #[test]
+    fn wire_timestamps_are_unwrapped_to_the_nearest() {
+        let range = Timestamp::WIRE_RANGE;
+        let unwrap = |low, near| Timestamp::unwrap(low, Timestamp(near)).0;
+        assert_eq!(unwrap(5, 0), 5);
+        assert_eq!(unwrap(range - 1, 0), range - 1);
+        assert_eq!(unwrap(5, range - 3), range + 5);
+        assert_eq!(unwrap(range - 5, range + 3), range - 5);
+        assert_eq!(unwrap(range - 5, 3 * range + 3), 3 * range - 5);
+    }
 }

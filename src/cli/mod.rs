@@ -2,7 +2,10 @@
 //!
 //! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong.
 
+mod dsim;
 mod failure;
+mod replay;
+mod sink;
 
 use std::process::ExitCode;
 
@@ -19,21 +22,29 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Replay(Box<replay::ReplayArgs>),
+    Dsim(Box<dsim::DsimArgs>),
+    Sink(sink::SinkArgs),
+}
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()),
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| "info,dpdk=warn".into()),
         )
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)
         .init();
     let cli = Cli::parse();
-    let outcome: Result<(), Failure> = match cli.command {};
-    #[allow(unreachable_code)]
+    let outcome: Result<(), Failure> = match &cli.command {
+        Command::Replay(args) => replay::run(args),
+        Command::Dsim(args) => dsim::run(args),
+        Command::Sink(args) => sink::run(args),
+    };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -176,6 +176,14 @@ impl Wideband {
 }
 
 impl Pipeline for Wideband {
+    fn name(&self) -> String {
+        format!(
+            "cpu ({}, {} workers)",
+            self.level().name(),
+            self.workers.count()
+        )
+    }
+
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
         if pol < N_POL && gains.len() == self.kernels.channels {
             self.staged[pol] = Some(gains.to_vec());

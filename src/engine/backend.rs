@@ -67,6 +67,9 @@ pub struct OutputSpan<'a> {
 /// The engine calls [`front`](Self::front) with blocks in order, without gaps in the output chunk's
 /// spectra, then [`back`](Self::back) once per chunk; after that the next block starts at spectrum 0.
 pub trait Pipeline: Send {
+    /// What computes, for reports: backend and instruction set or device.
+    fn name(&self) -> String;
+
     /// Sets the complex gain of every channel of one polarisation, from the next output chunk on.
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]);
 

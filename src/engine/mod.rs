@@ -21,7 +21,7 @@ use crate::config::EngineConfig;
 use crate::dpdk::{Abort, Idle, IdlePolicy};
 use crate::memory::FrozenChunk;
 use crate::monitor::phases::{Phase, PhaseClock};
-use crate::recv::{Collected, Receiver};
+use crate::recv::{Collected, InputStats, Receiver};
 
 /// A finished chunk of one of the outputs, or the end of all of them.
 #[derive(Debug)]
@@ -125,6 +125,11 @@ impl Engine {
             clock.mark(Phase::Work);
         }
         self.held = next;
+    }
+
+    /// Counters of the input.
+    pub fn input_stats(&self) -> Arc<InputStats> {
+        self.receiver.stats()
     }
 
     /// The outputs, for their reports.

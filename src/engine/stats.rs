@@ -14,7 +14,10 @@ pub struct OutputStats {
     batches: AtomicU64,
     heaps: AtomicU64,
     bytes: AtomicU64,
+    /// Heaps not sent before the last batch sent, but after the first.
     skipped_heaps: AtomicU64,
+    /// Heaps not sent since the last batch sent.
+    skipped_since: AtomicU64,
     clipped: [AtomicU64; N_POL],
     /// Σ x² of the samples behind the batches sent, as the bits of an `f64`; one writer.
     power: [AtomicU64; N_POL],
@@ -31,6 +34,7 @@ impl OutputStats {
             heaps: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             skipped_heaps: AtomicU64::new(0),
+            skipped_since: AtomicU64::new(0),
             clipped: Default::default(),
             power: Default::default(),
             first: AtomicU64::new(u64::MAX),
@@ -49,7 +53,10 @@ impl OutputStats {
             let timestamp = chunk.start().0 + (batch * config.batch_samples()) as u64;
             self.first.fetch_min(timestamp, Ordering::Relaxed);
             self.last.fetch_max(timestamp, Ordering::Relaxed);
-            self.batches.fetch_add(1, Ordering::Relaxed);
+            let skipped = self.skipped_since.swap(0, Ordering::Relaxed);
+            if self.batches.fetch_add(1, Ordering::Relaxed) > 0 {
+                self.skipped_heaps.fetch_add(skipped, Ordering::Relaxed);
+            }
             self.heaps.fetch_add(substreams, Ordering::Relaxed);
             self.bytes
                 .fetch_add(config.batch_bytes() as u64, Ordering::Relaxed);
@@ -63,17 +70,18 @@ impl OutputStats {
         }
     }
 
-    /// Mean x² of the digitiser's samples behind the batches sent; `None` before the first.
-    pub fn mean_power(&self, config: &OutputConfig) -> Option<[f64; N_POL]> {
+    /// Σ x² of the digitiser's samples behind the batches sent, and how many samples per polarisation.
+    pub fn power(&self, config: &OutputConfig) -> ([u128; N_POL], u64) {
         let batches = self.batches.load(Ordering::Relaxed);
-        let samples = batches as f64 * config.batch_samples() as f64;
-        let mean = |power: &AtomicU64| f64::from_bits(power.load(Ordering::Relaxed)) / samples;
-        (batches > 0).then(|| [mean(&self.power[0]), mean(&self.power[1])])
+        let sum = |power: &AtomicU64| f64::from_bits(power.load(Ordering::Relaxed)) as u128;
+        let sums = [sum(&self.power[0]), sum(&self.power[1])];
+        (sums, batches * config.batch_samples() as u64)
     }
 
-    /// Counts heaps that are not sent.
+    /// Counts heaps that are not sent. They show when a later batch is sent: before the first batch and
+    /// after the last there was nothing to send.
     pub fn note_skipped(&self, heaps: u64) {
-        self.skipped_heaps.fetch_add(heaps, Ordering::Relaxed);
+        self.skipped_since.fetch_add(heaps, Ordering::Relaxed);
     }
 
     /// The counters now.

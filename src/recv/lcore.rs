@@ -14,13 +14,10 @@ use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::Datagram;
 use crate::net::steer::SteerError;
 use crate::spead::DigitiserHeap;
-use crate::units::N_POL;
+use crate::units::{N_POL, Timestamp};
 
 /// A floor above every chunk id: the stream has ended.
 pub const END_OF_STREAM: u64 = 1 << 47;
-
-/// Wrapping range of timestamps on the wire.
-const TIMESTAMP_RANGE: u64 = 1 << 48;
 
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,20 +200,11 @@ impl Placer {
         Ok(())
     }
 
-    /// The full timestamp nearest to the chunk that this lane is filling.
+    /// The full timestamp nearest to the chunks that this lane is filling.
     #[inline]
     fn unwrap(&self, low: u64) -> u64 {
-        let near = self
-            .lane
-            .floor()
-            .saturating_mul(self.chunk_samples)
-            .min(u64::MAX / 2);
-        let ahead = low.wrapping_sub(near) % TIMESTAMP_RANGE;
-        if ahead < TIMESTAMP_RANGE / 2 || near + ahead < TIMESTAMP_RANGE {
-            near + ahead
-        } else {
-            near + ahead - TIMESTAMP_RANGE
-        }
+        let near = self.lane.floor().saturating_mul(self.chunk_samples);
+        Timestamp::unwrap(low, Timestamp(near)).0
     }
 
     #[inline]

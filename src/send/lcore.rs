@@ -27,6 +27,9 @@ pub struct TxPools {
 }
 
 impl TxPools {
+    /// Data room of both pools, per packet.
+    pub const BYTES_PER_PACKET: usize = CONTROL_FRAME;
+
     /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after it.
     pub fn new(
         eal: &Eal,

@@ -10,4 +10,4 @@ mod lcore;
 mod packetiser;
 
 pub use lcore::{TxLcore, TxPools};
-pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, Source};
+pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, Source, data_timestamp};

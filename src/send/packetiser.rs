@@ -7,7 +7,7 @@ use crate::config::{EngineConfig, OutputConfig};
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
 use crate::spead::spectra::PREAMBLE_LEN;
 use crate::spead::stop::STOP_LEN;
-use crate::spead::{Descriptor, SpectraRepr, StopRepr, descriptor};
+use crate::spead::{Descriptor, IMMEDIATE_MASK, SpectraRepr, StopRepr, descriptor, item};
 use crate::units::Timestamp;
 
 /// Seconds between descriptors, per F-engine of the array.
@@ -15,6 +15,16 @@ const DESCRIPTOR_INTERVAL: f64 = 5.0;
 
 /// Bytes in front of a data packet's payload.
 pub const HEADER_BYTES: usize = HEADERS_LEN + PREAMBLE_LEN;
+
+/// Timestamp in the headers of a data packet that a [`Packetiser`] made; `None` for its other packets.
+pub fn data_timestamp(headers: &[u8]) -> Option<Timestamp> {
+    const TIMESTAMP: usize = HEADERS_LEN + 40;
+    if headers.len() != HEADER_BYTES {
+        return None;
+    }
+    let word = u64::from_be_bytes(headers.get(TIMESTAMP..)?.first_chunk().copied()?);
+    (word >> 48 == 0x8000 | item::TIMESTAMP).then_some(Timestamp(word & IMMEDIATE_MASK))
+}
 
 /// Where packets say that they come from.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,164 @@
+//! `karoo replay`: a capture through the data path, to a capture and a report.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::Failure;
+use crate::config::{ConfigError, EngineOptions};
+use crate::monitor::html::write_report;
+use crate::monitor::report::RunReport;
+use crate::replay::{self, CaptureScan, ReplayOptions};
+
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// A GPU if there is one that can be used, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A GPU, or nothing.
+    Cuda,
+}
+
+/// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without loss,
+/// and write what would have been multicast.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Capture to read: pcap or pcapng with Ethernet frames
+    #[arg(value_name = "CAPTURE")]
+    capture: PathBuf,
+    /// Capture to write: the F-engine's packets
+    #[arg(long, short, value_name = "OUT.pcap")]
+    output: PathBuf,
+    /// Folder for report.json and report.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+    /// Receive queues per polarisation, each with an lcore of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rx_queues: usize,
+    /// Compute threads of the CPU backend; all CPUs unless given
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// No progress bar, no summary
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    engine: EngineOptions,
+}
+
+/// Runs the command.
+pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
+    check(args).map_err(Failure::usage)?;
+    let scan = CaptureScan::new(&args.capture).map_err(Failure::data)?;
+    let plan = replay::plan(&args.engine, &scan, args.rx_queues).map_err(Failure::usage)?;
+    if !args.quiet {
+        for chosen in &plan.chosen {
+            eprintln!("picked {} {} ({})", chosen.option, chosen.value, chosen.why);
+        }
+    }
+    let options = ReplayOptions {
+        capture: args.capture.clone(),
+        output: args.output.clone(),
+        workers: args.workers,
+        progress: !args.quiet,
+    };
+    let (report, spectra) = replay::run(&plan, &options).map_err(Failure::data)?;
+    if let Some(folder) = &args.report {
+        write_report(folder, &report, &spectra).map_err(Failure::data)?;
+    }
+    if !args.quiet {
+        summarise(&report, args);
+    }
+    Ok(())
+}
+
+/// Options that have nothing to do with the capture.
+fn check(args: &ReplayArgs) -> Result<(), ConfigError> {
+    if args.backend == Backend::Cuda {
+        let rule = "this build has no CUDA backend yet";
+        return Err(ConfigError::new(
+            "--backend",
+            "cuda",
+            rule,
+            "use --backend cpu",
+        ));
+    }
+    if !(1..=16).contains(&args.rx_queues) {
+        let rule = "must be 1 to 16 per polarisation";
+        return Err(ConfigError::new(
+            "--rx-queues",
+            args.rx_queues,
+            rule,
+            "try 1",
+        ));
+    }
+    if args
+        .workers
+        .is_some_and(|workers| !(1..=1024).contains(&workers))
+    {
+        let value = args.workers.unwrap_or_default();
+        return Err(ConfigError::new(
+            "--workers",
+            value,
+            "must be 1 to 1024",
+            "try 2",
+        ));
+    }
+    Ok(())
+}
+
+fn summarise(report: &RunReport, args: &ReplayArgs) {
+    let input = &report.input;
+    for note in &report.capture_notes {
+        println!("capture    {note}");
+    }
+    println!("backend    {}", report.backend);
+    for (pol, counts) in input.pols.iter().enumerate() {
+        let power = counts
+            .power_dbfs
+            .map_or(String::new(), |dbfs| format!(", {dbfs:.2} dBFS"));
+        println!(
+            "input {pol}    {} heaps, {} missing, {} samples clipped{power}",
+            counts.heaps, counts.missing_heaps, counts.clipped_samples
+        );
+    }
+    let dropped: u64 = input.drops.values().sum();
+    let causes: Vec<_> = input
+        .drops
+        .iter()
+        .map(|(cause, n)| format!("{n} {cause}"))
+        .collect();
+    let causes = if causes.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", causes.join(", "))
+    };
+    println!(
+        "datagrams  {}, {dropped} not placed{causes}",
+        input.datagrams
+    );
+    for output in &report.outputs {
+        println!(
+            "{:10} {} batches, {} heaps sent, {} skipped, {} and {} samples clipped",
+            output.name,
+            output.batches,
+            output.heaps,
+            output.skipped_heaps,
+            output.clipped_samples[0],
+            output.clipped_samples[1]
+        );
+    }
+    println!(
+        "rate       {:.1} Msample/s per polarisation, {:.3} of real time",
+        report.rate.samples_per_second * 1e-6,
+        report.rate.realtime
+    );
+    println!("written    {}", args.output.display());
+    if let Some(folder) = &args.report {
+        println!("report     {}", folder.join("report.html").display());
+    }
+}

@@ -1,0 +1,23 @@
+//! Replay: a capture through the very data path that a live engine uses.
+//!
+//! ```text
+//! capture ─► source lcore ─► ring port ─► rx lcores ─► engine ─► tx lcore ─► ring port ─► recorder lcore ─► capture
+//! ```
+//!
+//! Nothing is lost and everything is deterministic: where a live receiver would drop, the source waits;
+//! where a live receiver would let time decide, the source says so in file order ([`crate::recv::Horizon`]).
+//!
+//! * [`CaptureScan`]: what the head of a capture tells about it;
+//! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
+//! * [`run()`]: the lcores, the engine, and the report.
+
+mod observer;
+mod plan;
+mod recorder;
+mod run;
+mod scan;
+mod source;
+
+pub use plan::{Plan, PlanError, plan};
+pub use run::{ReplayError, ReplayOptions, run};
+pub use scan::{CaptureScan, ScanError};

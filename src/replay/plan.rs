@@ -1,0 +1,315 @@
+//! Options and what the capture tells, to a validated configuration.
+
+use std::net::SocketAddrV4;
+
+use super::scan::CaptureScan;
+use crate::config::{
+    ConfigError, EngineConfig, EngineOptions, InitialDelays, OutputConfig, RecvConfig, SampleBits,
+    SendConfig, WidebandOptions, parse_delays,
+};
+use crate::monitor::report::Chosen;
+use crate::net::{FlowRule, QueueId, Steering};
+use crate::units::{Clock, N_POL};
+
+/// Defaults of the peer.
+const DEFAULT_RATE: f64 = 1712e6;
+const DEFAULT_HEAP_SAMPLES: u64 = 4096;
+const DEFAULT_MAX_DELAY_DIFF: usize = 1 << 20;
+const DEFAULT_JONES_PER_BATCH: usize = 1 << 20;
+const DEFAULT_OUTPUT: &str = "name=wideband,channels=1024,dst=239.10.10.0+7:7148";
+/// Smallest receive chunk and usual output chunk: large enough to keep every worker busy.
+const CHUNK: usize = 1 << 20;
+/// A capture should give at least this many batches.
+const WANTED_BATCHES: u64 = 8;
+
+/// What a replay will do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The engine.
+    pub engine: EngineConfig,
+    /// Delays from the start.
+    pub delays: Vec<InitialDelays>,
+    /// Which frame goes to which rx queue.
+    pub steering: Steering,
+    /// Polarisation and number within it, per rx queue.
+    pub queues: Vec<(usize, usize)>,
+    /// Timestamp of the first heap, for the time of the first output frames.
+    pub first_timestamp: u64,
+    /// What was picked from the capture.
+    pub chosen: Vec<Chosen>,
+}
+
+/// A replay that cannot be planned; both are the user's to mend on the command line.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct PlanError(#[from] ConfigError);
+
+struct Picks(Vec<Chosen>);
+
+impl Picks {
+    /// The option's value, or `value` and a note of it.
+    fn or<T: ToString>(&mut self, given: Option<T>, option: &str, value: T, why: &str) -> T {
+        given.unwrap_or_else(|| {
+            self.0.push(Chosen {
+                option: option.to_owned(),
+                value: value.to_string(),
+                why: why.to_owned(),
+            });
+            value
+        })
+    }
+}
+
+/// Fills the gaps of `options` from `scan` and checks the result. `queues_per_pol` is at least 1.
+pub fn plan(
+    options: &EngineOptions,
+    scan: &CaptureScan,
+    queues_per_pol: usize,
+) -> Result<Plan, PlanError> {
+    let mut picks = Picks(Vec::new());
+    let clock = pick_clock(options, scan, &mut picks);
+    let (packet_samples, sample_bits) = pick_heap(options, scan, &mut picks)?;
+    let samples = scan.estimated_heaps.saturating_mul(packet_samples as u64);
+    let outputs = pick_outputs(options, samples, &mut picks)?;
+    let window = outputs
+        .iter()
+        .map(OutputConfig::window_samples)
+        .max()
+        .unwrap_or(0);
+    let (chunk_samples, max_delay_diff) = pick_chunk(options, packet_samples, window, &mut picks);
+    let chunk_jones = pick_send_chunk(options, &outputs, &mut picks)?;
+    let engine = EngineConfig {
+        clock,
+        feng_id: options.feng_id,
+        array_size: options.array_size,
+        recv: RecvConfig {
+            packet_samples,
+            sample_bits,
+            chunk_samples,
+            mask_timestamp: options.mask_timestamp,
+        },
+        send: SendConfig {
+            packet_payload: options.send_packet_payload,
+            chunk_jones,
+            ttl: options.send_ttl,
+        },
+        max_delay_diff,
+        gain: options.gain,
+        outputs,
+    };
+    engine.validate()?;
+    let delays = parse_delays(&options.delays, clock.adc_sample_rate)?;
+    for delay in &delays {
+        if !engine
+            .outputs
+            .iter()
+            .any(|output| output.name == delay.stream)
+        {
+            let names: Vec<_> = engine
+                .outputs
+                .iter()
+                .map(|output| &output.name[..])
+                .collect();
+            let way_out = format!("the outputs are {}", names.join(", "));
+            Err(ConfigError::new(
+                "--delays",
+                &delay.stream,
+                "no such output",
+                way_out,
+            ))?;
+        }
+    }
+    let (steering, queues) = steer(&scan.sources, queues_per_pol);
+    Ok(Plan {
+        engine,
+        delays,
+        steering,
+        queues,
+        first_timestamp: scan.first_timestamp,
+        chosen: picks.0,
+    })
+}
+
+fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) -> Clock {
+    let adc_sample_rate = picks.or(
+        options.adc_sample_rate,
+        "--adc-sample-rate",
+        DEFAULT_RATE,
+        "the L band's",
+    );
+    let first = scan.first_timestamp as f64 / adc_sample_rate;
+    let sync_time = scan.first_time_ns as f64 * 1e-9 - first;
+    let why = "so that the first heap has the time of its frame";
+    Clock {
+        adc_sample_rate,
+        sync_time: picks.or(options.sync_time, "--sync-time", sync_time, why),
+    }
+}
+
+fn pick_heap(
+    options: &EngineOptions,
+    scan: &CaptureScan,
+    picks: &mut Picks,
+) -> Result<(usize, SampleBits), ConfigError> {
+    let heap_bits = 8 * scan.heap_bytes;
+    let from_bits = options
+        .dig_sample_bits
+        .map(|bits| heap_bits / (bits.max(1) as usize));
+    let step = scan.heap_samples.unwrap_or(DEFAULT_HEAP_SAMPLES) as usize;
+    let (samples, why) = match from_bits {
+        Some(samples) => (samples, "heap bytes over --dig-sample-bits"),
+        None => (step, "the usual step between timestamps"),
+    };
+    let samples = picks.or(
+        options.recv_packet_samples,
+        "--recv-packet-samples",
+        samples,
+        why,
+    );
+    let bits = (heap_bits / samples.max(1)) as u32;
+    let why = format!("heaps have {} bytes for {samples} samples", scan.heap_bytes);
+    let bits = picks.or(options.dig_sample_bits, "--dig-sample-bits", bits, &why);
+    let sample_bits = SampleBits::new(bits).ok_or_else(|| {
+        ConfigError::new(
+            "--dig-sample-bits",
+            bits,
+            "must be 2 to 16",
+            format!(
+                "heaps have {} bytes: give --recv-packet-samples too",
+                scan.heap_bytes
+            ),
+        )
+    })?;
+    Ok((samples, sample_bits))
+}
+
+fn pick_outputs(
+    options: &EngineOptions,
+    samples: u64,
+    picks: &mut Picks,
+) -> Result<Vec<OutputConfig>, ConfigError> {
+    let mut wideband = options.wideband.clone();
+    if wideband.is_empty() {
+        let default: WidebandOptions = DEFAULT_OUTPUT.parse()?;
+        let why = "no output was asked for".to_owned();
+        let (option, value) = ("--wideband".to_owned(), DEFAULT_OUTPUT.to_owned());
+        picks.0.push(Chosen { option, value, why });
+        wideband.push(default);
+    }
+    Ok(wideband
+        .into_iter()
+        .map(|output| {
+            let option = format!("--wideband jones_per_batch of '{}'", output.name);
+            let least = output.channels.saturating_mul(32).max(1);
+            let fit = (samples / WANTED_BATCHES / 2).max(1).ilog2();
+            let fit = (1usize << fit.min(62)).clamp(least, DEFAULT_JONES_PER_BATCH.max(least));
+            let why = "a whole number of batches that the capture fills several times";
+            let jones = picks.or(output.jones_per_batch, &option, fit, why);
+            output.into_config(jones, options.dither_seed)
+        })
+        .collect())
+}
+
+/// Receive chunk and largest delay difference: either follows from the other.
+fn pick_chunk(
+    options: &EngineOptions,
+    packet_samples: usize,
+    window: usize,
+    picks: &mut Picks,
+) -> (usize, usize) {
+    let option = "--max-delay-diff";
+    let max_delay_diff = match options.recv_chunk_samples {
+        Some(chunk)
+            if chunk
+                < DEFAULT_MAX_DELAY_DIFF
+                    .saturating_add(window)
+                    .saturating_add(8) =>
+        {
+            let room = chunk.saturating_sub(window) / 8 * 8;
+            picks.or(
+                options.max_delay_diff,
+                option,
+                room,
+                "what --recv-chunk-samples leaves",
+            )
+        }
+        _ => {
+            let why = "the usual value";
+            picks.or(options.max_delay_diff, option, DEFAULT_MAX_DELAY_DIFF, why)
+        }
+    };
+    let tail = max_delay_diff.saturating_add(window);
+    let room = tail
+        .checked_next_power_of_two()
+        .unwrap_or(usize::MAX / 4)
+        .saturating_mul(2);
+    let step = packet_samples.max(1) * if packet_samples % 8 == 0 { 1 } else { 8 };
+    let chunk = room
+        .max(CHUNK)
+        .checked_next_multiple_of(step)
+        .unwrap_or(room);
+    let why = "twice what the tail needs";
+    (
+        picks.or(
+            options.recv_chunk_samples,
+            "--recv-chunk-samples",
+            chunk,
+            why,
+        ),
+        max_delay_diff,
+    )
+}
+
+fn pick_send_chunk(
+    options: &EngineOptions,
+    outputs: &[OutputConfig],
+    picks: &mut Picks,
+) -> Result<usize, ConfigError> {
+    let unit = outputs.iter().try_fold(1usize, |unit, output| {
+        unit.checked_mul(output.jones_per_batch.max(1) / gcd(unit, output.jones_per_batch.max(1)))
+    });
+    let unit = unit.ok_or_else(|| {
+        let rule = "the outputs' values have no common multiple that fits memory";
+        ConfigError::new("--wideband jones_per_batch", "", rule, "use powers of two")
+    })?;
+    let why = "whole batches of every output";
+    let wanted = picks.or(
+        options.send_chunk_jones,
+        "--send-chunk-jones",
+        CHUNK.max(unit),
+        why,
+    );
+    wanted.max(1).checked_next_multiple_of(unit).ok_or_else(|| {
+        ConfigError::new(
+            "--send-chunk-jones",
+            wanted,
+            "does not fit memory",
+            "try 1048576",
+        )
+    })
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Each polarisation's destinations over its own queues, in contiguous slices.
+fn steer(
+    sources: &[Vec<SocketAddrV4>; N_POL],
+    queues_per_pol: usize,
+) -> (Steering, Vec<(usize, usize)>) {
+    let mut rules = Vec::new();
+    let mut queues = Vec::new();
+    for (pol, sources) in sources.iter().enumerate() {
+        let count = queues_per_pol.min(sources.len());
+        for rule in Steering::from_sources(sources, count).rules() {
+            let queue = QueueId(queues.len() + rule.queue.0);
+            rules.push(FlowRule {
+                queue,
+                ..rule.clone()
+            });
+        }
+        queues.extend((0..count).map(|number| (pol, number)));
+    }
+    (Steering::new(rules), queues)
+}

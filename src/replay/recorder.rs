@@ -1,0 +1,80 @@
+//! The recorder lcore of a replay: transmitted packets into a capture file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::dpdk::{Abort, Idle, IdlePolicy, Mbuf, MbufBatch, RingReceiver};
+use crate::monitor::phases::{Phase, PhaseClock};
+use crate::net::{CaptureError, CaptureWriter};
+use crate::send::data_timestamp;
+use crate::units::{Clock, Timestamp};
+
+/// Segments of a packet: headers, and a part of an output chunk.
+const MAX_SEGMENTS: usize = 4;
+
+/// The recorder of a replay.
+pub struct RecorderLcore {
+    /// Where packets come out of the tx port.
+    pub ring: RingReceiver,
+    /// Where they go.
+    pub writer: CaptureWriter,
+    /// Sample counts to the time of a frame.
+    pub clock: Clock,
+    /// Time of frames before the first data.
+    pub start: Timestamp,
+    /// Set when the tx lcore has handed over its last packet.
+    pub ended: Arc<AtomicBool>,
+    /// How to wait.
+    pub idle: IdlePolicy,
+    /// Whether to give up.
+    pub abort: Abort,
+}
+
+impl RecorderLcore {
+    /// Records until the end, then gives the file its name. Aborted, it leaves no file.
+    ///
+    /// A frame's time is that of the data in it, so the same input makes the same file.
+    pub fn run(mut self, clock: &mut PhaseClock) -> Result<(), CaptureError> {
+        let mut idle = Idle::new(self.idle);
+        let mut batch: MbufBatch = MbufBatch::new();
+        let mut time = self.nanoseconds(self.start);
+        loop {
+            // Read before the ring: what was sent before the end is in the ring already.
+            let ended = self.ended.load(Ordering::Acquire);
+            if self.ring.dequeue(&mut batch) == 0 {
+                if self.abort.is_set() {
+                    return Ok(());
+                }
+                if ended {
+                    break;
+                }
+                idle.wait();
+                continue;
+            }
+            idle.reset();
+            clock.mark(Phase::WaitInput);
+            for mbuf in batch.iter() {
+                if let Some(timestamp) = data_timestamp(mbuf.data()) {
+                    time = self.nanoseconds(timestamp);
+                }
+                self.write(mbuf, time).inspect_err(|_| self.abort.set())?;
+            }
+            batch.clear();
+            clock.mark(Phase::Work);
+        }
+        self.writer.finish()
+    }
+
+    fn write(&mut self, mbuf: &Mbuf, time: u64) -> Result<(), CaptureError> {
+        let mut parts: [&[u8]; MAX_SEGMENTS] = [&[]; MAX_SEGMENTS];
+        for (part, segment) in parts.iter_mut().zip(mbuf.segments()) {
+            *part = segment;
+        }
+        self.writer
+            .write_frame(time, &parts[..mbuf.nb_segs().min(MAX_SEGMENTS)])
+    }
+
+    fn nanoseconds(&self, timestamp: Timestamp) -> u64 {
+        (timestamp.unix(self.clock) * 1e9).max(0.0) as u64
+    }
+}

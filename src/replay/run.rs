@@ -1,0 +1,496 @@
+//! The lcores of a replay, the engine, and the report.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::queue::ArrayQueue;
+
+use super::observer::SpectraObserver;
+use super::plan::Plan;
+use super::recorder::RecorderLcore;
+use super::source::{Feed, Progress, SourceLcore};
+use crate::cpu::{Wideband, Workers, WorkersError};
+use crate::dpdk::{
+    Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, ExtPool, IdlePolicy, LcoreHandle,
+    LcorePanic, MbufPool, PoolConfig, PortConfig, TscClock, allowed_cpus, mbuf_ring, pool_size,
+};
+use crate::dsp::delay::DelayModels;
+use crate::dsp::power;
+use crate::engine::{Engine, OutputParts, OutputStats};
+use crate::memory::{OutputMemory, RegionError};
+use crate::monitor::phases::{PhaseClock, PhaseTimes};
+use crate::monitor::report::{InputReport, RateReport, RunReport};
+use crate::monitor::spectra::SpectraAccumulator;
+use crate::net::capture::Precision;
+use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
+use crate::recv::{ReceiveMemory, RxConfig, RxLcore, RxStats, WhenFull, receive_memory};
+use crate::send::{Packetiser, Source, TxLcore, TxPools};
+use crate::units::{N_POL, Timestamp};
+
+/// Packets that each rx ring holds.
+const RX_RING: usize = 512;
+/// Packets that the tx ring holds.
+const TX_RING: usize = 1024;
+/// Largest frame that fits an mbuf; larger ones exceed what receivers of this protocol take.
+const FRAME_ROOM: usize = 9600;
+/// Output chunks per output: one under construction, two being sent, one spare.
+const OUTPUT_CHUNKS: usize = 4;
+/// Memory for DPDK beside the mbuf pools, in MiB.
+const DPDK_MIB: usize = 64;
+/// A replay shares its cores: data threads nap when idle.
+const IDLE: IdlePolicy = IdlePolicy::Share;
+/// Where the packets of a replay say that they come from: a locally administered MAC address and an
+/// address reserved for documentation.
+const SOURCE: Source = Source {
+    mac: MacAddr([0x02, 0x4b, 0x41, 0x52, 0x4f, 0x4f]),
+    ip: std::net::Ipv4Addr::new(192, 0, 2, 1),
+    port: 49152,
+};
+
+/// What to replay, and how.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// Capture to read.
+    pub capture: PathBuf,
+    /// Capture to write.
+    pub output: PathBuf,
+    /// Compute threads; `None`: one per CPU.
+    pub workers: Option<usize>,
+    /// Draw a progress bar on standard error if that is a terminal.
+    pub progress: bool,
+}
+
+/// Why a replay failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Reading or writing a capture.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// DPDK did not start.
+    #[error(transparent)]
+    Eal(#[from] EalError),
+    /// DPDK refused something.
+    #[error(transparent)]
+    Dpdk(#[from] DpdkError),
+    /// Not enough memory.
+    #[error(transparent)]
+    Memory(#[from] RegionError),
+    /// Compute threads.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
+    /// A data thread failed.
+    #[error(transparent)]
+    Lcore(#[from] LcorePanic),
+    /// Input and output are one file.
+    #[error("{0} is both the capture to read and --output; give another name")]
+    SameFile(String),
+}
+
+/// The pictures' data, per output.
+pub type OutputSpectra = Vec<(String, SpectraAccumulator)>;
+
+/// Runs a plan to its end and writes the output capture.
+pub fn run(
+    plan: &Plan,
+    options: &ReplayOptions,
+) -> Result<(RunReport, OutputSpectra), ReplayError> {
+    if same_file(&options.capture, &options.output) {
+        return Err(ReplayError::SameFile(options.output.display().to_string()));
+    }
+    let reader = CaptureReader::open(&options.capture)?;
+    let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
+    let cpus = allowed_cpus();
+    let lcores = plan.queues.len() + 3;
+    let eal = Eal::init(&EalConfig {
+        worker_cpus: (0..lcores).map(|i| cpus[i % cpus.len()]).collect(),
+        memory_mib: memory_mib(plan.queues.len()),
+        ..EalConfig::default()
+    })?;
+    let workers = options.workers.unwrap_or(cpus.len());
+    let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
+    let workers = Arc::new(Workers::pinned(&cores)?);
+    let (outputs, spectra) = make_outputs(plan, &eal, &workers)?;
+    let stats = outputs.iter().map(|output| output.stats.clone()).collect();
+    let threads = Threads::new(&eal);
+    let abort = threads.abort.clone();
+    let run =
+        Replay::start(plan, threads, reader, writer, outputs, stats).inspect_err(|_| abort.set());
+    let report = run?.finish(plan, options)?;
+    let spectra = plan
+        .engine
+        .outputs
+        .iter()
+        .zip(spectra)
+        .map(|(output, spectra)| {
+            let spectra = spectra
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            (output.name.clone(), spectra)
+        })
+        .collect();
+    Ok((report, spectra))
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Mbufs that frames may be in: all rx rings, and a burst per rx lcore and the source's batches.
+fn frame_mbufs(queues: usize) -> usize {
+    pool_size(queues * RX_RING, queues * 2 * BURST)
+}
+
+fn memory_mib(queues: usize) -> usize {
+    let mbuf = 512;
+    let frames = frame_mbufs(queues) * (FRAME_ROOM + mbuf);
+    let tx = pool_size(TX_RING, 2 * BURST) * (TxPools::BYTES_PER_PACKET + 2 * mbuf);
+    DPDK_MIB + (frames + tx).div_ceil(1 << 20)
+}
+
+type SharedSpectra = Arc<Mutex<SpectraAccumulator>>;
+
+/// The outputs of the engine, on the CPU backend.
+fn make_outputs(
+    plan: &Plan,
+    eal: &Eal,
+    workers: &Arc<Workers>,
+) -> Result<(Vec<OutputParts>, Vec<SharedSpectra>), ReplayError> {
+    let engine = &plan.engine;
+    let mut all = Vec::new();
+    let mut all_spectra = Vec::new();
+    for config in &engine.outputs {
+        let batches = engine.send.chunk_jones / config.jones_per_batch;
+        let chunks = (0..OUTPUT_CHUNKS)
+            .map(|_| OutputMemory::new(batches, config.batch_bytes()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut delays: [DelayModels; N_POL] = Default::default();
+        for given in plan
+            .delays
+            .iter()
+            .filter(|given| given.stream == config.name)
+        {
+            for (models, model) in delays.iter_mut().zip(given.models) {
+                models.add(model);
+            }
+        }
+        let (observer, spectra) = SpectraObserver::new(config);
+        let pipeline = Wideband::new(
+            config,
+            engine.recv.sample_bits,
+            engine.feng_id,
+            engine.gain,
+            workers.clone(),
+        );
+        all.push(OutputParts {
+            config: config.clone(),
+            pipeline: Box::new(pipeline),
+            delays,
+            pool: ExtPool::new(eal, chunks)?,
+            stats: Arc::new(OutputStats::new(&config.name)),
+            observer: Some(Box::new(observer)),
+        });
+        all_spectra.push(spectra);
+    }
+    Ok((all, all_spectra))
+}
+
+/// Data threads: each on an lcore of its own, with a stopwatch.
+struct Threads {
+    eal: Eal,
+    abort: Abort,
+    times: Vec<Arc<PhaseTimes>>,
+}
+
+impl Threads {
+    fn new(eal: &Eal) -> Self {
+        Self {
+            eal: eal.clone(),
+            abort: Abort::default(),
+            times: Vec::new(),
+        }
+    }
+
+    /// Runs `job` on the next lcore; a panic there aborts all.
+    fn spawn<T: Send + 'static>(
+        &mut self,
+        name: &str,
+        job: impl FnOnce(&mut PhaseClock) -> T + Send + 'static,
+    ) -> Result<LcoreHandle<T>, DpdkError> {
+        let lcore = self.eal.workers()[self.times.len()];
+        let times = PhaseTimes::new(name, Some(lcore.cpu));
+        self.times.push(times.clone());
+        let abort = self.abort.clone();
+        self.eal.launch(lcore.id, name, move || {
+            let _guard = abort.on_panic();
+            job(&mut PhaseClock::start(times))
+        })
+    }
+}
+
+/// A replay under way.
+struct Replay {
+    threads: Threads,
+    engine: Engine,
+    memory: Arc<ReceiveMemory>,
+    /// Kept until the last packet has been recorded.
+    _tx_pools: TxPools,
+    stats: Vec<Arc<OutputStats>>,
+    rx_stats: Vec<Arc<RxStats>>,
+    progress: Arc<Progress>,
+    capture_bytes: u64,
+    source: LcoreHandle<Result<Vec<String>, CaptureError>>,
+    recorder: LcoreHandle<Result<(), CaptureError>>,
+    others: Vec<LcoreHandle<()>>,
+    started: Instant,
+}
+
+impl Replay {
+    fn start(
+        plan: &Plan,
+        mut threads: Threads,
+        reader: CaptureReader,
+        writer: CaptureWriter,
+        outputs: Vec<OutputParts>,
+        stats: Vec<Arc<OutputStats>>,
+    ) -> Result<Self, ReplayError> {
+        let config = &plan.engine;
+        let (eal, abort) = (threads.eal.clone(), threads.abort.clone());
+        let queues = plan.queues.len();
+        let (memory, receiver) = receive_memory(&config.recv, config.tail_samples(), queues)?;
+        let first_chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
+        let finished = Arc::new(ArrayQueue::new(first_chunks + 1));
+
+        // The port: what the source puts into rx rings is received, what is transmitted is recorded.
+        let mbufs = frame_mbufs(queues);
+        let pool = PoolConfig {
+            mbufs,
+            cache: BURST,
+            data_room: FRAME_ROOM,
+            socket: None,
+        };
+        let frames = MbufPool::new(&eal, "replay_frames", pool)?;
+        frames.check_size(queues * RX_RING, queues * 2 * BURST)?;
+        let mut feeds = Vec::new();
+        let mut rx_ends = Vec::new();
+        let mut horizons = Vec::new();
+        for queue in 0..queues {
+            let (sender, receiver) = mbuf_ring(&eal, &format!("replay_rx{queue}"), RX_RING)?;
+            let horizon = Arc::new(ArrayQueue::new(BURST));
+            feeds.push(Feed::new(sender, horizon.clone()));
+            rx_ends.push(receiver);
+            horizons.push(horizon);
+        }
+        let (tx_end, recorded) = mbuf_ring(&eal, "replay_tx", TX_RING)?;
+        let port = Device::rings(&eal, "replay", rx_ends, vec![tx_end])?;
+        let mut port = port.start(&PortConfig {
+            rx_pools: vec![frames.clone(); queues],
+            ..PortConfig::default()
+        })?;
+
+        let started = Instant::now();
+        let mut others = Vec::new();
+        let mut rx_stats = Vec::new();
+        let rx = RxConfig {
+            recv: config.recv.clone(),
+            when_full: WhenFull::Wait,
+            idle: IDLE,
+        };
+        for (lane, (queue, horizons)) in port.rx.drain(..).zip(horizons).enumerate() {
+            let stats = Arc::new(RxStats::default());
+            rx_stats.push(stats.clone());
+            let (memory, abort) = (memory.clone(), abort.clone());
+            let lcore = RxLcore::new(
+                rx.clone(),
+                queue,
+                memory,
+                lane,
+                Some(horizons),
+                stats,
+                abort,
+            );
+            let (pol, number) = plan.queues[lane];
+            others.push(
+                threads.spawn(&format!("rx-pol{pol}.{number}"), move |clock| {
+                    lcore.run(clock)
+                })?,
+            );
+        }
+
+        let packetisers = (0..outputs.len())
+            .map(|index| Packetiser::new(config, index, SOURCE))
+            .collect();
+        let pools = TxPools::new(&eal, TX_RING, 2 * BURST)?;
+        let queue = port.tx.remove(0);
+        let tx = TxLcore::new(
+            finished.clone(),
+            packetisers,
+            pools.clone(),
+            queue,
+            IDLE,
+            abort.clone(),
+        );
+        let ended = Arc::new(AtomicBool::new(false));
+        let sent = ended.clone();
+        others.push(threads.spawn("tx", move |clock| {
+            tx.run(clock);
+            sent.store(true, Ordering::Release);
+        })?);
+        let recorder = RecorderLcore {
+            ring: recorded,
+            writer,
+            clock: config.clock,
+            start: Timestamp(plan.first_timestamp),
+            ended,
+            idle: IDLE,
+            abort: abort.clone(),
+        };
+        let recorder = threads.spawn("recorder", move |clock| recorder.run(clock))?;
+
+        let progress = Arc::new(Progress::default());
+        let (_, capture_bytes) = reader.progress();
+        let source_stats = Arc::new(RxStats::default());
+        rx_stats.push(source_stats.clone());
+        let source = SourceLcore {
+            reader,
+            steering: plan.steering.clone(),
+            recv: config.recv.clone(),
+            feeds,
+            pool: frames,
+            stats: source_stats,
+            progress: progress.clone(),
+            idle: IDLE,
+            abort: abort.clone(),
+        };
+        let source = threads.spawn("source", move |clock| source.run(clock))?;
+        let engine = Engine::new(config, receiver, outputs, finished, IDLE, abort);
+        Ok(Self {
+            threads,
+            engine,
+            memory,
+            _tx_pools: pools,
+            stats,
+            rx_stats,
+            progress,
+            capture_bytes,
+            source,
+            recorder,
+            others,
+            started,
+        })
+    }
+
+    /// Runs the engine on this thread to the end, waits for the others, and reports.
+    fn finish(mut self, plan: &Plan, options: &ReplayOptions) -> Result<RunReport, ReplayError> {
+        let times = PhaseTimes::new("engine", None);
+        self.threads.times.push(times.clone());
+        let bar = options
+            .progress
+            .then(|| ProgressBar::show(&self.progress, self.capture_bytes));
+        {
+            let _guard = self.threads.abort.on_panic();
+            self.engine.run(&mut PhaseClock::start(times));
+        }
+        let source = self.source.join();
+        let recorder = self.recorder.join();
+        let others: Vec<_> = self.others.drain(..).map(LcoreHandle::join).collect();
+        drop(bar);
+        let notes = source??;
+        recorder??;
+        others.into_iter().collect::<Result<(), _>>()?;
+        let seconds = self.started.elapsed().as_secs_f64();
+
+        let input = self.engine.input_stats();
+        let mut pols = input.pols();
+        let (sums, measured) = self.stats[0].power(&plan.engine.outputs[0]);
+        for (pol, sum) in pols.iter_mut().zip(sums) {
+            let dbfs = power::dbfs(sum, measured, plan.engine.recv.sample_bits);
+            pol.power_dbfs = (measured > 0).then_some(dbfs);
+        }
+        let mut drops = BTreeMap::new();
+        for stats in &self.rx_stats {
+            stats.add_drops(&mut drops);
+        }
+        let samples = pols.iter().map(|pol| pol.samples).max().unwrap_or(0);
+        let samples_per_second = samples as f64 / seconds;
+        let tsc = TscClock::new(&self.threads.eal);
+        let mut lcores: Vec<_> = self
+            .threads
+            .times
+            .iter()
+            .map(|times| times.report(tsc))
+            .collect();
+        for output in self.engine.outputs() {
+            lcores.extend(output.pipeline().lcores());
+        }
+        tracing::debug!(bytes = self.memory.bytes(), "receive memory");
+        Ok(RunReport {
+            karoo: env!("CARGO_PKG_VERSION").to_owned(),
+            capture: options.capture.display().to_string(),
+            capture_notes: notes,
+            config: plan.engine.clone(),
+            chosen: plan.chosen.clone(),
+            backend: self.engine.outputs()[0].pipeline().name(),
+            input: InputReport {
+                datagrams: self.progress.frames.load(Ordering::Relaxed),
+                drops,
+                chunks: input.chunks(),
+                first_timestamp: input.first_timestamp(),
+                pols,
+            },
+            outputs: self.stats.iter().map(|stats| stats.report()).collect(),
+            rate: RateReport {
+                seconds,
+                samples_per_second,
+                input_gbps: self.capture_bytes as f64 * 8e-9 / seconds,
+                realtime: samples_per_second / plan.engine.clock.adc_sample_rate,
+            },
+            lcores,
+        })
+    }
+}
+
+/// A progress bar over the bytes of the capture, drawn by a thread of its own until dropped.
+struct ProgressBar {
+    stop: Option<std::sync::mpsc::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl ProgressBar {
+    const PERIOD: Duration = Duration::from_millis(100);
+
+    fn show(progress: &Arc<Progress>, total: u64) -> Self {
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let progress = progress.clone();
+        let thread = std::thread::spawn(move || {
+            let style = indicatif::ProgressStyle::with_template(
+                "{bar:40} {percent:>3}%  {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left",
+            );
+            let bar = indicatif::ProgressBar::new(total)
+                .with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
+            // Ends when the sender is dropped.
+            while stopped.recv_timeout(Self::PERIOD)
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                bar.set_position(progress.bytes.load(Ordering::Relaxed));
+            }
+            bar.finish_and_clear();
+        });
+        Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for ProgressBar {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The source lcore of a replay: frames of a capture into the rings behind the rx queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam::queue::ArrayQueue;
+
+use crate::config::RecvConfig;
+use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, RingSender};
+use crate::monitor::phases::{Phase, PhaseClock};
+use crate::net::{CaptureError, CaptureReader, Steering};
+use crate::recv::{DropCause, END_OF_STREAM, Horizon, RxStats};
+use crate::spead::DigitiserHeap;
+use crate::units::Timestamp;
+
+/// Chunks that a silent queue may be behind the newest one before it is told to go on.
+const MAX_LAG: u64 = 2;
+
+/// One rx queue from the source's side.
+pub struct Feed {
+    ring: RingSender,
+    horizons: Arc<ArrayQueue<Horizon>>,
+    batch: MbufBatch,
+    frames: u64,
+    floor: u64,
+}
+
+impl Feed {
+    /// Frames go into `ring`, word of silence into `horizons`.
+    pub fn new(ring: RingSender, horizons: Arc<ArrayQueue<Horizon>>) -> Self {
+        Self {
+            ring,
+            horizons,
+            batch: MbufBatch::new(),
+            frames: 0,
+            floor: 0,
+        }
+    }
+}
+
+/// How far the source is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of the capture consumed.
+    pub bytes: AtomicU64,
+    /// Frames read.
+    pub frames: AtomicU64,
+}
+
+/// The source of a replay.
+pub struct SourceLcore {
+    /// The capture.
+    pub reader: CaptureReader,
+    /// Which frame goes where.
+    pub steering: Steering,
+    /// Geometry, to see which chunk a heap belongs to.
+    pub recv: RecvConfig,
+    /// One per rx queue.
+    pub feeds: Vec<Feed>,
+    /// Mbufs for frames.
+    pub pool: MbufPool,
+    /// What was not steered, by cause.
+    pub stats: Arc<RxStats>,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+    /// How to wait.
+    pub idle: IdlePolicy,
+    /// Whether to give up.
+    pub abort: Abort,
+}
+
+impl SourceLcore {
+    /// Feeds the whole capture. Returns what there is to say about the file.
+    pub fn run(mut self, clock: &mut PhaseClock) -> Result<Vec<String>, CaptureError> {
+        let mut feeds = Feeds {
+            feeds: std::mem::take(&mut self.feeds),
+            idle: Idle::new(self.idle),
+            abort: self.abort.clone(),
+        };
+        let mut newest = 0;
+        let mut cut = 0;
+        let outcome = loop {
+            if self.abort.is_set() {
+                break Ok(());
+            }
+            let frame = match self.reader.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            self.progress.frames.fetch_add(1, Ordering::Relaxed);
+            cut += u64::from(frame.is_cut());
+            let (queue, payload) = match self.steering.steer(frame.bytes) {
+                Ok((queue, datagram)) => (queue, datagram.payload()),
+                Err(error) => {
+                    self.stats.note_burst(1, 0);
+                    self.stats.note_drop(DropCause::from(&error));
+                    continue;
+                }
+            };
+            let Some(mut mbuf) = feeds.alloc(&self.pool, clock) else {
+                break Ok(());
+            };
+            match mbuf.append(frame.bytes.len()) {
+                Some(data) => data.copy_from_slice(frame.bytes),
+                None => {
+                    self.stats.note_burst(1, 0);
+                    self.stats.note_drop(DropCause::PacketTooLong);
+                    continue;
+                }
+            }
+            if let Some(id) = chunk_id(&self.recv, newest, payload) {
+                newest = newest.max(id);
+                feeds.feeds[queue.0].floor = feeds.feeds[queue.0].floor.max(id);
+                feeds.move_silent(newest, clock);
+            }
+            feeds.push(queue.0, mbuf, clock);
+            let (bytes, _) = self.reader.progress();
+            self.progress.bytes.store(bytes, Ordering::Relaxed);
+        };
+        for queue in 0..feeds.feeds.len() {
+            feeds.horizon(queue, END_OF_STREAM, clock);
+        }
+        outcome.inspect_err(|_| self.abort.set())?;
+        let mut notes = vec![format!("{} file", self.reader.format())];
+        if self.reader.truncated() {
+            notes.push("the file ends within a record: its whole frames were replayed".into());
+        }
+        if cut > 0 {
+            notes.push(format!(
+                "{cut} frames were cut short when they were recorded"
+            ));
+        }
+        Ok(notes)
+    }
+}
+
+/// Chunk that a heap will be placed in, by the receiver's own rules; `None` if it will be dropped.
+fn chunk_id(recv: &RecvConfig, newest: u64, payload: &[u8]) -> Option<u64> {
+    let heap = DigitiserHeap::new_checked(payload).ok()?;
+    if heap.heap_length() != recv.heap_bytes() {
+        return None;
+    }
+    let near = Timestamp(newest.saturating_mul(recv.chunk_samples as u64));
+    let timestamp = Timestamp::unwrap(heap.timestamp()?, near).0;
+    let aligned = recv.mask_timestamp || timestamp % recv.packet_samples as u64 == 0;
+    aligned.then_some(timestamp / recv.chunk_samples as u64)
+}
+
+/// All queues, and how to wait for them.
+struct Feeds {
+    feeds: Vec<Feed>,
+    idle: Idle,
+    abort: Abort,
+}
+
+impl Feeds {
+    /// An empty mbuf, waiting for one if the pool is empty; `None` if aborted.
+    fn alloc(&mut self, pool: &MbufPool, clock: &mut PhaseClock) -> Option<Mbuf> {
+        loop {
+            if let Some(mbuf) = pool.alloc() {
+                return Some(mbuf);
+            }
+            if self.abort.is_set() {
+                return None;
+            }
+            self.wait(clock);
+        }
+    }
+
+    /// Queues a frame, waiting while the ring is full.
+    fn push(&mut self, queue: usize, mbuf: Mbuf, clock: &mut PhaseClock) {
+        self.feeds[queue].frames += 1;
+        // The batch has room: it is emptied as soon as it is full.
+        let _ = self.feeds[queue].batch.push(mbuf);
+        if self.feeds[queue].batch.len() == BURST {
+            self.flush(queue, clock);
+        }
+    }
+
+    /// Empties a queue's batch into its ring.
+    fn flush(&mut self, queue: usize, clock: &mut PhaseClock) {
+        loop {
+            let feed = &mut self.feeds[queue];
+            feed.ring.enqueue(&mut feed.batch);
+            if feed.batch.is_empty() || self.abort.is_set() {
+                self.idle.reset();
+                return;
+            }
+            self.wait(clock);
+        }
+    }
+
+    /// Waits, having given every queue what it can take: one may wait for what another still misses.
+    fn wait(&mut self, clock: &mut PhaseClock) {
+        clock.mark(Phase::Work);
+        for feed in &mut self.feeds {
+            feed.ring.enqueue(&mut feed.batch);
+        }
+        self.idle.wait();
+        clock.mark(Phase::WaitOutput);
+    }
+
+    /// Tells queues that are too far behind the newest chunk to go on without waiting for more.
+    fn move_silent(&mut self, newest: u64, clock: &mut PhaseClock) {
+        for queue in 0..self.feeds.len() {
+            if self.feeds[queue].floor + MAX_LAG < newest {
+                self.feeds[queue].floor = newest - MAX_LAG;
+                self.horizon(queue, newest - MAX_LAG, clock);
+            }
+        }
+    }
+
+    /// Publishes a horizon behind all frames so far.
+    fn horizon(&mut self, queue: usize, floor: u64, clock: &mut PhaseClock) {
+        let horizon = Horizon {
+            after: self.feeds[queue].frames,
+            floor,
+        };
+        while self.feeds[queue].horizons.push(horizon).is_err() && !self.abort.is_set() {
+            self.wait(clock);
+        }
+        self.flush(queue, clock);
+    }
+}
