@@ -1,0 +1,369 @@
+//! `sink`: reading output streams back from captures.
+
+use std::net::SocketAddrV4;
+use std::path::Path;
+
+use karoo::net::{CaptureWriter, HeaderTemplate, MacAddr, capture::Precision};
+use karoo::sink::{self, SinkError, SinkOptions, SinkReport};
+use karoo::spead::{Descriptor, SpectraRepr, StopRepr, descriptor, spectra, stop};
+
+const CHANNELS: u64 = 16;
+const SUBSTREAMS: u64 = 4;
+const SPECTRA: u64 = 8;
+const STEP: u64 = 2 * CHANNELS * SPECTRA;
+const PER: u64 = CHANNELS / SUBSTREAMS;
+const HEAP: u64 = PER * SPECTRA * 4;
+const PACKET: u64 = 48;
+const ARRAY: u64 = 8;
+const FENG: u64 = 3;
+const FIRST: u64 = 1 << 20;
+
+/// A sample that tells its place.
+fn value(batch: u64, channel: u64, spectrum: u64, pol: u64, part: u64) -> i8 {
+    let hash =
+        (batch * 31 + channel * 7 + spectrum * 5 + pol * 3 + part).wrapping_mul(2_654_435_761);
+    (hash >> 7) as i8
+}
+
+/// One UDP payload and the substream that it goes to.
+#[derive(Clone)]
+struct Datagram {
+    sub: u64,
+    payload: Vec<u8>,
+}
+
+/// Heap counts and packets of one engine's output stream.
+struct Sender {
+    next: u64,
+    sent: Vec<Datagram>,
+}
+
+impl Sender {
+    fn new() -> Self {
+        Self {
+            next: FENG,
+            sent: Vec::new(),
+        }
+    }
+
+    fn count(&mut self) -> u64 {
+        self.next += ARRAY;
+        self.next - ARRAY
+    }
+
+    fn descriptors(&mut self) {
+        for sub in 0..SUBSTREAMS {
+            let payload = descriptor::emit_heap(self.count(), &Descriptor::spectra(PER, SPECTRA));
+            self.sent.push(Datagram { sub, payload });
+        }
+    }
+
+    fn batch(&mut self, batch: u64) {
+        let counts: Vec<u64> = (0..SUBSTREAMS).map(|_| self.count()).collect();
+        for offset in (0..HEAP).step_by(PACKET as usize) {
+            for sub in 0..SUBSTREAMS {
+                let length = PACKET.min(HEAP - offset);
+                let repr = SpectraRepr {
+                    heap_count: counts[sub as usize],
+                    heap_length: HEAP,
+                    payload_offset: offset,
+                    payload_length: length,
+                    timestamp: FIRST + batch * STEP,
+                    feng_id: FENG,
+                    first_channel: sub * PER,
+                };
+                let mut payload = vec![0; spectra::PREAMBLE_LEN];
+                repr.emit(payload.first_chunk_mut().unwrap());
+                payload.extend((offset..offset + length).map(|at| {
+                    let (jones, part) = (at / 4, at % 4);
+                    let channel = sub * PER + jones / SPECTRA;
+                    value(batch, channel, jones % SPECTRA, part / 2, part % 2) as u8
+                }));
+                self.sent.push(Datagram { sub, payload });
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        for sub in 0..SUBSTREAMS {
+            let mut payload = [0; stop::STOP_LEN];
+            StopRepr {
+                heap_count: self.count(),
+            }
+            .emit(&mut payload);
+            let payload = payload.to_vec();
+            self.sent.push(Datagram { sub, payload });
+        }
+    }
+
+    /// Descriptors, batches 0, 1 and 4, stop heaps.
+    fn whole() -> Self {
+        let mut sender = Self::new();
+        sender.descriptors();
+        for batch in [0, 1, 4] {
+            sender.batch(batch);
+        }
+        sender.stop();
+        sender
+    }
+}
+
+fn write(
+    path: &Path,
+    base: &str,
+    sent: &[Datagram],
+    writer: Option<CaptureWriter>,
+) -> CaptureWriter {
+    let mut writer =
+        writer.unwrap_or_else(|| CaptureWriter::create(path, Precision::Nanoseconds).unwrap());
+    let base: SocketAddrV4 = base.parse().unwrap();
+    for datagram in sent {
+        let ip = (base.ip().to_bits() + datagram.sub as u32).into();
+        let dst = SocketAddrV4::new(ip, base.port());
+        let src = "10.0.0.1:5000".parse().unwrap();
+        let template = HeaderTemplate::multicast(MacAddr([2, 0, 0, 0, 0, 1]), src, dst, 4).unwrap();
+        let mut headers = [0; karoo::net::frame::HEADERS_LEN];
+        template.emit(datagram.payload.len(), &mut headers);
+        writer
+            .write_frame(0, &[&headers, &datagram.payload])
+            .unwrap();
+    }
+    writer
+}
+
+fn read(sent: &[Datagram], options: SinkOptions) -> Result<SinkReport, SinkError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("output.pcap");
+    write(&path, "239.10.0.252:7148", sent, None)
+        .finish()
+        .unwrap();
+    sink::read(&path, &options)
+}
+
+fn problems(sent: &[Datagram]) -> Vec<String> {
+    read(sent, SinkOptions::default())
+        .unwrap()
+        .problems()
+        .collect()
+}
+
+/// Index of the first packet of batch 1, substream 2.
+fn victim(sent: &[Datagram]) -> usize {
+    let wanted = (FIRST + STEP).to_be_bytes();
+    let found = |d: &Datagram| d.sub == 2 && d.payload[42..48] == wanted[2..];
+    sent.iter().position(found).unwrap()
+}
+
+fn array<T: npyz::Deserialize>(path: &Path) -> (Vec<u64>, Vec<T>) {
+    let bytes = std::fs::read(path).unwrap();
+    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
+    (npy.shape().to_vec(), npy.into_vec().unwrap())
+}
+
+#[test]
+fn a_whole_capture_gives_its_spectra() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SinkOptions {
+        output_dir: Some(dir.path().join("spectra")),
+        ..SinkOptions::default()
+    };
+    let report = read(&Sender::whole().sent, options).unwrap();
+    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+    let stream = &report.streams[0];
+    assert_eq!(report.streams.len(), 1);
+    assert_eq!((stream.feng_id, stream.array_size), (FENG, Some(ARRAY)));
+    assert_eq!(
+        (stream.channels, stream.spectra_per_heap),
+        (CHANNELS, SPECTRA)
+    );
+    assert_eq!(
+        (stream.batches, stream.batches_not_sent, stream.heaps),
+        (3, 2, 12)
+    );
+    assert_eq!((stream.descriptor_heaps, stream.stop_heaps), (4, 4));
+    assert!(stream.notes.is_empty(), "{:?}", stream.notes);
+
+    let file = |name: &str| dir.path().join("spectra").join(name);
+    let (shape, spectra) = array::<i8>(&file("stream0.npy"));
+    assert_eq!(shape, [3, CHANNELS, SPECTRA, 2, 2]);
+    let mut at = spectra.into_iter();
+    let mut power = [0u64; 2];
+    for batch in [0, 1, 4] {
+        for channel in 0..CHANNELS {
+            for spectrum in 0..SPECTRA {
+                for (pol, part) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                    let x = value(batch, channel, spectrum, pol, part);
+                    assert_eq!(at.next(), Some(x));
+                    power[pol as usize] += u64::from(x.unsigned_abs()).pow(2);
+                }
+            }
+        }
+    }
+    for (pol, power) in power.into_iter().enumerate() {
+        let mean = power as f64 / (3 * CHANNELS * SPECTRA) as f64;
+        assert!((stream.mean_power_db[pol].unwrap() - 10.0 * mean.log10()).abs() < 1e-9);
+    }
+    let (shape, present) = array::<bool>(&file("stream0.present.npy"));
+    assert_eq!((shape, present), (vec![3, SUBSTREAMS], vec![true; 12]));
+    let (_, timestamps) = array::<u64>(&file("stream0.timestamps.npy"));
+    assert_eq!(timestamps, [FIRST, FIRST + STEP, FIRST + 4 * STEP]);
+    let svg = std::fs::read_to_string(file("stream0.spectrum.svg")).unwrap();
+    assert!(svg.contains("channel") && svg.contains("dB"));
+}
+
+#[test]
+fn packet_order_does_not_matter() {
+    let mut sent = Sender::whole().sent;
+    // Stop heaps stay last; everything else backwards.
+    let end = sent.len() - SUBSTREAMS as usize;
+    sent[..end].reverse();
+    assert_eq!(problems(&sent), Vec::<String>::new());
+}
+
+#[test]
+fn a_lost_packet_costs_its_heap() {
+    let mut sent = Sender::whole().sent;
+    sent.remove(victim(&sent));
+    let dir = tempfile::tempdir().unwrap();
+    let options = SinkOptions {
+        output_dir: Some(dir.path().to_owned()),
+        ..SinkOptions::default()
+    };
+    let report = read(&sent, options).unwrap();
+    let stream = &report.streams[0];
+    assert_eq!(stream.problems, ["1 heaps lack packets"]);
+    assert_eq!((stream.heaps, stream.incomplete_heaps), (11, 1));
+    let (_, present) = array::<bool>(&dir.path().join("stream0.present.npy"));
+    let absent: Vec<usize> = (0..12).filter(|&i| !present[i]).collect();
+    assert_eq!(absent, [6]);
+    let (_, spectra) = array::<i8>(&dir.path().join("stream0.npy"));
+    let heap = HEAP as usize;
+    assert!(spectra[6 * heap..7 * heap].iter().all(|&x| x == 0));
+    assert!(spectra[5 * heap..6 * heap].iter().any(|&x| x != 0));
+}
+
+#[test]
+fn every_fault_is_named() {
+    let whole = Sender::whole().sent;
+    let edit = |change: &dyn Fn(&mut Vec<Datagram>, usize)| {
+        let mut sent = whole.clone();
+        let victim = victim(&sent);
+        change(&mut sent, victim);
+        problems(&sent)
+    };
+    let heap = |d: &Datagram, like: &Datagram| d.payload[8..16] == like.payload[8..16];
+    let lacks = "stream0: 1 heaps lack packets";
+
+    let twice = edit(&|sent, i| sent.insert(i + 9, sent[i].clone()));
+    assert_eq!(twice, ["stream0: 1 packets came twice"]);
+    let no_heap = edit(&|sent, i| {
+        let like = sent[i].clone();
+        sent.retain(|d| !heap(d, &like));
+    });
+    assert_eq!(
+        no_heap,
+        [
+            "stream0: 1 heaps of captured batches are missing",
+            "stream0: 1 heap counts are left out"
+        ]
+    );
+    let timestamp = edit(&|sent, i| sent[i].payload[47] += 1);
+    assert_eq!(
+        timestamp,
+        [
+            lacks,
+            "stream0: 1 packets have timestamps that are no multiples of the batch"
+        ]
+    );
+    let frequency = edit(&|sent, i| sent[i].payload[63] += 1);
+    assert_eq!(
+        frequency,
+        [
+            lacks,
+            "stream0: 1 packets have another F-engine number or first channel than their destination"
+        ]
+    );
+    let size = edit(&|sent, i| sent[i].payload[22] += 1);
+    assert_eq!(
+        size,
+        [
+            lacks,
+            "stream0: 1 packets belong to heaps of the wrong size"
+        ]
+    );
+    let residue = edit(&|sent, i| {
+        let like = sent[i].clone();
+        for d in sent.iter_mut().filter(|d| heap(d, &like)) {
+            d.payload[15] += 1;
+        }
+    });
+    // The step of all counts together is now 1, of which no F-engine number but 0 is the remainder.
+    assert!(
+        residue
+            .iter()
+            .any(|p| p.contains("heap counts do not leave 3")),
+        "{residue:?}"
+    );
+    let no_stop = edit(&|sent, _| drop(sent.pop()));
+    assert_eq!(no_stop, ["stream0: 1 of 4 substreams have no stop heaps"]);
+    let late = edit(&|sent, i| {
+        let late = sent.remove(i);
+        sent.push(late);
+    });
+    assert_eq!(late, ["stream0: 1 packets follow the stop heap"]);
+}
+
+#[test]
+fn options_take_the_place_of_descriptors() {
+    let mut sender = Sender::new();
+    sender.batch(0);
+    sender.batch(1);
+    let report = read(&sender.sent, SinkOptions::default()).unwrap();
+    assert_eq!(report.problems().count(), 0);
+    assert_eq!(report.streams[0].spectra_per_heap, SPECTRA);
+    assert_eq!(report.streams[0].notes.len(), 2);
+
+    // One substream alone does not tell how many channels its heaps have.
+    let one: Vec<_> = sender.sent.iter().filter(|d| d.sub == 0).cloned().collect();
+    let error = read(&one, SinkOptions::default()).unwrap_err();
+    assert!(matches!(error, SinkError::Unknown { .. }), "{error}");
+    let options = SinkOptions {
+        channels: Some(CHANNELS),
+        substreams: Some(SUBSTREAMS),
+        ..SinkOptions::default()
+    };
+    let report = read(&one, options).unwrap();
+    let stream = &report.streams[0];
+    assert_eq!(
+        (stream.channels_per_substream, stream.spectra_per_heap),
+        (PER, SPECTRA)
+    );
+    assert_eq!((stream.heaps, stream.missing_heaps), (2, 6));
+}
+
+#[test]
+fn streams_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("output.pcap");
+    let sent = Sender::whole().sent;
+    let writer = write(&path, "239.10.0.8:7148", &sent, None);
+    // The next stream follows without a gap in the addresses.
+    write(&path, "239.10.0.12:7148", &sent, Some(writer))
+        .finish()
+        .unwrap();
+    let report = sink::read(&path, &SinkOptions::default()).unwrap();
+    assert_eq!(report.streams.len(), 2);
+    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn other_captures_are_refused_with_what_they_hold() {
+    let junk = [Datagram {
+        sub: 0,
+        payload: vec![0; 100],
+    }];
+    let error = read(&junk, SinkOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("1 bad-magic"), "{error}");
+    let error = sink::read(Path::new("/nonexistent.pcap"), &SinkOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent.pcap"), "{error}");
+}
