@@ -23,7 +23,7 @@ pub use unpack::Unpacker;
 use crate::units::N_POL;
 
 /// Columns of one FIR tile; a multiple of every vector width.
-pub const TILE: usize = 64;
+pub const TILE: usize = 128;
 
 /// Instruction sets that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

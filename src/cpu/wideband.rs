@@ -15,9 +15,9 @@ use crate::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipelin
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
 
-/// Spectra per group, at most: enough to spread the `taps − 1` rows that neighbours unpack too,
-/// few enough to keep the group's transforms near the core.
-const MAX_GROUP: usize = 32;
+/// Spectra per group, at most: one cache line of output per channel. Larger groups would unpack
+/// fewer rows twice (`taps − 1` per group), but lose more when the transforms leave the caches.
+const MAX_GROUP: usize = 16;
 
 /// A wideband [`Pipeline`] on CPU workers.
 pub struct Wideband {

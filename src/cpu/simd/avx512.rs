@@ -38,6 +38,11 @@ pub(super) unsafe fn unpack<const POWER: bool>(
         )
     };
     let right = _mm_cvtsi32_si128(32 - bits as i32);
+    let run = count / 8 * bits as usize;
+    // The next tile's samples of this row: rows are too far apart for the hardware to guess them.
+    for ahead in (0..run).step_by(64) {
+        _mm_prefetch::<_MM_HINT_T0>(packed.wrapping_add(run + ahead).cast());
+    }
     let mut power = _mm512_setzero_si512();
     for i in (0..count).step_by(16) {
         // SAFETY: by the contract.
