@@ -9,6 +9,8 @@
 
 pub mod capture;
 pub mod endpoint;
+#[doc(hidden)]
+pub mod exercise;
 pub mod frame;
 pub mod steer;
 

@@ -1,0 +1,26 @@
+//! The committed corpora of the fuzz targets, run through the targets' bodies.
+
+use std::fs;
+use std::path::Path;
+
+fn run(corpus: &str, body: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/fuzz")
+        .join(corpus);
+    let mut inputs = 0;
+    for entry in fs::read_dir(folder).expect("the corpus is committed") {
+        body(&fs::read(entry.expect("readable folder").path()).expect("readable input"));
+        inputs += 1;
+    }
+    assert!(inputs >= 5, "corpus {corpus} has only {inputs} inputs");
+}
+
+#[test]
+fn spead_packets() {
+    run("spead_packet", karoo::spead::exercise::packet);
+}
+
+#[test]
+fn captures() {
+    run("capture", karoo::net::exercise::capture);
+}
