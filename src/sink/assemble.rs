@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::files::{npy_header, write_npy};
-use super::layout::Layout;
+use super::layout::{Layout, gcd};
 use super::{Kind, SinkError, StreamReport, spectrum};
 
 use crate::spead::SpectraRepr;
@@ -197,9 +197,12 @@ impl Assembler {
         report.last_timestamp = layout.batches.last().copied();
         report.batches = batches;
         if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp) {
-            // The smallest step seen is the batch: it is larger than a wideband one in narrowband streams.
+            // What all steps have in common: the batch, which is longer than a wideband one in narrowband streams.
             let steps = layout.batches.windows(2).map(|w| w[1] - w[0]);
-            let step = steps.min().unwrap_or(layout.batch_samples());
+            let step = match steps.fold(0, gcd) {
+                0 => layout.batch_samples(),
+                step => step,
+            };
             report.batches_not_sent = (last - first) / step + 1 - batches;
         }
         let expected = batches * layout.destinations.len() as u64;

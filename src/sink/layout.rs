@@ -332,6 +332,7 @@ fn guess_shape(
     Ok((per_substream, spectra.unwrap_or(0)))
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+/// Greatest common divisor; 0 is divisible by everything.
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
