@@ -1,6 +1,8 @@
 //! Counters, time per lcore, and the run report.
 
 pub mod html;
+#[cfg(test)]
+mod html_tests;
 pub mod phases;
 mod picture;
 pub mod report;
