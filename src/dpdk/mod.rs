@@ -23,6 +23,7 @@
 #![allow(unsafe_code)]
 
 mod clock;
+mod device;
 mod eal;
 mod error;
 mod extbuf;
@@ -34,6 +35,7 @@ mod port;
 mod ring;
 
 pub use clock::{TscClock, tsc};
+pub use device::{Device, DeviceInfo, PortConfig};
 pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus};
 pub use error::{DpdkError, Errno};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, SharedBuffer};
@@ -41,10 +43,7 @@ pub use idle::{Abort, AbortGuard, Idle, IdlePolicy};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
 pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
 pub use mempool::{HEADROOM, MbufPool, PoolConfig, pool_size};
-pub use port::{
-    Device, DeviceInfo, Link, Port, PortConfig, PortStats, Registration, RxQueue, StartedPort,
-    TxQueue,
-};
+pub use port::{Link, Port, PortStats, Registration, RxQueue, StartedPort, TxQueue};
 pub use ring::{RingReceiver, RingSender, SharedRing, mbuf_ring};
 
 /// Packets per burst.
