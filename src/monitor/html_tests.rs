@@ -178,8 +178,8 @@ fn report_is_one_page_that_needs_nothing_else() {
     }
     let files = fs::read_dir(&dir).expect("folder").flatten();
     let left: Vec<_> = files
-        .map(|file| file.path())
-        .filter(|path| path.to_string_lossy().contains(".tmp"))
+        .map(|file| file.file_name())
+        .filter(|name| name.to_string_lossy().contains(".tmp"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
