@@ -8,7 +8,7 @@ use super::Failure;
 use crate::config::{ConfigError, EngineOptions};
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
-use crate::replay::{self, CaptureScan, ReplayOptions};
+use crate::replay::{self, CaptureScan, ReplayError, ReplayOptions};
 
 /// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,7 +66,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         workers: args.workers,
         progress: !args.quiet,
     };
-    let (report, spectra) = replay::run(&plan, &options).map_err(Failure::data)?;
+    let (report, spectra) = replay::run(&plan, &options).map_err(|error| match error {
+        ReplayError::SameFile(_) => Failure::usage(error),
+        _ => Failure::data(error),
+    })?;
     if let Some(folder) = &args.report {
         write_report(folder, &report, &spectra).map_err(Failure::data)?;
     }

@@ -1,0 +1,89 @@
+//! spead2 as an independent peer: it reassembles what a replay wrote, by the descriptors in it.
+//!
+//! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that and says
+//! through `KAROO_PYTHON` where it is.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::{data, karoo_ok};
+
+fn python(script: &str, args: &[&str]) -> Value {
+    let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/peer")
+        .join(script);
+    let output = Command::new(&python)
+        .arg(script)
+        .args(args)
+        .output()
+        .expect("python starts");
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        !stderr.contains("ModuleNotFoundError"),
+        "{python} lacks the packages of scripts/requirements.txt: run scripts/test\n{stderr}"
+    );
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    serde_json::from_str(&stdout).expect("JSON")
+}
+
+fn check(wideband: &str, options: &[&str], expectation: Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let capture = data("tones-10bit.pcap");
+    let (capture, out) = (capture.to_str().unwrap(), out.to_str().unwrap());
+    let replay = [
+        "replay",
+        capture,
+        "--output",
+        out,
+        "--quiet",
+        "--wideband",
+        wideband,
+    ];
+    karoo_ok([&replay[..], options].concat());
+    python("check_spead2.py", &[out, &expectation.to_string()]);
+}
+
+#[test]
+fn spead2_reassembles_every_heap() {
+    let dst: Vec<_> = (0..8).map(|i| format!("239.10.3.{i}:7148")).collect();
+    check(
+        "name=w,channels=1024,dst=239.10.3.0+7,jones_per_batch=32768",
+        &["--feng-id", "3", "--array-size", "64", "--gain", "0.05"],
+        json!({
+            "dst": dst, "channels": 1024, "spectra_per_heap": 32, "feng_id": 3, "array_size": 64,
+            "batches": 3, "first_timestamp": 16777216, "last_timestamp": 16777216 + 2 * 65536,
+        }),
+    );
+}
+
+#[test]
+fn spead2_reassembles_heaps_of_short_and_uneven_packets() {
+    check(
+        "name=w,channels=64,dst=239.10.3.9+1:9000,jones_per_batch=4096,taps=4",
+        &["--send-packet-payload", "1000", "--gain", "0.3"],
+        json!({
+            "dst": ["239.10.3.9:9000", "239.10.3.10:9000"], "channels": 64,
+            "spectra_per_heap": 64, "feng_id": 0, "array_size": 65536, "batches": 31,
+            "first_timestamp": 16777216,
+        }),
+    );
+}
+
+#[test]
+fn the_sink_reads_what_spead2_sends() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("spead2.pcap");
+    let capture = capture.to_str().unwrap();
+    let sent = python("make_spead2_capture.py", &[capture]);
+    let read: Value = serde_json::from_str(&karoo_ok(["sink", "--json", capture])).expect("JSON");
+    let stream = &read["streams"][0];
+    assert_eq!(stream["batches"], sent["batches"], "{read}");
+}
