@@ -122,7 +122,7 @@ impl SourceLcore {
             feeds.horizon(queue, END_OF_STREAM, clock);
         }
         outcome.inspect_err(|_| self.abort.set())?;
-        let mut notes = vec![format!("{} file", self.reader.format())];
+        let mut notes = vec![self.reader.format().to_owned()];
         if self.reader.truncated() {
             notes.push("the file ends within a record: its whole frames were replayed".into());
         }
