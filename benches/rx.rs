@@ -82,10 +82,17 @@ impl Bench {
     fn round(&self, round: usize, heaps: u64) -> (f64, f64, f64) {
         let (mut sender, receiver) =
             mbuf_ring(&self.eal, &format!("rx_bench{round}"), RING).expect("a ring");
-        let port = Device::rings(&self.eal, &format!("bench{round}"), vec![receiver], vec![]);
+        // The driver wants a transmit ring too.
+        let (unused, _) =
+            mbuf_ring(&self.eal, &format!("rx_bench_tx{round}"), BURST).expect("a ring");
+        let port = Device::rings(
+            &self.eal,
+            &format!("bench{round}"),
+            vec![receiver],
+            vec![unused],
+        );
         let config = PortConfig {
             rx_pools: vec![self.pool.clone()],
-            tx_queues: 0,
             ..PortConfig::default()
         };
         let mut port = port.expect("a port").start(&config).expect("it starts");
