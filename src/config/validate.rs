@@ -118,7 +118,7 @@ impl EngineConfig {
         let recv = &self.recv;
         let bits = recv.sample_bits.get() as usize;
         let heap = recv.packet_samples;
-        if heap == 0 || heap > MAX_UDP_PAYLOAD * 8 || heap * bits % 8 != 0 {
+        if heap == 0 || heap > MAX_UDP_PAYLOAD * 8 || !(heap * bits).is_multiple_of(8) {
             let rule = format!("must fill whole bytes at {bits} bits and one packet");
             return Err(refuse("--recv-packet-samples", heap, rule, "try 4096"));
         }
@@ -142,10 +142,14 @@ impl EngineConfig {
             ));
         }
         let chunk = recv.chunk_samples;
-        if chunk == 0 || chunk % heap != 0 || chunk % 8 != 0 {
+        if chunk == 0 || !chunk.is_multiple_of(heap) || !chunk.is_multiple_of(8) {
             let rule = format!("must be a multiple of 8 and of --recv-packet-samples ({heap})");
-            let step = if heap % 8 == 0 { heap } else { heap * 8 };
-            let near = chunk.max(1).min(MAX_SAMPLES).next_multiple_of(step);
+            let step = if heap.is_multiple_of(8) {
+                heap
+            } else {
+                heap * 8
+            };
+            let near = chunk.clamp(1, MAX_SAMPLES).next_multiple_of(step);
             return Err(refuse(
                 "--recv-chunk-samples",
                 chunk,
@@ -158,7 +162,7 @@ impl EngineConfig {
 
     fn validate_send(&self) -> Result<(), ConfigError> {
         let payload = self.send.packet_payload;
-        if payload == 0 || payload % 8 != 0 || payload + PREAMBLE > MAX_UDP_PAYLOAD {
+        if payload == 0 || !payload.is_multiple_of(8) || payload + PREAMBLE > MAX_UDP_PAYLOAD {
             let most = MAX_UDP_PAYLOAD - PREAMBLE;
             let rule = format!("must be a multiple of 8 from 8 to {most}");
             return Err(refuse("--send-packet-payload", payload, rule, "try 8192"));
@@ -187,7 +191,7 @@ impl OutputConfig {
             let rule = format!("must be a power of two of at least {MIN_CHANNELS}");
             return Err(refuse(option("channels"), channels, rule, "try 1024"));
         }
-        if self.dst.is_empty() || channels % self.dst.len() != 0 {
+        if self.dst.is_empty() || !channels.is_multiple_of(self.dst.len()) {
             let rule = format!("destinations must divide the {channels} channels");
             return Err(refuse(
                 option("dst"),
@@ -213,7 +217,7 @@ impl OutputConfig {
             ));
         }
         let batch = self.jones_per_batch;
-        if batch == 0 || batch % channels != 0 || batch > MAX_SAMPLES {
+        if batch == 0 || !batch.is_multiple_of(channels) || batch > MAX_SAMPLES {
             let rule =
                 format!("must be a multiple of the {channels} channels, at most {MAX_SAMPLES}");
             return Err(refuse(
@@ -223,7 +227,7 @@ impl OutputConfig {
                 "try 1048576",
             ));
         }
-        if self.spectra_per_heap() % SPECTRA_GROUP != 0 {
+        if !self.spectra_per_heap().is_multiple_of(SPECTRA_GROUP) {
             let rule = format!(
                 "makes {} spectra per heap of {channels} channels, which must be a multiple of {SPECTRA_GROUP}",
                 self.spectra_per_heap()

@@ -117,12 +117,10 @@ impl Chunk {
             return None;
         }
         for flag in &self.presence {
-            loop {
-                match flag.compare_exchange(ABSENT, WITHHELD, Ordering::Acquire, Ordering::Acquire)
-                {
-                    Err(CLAIMED) => std::hint::spin_loop(),
-                    _ => break,
-                }
+            let withhold =
+                || flag.compare_exchange(ABSENT, WITHHELD, Ordering::Acquire, Ordering::Acquire);
+            while withhold() == Err(CLAIMED) {
+                std::hint::spin_loop();
             }
         }
         Some(FrozenChunk { chunk: self })

@@ -183,7 +183,7 @@ impl Placer {
         if self.mask {
             timestamp &= !(self.heap_samples - 1);
         }
-        if timestamp % self.heap_samples != 0 {
+        if !timestamp.is_multiple_of(self.heap_samples) {
             return Err(DropCause::BadTimestamp);
         }
         let id = timestamp / self.chunk_samples;

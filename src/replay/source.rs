@@ -143,7 +143,7 @@ fn chunk_id(recv: &RecvConfig, newest: u64, payload: &[u8]) -> Option<u64> {
     }
     let near = Timestamp(newest.saturating_mul(recv.chunk_samples as u64));
     let timestamp = Timestamp::unwrap(heap.timestamp()?, near).0;
-    let aligned = recv.mask_timestamp || timestamp % recv.packet_samples as u64 == 0;
+    let aligned = recv.mask_timestamp || timestamp.is_multiple_of(recv.packet_samples as u64);
     aligned.then_some(timestamp / recv.chunk_samples as u64)
 }
 
