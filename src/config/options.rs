@@ -14,7 +14,7 @@ use crate::net::endpoint;
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
 pub struct EngineOptions {
-    /// Add a wideband output: name=…,channels=…,dst=a.b.c.d[+n][:port] and optionally
+    /// Add a wideband output: name=…,channels=…,`dst=a.b.c.d[+n][:port]` and optionally
     /// jones_per_batch, taps, w_cutoff, window_function (hann|rect), dither (none|uniform)
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub wideband: Vec<WidebandOptions>,

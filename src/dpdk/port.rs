@@ -23,7 +23,7 @@ struct Inner {
 pub struct StartedPort {
     /// For control.
     pub port: Port,
-    /// Receive queues, in order of [`PortConfig::rx_pools`].
+    /// Receive queues, in order of [`PortConfig::rx_pools`](super::PortConfig::rx_pools).
     pub rx: Vec<RxQueue>,
     /// Transmit queues.
     pub tx: Vec<TxQueue>,

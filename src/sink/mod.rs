@@ -2,7 +2,7 @@
 //! puts the spectra together.
 //!
 //! A capture is read twice. The first pass ([`layout`]) finds the streams: which destinations carry them,
-//! their shape (from the descriptors), and which batches there are. The second ([`assemble`]) puts every
+//! their shape (from the descriptors), and which batches there are. The second (`assemble`) puts every
 //! packet where it belongs, straight into the output file, so that memory holds no spectra: only a few
 //! bytes for each heap, and what arrived of the heaps that are not complete.
 
