@@ -264,10 +264,13 @@ pub(super) fn presence_bar(pol: &PolReport) -> String {
 /// CSS class of a phase's colour.
 pub(super) fn phase_class(phase: &str) -> &'static str {
     match phase {
-        "wait-in" => "ph-in",
+        "wait" | "wait-in" => "ph-in",
         "work" => "ph-work",
         "compute" => "ph-compute",
         "wait-out" => "ph-out",
+        "unpack+fir" => "ph-fir",
+        "fft" => "ph-fft",
+        "post" => "ph-post",
         _ => "ph-rest",
     }
 }
