@@ -15,6 +15,12 @@ use crate::units::N_POL;
 
 /// Chunks that an lcore keeps open, so that heaps may come that much out of order.
 const OPEN_CHUNKS: usize = 2;
+
+/// Lowest chunk id that an lcore may still write after a heap of chunk `id`.
+pub fn floor_after(id: u64) -> u64 {
+    (id + 1).saturating_sub(OPEN_CHUNKS as u64)
+}
+
 /// The engine holds one chunk until the next is complete, and two may be open: one more keeps all going.
 const CHUNKS: usize = OPEN_CHUNKS + 3;
 

@@ -37,7 +37,7 @@ impl RecorderLcore {
     pub fn run(mut self, clock: &mut PhaseClock) -> Result<(), CaptureError> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
-        let mut time = self.nanoseconds(self.start);
+        let mut time = self.start;
         loop {
             // Read before the ring: what was sent before the end is in the ring already.
             let ended = self.ended.load(Ordering::Acquire);
@@ -54,10 +54,11 @@ impl RecorderLcore {
             idle.reset();
             clock.mark(Phase::WaitInput);
             for mbuf in batch.iter() {
-                if let Some(timestamp) = data_timestamp(mbuf.data()) {
-                    time = self.nanoseconds(timestamp);
+                if let Some(Timestamp(low)) = data_timestamp(mbuf.data()) {
+                    time = Timestamp::unwrap(low, time);
                 }
-                self.write(mbuf, time).inspect_err(|_| self.abort.set())?;
+                let written = self.write(mbuf, self.nanoseconds(time));
+                written.inspect_err(|_| self.abort.set())?;
             }
             batch.clear();
             clock.mark(Phase::Work);

@@ -9,11 +9,11 @@ use crate::config::RecvConfig;
 use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, RingSender};
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::{CaptureError, CaptureReader, Steering};
-use crate::recv::{DropCause, END_OF_STREAM, Horizon, RxStats};
+use crate::recv::{DropCause, END_OF_STREAM, Horizon, RxStats, floor_after};
 use crate::spead::DigitiserHeap;
 use crate::units::Timestamp;
 
-/// Chunks that a silent queue may be behind the newest one before it is told to go on.
+/// Chunks that a silent queue may still fill behind the newest one.
 const MAX_LAG: u64 = 2;
 
 /// One rx queue from the source's side.
@@ -22,6 +22,7 @@ pub struct Feed {
     horizons: Arc<ArrayQueue<Horizon>>,
     batch: MbufBatch,
     frames: u64,
+    /// The floor of the queue's lcore once it has seen all frames so far.
     floor: u64,
 }
 
@@ -109,9 +110,10 @@ impl SourceLcore {
                     continue;
                 }
             }
-            if let Some(id) = chunk_id(&self.recv, newest, payload) {
+            let floor = &mut feeds.feeds[queue.0].floor;
+            if let Some(id) = chunk_id(&self.recv, *floor, payload) {
+                *floor = (*floor).max(floor_after(id));
                 newest = newest.max(id);
-                feeds.feeds[queue.0].floor = feeds.feeds[queue.0].floor.max(id);
                 feeds.move_silent(newest, clock);
             }
             feeds.push(queue.0, mbuf, clock);
@@ -135,16 +137,18 @@ impl SourceLcore {
     }
 }
 
-/// Chunk that a heap will be placed in, by the receiver's own rules; `None` if it will be dropped.
-fn chunk_id(recv: &RecvConfig, newest: u64, payload: &[u8]) -> Option<u64> {
+/// Chunk that a heap will be placed in by an lcore with this floor, by the receiver's own rules; `None` if it
+/// will be dropped.
+fn chunk_id(recv: &RecvConfig, floor: u64, payload: &[u8]) -> Option<u64> {
     let heap = DigitiserHeap::new_checked(payload).ok()?;
     if heap.heap_length() != recv.heap_bytes() {
         return None;
     }
-    let near = Timestamp(newest.saturating_mul(recv.chunk_samples as u64));
+    let near = Timestamp(floor.saturating_mul(recv.chunk_samples as u64));
     let timestamp = Timestamp::unwrap(heap.timestamp()?, near).0;
     let aligned = recv.mask_timestamp || timestamp.is_multiple_of(recv.packet_samples as u64);
-    aligned.then_some(timestamp / recv.chunk_samples as u64)
+    let id = timestamp / recv.chunk_samples as u64;
+    (aligned && id >= floor).then_some(id)
 }
 
 /// All queues, and how to wait for them.
@@ -204,7 +208,7 @@ impl Feeds {
     /// Tells queues that are too far behind the newest chunk to go on without waiting for more.
     fn move_silent(&mut self, newest: u64, clock: &mut PhaseClock) {
         for queue in 0..self.feeds.len() {
-            if self.feeds[queue].floor + MAX_LAG < newest {
+            if self.feeds[queue].floor + MAX_LAG < floor_after(newest) {
                 self.feeds[queue].floor = newest - MAX_LAG;
                 self.horizon(queue, newest - MAX_LAG, clock);
             }
