@@ -1,0 +1,162 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn canonical(program: &str) -> String {
+    let mut seed = 100;
+    let signals = parse(program, || {
+        seed += 1;
+        seed
+    });
+    signals
+        .unwrap()
+        .iter()
+        .map(Signal::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn error(program: &str) -> SignalError {
+    parse(program, || 0).unwrap_err()
+}
+
+#[test]
+fn precedence_and_association() {
+    assert_eq!(canonical("1+2*3-4;"), "((1.0 + (2.0 * 3.0)) - 4.0);");
+    assert_eq!(canonical("1-2;"), "(1.0 - 2.0);");
+    assert_eq!(canonical("1 - -2;"), "(1.0 - -2.0);");
+    assert_eq!(canonical(" ( 1 + 2 ) * 3 ;"), "((1.0 + 2.0) * 3.0);");
+    assert_eq!(canonical(""), "");
+}
+
+#[test]
+fn functions_and_variables() {
+    assert_eq!(
+        canonical("cw(1, 2.5e3);comb(.5,-1);"),
+        "cw(1.0, 2500.0); comb(0.5, -1.0);"
+    );
+    assert_eq!(
+        canonical("multicw(3, 1, 0.1, 1e6, 2);"),
+        "multicw(3, 1.0, 0.1, 1000000.0, 2.0);"
+    );
+    assert_eq!(
+        canonical("wgn(0.1); wgn(0.1, 5);"),
+        "wgn(0.1, 101); wgn(0.1, 5);"
+    );
+    assert_eq!(canonical("delay(cw(1,1), -5);"), "delay(cw(1.0, 1.0), -5);");
+    assert_eq!(canonical("nodither(1 + 1);"), "nodither((1.0 + 1.0));");
+    // A variable's noise is the same noise wherever it is used.
+    assert_eq!(
+        canonical("n = wgn(1); n; n + 1;"),
+        "wgn(1.0, 101); (wgn(1.0, 101) + 1.0);"
+    );
+    assert_eq!(canonical("a = 1; a = a + 1; a;"), "(1.0 + 1.0);");
+    assert_eq!(canonical("n = nodither(2); n;"), "nodither(2.0);");
+}
+
+#[test]
+fn mistakes_have_their_place() {
+    assert!(matches!(
+        error("1"),
+        SignalError::Expected {
+            at: 1,
+            expected: "';'",
+            ..
+        }
+    ));
+    assert!(matches!(
+        error("cw(1);"),
+        SignalError::Expected { at: 4, .. }
+    ));
+    assert!(matches!(
+        error("1 + ;"),
+        SignalError::Expected { at: 4, .. }
+    ));
+    assert!(matches!(
+        error("-cw(1, 2);"),
+        SignalError::Expected { at: 0, .. }
+    ));
+    assert!(matches!(
+        error("1 / 2;"),
+        SignalError::Expected { at: 2, .. }
+    ));
+    assert!(matches!(
+        error("wgn(1, -2);"),
+        SignalError::Expected { at: 7, .. }
+    ));
+    assert!(matches!(error("1 é;"), SignalError::Expected { at: 2, .. }));
+    assert!(matches!(error("1e999;"), SignalError::Number { at: 0, .. }));
+    assert!(matches!(
+        error("multicw(99999999, 1, 1, 1, 1);"),
+        SignalError::Number { at: 8, .. }
+    ));
+    assert!(matches!(
+        error("cw = 1;"),
+        SignalError::Reserved { at: 0, .. }
+    ));
+    let text = error("a = 1; 2 * foo;").to_string();
+    assert!(text.contains("'foo'") && text.contains("11"), "{text}");
+    for program in [
+        "1 + nodither(cw(1, 2));",
+        "nodither(nodither(cw(1, 2)));",
+        "delay(nodither(cw(1, 2)), 3);",
+    ] {
+        let text = error(program).to_string();
+        assert!(text.contains("nodither(cw(1.0, 2.0))"), "{text}");
+    }
+}
+
+#[test]
+fn size_is_bounded() {
+    let nested = format!("{}1{};", "(".repeat(100_000), ")".repeat(100_000));
+    assert!(matches!(error(&nested), SignalError::TooComplex { .. }));
+    let doubling = format!("a = 1; {} a;", "a = a + a;".repeat(64));
+    assert!(matches!(error(&doubling), SignalError::TooComplex { .. }));
+    let chain = format!("a = 1; {} a;", "a = delay(a, 1);".repeat(100_000));
+    assert!(matches!(error(&chain), SignalError::TooComplex { .. }));
+}
+
+fn term() -> impl Strategy<Value = Rc<Term>> {
+    let number = -1e9..1e9f64;
+    let leaf = prop_oneof![
+        number.clone().prop_map(Term::Constant),
+        (number.clone(), number.clone()).prop_map(|(amplitude, frequency)| Term::Cw {
+            amplitude,
+            frequency
+        }),
+        (number.clone(), number.clone()).prop_map(|(amplitude, frequency)| Term::Comb {
+            amplitude,
+            frequency
+        }),
+        (0..100u64, number.clone(), number.clone()).prop_map(|(tones, a, f)| Term::MultiCw {
+            tones,
+            amplitude: (a, f),
+            frequency: (f, a)
+        }),
+        (number, any::<u64>()).prop_map(|(std, seed)| Term::Wgn { std, seed }),
+    ];
+    leaf.prop_map(Rc::new).prop_recursive(4, 20, 2, |inner| {
+        let operator = prop_oneof![
+            Just(Operator::Add),
+            Just(Operator::Subtract),
+            Just(Operator::Multiply)
+        ];
+        prop_oneof![
+            (inner.clone(), any::<i32>()).prop_map(|(t, d)| Rc::new(Term::Delay(t, d.into()))),
+            (operator, inner.clone(), inner).prop_map(|(o, a, b)| Rc::new(Term::Combine(o, a, b))),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn text_of_a_signal_parses_to_it(term in term(), dither: bool) {
+        let signal = Signal { term, dither };
+        prop_assert_eq!(parse(&signal.to_string(), || 0), Ok(vec![signal]));
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in "[cwdelay0-9+*()=;,. é-]{0,40}") {
+        let _ = parse(&text, || 0);
+    }
+}
