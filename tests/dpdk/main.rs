@@ -1,5 +1,7 @@
 //! The safe layer over DPDK, on ring ports and virtual devices. EAL starts once per process, so all tests share it.
 
+mod ports;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,6 +28,24 @@ fn packet(pool: &MbufPool, bytes: &[u8]) -> Mbuf {
         .expect("room")
         .copy_from_slice(bytes);
     mbuf
+}
+
+fn loopback(
+    name: &str,
+) -> (
+    karoo::dpdk::TxQueue,
+    karoo::dpdk::RxQueue,
+    karoo::dpdk::Port,
+) {
+    let eal = Eal::for_tests();
+    let (sender, receiver) = mbuf_ring(eal, name, 511).expect("ring");
+    let device = Device::rings(eal, name, vec![receiver], vec![sender]).expect("ring port");
+    let StartedPort {
+        port,
+        mut rx,
+        mut tx,
+    } = device.start(&PortConfig::default()).expect("start");
+    (tx.remove(0), rx.remove(0), port)
 }
 
 #[test]
@@ -320,143 +340,6 @@ fn segments_outside_the_chunk_are_refused() {
     assert_eq!(returned.load(Ordering::SeqCst), 0);
     drop(one);
     assert_eq!(returned.load(Ordering::SeqCst), 1);
-}
-
-fn loopback(
-    name: &str,
-) -> (
-    karoo::dpdk::TxQueue,
-    karoo::dpdk::RxQueue,
-    karoo::dpdk::Port,
-) {
-    let eal = Eal::for_tests();
-    let (sender, receiver) = mbuf_ring(eal, name, 511).expect("ring");
-    let device = Device::rings(eal, name, vec![receiver], vec![sender]).expect("ring port");
-    let StartedPort {
-        port,
-        mut rx,
-        mut tx,
-    } = device.start(&PortConfig::default()).expect("start");
-    (tx.remove(0), rx.remove(0), port)
-}
-
-#[test]
-fn ring_port_keeps_its_queues_apart() {
-    const QUEUES: usize = 4;
-    let eal = Eal::for_tests();
-    let pool = pool("queues", 255, 64);
-    let (mut feeds, rx): (Vec<_>, Vec<_>) = (0..QUEUES)
-        .map(|queue| mbuf_ring(eal, &format!("queues-rx{queue}"), 63).expect("ring"))
-        .unzip();
-    let (tx, mut sinks): (Vec<_>, Vec<_>) = (0..QUEUES)
-        .map(|queue| mbuf_ring(eal, &format!("queues-tx{queue}"), 63).expect("ring"))
-        .unzip();
-    let device = Device::rings(eal, "queues", rx, tx).expect("port");
-    let config = PortConfig {
-        tx_queues: QUEUES,
-        ..PortConfig::default()
-    };
-    let mut started = device.start(&config).expect("start");
-    assert_eq!((started.rx.len(), started.tx.len()), (QUEUES, QUEUES));
-    assert!(started.port.link().expect("link").up);
-
-    let mut batch: MbufBatch = MbufBatch::new();
-    for (queue, feed) in feeds.iter_mut().enumerate() {
-        for _ in 0..=queue {
-            batch.push(packet(&pool, &[queue as u8; 60])).expect("room");
-        }
-        assert_eq!(feed.enqueue(&mut batch), queue + 1);
-    }
-    for (queue, (rx, tx)) in started.rx.iter_mut().zip(&mut started.tx).enumerate() {
-        assert_eq!(rx.rx_burst(&mut batch), queue + 1);
-        assert!(batch.iter().all(|mbuf| mbuf.data() == [queue as u8; 60]));
-        assert_eq!(tx.tx_burst(&mut batch), queue + 1);
-        assert!(batch.is_empty());
-    }
-    let stats = started.port.stats().expect("stats");
-    assert_eq!((stats.rx_packets, stats.tx_packets), (10, 10));
-    assert!(!started.port.xstats().expect("xstats").is_empty());
-    for (queue, sink) in sinks.iter_mut().enumerate() {
-        assert_eq!(sink.dequeue(&mut batch), queue + 1);
-        assert!(batch.iter().all(|mbuf| mbuf.data() == [queue as u8; 60]));
-        batch.clear();
-    }
-    assert_eq!(pool.available(), 255);
-}
-
-#[test]
-fn full_ring_leaves_the_rest_in_the_batch() {
-    let pool = pool("full", 63, 64);
-    let (mut sender, receiver) = mbuf_ring(Eal::for_tests(), "full", 31).expect("ring");
-    let mut batch = MbufBatch::<40>::new();
-    for index in 0..40 {
-        batch.push(packet(&pool, &[index])).expect("room");
-    }
-    assert_eq!((sender.capacity(), sender.enqueue(&mut batch)), (31, 31));
-    assert_eq!(
-        batch.iter().map(|mbuf| mbuf.data()[0]).collect::<Vec<_>>(),
-        (31..40).collect::<Vec<_>>()
-    );
-    drop(batch);
-    assert_eq!(pool.available(), 63 - 31);
-    drop((sender, receiver));
-    assert_eq!(pool.available(), 63, "a ring frees what is left in it");
-}
-
-#[test]
-fn port_names_can_be_used_again() {
-    let eal = Eal::for_tests();
-    for _ in 0..3 {
-        let (tx, rx, port) = loopback("again");
-        assert!(Device::list(eal).contains(&"net_ring_again".to_owned()));
-        drop((tx, rx, port));
-        assert!(!Device::list(eal).contains(&"net_ring_again".to_owned()));
-    }
-    let error = Device::by_name(eal, "0000:99:00.0").expect_err("no such port");
-    assert!(matches!(error, DpdkError::NoSuchPort { .. }), "{error}");
-}
-
-#[test]
-fn null_device_receives_and_counts() {
-    let pool = pool("null", 511, 2048);
-    let device = Device::vdev(Eal::for_tests(), "net_null3", "size=1024").expect("null device");
-    let config = PortConfig {
-        rx_pools: vec![pool.clone()],
-        rx_descriptors: 256,
-        ..PortConfig::default()
-    };
-    let mut started = device.start(&config).expect("start");
-    let mut batch: MbufBatch = MbufBatch::new();
-    assert_eq!(started.rx[0].rx_burst(&mut batch), batch.len());
-    assert!(batch.iter().all(|mbuf| mbuf.pkt_len() == 1024));
-    let received = batch.len() as u64;
-    assert!(received > 0);
-    started.tx[0].tx_burst(&mut batch);
-    assert!(batch.is_empty());
-    let stats = started.port.stats().expect("stats");
-    assert_eq!((stats.rx_packets, stats.tx_packets), (received, received));
-}
-
-#[test]
-fn buffers_register_with_a_device_that_needs_it_not() {
-    #[repr(align(4096))]
-    struct Page(#[allow(dead_code)] [u8; 8192]);
-    struct Pages(Box<Page>);
-    // SAFETY: the box stays where it is, and nothing writes to it.
-    unsafe impl ExtMemory for Pages {
-        fn region(&self) -> std::ptr::NonNull<[u8]> {
-            let start = std::ptr::NonNull::from(&*self.0).cast();
-            std::ptr::NonNull::slice_from_raw_parts(start, 8192)
-        }
-    }
-    let eal = Eal::for_tests();
-    let buffers = (0..2).map(|_| Pages(Box::new(Page([0; 8192]))));
-    let chunks = ExtPool::new(eal, buffers).expect("pool");
-    let (_tx, _rx, port) = loopback("register");
-    let registration = port.register(&chunks).expect("registered");
-    assert_eq!(registration.pool().capacity(), 2);
-    drop(registration);
-    port.register(&chunks).map(drop).expect("registered again");
 }
 
 /// Three lcores hand packets on through shared rings while they share two CPUs or one; a fourth panics. One test,
