@@ -1,0 +1,65 @@
+//! Memory of a replay: bounded by the chunk settings, whatever the capture's length.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs the binary. Returns its peak resident memory, in bytes.
+///
+/// This test has a binary of its own: a child's peak begins at that of its parent.
+fn peak(args: &[&str]) -> u64 {
+    let child = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args(args)
+        .env("RUST_LOG", "warn")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let mut status = 0;
+    // SAFETY: all zeros is a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the child is ours and not yet waited for; both pointers are to live variables.
+    let pid = unsafe { libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage) };
+    assert_eq!(pid, child.id() as libc::pid_t);
+    assert_eq!(status, 0, "{args:?}");
+    usage.ru_maxrss as u64 * 1024
+}
+
+fn replay(folder: &Path, samples: &str) -> u64 {
+    let file = |name: &str| folder.join(name).to_str().expect("text").to_owned();
+    let (capture, out, report) = (file("capture.pcap"), file("out.pcap"), file("report"));
+    peak(&[
+        "dsim",
+        "--period",
+        "65536",
+        "--samples",
+        samples,
+        "--output",
+        &capture,
+    ]);
+    peak(&[
+        "replay",
+        &capture,
+        "--output",
+        &out,
+        "--report",
+        &report,
+        "--quiet",
+        "--wideband",
+        "name=w,channels=1024,dst=239.10.1.0+3,jones_per_batch=32768,taps=4",
+        "--recv-chunk-samples",
+        "131072",
+        "--send-chunk-jones",
+        "65536",
+    ])
+}
+
+#[test]
+fn a_longer_capture_needs_no_more_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [short, long] = ["16777216", "67108864"].map(|samples| replay(folder.path(), samples));
+    // The longer capture is 120 MB larger, and so is its output.
+    let allowed = short + (8 << 20);
+    assert!(
+        long <= allowed,
+        "{long} bytes, {short} for a quarter of the capture"
+    );
+}
