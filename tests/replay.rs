@@ -3,77 +3,13 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use karoo::config::{OutputConfig, SampleBits, WidebandOptions};
+use karoo::config::SampleBits;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
 use karoo::dsp::model::Model;
 use karoo::units::Timestamp;
 use rustfft::num_complex::Complex32;
-use support::{Samples, data, karoo_ok, read_output};
-
-/// Distance from a tie below which either neighbour is right.
-const TIE: f64 = 0.01;
-
-fn replay(capture: &Path, output: &Path, wideband: &[&str], options: &[&str]) {
-    let mut args = vec![
-        "replay",
-        capture.to_str().unwrap(),
-        "--output",
-        output.to_str().unwrap(),
-    ];
-    for wideband in wideband {
-        args.extend(["--wideband", wideband]);
-    }
-    args.extend(["--sync-time", "1763700000", "--quiet"]);
-    args.extend(options);
-    karoo_ok(args);
-}
-
-fn output_config(wideband: &str) -> OutputConfig {
-    wideband
-        .parse::<WidebandOptions>()
-        .expect("options")
-        .into_config(1 << 20, 0)
-}
-
-/// Every byte of every batch is the model's value rounded half to even, but near ties; returns how many
-/// batches there were.
-fn check_against_model(
-    samples: &Samples,
-    output: &OutputConfig,
-    batches: &std::collections::BTreeMap<u64, Vec<i8>>,
-    delays: &[DelayModels; 2],
-    gain: f32,
-) {
-    let model = Model::new(output, 0);
-    let gains = [0, 1].map(|_| vec![Complex32::from(gain); output.channels]);
-    let source = |pol: usize, t: u64| samples.at(pol, t);
-    let mut exact = 0u64;
-    let mut all = 0u64;
-    for (&timestamp, batch) in batches {
-        for s in 0..output.spectra_per_heap() {
-            let t = Timestamp(timestamp + (s * output.spectrum_samples()) as u64);
-            let spectrum = model.spectrum(&source, t, delays, &gains);
-            for k in 0..output.channels {
-                for (pol, bins) in spectrum.iter().enumerate() {
-                    for (part, value) in [bins[k].re, bins[k].im].into_iter().enumerate() {
-                        let at = ((k * output.spectra_per_heap() + s) * 2 + pol) * 2 + part;
-                        let value = value.clamp(-127.0, 127.0);
-                        let expected = value.round_ties_even();
-                        let got = f64::from(batch[at]);
-                        let tie = (value - value.floor() - 0.5).abs() <= TIE;
-                        let right = got == expected || tie && (got - value).abs() <= 0.5 + TIE;
-                        assert!(right, "t {t}, channel {k}, pol {pol}: {got}, model {value}");
-                        exact += u64::from(got == expected);
-                        all += 1;
-                    }
-                }
-            }
-        }
-    }
-    assert!(exact as f64 > 0.99 * all as f64, "{exact} of {all}");
-}
+use support::{Samples, check_against_model, data, output_config, read_output, replay};
 
 fn tones(bits: u32, wideband: &str, gain: &str, batches: usize) {
     let capture = data(&format!("tones-{bits}bit.pcap"));

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use karoo::config::SampleBits;
+use karoo::config::{OutputConfig, SampleBits, WidebandOptions};
+use karoo::dsp::delay::DelayModels;
+use karoo::dsp::model::Model;
 use karoo::dsp::unpack::unpack;
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
+use karoo::units::Timestamp;
+use rustfft::num_complex::Complex32;
 
 /// Runs the binary.
 pub fn karoo<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
@@ -27,13 +31,97 @@ pub fn karoo_ok<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) ->
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Distance from a tie below which either neighbour is right.
+const TIE: f64 = 0.01;
+
+/// Replays a capture without summary, and insists on success.
+pub fn replay(capture: &Path, output: &Path, wideband: &[&str], options: &[&str]) {
+    let mut args = vec![
+        "replay",
+        capture.to_str().unwrap(),
+        "--output",
+        output.to_str().unwrap(),
+    ];
+    for wideband in wideband {
+        args.extend(["--wideband", wideband]);
+    }
+    args.extend(["--sync-time", "1763700000", "--quiet"]);
+    args.extend(options);
+    karoo_ok(args);
+}
+
+/// Replays a capture with one output. Returns the output and `report.json`.
+pub fn replay_report(
+    capture: &Path,
+    wideband: &str,
+    options: &[&str],
+) -> (Stream, serde_json::Value) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, report) = (folder.path().join("out.pcap"), folder.path().join("report"));
+    let options = [options, &["--report", report.to_str().expect("text")]].concat();
+    replay(capture, &out, &[wideband], &options);
+    let mut streams = read_output(&out);
+    let report = std::fs::read(report.join("report.json")).expect("a report");
+    let report = serde_json::from_slice(&report).expect("JSON");
+    (streams.remove(&49152).expect("the stream"), report)
+}
+
+/// The output that a `--wideband` value asks for.
+pub fn output_config(wideband: &str) -> OutputConfig {
+    wideband
+        .parse::<WidebandOptions>()
+        .expect("options")
+        .into_config(1 << 20, 0)
+}
+
+/// Every byte of every batch is the model's value rounded half to even, but near ties.
+pub fn check_against_model(
+    samples: &Samples,
+    output: &OutputConfig,
+    batches: &BTreeMap<u64, Vec<i8>>,
+    delays: &[DelayModels; 2],
+    gain: f32,
+) {
+    let model = Model::new(output, 0);
+    let gains = [0, 1].map(|_| vec![Complex32::from(gain); output.channels]);
+    let source = |pol: usize, t: u64| samples.at(pol, t);
+    let mut exact = 0u64;
+    let mut all = 0u64;
+    for (&timestamp, batch) in batches {
+        for s in 0..output.spectra_per_heap() {
+            let t = Timestamp(timestamp + (s * output.spectrum_samples()) as u64);
+            let spectrum = model.spectrum(&source, t, delays, &gains);
+            for k in 0..output.channels {
+                for (pol, bins) in spectrum.iter().enumerate() {
+                    for (part, value) in [bins[k].re, bins[k].im].into_iter().enumerate() {
+                        let at = ((k * output.spectra_per_heap() + s) * 2 + pol) * 2 + part;
+                        let value = value.clamp(-127.0, 127.0);
+                        let expected = value.round_ties_even();
+                        let got = f64::from(batch[at]);
+                        let tie = (value - value.floor() - 0.5).abs() <= TIE;
+                        let right = got == expected || tie && (got - value).abs() <= 0.5 + TIE;
+                        assert!(right, "t {t}, channel {k}, pol {pol}: {got}, model {value}");
+                        exact += u64::from(got == expected);
+                        all += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(exact as f64 > 0.99 * all as f64, "{exact} of {all}");
+}
+
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
         .join(name)
 }
 
-/// Digitiser samples of a capture, per polarisation by heap timestamp; the first of duplicates counts.
+/// Range of timestamps on the wire.
+pub const WIRE_RANGE: u64 = 1 << 48;
+
+/// Digitiser samples of a capture, per polarisation by heap timestamp, which goes on where the wire's wraps;
+/// the first of duplicates counts.
 pub struct Samples {
     heap_samples: u64,
     heaps: [BTreeMap<u64, Vec<i32>>; 2],
@@ -44,6 +132,7 @@ impl Samples {
         let bits = SampleBits::new(bits).expect("a valid width");
         let mut reader = CaptureReader::open(path).expect("a capture");
         let mut heaps: [BTreeMap<u64, Vec<i32>>; 2] = Default::default();
+        let mut newest = 0;
         while let Some(frame) = reader.next_frame().expect("whole frames") {
             let Ok(datagram) = Datagram::new_checked(frame.bytes) else {
                 continue;
@@ -51,9 +140,13 @@ impl Samples {
             let Ok(heap) = DigitiserHeap::new_checked(datagram.payload()) else {
                 continue;
             };
-            let Some(timestamp) = heap.timestamp() else {
+            let Some(mut timestamp) = heap.timestamp() else {
                 continue;
             };
+            if timestamp + WIRE_RANGE / 2 < newest {
+                timestamp += WIRE_RANGE;
+            }
+            newest = newest.max(timestamp);
             if heap.heap_length() == bits.bytes(heap_samples as usize) {
                 heaps[heap.pol()]
                     .entry(timestamp)
