@@ -65,6 +65,16 @@ impl RecvConfig {
         self.sample_bits.bytes(self.packet_samples)
     }
 
+    /// What `chunk_samples` must be a multiple of: whole heaps, and whole bytes of samples.
+    pub fn chunk_step(&self) -> usize {
+        let heap = self.packet_samples.max(1);
+        if heap.is_multiple_of(8) {
+            heap
+        } else {
+            heap.saturating_mul(8)
+        }
+    }
+
     /// Heaps per polarisation in one chunk.
     pub fn chunk_heaps(&self) -> usize {
         self.chunk_samples / self.packet_samples
@@ -113,12 +123,12 @@ impl OutputConfig {
 
     /// ADC samples between successive spectra (SS = 2C).
     pub fn spectrum_samples(&self) -> usize {
-        2 * self.channels
+        self.channels.saturating_mul(2)
     }
 
     /// ADC samples that contribute to one spectrum (W = T·SS).
     pub fn window_samples(&self) -> usize {
-        self.taps * self.spectrum_samples()
+        self.taps.saturating_mul(self.spectrum_samples())
     }
 
     /// ADC samples between successive heaps of a substream (SPH·SS).

@@ -17,7 +17,7 @@ const PREAMBLE: usize = 72;
 
 impl EngineConfig {
     /// Samples of the next chunk that must follow each chunk: the largest delay difference and the
-    /// longest window, rounded up to a multiple of 8.
+    /// longest window, rounded up to a multiple of 8. Values that cannot be valid saturate.
     pub fn tail_samples(&self) -> usize {
         let window = self
             .outputs
@@ -27,7 +27,8 @@ impl EngineConfig {
             .unwrap_or(0);
         self.max_delay_diff
             .saturating_add(window)
-            .next_multiple_of(8)
+            .checked_next_multiple_of(8)
+            .unwrap_or(usize::MAX)
     }
 
     /// Checks every rule. The first one broken is returned.
@@ -58,23 +59,24 @@ impl EngineConfig {
                 "must hold --max-delay-diff ({}) and the longest window, {tail} samples in all",
                 self.max_delay_diff
             );
+            let step = self.recv.chunk_step();
             let least = tail
-                .next_power_of_two()
-                .next_multiple_of(self.recv.packet_samples);
-            return Err(refuse(
-                "--recv-chunk-samples",
-                chunk,
-                rule,
-                format!("try {least}"),
-            ));
+                .checked_next_power_of_two()
+                .and_then(|least| least.checked_next_multiple_of(step))
+                .filter(|least| least.saturating_add(tail) <= MAX_SAMPLES);
+            let way_out = match least {
+                Some(least) => format!("try {least}"),
+                None => "lower --max-delay-diff or taps".to_owned(),
+            };
+            return Err(refuse("--recv-chunk-samples", chunk, rule, way_out));
         }
-        if chunk + tail > MAX_SAMPLES {
+        if chunk.saturating_add(tail) > MAX_SAMPLES {
             let rule = format!("with its tail of {tail} must not exceed {MAX_SAMPLES} samples");
             return Err(refuse(
                 "--recv-chunk-samples",
                 chunk,
                 rule,
-                "make it smaller",
+                "make it, --max-delay-diff or taps smaller",
             ));
         }
         Ok(())
@@ -144,12 +146,8 @@ impl EngineConfig {
         let chunk = recv.chunk_samples;
         if chunk == 0 || !chunk.is_multiple_of(heap) || !chunk.is_multiple_of(8) {
             let rule = format!("must be a multiple of 8 and of --recv-packet-samples ({heap})");
-            let step = if heap.is_multiple_of(8) {
-                heap
-            } else {
-                heap * 8
-            };
-            let near = chunk.clamp(1, MAX_SAMPLES).next_multiple_of(step);
+            let near = chunk.clamp(1, MAX_SAMPLES / 2);
+            let near = near.next_multiple_of(recv.chunk_step());
             return Err(refuse(
                 "--recv-chunk-samples",
                 chunk,
@@ -162,10 +160,17 @@ impl EngineConfig {
 
     fn validate_send(&self) -> Result<(), ConfigError> {
         let payload = self.send.packet_payload;
-        if payload == 0 || !payload.is_multiple_of(8) || payload + PREAMBLE > MAX_UDP_PAYLOAD {
+        if payload == 0 || !payload.is_multiple_of(8) || payload > MAX_UDP_PAYLOAD - PREAMBLE {
             let most = MAX_UDP_PAYLOAD - PREAMBLE;
             let rule = format!("must be a multiple of 8 from 8 to {most}");
-            return Err(refuse("--send-packet-payload", payload, rule, "try 8192"));
+            // What the peer makes of it: it rounds packets down to a multiple of 8.
+            let near = (payload / 8 * 8).clamp(8, most);
+            return Err(refuse(
+                "--send-packet-payload",
+                payload,
+                rule,
+                format!("try {near}"),
+            ));
         }
         for output in &self.outputs {
             let (chunk, batch) = (self.send.chunk_jones, output.jones_per_batch);
@@ -188,7 +193,8 @@ impl OutputConfig {
         let option = |key: &str| format!("--wideband {key} of '{}'", self.name);
         let channels = self.channels;
         if channels < MIN_CHANNELS || !channels.is_power_of_two() || channels > MAX_SAMPLES / 2 {
-            let rule = format!("must be a power of two of at least {MIN_CHANNELS}");
+            let most = MAX_SAMPLES / 2;
+            let rule = format!("must be a power of two, at least {MIN_CHANNELS}, at most {most}");
             return Err(refuse(option("channels"), channels, rule, "try 1024"));
         }
         if self.dst.is_empty() || !channels.is_multiple_of(self.dst.len()) {
@@ -200,13 +206,10 @@ impl OutputConfig {
                 "try +7 for eight of them",
             ));
         }
-        if self.taps == 0 || self.taps > MAX_SAMPLES / self.spectrum_samples() {
-            return Err(refuse(
-                option("taps"),
-                self.taps,
-                "must be at least 1",
-                "try 16",
-            ));
+        let most = MAX_SAMPLES / self.spectrum_samples();
+        if self.taps == 0 || self.taps > most {
+            let rule = format!("must be at least 1, at most {most} with {channels} channels");
+            return Err(refuse(option("taps"), self.taps, rule, "try 16"));
         }
         if !(self.w_cutoff.is_finite() && self.w_cutoff >= 0.0) {
             return Err(refuse(
@@ -251,4 +254,83 @@ fn refuse(
     way_out: impl Into<String>,
 ) -> ConfigError {
     ConfigError::new(option, value, rule, way_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::engine;
+    use super::*;
+    use proptest::prelude::*;
+
+    const WIDEBAND: &str = "name=w,channels=1024,dst=239.10.1.0+1,jones_per_batch=32768";
+
+    /// Small, usual, and at the edges of what a number can hold.
+    fn number() -> impl Strategy<Value = usize> {
+        prop_oneof![
+            0usize..100,
+            (0u32..64, 0usize..3).prop_map(|(log, less)| (1usize << log).wrapping_sub(less)),
+            any::<usize>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_fits_whatever_the_numbers(
+            packet in prop_oneof![Just(4096), number()], chunk in number(), diff in number(), jones in number(),
+            batch in prop_oneof![Just(32768), number()], taps in prop_oneof![Just(16), number()],
+            channels in prop_oneof![Just(1024), number()],
+        ) {
+            let config = engine(WIDEBAND, |config| {
+                config.recv.packet_samples = packet;
+                config.recv.chunk_samples = chunk;
+                config.max_delay_diff = diff;
+                config.send.chunk_jones = jones;
+                let output = &mut config.outputs[0];
+                (output.jones_per_batch, output.taps, output.channels) = (batch, taps, channels);
+            });
+            if config.validate().is_ok() {
+                let tail = config.tail_samples() as u128;
+                let window = 2 * taps as u128 * channels as u128;
+                prop_assert!(tail >= diff as u128 + window && tail <= chunk as u128);
+                prop_assert!(chunk as u128 + tail <= MAX_SAMPLES as u128);
+            }
+        }
+    }
+
+    #[test]
+    fn a_way_out_is_accepted() {
+        let refused = |change: &dyn Fn(&mut EngineConfig)| {
+            let error = engine(WIDEBAND, change).validate().unwrap_err();
+            let value = error.way_out.strip_prefix("try ").expect("a value");
+            (error.option, value.parse::<usize>().expect("a number"))
+        };
+        for packet in [4096, 4100, 4095 * 4] {
+            // A packet that is no multiple of 8, and a chunk too short for the tail.
+            let short = |config: &mut EngineConfig| {
+                config.recv.packet_samples = packet;
+                config.recv.sample_bits = crate::config::SampleBits::new(4).unwrap();
+                config.recv.chunk_samples = 8 * packet;
+            };
+            let (option, value) = refused(&short);
+            assert_eq!(option, "--recv-chunk-samples");
+            let mended = engine(WIDEBAND, |config| {
+                short(config);
+                config.recv.chunk_samples = value;
+            });
+            mended.validate().unwrap();
+        }
+        let (_, payload) = refused(&|config| config.send.packet_payload = 1001);
+        assert_eq!(payload, 1000);
+        let (_, payload) = refused(&|config| config.send.packet_payload = usize::MAX);
+        assert_eq!(payload, 9128);
+    }
+
+    #[test]
+    fn a_tail_that_no_chunk_holds_is_refused() {
+        for diff in [usize::MAX, usize::MAX - 40_000, 1 << 63] {
+            let config = engine(WIDEBAND, |config| config.max_delay_diff = diff);
+            let error = config.validate().unwrap_err();
+            assert!(error.way_out.contains("--max-delay-diff"), "{error}");
+        }
+    }
 }

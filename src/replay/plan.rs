@@ -243,12 +243,12 @@ fn pick_chunk(
         .checked_next_power_of_two()
         .unwrap_or(usize::MAX / 4)
         .saturating_mul(2);
-    let step = packet_samples.max(1)
-        * if packet_samples.is_multiple_of(8) {
-            1
-        } else {
-            8
-        };
+    let step = if packet_samples.is_multiple_of(8) {
+        1
+    } else {
+        8
+    };
+    let step = packet_samples.max(1).saturating_mul(step);
     let chunk = room
         .max(CHUNK)
         .checked_next_multiple_of(step)
