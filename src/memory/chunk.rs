@@ -127,7 +127,7 @@ impl Chunk {
     }
 }
 
-/// The right to write one heap; dropping it marks the heap present.
+/// The right to write one heap. Dropped unwritten, the heap stays absent.
 #[derive(Debug)]
 pub struct HeapSlot<'a> {
     chunk: &'a Chunk,
@@ -156,12 +156,15 @@ impl HeapSlot<'_> {
             );
         }
         self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
+        self.chunk.presence[self.index].store(PRESENT, Ordering::Release);
+        std::mem::forget(self);
     }
 }
 
 impl Drop for HeapSlot<'_> {
     fn drop(&mut self) {
-        self.chunk.presence[self.index].store(PRESENT, Ordering::Release);
+        // What the memory holds is from an earlier use.
+        self.chunk.presence[self.index].store(ABSENT, Ordering::Release);
     }
 }
 
@@ -264,6 +267,16 @@ mod tests {
         let bytes = frozen.pol(1);
         assert!(bytes[..160].iter().chain(&bytes[240..]).all(|&b| b == 0));
         assert!(bytes[160..240].iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn a_heap_that_was_claimed_but_not_written_is_absent() {
+        let chunk = chunk();
+        drop(chunk.claim(0, 1));
+        chunk.claim(0, 1).unwrap().write(&[1; 80], 0);
+        drop(chunk.claim(1, 1));
+        let frozen = chunk.freeze().unwrap();
+        assert!(frozen.present(0, 1) && !frozen.present(1, 1));
     }
 
     #[test]
