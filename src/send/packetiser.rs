@@ -119,7 +119,8 @@ impl Packetiser {
         let at = self.descriptors_at.get_or_insert(now + first);
         let due = now >= *at;
         if due {
-            *at += repeat;
+            // After a gap, once for all the times that fell into it.
+            *at += repeat * ((now - *at) / repeat).floor() + repeat;
         }
         due
     }
@@ -289,5 +290,10 @@ mod tests {
             .collect();
         // (42 + 1) × 5 s after the first batch, then every 64 × 5 s.
         assert_eq!(due, [215, 535, 855]);
+        // After a gap they are sent once, and the deadlines stay where they were: 215 + 320·n.
+        let due: Vec<u64> = (5000..6000)
+            .filter(|&s| packetiser.descriptors_due(Timestamp(s * second)))
+            .collect();
+        assert_eq!(due, [5000, 5015, 5335, 5655, 5975]);
     }
 }
