@@ -7,6 +7,10 @@ use std::collections::BTreeSet;
 use karoo::config::SampleBits;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
 use karoo::dsp::model::Model;
+use karoo::net::capture::Precision;
+use karoo::net::frame::{HEADERS_LEN, HeaderTemplate};
+use karoo::net::{CaptureWriter, MacAddr};
+use karoo::spead::DigitiserRepr;
 use karoo::units::Timestamp;
 use rustfft::num_complex::Complex32;
 use support::{Samples, check_against_model, data, output_config, read_output, replay};
@@ -311,4 +315,71 @@ fn exactly_the_batches_that_touch_a_lost_heap_are_absent() {
         );
         assert_eq!(SampleBits::new(10).unwrap().bytes(4096), 5120);
     }
+}
+
+/// Chunk ids and timestamps have an end; a digitiser that leaps by half of the wire's range again and
+/// again gets there within a small file.
+#[test]
+fn a_digitiser_that_leaps_ahead_is_accounted_for() {
+    const HEAP: u64 = 64;
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("leaps.pcap");
+    let mut writer = CaptureWriter::create(&capture, Precision::Nanoseconds).unwrap();
+    let (mut frames, mut timestamp) = (0u64, 0u64);
+    for leap in 0..400 {
+        // A few heaps in a row, so that the scan sees their step.
+        for _ in 0..3 {
+            for pol in 0..2u8 {
+                let heap = DigitiserRepr {
+                    heap_count: frames,
+                    timestamp: timestamp % Timestamp::WIRE_RANGE,
+                    digitiser_id: pol.into(),
+                    saturated: 0,
+                    payload_length: HEAP as usize,
+                };
+                let (mut headers, mut preamble) = ([0; HEADERS_LEN], [0; 72]);
+                heap.emit(&mut preamble);
+                let template = HeaderTemplate::multicast(
+                    MacAddr([2, 0, 0, 0, 0, 1]),
+                    "10.0.0.1:7148".parse().unwrap(),
+                    format!("239.1.0.{pol}:7148").parse().unwrap(),
+                    4,
+                );
+                let template = template.expect("a multicast group");
+                template.emit(preamble.len() + HEAP as usize, &mut headers);
+                let parts: [&[u8]; 3] = [&headers, &preamble, &[1; HEAP as usize]];
+                writer.write_frame(frames, &parts).unwrap();
+                frames += 1;
+            }
+            timestamp += HEAP;
+        }
+        timestamp += Timestamp::WIRE_RANGE / 2 - 4096 * (leap % 2 + 1);
+    }
+    writer.finish().unwrap();
+    let report = folder.path().join("report");
+    replay(
+        &capture,
+        &folder.path().join("out.pcap"),
+        &["name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048,taps=1"],
+        &[
+            "--dig-sample-bits",
+            "8",
+            "--recv-chunk-samples",
+            "192",
+            "--max-delay-diff",
+            "8",
+            "--report",
+            report.to_str().unwrap(),
+        ],
+    );
+    let report = std::fs::read_to_string(report.join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let input = &report["input"];
+    let sum = |values: &mut dyn Iterator<Item = &serde_json::Value>| -> u64 {
+        values.map(|value| value.as_u64().unwrap()).sum()
+    };
+    let placed = sum(&mut (0..2).map(|pol| &input["pols"][pol]["heaps"]));
+    let dropped = sum(&mut input["drops"].as_object().unwrap().values());
+    assert_eq!(placed + dropped, frames, "{input}");
+    assert!(input["drops"]["bad-timestamp"].as_u64() > Some(0));
 }

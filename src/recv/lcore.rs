@@ -14,7 +14,7 @@ use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::Datagram;
 use crate::net::steer::SteerError;
 use crate::spead::DigitiserHeap;
-use crate::units::{N_POL, Timestamp};
+use crate::units::Timestamp;
 
 /// A floor above every chunk id: the stream has ended.
 pub const END_OF_STREAM: u64 = 1 << 47;
@@ -26,6 +26,45 @@ pub enum WhenFull {
     Drop,
     /// Waits: a replay loses nothing, its source is held up instead.
     Wait,
+}
+
+/// Where a heap belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Id of the chunk.
+    pub chunk: u64,
+    /// Heap within the chunk.
+    pub heap: usize,
+}
+
+impl Place {
+    /// The acceptance rules, in the reference's order, for a lane whose floor is `floor`: whether the
+    /// heap is still in time is for the window to say.
+    #[inline]
+    pub fn of(recv: &RecvConfig, floor: u64, heap: &DigitiserHeap<'_>) -> Result<Self, DropCause> {
+        if heap.heap_length() != recv.heap_bytes() {
+            return Err(DropCause::WrongHeapLength);
+        }
+        let (chunk_samples, heap_samples) = (recv.chunk_samples as u64, recv.packet_samples as u64);
+        // The full timestamp nearest to the chunks that the lane is filling.
+        let near = Timestamp(floor.saturating_mul(chunk_samples));
+        let low = heap.timestamp().ok_or(DropCause::NoTimestamp)?;
+        let mut timestamp = Timestamp::unwrap(low, near).0;
+        if recv.mask_timestamp {
+            timestamp &= !(heap_samples - 1);
+        }
+        let chunk = timestamp / chunk_samples;
+        if !timestamp.is_multiple_of(heap_samples)
+            || timestamp >= Timestamp::END
+            || chunk >= END_OF_STREAM
+        {
+            return Err(DropCause::BadTimestamp);
+        }
+        Ok(Self {
+            chunk,
+            heap: (timestamp % chunk_samples / heap_samples) as usize,
+        })
+    }
 }
 
 /// Word from the source of a replay: once a queue has had `after` frames, no frame of a chunk below
@@ -75,10 +114,7 @@ impl RxLcore {
         let placer = Placer {
             lane: Lane::new(WindowOf(memory.clone()), lane),
             memory,
-            heap_bytes: config.recv.heap_bytes(),
-            heap_samples: config.recv.packet_samples as u64,
-            chunk_samples: config.recv.chunk_samples as u64,
-            mask: config.recv.mask_timestamp,
+            recv: config.recv,
             when_full: config.when_full,
             stats,
             abort,
@@ -158,10 +194,7 @@ impl std::ops::Deref for WindowOf {
 struct Placer {
     lane: Lane<WindowOf>,
     memory: Arc<ReceiveMemory>,
-    heap_bytes: usize,
-    heap_samples: u64,
-    chunk_samples: u64,
-    mask: bool,
+    recv: RecvConfig,
     when_full: WhenFull,
     stats: Arc<RxStats>,
     abort: Abort,
@@ -169,42 +202,24 @@ struct Placer {
 }
 
 impl Placer {
-    /// The acceptance rules, in the reference's order.
     #[inline]
     fn place(&mut self, mbuf: &Mbuf, clock: &mut PhaseClock) -> Result<(), DropCause> {
         let datagram = Datagram::new_checked(mbuf.data())
             .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
-        if heap.heap_length() != self.heap_bytes {
-            return Err(DropCause::WrongHeapLength);
-        }
-        let mut timestamp = self.unwrap(heap.timestamp().ok_or(DropCause::NoTimestamp)?);
-        if self.mask {
-            timestamp &= !(self.heap_samples - 1);
-        }
-        if !timestamp.is_multiple_of(self.heap_samples) {
-            return Err(DropCause::BadTimestamp);
-        }
-        let id = timestamp / self.chunk_samples;
-        let chunk = match self.locate(id, clock) {
+        let place = Place::of(&self.recv, self.lane.floor(), &heap)?;
+        let chunk = match self.locate(place.chunk, clock) {
             Located::Buffer(buffer) => self.memory.chunk(buffer),
             Located::TooOld => return Err(DropCause::TooOld),
             Located::NoBuffer => return Err(DropCause::NoFreeChunk),
         };
-        let index = (timestamp % self.chunk_samples / self.heap_samples) as usize;
-        debug_assert!(heap.pol() < N_POL);
         self.idle.reset();
-        let slot = chunk.claim(heap.pol(), index).ok_or(DropCause::Duplicate)?;
+        let slot = chunk
+            .claim(heap.pol(), place.heap)
+            .ok_or(DropCause::Duplicate)?;
         slot.write(heap.payload(), heap.saturated());
         Ok(())
-    }
-
-    /// The full timestamp nearest to the chunks that this lane is filling.
-    #[inline]
-    fn unwrap(&self, low: u64) -> u64 {
-        let near = self.lane.floor().saturating_mul(self.chunk_samples);
-        Timestamp::unwrap(low, Timestamp(near)).0
     }
 
     #[inline]

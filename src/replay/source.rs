@@ -9,9 +9,8 @@ use crate::config::RecvConfig;
 use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, RingSender};
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::{CaptureError, CaptureReader, Steering};
-use crate::recv::{DropCause, END_OF_STREAM, Horizon, RxStats, floor_after};
+use crate::recv::{DropCause, END_OF_STREAM, Horizon, Place, RxStats, floor_after};
 use crate::spead::DigitiserHeap;
-use crate::units::Timestamp;
 
 /// Chunks that a silent queue may still fill behind the newest one.
 const MAX_LAG: u64 = 2;
@@ -141,14 +140,8 @@ impl SourceLcore {
 /// will be dropped.
 fn chunk_id(recv: &RecvConfig, floor: u64, payload: &[u8]) -> Option<u64> {
     let heap = DigitiserHeap::new_checked(payload).ok()?;
-    if heap.heap_length() != recv.heap_bytes() {
-        return None;
-    }
-    let near = Timestamp(floor.saturating_mul(recv.chunk_samples as u64));
-    let timestamp = Timestamp::unwrap(heap.timestamp()?, near).0;
-    let aligned = recv.mask_timestamp || timestamp.is_multiple_of(recv.packet_samples as u64);
-    let id = timestamp / recv.chunk_samples as u64;
-    (aligned && id >= floor).then_some(id)
+    let place = Place::of(recv, floor, &heap).ok()?;
+    (place.chunk >= floor).then_some(place.chunk)
 }
 
 /// All queues, and how to wait for them.

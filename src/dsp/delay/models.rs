@@ -83,13 +83,14 @@ impl DelayModels {
     }
 
     /// The smallest output timestamp that is a multiple of `step`, at or after `start`, and asks for an
-    /// input sample at or after `target`. None when there is none below 2⁶³.
+    /// input sample at or after `target`. None when there is none below
+    /// [`Timestamp::END`].
     ///
     /// # Panics
     ///
     /// When `step` is zero.
     pub fn skip(&self, target: Timestamp, start: Timestamp, step: u64) -> Option<Timestamp> {
-        const END: u64 = i64::MAX as u64;
+        const END: u64 = Timestamp::END - 1;
         for (i, model) in self.models.iter().enumerate() {
             // Multiples of `step` in this piece: [low, high] times step.
             let from = if i == 0 { 0 } else { model.start.max(0) as u64 };
