@@ -331,6 +331,50 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
     }
 }
 
+/// Output chunks of 8 TiB in all.
+#[test]
+fn more_memory_than_there_is_is_refused_with_the_option() {
+    let outputs: Vec<String> = (0..1024)
+        .map(|i| format!("name=w{i},channels=64,dst=239.1.1.1,jones_per_batch=536870912"))
+        .collect();
+    let options: Vec<&str> = outputs
+        .iter()
+        .flat_map(|output| ["--wideband", output])
+        .collect();
+    let message = refused(2, &data("tones-8bit.pcap"), &options);
+    assert!(message.contains("lower --send-chunk-jones"), "{message}");
+}
+
+#[test]
+fn numbers_without_bounds_are_refused() {
+    let capture = data("tones-8bit.pcap");
+    let huge = ["18446744073709551615", "9223372036854775808", "536870913"];
+    for value in huge {
+        for option in [
+            "--recv-packet-samples",
+            "--recv-chunk-samples",
+            "--max-delay-diff",
+            "--send-chunk-jones",
+            "--send-packet-payload",
+            "--array-size",
+        ] {
+            // A large array is allowed up to 2^40.
+            if (option, value) == ("--array-size", huge[2]) {
+                continue;
+            }
+            refused(2, &capture, &["--wideband", WIDEBAND, option, value]);
+        }
+        for key in ["channels", "jones_per_batch", "taps"] {
+            let rest: Vec<&str> = ["channels=256", "jones_per_batch=8192", "taps=4"]
+                .into_iter()
+                .filter(|pair| !pair.starts_with(key))
+                .collect();
+            let wideband = format!("name=w,dst=239.1.1.1,{},{key}={value}", rest.join(","));
+            refused(2, &capture, &["--wideband", &wideband]);
+        }
+    }
+}
+
 #[test]
 fn a_capture_is_never_overwritten_by_its_own_replay() {
     let folder = tempfile::tempdir().unwrap();

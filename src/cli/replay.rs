@@ -67,7 +67,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         progress: !args.quiet,
     };
     let (report, spectra) = replay::run(&plan, &options).map_err(|error| match error {
-        ReplayError::SameFile(_) => Failure::usage(error),
+        ReplayError::SameFile(_) | ReplayError::Demand(_) => Failure::usage(error),
         _ => Failure::data(error),
     })?;
     if let Some(folder) = &args.report {

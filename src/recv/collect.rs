@@ -59,6 +59,13 @@ impl ReceiveMemory {
     }
 }
 
+/// Bytes that [`receive_memory`] takes, flags and counts of heaps included.
+pub fn receive_bytes(config: &RecvConfig, tail_samples: usize) -> u64 {
+    let layout = ChunkLayout::new(config, tail_samples);
+    let heaps = N_POL as u64 * layout.heaps as u64;
+    CHUNKS as u64 * (layout.bytes() as u64 + 3 * heaps)
+}
+
 /// Memory for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
 pub fn receive_memory(
     config: &RecvConfig,

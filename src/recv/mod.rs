@@ -18,6 +18,8 @@ mod sync {
 }
 
 pub use cause::{DropCause, RxStats};
-pub use collect::{Collected, InputStats, ReceiveMemory, Receiver, floor_after, receive_memory};
+pub use collect::{
+    Collected, InputStats, ReceiveMemory, Receiver, floor_after, receive_bytes, receive_memory,
+};
 pub use lcore::{END_OF_STREAM, Horizon, Place, RxConfig, RxLcore, WhenFull};
 pub use presence::PresenceMap;

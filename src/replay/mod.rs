@@ -11,6 +11,7 @@
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
 //! * [`run()`]: the lcores, the engine, and the report.
 
+mod demand;
 mod observer;
 mod plan;
 mod recorder;
@@ -18,6 +19,7 @@ mod run;
 mod scan;
 mod source;
 
+pub use demand::DemandError;
 pub use plan::{Plan, PlanError, plan};
 pub use run::{ReplayError, ReplayOptions, run};
 pub use scan::{CaptureScan, ScanError};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 
+use super::demand::{self, DemandError};
 use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::recorder::RecorderLcore;
@@ -37,7 +38,7 @@ const TX_RING: usize = 1024;
 /// Largest frame that fits an mbuf; larger ones exceed what receivers of this protocol take.
 const FRAME_ROOM: usize = 9600;
 /// Output chunks per output: one under construction, two being sent, one spare.
-const OUTPUT_CHUNKS: usize = 4;
+pub(super) const OUTPUT_CHUNKS: usize = 4;
 /// Memory for DPDK beside the mbuf pools, in MiB.
 const DPDK_MIB: usize = 64;
 /// A replay shares its cores: data threads nap when idle.
@@ -75,6 +76,9 @@ pub enum ReplayError {
     /// DPDK refused something.
     #[error(transparent)]
     Dpdk(#[from] DpdkError),
+    /// The options ask for more memory than there is.
+    #[error(transparent)]
+    Demand(#[from] DemandError),
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] RegionError),
@@ -100,9 +104,10 @@ pub fn run(
     if same_file(&options.capture, &options.output) {
         return Err(ReplayError::SameFile(options.output.display().to_string()));
     }
+    let cpus = allowed_cpus();
+    demand::check(plan, options.workers.unwrap_or(cpus.len()))?;
     let reader = CaptureReader::open(&options.capture)?;
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
-    let cpus = allowed_cpus();
     let lcores = plan.queues.len() + 3;
     let eal = Eal::init(&EalConfig {
         worker_cpus: (0..lcores).map(|i| cpus[i % cpus.len()]).collect(),
