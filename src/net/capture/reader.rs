@@ -222,6 +222,9 @@ impl CaptureReader {
     /// The next block's length and meaning, without consuming it; `None` at the end.
     fn next_step(&mut self) -> Result<Option<(usize, Step)>, CaptureError> {
         loop {
+            if let Some(length) = self.foreign_block()? {
+                return Ok(Some((length, Step::Skip)));
+            }
             let before = self.blocks.data().len();
             let stopped = match self.blocks.next() {
                 Ok((len, block)) => {
@@ -275,17 +278,38 @@ impl CaptureReader {
         Ok(())
     }
 
+    /// Length of the pcapng block at hand if it is whole and of a kind that says nothing about frames.
+    ///
+    /// Such a block is passed over unread: the parser would look inside and trust lengths there.
+    fn foreign_block(&self) -> Result<Option<usize>, CaptureError> {
+        let (Some(kind), Some(length)) = (self.block_word(0), self.block_word(4)) else {
+            return Ok(None);
+        };
+        if !self.pcapng || READ_BLOCKS.contains(&kind) {
+            return Ok(None);
+        }
+        if length < MIN_BLOCK {
+            return Err(self.corrupt("the block is shorter than its own header"));
+        }
+        Ok(self.block_is_whole().then_some(length as usize))
+    }
+
     /// Whether the pcapng block at hand is all in the buffer, so that more bytes cannot complete it.
     fn block_is_whole(&self) -> bool {
-        let data = self.blocks.data();
-        let Some(length) = data.get(4..8).and_then(|b| b.first_chunk()) else {
-            return false;
-        };
-        let length = match self.big_endian {
-            true => u32::from_be_bytes(*length),
-            false => u32::from_le_bytes(*length),
-        };
-        self.pcapng && length as usize <= data.len()
+        let available = self.blocks.data().len();
+        self.pcapng
+            && self
+                .block_word(4)
+                .is_some_and(|length| length as usize <= available)
+    }
+
+    /// A word of the pcapng block at hand.
+    fn block_word(&self, at: usize) -> Option<u32> {
+        let word = *self.blocks.data().get(at..)?.first_chunk()?;
+        Some(match self.big_endian {
+            true => u32::from_be_bytes(word),
+            false => u32::from_le_bytes(word),
+        })
     }
 
     fn corrupt(&self, what: &'static str) -> CaptureError {
@@ -316,6 +340,11 @@ impl CaptureReader {
         }
     }
 }
+
+/// pcapng blocks that are read: section header, interface description, simple and enhanced packet.
+const READ_BLOCKS: [u32; 4] = [0x0a0d_0d0a, 1, 3, 6];
+/// Bytes of a pcapng block without content.
+const MIN_BLOCK: u32 = 12;
 
 /// Why the parser stopped.
 enum Stopped {
