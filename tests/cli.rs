@@ -385,6 +385,14 @@ fn a_capture_is_never_overwritten_by_its_own_replay() {
     let output = karoo(["replay", path, "--output", path, "--wideband", WIDEBAND]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(std::fs::read(&capture).unwrap(), before);
+    // A capture is written under this name until it is complete.
+    let part = folder.path().join("other.pcap.part");
+    std::fs::copy(&capture, &part).unwrap();
+    let other = folder.path().join("other.pcap");
+    let (path, other) = (part.to_str().unwrap(), other.to_str().unwrap());
+    let output = karoo(["replay", path, "--output", other, "--wideband", WIDEBAND]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read(&part).unwrap(), before);
 }
 
 #[test]

@@ -89,7 +89,9 @@ pub enum ReplayError {
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
     /// Input and output are one file.
-    #[error("{0} is both the capture to read and --output; give another name")]
+    #[error(
+        "--output {0}: it, or the .part that it is until complete, is the capture to read; give another name"
+    )]
     SameFile(String),
 }
 
@@ -101,7 +103,11 @@ pub fn run(
     plan: &Plan,
     options: &ReplayOptions,
 ) -> Result<(RunReport, OutputSpectra), ReplayError> {
-    if same_file(&options.capture, &options.output) {
+    // What is written until the output is complete must not be the capture either.
+    let mut part = options.output.clone().into_os_string();
+    part.push(".part");
+    if same_file(&options.capture, &options.output) || same_file(&options.capture, Path::new(&part))
+    {
         return Err(ReplayError::SameFile(options.output.display().to_string()));
     }
     let cpus = allowed_cpus();
