@@ -200,6 +200,7 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         (&w("name=w,channels=32,dst=239.1.1.1"), "at least 64"),
         (&w("name=w,channels=0,dst=239.1.1.1"), "power of two"),
         (&w("name=w,channels=64,dst=239.1.1.1+2"), "divide"),
+        (&w("name=w,channels=64,dst=10.1.1.1"), "multicast"),
         (&w("name=w,channels=64,dst=239.1.1.1,taps=0"), "at least 1"),
         (
             &w("name=w,channels=64,dst=239.1.1.1,w_cutoff=-1"),
@@ -318,6 +319,22 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
             &["--wideband", WIDEBAND, "--backend", "abacus"],
             "possible values",
         ),
+        (
+            &["--wideband", WIDEBAND, "--recv-packet-samples", "2048"],
+            "--recv-packet-samples",
+        ),
+        (
+            &[
+                "--wideband",
+                WIDEBAND,
+                "--dig-sample-bits",
+                "8",
+                "--recv-packet-samples",
+                "2048",
+            ],
+            "those of the capture have 4096",
+        ),
+        (&["--wideband", WIDEBAND, "--sources", "here"], "--sources"),
         (&["--wideband", WIDEBAND, "--rx-queues", "0"], "1 to 16"),
         (&["--wideband", WIDEBAND, "--workers", "0"], "1 to 1024"),
         (
@@ -409,4 +426,86 @@ fn a_place_that_cannot_be_written_is_named() {
     ]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(nowhere));
+}
+
+#[test]
+fn only_given_sources_are_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let capture = data("tones-8bit.pcap");
+    let replay = |sources: &str| {
+        let out = out.to_str().unwrap();
+        let capture = capture.to_str().unwrap();
+        let args = ["replay", capture, "--output", out, "--wideband", WIDEBAND];
+        karoo_ok([&args[..], &["--sources", sources]].concat())
+    };
+    let all = replay("239.102.0.64+7:7148,239.102.1.64+7:7148");
+    assert!(all.contains("datagrams  64, 0 not placed"), "{all}");
+    let half = replay("239.102.0.64+7:7148,239.102.1.64+3:7148");
+    assert!(half.contains("16 not placed: 16 not-ours"), "{half}");
+}
+
+#[test]
+fn packets_have_the_time_to_live_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let capture = data("tones-8bit.pcap");
+    let (capture, path) = (capture.to_str().unwrap(), out.to_str().unwrap());
+    let args = ["replay", capture, "--output", path, "--wideband", WIDEBAND];
+    karoo_ok([&args[..], &["--send-ttl", "9"]].concat());
+    let mut reader = karoo::net::CaptureReader::open(&out).unwrap();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        assert_eq!(frame.bytes[22], 9);
+    }
+}
+
+#[test]
+fn a_fifo_is_refused_as_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    let made = std::process::Command::new("mkfifo")
+        .arg(&fifo)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let message = refused(1, &fifo, &["--wideband", WIDEBAND]);
+    assert!(message.contains("not a regular file"), "{message}");
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("in.pcap");
+    let capture = capture.to_str().unwrap();
+    karoo_ok(["dsim", "--output", capture, "--samples", "16777216"]);
+    let out = folder.path().join("out.pcap");
+    let part = folder.path().join("out.pcap.part");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args([
+            "replay",
+            capture,
+            "--output",
+            out.to_str().unwrap(),
+            "--wideband",
+            WIDEBAND,
+            "-q",
+        ])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !part.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "ended before it began");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("interrupted"), "{message}");
+    assert!(!out.exists() && !part.exists());
 }

@@ -18,6 +18,10 @@ pub struct EngineOptions {
     /// jones_per_batch, taps, w_cutoff, window_function (hann|rect), dither (none|uniform)
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub wideband: Vec<WidebandOptions>,
+    /// Destinations of the digitisers' packets, `a.b.c.d[+n][:port],…`, both polarisations'; all others
+    /// are not ours
+    #[arg(long, value_name = "LIST")]
+    pub sources: Option<String>,
     /// ADC sample rate in hertz
     #[arg(long, value_name = "HZ")]
     pub adc_sample_rate: Option<f64>,

@@ -207,6 +207,10 @@ impl OutputConfig {
             ));
         }
         let most = MAX_SAMPLES / self.spectrum_samples();
+        if let Some(dst) = self.dst.iter().find(|dst| !dst.ip().is_multicast()) {
+            let rule = "must be an IPv4 multicast group, 224.0.0.0 to 239.255.255.255";
+            return Err(refuse(option("dst"), dst, rule, "try 239.10.10.0+7:7148"));
+        }
         if self.taps == 0 || self.taps > most {
             let rule = format!("must be at least 1, at most {most} with {channels} channels");
             return Err(refuse(option("taps"), self.taps, rule, "try 16"));

@@ -18,28 +18,31 @@ pub struct Input {
 
 impl Input {
     /// The chunk that covers `start ..`, `next` being the chunk right behind it if there is one.
+    ///
+    /// `absent` are buffers to use, as [`into_parts`](Self::into_parts) gives them back.
     pub fn new(
         mut chunk: FrozenChunk,
         start: u64,
         heap_samples: usize,
         next: Option<&FrozenChunk>,
+        mut absent: [Vec<u32>; N_POL],
     ) -> Self {
         let layout = *chunk.layout();
         let tail_heaps = layout.tail_samples.div_ceil(heap_samples);
         if let Some(next) = next {
             chunk.copy_tail(next);
         }
-        let absent = [0, 1].map(|pol| {
+        for (pol, absent) in absent.iter_mut().enumerate() {
             let own = (0..layout.heaps).map(|heap| chunk.present(pol, heap));
             let tail = (0..tail_heaps).map(|heap| next.is_some_and(|next| next.present(pol, heap)));
             let mut count = 0;
-            std::iter::once(0)
-                .chain(own.chain(tail).map(|present| {
-                    count += u32::from(!present);
-                    count
-                }))
-                .collect()
-        });
+            absent.clear();
+            absent.push(0);
+            absent.extend(own.chain(tail).map(|present| {
+                count += u32::from(!present);
+                count
+            }));
+        }
         let tail = if next.is_some() {
             layout.tail_samples
         } else {
@@ -77,8 +80,8 @@ impl Input {
         absent[from] == absent[to]
     }
 
-    /// Gives the chunk back to the receivers' pool.
-    pub fn into_chunk(self) -> FrozenChunk {
-        self.chunk
+    /// Gives the chunk back to the receivers' pool, and the buffers for the next input.
+    pub fn into_parts(self) -> (FrozenChunk, [Vec<u32>; N_POL]) {
+        (self.chunk, self.absent)
     }
 }

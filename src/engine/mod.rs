@@ -22,6 +22,7 @@ use crate::dpdk::{Abort, Idle, IdlePolicy};
 use crate::memory::FrozenChunk;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::recv::{Collected, InputStats, Receiver};
+use crate::units::N_POL;
 
 /// A finished chunk of one of the outputs, or the end of all of them.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub struct Engine {
     idle: Idle,
     /// The last chunk collected: it waits for its successor's head.
     held: Option<(u64, FrozenChunk)>,
+    /// Buffers for the presence of the next input.
+    absent: [Vec<u32>; N_POL],
 }
 
 impl Engine {
@@ -75,6 +78,7 @@ impl Engine {
             abort,
             idle: Idle::new(idle),
             held: None,
+            absent: Default::default(),
         }
     }
 
@@ -113,6 +117,7 @@ impl Engine {
                 start,
                 self.heap_samples,
                 successor.map(|(_, chunk)| chunk),
+                std::mem::take(&mut self.absent),
             );
             clock.mark(Phase::Work);
             for (index, output) in self.outputs.iter_mut().enumerate() {
@@ -121,7 +126,9 @@ impl Engine {
                     break;
                 }
             }
-            self.receiver.recycle(input.into_chunk());
+            let (chunk, absent) = input.into_parts();
+            self.absent = absent;
+            self.receiver.recycle(chunk);
             clock.mark(Phase::Work);
         }
         self.held = next;

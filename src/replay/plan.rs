@@ -8,7 +8,7 @@ use crate::config::{
     SendConfig, WidebandOptions, parse_delays,
 };
 use crate::monitor::report::Chosen;
-use crate::net::{FlowRule, QueueId, Steering};
+use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
 use crate::units::{Clock, N_POL};
 
 /// Defaults of the peer.
@@ -98,6 +98,7 @@ pub fn plan(
         outputs,
     };
     engine.validate()?;
+    check_heap(&engine.recv, scan)?;
     let delays = parse_delays(&options.delays, clock.adc_sample_rate)?;
     for delay in &delays {
         if !engine
@@ -119,7 +120,10 @@ pub fn plan(
             ))?;
         }
     }
-    let (steering, queues) = steer(&scan.sources, queues_per_pol);
+    let (steering, queues) = match &options.sources {
+        Some(sources) => steer_given(sources, queues_per_pol)?,
+        None => steer(&scan.sources, queues_per_pol),
+    };
     Ok(Plan {
         engine,
         delays,
@@ -296,6 +300,40 @@ fn pick_send_chunk(
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A capture whose heaps have another length than the options say would be dropped to the last heap.
+fn check_heap(recv: &RecvConfig, scan: &CaptureScan) -> Result<(), ConfigError> {
+    if recv.heap_bytes() == scan.heap_bytes {
+        return Ok(());
+    }
+    let value = format!("{} at {} bits", recv.packet_samples, recv.sample_bits.get());
+    let rule = format!(
+        "makes heaps of {} bytes, but those of the capture have {}",
+        recv.heap_bytes(),
+        scan.heap_bytes
+    );
+    let way_out = "leave out --recv-packet-samples or --dig-sample-bits";
+    Err(ConfigError::new(
+        "--recv-packet-samples",
+        value,
+        rule,
+        way_out,
+    ))
+}
+
+/// The given destinations over all queues, in contiguous slices, as the peer divides them.
+fn steer_given(
+    sources: &str,
+    queues_per_pol: usize,
+) -> Result<(Steering, Vec<(usize, usize)>), ConfigError> {
+    let list = parse_endpoints(sources).map_err(|error| {
+        let way_out = "try 239.102.0.64+7:7148,239.102.1.64+7:7148";
+        ConfigError::new("--sources", sources, error.to_string(), way_out)
+    })?;
+    let queues = (N_POL * queues_per_pol).min(list.len());
+    let names = (0..queues).map(|queue| (queue * N_POL / queues, queue % queues.div_ceil(N_POL)));
+    Ok((Steering::from_sources(&list, queues), names.collect()))
 }
 
 /// Each polarisation's destinations over its own queues, in contiguous slices.

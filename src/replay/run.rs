@@ -1,6 +1,7 @@
 //! The lcores of a replay, the engine, and the report.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,10 +32,10 @@ use crate::recv::{ReceiveMemory, RxConfig, RxLcore, RxStats, WhenFull, receive_m
 use crate::send::{Packetiser, Source, TxLcore, TxPools};
 use crate::units::{N_POL, Timestamp};
 
-/// Packets that each rx ring holds.
-const RX_RING: usize = 512;
-/// Packets that the tx ring holds.
-const TX_RING: usize = 1024;
+/// Packets that each rx ring holds: a power of two less one.
+const RX_RING: usize = 511;
+/// Packets that the tx ring holds: a power of two less one.
+const TX_RING: usize = 1023;
 /// Largest frame that fits an mbuf; larger ones exceed what receivers of this protocol take.
 const FRAME_ROOM: usize = 9600;
 /// Output chunks per output: one under construction, two being sent, one spare.
@@ -88,6 +89,9 @@ pub enum ReplayError {
     /// A data thread failed.
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
+    /// The user, or the system, asked it to stop.
+    #[error("interrupted: no output was written")]
+    Interrupted,
     /// Input and output are one file.
     #[error(
         "--output {0}: it, or the .part that it is until complete, is the capture to read; give another name"
@@ -113,6 +117,9 @@ pub fn run(
     let cpus = allowed_cpus();
     demand::check(plan, options.workers.unwrap_or(cpus.len()))?;
     let reader = CaptureReader::open(&options.capture)?;
+    let abort = Abort::default();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    stop_on_signal(&abort, &interrupted);
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
     let lcores = plan.queues.len() + 3;
     let eal = Eal::init(&EalConfig {
@@ -125,11 +132,14 @@ pub fn run(
     let workers = Arc::new(Workers::pinned(&cores)?);
     let (outputs, spectra) = make_outputs(plan, &eal, &workers)?;
     let stats = outputs.iter().map(|output| output.stats.clone()).collect();
-    let threads = Threads::new(&eal);
-    let abort = threads.abort.clone();
+    let threads = Threads::new(&eal, abort.clone());
     let run =
         Replay::start(plan, threads, reader, writer, outputs, stats).inspect_err(|_| abort.set());
-    let report = run?.finish(plan, options)?;
+    let report = run?.finish(plan, options);
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(ReplayError::Interrupted);
+    }
+    let report = report?;
     let spectra = plan
         .engine
         .outputs
@@ -144,6 +154,18 @@ pub fn run(
         })
         .collect();
     Ok((report, spectra))
+}
+
+/// Lets an interrupt end the run as a failed one, so that no file is left behind.
+fn stop_on_signal(abort: &Abort, interrupted: &Arc<AtomicBool>) {
+    let (abort, interrupted) = (abort.clone(), interrupted.clone());
+    let handler = ctrlc::set_handler(move || {
+        interrupted.store(true, Ordering::Relaxed);
+        abort.set();
+    });
+    if let Err(error) = handler {
+        tracing::warn!(%error, "an interrupt will leave an unfinished file");
+    }
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
@@ -217,10 +239,10 @@ struct Threads {
 }
 
 impl Threads {
-    fn new(eal: &Eal) -> Self {
+    fn new(eal: &Eal, abort: Abort) -> Self {
         Self {
             eal: eal.clone(),
-            abort: Abort::default(),
+            abort,
             times: Vec::new(),
         }
     }
@@ -401,14 +423,18 @@ impl Replay {
         let bar = options
             .progress
             .then(|| ProgressBar::show(&self.progress, self.capture_bytes));
-        {
+        // A panic here must not end the process before the recorder has removed its file.
+        let engine = catch_unwind(AssertUnwindSafe(|| {
             let _guard = self.threads.abort.on_panic();
             self.engine.run(&mut PhaseClock::start(times));
-        }
+        }));
         let source = self.source.join();
         let recorder = self.recorder.join();
         let others: Vec<_> = self.others.drain(..).map(LcoreHandle::join).collect();
         drop(bar);
+        if let Err(panic) = engine {
+            resume_unwind(panic);
+        }
         let notes = source??;
         recorder??;
         others.into_iter().collect::<Result<(), _>>()?;

@@ -17,6 +17,9 @@ pub enum ScanError {
     /// The file itself.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// It can be read only once.
+    #[error("{0} is not a regular file; a replay reads its capture twice: save it to a file first")]
+    NotAFile(String),
     /// Nothing in it comes from a digitiser.
     #[error(
         "{path}: no digitiser heaps in the first {frames} frames ({found}); \
@@ -61,6 +64,10 @@ struct Seen {
 impl CaptureScan {
     /// Reads the head of `path`.
     pub fn new(path: &Path) -> Result<Self, ScanError> {
+        // A missing file is the reader's to name.
+        if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            return Err(ScanError::NotAFile(path.display().to_string()));
+        }
         let mut reader = CaptureReader::open(path)?;
         let mut by_length: HashMap<usize, Seen> = HashMap::new();
         let mut causes: BTreeMap<&'static str, u64> = BTreeMap::new();

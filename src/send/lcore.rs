@@ -6,8 +6,8 @@ use crossbeam::queue::ArrayQueue;
 
 use super::packetiser::{HEADER_BYTES, Packetiser};
 use crate::dpdk::{
-    Abort, Eal, ExtMemory, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, PoolConfig, SharedBuffer,
-    TxQueue, pool_size,
+    Abort, AttachError, Eal, ExtMemory, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, PoolConfig,
+    SharedBuffer, TxQueue, pool_size,
 };
 use crate::engine::Finished;
 use crate::memory::OutputMemory;
@@ -163,9 +163,12 @@ impl TxLcore {
         let mut mbuf = self.pools.headers.alloc()?;
         let mut header = [0; HEADER_BYTES];
         let range = self.packetisers[output].packet(timestamp, packet, &mut header);
-        let payload = chunk
-            .attach(&self.pools.segments, base + range.start..base + range.end)
-            .ok()?;
+        let range = base + range.start..base + range.end;
+        let payload = match chunk.attach(&self.pools.segments, range) {
+            Ok(payload) => payload,
+            Err(AttachError::PoolEmpty | AttachError::References) => return None,
+            Err(error @ AttachError::Range { .. }) => panic!("{error}"),
+        };
         mbuf.append(HEADER_BYTES)?.copy_from_slice(&header);
         mbuf.chain(payload).ok()?;
         Some(mbuf)
@@ -176,9 +179,9 @@ impl TxLcore {
             let mbuf = loop {
                 match self.pools.headers.alloc() {
                     Some(mut mbuf) => {
-                        if let Some(data) = mbuf.append(frame.len()) {
-                            data.copy_from_slice(frame);
-                        }
+                        let data = mbuf.append(frame.len());
+                        let data = data.expect("control frames fit the pool's data room");
+                        data.copy_from_slice(frame);
                         break mbuf;
                     }
                     None if self.abort.is_set() => return,

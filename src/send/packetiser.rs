@@ -89,8 +89,8 @@ impl Packetiser {
         let output = config.outputs[index].clone();
         let from = SocketAddrV4::new(source.ip, source.port.wrapping_add(index as u16));
         let template = |dst: SocketAddrV4| {
-            let mac = MacAddr::multicast(*dst.ip()).unwrap_or(MacAddr([0xff; 6]));
-            HeaderTemplate::new(source.mac, mac, from, dst, config.send.ttl)
+            HeaderTemplate::multicast(source.mac, from, dst, config.send.ttl)
+                .expect("destinations are multicast groups, or the configuration is refused")
         };
         let interval = DESCRIPTOR_INTERVAL * config.clock.adc_sample_rate;
         let (channels, spectra) = (output.channels_per_substream(), output.spectra_per_heap());
