@@ -215,11 +215,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn linear(start: i64, delay: f64, rate: f64, phase: f64, phase_rate: f64) -> LinearDelay {
+    pub(super) fn linear(
+        start: i64,
+        delay: f64,
+        rate: f64,
+        phase: f64,
+        phase_rate: f64,
+    ) -> LinearDelay {
         LinearDelay::new(start, delay, rate, phase, phase_rate).expect("valid model")
     }
 
-    fn example() -> LinearDelay {
+    pub(super) fn example() -> LinearDelay {
         linear(12345, 100.0, 0.25, 0.1, 0.1)
     }
 

@@ -90,17 +90,20 @@ mod tests {
         0x4300_0000_0000_0000,
     ];
 
+    /// What the golden packet says.
+    const FIRST: SpectraRepr = SpectraRepr {
+        heap_count: 42,
+        heap_length: 65536,
+        payload_offset: 0,
+        payload_length: 8192,
+        timestamp: 0x1234_5678_9abc,
+        feng_id: 42,
+        first_channel: 128,
+    };
+
     #[test]
     fn golden_packet() {
-        let repr = SpectraRepr {
-            heap_count: 42,
-            heap_length: 65536,
-            payload_offset: 0,
-            payload_length: 8192,
-            timestamp: 0x1234_5678_9abc,
-            feng_id: 42,
-            first_channel: 128,
-        };
+        let repr = FIRST;
         let mut bytes = vec![0xff; 8264];
         repr.emit(bytes.first_chunk_mut().unwrap());
         let golden: Vec<u8> = GOLDEN.iter().flat_map(|w| w.to_be_bytes()).collect();
@@ -111,15 +114,7 @@ mod tests {
 
     #[test]
     fn the_other_packets_differ_in_their_offset_alone() {
-        let mut repr = SpectraRepr {
-            heap_count: 42,
-            heap_length: 65536,
-            payload_offset: 0,
-            payload_length: 8192,
-            timestamp: 0x1234_5678_9abc,
-            feng_id: 42,
-            first_channel: 128,
-        };
+        let mut repr = FIRST;
         for n in 1..8u64 {
             repr.payload_offset = 8192 * n;
             let mut bytes = [0; PREAMBLE_LEN];

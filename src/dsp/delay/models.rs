@@ -132,15 +132,8 @@ fn begun(model: &LinearDelay, t: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dsp::delay::tests::{example, linear};
     use proptest::prelude::*;
-
-    fn linear(start: i64, delay: f64, rate: f64, phase: f64, phase_rate: f64) -> LinearDelay {
-        LinearDelay::new(start, delay, rate, phase, phase_rate).expect("valid model")
-    }
-
-    fn example() -> LinearDelay {
-        linear(12345, 100.0, 0.25, 0.1, 0.1)
-    }
 
     fn multi() -> DelayModels {
         let mut models = DelayModels::new();

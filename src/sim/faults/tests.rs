@@ -14,6 +14,14 @@ fn run(plan: &str, seed: u64) -> (Vec<SimHeap>, Vec<Fault>) {
     (sent, ledger.take())
 }
 
+/// The heaps of the fault's polarisation in the order sent, and where among them its heap is.
+fn order(sent: &[SimHeap], fault: &Fault) -> (Vec<u64>, usize) {
+    let of_pol = sent.iter().filter(|heap| heap.pol == fault.pol);
+    let of_pol: Vec<u64> = of_pol.map(|heap| heap.index).collect();
+    let place = of_pol.iter().position(|index| *index == fault.heap);
+    (of_pol, place.unwrap())
+}
+
 #[test]
 fn nothing_happens_without_a_plan() {
     let (sent, faults) = run("", 1);
@@ -27,15 +35,7 @@ fn reordered_heaps_follow_their_successor() {
     let (sent, faults) = run("reorder=0.1", 1);
     assert!(!faults.is_empty());
     for fault in faults {
-        let of_pol: Vec<u64> = sent
-            .iter()
-            .filter(|h| h.pol == fault.pol)
-            .map(|h| h.index)
-            .collect();
-        let place = of_pol
-            .iter()
-            .position(|index| *index == fault.heap)
-            .unwrap();
+        let (of_pol, place) = order(&sent, &fault);
         if fault.heap + 1 < HEAPS {
             assert_eq!(of_pol[place - 1], fault.heap + 1);
         }
@@ -47,15 +47,7 @@ fn late_heaps_are_late() {
     let (sent, faults) = run("late=0.01:100", 1);
     assert!(faults.iter().any(|fault| fault.heap < HEAPS - 100));
     for fault in faults {
-        let of_pol: Vec<u64> = sent
-            .iter()
-            .filter(|h| h.pol == fault.pol)
-            .map(|h| h.index)
-            .collect();
-        let place = of_pol
-            .iter()
-            .position(|index| *index == fault.heap)
-            .unwrap();
+        let (of_pol, place) = order(&sent, &fault);
         let newest = of_pol[..place].iter().max().unwrap();
         assert!(
             *newest >= (fault.heap + 100).min(HEAPS - 2),
