@@ -21,8 +21,12 @@ pub fn floor_after(id: u64) -> u64 {
     (id + 1).saturating_sub(OPEN_CHUNKS as u64)
 }
 
-/// The engine holds one chunk until the next is complete, and two may be open: one more keeps all going.
-const CHUNKS: usize = OPEN_CHUNKS + 3;
+/// Chunk ids from the oldest open one on that may have buffers. A silent queue may be three chunks behind the
+/// newest heap in a capture, so with fewer a replay would wait for ever.
+const SLOTS: usize = OPEN_CHUNKS + 2;
+/// The engine holds one chunk until the next is complete. Beside it there is a buffer for every slot: an lcore that
+/// runs ahead could otherwise take the buffers of ids which it skipped and the others need.
+const CHUNKS: usize = SLOTS + 1;
 
 /// Chunk buffers and the window that maps chunk ids to them.
 #[derive(Debug)]
@@ -80,7 +84,7 @@ pub fn receive_memory(
     for number in 0..CHUNKS {
         let _ = free.push(number as BufferId);
     }
-    let window = Window::new(CHUNKS, lanes, OPEN_CHUNKS);
+    let window = Window::new(SLOTS, lanes, OPEN_CHUNKS);
     let memory = Arc::new(ReceiveMemory {
         window,
         chunks,

@@ -49,7 +49,8 @@ pub enum Located {
 impl Window {
     /// A window of `slots` chunk ids for `lanes` lcores, each keeping `depth` chunks open.
     ///
-    /// `slots` should be at least the number of buffers: a chunk id needs a slot and a buffer.
+    /// There should be a buffer for every slot beside those outside the window, or a lane that skips ids can take
+    /// the buffers that another needs to go on.
     pub fn new(slots: usize, lanes: usize, depth: usize) -> Self {
         Self {
             slots: (0..slots as u64)
