@@ -320,10 +320,6 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
             "possible values",
         ),
         (
-            &["--wideband", WIDEBAND, "--recv-packet-samples", "2048"],
-            "--recv-packet-samples",
-        ),
-        (
             &[
                 "--wideband",
                 WIDEBAND,
