@@ -10,7 +10,7 @@
 //! # Rooms, and who may call whom
 //!
 //! Dependencies point one way: [`cli`] → [`engine`], [`monitor`], [`config`] → [`recv`], [`send`],
-//! [`cpu`] → [`dpdk`], [`memory`], [`spead`], [`net`], [`dsp`] → [`units`].
+//! [`cpu`], [`gpu`] → [`dpdk`], [`memory`], [`spead`], [`net`], [`dsp`] → [`units`].
 //!
 //! | room | what lives there |
 //! |---|---|
@@ -22,6 +22,7 @@
 //! | [`memory`] | chunk buffers by kind |
 //! | [`recv`] | rx lcore loop, chunk window, presence, loss accounting |
 //! | [`cpu`] | CPU backend: vectorised unpack, FIR, FFT, post-processing on worker threads |
+//! | [`gpu`] | CUDA backend: context, kernels compiled at run time, the same pipeline on a GPU |
 //! | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
 //! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
 //! | [`replay`] | a capture through the same data path, to a capture and a report |
@@ -31,7 +32,7 @@
 //! | [`monitor`] | counters, time per lcore, run reports with pictures |
 //! | [`cli`] | one file per command |
 //!
-//! `unsafe` lives in `dpdk-sys`, [`dpdk`], [`memory`] and [`cpu::simd`], nowhere else.
+//! `unsafe` lives in `dpdk-sys`, [`dpdk`], [`memory`], [`gpu`] and [`cpu::simd`], nowhere else.
 #![deny(unsafe_code)]
 
 pub mod cli;
@@ -40,6 +41,7 @@ pub mod cpu;
 pub mod dpdk;
 pub mod dsp;
 pub mod engine;
+pub mod gpu;
 pub mod memory;
 pub mod monitor;
 pub mod net;

@@ -1,0 +1,193 @@
+//! Kernels from source to machine code, with a cache on disk.
+
+use std::ffi::{CStr, CString};
+use std::path::PathBuf;
+use std::ptr;
+
+use cudarc::nvrtc::{result, sys};
+
+use super::GpuError;
+
+/// Sources by name, as `#include` and NVRTC's messages have them.
+const HEADERS: [(&CStr, &str); 4] = [
+    (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
+    (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
+    (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
+    (c"philox.cuh", include_str!("../../kernels/philox.cuh")),
+];
+
+/// A kernel's name and source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
+    pub name: &'static str,
+    source: &'static str,
+}
+
+/// Filter and first half of the transform.
+pub(super) const PFB_FFT: Kernel = Kernel {
+    name: "pfb_fft",
+    source: include_str!("../../kernels/pfb_fft.cu"),
+};
+
+/// Second half of the transform, and quantisation.
+pub(super) const FFT_POST: Kernel = Kernel {
+    name: "fft_post",
+    source: include_str!("../../kernels/fft_post.cu"),
+};
+
+/// Machine code of `kernel`, from the cache if it is there.
+pub(super) fn machine_code(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
+    let key = key(kernel, options);
+    let path = cache_path(&key);
+    if let Some(code) = path.as_ref().and_then(|path| read(path, &key)) {
+        return Ok(code);
+    }
+    let code = compile(kernel, options)?;
+    if let Some(path) = path {
+        // Without a cache, the next start takes seconds longer.
+        if let Err(error) = write(&path, &key, &code) {
+            tracing::debug!(%error, path = %path.display(), "kernel not cached");
+        }
+    }
+    Ok(code)
+}
+
+/// Everything that the machine code depends on, but for NVRTC's version: newer ones need not compile again.
+fn key(kernel: Kernel, options: &[String]) -> Vec<u8> {
+    let mut key = options.join(" ");
+    for source in [kernel.source].into_iter().chain(HEADERS.map(|(_, s)| s)) {
+        key.push('\0');
+        key.push_str(source);
+    }
+    key.into_bytes()
+}
+
+fn cache_path(key: &[u8]) -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    // FNV-1a only spreads the names; the file holds the key, which decides.
+    let hash = key.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    Some(base.join("karoo/kernels").join(format!("{hash:016x}")))
+}
+
+/// The code in a file of the cache, if the file is of this key.
+fn read(path: &std::path::Path, key: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = std::fs::read(path).ok()?;
+    let code = bytes.len().checked_sub(key.len() + 8)?;
+    let (length, rest) = bytes.split_at(8);
+    let same = length == (code as u64).to_le_bytes() && rest[..key.len()] == *key;
+    same.then(|| bytes.split_off(key.len() + 8))
+}
+
+/// Whole or not at all: the file is named when it is complete.
+fn write(path: &std::path::Path, key: &[u8], code: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let unfinished = path.with_extension(std::process::id().to_string());
+    let length = (code.len() as u64).to_le_bytes();
+    std::fs::write(&unfinished, [&length, key, code].concat())?;
+    std::fs::rename(&unfinished, path)
+}
+
+/// A program of NVRTC, destroyed when dropped.
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program was created and is destroyed only here.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+fn compile(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
+    // SAFETY: loading a library runs its initialisers; NVRTC's are harmless.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(GpuError::NoCompiler);
+    }
+    let failed = |log: String| GpuError::Compile {
+        kernel: kernel.name,
+        log,
+    };
+    let text = |text: &str| CString::new(text).map_err(|error| failed(error.to_string()));
+    let source = text(kernel.source)?;
+    let name = text(&format!("{}.cu", kernel.name))?;
+    let headers = HEADERS
+        .iter()
+        .map(|(_, source)| text(source))
+        .collect::<Result<Vec<_>, _>>()?;
+    let header_sources: Vec<_> = headers.iter().map(|source| source.as_ptr()).collect();
+    let header_names: Vec<_> = HEADERS.iter().map(|(name, _)| name.as_ptr()).collect();
+    let mut program = ptr::null_mut();
+    // SAFETY: all pointers are to NUL-terminated strings that outlive the program, and the two
+    // arrays have as many entries as stated.
+    unsafe {
+        sys::nvrtcCreateProgram(
+            &raw mut program,
+            source.as_ptr(),
+            name.as_ptr(),
+            header_sources.len() as i32,
+            header_sources.as_ptr(),
+            header_names.as_ptr(),
+        )
+    }
+    .result()
+    .map_err(|error| failed(error.to_string()))?;
+    let program = Program(program);
+    // SAFETY: the program exists.
+    if let Err(error) = unsafe { result::compile_program(program.0, options) } {
+        // SAFETY: as above.
+        let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
+        let log: String = log.iter().map(|&c| char::from(c as u8)).collect();
+        return Err(failed(format!("{error}: {}", log.trim_end_matches('\0'))));
+    }
+    let mut size = 0;
+    let mut code = Vec::new();
+    // SAFETY: the program exists and is compiled; `code` has the room that NVRTC asks for.
+    unsafe {
+        sys::nvrtcGetCUBINSize(program.0, &raw mut size)
+            .result()
+            .and_then(|()| {
+                code = vec![0u8; size];
+                sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()).result()
+            })
+    }
+    .map_err(|error| failed(error.to_string()))?;
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_gives_back_what_it_was_given_for_that_key_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        assert_eq!(read(&path, b"key"), None);
+        write(&path, b"key", b"code").unwrap();
+        assert_eq!(read(&path, b"key").as_deref(), Some(&b"code"[..]));
+        assert_eq!(read(&path, b"kex"), None);
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            assert_eq!(read(&path, b"key"), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn every_option_and_kernel_has_its_own_key() {
+        let options = |bits: &str| vec![format!("-DBITS={bits}")];
+        let keys = [
+            key(PFB_FFT, &options("10")),
+            key(PFB_FFT, &options("12")),
+            key(FFT_POST, &options("10")),
+        ];
+        assert!(keys[0] != keys[1] && keys[0] != keys[2]);
+        assert_ne!(cache_path(&keys[0]), cache_path(&keys[1]));
+    }
+}

@@ -1,0 +1,203 @@
+//! One GPU: context, stream, functions.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute};
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError};
+use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
+use cudarc::nvrtc::Ptx;
+
+use super::compile::{self, Kernel};
+
+/// Why the GPU cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// libcuda is not there.
+    #[error(
+        "no CUDA driver: libcuda.so.1 is not on this machine; install NVIDIA's driver or use --backend cpu"
+    )]
+    NoDriver,
+    /// The driver has no device, or cannot reach it.
+    #[error("no CUDA device: {0}; check nvidia-smi or use --backend cpu")]
+    NoDevice(String),
+    /// NVRTC is not there, and the kernels are not in the cache.
+    #[error(
+        "no CUDA compiler: libnvrtc is not on this machine and the kernels were never compiled here; install CUDA's NVRTC library (or give its folder in LD_LIBRARY_PATH) or use --backend cpu"
+    )]
+    NoCompiler,
+    /// NVRTC refuses a kernel.
+    #[error("kernel {kernel} does not compile for this device: {log}; use --backend cpu")]
+    Compile {
+        /// Which kernel.
+        kernel: &'static str,
+        /// What NVRTC says.
+        log: String,
+    },
+    /// No variant for this number of channels fits.
+    #[error(
+        "{channels} channels: the CUDA backend has none for {shared} bytes of shared memory per block (64 to 65536 channels, powers of two); use --backend cpu"
+    )]
+    Channels {
+        /// Channels asked for.
+        channels: usize,
+        /// What the device has.
+        shared: usize,
+    },
+    /// Not enough memory.
+    #[error(
+        "cannot allocate {bytes} bytes of {kind} memory for {what}: {source}; lower the chunk sizes or use --backend cpu"
+    )]
+    Memory {
+        /// For what.
+        what: &'static str,
+        /// How much.
+        bytes: usize,
+        /// Of the GPU, or pinned in the host.
+        kind: &'static str,
+        /// What the driver says.
+        source: DriverError,
+    },
+    /// Anything else.
+    #[error("CUDA: cannot {what}: {source}; use --backend cpu")]
+    Driver {
+        /// What was tried.
+        what: &'static str,
+        /// What the driver says.
+        source: DriverError,
+    },
+}
+
+/// A GPU with the stream that all work of one engine is on.
+#[derive(Debug)]
+pub struct Gpu {
+    name: String,
+    architecture: i32,
+    shared: usize,
+    pub(super) context: Arc<CudaContext>,
+    pub(super) stream: Arc<CudaStream>,
+}
+
+impl Gpu {
+    /// Opens the first CUDA device.
+    pub fn open() -> Result<Arc<Self>, GpuError> {
+        // SAFETY: loading a library runs its initialisers; the driver's are harmless.
+        if !unsafe { cudarc::driver::sys::is_culib_present() } {
+            return Err(GpuError::NoDriver);
+        }
+        let context = CudaContext::new(0).map_err(|error| GpuError::NoDevice(error.to_string()))?;
+        let wrap = |what| move |source| GpuError::Driver { what, source };
+        let attribute = |attribute| {
+            context
+                .attribute(attribute)
+                .map_err(wrap("read the device's attributes"))
+        };
+        let shared =
+            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let (major, minor) = context
+            .compute_capability()
+            .map_err(wrap("read the device's version"))?;
+        Ok(Arc::new(Self {
+            name: context.name().map_err(wrap("read the device's name"))?,
+            architecture: 10 * major + minor,
+            shared: usize::try_from(shared).unwrap_or(0),
+            stream: context.new_stream().map_err(wrap("make a stream"))?,
+            context,
+        }))
+    }
+
+    /// The device's name and architecture.
+    pub fn name(&self) -> String {
+        format!("{}, sm_{}", self.name, self.architecture)
+    }
+
+    /// Bytes of shared memory that a block may have.
+    pub(super) fn shared(&self) -> usize {
+        self.shared
+    }
+
+    /// Compiles and loads `kernel`, and allows it `shared` bytes.
+    pub(super) fn function(
+        &self,
+        kernel: Kernel,
+        macros: &[(&str, u64)],
+        shared: usize,
+    ) -> Result<CudaFunction, GpuError> {
+        let mut options = vec![
+            format!("--gpu-architecture=sm_{}", self.architecture),
+            "--std=c++17".to_owned(),
+        ];
+        options.extend(
+            macros
+                .iter()
+                .map(|(name, value)| format!("-D{name}={value}")),
+        );
+        let code = compile::machine_code(kernel, &options)?;
+        let wrap = |what| move |source| GpuError::Driver { what, source };
+        let function = self
+            .context
+            .load_module(Ptx::from_binary(code))
+            .and_then(|module| module.load_function(kernel.name))
+            .map_err(wrap("load a kernel"))?;
+        function
+            .set_attribute(
+                CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                shared as i32,
+            )
+            .map_err(wrap("give a kernel its shared memory"))?;
+        Ok(function)
+    }
+
+    /// Zeroed memory of the GPU.
+    pub(super) fn zeros<T: DeviceRepr + ValidAsZeroBits>(
+        &self,
+        what: &'static str,
+        count: usize,
+    ) -> Result<CudaSlice<T>, GpuError> {
+        self.stream
+            .alloc_zeros(count)
+            .map_err(|source| GpuError::Memory {
+                what,
+                bytes: count * size_of::<T>(),
+                kind: "GPU",
+                source,
+            })
+    }
+
+    /// A table in the memory of the GPU.
+    pub(super) fn table<T: DeviceRepr + ValidAsZeroBits>(
+        &self,
+        what: &'static str,
+        values: &[T],
+    ) -> Result<CudaSlice<T>, GpuError> {
+        let mut table = self.zeros(what, values.len())?;
+        self.stream
+            .memcpy_htod(values, &mut table)
+            .and_then(|()| self.stream.synchronize())
+            .map_err(|source| GpuError::Driver {
+                what: "copy a table to the GPU",
+                source,
+            })?;
+        Ok(table)
+    }
+
+    /// Zeroed memory of the host that the GPU can reach while the CPU does other things.
+    pub(super) fn pinned<T: DeviceRepr + ValidAsZeroBits>(
+        &self,
+        what: &'static str,
+        count: usize,
+    ) -> Result<PinnedHostSlice<T>, GpuError> {
+        let failed = |source| GpuError::Memory {
+            what,
+            bytes: count * size_of::<T>(),
+            kind: "pinned host",
+            source,
+        };
+        // SAFETY: the memory is set right below, before anyone can see it.
+        let mut pinned =
+            unsafe { self.context.alloc_pinned_with_flags::<T>(count, 0) }.map_err(failed)?;
+        let start = pinned.as_mut_ptr().map_err(failed)?;
+        // SAFETY: the allocation has `count` elements, for which zero bits are a value.
+        unsafe { start.write_bytes(0, count) };
+        Ok(pinned)
+    }
+}

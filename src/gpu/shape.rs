@@ -1,0 +1,98 @@
+//! How the transform is cut for a number of channels and a device.
+
+use serde::Deserialize;
+
+/// One entry of `kernels/shapes.json`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Shape {
+    pub channels: usize,
+    /// log₂ of the first factor of the transform.
+    pub log_n1: u32,
+    /// Columns of one block of the front kernel.
+    pub tile: usize,
+    /// Columns of one of its threads.
+    pub width: usize,
+    /// Spectra of one block.
+    pub group: usize,
+    pub front_threads: u32,
+    pub front_blocks: u32,
+    pub back_threads: u32,
+    pub back_blocks: u32,
+}
+
+impl Shape {
+    /// The best shape for `channels` whose blocks fit `shared` bytes, if there is one.
+    pub fn choose(channels: usize, shared: usize) -> Option<Self> {
+        Self::all()
+            .into_iter()
+            .find(|shape| shape.channels == channels && shape.shared() <= shared)
+    }
+
+    fn all() -> Vec<Self> {
+        // The file is part of the program, and a test reads it.
+        serde_json::from_str(include_str!("../../kernels/shapes.json")).unwrap_or_default()
+    }
+
+    /// Points of the transform, N.
+    pub fn points(&self) -> usize {
+        2 * self.channels
+    }
+
+    /// First factor of N.
+    pub fn n1(&self) -> usize {
+        1 << self.log_n1
+    }
+
+    /// Second factor of N.
+    pub fn n2(&self) -> usize {
+        self.points() >> self.log_n1
+    }
+
+    /// Bytes of shared memory of a block of the front kernel.
+    pub fn front_shared(&self) -> usize {
+        self.n1() * self.tile * (self.group + 1) * 8
+    }
+
+    /// Bytes of shared memory of a block of the back kernel.
+    pub fn back_shared(&self) -> usize {
+        2 * self.n2() * self.group * 8
+    }
+
+    fn shared(&self) -> usize {
+        self.front_shared().max(self.back_shared())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_architecture_has_a_shape_for_every_size() {
+        // Bytes per block of sm_75 and of sm_86: the smallest.
+        for (shared, smallest) in [(64 << 10, 8192), (99 << 10, 64)] {
+            for log in 6..=16 {
+                let channels = 1 << log;
+                if channels >= smallest {
+                    assert!(
+                        Shape::choose(channels, shared).is_some(),
+                        "{channels} in {shared} bytes"
+                    );
+                }
+            }
+        }
+        assert!(Shape::choose(32, 1 << 20).is_none());
+    }
+
+    #[test]
+    fn shapes_are_whole() {
+        for shape in Shape::all() {
+            assert!(shape.channels.is_power_of_two() && shape.group.is_power_of_two());
+            assert_eq!(shape.n2() % shape.tile, 0, "{shape:?}");
+            assert_eq!(shape.tile % shape.width, 0, "{shape:?}");
+            let threads = shape.n1() * shape.tile / shape.width;
+            assert_eq!(threads % shape.front_threads as usize, 0, "{shape:?}");
+            assert_eq!(shape.back_threads as usize % shape.group, 0, "{shape:?}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests say so and pass.
+
+use std::sync::Arc;
+
+use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use karoo::cpu::{self, Workers};
+use karoo::dsp::model::Model;
+use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use karoo::gpu::{self, Gpu, GpuError};
+use karoo::units::Timestamp;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustfft::num_complex::Complex32;
+
+const FENG_ID: u64 = 3;
+const START: Timestamp = Timestamp((1 << 33) + 4096);
+
+fn device() -> Option<Arc<Gpu>> {
+    match Gpu::open() {
+        Ok(gpu) => Some(gpu),
+        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
+            println!("no CUDA device: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn output(channels: usize, taps: usize, spectra_per_heap: usize, dither: Dither) -> OutputConfig {
+    OutputConfig {
+        name: "wideband".into(),
+        channels,
+        dst: vec!["239.1.2.3:7148".parse().unwrap()],
+        jones_per_batch: channels * spectra_per_heap,
+        taps,
+        w_cutoff: 1.0,
+        window_function: WindowFunction::Hann,
+        dither,
+        dither_seed: 0x0123_4567_89AB_CDEF,
+    }
+}
+
+/// One chunk's input, delays and gains.
+struct Case {
+    config: OutputConfig,
+    bits: SampleBits,
+    batches: usize,
+    offset: [usize; 2],
+    samples: [Vec<i32>; 2],
+    packed: [Vec<u8>; 2],
+    fine: Vec<FineDelay>,
+    gains: [Vec<Complex32>; 2],
+}
+
+impl Case {
+    /// Full-scale noise that comes out with an rms of about `rms` per component.
+    fn new(config: OutputConfig, bits: u32, batches: usize, rms: f32, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let offset = [5, 1029];
+        let spectra = batches * config.spectra_per_heap();
+        let count = (spectra + config.taps) * config.spectrum_samples() + 1029;
+        let scale = 1i32 << (bits - 1);
+        let samples: [Vec<i32>; 2] = std::array::from_fn(|_| {
+            (0..count)
+                .map(|_| rng.random_range(-scale..scale))
+                .collect()
+        });
+        let packed = samples.each_ref().map(|samples| {
+            let mut packed = vec![0u8; (count * bits as usize).div_ceil(8) + InputView::PADDING];
+            for (i, x) in samples.iter().enumerate() {
+                for b in 0..bits as usize {
+                    let at = i * bits as usize + b;
+                    packed[at / 8] |= ((x >> (bits as usize - 1 - b) & 1) as u8) << (7 - at % 8);
+                }
+            }
+            packed
+        });
+        let fine = (0..spectra).map(|_| FineDelay {
+            delay: std::array::from_fn(|_| rng.random_range(-0.5..0.5)),
+            phase: std::array::from_fn(|_| rng.random_range(-3.0..3.0)),
+        });
+        let fine = fine.collect();
+        // Uniform noise of ±scale has a variance of scale²/3, half of it per component.
+        let gain = rms / (scale as f32 / 6f32.sqrt());
+        let gains = std::array::from_fn(|_| {
+            (0..config.channels)
+                .map(|_| Complex32::from_polar(gain, rng.random_range(-3.0..3.0)))
+                .collect()
+        });
+        Self {
+            bits: SampleBits::new(bits).unwrap(),
+            config,
+            batches,
+            offset,
+            samples,
+            packed,
+            fine,
+            gains,
+        }
+    }
+
+    fn view(&self) -> InputView<'_> {
+        InputView {
+            start: Timestamp(0),
+            samples: self.samples[0].len(),
+            pol: [&self.packed[0], &self.packed[1]],
+        }
+    }
+
+    fn on_cpu(&self) -> cpu::Wideband {
+        let workers = Arc::new(Workers::unpinned(4).unwrap());
+        cpu::Wideband::new(&self.config, self.bits, FENG_ID, 1.0, workers)
+    }
+
+    fn on_gpu(&self, gpu: &Arc<Gpu>) -> gpu::Wideband {
+        let input = gpu::Input::new(gpu.clone(), self.bits, self.samples[0].len()).unwrap();
+        gpu::Wideband::new(&self.config, input, self.batches, FENG_ID, 1.0).unwrap()
+    }
+
+    fn set_gains(&self, pipeline: &mut dyn Pipeline) {
+        for (pol, gains) in self.gains.iter().enumerate() {
+            pipeline.set_gains(pol, gains);
+        }
+    }
+
+    /// One chunk in blocks that end at `cuts` and after the last spectrum.
+    fn run(&self, pipeline: &mut dyn Pipeline, cuts: &[usize]) -> (Vec<u8>, Vec<BatchStats>) {
+        let mut data = vec![0x80u8; self.batches * self.config.batch_bytes()];
+        let mut stats = vec![BatchStats::default(); self.batches];
+        let mut chunk = OutputSpan {
+            start: START,
+            data: &mut data,
+            stats: &mut stats,
+        };
+        let mut first = 0;
+        for &end in cuts.iter().chain([&self.fine.len()]) {
+            let skip = first * self.config.spectrum_samples();
+            let block = Block {
+                first,
+                offset: self.offset.map(|o| o + skip),
+                fine: &self.fine[first..end],
+            };
+            pipeline.front(&self.view(), &block, &mut chunk);
+            first = end;
+        }
+        pipeline.back(self.batches, &mut chunk);
+        (data, stats)
+    }
+}
+
+/// At most one byte in a thousand is off, by one; power is exact; a clamped sample in a thousand may not be.
+fn assert_agree(what: &str, got: &(Vec<u8>, Vec<BatchStats>), want: &(Vec<u8>, Vec<BatchStats>)) {
+    let off: Vec<u8> = got
+        .0
+        .iter()
+        .zip(&want.0)
+        .map(|(&a, &b)| (a as i8).abs_diff(b as i8))
+        .collect();
+    let differ = off.iter().filter(|&&d| d > 0).count();
+    assert!(off.iter().all(|&d| d <= 1), "{what}: off by more than 1");
+    assert!(
+        1000 * differ <= off.len(),
+        "{what}: {differ} of {} differ",
+        off.len()
+    );
+    for (got, want) in got.1.iter().zip(&want.1) {
+        assert_eq!(got.power, want.power, "{what}");
+        for pol in 0..2 {
+            let difference = got.saturated[pol].abs_diff(want.saturated[pol]);
+            assert!(
+                1000 * difference <= want.saturated[pol],
+                "{what}: {got:?} {want:?}"
+            );
+        }
+    }
+}
+
+/// Every number of channels that the kernels have, with several taps and lengths of heaps.
+#[test]
+fn agrees_with_the_cpu_for_every_number_of_channels() {
+    let Some(gpu) = device() else { return };
+    for (log, taps) in (6..=16).zip([16, 1, 4, 16, 16, 7, 16, 16, 16, 16, 4]) {
+        for dither in [Dither::None, Dither::Uniform] {
+            let config = output(1 << log, taps, if log % 2 == 0 { 24 } else { 32 }, dither);
+            let case = Case::new(config, 10, 2, 30.0, log);
+            let (mut a, mut b) = (case.on_gpu(&gpu), case.on_cpu());
+            case.set_gains(&mut a);
+            case.set_gains(&mut b);
+            let what = format!("{} channels, {taps} taps, {dither:?}", 1 << log);
+            assert_agree(&what, &case.run(&mut a, &[3, 21]), &case.run(&mut b, &[]));
+        }
+    }
+}
+
+#[test]
+fn agrees_with_the_cpu_for_every_width() {
+    let Some(gpu) = device() else { return };
+    for bits in 2..=16 {
+        let case = Case::new(output(256, 16, 32, Dither::Uniform), bits, 2, 30.0, 77);
+        let (mut a, mut b) = (case.on_gpu(&gpu), case.on_cpu());
+        case.set_gains(&mut a);
+        case.set_gains(&mut b);
+        let what = format!("{bits} bits");
+        assert_agree(&what, &case.run(&mut a, &[5]), &case.run(&mut b, &[]));
+    }
+}
+
+#[test]
+fn agrees_with_the_cpu_for_many_taps() {
+    let Some(gpu) = device() else { return };
+    for taps in [2, 31, 32, 33, 64] {
+        let case = Case::new(output(1024, taps, 32, Dither::Uniform), 12, 1, 30.0, 78);
+        let (mut a, mut b) = (case.on_gpu(&gpu), case.on_cpu());
+        case.set_gains(&mut a);
+        case.set_gains(&mut b);
+        let what = format!("{taps} taps");
+        assert_agree(&what, &case.run(&mut a, &[]), &case.run(&mut b, &[]));
+    }
+}
+
+/// Without delays, against the model in double precision, with a gain that clamps one sample in ten.
+#[test]
+fn agrees_with_the_model() {
+    let Some(gpu) = device() else { return };
+    for (channels, taps, dither) in [(64, 4, Dither::Uniform), (1024, 16, Dither::None)] {
+        let config = output(channels, taps, 32, dither);
+        let mut case = Case::new(config.clone(), 10, 1, 60.0, 79);
+        case.offset = [0, 0];
+        case.fine.fill(FineDelay::default());
+        let mut pipeline = case.on_gpu(&gpu);
+        case.set_gains(&mut pipeline);
+        let source = |pol: usize, t: u64| case.samples[pol][(t - START.0) as usize];
+        let batch =
+            Model::new(&config, FENG_ID).batch(&source, START, &Default::default(), &case.gains);
+        let data = batch.data.iter().map(|&x| x as u8).collect();
+        let stats = vec![BatchStats {
+            saturated: batch.saturated,
+            power: batch.power,
+        }];
+        assert!(stats[0].saturated.iter().all(|&n| n > 100));
+        let what = format!("{channels} channels");
+        assert_agree(&what, &case.run(&mut pipeline, &[]), &(data, stats));
+    }
+}
+
+/// No byte and no count depends on where blocks end, nor on what was computed before.
+#[test]
+fn same_bytes_however_cut() {
+    let Some(gpu) = device() else { return };
+    for (channels, sph) in [(64, 20), (512, 64)] {
+        let case = Case::new(output(channels, 16, sph, Dither::Uniform), 10, 4, 60.0, 80);
+        let mut pipeline = case.on_gpu(&gpu);
+        case.set_gains(&mut pipeline);
+        let expected = case.run(&mut pipeline, &[]);
+        let cuts: [&[usize]; 5] = [
+            &[16, 32],
+            &[1, 2, 3, 5, 40, 79],
+            &[15, 17, 31, 33],
+            &[79],
+            &[8, 48],
+        ];
+        for cuts in cuts {
+            let got = case.run(&mut pipeline, cuts);
+            assert!(got == expected, "{channels} channels cut at {cuts:?}");
+        }
+    }
+}
+
+/// Gains set during a chunk wait for the next one; a chunk may end early; what follows starts afresh.
+#[test]
+fn gains_wait_for_the_next_chunk() {
+    let Some(gpu) = device() else { return };
+    let case = Case::new(output(128, 4, 20, Dither::Uniform), 10, 2, 60.0, 81);
+    let mut pipeline = case.on_gpu(&gpu);
+    case.set_gains(&mut pipeline);
+    let before = case.run(&mut pipeline, &[]);
+    let (mut data, mut stats) = (vec![0; before.0.len()], vec![BatchStats::default(); 2]);
+    let mut chunk = OutputSpan {
+        start: START,
+        data: &mut data,
+        stats: &mut stats,
+    };
+    for (first, end) in [(0, 10), (10, 27)] {
+        let block = Block {
+            first,
+            offset: case.offset.map(|o| o + first * 256),
+            fine: &case.fine[first..end],
+        };
+        pipeline.front(&case.view(), &block, &mut chunk);
+        for pol in 0..2 {
+            pipeline.set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
+        }
+    }
+    pipeline.back(1, &mut chunk);
+    let batch = case.config.batch_bytes();
+    assert!(data[..batch] == before.0[..batch] && data[batch..].iter().all(|&x| x == 0));
+    assert_eq!(stats[0], before.1[0]);
+    let after = case.run(&mut pipeline, &[]);
+    let mut fresh = case.on_gpu(&gpu);
+    for pol in 0..2 {
+        fresh.set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
+    }
+    assert!(after == case.run(&mut fresh, &[]) && after != before);
+}
+
+/// Outputs of one engine share the copy of the chunk, and each next chunk replaces it.
+#[test]
+fn outputs_share_their_input() {
+    let Some(gpu) = device() else { return };
+    let case = Case::new(output(256, 16, 32, Dither::Uniform), 10, 2, 30.0, 82);
+    let input = gpu::Input::new(gpu, case.bits, case.samples[0].len()).unwrap();
+    let other = output(1024, 4, 8, Dither::None);
+    let pipeline = |config| gpu::Wideband::new(config, input.clone(), 2, FENG_ID, 0.05).unwrap();
+    let (mut first, mut second) = (pipeline(&case.config), pipeline(&other));
+    let one = case.run(&mut first, &[]);
+    let two = Case::new(other, 10, 2, 30.0, 82);
+    let chunk = Case::new(case.config.clone(), 10, 2, 30.0, 83);
+    let later = chunk.run(&mut first, &[]);
+    assert!(later != one);
+    let _ = two.run(&mut second, &[]);
+    assert!(case.run(&mut first, &[]) == one);
+    let mut alone = case.on_cpu();
+    for pol in 0..2 {
+        alone.set_gains(pol, &[Complex32::new(0.05, 0.0); 256]);
+    }
+    assert_agree("after another chunk", &one, &case.run(&mut alone, &[]));
+}
+
+/// Whatever cannot run on the GPU is refused with a way out.
+#[test]
+fn refusals_name_the_way_out() {
+    let Some(gpu) = device() else {
+        let error = Gpu::open().unwrap_err().to_string();
+        assert!(error.contains("--backend cpu"), "{error}");
+        return;
+    };
+    let input = gpu::Input::new(gpu.clone(), SampleBits::new(10).unwrap(), 1 << 16).unwrap();
+    let tiny = gpu::Wideband::new(&output(32, 4, 32, Dither::None), input, 1, 0, 1.0);
+    let error = tiny.err().expect("too few channels").to_string();
+    assert!(
+        error.contains("32 channels") && error.contains("--backend cpu"),
+        "{error}"
+    );
+    let huge = gpu::Input::new(gpu, SampleBits::new(16).unwrap(), 1 << 44);
+    let error = huge.expect_err("too much memory").to_string();
+    assert!(error.contains("lower the chunk sizes"), "{error}");
+}
