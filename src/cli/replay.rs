@@ -2,24 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Failure;
 use crate::config::{ConfigError, EngineOptions};
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
-use crate::replay::{self, CaptureScan, ReplayError, ReplayOptions};
-
-/// What computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
-    /// A GPU if there is one that can be used, else the CPU.
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// A GPU, or nothing.
-    Cuda,
-}
+use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions};
 
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without loss,
 /// and write what would have been multicast.
@@ -63,11 +52,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let options = ReplayOptions {
         capture: args.capture.clone(),
         output: args.output.clone(),
+        backend: args.backend,
         workers: args.workers,
         progress: !args.quiet,
     };
     let (report, spectra) = replay::run(&plan, &options).map_err(|error| match error {
-        ReplayError::SameFile(_) | ReplayError::Demand(_) => Failure::usage(error),
+        ReplayError::SameFile(_) | ReplayError::Demand(_) | ReplayError::Gpu(_) => {
+            Failure::usage(error)
+        }
         _ => Failure::data(error),
     })?;
     if let Some(folder) = &args.report {
@@ -81,15 +73,6 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
 
 /// Options that have nothing to do with the capture.
 fn check(args: &ReplayArgs) -> Result<(), ConfigError> {
-    if args.backend == Backend::Cuda {
-        let rule = "this build has no CUDA backend yet";
-        return Err(ConfigError::new(
-            "--backend",
-            "cuda",
-            rule,
-            "use --backend cpu",
-        ));
-    }
     if !(1..=16).contains(&args.rx_queues) {
         let rule = "must be 1 to 16 per polarisation";
         return Err(ConfigError::new(
@@ -120,6 +103,10 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
         println!("capture    {note}");
     }
     println!("backend    {}", report.backend);
+    // The one choice that is made while it runs.
+    for chosen in report.chosen.iter().filter(|c| c.option == "--backend") {
+        println!("           picked {} ({})", chosen.value, chosen.why);
+    }
     for (pol, counts) in input.pols.iter().enumerate() {
         let power = counts
             .power_dbfs

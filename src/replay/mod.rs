@@ -11,6 +11,7 @@
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
 //! * [`run()`]: the lcores, the engine, and the report.
 
+mod backend;
 mod demand;
 mod observer;
 mod plan;
@@ -19,6 +20,7 @@ mod run;
 mod scan;
 mod source;
 
+pub use backend::Backend;
 pub use demand::DemandError;
 pub use plan::{Plan, PlanError, plan};
 pub use run::{ReplayError, ReplayOptions, run};

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 
+use super::backend::{self, Backend};
 use super::demand::{self, DemandError};
 use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::recorder::RecorderLcore;
 use super::source::{Feed, Progress, SourceLcore};
+use crate::config::EngineConfig;
 use crate::cpu::{Wideband, Workers, WorkersError};
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, ExtPool, IdlePolicy, LcoreHandle,
@@ -21,7 +23,8 @@ use crate::dpdk::{
 };
 use crate::dsp::delay::DelayModels;
 use crate::dsp::power;
-use crate::engine::{Engine, OutputParts, OutputStats};
+use crate::engine::{Engine, OutputParts, OutputStats, Pipeline};
+use crate::gpu::GpuError;
 use crate::memory::{OutputMemory, RegionError};
 use crate::monitor::phases::{PhaseClock, PhaseTimes};
 use crate::monitor::report::{InputReport, RateReport, RunReport};
@@ -59,7 +62,9 @@ pub struct ReplayOptions {
     pub capture: PathBuf,
     /// Capture to write.
     pub output: PathBuf,
-    /// Compute threads; `None`: one per CPU.
+    /// What computes.
+    pub backend: Backend,
+    /// Compute threads of the CPU backend; `None`: one per CPU.
     pub workers: Option<usize>,
     /// Draw a progress bar on standard error if that is a terminal.
     pub progress: bool,
@@ -86,6 +91,9 @@ pub enum ReplayError {
     /// Compute threads.
     #[error(transparent)]
     Workers(#[from] WorkersError),
+    /// The GPU that was asked for cannot be used.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// A data thread failed.
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
@@ -116,6 +124,7 @@ pub fn run(
     }
     let cpus = allowed_cpus();
     demand::check(plan, options.workers.unwrap_or(cpus.len()))?;
+    let taken = backend::take(options.backend, plan)?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = Abort::default();
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -127,10 +136,15 @@ pub fn run(
         memory_mib: memory_mib(plan.queues.len()),
         ..EalConfig::default()
     })?;
-    let workers = options.workers.unwrap_or(cpus.len());
-    let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
-    let workers = Arc::new(Workers::pinned(&cores)?);
-    let (outputs, spectra) = make_outputs(plan, &eal, &workers)?;
+    let pipelines = match taken.gpu {
+        Some(pipelines) => pipelines,
+        None => {
+            let workers = options.workers.unwrap_or(cpus.len());
+            let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
+            on_cpu(&plan.engine, &Arc::new(Workers::pinned(&cores)?))
+        }
+    };
+    let (outputs, spectra) = make_outputs(plan, &eal, pipelines)?;
     let stats = outputs.iter().map(|output| output.stats.clone()).collect();
     let threads = Threads::new(&eal, abort.clone());
     let run =
@@ -139,7 +153,8 @@ pub fn run(
     if interrupted.load(Ordering::Relaxed) {
         return Err(ReplayError::Interrupted);
     }
-    let report = report?;
+    let mut report = report?;
+    report.chosen.extend(taken.chosen);
     let spectra = plan
         .engine
         .outputs
@@ -186,16 +201,30 @@ fn memory_mib(queues: usize) -> usize {
 
 type SharedSpectra = Arc<Mutex<SpectraAccumulator>>;
 
-/// The outputs of the engine, on the CPU backend.
+/// One pipeline per output, on the CPU backend.
+fn on_cpu(engine: &EngineConfig, workers: &Arc<Workers>) -> Vec<Box<dyn Pipeline>> {
+    let pipeline = |config| -> Box<dyn Pipeline> {
+        Box::new(Wideband::new(
+            config,
+            engine.recv.sample_bits,
+            engine.feng_id,
+            engine.gain,
+            workers.clone(),
+        ))
+    };
+    engine.outputs.iter().map(pipeline).collect()
+}
+
+/// The outputs of the engine, each with its pipeline.
 fn make_outputs(
     plan: &Plan,
     eal: &Eal,
-    workers: &Arc<Workers>,
+    pipelines: Vec<Box<dyn Pipeline>>,
 ) -> Result<(Vec<OutputParts>, Vec<SharedSpectra>), ReplayError> {
     let engine = &plan.engine;
     let mut all = Vec::new();
     let mut all_spectra = Vec::new();
-    for config in &engine.outputs {
+    for (config, pipeline) in engine.outputs.iter().zip(pipelines) {
         let batches = engine.send.chunk_jones / config.jones_per_batch;
         let chunks = (0..OUTPUT_CHUNKS)
             .map(|_| OutputMemory::new(batches, config.batch_bytes()))
@@ -211,16 +240,9 @@ fn make_outputs(
             }
         }
         let (observer, spectra) = SpectraObserver::new(config);
-        let pipeline = Wideband::new(
-            config,
-            engine.recv.sample_bits,
-            engine.feng_id,
-            engine.gain,
-            workers.clone(),
-        );
         all.push(OutputParts {
             config: config.clone(),
-            pipeline: Box::new(pipeline),
+            pipeline,
             delays,
             pool: ExtPool::new(eal, chunks)?,
             stats: Arc::new(OutputStats::new(&config.name)),
