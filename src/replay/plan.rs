@@ -202,14 +202,16 @@ fn pick_outputs(
     }
     Ok(wideband
         .into_iter()
-        .map(|output| {
+        .zip(0..)
+        .map(|(output, index)| {
             let option = format!("--wideband jones_per_batch of '{}'", output.name);
             let least = output.channels.saturating_mul(32).max(1);
             let fit = (samples / WANTED_BATCHES / 2).max(1).ilog2();
             let fit = (1usize << fit.min(62)).clamp(least, DEFAULT_JONES_PER_BATCH.max(least));
             let why = "a whole number of batches that the capture fills several times";
             let jones = picks.or(output.jones_per_batch, &option, fit, why);
-            output.into_config(jones, options.dither_seed)
+            // Outputs do not share draws either.
+            output.into_config(jones, options.dither_seed.wrapping_add(index))
         })
         .collect())
 }
