@@ -15,6 +15,7 @@ mod backend;
 mod demand;
 mod observer;
 mod plan;
+mod progress;
 mod recorder;
 mod run;
 mod scan;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam::queue::ArrayQueue;
 
@@ -13,6 +13,7 @@ use super::backend::{self, Backend};
 use super::demand::{self, DemandError};
 use super::observer::SpectraObserver;
 use super::plan::Plan;
+use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::source::{Feed, Progress, SourceLcore};
 use crate::config::EngineConfig;
@@ -509,47 +510,5 @@ impl Replay {
             },
             lcores,
         })
-    }
-}
-
-/// A progress bar over the bytes of the capture, drawn by a thread of its own until dropped.
-struct ProgressBar {
-    stop: Option<std::sync::mpsc::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl ProgressBar {
-    const PERIOD: Duration = Duration::from_millis(100);
-
-    fn show(progress: &Arc<Progress>, total: u64) -> Self {
-        let (stop, stopped) = std::sync::mpsc::channel();
-        let progress = progress.clone();
-        let thread = std::thread::spawn(move || {
-            let style = indicatif::ProgressStyle::with_template(
-                "{bar:40} {percent:>3}%  {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left",
-            );
-            let bar = indicatif::ProgressBar::new(total)
-                .with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
-            // Ends when the sender is dropped.
-            while stopped.recv_timeout(Self::PERIOD)
-                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
-            {
-                bar.set_position(progress.bytes.load(Ordering::Relaxed));
-            }
-            bar.finish_and_clear();
-        });
-        Self {
-            stop: Some(stop),
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for ProgressBar {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
