@@ -102,7 +102,7 @@ fn bad_frames(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
             "heap-spans-packets",
             item(
                 HEAP_LENGTH,
-                2 * (word(HEAP_LENGTH) & 0xffff_ffff) | 0x8002 << 48,
+                (2 * (word(HEAP_LENGTH) & 0xffff_ffff)) | (0x8002 << 48),
             ),
         ),
         ("wrong-heap-length", wrap(&shorter)),
