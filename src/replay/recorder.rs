@@ -31,10 +31,10 @@ pub struct RecorderLcore {
 }
 
 impl RecorderLcore {
-    /// Records until the end, then gives the file its name. Aborted, it leaves no file.
+    /// Records until the end, then gives the file its name: true. Aborted, it leaves no file: false.
     ///
     /// A frame's time is that of the data in it, so the same input makes the same file.
-    pub fn run(mut self, clock: &mut PhaseClock) -> Result<(), CaptureError> {
+    pub fn run(mut self, clock: &mut PhaseClock) -> Result<bool, CaptureError> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut time = self.start;
@@ -43,7 +43,7 @@ impl RecorderLcore {
             let ended = self.ended.load(Ordering::Acquire);
             if self.ring.dequeue(&mut batch) == 0 {
                 if self.abort.is_set() {
-                    return Ok(());
+                    return Ok(false);
                 }
                 if ended {
                     break;
@@ -63,7 +63,7 @@ impl RecorderLcore {
             batch.clear();
             clock.mark(Phase::Work);
         }
-        self.writer.finish()
+        self.writer.finish().map(|()| true)
     }
 
     fn write(&mut self, mbuf: &Mbuf, time: u64) -> Result<(), CaptureError> {

@@ -128,8 +128,7 @@ pub fn run(
     let taken = backend::take(options.backend, plan)?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = Abort::default();
-    let interrupted = Arc::new(AtomicBool::new(false));
-    stop_on_signal(&abort, &interrupted);
+    stop_on_signal(&abort);
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
     let lcores = plan.queues.len() + 3;
     let eal = Eal::init(&EalConfig {
@@ -150,11 +149,7 @@ pub fn run(
     let threads = Threads::new(&eal, abort.clone());
     let run =
         Replay::start(plan, threads, reader, writer, outputs, stats).inspect_err(|_| abort.set());
-    let report = run?.finish(plan, options);
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(ReplayError::Interrupted);
-    }
-    let mut report = report?;
+    let mut report = run?.finish(plan, options)?;
     report.chosen.extend(taken.chosen);
     let spectra = plan
         .engine
@@ -173,12 +168,9 @@ pub fn run(
 }
 
 /// Lets an interrupt end the run as a failed one, so that no file is left behind.
-fn stop_on_signal(abort: &Abort, interrupted: &Arc<AtomicBool>) {
-    let (abort, interrupted) = (abort.clone(), interrupted.clone());
-    let handler = ctrlc::set_handler(move || {
-        interrupted.store(true, Ordering::Relaxed);
-        abort.set();
-    });
+fn stop_on_signal(abort: &Abort) {
+    let abort = abort.clone();
+    let handler = ctrlc::set_handler(move || abort.set());
     if let Err(error) = handler {
         tracing::warn!(%error, "an interrupt will leave an unfinished file");
     }
@@ -299,7 +291,7 @@ struct Replay {
     progress: Arc<Progress>,
     capture_bytes: u64,
     source: LcoreHandle<Result<Vec<String>, CaptureError>>,
-    recorder: LcoreHandle<Result<(), CaptureError>>,
+    recorder: LcoreHandle<Result<bool, CaptureError>>,
     others: Vec<LcoreHandle<()>>,
     started: Instant,
 }
@@ -459,8 +451,11 @@ impl Replay {
             resume_unwind(panic);
         }
         let notes = source??;
-        recorder??;
+        let complete = recorder??;
         others.into_iter().collect::<Result<(), _>>()?;
+        if !complete {
+            return Err(ReplayError::Interrupted);
+        }
         let seconds = self.started.elapsed().as_secs_f64();
 
         let input = self.engine.input_stats();
