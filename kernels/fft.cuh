@@ -6,7 +6,7 @@
 #pragma once
 
 __device__ constexpr int radix(int length) {
-    return length <= 16 ? length : length == 32 || length == 64 || length == 512 ? 8 : 16;
+    return length <= 16 ? length : length == 64 ? 8 : length == 32 || length == 512 || length == 1024 ? 32 : 16;
 }
 
 // Where frequency k lies after all passes.
@@ -19,54 +19,46 @@ template <int L> __device__ __forceinline__ int position(int k) {
     }
 }
 
-// The frequency that lies at `at`.
-template <int L> __device__ __forceinline__ int frequency(int at) {
-    constexpr int R = radix(L);
-    if constexpr (R == L) {
-        return at;
-    } else {
-        return at / (L / R) + R * frequency<L / R>(at % (L / R));
-    }
-}
-
 __device__ __forceinline__ float2 multiply(float2 a, float2 b) {
     return make_float2(fmaf(a.x, b.x, -a.y * b.y), fmaf(a.x, b.y, a.y * b.x));
 }
 
-// cos and sin of -2*pi*k/16.
-template <int K> __device__ __forceinline__ float2 root16() {
-    constexpr float c[] = {1.f, 0.923879532511286756f, 0.707106781186547524f, 0.382683432365089772f,
-                           0.f, -0.382683432365089772f, -0.707106781186547524f, -0.923879532511286756f};
-    constexpr float s[] = {0.f, -0.382683432365089772f, -0.707106781186547524f, -0.923879532511286756f,
-                           -1.f, -0.923879532511286756f, -0.707106781186547524f, -0.382683432365089772f};
-    return make_float2(c[K], s[K]);
+// e^(-2*pi*i*K/32).
+template <int K> __device__ __forceinline__ float2 root32() {
+    constexpr float c[] = {1.f, 0.980785280403230449f, 0.923879532511286756f, 0.831469612302545237f,
+                           0.707106781186547524f, 0.555570233019602225f, 0.382683432365089772f, 0.195090322016128268f, 0.f};
+    if constexpr (K <= 8) {
+        return make_float2(c[K], -c[8 - K]);
+    } else {
+        return make_float2(-c[16 - K], -c[K - 8]);
+    }
 }
 
-// b times e^(-2*pi*i*K/16).
-template <int K> __device__ __forceinline__ float2 turn16(float2 b) {
+// b times e^(-2*pi*i*K/32).
+template <int K> __device__ __forceinline__ float2 turn32(float2 b) {
     constexpr float h = 0.707106781186547524f;
     if constexpr (K == 0) {
         return b;
-    } else if constexpr (K == 4) {
+    } else if constexpr (K == 8) {
         return make_float2(b.y, -b.x);
-    } else if constexpr (K == 2) {
+    } else if constexpr (K == 4) {
         return make_float2(h * (b.x + b.y), h * (b.y - b.x));
-    } else if constexpr (K == 6) {
+    } else if constexpr (K == 12) {
         return make_float2(h * (b.y - b.x), -h * (b.x + b.y));
     } else {
-        return multiply(b, root16<K>());
+        return multiply(b, root32<K>());
     }
 }
 
 template <int R> struct Dft;
 
 template <> struct Dft<1> {
-    static __device__ __forceinline__ void run(float2 *, int) {}
+    static __device__ __forceinline__ void run(float2 *) {}
 };
 
 template <int R, int K = 0> struct Combine {
     static __device__ __forceinline__ void run(float2 *v, const float2 *even, const float2 *odd) {
-        const float2 b = turn16<K * (16 / R)>(odd[K]);
+        const float2 b = turn32<K * (32 / R)>(odd[K]);
         v[K] = make_float2(even[K].x + b.x, even[K].y + b.y);
         v[K + R / 2] = make_float2(even[K].x - b.x, even[K].y - b.y);
         if constexpr (K + 1 < R / 2) {
@@ -77,15 +69,15 @@ template <int R, int K = 0> struct Combine {
 
 // R points in registers, in place, natural order in and out.
 template <int R> struct Dft {
-    static __device__ __forceinline__ void run(float2 *v, int = 0) {
+    static __device__ __forceinline__ void run(float2 *v) {
         float2 even[R / 2], odd[R / 2];
 #pragma unroll
         for (int i = 0; i < R / 2; i++) {
             even[i] = v[2 * i];
             odd[i] = v[2 * i + 1];
         }
-        Dft<R / 2>::run(even, 0);
-        Dft<R / 2>::run(odd, 0);
+        Dft<R / 2>::run(even);
+        Dft<R / 2>::run(odd);
         Combine<R>::run(v, even, odd);
     }
 };

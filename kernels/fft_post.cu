@@ -17,25 +17,26 @@ struct Stream {
 
 // Clamps, rounds half to even, and counts. Returns re and im in the low two bytes.
 __device__ __forceinline__ u32 quantise(float re, float im, u32 &saturated) {
-    const float cre = fminf(fmaxf(re, -127.f), 127.f);
-    const float cim = fminf(fmaxf(im, -127.f), 127.f);
-    // The mantissa of a number at 1.5 * 2^23 counts integers; the low byte is the two's complement.
-    u32 qre = __float_as_uint(cre + 12582912.f);
-    u32 qim = __float_as_uint(cim + 12582912.f);
-    if (!(cre == re && cim == im)) {
+    // Rare, and not so for what is not a number.
+    if (!(fabsf(re) <= 127.f && fabsf(im) <= 127.f)) {
         saturated += 1;
-        qre = re == re ? qre : 0;
-        qim = im == im ? qim : 0;
+        re = re == re ? fminf(fmaxf(re, -127.f), 127.f) : 0.f;
+        im = im == im ? fminf(fmaxf(im, -127.f), 127.f) : 0.f;
     }
-    return __byte_perm(qre, qim, 0x0040);
+    // The mantissa of a number at 1.5 * 2^23 counts integers; the low byte is the two's complement.
+    return __byte_perm(__float_as_uint(re + 12582912.f), __float_as_uint(im + 12582912.f), 0x0040);
 }
 
-// e^(i*pi*halves) times x.
-__device__ __forceinline__ float2 turn(float2 x, float halves) {
-    halves -= 2.f * rintf(0.5f * halves);
+// e^(i*angle) times x. Within a turn or so, the fast functions need no reduction.
+__device__ __forceinline__ float2 turn(float2 x, float angle) {
     float s, c;
-    __sincosf(3.14159265358979324f * halves, &s, &c);
+    __sincosf(angle, &s, &c);
     return multiply(x, make_float2(c, s));
+}
+
+// An angle within half a turn.
+__device__ __forceinline__ float reduce(float angle) {
+    return fmaf(rintf(angle * 0.159154943091895336f), -6.28318530717958648f, angle);
 }
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
@@ -77,22 +78,32 @@ fft_post(const float2 *__restrict__ mid, const float2 *__restrict__ roots, const
     }
     const int batch = spectrum / SPECTRA_PER_HEAP;
     u32 *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
-    // Residual delay and phase of both polarisations, as half turns per channel and half turns.
+    // Residual delay and phase of both polarisations, as radians per channel and radians; the delay is below a sample.
     const float4 at = __ldg(&fine[spectrum]);
-    const float slope0 = at.x * (-1.f / CHANNELS), slope1 = at.y * (-1.f / CHANNELS);
-    const float phase0 = at.z * 0.318309886183790672f, phase1 = at.w * 0.318309886183790672f;
+    const float slope0 = at.x * (-3.14159265358979324f / CHANNELS), slope1 = at.y * (-3.14159265358979324f / CHANNELS);
+    const float phase0 = reduce(at.z), phase1 = reduce(at.w);
 #if DITHER
     const u64 t = stream.start + u64(spectrum) * N;
 #endif
     u32 saturated0 = 0, saturated1 = 0;
-    // Half of each row is below the Nyquist channel.
-    for (int item = threadIdx.x / GROUP; item < N2; item += BACK_THREADS / GROUP) {
-        const int row = item % 2, k2 = item / 2;
-        const int k = (row == 0 ? row0 : row1) + N1 * k2;
-        const int partner = pair == 0 ? row : 1 - row;
-        const int mirror = pair == 0 && row == 0 ? (N2 - k2) % N2 : N2 - 1 - k2;
-        const float2 a = z[(row * N2 + position<N2>(k2)) * GROUP + g];
-        const float2 b = z[(partner * N2 + position<N2>(mirror)) * GROUP + g];
+    // Half of each row is below the Nyquist channel. A thread keeps its row, and steps through its k2.
+    constexpr int STEP = BACK_THREADS / GROUP / 2;
+    const int row = threadIdx.x / GROUP % 2;
+    const int partner = pair == 0 ? row : 1 - row;
+    const bool own = pair == 0 && row == 0;
+    const float2 *here = &z[row * N2 * GROUP + g], *there = &z[partner * N2 * GROUP + g];
+    static_assert(STEP > 0 && N2 / 2 % STEP == 0, "every thread has as many channels");
+    const int first = threadIdx.x / (2 * GROUP) % STEP;
+    const int k1 = row == 0 ? row0 : row1;
+#pragma unroll 4
+    for (int step = 0; step < N2 / 2; step += STEP) {
+        const int k2 = step | first;
+        const int k = k1 + N1 * k2;
+        // The mirror of k2 has the complement of its digits, but in row 0.
+        const int from = position<N2>(k2);
+        const int mirror = own ? position<N2>((N2 - k2) % N2) : N2 - 1 - from;
+        const float2 a = here[from * GROUP];
+        const float2 b = there[mirror * GROUP];
         // Twice X0 = Z + conj Z', and 2i times X1 = Z - conj Z'; the gains have the factors.
         float2 x0 = make_float2(a.x + b.x, a.y - b.y);
         float2 x1 = make_float2(a.x - b.x, a.y + b.y);

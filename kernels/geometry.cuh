@@ -4,7 +4,7 @@
 //   TAPS              taps of the filter bank
 //   LOG_N1, LOG_N2    the transform has N = 2C = N1 * N2 points
 //   TILE              adjacent columns n2 of one block of pfb_fft
-//   WIDTH             adjacent columns of one of its threads, 1 or 2
+//   WIDTH             adjacent columns of one of its threads, 1
 //   GROUP             adjacent spectra of one block; the innermost index of the intermediate
 //   SPECTRA_PER_HEAP  spectra per batch
 //   FRONT_THREADS, BACK_THREADS
@@ -19,8 +19,8 @@ constexpr int N2 = 1 << LOG_N2;
 constexpr int N = N1 * N2;
 constexpr int CHANNELS = N / 2;
 
-static_assert(WIDTH <= 2 && TILE % WIDTH == 0 && N2 % TILE == 0, "whole tiles of whole threads");
-static_assert(BITS >= 2 && BITS * WIDTH <= 32, "one pair of loads serves a thread's adjacent samples");
+static_assert(WIDTH == 1 && N2 % TILE == 0, "whole tiles");
+static_assert(BITS >= 2 && BITS <= 16, "a sample lies within the bits that `Place` reads");
 static_assert(BACK_THREADS % GROUP == 0, "a thread of fft_post keeps its spectrum");
 
 // Part of one launch: a stretch of an output chunk's spectra, as groups of GROUP.

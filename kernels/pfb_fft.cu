@@ -14,7 +14,13 @@
 // An odd stride keeps the filter's stores and the transform's loads off each other's banks.
 constexpr int STRIDE = GROUP + 1;
 constexpr int COLUMNS = N1 * TILE;
-static_assert(COLUMNS / WIDTH % FRONT_THREADS == 0, "no thread is idle");
+// Of more than 32 rows n1, a thread filters FOLD at N1/FOLD from each other, and transforms these in registers.
+constexpr int FOLD = N1 > 32 ? N1 / 32 : 1;
+constexpr int LAST = N1 / FOLD;
+static_assert(COLUMNS / FOLD % FRONT_THREADS == 0, "no thread is idle");
+constexpr int ROWS = TAPS + GROUP - 1;
+// Sums of squares of a whole group are exact in single precision.
+constexpr bool NARROW = (long long)GROUP << (2 * (BITS - 1)) <= 1 << 24;
 
 // Sums of squares of a thread, for one batch at a time.
 struct Power {
@@ -48,57 +54,84 @@ struct Power {
     }
 
     // The last tap of spectrum g of the group: successive ones tile the time axis.
-    __device__ __forceinline__ void add(int g, u32 bits0, u32 bits1) {
+    __device__ __forceinline__ void add(int g, int x, int y) {
         enter(batch_of(g));
-#pragma unroll
-        for (int c = 0; c < WIDTH; c++) {
-            const int x = sample_int(bits0 << (c * BITS)), y = sample_int(bits1 << (c * BITS));
-            sum[0] += u32(x * x);
-            sum[1] += u32(y * y);
-        }
+        sum[0] += u32(x * x);
+        sum[1] += u32(y * y);
     }
 };
 
-// A thread's columns of both polarisations, from the first row of the group on.
-struct Columns {
+// A column of both polarisations, from the first row of the group on.
+struct Column {
     const u32 *word[2];
-    int shift[2];
+    Place place[2];
     const float *weights;
 
     // Row i holds tap i - g of spectrum g; `tap` holds the weights of taps i, i - 1, ..., rotating.
     template <bool FLAT>
-    __device__ __forceinline__ void row(int i, int inner, int from, float2 (&y)[GROUP][WIDTH],
-                                        float (&tap)[GROUP][WIDTH], u32 (&bits)[2]) const {
+    __device__ __forceinline__ float2 row(int i, int inner, int from, float2 (&y)[GROUP], float (&tap)[GROUP],
+                                          u32 (&bits)[2]) const {
         constexpr int ROW_WORDS = N * BITS / 32;
-        bits[0] = bits_at(word[0] + from * ROW_WORDS, shift[0]);
-        bits[1] = bits_at(word[1] + from * ROW_WORDS, shift[1]);
-        float2 x[WIDTH];
-#pragma unroll
-        for (int c = 0; c < WIDTH; c++) {
-            x[c] = make_float2(sample_float(bits[0] << (c * BITS)), sample_float(bits[1] << (c * BITS)));
-        }
-        if constexpr (WIDTH == 2) {
-            const float2 w = i < TAPS ? __ldg(reinterpret_cast<const float2 *>(weights + i * N)) : float2();
-            tap[inner][0] = w.x;
-            tap[inner][1] = w.y;
-        } else {
-            tap[inner][0] = i < TAPS ? __ldg(weights + i * N) : 0.f;
-        }
+        bits[0] = place[0].bits(word[0] + from * ROW_WORDS);
+        bits[1] = place[1].bits(word[1] + from * ROW_WORDS);
+        const float2 x = make_float2(place[0].number(bits[0]), place[1].number(bits[1]));
+        tap[inner] = i < TAPS ? __ldg(weights + i * N) : 0.f;
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
             // Where there is no such tap, the weight is zero; known early, it costs nothing.
             if (FLAT && (i < g || i - g >= TAPS)) {
                 continue;
             }
+            const float w = tap[(inner - g + GROUP) % GROUP];
+            y[g].x = fmaf(w, x.x, y[g].x);
+            y[g].y = fmaf(w, x.y, y[g].y);
+        }
+        return x;
+    }
+};
+
+// One column through the filter, for all spectra of the group.
+__device__ __forceinline__ void filter(const Column &samples, bool whole, int valid, int valid_end, float2 (&y)[GROUP],
+                                       Power &power) {
+    float tap[GROUP] = {};
+    u32 bits[2];
+    if (whole) {
+        float2 squares = {};
 #pragma unroll
-            for (int c = 0; c < WIDTH; c++) {
-                const float w = tap[(inner - g + GROUP) % GROUP][c];
-                y[g][c].x = fmaf(w, x[c].x, y[g][c].x);
-                y[g][c].y = fmaf(w, x[c].y, y[g][c].y);
+        for (int i = 0; i < ROWS; i++) {
+            const float2 x = samples.row<true>(i, i % GROUP, i, y, tap, bits);
+            if (i < TAPS - 1) {
+                continue;
+            }
+            if constexpr (NARROW) {
+                squares.x = fmaf(x.x, x.x, squares.x);
+                squares.y = fmaf(x.y, x.y, squares.y);
+            } else {
+                const int x0 = samples.place[0].integer(bits[0]), x1 = samples.place[1].integer(bits[1]);
+                power.sum[0] += u32(x0 * x0);
+                power.sum[1] += u32(x1 * x1);
+            }
+        }
+        power.sum[0] += u32(squares.x);
+        power.sum[1] += u32(squares.y);
+    } else {
+        power.enter(power.batch_of(valid));
+#pragma unroll 1
+        for (int outer = 0; outer < ROWS; outer += GROUP) {
+#pragma unroll
+            for (int inner = 0; inner < GROUP; inner++) {
+                const int i = outer + inner;
+                // Rows that no valid spectrum needs may not exist; any other will do.
+                const int from = min(max(i, valid), valid_end + TAPS - 2);
+                samples.row<false>(i, inner, from, y, tap, bits);
+                const int g = i - (TAPS - 1);
+                if (g >= valid && g < valid_end) {
+                    power.add(g, samples.place[0].integer(bits[0]), samples.place[1].integer(bits[1]));
+                }
             }
         }
     }
-};
+}
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
@@ -112,53 +145,39 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
     const int valid_end = min(stretch.end - group * GROUP, GROUP);
     // The offsets are those of the stretch's first spectrum; rows count from the group's first.
     const long long lead = (long long)(group * GROUP - stretch.first) * N;
-    constexpr int ROWS = TAPS + GROUP - 1;
 
     Power power = {stats, group, 0, {0, 0}};
     power.batch = power.batch_of(valid);
-    for (int item = threadIdx.x; item < COLUMNS / WIDTH; item += FRONT_THREADS) {
-        const int n1 = item / (TILE / WIDTH);
-        const int c = item % (TILE / WIDTH) * WIDTH;
-        const int q = n1 * N2 + column + c;
-        const long long bit0 = ((long long)offset0 + lead + q) * BITS;
-        const long long bit1 = ((long long)offset1 + lead + q) * BITS;
-        const Columns columns = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {int(bit0 & 31), int(bit1 & 31)}, weights + q};
-        float2 y[GROUP][WIDTH] = {};
-        float tap[GROUP][WIDTH] = {};
-        u32 bits[2];
-        if (TAPS <= 32 && valid == 0 && valid_end == GROUP) {
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) {
-                columns.row<true>(i, i % GROUP, i, y, tap, bits);
-                if (i >= TAPS - 1) {
-                    power.add(i - (TAPS - 1), bits[0], bits[1]);
-                }
-            }
-        } else {
+    // Without a branch in its rows, the filter's loads can be far ahead of their use.
+    const bool whole = TAPS <= 32 && valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
+    // The filter is long, and unrolling it gains nothing.
 #pragma unroll 1
-            for (int outer = 0; outer < ROWS; outer += GROUP) {
+    for (int item = threadIdx.x; item < COLUMNS / FOLD; item += FRONT_THREADS) {
+        float2 y[FOLD][GROUP] = {};
 #pragma unroll
-                for (int inner = 0; inner < GROUP; inner++) {
-                    const int i = outer + inner;
-                    // Rows that no valid spectrum needs may not exist; any other will do.
-                    const int from = min(max(i, valid), valid_end + TAPS - 2);
-                    columns.row<false>(i, inner, from, y, tap, bits);
-                    const int g = i - (TAPS - 1);
-                    if (g >= valid && g < valid_end) {
-                        power.add(g, bits[0], bits[1]);
-                    }
-                }
-            }
+        for (int fold = 0; fold < FOLD; fold++) {
+            const int n1 = item / TILE + fold * LAST;
+            const int q = n1 * N2 + column + item % TILE;
+            const long long bit0 = ((long long)offset0 + lead + q) * BITS;
+            const long long bit1 = ((long long)offset1 + lead + q) * BITS;
+            const Column samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
+            filter(samples, whole, valid, valid_end, y[fold], power);
         }
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
+            float2 v[FOLD];
 #pragma unroll
-            for (int d = 0; d < WIDTH; d++) {
-                z[(n1 * TILE + c + d) * STRIDE + g] = y[g][d];
+            for (int fold = 0; fold < FOLD; fold++) {
+                v[fold] = y[fold][g];
             }
-        }
-        if (item + FRONT_THREADS < COLUMNS / WIDTH) {
-            power.enter(power.batch_of(valid));
+            Dft<FOLD>::run(v);
+#pragma unroll
+            for (int d = 0; d < FOLD; d++) {
+                if (d > 0) {
+                    v[d] = multiply(v[d], __ldg(&roots[item / TILE * d * N2]));
+                }
+                z[(item + d * LAST * TILE) * STRIDE + g] = v[d];
+            }
         }
     }
     power.finish();
@@ -169,17 +188,10 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
         return (n1 * TILE + line / GROUP) * STRIDE + line % GROUP;
     };
     auto load = [&](int line, int at) { return z[address(line, at)]; };
-    if constexpr (radix(N1) < N1) {
-        pass<N1, N1, FRONT_THREADS>(TILE * GROUP, roots, load, [&](int line, int at, float2 value) {
-            z[address(line, at)] = value;
-        });
-        __syncthreads();
-    }
-    constexpr int LAST = radix(N1) < N1 ? N1 / radix(N1) : N1;
-    static_assert(radix(LAST) == LAST, "two passes at most");
+    static_assert(radix(LAST) == LAST, "one pass");
     float2 *out = mid + (long long)(group & (stretch.ring - 1)) * N * GROUP;
     pass<N1, LAST, FRONT_THREADS>(TILE * GROUP, roots, load, [&](int line, int at, float2 value) {
-        const int k1 = frequency<N1>(at);
+        const int k1 = at / LAST + FOLD * (at % LAST);
         const int n2 = column + line / GROUP;
         const int g = line % GROUP;
         if (g >= valid && g < valid_end) {
