@@ -1,9 +1,11 @@
 //! The CPU backend against a direct computation in `f64`, and against itself cut differently.
 
+mod support;
+
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{Level, Wideband, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
@@ -12,22 +14,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::FftPlanner;
 use rustfft::num_complex::{Complex32, Complex64};
+use support::output;
 
 const BITS: u32 = 10;
-
-fn output(channels: usize, taps: usize, spectra_per_heap: usize, dither: Dither) -> OutputConfig {
-    OutputConfig {
-        name: "wideband".into(),
-        channels,
-        dst: vec!["239.1.2.3:7148".parse().unwrap()],
-        jones_per_batch: channels * spectra_per_heap,
-        taps,
-        w_cutoff: 1.0,
-        window_function: WindowFunction::Hann,
-        dither,
-        dither_seed: 0x0123_4567_89AB_CDEF,
-    }
-}
 
 /// Prototype filter (reference: PFB prototype filter).
 fn weights(step: usize, taps: usize) -> Vec<f64> {
@@ -61,16 +50,9 @@ impl Signal {
                 .map(|_| rng.random_range(-amplitude..=amplitude))
                 .collect()
         });
-        let packed = samples.each_ref().map(|samples| {
-            let mut packed = vec![0u8; (count * BITS as usize).div_ceil(8) + InputView::PADDING];
-            for (i, x) in samples.iter().enumerate() {
-                for b in 0..BITS as usize {
-                    let at = i * BITS as usize + b;
-                    packed[at / 8] |= ((x >> (BITS as usize - 1 - b) & 1) as u8) << (7 - at % 8);
-                }
-            }
-            packed
-        });
+        let packed = samples
+            .each_ref()
+            .map(|samples| support::packed(samples.iter().map(|&x| x as i32), BITS));
         Self { samples, packed }
     }
 

@@ -1,8 +1,10 @@
 //! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests say so and pass.
 
+mod support;
+
 use std::sync::Arc;
 
-use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
@@ -11,6 +13,7 @@ use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
+use support::output;
 
 const FENG_ID: u64 = 3;
 const START: Timestamp = Timestamp((1 << 33) + 4096);
@@ -23,20 +26,6 @@ fn device() -> Option<Arc<Gpu>> {
             None
         }
         Err(error) => panic!("{error}"),
-    }
-}
-
-fn output(channels: usize, taps: usize, spectra_per_heap: usize, dither: Dither) -> OutputConfig {
-    OutputConfig {
-        name: "wideband".into(),
-        channels,
-        dst: vec!["239.1.2.3:7148".parse().unwrap()],
-        jones_per_batch: channels * spectra_per_heap,
-        taps,
-        w_cutoff: 1.0,
-        window_function: WindowFunction::Hann,
-        dither,
-        dither_seed: 0x0123_4567_89AB_CDEF,
     }
 }
 
@@ -65,16 +54,9 @@ impl Case {
                 .map(|_| rng.random_range(-scale..scale))
                 .collect()
         });
-        let packed = samples.each_ref().map(|samples| {
-            let mut packed = vec![0u8; (count * bits as usize).div_ceil(8) + InputView::PADDING];
-            for (i, x) in samples.iter().enumerate() {
-                for b in 0..bits as usize {
-                    let at = i * bits as usize + b;
-                    packed[at / 8] |= ((x >> (bits as usize - 1 - b) & 1) as u8) << (7 - at % 8);
-                }
-            }
-            packed
-        });
+        let packed = samples
+            .each_ref()
+            .map(|samples| support::packed(samples.iter().copied(), bits));
         let fine = (0..spectra).map(|_| FineDelay {
             delay: std::array::from_fn(|_| rng.random_range(-0.5..0.5)),
             phase: std::array::from_fn(|_| rng.random_range(-3.0..3.0)),

@@ -60,6 +60,7 @@ fn replay(folder: &Path, samples: &str) -> u64 {
 fn a_longer_capture_needs_no_more_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let [short, long] = ["16777216", "67108864"].map(|samples| replay(folder.path(), samples));
+    println!("peak: {short} bytes, {long} for a capture four times as long");
     // The longer capture is 120 MB larger, and so is its output.
     let allowed = short + (8 << 20);
     assert!(

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use karoo::config::{OutputConfig, SampleBits, WidebandOptions};
+use karoo::config::{Dither, OutputConfig, SampleBits, WidebandOptions, WindowFunction};
 use karoo::dsp::delay::DelayModels;
 use karoo::dsp::model::Model;
-use karoo::dsp::unpack::unpack;
+use karoo::dsp::unpack::{pack, unpack};
+use karoo::engine::InputView;
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 use karoo::units::Timestamp;
@@ -259,4 +260,32 @@ pub fn read_output(path: &Path) -> BTreeMap<u16, Stream> {
         batch.extend(heap.into_iter().map(|byte| byte.expect("a whole heap")));
     }
     streams
+}
+
+/// An output with the usual filter and one destination.
+pub fn output(
+    channels: usize,
+    taps: usize,
+    spectra_per_heap: usize,
+    dither: Dither,
+) -> OutputConfig {
+    OutputConfig {
+        name: "wideband".into(),
+        channels,
+        dst: vec!["239.1.2.3:7148".parse().expect("an endpoint")],
+        jones_per_batch: channels * spectra_per_heap,
+        taps,
+        w_cutoff: 1.0,
+        window_function: WindowFunction::Hann,
+        dither,
+        dither_seed: 0x0123_4567_89AB_CDEF,
+    }
+}
+
+/// Samples as a backend reads them: packed, with the padding behind them.
+pub fn packed(samples: impl IntoIterator<Item = i32>, bits: u32) -> Vec<u8> {
+    let bits = SampleBits::new(bits).expect("a sample width");
+    let mut packed = pack(samples, bits);
+    packed.resize(packed.len() + InputView::PADDING, 0);
+    packed
 }
