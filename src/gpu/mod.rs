@@ -11,6 +11,7 @@ mod compile;
 mod device;
 mod input;
 mod shape;
+mod variant;
 mod wideband;
 
 pub use device::{Gpu, GpuError};

@@ -3,78 +3,28 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::{
-    CudaFunction, CudaSlice, DeviceRepr, DriverError, LaunchConfig, PinnedHostSlice, PushKernelArg,
-    ValidAsZeroBits,
-};
-use rustfft::num_complex::{Complex32, Complex64};
+use cudarc::driver::{CudaSlice, DriverError, PinnedHostSlice};
+use rustfft::num_complex::Complex32;
 
-use super::compile::{FFT_POST, PFB_FFT};
 use super::input::{Current, Input};
 use super::shape::Shape;
+use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
 use super::{Gpu, GpuError};
-use crate::config::{Dither, OutputConfig};
-use crate::dsp::pfb;
+use crate::config::OutputConfig;
 use crate::engine::{Block, FineDelay, InputView, OutputSpan, Pipeline};
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
-
-/// Bytes of the intermediate, about: more than that gains nothing.
-const INTERMEDIATE: usize = 128 << 20;
-
-/// Numbers per batch in the GPU's counters: saturated and power, per polarisation.
-const COUNTERS: usize = 2 * N_POL;
-
-/// `Stretch` of geometry.cuh.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    first: i32,
-    end: i32,
-    first_group: i32,
-    ring: i32,
-}
-
-// SAFETY: the same four integers as in geometry.cuh.
-unsafe impl DeviceRepr for Stretch {}
-
-/// `Stream` of fft_post.cu.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct StreamParameters {
-    start: u64,
-    seed: u64,
-    feng_id: u32,
-    limit: i32,
-}
-
-// SAFETY: the same fields in the same order as in fft_post.cu, whose alignment is that of C.
-unsafe impl DeviceRepr for StreamParameters {}
-
-/// Four numbers, as the kernels' `float4`; two of them a `float2`.
-#[repr(C, align(16))]
-#[derive(Clone, Copy, Debug, Default)]
-struct Float4([f32; 4]);
-
-// SAFETY: plain numbers with the layout of `float4`.
-unsafe impl DeviceRepr for Float4 {}
-// SAFETY: zero bits are four zeros.
-unsafe impl ValidAsZeroBits for Float4 {}
 
 /// A wideband [`Pipeline`] on a GPU.
 pub struct Wideband {
     gpu: Arc<Gpu>,
     input: Arc<Input>,
-    shape: Shape,
+    variant: Variant,
+    channels: usize,
     batch_spectra: usize,
     batch_bytes: usize,
     seed: u64,
     feng_id: u32,
-    front: CudaFunction,
-    back: CudaFunction,
-    weights: CudaSlice<f32>,
-    /// e^(−2πik/N), as pairs.
-    roots: CudaSlice<f32>,
     intermediate: CudaSlice<f32>,
     ring: usize,
     gains: CudaSlice<Float4>,
@@ -109,49 +59,13 @@ impl Wideband {
             channels,
             shared: gpu.shared(),
         })?;
-        let points = shape.points();
+        let variant = Variant::new(&gpu, output, input.bits(), shape)?;
         let batch_spectra = output.spectra_per_heap();
-        let macros = [
-            ("BITS", u64::from(input.bits().get())),
-            ("TAPS", output.taps as u64),
-            ("LOG_N1", u64::from(shape.log_n1)),
-            ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
-            ("TILE", shape.tile as u64),
-            ("WIDTH", shape.width as u64),
-            ("GROUP", shape.group as u64),
-            ("FRONT_THREADS", u64::from(shape.front_threads)),
-            ("FRONT_BLOCKS", u64::from(shape.front_blocks)),
-            ("BACK_THREADS", u64::from(shape.back_threads)),
-            ("BACK_BLOCKS", u64::from(shape.back_blocks)),
-            ("SPECTRA_PER_HEAP", batch_spectra as u64),
-            ("DITHER", u64::from(output.dither == Dither::Uniform)),
-        ];
-        let weights = pfb::weights(
-            output.spectrum_samples(),
-            output.taps,
-            output.w_cutoff,
-            output.window_function,
-        );
-        let root = |k: usize| {
-            let root = Complex64::cis(-std::f64::consts::TAU * k as f64 / points as f64);
-            [root.re as f32, root.im as f32]
-        };
-        let roots: Vec<f32> = (0..points).flat_map(root).collect();
         let spectra = batches * batch_spectra;
         let jones = batches * output.jones_per_batch;
-        let group_bytes = points * shape.group * 8;
-        // One group more than is finished at a time: a block may end inside it.
-        let most = (spectra / shape.group + 2).next_power_of_two();
-        let ring = (INTERMEDIATE / group_bytes)
-            .max(2)
-            .next_power_of_two()
-            .min(most);
+        let ring = variant.ring(spectra);
         let mut wideband = Self {
-            front: gpu.function(PFB_FFT, &macros, shape.front_shared())?,
-            back: gpu.function(FFT_POST, &macros, shape.back_shared())?,
-            weights: gpu.table("filter weights", &weights)?,
-            roots: gpu.table("twiddle factors", &roots)?,
-            intermediate: gpu.zeros("the intermediate", ring * group_bytes / 4)?,
+            intermediate: gpu.zeros("the intermediate", ring * variant.group_bytes() / 4)?,
             gains: gpu.zeros("gains", channels)?,
             fine: gpu.zeros("delays", spectra)?,
             out: gpu.zeros("an output chunk", jones)?,
@@ -161,7 +75,8 @@ impl Wideband {
             host_out: gpu.pinned("an output chunk", jones)?,
             host_counters: gpu.pinned("counters", batches * COUNTERS)?,
             ring,
-            shape,
+            variant,
+            channels,
             batch_spectra,
             batch_bytes: output.batch_bytes(),
             seed: output.dither_seed,
@@ -230,41 +145,25 @@ impl Wideband {
         (first, end): (usize, usize),
         start: Timestamp,
     ) -> Result<(), DriverError> {
-        let group = self.shape.group;
-        let first_group = first / group;
-        let stretch = Stretch {
-            first: first as i32,
-            end: end as i32,
-            first_group: first_group as i32,
-            ring: self.ring as i32,
+        let args = FrontArgs {
+            samples: [0, 1].map(|pol| address(input.pol(pol))),
+            offset: offset.map(|offset| offset as u64),
+            spectra: (first, end),
+            intermediate: self.intermediate(),
+            counters: address(&self.counters),
         };
-        let config = LaunchConfig {
-            grid_dim: (
-                (self.shape.n2() / self.shape.tile) as u32,
-                (end.div_ceil(group) - first_group) as u32,
-                1,
-            ),
-            block_dim: (self.shape.front_threads, 1, 1),
-            shared_mem_bytes: self.shape.front_shared() as u32,
-        };
-        let offset = offset.map(|offset| offset as u64);
-        let mut launch = self.gpu.stream.launch_builder(&self.front);
-        launch
-            .arg(input.pol(0))
-            .arg(input.pol(1))
-            .arg(&offset[0])
-            .arg(&offset[1])
-            .arg(&self.weights)
-            .arg(&self.roots)
-            .arg(&mut self.intermediate)
-            .arg(&mut self.counters)
-            .arg(&stretch);
-        // SAFETY: the arguments are those of pfb_fft. It reads windows of spectra `first .. end`, which the
-        // engine gives only if the input has them, and padding behind; it writes groups modulo the ring,
-        // which has room for all that are unfinished, and counters of the chunk's batches.
-        unsafe { launch.launch(config) }?;
+        // SAFETY: all that is used is on one stream. The input has the windows of spectra `first .. end`, or the engine
+        // would not give them, and padding behind; the ring has room for all groups that are unfinished.
+        unsafe { self.variant.front(&self.gpu.stream, &args) }?;
         self.filtered = end;
-        self.finish_groups(end / group, end, start)
+        self.finish_groups(end / self.variant.group(), end, start)
+    }
+
+    fn intermediate(&self) -> Intermediate {
+        Intermediate {
+            data: address(&self.intermediate),
+            groups: self.ring,
+        }
     }
 
     /// Finishes groups up to `end_group`; spectra from `limit` on are dropped.
@@ -274,40 +173,23 @@ impl Wideband {
         limit: usize,
         start: Timestamp,
     ) -> Result<(), DriverError> {
-        let groups = end_group.saturating_sub(self.finished);
-        if groups == 0 {
+        if end_group <= self.finished {
             return Ok(());
         }
-        let stretch = Stretch {
-            first: 0,
-            end: 0,
-            first_group: self.finished as i32,
-            ring: self.ring as i32,
-        };
-        let stream = StreamParameters {
+        let args = BackArgs {
+            intermediate: self.intermediate(),
+            gains: address(&self.gains),
+            fine: address(&self.fine),
+            out: address(&self.out),
+            counters: address(&self.counters),
             start: start.0,
+            limit,
             seed: self.seed,
             feng_id: self.feng_id,
-            limit: limit as i32,
         };
-        let config = LaunchConfig {
-            grid_dim: ((self.shape.n1() / 2) as u32, groups as u32, 1),
-            block_dim: (self.shape.back_threads, 1, 1),
-            shared_mem_bytes: self.shape.back_shared() as u32,
-        };
-        let mut launch = self.gpu.stream.launch_builder(&self.back);
-        launch
-            .arg(&self.intermediate)
-            .arg(&self.roots)
-            .arg(&self.gains)
-            .arg(&self.fine)
-            .arg(&mut self.out)
-            .arg(&mut self.counters)
-            .arg(&stretch)
-            .arg(&stream);
-        // SAFETY: the arguments are those of fft_post. It reads groups that are in the ring and delays of
-        // spectra below `limit`, and writes those spectra, which the chunk has.
-        unsafe { launch.launch(config) }?;
+        let groups = self.finished..end_group;
+        // SAFETY: all that is used is on one stream. The groups were filtered, and the chunk has the spectra below `limit`.
+        unsafe { self.variant.back(&self.gpu.stream, groups, &args) }?;
         self.finished = end_group;
         Ok(())
     }
@@ -324,12 +206,12 @@ impl Wideband {
         let shared = self.input.clone();
         let input = shared.upload(input)?;
         self.send_fine(block.first, block.fine)?;
-        let step = self.shape.points();
+        let step = 2 * self.channels;
         let end = block.first + block.fine.len();
         let mut first = block.first;
         while first < end {
             // As many groups as the ring has room for besides the last, which may be cut.
-            let reach = (first / self.shape.group + self.ring - 1) * self.shape.group;
+            let reach = (first / self.variant.group() + self.ring - 1) * self.variant.group();
             let to = end.min(reach);
             let offset = block.offset.map(|o| o + (first - block.first) * step);
             self.stretch(&input, offset, (first, to), start)?;
@@ -340,7 +222,7 @@ impl Wideband {
 
     fn try_back(&mut self, batches: usize, chunk: &mut OutputSpan<'_>) -> Result<(), DriverError> {
         let limit = (batches * self.batch_spectra).min(self.filtered);
-        self.finish_groups(limit.div_ceil(self.shape.group), limit, chunk.start)?;
+        self.finish_groups(limit.div_ceil(self.variant.group()), limit, chunk.start)?;
         let stream = &self.gpu.stream;
         let bytes = batches * self.batch_bytes;
         if batches > 0 {
@@ -374,7 +256,7 @@ impl Pipeline for Wideband {
     }
 
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
-        if pol < N_POL && gains.len() == self.shape.channels {
+        if pol < N_POL && gains.len() == self.channels {
             self.staged[pol] = Some(gains.to_vec());
         }
     }

@@ -1,0 +1,295 @@
+//! One compiled form of the channeliser: what pipelines, benchmarks and the tuner launch.
+
+use std::ops::Range;
+
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{
+    CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
+    PushKernelArg, ValidAsZeroBits,
+};
+use rustfft::num_complex::Complex64;
+
+use super::compile::{FFT_POST, PFB_FFT};
+use super::shape::Shape;
+use super::{Gpu, GpuError};
+use crate::config::{Dither, OutputConfig, SampleBits};
+use crate::dsp::pfb;
+use crate::units::N_POL;
+
+/// Bytes of the intermediate, about: more than that gains nothing.
+const INTERMEDIATE: usize = 128 << 20;
+
+/// Four numbers, as the kernels' `float4`; two of them a `float2`.
+///
+/// Gains: per channel, complex, of polarisation 0 and 1, times the factors of the separation, 1/2 and 1/(2i).
+/// Delays: per spectrum, delays in samples of polarisation 0 and 1, then phases in radians.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Float4(pub [f32; 4]);
+
+// SAFETY: plain numbers with the layout of `float4`.
+unsafe impl DeviceRepr for Float4 {}
+// SAFETY: zero bits are four zeros.
+unsafe impl ValidAsZeroBits for Float4 {}
+
+/// Numbers (`u64`) per batch in the counters: saturated and power, per polarisation.
+pub(super) const COUNTERS: usize = 2 * N_POL;
+
+/// `Stretch` of geometry.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    first: i32,
+    end: i32,
+    first_group: i32,
+    ring: i32,
+}
+
+// SAFETY: the same four integers as in geometry.cuh.
+unsafe impl DeviceRepr for Stretch {}
+
+/// `Stream` of fft_post.cu.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    start: u64,
+    seed: u64,
+    feng_id: u32,
+    limit: i32,
+}
+
+// SAFETY: the same fields in the same order as in fft_post.cu, whose alignment is that of C.
+unsafe impl DeviceRepr for Stream {}
+
+/// What lies between the front end and the back end: a ring of groups of spectra.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Intermediate {
+    /// `groups × Variant::group_bytes`.
+    pub data: CUdeviceptr,
+    /// Groups in the ring, a power of two; group i lies at i modulo `groups`.
+    pub groups: usize,
+}
+
+/// What the front end reads, and which spectra it makes of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrontArgs {
+    /// Packed samples per polarisation, 4-byte aligned, with `InputView::PADDING` bytes behind the last.
+    pub samples: [CUdeviceptr; N_POL],
+    /// Per polarisation, index of the first sample of the window of the first spectrum.
+    pub offset: [u64; N_POL],
+    /// First spectrum in the output chunk, and the one behind the last.
+    pub spectra: (usize, usize),
+    /// Where filtered groups go.
+    pub intermediate: Intermediate,
+    /// [`COUNTERS`] per batch of the chunk, added to.
+    pub counters: CUdeviceptr,
+}
+
+/// What the back end reads, and what it writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BackArgs {
+    /// Where filtered groups are.
+    pub intermediate: Intermediate,
+    /// One [`Float4`] per channel.
+    pub gains: CUdeviceptr,
+    /// One [`Float4`] per spectrum of the output chunk.
+    pub fine: CUdeviceptr,
+    /// The output chunk.
+    pub out: CUdeviceptr,
+    /// [`COUNTERS`] per batch of the chunk, added to.
+    pub counters: CUdeviceptr,
+    /// Timestamp of the chunk's first spectrum.
+    pub start: u64,
+    /// Spectra from here on are discarded.
+    pub limit: usize,
+    /// Key of the dither.
+    pub seed: u64,
+    /// The dither's engine.
+    pub feng_id: u32,
+}
+
+/// The kernels and tables of one output: transform, sample width, taps, dither and spectra per heap are fixed.
+#[derive(Debug)]
+pub(super) struct Variant {
+    shape: Shape,
+    front: CudaFunction,
+    back: CudaFunction,
+    weights: Table,
+    /// e^(−2πik/N), as pairs.
+    roots: Table,
+}
+
+/// Numbers that stay where they are.
+#[derive(Debug)]
+struct Table {
+    at: CUdeviceptr,
+    _memory: CudaSlice<f32>,
+}
+
+impl Table {
+    fn new(gpu: &Gpu, what: &'static str, values: &[f32]) -> Result<Self, GpuError> {
+        let memory = gpu.table(what, values)?;
+        Ok(Self {
+            at: address(&memory),
+            _memory: memory,
+        })
+    }
+}
+
+impl Variant {
+    /// Compiles `shape` for what `output` asks for, and makes its tables.
+    pub fn new(
+        gpu: &Gpu,
+        output: &OutputConfig,
+        bits: SampleBits,
+        shape: Shape,
+    ) -> Result<Self, GpuError> {
+        let points = shape.points();
+        let macros = [
+            ("BITS", u64::from(bits.get())),
+            ("TAPS", output.taps as u64),
+            ("LOG_N1", u64::from(shape.log_n1)),
+            ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
+            ("TILE", shape.tile as u64),
+            ("WIDTH", shape.width as u64),
+            ("GROUP", shape.group as u64),
+            ("FRONT_THREADS", u64::from(shape.front_threads)),
+            ("FRONT_BLOCKS", u64::from(shape.front_blocks)),
+            ("BACK_THREADS", u64::from(shape.back_threads)),
+            ("BACK_BLOCKS", u64::from(shape.back_blocks)),
+            ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
+            ("DITHER", u64::from(output.dither == Dither::Uniform)),
+        ];
+        let weights = pfb::weights(
+            output.spectrum_samples(),
+            output.taps,
+            output.w_cutoff,
+            output.window_function,
+        );
+        let root = |k: usize| {
+            let root = Complex64::cis(-std::f64::consts::TAU * k as f64 / points as f64);
+            [root.re as f32, root.im as f32]
+        };
+        let roots: Vec<f32> = (0..points).flat_map(root).collect();
+        Ok(Self {
+            front: gpu.function(PFB_FFT, &macros, shape.front_shared())?,
+            back: gpu.function(FFT_POST, &macros, shape.back_shared())?,
+            weights: Table::new(gpu, "filter weights", &weights)?,
+            roots: Table::new(gpu, "twiddle factors", &roots)?,
+            shape,
+        })
+    }
+
+    /// Spectra of one group: the back end finishes whole groups.
+    pub fn group(&self) -> usize {
+        self.shape.group
+    }
+
+    /// Bytes of one group in the intermediate.
+    pub fn group_bytes(&self) -> usize {
+        self.shape.points() * self.shape.group * 8
+    }
+
+    /// Groups that the ring should have for output chunks of `spectra` spectra, a power of two, at least two.
+    pub fn ring(&self, spectra: usize) -> usize {
+        // One group more than is finished at a time: a block may end inside it.
+        let most = (spectra / self.shape.group + 2).next_power_of_two();
+        (INTERMEDIATE / self.group_bytes())
+            .max(2)
+            .next_power_of_two()
+            .min(most)
+    }
+
+    /// Filters a stretch of spectra and counts their power; `stream` has it behind all that it had before.
+    ///
+    /// # Safety
+    ///
+    /// All pointers are to memory of the GPU of the sizes that [`FrontArgs`] states and that `spectra` needs, which lives
+    /// until the stream has passed the launch and is not touched elsewhere meanwhile. The ring has room for the groups of
+    /// `spectra` besides those that the back end has yet to read.
+    pub unsafe fn front(&self, stream: &CudaStream, args: &FrontArgs) -> Result<(), DriverError> {
+        let (first, end) = args.spectra;
+        let group = self.shape.group;
+        let first_group = first / group;
+        let stretch = Stretch {
+            first: first as i32,
+            end: end as i32,
+            first_group: first_group as i32,
+            ring: args.intermediate.groups as i32,
+        };
+        let config = LaunchConfig {
+            grid_dim: (
+                (self.shape.n2() / self.shape.tile) as u32,
+                (end.div_ceil(group) - first_group) as u32,
+                1,
+            ),
+            block_dim: (self.shape.front_threads, 1, 1),
+            shared_mem_bytes: self.shape.front_shared() as u32,
+        };
+        let mut launch = stream.launch_builder(&self.front);
+        launch
+            .arg(&args.samples[0])
+            .arg(&args.samples[1])
+            .arg(&args.offset[0])
+            .arg(&args.offset[1])
+            .arg(&self.weights.at)
+            .arg(&self.roots.at)
+            .arg(&args.intermediate.data)
+            .arg(&args.counters)
+            .arg(&stretch);
+        // SAFETY: the arguments are those of pfb_fft, and the caller vouches for what they point to.
+        unsafe { launch.launch(config) }.map(drop)
+    }
+
+    /// Finishes `groups` of the chunk; `stream` has it behind all that it had before.
+    ///
+    /// # Safety
+    ///
+    /// As for [`front`](Self::front). The groups are in the ring.
+    pub unsafe fn back(
+        &self,
+        stream: &CudaStream,
+        groups: Range<usize>,
+        args: &BackArgs,
+    ) -> Result<(), DriverError> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let stretch = Stretch {
+            first: 0,
+            end: 0,
+            first_group: groups.start as i32,
+            ring: args.intermediate.groups as i32,
+        };
+        let parameters = Stream {
+            start: args.start,
+            seed: args.seed,
+            feng_id: args.feng_id,
+            limit: args.limit as i32,
+        };
+        let config = LaunchConfig {
+            grid_dim: ((self.shape.n1() / 2) as u32, groups.len() as u32, 1),
+            block_dim: (self.shape.back_threads, 1, 1),
+            shared_mem_bytes: self.shape.back_shared() as u32,
+        };
+        let mut launch = stream.launch_builder(&self.back);
+        launch
+            .arg(&args.intermediate.data)
+            .arg(&self.roots.at)
+            .arg(&args.gains)
+            .arg(&args.fine)
+            .arg(&args.out)
+            .arg(&args.counters)
+            .arg(&stretch)
+            .arg(&parameters);
+        // SAFETY: the arguments are those of fft_post, and the caller vouches for what they point to.
+        unsafe { launch.launch(config) }.map(drop)
+    }
+}
+
+/// Where `slice` lies. Its users order their work on it themselves.
+///
+/// Not while its stream is being captured: the driver then refuses what cudarc does besides.
+pub(super) fn address<T>(slice: &CudaSlice<T>) -> CUdeviceptr {
+    slice.device_ptr(slice.stream()).0
+}
