@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong.
 
+mod bench;
 mod dsim;
 mod failure;
 mod replay;
@@ -26,6 +27,7 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     Dsim(Box<dsim::DsimArgs>),
     Sink(sink::SinkArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.
@@ -44,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Dsim(args) => dsim::run(args),
         Command::Sink(args) => sink::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
