@@ -12,6 +12,7 @@ use karoo::dpdk::{
     Abort, BURST, Device, Eal, EalConfig, IdlePolicy, MbufBatch, MbufPool, PoolConfig, PortConfig,
     RingSender, TscClock, allowed_cpus, mbuf_ring, pool_size,
 };
+use karoo::memory::HostAllocator;
 use karoo::monitor::phases::{PhaseClock, PhaseTimes};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
@@ -96,7 +97,8 @@ impl Bench {
             ..PortConfig::default()
         };
         let mut port = port.expect("a port").start(&config).expect("it starts");
-        let (memory, mut engine) = receive_memory(&self.recv, 0, 1).expect("memory");
+        let (memory, mut engine) =
+            receive_memory(&self.recv, 0, 1, &HostAllocator::default()).expect("memory");
         let horizons = Arc::new(ArrayQueue::new(1));
         let stats = Arc::new(RxStats::default());
         let rx = RxConfig {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
-use super::{Region, RegionError};
+use super::{ChunkMemory, MemoryKind, Region};
 use crate::config::RecvConfig;
 use crate::engine::InputView;
 use crate::units::{N_POL, Timestamp};
@@ -50,8 +50,14 @@ impl ChunkLayout {
         N_POL * self.stride
     }
 
-    fn sample_bytes(&self) -> usize {
+    /// Bytes of the samples of one polarisation: where its tail begins.
+    pub fn sample_bytes(&self) -> usize {
         self.samples * self.sample_bits / 8
+    }
+
+    /// Bytes of the tail of one polarisation.
+    pub fn tail_bytes(&self) -> usize {
+        (self.tail_samples * self.sample_bits).div_ceil(8)
     }
 }
 
@@ -60,7 +66,7 @@ impl ChunkLayout {
 pub struct Chunk {
     number: u16,
     layout: ChunkLayout,
-    memory: Region,
+    memory: Box<dyn ChunkMemory>,
     /// Per (pol, heap).
     presence: Box<[AtomicU8]>,
     /// Per (pol, heap): samples that the digitiser flagged as saturated.
@@ -69,22 +75,32 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk, the `number`th of its pool.
-    pub fn new(layout: ChunkLayout, number: u16) -> Result<Self, RegionError> {
+    /// An empty chunk in `memory`, the `number`th of its pool.
+    ///
+    /// # Panics
+    ///
+    /// If `memory` has less than [`ChunkLayout::bytes`].
+    pub fn new(layout: ChunkLayout, number: u16, memory: Box<dyn ChunkMemory>) -> Self {
+        assert!(memory.region().len() >= layout.bytes());
         let flags = N_POL * layout.heaps;
-        Ok(Self {
+        Self {
             number,
             layout,
-            memory: Region::new("a receive chunk", layout.bytes())?,
+            memory,
             presence: (0..flags).map(|_| AtomicU8::new(ABSENT)).collect(),
             saturated: (0..flags).map(|_| AtomicU16::new(0)).collect(),
             frozen: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Its sizes.
     pub fn layout(&self) -> &ChunkLayout {
         &self.layout
+    }
+
+    /// The kind of its memory.
+    pub fn kind(&self) -> MemoryKind {
+        self.memory.kind()
     }
 
     /// Claims the place of one heap. `None` if it has been claimed before: a duplicate.
@@ -146,14 +162,12 @@ impl HeapSlot<'_> {
         let layout = &self.chunk.layout;
         assert_eq!(payload.len(), layout.heap_bytes);
         let offset = self.pol * layout.stride + self.heap * layout.heap_bytes;
+        let memory = &self.chunk.memory;
         // SAFETY: the range is inside the region by the layout; it belongs to this heap alone, and
         // this slot is the only claim on the heap until the flag is reset with exclusive access.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                payload.as_ptr(),
-                self.chunk.memory.as_ptr().as_ptr().add(offset),
-                payload.len(),
-            );
+            let place = memory.region().as_ptr().cast::<u8>().add(offset);
+            memory.store().copy(place, payload);
         }
         self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
         self.chunk.presence[self.index].store(PRESENT, Ordering::Release);
@@ -199,26 +213,50 @@ impl FrozenChunk {
         }
     }
 
-    /// One polarisation: packed samples, tail and padding.
-    pub fn pol(&self, pol: usize) -> &[u8] {
-        &self.chunk.memory.as_slice()[pol * self.chunk.layout.stride..][..self.chunk.layout.stride]
+    /// The kind of its memory.
+    pub fn kind(&self) -> MemoryKind {
+        self.chunk.kind()
     }
 
-    /// Copies the head of the following chunk behind the samples of this one.
+    /// One polarisation: packed samples, tail and padding. Slow unless [`MemoryKind::is_host`].
+    pub fn pol(&self, pol: usize) -> &[u8] {
+        let stride = self.chunk.layout.stride;
+        // SAFETY: inside the region by the layout; no heap slot of a frozen chunk is left, and the tail is
+        // written through `&mut self` only.
+        unsafe {
+            let start = self.start().add(pol * stride);
+            std::slice::from_raw_parts(start, stride)
+        }
+    }
+
+    /// Where the GPU reads one polarisation in place, laid out as [`pol`](Self::pol); a multiple of
+    /// [`Region::ALIGNMENT`]. `None` if the chunk is to be copied first.
+    pub fn device_address(&self, pol: usize) -> Option<u64> {
+        let start = self.chunk.memory.device_address()?;
+        Some(start + (pol * self.chunk.layout.stride) as u64)
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.chunk.memory.region().as_ptr().cast()
+    }
+
+    /// Copies the head of the following chunk behind the samples of this one, with the CPU.
+    ///
+    /// Not for GPU memory, which the CPU must not read in the data path: there the backend copies
+    /// [`ChunkLayout::tail_bytes`] from the [`device_address`](Self::device_address) of `next` to
+    /// [`ChunkLayout::sample_bytes`] behind that of this chunk.
     pub fn copy_tail(&mut self, next: &FrozenChunk) {
         let layout = self.chunk.layout;
-        let bytes = (layout.tail_samples * layout.sample_bits).div_ceil(8);
+        let bytes = layout.tail_bytes();
         for pol in 0..N_POL {
             let source = &next.pol(pol)[..bytes];
             let offset = pol * layout.stride + layout.sample_bytes();
             // SAFETY: the tail lies inside the region behind the last heap, so no heap slot covers it,
             // and this is the only `FrozenChunk` of the chunk, held exclusively. `next` is another chunk.
             unsafe {
-                std::ptr::copy_nonoverlapping(
-                    source.as_ptr(),
-                    self.chunk.memory.as_ptr().as_ptr().add(offset),
-                    bytes,
-                );
+                self.start()
+                    .add(offset)
+                    .copy_from_nonoverlapping(source.as_ptr(), bytes);
             }
         }
     }
@@ -245,6 +283,7 @@ impl FrozenChunk {
 mod tests {
     use super::*;
     use crate::config::SampleBits;
+    use crate::memory::{ChunkAllocator, HostAllocator, Purpose};
 
     fn chunk() -> Arc<Chunk> {
         let config = RecvConfig {
@@ -253,7 +292,9 @@ mod tests {
             chunk_samples: 256,
             mask_timestamp: false,
         };
-        Arc::new(Chunk::new(ChunkLayout::new(&config, 16), 0).unwrap())
+        let layout = ChunkLayout::new(&config, 16);
+        let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
+        Arc::new(Chunk::new(layout, 0, memory.unwrap()))
     }
 
     #[test]

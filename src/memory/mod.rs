@@ -1,18 +1,23 @@
 //! Chunk memory.
 //!
-//! [`Region`] is page-aligned memory, on huge pages where there are any. [`Chunk`] lays one receive
-//! chunk out in it: packed samples, one presence flag and one saturation count per (pol, heap). Several
-//! rx lcores place heaps into a chunk at once through shared references; [`Chunk::freeze`] ends that and
-//! hands the whole chunk to one reader as a [`FrozenChunk`].
+//! A [`ChunkAllocator`] makes [`ChunkMemory`] of one [`MemoryKind`]: [`HostAllocator`] here, those of a GPU in
+//! [`gpu`](crate::gpu). [`Chunk`] lays one receive chunk out in it: packed samples; one presence flag and one
+//! saturation count per (pol, heap) lie in memory of the host. Several rx lcores place heaps into a chunk at once
+//! through shared references, each with the [`Store`] that suits the memory; [`Chunk::freeze`] ends that and hands
+//! the whole chunk to one reader as a [`FrozenChunk`].
 //!
 //! No reader has to trust the window: a heap's bytes are written only by whoever claimed its flag, and
 //! freezing claims what nobody did.
 #![allow(unsafe_code)]
 
 mod chunk;
+mod kind;
 mod output;
 mod region;
+mod store;
 
 pub use chunk::{Chunk, ChunkLayout, FrozenChunk, HeapSlot};
+pub use kind::{ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose};
 pub use output::OutputMemory;
-pub use region::{Region, RegionError};
+pub use region::Region;
+pub use store::Store;

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{Region, RegionError};
+use super::{ChunkAllocator, ChunkMemory, MemoryError, Purpose};
 use crate::dpdk::ExtMemory;
 use crate::engine::{BatchStats, OutputSpan};
 use crate::units::Timestamp;
@@ -10,7 +10,7 @@ use crate::units::Timestamp;
 /// One output chunk's memory, with what is known about each batch in it.
 #[derive(Debug)]
 pub struct OutputMemory {
-    region: Region,
+    memory: Box<dyn ChunkMemory>,
     start: Timestamp,
     batch_bytes: usize,
     present: Vec<bool>,
@@ -18,10 +18,26 @@ pub struct OutputMemory {
 }
 
 impl OutputMemory {
-    /// Room for `batches` batches of `batch_bytes`.
-    pub fn new(batches: usize, batch_bytes: usize) -> Result<Self, RegionError> {
+    /// Room for `batches` batches of `batch_bytes`, in memory that the CPU can read.
+    pub fn new(
+        batches: usize,
+        batch_bytes: usize,
+        allocator: &dyn ChunkAllocator,
+    ) -> Result<Self, MemoryError> {
+        let purpose = Purpose::OutputChunk;
+        let bytes = batches.saturating_mul(batch_bytes);
+        let kind = allocator.kind();
+        if !kind.is_host() {
+            let cause = "packets are read from it by the CPU".into();
+            return Err(MemoryError {
+                purpose,
+                kind,
+                bytes,
+                cause,
+            });
+        }
         Ok(Self {
-            region: Region::new("an output chunk", batches * batch_bytes)?,
+            memory: allocator.allocate(purpose, bytes)?,
             start: Timestamp(0),
             batch_bytes,
             present: vec![true; batches],
@@ -68,24 +84,27 @@ impl OutputMemory {
 
     /// One batch in wire layout.
     pub fn batch(&self, batch: usize) -> &[u8] {
-        &self.region.as_slice()[batch * self.batch_bytes..][..self.batch_bytes]
+        // SAFETY: as in `span`, and nobody writes while `self` is shared.
+        let bytes = unsafe { self.memory.region().as_ref() };
+        &bytes[batch * self.batch_bytes..][..self.batch_bytes]
     }
 
     /// The chunk as a backend fills it.
     pub fn span(&mut self) -> OutputSpan<'_> {
         let bytes = self.present.len() * self.batch_bytes;
+        // SAFETY: the memory is zeroed, this value's alone, and readable; `&mut self` excludes all others.
+        let data = unsafe { self.memory.region().as_mut() };
         OutputSpan {
             start: self.start,
-            data: &mut self.region.as_mut_slice()[..bytes],
+            data: &mut data[..bytes],
             stats: &mut self.stats,
         }
     }
 }
 
-// SAFETY: the region is mapped once for the life of the value and does not move with it; it is written
-// through `&mut self` only.
+// SAFETY: chunk memory stays where it is for the life of the value, and is written through `&mut self` only.
 unsafe impl ExtMemory for OutputMemory {
     fn region(&self) -> NonNull<[u8]> {
-        NonNull::slice_from_raw_parts(self.region.as_ptr(), self.region.len())
+        self.memory.region()
     }
 }

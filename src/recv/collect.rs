@@ -9,7 +9,9 @@ use super::lcore::{END_OF_STREAM, WindowOf};
 use super::presence::PresenceMap;
 use super::window::{BufferId, Collector, Window};
 use crate::config::RecvConfig;
-use crate::memory::{Chunk, ChunkLayout, FrozenChunk, RegionError};
+use crate::memory::{
+    Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, MemoryError, MemoryKind, Purpose,
+};
 use crate::monitor::report::PolReport;
 use crate::units::N_POL;
 
@@ -57,6 +59,11 @@ impl ReceiveMemory {
         let _ = self.free.push(buffer);
     }
 
+    /// The kind of the chunks' memory.
+    pub fn kind(&self) -> MemoryKind {
+        self.chunks[0].kind()
+    }
+
     /// Bytes of all chunk buffers.
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.layout().bytes()).sum()
@@ -70,15 +77,19 @@ pub fn receive_bytes(config: &RecvConfig, tail_samples: usize) -> u64 {
     CHUNKS as u64 * (layout.bytes() as u64 + 3 * heaps)
 }
 
-/// Memory for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
+/// Memory of `allocator` for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
 pub fn receive_memory(
     config: &RecvConfig,
     tail_samples: usize,
     lanes: usize,
-) -> Result<(Arc<ReceiveMemory>, Receiver), RegionError> {
+    allocator: &dyn ChunkAllocator,
+) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
     let layout = ChunkLayout::new(config, tail_samples);
     let chunks = (0..CHUNKS)
-        .map(|number| Chunk::new(layout, number as BufferId).map(Arc::new))
+        .map(|number| {
+            let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
+            Ok(Arc::new(Chunk::new(layout, number as BufferId, memory)))
+        })
         .collect::<Result<Box<[_]>, _>>()?;
     let free = ArrayQueue::new(CHUNKS);
     for number in 0..CHUNKS {

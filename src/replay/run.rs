@@ -26,7 +26,7 @@ use crate::dsp::delay::DelayModels;
 use crate::dsp::power;
 use crate::engine::{Engine, OutputParts, OutputStats, Pipeline};
 use crate::gpu::GpuError;
-use crate::memory::{OutputMemory, RegionError};
+use crate::memory::{HostAllocator, MemoryError, OutputMemory};
 use crate::monitor::phases::{PhaseClock, PhaseTimes};
 use crate::monitor::report::{InputReport, RateReport, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
@@ -88,7 +88,7 @@ pub enum ReplayError {
     Demand(#[from] DemandError),
     /// Not enough memory.
     #[error(transparent)]
-    Memory(#[from] RegionError),
+    Memory(#[from] MemoryError),
     /// Compute threads.
     #[error(transparent)]
     Workers(#[from] WorkersError),
@@ -220,7 +220,7 @@ fn make_outputs(
     for (config, pipeline) in engine.outputs.iter().zip(pipelines) {
         let batches = engine.send.chunk_jones / config.jones_per_batch;
         let chunks = (0..OUTPUT_CHUNKS)
-            .map(|_| OutputMemory::new(batches, config.batch_bytes()))
+            .map(|_| OutputMemory::new(batches, config.batch_bytes(), &HostAllocator::default()))
             .collect::<Result<Vec<_>, _>>()?;
         let mut delays: [DelayModels; N_POL] = Default::default();
         for given in plan
@@ -308,7 +308,12 @@ impl Replay {
         let config = &plan.engine;
         let (eal, abort) = (threads.eal.clone(), threads.abort.clone());
         let queues = plan.queues.len();
-        let (memory, receiver) = receive_memory(&config.recv, config.tail_samples(), queues)?;
+        let (memory, receiver) = receive_memory(
+            &config.recv,
+            config.tail_samples(),
+            queues,
+            &HostAllocator::default(),
+        )?;
         let first_chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
         let finished = Arc::new(ArrayQueue::new(first_chunks + 1));
 

@@ -1,0 +1,171 @@
+//! What memory a chunk may be in, and who makes it.
+
+use std::error::Error;
+use std::fmt;
+use std::ptr::NonNull;
+
+use super::{Region, Store};
+
+/// Kinds of chunk memory (docs/memory.md says when to take which).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Memory of the host.
+    Host,
+    /// Memory of the host that a GPU's copy engines reach.
+    Pinned,
+    /// Memory of a GPU that the CPU writes through the PCIe bus.
+    Bar,
+    /// Memory of a GPU that a NIC writes.
+    Nic,
+}
+
+impl MemoryKind {
+    /// Whether the CPU may read it in the data path. GPU memory gives it some megabytes per second.
+    pub fn is_host(self) -> bool {
+        matches!(self, Self::Host | Self::Pinned)
+    }
+}
+
+impl fmt::Display for MemoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Pinned => "pinned",
+            Self::Bar => "bar",
+            Self::Nic => "nic",
+        })
+    }
+}
+
+/// The memory of one chunk.
+///
+/// # Safety
+///
+/// [`region`](Self::region) is the same zeroed memory for the life of the value, also when the value moves; it begins
+/// on a page ([`Region::ALIGNMENT`]), CPUs can read and write it, and the value hands it to nobody else.
+pub unsafe trait ChunkMemory: Send + Sync + fmt::Debug {
+    /// Its kind.
+    fn kind(&self) -> MemoryKind;
+
+    /// Where the CPU has it. Not to be read in the data path unless [`MemoryKind::is_host`].
+    fn region(&self) -> NonNull<[u8]>;
+
+    /// Where the GPU reads it in place; `None` if it is to be copied first.
+    fn device_address(&self) -> Option<u64> {
+        None
+    }
+
+    /// How heaps are stored in it.
+    fn store(&self) -> Store;
+}
+
+/// Makes memory of one kind.
+pub trait ChunkAllocator: Send + Sync + fmt::Debug {
+    /// The kind.
+    fn kind(&self) -> MemoryKind;
+
+    /// At least `bytes` bytes.
+    fn allocate(&self, purpose: Purpose, bytes: usize)
+    -> Result<Box<dyn ChunkMemory>, MemoryError>;
+}
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Packed samples.
+    ReceiveChunk,
+    /// Batches in wire layout.
+    OutputChunk,
+}
+
+impl Purpose {
+    /// The option that its size follows from.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::ReceiveChunk => "--recv-chunk-samples",
+            Self::OutputChunk => "--send-chunk-jones",
+        }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReceiveChunk => "a receive chunk",
+            Self::OutputChunk => "an output chunk",
+        })
+    }
+}
+
+/// Memory could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot have {bytes} bytes of {kind} memory for {purpose}: {cause}; lower {}{}",
+    .purpose.option(), match .kind { MemoryKind::Bar => " or use --memory pinned", _ => "" })]
+pub struct MemoryError {
+    /// What for.
+    pub purpose: Purpose,
+    /// Of which kind.
+    pub kind: MemoryKind,
+    /// How much.
+    pub bytes: usize,
+    /// What the system or the driver says.
+    pub cause: Box<dyn Error + Send + Sync>,
+}
+
+/// Makes memory of the host, on huge pages where there are any.
+#[derive(Clone, Copy, Debug)]
+pub struct HostAllocator {
+    /// How heaps are stored.
+    pub store: Store,
+}
+
+impl Default for HostAllocator {
+    /// Stores through the caches: who computes on the CPU reads them soon.
+    fn default() -> Self {
+        Self {
+            store: Store::PLAIN,
+        }
+    }
+}
+
+impl ChunkAllocator for HostAllocator {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
+
+    fn allocate(
+        &self,
+        purpose: Purpose,
+        bytes: usize,
+    ) -> Result<Box<dyn ChunkMemory>, MemoryError> {
+        let region = Region::new(bytes).map_err(|cause| MemoryError {
+            purpose,
+            kind: MemoryKind::Host,
+            bytes,
+            cause: cause.into(),
+        })?;
+        let store = self.store;
+        Ok(Box::new(HostMemory { region, store }))
+    }
+}
+
+#[derive(Debug)]
+struct HostMemory {
+    region: Region,
+    store: Store,
+}
+
+// SAFETY: a `Region` is one mapping for its life, and this one is never handed out.
+unsafe impl ChunkMemory for HostMemory {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
+
+    fn region(&self) -> NonNull<[u8]> {
+        self.region.as_ptr()
+    }
+
+    fn store(&self) -> Store {
+        self.store
+    }
+}

@@ -1,0 +1,204 @@
+//! How a heap's bytes get to their place: a plain copy, or stores that bypass the caches.
+//!
+//! GPU memory is mapped write-combining: full lines reach it as whole bus writes, anything else in pieces. A heap
+//! need not begin or end on a line, and its neighbours may be written by other lcores at the same time, so that the
+//! bytes before the first and behind the last whole line are stored alone.
+
+use std::fmt;
+
+/// Bytes that one store of a whole line writes, at an address that is a multiple of them.
+const LINE: usize = 64;
+
+/// A way to store that this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store(Method);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Sse2,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Movdir64b,
+}
+
+impl Store {
+    /// Through the caches.
+    pub const PLAIN: Self = Self(Method::Plain);
+
+    /// Past the caches, with the widest stores that this CPU has.
+    pub fn streaming() -> Self {
+        Self::all().last().unwrap_or(Self::PLAIN)
+    }
+
+    /// Every way that this CPU has, best last.
+    pub fn all() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let streaming = [
+            (Method::Movdir64b, has_movdir64b()),
+            (Method::Sse2, true),
+            (Method::Avx2, is_x86_feature_detected!("avx2")),
+            (Method::Avx512, is_x86_feature_detected!("avx512f")),
+        ];
+        #[cfg(not(target_arch = "x86_64"))]
+        let streaming: [(Method, bool); 0] = [];
+        let streaming = streaming
+            .into_iter()
+            .filter_map(|(m, has)| has.then_some(m));
+        [Method::Plain].into_iter().chain(streaming).map(Self)
+    }
+
+    /// Copies `from` to `to`; whoever then sees what this thread stores next sees these bytes too.
+    ///
+    /// # Safety
+    ///
+    /// `to` is valid for writes of `from.len()` bytes, which nobody reads or writes meanwhile, and apart from `from`.
+    #[inline]
+    pub(super) unsafe fn copy(self, to: *mut u8, from: &[u8]) {
+        // SAFETY: as promised by the caller; a value of this type shows that the CPU has the instructions.
+        unsafe {
+            match self.0 {
+                Method::Plain => to.copy_from_nonoverlapping(from.as_ptr(), from.len()),
+                #[cfg(target_arch = "x86_64")]
+                Method::Sse2 => stream(to, from, x86::sse2),
+                #[cfg(target_arch = "x86_64")]
+                Method::Avx2 => stream(to, from, x86::avx2),
+                #[cfg(target_arch = "x86_64")]
+                Method::Avx512 => stream(to, from, x86::avx512),
+                #[cfg(target_arch = "x86_64")]
+                Method::Movdir64b => stream(to, from, x86::movdir64b),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Method::Plain => "plain",
+            #[cfg(target_arch = "x86_64")]
+            Method::Sse2 => "sse2",
+            #[cfg(target_arch = "x86_64")]
+            Method::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Method::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Method::Movdir64b => "movdir64b",
+        })
+    }
+}
+
+/// Whole lines by `lines(to, from, count)`, the rest by plain stores, then a fence.
+///
+/// # Safety
+///
+/// As [`Store::copy`], and the CPU has what `lines` needs.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn stream(to: *mut u8, from: &[u8], lines: unsafe fn(*mut u8, *const u8, usize)) {
+    let head = to.align_offset(LINE).min(from.len());
+    let (head, rest) = from.split_at(head);
+    let (body, tail) = rest.split_at(rest.len() / LINE * LINE);
+    // SAFETY: the three parts lie behind each other in a range that the caller vouches for; the body is aligned
+    // behind the head, or empty.
+    unsafe {
+        to.copy_from_nonoverlapping(head.as_ptr(), head.len());
+        let to = to.add(head.len());
+        lines(to, body.as_ptr(), body.len() / LINE);
+        to.add(body.len())
+            .copy_from_nonoverlapping(tail.as_ptr(), tail.len());
+        // Streaming stores are ordered with no others, not even with a release store.
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_movdir64b() -> bool {
+    use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
+    const LEAF: u32 = 7;
+    __get_cpuid_max(0).0 >= LEAF && __cpuid_count(LEAF, 0).ecx & (1 << 28) != 0
+}
+
+/// Copies of `count` lines. `to` is a multiple of [`LINE`], `from` anything.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::asm;
+    use std::arch::x86_64::*;
+
+    use super::LINE;
+
+    macro_rules! streaming {
+        ($name:ident, $features:literal, $vector:ty, $load:ident, $store:ident) => {
+            #[target_feature(enable = $features)]
+            pub unsafe fn $name(to: *mut u8, from: *const u8, count: usize) {
+                const PER_LINE: usize = LINE / size_of::<$vector>();
+                let (to, from) = (to.cast::<$vector>(), from.cast::<$vector>());
+                for i in 0..count * PER_LINE {
+                    // SAFETY: inside the lines that the caller vouches for; the store's address is aligned.
+                    unsafe { $store(to.add(i), $load(from.add(i))) };
+                }
+            }
+        };
+    }
+
+    streaming!(sse2, "sse2", __m128i, _mm_loadu_si128, _mm_stream_si128);
+    streaming!(
+        avx2,
+        "avx2",
+        __m256i,
+        _mm256_loadu_si256,
+        _mm256_stream_si256
+    );
+    streaming!(
+        avx512,
+        "avx512f",
+        __m512i,
+        _mm512_loadu_si512,
+        _mm512_stream_si512
+    );
+
+    /// For CPUs with MOVDIR64B, which writes a line at once.
+    pub unsafe fn movdir64b(to: *mut u8, from: *const u8, count: usize) {
+        for i in 0..count {
+            // SAFETY: inside the lines that the caller vouches for; it reads and writes one line.
+            unsafe {
+                asm!(
+                    "movdir64b {to}, [{from}]",
+                    to = in(reg) to.add(i * LINE),
+                    from = in(reg) from.add(i * LINE),
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_writes_its_own_bytes_at_every_alignment_and_length() {
+        #[repr(align(64))]
+        struct Aligned([u8; 512]);
+        let from: [u8; 300] = std::array::from_fn(|i| i as u8 | 1);
+        for store in Store::all() {
+            for start in 64..128 {
+                for length in (0..200).chain([255, 256, 257, 300]) {
+                    let mut to = Aligned([0; 512]);
+                    // SAFETY: start + length is inside the array.
+                    unsafe { store.copy(to.0.as_mut_ptr().add(start), &from[..length]) };
+                    let (before, rest) = to.0.split_at(start);
+                    let (written, behind) = rest.split_at(length);
+                    assert_eq!(written, &from[..length], "{store}, {start}, {length}");
+                    let untouched = before.iter().chain(behind).all(|&byte| byte == 0);
+                    assert!(untouched, "{store}, {start}, {length}");
+                }
+            }
+        }
+    }
+}
