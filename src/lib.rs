@@ -25,6 +25,7 @@
 //! | [`gpu`] | CUDA backend: context, kernels compiled at run time, the same pipeline on a GPU |
 //! | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
 //! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
+//! | [`live`] | the lcores of an engine, put together on ports |
 //! | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | [`sim`] | digitiser simulator and fault injection |
 //! | [`sink`] | reads output streams back from captures and checks them |
@@ -44,6 +45,7 @@ pub mod dpdk;
 pub mod dsp;
 pub mod engine;
 pub mod gpu;
+pub mod live;
 pub mod memory;
 pub mod monitor;
 pub mod net;

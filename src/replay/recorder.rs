@@ -1,7 +1,7 @@
 //! The recorder lcore of a replay: transmitted packets into a capture file.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::dpdk::{Abort, Idle, IdlePolicy, Mbuf, MbufBatch, RingReceiver};
 use crate::monitor::phases::{Phase, PhaseClock};
@@ -22,8 +22,8 @@ pub struct RecorderLcore {
     pub clock: Clock,
     /// Time of frames before the first data.
     pub start: Timestamp,
-    /// Set when the tx lcore has handed over its last packet.
-    pub ended: Arc<AtomicBool>,
+    /// tx lcores that have not handed over their last packet.
+    pub sending: Arc<AtomicUsize>,
     /// How to wait.
     pub idle: IdlePolicy,
     /// Whether to give up.
@@ -40,7 +40,7 @@ impl RecorderLcore {
         let mut time = self.start;
         loop {
             // Read before the ring: what was sent before the end is in the ring already.
-            let ended = self.ended.load(Ordering::Acquire);
+            let ended = self.sending.load(Ordering::Acquire) == 0;
             if self.ring.dequeue(&mut batch) == 0 {
                 if self.abort.is_set() {
                     return Ok(false);

@@ -1,9 +1,8 @@
 //! The lcores of a replay, the engine, and the report.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -20,20 +19,20 @@ use crate::config::EngineConfig;
 use crate::cpu::{Wideband, Workers, WorkersError};
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, ExtPool, IdlePolicy, LcoreHandle,
-    LcorePanic, MbufPool, PoolConfig, PortConfig, TscClock, allowed_cpus, mbuf_ring, pool_size,
+    LcorePanic, MbufPool, PoolConfig, PortConfig, allowed_cpus, mbuf_ring, pool_size,
 };
 use crate::dsp::delay::DelayModels;
 use crate::dsp::power;
-use crate::engine::{Engine, OutputParts, OutputStats, Pipeline};
+use crate::engine::{OutputParts, OutputStats, Pipeline};
 use crate::gpu::GpuError;
+use crate::live::{RxStage, StageParts, Stages, Threads};
 use crate::memory::{HostAllocator, MemoryError, OutputMemory};
-use crate::monitor::phases::{PhaseClock, PhaseTimes};
 use crate::monitor::report::{InputReport, RateReport, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{ReceiveMemory, RxConfig, RxLcore, RxStats, WhenFull, receive_memory};
-use crate::send::{Packetiser, Source, TxLcore, TxPools};
+use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory};
+use crate::send::{Source, TxPools};
 use crate::units::{N_POL, Timestamp};
 
 /// Packets that each rx ring holds: a power of two less one.
@@ -130,7 +129,8 @@ pub fn run(
     let abort = Abort::default();
     stop_on_signal(&abort);
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
-    let lcores = plan.queues.len() + 3;
+    // The stages', the source and the recorder.
+    let lcores = Stages::lcores(plan.queues.len()) + 2;
     let eal = Eal::init(&EalConfig {
         worker_cpus: (0..lcores).map(|i| cpus[i % cpus.len()]).collect(),
         memory_mib: memory_mib(plan.queues.len()),
@@ -145,10 +145,8 @@ pub fn run(
         }
     };
     let (outputs, spectra) = make_outputs(plan, &eal, pipelines)?;
-    let stats = outputs.iter().map(|output| output.stats.clone()).collect();
     let threads = Threads::new(&eal, abort.clone());
-    let run =
-        Replay::start(plan, threads, reader, writer, outputs, stats).inspect_err(|_| abort.set());
+    let run = Replay::start(plan, threads, reader, writer, outputs).inspect_err(|_| abort.set());
     let mut report = run?.finish(plan, options)?;
     report.chosen.extend(taken.chosen);
     let spectra = plan
@@ -246,53 +244,17 @@ fn make_outputs(
     Ok((all, all_spectra))
 }
 
-/// Data threads: each on an lcore of its own, with a stopwatch.
-struct Threads {
-    eal: Eal,
-    abort: Abort,
-    times: Vec<Arc<PhaseTimes>>,
-}
-
-impl Threads {
-    fn new(eal: &Eal, abort: Abort) -> Self {
-        Self {
-            eal: eal.clone(),
-            abort,
-            times: Vec::new(),
-        }
-    }
-
-    /// Runs `job` on the next lcore; a panic there aborts all.
-    fn spawn<T: Send + 'static>(
-        &mut self,
-        name: &str,
-        job: impl FnOnce(&mut PhaseClock) -> T + Send + 'static,
-    ) -> Result<LcoreHandle<T>, DpdkError> {
-        let lcore = self.eal.workers()[self.times.len()];
-        let times = PhaseTimes::new(name, Some(lcore.cpu));
-        self.times.push(times.clone());
-        let abort = self.abort.clone();
-        self.eal.launch(lcore.id, name, move || {
-            let _guard = abort.on_panic();
-            job(&mut PhaseClock::start(times))
-        })
-    }
-}
-
 /// A replay under way.
 struct Replay {
     threads: Threads,
-    engine: Engine,
+    stages: Stages,
     memory: Arc<ReceiveMemory>,
-    /// Kept until the last packet has been recorded.
-    _tx_pools: TxPools,
-    stats: Vec<Arc<OutputStats>>,
-    rx_stats: Vec<Arc<RxStats>>,
+    /// Of what was not steered to an rx lcore.
+    source_stats: Arc<RxStats>,
     progress: Arc<Progress>,
     capture_bytes: u64,
     source: LcoreHandle<Result<Vec<String>, CaptureError>>,
     recorder: LcoreHandle<Result<bool, CaptureError>>,
-    others: Vec<LcoreHandle<()>>,
     started: Instant,
 }
 
@@ -303,10 +265,9 @@ impl Replay {
         reader: CaptureReader,
         writer: CaptureWriter,
         outputs: Vec<OutputParts>,
-        stats: Vec<Arc<OutputStats>>,
     ) -> Result<Self, ReplayError> {
         let config = &plan.engine;
-        let (eal, abort) = (threads.eal.clone(), threads.abort.clone());
+        let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
         let queues = plan.queues.len();
         let (memory, receiver) = receive_memory(
             &config.recv,
@@ -314,8 +275,6 @@ impl Replay {
             queues,
             &HostAllocator::default(),
         )?;
-        let first_chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
-        let finished = Arc::new(ArrayQueue::new(first_chunks + 1));
 
         // The port: what the source puts into rx rings is received, what is transmitted is recorded.
         let mbufs = frame_mbufs(queues);
@@ -345,59 +304,31 @@ impl Replay {
         })?;
 
         let started = Instant::now();
-        let mut others = Vec::new();
-        let mut rx_stats = Vec::new();
-        let rx = RxConfig {
-            recv: config.recv.clone(),
+        let rx = port.rx.drain(..).zip(horizons).zip(&plan.queues);
+        let rx = rx.map(|((queue, horizons), (pol, number))| RxStage {
+            name: format!("rx-pol{pol}.{number}"),
+            queue,
+            horizons,
+        });
+        let parts = StageParts {
+            prefix: String::new(),
+            memory: memory.clone(),
+            receiver,
+            outputs,
+            rx: rx.collect(),
             when_full: WhenFull::Wait,
+            tx: port.tx.remove(0),
+            tx_packets: TX_RING,
+            source: SOURCE,
             idle: IDLE,
         };
-        for (lane, (queue, horizons)) in port.rx.drain(..).zip(horizons).enumerate() {
-            let stats = Arc::new(RxStats::default());
-            rx_stats.push(stats.clone());
-            let (memory, abort) = (memory.clone(), abort.clone());
-            let lcore = RxLcore::new(
-                rx.clone(),
-                queue,
-                memory,
-                lane,
-                Some(horizons),
-                stats,
-                abort,
-            );
-            let (pol, number) = plan.queues[lane];
-            others.push(
-                threads.spawn(&format!("rx-pol{pol}.{number}"), move |clock| {
-                    lcore.run(clock)
-                })?,
-            );
-        }
-
-        let packetisers = (0..outputs.len())
-            .map(|index| Packetiser::new(config, index, SOURCE))
-            .collect();
-        let pools = TxPools::new(&eal, TX_RING, 2 * BURST)?;
-        let queue = port.tx.remove(0);
-        let tx = TxLcore::new(
-            finished.clone(),
-            packetisers,
-            pools.clone(),
-            queue,
-            IDLE,
-            abort.clone(),
-        );
-        let ended = Arc::new(AtomicBool::new(false));
-        let sent = ended.clone();
-        others.push(threads.spawn("tx", move |clock| {
-            tx.run(clock);
-            sent.store(true, Ordering::Release);
-        })?);
+        let stages = Stages::start(&mut threads, config, parts)?;
         let recorder = RecorderLcore {
             ring: recorded,
             writer,
             clock: config.clock,
             start: Timestamp(plan.first_timestamp),
-            ended,
+            sending: stages.sending().clone(),
             idle: IDLE,
             abort: abort.clone(),
         };
@@ -406,84 +337,66 @@ impl Replay {
         let progress = Arc::new(Progress::default());
         let (_, capture_bytes) = reader.progress();
         let source_stats = Arc::new(RxStats::default());
-        rx_stats.push(source_stats.clone());
         let source = SourceLcore {
             reader,
             steering: plan.steering.clone(),
             recv: config.recv.clone(),
             feeds,
             pool: frames,
-            stats: source_stats,
+            stats: source_stats.clone(),
             progress: progress.clone(),
             idle: IDLE,
-            abort: abort.clone(),
+            abort,
         };
         let source = threads.spawn("source", move |clock| source.run(clock))?;
-        let engine = Engine::new(config, receiver, outputs, finished, IDLE, abort);
         Ok(Self {
             threads,
-            engine,
+            stages,
             memory,
-            _tx_pools: pools,
-            stats,
-            rx_stats,
+            source_stats,
             progress,
             capture_bytes,
             source,
             recorder,
-            others,
             started,
         })
     }
 
-    /// Runs the engine on this thread to the end, waits for the others, and reports.
-    fn finish(mut self, plan: &Plan, options: &ReplayOptions) -> Result<RunReport, ReplayError> {
-        let times = PhaseTimes::new("engine", None);
-        self.threads.times.push(times.clone());
+    /// Waits for the end, and reports.
+    fn finish(self, plan: &Plan, options: &ReplayOptions) -> Result<RunReport, ReplayError> {
         let bar = options
             .progress
             .then(|| ProgressBar::show(&self.progress, self.capture_bytes));
-        // A panic here must not end the process before the recorder has removed its file.
-        let engine = catch_unwind(AssertUnwindSafe(|| {
-            let _guard = self.threads.abort.on_panic();
-            self.engine.run(&mut PhaseClock::start(times));
-        }));
+        let input = self.stages.input_stats().clone();
+        let outputs = self.stages.output_stats().to_vec();
+        let mut drops = self.stages.rx_stats().to_vec();
+        drops.push(self.source_stats);
         let source = self.source.join();
+        let ended = self.stages.join();
         let recorder = self.recorder.join();
-        let others: Vec<_> = self.others.drain(..).map(LcoreHandle::join).collect();
         drop(bar);
-        if let Err(panic) = engine {
-            resume_unwind(panic);
-        }
         let notes = source??;
         let complete = recorder??;
-        others.into_iter().collect::<Result<(), _>>()?;
+        let engine = ended?.engine;
         if !complete {
             return Err(ReplayError::Interrupted);
         }
         let seconds = self.started.elapsed().as_secs_f64();
 
-        let input = self.engine.input_stats();
         let mut pols = input.pols();
-        let (sums, measured) = self.stats[0].power(&plan.engine.outputs[0]);
+        let (sums, measured) = outputs[0].power(&plan.engine.outputs[0]);
         for (pol, sum) in pols.iter_mut().zip(sums) {
             let dbfs = power::dbfs(sum, measured, plan.engine.recv.sample_bits);
             pol.power_dbfs = (measured > 0).then_some(dbfs);
         }
-        let mut drops = BTreeMap::new();
-        for stats in &self.rx_stats {
-            stats.add_drops(&mut drops);
+        let mut causes = BTreeMap::new();
+        for stats in &drops {
+            stats.add_drops(&mut causes);
         }
         let samples = pols.iter().map(|pol| pol.samples).max().unwrap_or(0);
         let samples_per_second = samples as f64 / seconds;
-        let tsc = TscClock::new(&self.threads.eal);
-        let mut lcores: Vec<_> = self
-            .threads
-            .times
-            .iter()
-            .map(|times| times.report(tsc))
-            .collect();
-        for output in self.engine.outputs() {
+        let mut lcores = self.threads.reports();
+        for output in engine.outputs() {
             lcores.extend(output.pipeline().lcores());
         }
         tracing::debug!(bytes = self.memory.bytes(), "receive memory");
@@ -493,15 +406,15 @@ impl Replay {
             capture_notes: notes,
             config: plan.engine.clone(),
             chosen: plan.chosen.clone(),
-            backend: self.engine.outputs()[0].pipeline().name(),
+            backend: engine.outputs()[0].pipeline().name(),
             input: InputReport {
                 datagrams: self.progress.frames.load(Ordering::Relaxed),
-                drops,
+                drops: causes,
                 chunks: input.chunks(),
                 first_timestamp: input.first_timestamp(),
                 pols,
             },
-            outputs: self.stats.iter().map(|stats| stats.report()).collect(),
+            outputs: outputs.iter().map(|stats| stats.report()).collect(),
             rate: RateReport {
                 seconds,
                 samples_per_second,

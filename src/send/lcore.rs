@@ -31,8 +31,10 @@ impl TxPools {
     pub const BYTES_PER_PACKET: usize = CONTROL_FRAME;
 
     /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after it.
+    /// Their names, which are unique in a process, begin with `prefix`.
     pub fn new(
         eal: &Eal,
+        prefix: &str,
         descriptors: usize,
         burst: usize,
     ) -> Result<Self, crate::dpdk::DpdkError> {
@@ -44,7 +46,7 @@ impl TxPools {
                 data_room,
                 socket: None,
             };
-            let pool = MbufPool::new(eal, name, config)?;
+            let pool = MbufPool::new(eal, &format!("{prefix}{name}"), config)?;
             pool.check_size(descriptors, burst)?;
             Ok(pool)
         };
