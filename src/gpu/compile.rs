@@ -9,9 +9,11 @@ use cudarc::nvrtc::{result, sys};
 use super::GpuError;
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 4] = [
+const HEADERS: [(&CStr, &str); 6] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
+    (c"filter.cuh", include_str!("../../kernels/filter.cuh")),
+    (c"correct.cuh", include_str!("../../kernels/correct.cuh")),
     (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
     (c"philox.cuh", include_str!("../../kernels/philox.cuh")),
 ];
