@@ -10,7 +10,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
 use karoo::cpu::simd::{self, DitherKey, FirTile, Supported, TILE, Unpacker};
 use karoo::cpu::{Level, Wideband, Workers};
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
+use karoo::memory::{HostAllocator, OutputMemory};
 use karoo::units::Timestamp;
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex32;
@@ -140,6 +141,7 @@ fn backend(c: &mut Criterion) {
                     start: Timestamp(0),
                     samples,
                     pol: [&packed; 2],
+                    device: None,
                 };
                 let fine: Vec<FineDelay> = (0..128)
                     .map(|s| FineDelay {
@@ -147,29 +149,24 @@ fn backend(c: &mut Criterion) {
                         phase: [0.5; 2],
                     })
                     .collect();
-                let mut data = vec![0; 2 * config.batch_bytes()];
-                let mut stats = vec![BatchStats::default(); 2];
+                let memory = OutputMemory::new(2, config.batch_bytes(), &HostAllocator::default());
+                let mut chunk = Some(OutputChunk::lone(memory.expect("memory")));
                 let mut pipeline = Wideband::new(&config, ten_bits(), 0, 0.01, Arc::new(workers));
                 group.throughput(Throughput::Elements(
                     (128 * config.spectrum_samples()) as u64,
                 ));
                 group.bench_function(id, |b| {
                     b.iter(|| {
-                        let mut chunk = OutputSpan {
-                            start: Timestamp(0),
-                            data: &mut data,
-                            stats: &mut stats,
+                        let mut filled = chunk.take().expect("the last one came back");
+                        let block = Block {
+                            first: 0,
+                            offset: [0, 0],
+                            fine: &fine,
                         };
-                        pipeline.front(
-                            &input,
-                            &Block {
-                                first: 0,
-                                offset: [0, 0],
-                                fine: &fine,
-                            },
-                            &mut chunk,
-                        );
-                        pipeline.back(2, &mut chunk);
+                        let issued = pipeline.front(&input, &block, &mut filled.span());
+                        let issued = issued.and_then(|()| pipeline.back(2, filled));
+                        issued.expect("the CPU does not fail");
+                        chunk = pipeline.poll().expect("the CPU does not fail");
                     });
                 });
             }

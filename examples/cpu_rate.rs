@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
 use karoo::cpu::{Wideband, Workers};
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
+use karoo::memory::{HostAllocator, OutputMemory};
 use karoo::units::Timestamp;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -62,36 +63,32 @@ fn main() -> Result<(), Box<dyn Error>> {
         start: Timestamp(0),
         samples,
         pol: [pol0, pol1],
+        device: None,
     };
     let batches = spectra / config.spectra_per_heap();
     let fine = vec![FineDelay::default(); batches * config.spectra_per_heap()];
-    // Chunks are cache-line aligned in the engine; so is this one.
-    let mut data = vec![0u8; batches * config.batch_bytes() + 64];
-    let skip = data.as_ptr().align_offset(64);
-    let data = &mut data[skip..][..batches * config.batch_bytes()];
-    let mut stats = vec![BatchStats::default(); batches];
+    let mut chunk = OutputChunk::lone(OutputMemory::new(
+        batches,
+        config.batch_bytes(),
+        &HostAllocator::default(),
+    )?);
     let mut pipeline = Wideband::new(&config, bits, 0, gain, Arc::new(Workers::pinned(&cores)?));
     let mut best = f64::INFINITY;
     for _ in 0..repeats {
         let begun = Instant::now();
-        let mut chunk = OutputSpan {
-            start: Timestamp(0),
-            data,
-            stats: &mut stats,
+        let block = Block {
+            first: 0,
+            offset: [0, 0],
+            fine: &fine,
         };
-        pipeline.front(
-            &input,
-            &Block {
-                first: 0,
-                offset: [0, 0],
-                fine: &fine,
-            },
-            &mut chunk,
-        );
-        pipeline.back(batches, &mut chunk);
+        pipeline.front(&input, &block, &mut chunk.span())?;
+        pipeline.back(batches, chunk)?;
+        chunk = pipeline.poll()?.ok_or("the chunk did not come back")?;
         best = best.min(begun.elapsed().as_secs_f64());
     }
     if output != "-" {
+        let batch = |batch| chunk.batch(batch).to_vec();
+        let data: Vec<u8> = (0..batches).flat_map(batch).collect();
         std::fs::write(output, data)?;
     }
     let phases: Vec<_> = pipeline.lcores().into_iter().map(|l| l.phases).collect();

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{Level, Wideband, Workers};
 use karoo::dsp::model::Model;
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::FftPlanner;
 use rustfft::num_complex::{Complex32, Complex64};
-use support::output;
+use support::{contents, output, output_chunk};
 
 const BITS: u32 = 10;
 
@@ -61,6 +61,7 @@ impl Signal {
             start: Timestamp(0),
             samples: self.samples[0].len(),
             pol: [&self.packed[0], &self.packed[1]],
+            device: None,
         }
     }
 }
@@ -98,13 +99,7 @@ fn run(
     plan: &Plan,
     cuts: &[usize],
 ) -> (Vec<u8>, Vec<BatchStats>) {
-    let mut data = vec![0u8; plan.batches * config.batch_bytes()];
-    let mut stats = vec![BatchStats::default(); plan.batches];
-    let mut chunk = OutputSpan {
-        start: Timestamp(1 << 33),
-        data: &mut data,
-        stats: &mut stats,
-    };
+    let mut chunk = output_chunk(config, plan.batches, Timestamp(1 << 33));
     let mut first = 0;
     for &end in cuts.iter().chain([&plan.fine.len()]) {
         let skip = first * config.spectrum_samples();
@@ -113,11 +108,13 @@ fn run(
             offset: plan.offset.map(|o| o + skip),
             fine: &plan.fine[first..end],
         };
-        pipeline.front(&signal.view(), &block, &mut chunk);
+        pipeline
+            .front(&signal.view(), &block, &mut chunk.span())
+            .unwrap();
         first = end;
     }
-    pipeline.back(plan.batches, &mut chunk);
-    (data, stats)
+    pipeline.back(plan.batches, chunk).unwrap();
+    contents(&pipeline.poll().unwrap().unwrap())
 }
 
 fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Wideband {
@@ -369,24 +366,26 @@ fn gains_wait_for_the_next_chunk() {
     let signal = Signal::noise((plan.fine.len() + 4) * 128, 400, 17);
     let mut changed = pipeline(&config, 1, Level::detect(), 0.1);
     let (before, _) = run(&config, &mut changed, &signal, &plan, &[]);
-    let (mut data, mut stats) = (vec![0; before.len()], vec![BatchStats::default(); 2]);
-    let mut chunk = OutputSpan {
-        start: Timestamp(1 << 33),
-        data: &mut data,
-        stats: &mut stats,
-    };
+    let mut chunk = output_chunk(&config, 2, Timestamp(1 << 33));
     let block = |first: usize, end: usize| Block {
         first,
         offset: [first * 128; 2],
         fine: &plan.fine[first..end],
     };
-    changed.front(&signal.view(), &block(0, 10), &mut chunk);
+    let first = block(0, 10);
+    changed
+        .front(&signal.view(), &first, &mut chunk.span())
+        .unwrap();
     for p in 0..2 {
         changed.set_gains(p, &[Complex32::new(0.2, 0.0); 64]);
     }
-    changed.front(&signal.view(), &block(10, 40), &mut chunk);
-    changed.back(1, &mut chunk);
-    assert!(data[..config.batch_bytes()] == before[..config.batch_bytes()]);
+    let rest = block(10, 40);
+    changed
+        .front(&signal.view(), &rest, &mut chunk.span())
+        .unwrap();
+    changed.back(1, chunk).unwrap();
+    let chunk = changed.poll().unwrap().unwrap();
+    assert!(chunk.batch(0) == &before[..config.batch_bytes()]);
     let after = run(&config, &mut changed, &signal, &plan, &[]);
     let expected = run(
         &config,

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
 use karoo::gpu::{self, Gpu, GpuError};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
-use support::output;
+use support::{contents, output, output_chunk};
 
 const FENG_ID: u64 = 3;
 const START: Timestamp = Timestamp((1 << 33) + 4096);
@@ -86,6 +86,7 @@ impl Case {
             start: Timestamp(0),
             samples: self.samples[0].len(),
             pol: [&self.packed[0], &self.packed[1]],
+            device: None,
         }
     }
 
@@ -107,13 +108,8 @@ impl Case {
 
     /// One chunk in blocks that end at `cuts` and after the last spectrum.
     fn run(&self, pipeline: &mut dyn Pipeline, cuts: &[usize]) -> (Vec<u8>, Vec<BatchStats>) {
-        let mut data = vec![0x80u8; self.batches * self.config.batch_bytes()];
-        let mut stats = vec![BatchStats::default(); self.batches];
-        let mut chunk = OutputSpan {
-            start: START,
-            data: &mut data,
-            stats: &mut stats,
-        };
+        let mut chunk = output_chunk(&self.config, self.batches, START);
+        chunk.span().data.fill(0x80);
         let mut first = 0;
         for &end in cuts.iter().chain([&self.fine.len()]) {
             let skip = first * self.config.spectrum_samples();
@@ -122,11 +118,13 @@ impl Case {
                 offset: self.offset.map(|o| o + skip),
                 fine: &self.fine[first..end],
             };
-            pipeline.front(&self.view(), &block, &mut chunk);
+            pipeline
+                .front(&self.view(), &block, &mut chunk.span())
+                .unwrap();
             first = end;
         }
-        pipeline.back(self.batches, &mut chunk);
-        (data, stats)
+        pipeline.back(self.batches, chunk).unwrap();
+        contents(&pipeline.poll().unwrap().unwrap())
     }
 }
 
@@ -256,24 +254,22 @@ fn gains_wait_for_the_next_chunk() {
     let mut pipeline = case.on_gpu(&gpu);
     case.set_gains(&mut pipeline);
     let before = case.run(&mut pipeline, &[]);
-    let (mut data, mut stats) = (vec![0; before.0.len()], vec![BatchStats::default(); 2]);
-    let mut chunk = OutputSpan {
-        start: START,
-        data: &mut data,
-        stats: &mut stats,
-    };
+    let mut chunk = output_chunk(&case.config, 2, START);
     for (first, end) in [(0, 10), (10, 27)] {
         let block = Block {
             first,
             offset: case.offset.map(|o| o + first * 256),
             fine: &case.fine[first..end],
         };
-        pipeline.front(&case.view(), &block, &mut chunk);
+        pipeline
+            .front(&case.view(), &block, &mut chunk.span())
+            .unwrap();
         for pol in 0..2 {
             pipeline.set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
         }
     }
-    pipeline.back(1, &mut chunk);
+    pipeline.back(1, chunk).unwrap();
+    let (data, stats) = contents(&pipeline.poll().unwrap().unwrap());
     let batch = case.config.batch_bytes();
     assert!(data[..batch] == before.0[..batch] && data[batch..].iter().all(|&x| x == 0));
     assert_eq!(stats[0], before.1[0]);

@@ -11,6 +11,8 @@ pub enum Failure {
     Usage(Box<dyn Error + Send + Sync>),
     /// The data is unusable, or the run failed: exit code 1.
     Data(Box<dyn Error + Send + Sync>),
+    /// A device failed in the middle of the run: exit code 3.
+    Device(Box<dyn Error + Send + Sync>),
 }
 
 impl Failure {
@@ -24,18 +26,24 @@ impl Failure {
         Self::Data(cause.into())
     }
 
+    /// A device that failed in the middle of a run.
+    pub fn device(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Device(cause.into())
+    }
+
     /// The process exit code.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Data(_) => ExitCode::from(1),
+            Self::Device(_) => ExitCode::from(3),
         }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(cause) | Self::Data(cause)) = self;
+        let (Self::Usage(cause) | Self::Data(cause) | Self::Device(cause)) = self;
         write!(f, "{cause}")?;
         let mut source = cause.source();
         while let Some(inner) = source {

@@ -1,6 +1,7 @@
 //! Command line: one file per command.
 //!
-//! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong.
+//! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong;
+//! 3 a device, such as the GPU, failed in the middle of a run.
 
 mod bench;
 mod dsim;

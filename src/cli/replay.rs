@@ -60,6 +60,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         ReplayError::SameFile(_) | ReplayError::Demand(_) | ReplayError::Gpu(_) => {
             Failure::usage(error)
         }
+        ReplayError::Engine(_) => Failure::device(error),
         _ => Failure::data(error),
     })?;
     if let Some(folder) = &args.report {

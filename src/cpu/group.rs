@@ -233,6 +233,7 @@ mod tests {
             start: Timestamp(start),
             samples: 2048,
             pol: [&packed, &packed],
+            device: None,
         };
         let phase = 0.3 + FRAC_PI_2 * f64::from(coarse % 4);
         let fine = [FineDelay {

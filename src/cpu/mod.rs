@@ -11,10 +11,12 @@
 
 mod coefficients;
 mod group;
+mod intake;
 pub mod simd;
 mod wideband;
 mod workers;
 
+pub use intake::Intake;
 pub use simd::Level;
 pub use wideband::Wideband;
 pub use workers::{Workers, WorkersError};

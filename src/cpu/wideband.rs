@@ -1,5 +1,6 @@
 //! One wideband output stream on the workers.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -11,7 +12,9 @@ use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers};
 use crate::config::{Dither, OutputConfig, SampleBits};
 use crate::dsp::pfb;
-use crate::engine::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+use crate::engine::{
+    BatchStats, Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
+};
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
 
@@ -30,6 +33,7 @@ pub struct Wideband {
     current: usize,
     gains: Gains,
     staged: [Option<Vec<Complex32>>; N_POL],
+    finished: VecDeque<OutputChunk>,
     begun: Instant,
 }
 
@@ -88,6 +92,7 @@ impl Wideband {
             current: 0,
             gains: Gains::new(output.channels, gain),
             staged: [None, None],
+            finished: VecDeque::new(),
             begun: Instant::now(),
             workers,
             kernels,
@@ -190,9 +195,14 @@ impl Pipeline for Wideband {
         }
     }
 
-    fn front(&mut self, input: &InputView<'_>, block: &Block<'_>, chunk: &mut OutputSpan<'_>) {
+    fn front(
+        &mut self,
+        input: &InputView<'_>,
+        block: &Block<'_>,
+        chunk: &mut OutputSpan<'_>,
+    ) -> Result<(), PipelineError> {
         if block.fine.is_empty() {
-            return;
+            return Ok(());
         }
         if block.first == 0 {
             for pol in 0..N_POL {
@@ -228,10 +238,17 @@ impl Pipeline for Wideband {
         if !end.is_multiple_of(group) {
             self.current = self.pending_for(block, last * group);
         }
+        Ok(())
     }
 
-    fn back(&mut self, _batches: usize, _chunk: &mut OutputSpan<'_>) {
+    fn back(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
         // Whole groups were finished as they came; a cut one belongs to a discarded batch.
+        self.finished.push_back(chunk);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        Ok(self.finished.pop_front())
     }
 
     fn lcores(&self) -> Vec<LcoreReport> {

@@ -177,6 +177,17 @@ pub struct ExtBuffer<T: ExtMemory> {
 }
 
 impl<T: ExtMemory> ExtBuffer<T> {
+    /// A buffer of no pool: it is freed when it would return to one.
+    pub fn lone(memory: T) -> Self {
+        Self {
+            slot: Some(Box::new(Slot {
+                shared: rte_mbuf_ext_shared_info::default(),
+                memory,
+                home: None,
+            })),
+        }
+    }
+
     /// Freezes the buffer, so that packets can point into it.
     pub fn share(mut self) -> SharedBuffer<T> {
         let slot = self.slot.take().map(Box::into_raw);

@@ -1,7 +1,15 @@
-//! What an engine asks of a backend: one [`Pipeline`] per output stream.
+//! What an engine asks of a backend: one [`Intake`] for all its outputs, and one [`Pipeline`] per output.
+//!
+//! Work is issued, not done: a backend may return before it has touched anything. What it works on it
+//! owns: received chunks go in by [`Intake::load`] and come back by [`Intake::reclaim`], output chunks go in by
+//! [`Pipeline::back`] and come back complete by [`Pipeline::poll`].
+
+use std::error::Error;
 
 use rustfft::num_complex::Complex32;
 
+use super::OutputChunk;
+use crate::memory::FrozenChunk;
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
 
@@ -13,7 +21,10 @@ pub struct InputView<'a> {
     /// Usable samples per polarisation.
     pub samples: usize,
     /// Packed samples per polarisation; at least [`InputView::PADDING`] readable bytes follow the last one.
+    /// Slow to read where a GPU computes.
     pub pol: [&'a [u8]; N_POL],
+    /// Where a GPU reads the same, if one computes.
+    pub device: Option<[u64; N_POL]>,
 }
 
 impl InputView<'_> {
@@ -62,10 +73,57 @@ pub struct OutputSpan<'a> {
     pub stats: &'a mut [BatchStats],
 }
 
+/// A backend failed in the middle of a run; nothing that it had under way is to be sent.
+#[derive(Debug, thiserror::Error)]
+#[error("{stage} failed, and nothing is sent from there on ({way_out})")]
+pub struct PipelineError {
+    stage: &'static str,
+    way_out: &'static str,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl PipelineError {
+    /// `source` happened in `stage`; `way_out` tells the user what to do.
+    pub fn new(
+        stage: &'static str,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+        way_out: &'static str,
+    ) -> Self {
+        Self {
+            stage,
+            way_out,
+            source: source.into(),
+        }
+    }
+}
+
+/// Received chunks on their way to the pipelines of an engine, and back.
+pub trait Intake: Send {
+    /// Takes over a chunk and starts to bring it to where the pipelines read it.
+    ///
+    /// If it `follows` directly on the chunk before it, its head becomes that one's tail.
+    fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError>;
+
+    /// The oldest chunk that is not retired, as the pipelines read it: `samples` usable samples
+    /// from timestamp `start`. `None` if there is no chunk.
+    fn view(
+        &mut self,
+        start: Timestamp,
+        samples: usize,
+    ) -> Result<Option<InputView<'_>>, PipelineError>;
+
+    /// All work on the oldest chunk has been issued to the pipelines.
+    fn retire(&mut self) -> Result<(), PipelineError>;
+
+    /// A chunk that nothing reads any more, if there is one.
+    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError>;
+}
+
 /// One output stream's computation on some backend.
 ///
 /// The engine calls [`front`](Self::front) with blocks in order, without gaps in the output chunk's
 /// spectra, then [`back`](Self::back) once per chunk; after that the next block starts at spectrum 0.
+/// An error ends the run: the pipeline is not called again.
 pub trait Pipeline: Send {
     /// What computes, for reports: backend and instruction set or device.
     fn name(&self) -> String;
@@ -74,10 +132,19 @@ pub trait Pipeline: Send {
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]);
 
     /// Front end over one block; the back end may run ahead on spectra that are complete.
-    fn front(&mut self, input: &InputView<'_>, block: &Block<'_>, chunk: &mut OutputSpan<'_>);
+    fn front(
+        &mut self,
+        input: &InputView<'_>,
+        block: &Block<'_>,
+        chunk: &mut OutputSpan<'_>,
+    ) -> Result<(), PipelineError>;
 
-    /// Finishes the first `batches` batches of the chunk; spectra beyond them are discarded.
-    fn back(&mut self, batches: usize, chunk: &mut OutputSpan<'_>);
+    /// Finishes the first `batches` batches of the chunk, which the blocks before were for;
+    /// spectra beyond them are discarded.
+    fn back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError>;
+
+    /// The next complete chunk, in the order in which they went in, if it is there.
+    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError>;
 
     /// Time per worker thread since the start.
     fn lcores(&self) -> Vec<LcoreReport>;

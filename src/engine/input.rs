@@ -1,14 +1,11 @@
-//! One receive chunk as the outputs see it: samples, tail, and which heaps are there.
+//! One receive chunk as the outputs see it: which samples it covers, and which heaps are there.
 
 use crate::memory::FrozenChunk;
-use crate::units::{N_POL, Timestamp};
-
-use super::InputView;
+use crate::units::N_POL;
 
 /// A received chunk, with the head of its successor behind it if that followed directly.
 #[derive(Debug)]
 pub struct Input {
-    chunk: FrozenChunk,
     start: u64,
     samples: usize,
     heap_samples: usize,
@@ -17,44 +14,35 @@ pub struct Input {
 }
 
 impl Input {
-    /// The chunk that covers `start ..`, `next` being the chunk right behind it if there is one.
-    ///
-    /// `absent` are buffers to use, as [`into_parts`](Self::into_parts) gives them back.
+    /// The chunk that covers `start ..`, alone. `absent` are buffers to use.
     pub fn new(
-        mut chunk: FrozenChunk,
+        chunk: &FrozenChunk,
         start: u64,
         heap_samples: usize,
-        next: Option<&FrozenChunk>,
         mut absent: [Vec<u32>; N_POL],
     ) -> Self {
-        let layout = *chunk.layout();
-        let tail_heaps = layout.tail_samples.div_ceil(heap_samples);
-        if let Some(next) = next {
-            chunk.copy_tail(next);
-        }
+        let layout = chunk.layout();
         for (pol, absent) in absent.iter_mut().enumerate() {
-            let own = (0..layout.heaps).map(|heap| chunk.present(pol, heap));
-            let tail = (0..tail_heaps).map(|heap| next.is_some_and(|next| next.present(pol, heap)));
-            let mut count = 0;
             absent.clear();
             absent.push(0);
-            absent.extend(own.chain(tail).map(|present| {
-                count += u32::from(!present);
-                count
-            }));
+            append(absent, (0..layout.heaps).map(|h| chunk.present(pol, h)));
         }
-        let tail = if next.is_some() {
-            layout.tail_samples
-        } else {
-            0
-        };
         Self {
-            chunk,
             start,
-            samples: layout.samples + tail,
+            samples: layout.samples,
             heap_samples,
             absent,
         }
+    }
+
+    /// Adds the head of the chunk right behind.
+    pub fn join(&mut self, next: &FrozenChunk) {
+        let layout = next.layout();
+        let heaps = layout.tail_samples.div_ceil(self.heap_samples);
+        for (pol, absent) in self.absent.iter_mut().enumerate() {
+            append(absent, (0..heaps).map(|h| next.present(pol, h)));
+        }
+        self.samples += layout.tail_samples;
     }
 
     /// Timestamp of the first sample.
@@ -67,9 +55,9 @@ impl Input {
         self.start + self.samples as u64
     }
 
-    /// What the backend reads.
-    pub fn view(&self) -> InputView<'_> {
-        self.chunk.view(Timestamp(self.start), self.samples)
+    /// Usable samples per polarisation.
+    pub fn samples(&self) -> usize {
+        self.samples
     }
 
     /// Whether every heap that overlaps `samples` samples from index `first` is present.
@@ -80,8 +68,16 @@ impl Input {
         absent[from] == absent[to]
     }
 
-    /// Gives the chunk back to the receivers' pool, and the buffers for the next input.
-    pub fn into_parts(self) -> (FrozenChunk, [Vec<u32>; N_POL]) {
-        (self.chunk, self.absent)
+    /// Gives the buffers back, for another chunk.
+    pub fn into_buffers(self) -> [Vec<u32>; N_POL] {
+        self.absent
     }
+}
+
+fn append(absent: &mut Vec<u32>, present: impl Iterator<Item = bool>) {
+    let mut count = absent.last().copied().unwrap_or(0);
+    absent.extend(present.map(|present| {
+        count += u32::from(!present);
+        count
+    }));
 }

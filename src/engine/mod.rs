@@ -1,20 +1,24 @@
 //! Input and output pipelines: cadence, delays applied to blocks, presence to batches.
 //!
 //! The engine is one thread. It collects chunks that the rx lcores have finished, joins each with the
-//! head of its successor, runs every output over it, and hands finished output chunks to the tx lcore.
+//! head of its successor, issues every output's work on it, and hands output chunks to the tx lcore when
+//! they are complete, in the order in which they were issued.
 
 mod backend;
 mod input;
 mod output;
 mod stats;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 
-pub use backend::{BatchStats, Block, FineDelay, InputView, OutputSpan, Pipeline};
+pub use backend::{
+    BatchStats, Block, FineDelay, InputView, Intake, OutputSpan, Pipeline, PipelineError,
+};
 pub use input::Input;
-pub use output::{ChunkObserver, Output, OutputChunk, OutputParts};
+pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use stats::OutputStats;
 
 use crate::config::EngineConfig;
@@ -22,7 +26,7 @@ use crate::dpdk::{Abort, Idle, IdlePolicy};
 use crate::memory::FrozenChunk;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::recv::{Collected, InputStats, Receiver};
-use crate::units::N_POL;
+use crate::units::{N_POL, Timestamp};
 
 /// A finished chunk of one of the outputs, or the end of all of them.
 #[derive(Debug)]
@@ -33,47 +37,53 @@ pub enum Finished {
     End,
 }
 
+/// The run ended because a backend failed.
+#[derive(Debug, thiserror::Error)]
+#[error("engine, {of}")]
+pub struct EngineError {
+    /// The output, or the input.
+    of: String,
+    source: PipelineError,
+}
+
 /// Input and outputs of one F-engine.
 pub struct Engine {
     chunk_samples: u64,
     heap_samples: usize,
     receiver: Receiver,
+    intake: Box<dyn Intake>,
     outputs: Vec<Output>,
+    /// Whose chunks are being finished, oldest first.
+    finishing: VecDeque<usize>,
     finished: Arc<ArrayQueue<Finished>>,
     abort: Abort,
     idle: Idle,
-    /// The last chunk collected: it waits for its successor's head.
-    held: Option<(u64, FrozenChunk)>,
-    /// Buffers for the presence of the next input.
+    /// The last chunk collected, with its id: it waits for its successor's head.
+    held: Option<(u64, Input)>,
+    /// Buffers for the presence of inputs.
     absent: [Vec<u32>; N_POL],
 }
 
 impl Engine {
-    /// An engine over `receiver`. `finished` must have room for every output chunk and the end.
+    /// An engine over `receiver`, whose outputs read what `intake` brings them. `finished` must have
+    /// room for every output chunk and the end.
     pub fn new(
         config: &EngineConfig,
         receiver: Receiver,
+        intake: Box<dyn Intake>,
         outputs: Vec<OutputParts>,
         finished: Arc<ArrayQueue<Finished>>,
         idle: IdlePolicy,
         abort: Abort,
     ) -> Self {
-        let outputs = outputs
-            .into_iter()
-            .map(|parts| {
-                Output::new(
-                    parts,
-                    config.send.chunk_jones,
-                    abort.clone(),
-                    Idle::new(idle),
-                )
-            })
-            .collect();
+        let output = |parts| Output::new(parts, config.send.chunk_jones);
         Self {
             chunk_samples: config.recv.chunk_samples as u64,
             heap_samples: config.recv.packet_samples,
             receiver,
-            outputs,
+            intake,
+            finishing: VecDeque::with_capacity(finished.capacity()),
+            outputs: outputs.into_iter().map(output).collect(),
             finished,
             abort,
             idle: Idle::new(idle),
@@ -83,55 +93,131 @@ impl Engine {
     }
 
     /// Runs until the receivers have ended and everything is handed over, or until aborted.
-    pub fn run(&mut self, clock: &mut PhaseClock) {
+    ///
+    /// An error aborts everything that shares the engine's [`Abort`].
+    pub fn run(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
+        let outcome = self.work(clock);
+        if outcome.is_err() {
+            self.abort.set();
+        }
+        clock.mark(Phase::Work);
+        outcome
+    }
+
+    fn work(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
         while !self.abort.is_set() {
             match self.receiver.poll() {
                 Collected::Chunk(id, chunk) => {
-                    self.idle.reset();
                     clock.mark(Phase::WaitInput);
-                    self.advance(Some((id, chunk)), clock);
+                    self.idle.reset();
+                    self.advance(Some((id, chunk)), clock)?;
                 }
-                Collected::Nothing => self.idle.wait(),
+                Collected::Nothing => {
+                    self.hand_over()?;
+                    self.idle.wait();
+                }
                 Collected::End => {
                     clock.mark(Phase::WaitInput);
-                    self.advance(None, clock);
-                    break;
+                    return self.end(clock);
                 }
             }
         }
-        for (index, output) in self.outputs.iter_mut().enumerate() {
-            output.flush(clock, &mut |chunk| submit(&self.finished, index, chunk));
-        }
-        // The queue has room for all chunks and this.
-        let _ = self.finished.push(Finished::End);
-        clock.mark(Phase::Work);
+        Ok(())
     }
 
-    /// Processes the held chunk, now that its successor is known, and holds that.
-    fn advance(&mut self, next: Option<(u64, FrozenChunk)>, clock: &mut PhaseClock) {
-        if let Some((id, chunk)) = self.held.take() {
-            let successor = next.as_ref().filter(|(next_id, _)| *next_id == id + 1);
-            let start = id * self.chunk_samples;
-            let input = Input::new(
-                chunk,
-                start,
-                self.heap_samples,
-                successor.map(|(_, chunk)| chunk),
-                std::mem::take(&mut self.absent),
-            );
-            clock.mark(Phase::Work);
-            for (index, output) in self.outputs.iter_mut().enumerate() {
-                let mut submit = |chunk| submit(&self.finished, index, chunk);
-                if output.process(&input, clock, &mut submit).is_break() {
-                    break;
-                }
+    /// Holds `next`, and issues all work on the chunk held before, whose successor it may be.
+    fn advance(
+        &mut self,
+        next: Option<(u64, FrozenChunk)>,
+        clock: &mut PhaseClock,
+    ) -> Result<(), EngineError> {
+        let held = self.held.take();
+        let Some((id, chunk)) = next else {
+            return held.map_or(Ok(()), |(_, input)| self.process(input, clock));
+        };
+        let absent = std::mem::take(&mut self.absent);
+        let start = id * self.chunk_samples;
+        self.held = Some((id, Input::new(&chunk, start, self.heap_samples, absent)));
+        let follows = held.as_ref().is_some_and(|(before, _)| before + 1 == id);
+        let joined = held.map(|(_, mut input)| {
+            if follows {
+                input.join(&chunk);
             }
-            let (chunk, absent) = input.into_parts();
-            self.absent = absent;
-            self.receiver.recycle(chunk);
-            clock.mark(Phase::Work);
+            input
+        });
+        self.intake.load(chunk, follows).map_err(of_input)?;
+        joined.map_or(Ok(()), |input| self.process(input, clock))
+    }
+
+    /// Issues all work on the oldest chunk of the intake.
+    fn process(&mut self, input: Input, clock: &mut PhaseClock) -> Result<(), EngineError> {
+        clock.mark(Phase::Work);
+        for index in 0..self.outputs.len() {
+            loop {
+                let view = self.intake.view(Timestamp(input.start()), input.samples());
+                let Some(view) = view.map_err(of_input)? else {
+                    return Ok(());
+                };
+                let output = &mut self.outputs[index];
+                let step = output.step(&input, &view, clock);
+                match step.map_err(|source| of_output(output, source))? {
+                    Step::Computed => self.idle.reset(),
+                    Step::Finishing => self.finishing.push_back(index),
+                    Step::NeedsInput => break,
+                    Step::NoChunk => {
+                        clock.mark(Phase::Work);
+                        self.idle.wait();
+                        clock.mark(Phase::WaitOutput);
+                    }
+                }
+                if self.abort.is_set() {
+                    return Ok(());
+                }
+                self.hand_over()?;
+            }
         }
-        self.held = next;
+        self.absent = input.into_buffers();
+        self.intake.retire().map_err(of_input)?;
+        self.hand_over()?;
+        clock.mark(Phase::Work);
+        Ok(())
+    }
+
+    /// Passes on what is complete: output chunks to the tx lcore, input chunks to the receivers.
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        while let Some(chunk) = self.intake.reclaim().map_err(of_input)? {
+            self.receiver.recycle(chunk);
+        }
+        while let Some(&index) = self.finishing.front() {
+            let output = &mut self.outputs[index];
+            let Some(chunk) = output.poll().map_err(|source| of_output(output, source))? else {
+                break;
+            };
+            self.finishing.pop_front();
+            self.idle.reset();
+            // The queue has room for every chunk of every output.
+            let _ = self.finished.push(Finished::Chunk(index, chunk));
+        }
+        Ok(())
+    }
+
+    /// Finishes what is left, and says that nothing more will come.
+    fn end(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
+        self.advance(None, clock)?;
+        for (index, output) in self.outputs.iter_mut().enumerate() {
+            let flushed = output.flush(clock);
+            if flushed.map_err(|source| of_output(output, source))? {
+                self.finishing.push_back(index);
+            }
+        }
+        while !self.finishing.is_empty() && !self.abort.is_set() {
+            self.hand_over()?;
+            self.idle.wait();
+        }
+        clock.mark(Phase::Compute);
+        // The queue has room for all chunks and this.
+        let _ = self.finished.push(Finished::End);
+        Ok(())
     }
 
     /// Counters of the input.
@@ -145,7 +231,16 @@ impl Engine {
     }
 }
 
-fn submit(finished: &ArrayQueue<Finished>, output: usize, chunk: OutputChunk) {
-    // The queue has room for every chunk of every output.
-    let _ = finished.push(Finished::Chunk(output, chunk));
+fn of_input(source: PipelineError) -> EngineError {
+    EngineError {
+        of: "input".to_owned(),
+        source,
+    }
+}
+
+fn of_output(output: &Output, source: PipelineError) -> EngineError {
+    EngineError {
+        of: format!("output '{}'", output.name()),
+        source,
+    }
 }

@@ -4,11 +4,9 @@
 //! cadences: the front end runs over stretches of constant coarse delay, as far as the input reaches;
 //! the back end always ends on whole output chunks, or on whole batches where a skip cuts one short.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::config::OutputConfig;
-use crate::dpdk::{Abort, Idle};
 use crate::dpdk::{ExtBuffer, ExtPool};
 use crate::dsp::delay::DelayModels;
 use crate::memory::OutputMemory;
@@ -17,7 +15,7 @@ use crate::units::{N_POL, Timestamp};
 
 use super::input::Input;
 use super::stats::OutputStats;
-use super::{Block, FineDelay, Pipeline};
+use super::{Block, FineDelay, InputView, Pipeline, PipelineError};
 
 /// An output chunk with one owner.
 pub type OutputChunk = ExtBuffer<OutputMemory>;
@@ -44,11 +42,22 @@ pub struct OutputParts {
     pub observer: Option<Box<dyn ChunkObserver>>,
 }
 
+/// What one step of an output came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Some spectra were issued: go on.
+    Computed,
+    /// The pipeline was given a chunk to finish: go on.
+    Finishing,
+    /// No output chunk is free: try again later.
+    NoChunk,
+    /// Every spectrum that the input allows has been issued.
+    NeedsInput,
+}
+
 /// The state of one output stream.
 pub struct Output {
     parts: OutputParts,
-    abort: Abort,
-    idle: Idle,
     /// Spectra per output chunk.
     capacity: usize,
     /// Timestamp of the next spectrum.
@@ -63,13 +72,11 @@ pub struct Output {
 
 impl Output {
     /// An output that starts at timestamp 0, which is before any input.
-    pub fn new(parts: OutputParts, chunk_jones: usize, abort: Abort, idle: Idle) -> Self {
+    pub fn new(parts: OutputParts, chunk_jones: usize) -> Self {
         let capacity = chunk_jones / parts.config.channels;
         Self {
             fine: Vec::with_capacity(capacity),
             parts,
-            abort,
-            idle,
             capacity,
             next: 0,
             building: None,
@@ -77,47 +84,58 @@ impl Output {
         }
     }
 
+    /// Its stream's name.
+    pub fn name(&self) -> &str {
+        &self.parts.config.name
+    }
+
     /// The computation behind this output.
     pub fn pipeline(&self) -> &dyn Pipeline {
         &*self.parts.pipeline
     }
 
-    /// Makes every spectrum that `input` allows; finished chunks go to `submit`.
-    ///
-    /// `Break` means that the engine is to give up.
-    pub fn process(
+    /// Issues the next block of spectra that `input` allows, or what is due before it.
+    pub fn step(
         &mut self,
         input: &Input,
+        view: &InputView<'_>,
         clock: &mut PhaseClock,
-        submit: &mut dyn FnMut(OutputChunk),
-    ) -> ControlFlow<()> {
-        loop {
-            let t = Timestamp(self.next);
-            let delays = [0, 1].map(|pol| self.parts.delays[pol].at(t));
-            if delays.iter().any(|delay| delay.orig < input.start() as i64) {
-                self.flush(clock, submit);
-                let Some(next) = self.skip_to(Timestamp(input.start())) else {
-                    return ControlFlow::Continue(());
-                };
-                self.next = next;
-                continue;
-            }
-            let first = self.building.as_ref().map_or(0, |(_, spectra)| *spectra);
-            let coarse = delays.map(|delay| delay.coarse);
-            self.plan_block(input, coarse, self.capacity - first);
-            if self.fine.is_empty() {
-                return ControlFlow::Continue(());
-            }
-            let offset = delays.map(|delay| (delay.orig - input.start() as i64) as usize);
-            self.run_block(input, offset, first, clock)?;
-            if self
-                .building
-                .as_ref()
-                .is_some_and(|(_, spectra)| *spectra == self.capacity)
-            {
-                self.flush(clock, submit);
-            }
+    ) -> Result<Step, PipelineError> {
+        if self.is_full() {
+            self.flush(clock)?;
+            return Ok(Step::Finishing);
         }
+        let t = Timestamp(self.next);
+        let delays = [0, 1].map(|pol| self.parts.delays[pol].at(t));
+        if delays.iter().any(|delay| delay.orig < input.start() as i64) {
+            if self.flush(clock)? {
+                return Ok(Step::Finishing);
+            }
+            return Ok(match self.skip_to(Timestamp(input.start())) {
+                Some(next) => {
+                    self.next = next;
+                    Step::Computed
+                }
+                None => Step::NeedsInput,
+            });
+        }
+        let first = self.building.as_ref().map_or(0, |(_, spectra)| *spectra);
+        let coarse = delays.map(|delay| delay.coarse);
+        self.plan_block(input, coarse, self.capacity - first);
+        if self.fine.is_empty() {
+            return Ok(Step::NeedsInput);
+        }
+        if self.building.is_none() && !self.begin_chunk() {
+            return Ok(Step::NoChunk);
+        }
+        let offset = delays.map(|delay| (delay.orig - input.start() as i64) as usize);
+        self.run_block(input, view, offset, first, clock)?;
+        Ok(Step::Computed)
+    }
+
+    fn is_full(&self) -> bool {
+        let spectra = self.building.as_ref().map(|(_, spectra)| *spectra);
+        spectra == Some(self.capacity)
     }
 
     /// Smallest batch-aligned timestamp after the current one whose input is not before `target`.
@@ -166,19 +184,13 @@ impl Output {
     fn run_block(
         &mut self,
         input: &Input,
+        view: &InputView<'_>,
         offset: [usize; N_POL],
         first: usize,
         clock: &mut PhaseClock,
-    ) -> ControlFlow<()> {
-        if self.building.is_none() {
-            clock.mark(Phase::Work);
-            let chunk = self.take_chunk()?;
-            clock.mark(Phase::WaitOutput);
-            self.note_gap();
-            self.building = Some((chunk, 0));
-        }
+    ) -> Result<(), PipelineError> {
         let Some((chunk, spectra)) = &mut self.building else {
-            return ControlFlow::Break(());
+            return Ok(());
         };
         let config = &self.parts.config;
         let (step, window) = (config.spectrum_samples(), config.window_samples());
@@ -193,60 +205,60 @@ impl Output {
             fine: &self.fine,
         };
         clock.mark(Phase::Work);
-        self.parts
-            .pipeline
-            .front(&input.view(), &block, &mut chunk.span());
+        self.parts.pipeline.front(view, &block, &mut chunk.span())?;
         clock.mark(Phase::Compute);
         *spectra += self.fine.len();
         self.next += (self.fine.len() * step) as u64;
         for delay in &mut self.parts.delays {
             delay.advance(Timestamp(self.next));
         }
-        ControlFlow::Continue(())
+        Ok(())
     }
 
-    /// Waits for a chunk that has been sent.
-    fn take_chunk(&mut self) -> ControlFlow<(), OutputChunk> {
-        loop {
-            if let Some(mut chunk) = self.parts.pool.take() {
-                chunk.begin(Timestamp(self.next));
-                self.idle.reset();
-                return ControlFlow::Continue(chunk);
-            }
-            if self.abort.is_set() {
-                return ControlFlow::Break(());
-            }
-            self.idle.wait();
-        }
-    }
-
-    /// Finishes the whole batches under construction and hands them over.
-    pub fn flush(&mut self, clock: &mut PhaseClock, submit: &mut dyn FnMut(OutputChunk)) {
-        let Some((mut chunk, spectra)) = self.building.take() else {
-            return;
+    /// Starts a chunk at the next spectrum, if one is free.
+    fn begin_chunk(&mut self) -> bool {
+        let Some(mut chunk) = self.parts.pool.take() else {
+            return false;
         };
-        let config = &self.parts.config;
-        let batches = spectra / config.spectra_per_heap();
-        clock.mark(Phase::Work);
-        self.parts.pipeline.back(batches, &mut chunk.span());
-        clock.mark(Phase::Compute);
-        self.last_end = Some(chunk.start().0 + (batches * config.batch_samples()) as u64);
-        self.parts.stats.note_chunk(&chunk, batches, config);
-        chunk.truncate(batches);
-        if let Some(observer) = &mut self.parts.observer {
-            observer.observe(&chunk);
-        }
-        submit(chunk);
+        chunk.begin(Timestamp(self.next));
+        self.building = Some((chunk, 0));
+        true
     }
 
-    /// Counts the batches between the last chunk and the one that starts at `next` as skipped.
-    fn note_gap(&self) {
-        if let Some(end) = self.last_end {
-            let step = self.parts.config.batch_samples() as u64;
-            let batches = self.next.saturating_sub(end) / step;
-            self.parts
-                .stats
-                .note_skipped(batches * self.parts.config.dst.len() as u64);
+    /// Has the pipeline finish the whole batches under construction, if there is a chunk.
+    pub fn flush(&mut self, clock: &mut PhaseClock) -> Result<bool, PipelineError> {
+        let Some((mut chunk, spectra)) = self.building.take() else {
+            return Ok(false);
+        };
+        let batches = spectra / self.parts.config.spectra_per_heap();
+        chunk.truncate(batches);
+        clock.mark(Phase::Work);
+        self.parts.pipeline.back(batches, chunk)?;
+        clock.mark(Phase::Compute);
+        Ok(true)
+    }
+
+    /// The next chunk that is complete and accounted for.
+    pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        let chunk = self.parts.pipeline.poll()?;
+        if let Some(chunk) = &chunk {
+            self.note_gap(chunk);
+            self.parts.stats.note_chunk(chunk, &self.parts.config);
+            if let Some(observer) = &mut self.parts.observer {
+                observer.observe(chunk);
+            }
         }
+        Ok(chunk)
+    }
+
+    /// Counts the batches between the last chunk and this one as skipped.
+    fn note_gap(&mut self, chunk: &OutputMemory) {
+        let (start, step) = (chunk.start().0, self.parts.config.batch_samples() as u64);
+        if let Some(end) = self.last_end {
+            let batches = start.saturating_sub(end) / step;
+            let heaps = batches * self.parts.config.dst.len() as u64;
+            self.parts.stats.note_skipped(heaps);
+        }
+        self.last_end = Some(start + chunk.batches() as u64 * step);
     }
 }

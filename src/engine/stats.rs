@@ -43,9 +43,9 @@ impl OutputStats {
     }
 
     /// Counts a chunk that is about to be sent; batches that are not present are skipped ones.
-    pub fn note_chunk(&self, chunk: &OutputMemory, batches: usize, config: &OutputConfig) {
+    pub fn note_chunk(&self, chunk: &OutputMemory, config: &OutputConfig) {
         let substreams = config.dst.len() as u64;
-        for batch in 0..batches {
+        for batch in 0..chunk.batches() {
             if !chunk.present(batch) {
                 self.note_skipped(substreams);
                 continue;

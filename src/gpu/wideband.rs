@@ -1,5 +1,6 @@
 //! One wideband output stream on the GPU.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,9 @@ use super::shape::Shape;
 use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
-use crate::engine::{Block, FineDelay, InputView, OutputSpan, Pipeline};
+use crate::engine::{
+    Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
+};
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
 
@@ -40,6 +43,7 @@ pub struct Wideband {
     /// Spectra of the current chunk that have been filtered, and groups that are finished.
     filtered: usize,
     finished: usize,
+    complete: VecDeque<OutputChunk>,
     begun: Instant,
     busy: Duration,
 }
@@ -85,6 +89,7 @@ impl Wideband {
             staged: [None, None],
             filtered: 0,
             finished: 0,
+            complete: VecDeque::new(),
             begun: Instant::now(),
             busy: Duration::ZERO,
             gpu,
@@ -243,11 +248,9 @@ impl Wideband {
     }
 }
 
-/// The GPU failed in the middle of a run: nothing can be finished, and nothing stale may be sent.
-fn insist(result: Result<(), DriverError>) {
-    if let Err(error) = result {
-        panic!("the GPU failed while it computed: {error}; use --backend cpu");
-    }
+fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineError {
+    let way_out = "look for Xid messages of the driver in dmesg, or use --backend cpu";
+    move |error| PipelineError::new(stage, error, way_out)
 }
 
 impl Pipeline for Wideband {
@@ -261,19 +264,33 @@ impl Pipeline for Wideband {
         }
     }
 
-    fn front(&mut self, input: &InputView<'_>, block: &Block<'_>, chunk: &mut OutputSpan<'_>) {
+    fn front(
+        &mut self,
+        input: &InputView<'_>,
+        block: &Block<'_>,
+        chunk: &mut OutputSpan<'_>,
+    ) -> Result<(), PipelineError> {
         if block.fine.is_empty() {
-            return;
+            return Ok(());
         }
         let begun = Instant::now();
-        insist(self.try_front(input, block, chunk.start));
+        self.try_front(input, block, chunk.start)
+            .map_err(failed("the front end on the GPU"))?;
         self.busy += begun.elapsed();
+        Ok(())
     }
 
-    fn back(&mut self, batches: usize, chunk: &mut OutputSpan<'_>) {
+    fn back(&mut self, batches: usize, mut chunk: OutputChunk) -> Result<(), PipelineError> {
         let begun = Instant::now();
-        insist(self.try_back(batches, chunk));
+        self.try_back(batches, &mut chunk.span())
+            .map_err(failed("the back end on the GPU"))?;
         self.busy += begun.elapsed();
+        self.complete.push_back(chunk);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        Ok(self.complete.pop_front())
     }
 
     fn lcores(&self) -> Vec<LcoreReport> {

@@ -6,5 +6,5 @@
 mod stages;
 mod threads;
 
-pub use stages::{Ended, RxStage, StageParts, Stages};
+pub use stages::{Ended, RxStage, StageError, StageParts, Stages};
 pub use threads::Threads;

@@ -8,7 +8,7 @@ use crossbeam::queue::ArrayQueue;
 use super::Threads;
 use crate::config::EngineConfig;
 use crate::dpdk::{BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, TxQueue};
-use crate::engine::{Engine, OutputParts, OutputStats};
+use crate::engine::{Engine, EngineError, Intake, OutputParts, OutputStats};
 use crate::recv::{
     Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
 };
@@ -33,6 +33,8 @@ pub struct StageParts {
     pub memory: Arc<ReceiveMemory>,
     /// The engine's end of them.
     pub receiver: Receiver,
+    /// What brings them to the pipelines.
+    pub intake: Box<dyn Intake>,
     /// Outputs, each with its pipeline and chunks.
     pub outputs: Vec<OutputParts>,
     /// Where packets come from, one lcore each; as many as `memory` was made for.
@@ -49,9 +51,20 @@ pub struct StageParts {
     pub idle: IdlePolicy,
 }
 
+/// Why stages ended before their input.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// The backend failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// An lcore panicked.
+    #[error(transparent)]
+    Lcore(#[from] LcorePanic),
+}
+
 /// The stages of one engine at work.
 pub struct Stages {
-    engine: LcoreHandle<Engine>,
+    engine: LcoreHandle<Result<Engine, EngineError>>,
     lcores: Vec<LcoreHandle<()>>,
     rx_stats: Vec<Arc<RxStats>>,
     input_stats: Arc<InputStats>,
@@ -118,14 +131,14 @@ impl Stages {
         let mut engine = Engine::new(
             config,
             parts.receiver,
+            parts.intake,
             parts.outputs,
             finished.clone(),
             idle,
             abort.clone(),
         );
         let engine = threads.spawn(&format!("{prefix}engine"), move |clock| {
-            engine.run(clock);
-            engine
+            engine.run(clock).map(|()| engine)
         })?;
 
         let tx_pools = TxPools::new(threads.eal(), &prefix, parts.tx_packets, 2 * BURST)?;
@@ -169,10 +182,10 @@ impl Stages {
     }
 
     /// Waits for all lcores, which end when their input does or when something aborts them.
-    pub fn join(self) -> Result<Ended, LcorePanic> {
+    pub fn join(self) -> Result<Ended, StageError> {
         let engine = self.engine.join();
         let lcores: Vec<_> = self.lcores.into_iter().map(LcoreHandle::join).collect();
-        let engine = engine?;
+        let engine = engine??;
         lcores.into_iter().collect::<Result<(), _>>()?;
         Ok(Ended {
             engine,

@@ -267,6 +267,7 @@ impl FrozenChunk {
             start,
             samples,
             pol: [self.pol(0), self.pol(1)],
+            device: None,
         }
     }
 

@@ -13,6 +13,7 @@ pub struct OutputMemory {
     memory: Box<dyn ChunkMemory>,
     start: Timestamp,
     batch_bytes: usize,
+    batches: usize,
     present: Vec<bool>,
     stats: Vec<BatchStats>,
 }
@@ -40,6 +41,7 @@ impl OutputMemory {
             memory: allocator.allocate(purpose, bytes)?,
             start: Timestamp(0),
             batch_bytes,
+            batches,
             present: vec![true; batches],
             stats: vec![BatchStats::default(); batches],
         })
@@ -48,6 +50,7 @@ impl OutputMemory {
     /// Starts a new chunk: all batches present until told otherwise, all counts zero.
     pub fn begin(&mut self, start: Timestamp) {
         self.start = start;
+        self.batches = self.present.len();
         self.present.fill(true);
         self.stats.fill(BatchStats::default());
     }
@@ -62,14 +65,20 @@ impl OutputMemory {
         self.present[batch] = false;
     }
 
-    /// Marks all batches from `batches` on as not to be sent.
+    /// Ends the chunk after `batches` batches; those behind are not to be sent.
     pub fn truncate(&mut self, batches: usize) {
+        self.batches = batches;
         self.present[batches..].fill(false);
     }
 
     /// Whether a batch is to be sent.
     pub fn present(&self, batch: usize) -> bool {
         self.present[batch]
+    }
+
+    /// Batches that the chunk has; those that are not present among them.
+    pub fn batches(&self) -> usize {
+        self.batches
     }
 
     /// Batches that fit.

@@ -16,16 +16,16 @@ use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::source::{Feed, Progress, SourceLcore};
 use crate::config::EngineConfig;
-use crate::cpu::{Wideband, Workers, WorkersError};
+use crate::cpu::{self, Wideband, Workers, WorkersError};
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, ExtPool, IdlePolicy, LcoreHandle,
     LcorePanic, MbufPool, PoolConfig, PortConfig, allowed_cpus, mbuf_ring, pool_size,
 };
 use crate::dsp::delay::DelayModels;
 use crate::dsp::power;
-use crate::engine::{OutputParts, OutputStats, Pipeline};
+use crate::engine::{EngineError, Intake, OutputParts, OutputStats, Pipeline};
 use crate::gpu::GpuError;
-use crate::live::{RxStage, StageParts, Stages, Threads};
+use crate::live::{RxStage, StageError, StageParts, Stages, Threads};
 use crate::memory::{HostAllocator, MemoryError, OutputMemory};
 use crate::monitor::report::{InputReport, RateReport, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
@@ -94,6 +94,9 @@ pub enum ReplayError {
     /// The GPU that was asked for cannot be used.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// The backend failed while it computed.
+    #[error("{0}; no output was written")]
+    Engine(#[source] EngineError),
     /// A data thread failed.
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
@@ -105,6 +108,15 @@ pub enum ReplayError {
         "--output {0}: it, or the .part that it is until complete, is the capture to read; give another name"
     )]
     SameFile(String),
+}
+
+impl From<StageError> for ReplayError {
+    fn from(error: StageError) -> Self {
+        match error {
+            StageError::Engine(error) => Self::Engine(error),
+            StageError::Lcore(panic) => Self::Lcore(panic),
+        }
+    }
 }
 
 /// The pictures' data, per output.
@@ -144,9 +156,11 @@ pub fn run(
             on_cpu(&plan.engine, &Arc::new(Workers::pinned(&cores)?))
         }
     };
+    let intake: Box<dyn Intake> = Box::<cpu::Intake>::default();
     let (outputs, spectra) = make_outputs(plan, &eal, pipelines)?;
     let threads = Threads::new(&eal, abort.clone());
-    let run = Replay::start(plan, threads, reader, writer, outputs).inspect_err(|_| abort.set());
+    let run =
+        Replay::start(plan, threads, reader, writer, intake, outputs).inspect_err(|_| abort.set());
     let mut report = run?.finish(plan, options)?;
     report.chosen.extend(taken.chosen);
     let spectra = plan
@@ -264,6 +278,7 @@ impl Replay {
         mut threads: Threads,
         reader: CaptureReader,
         writer: CaptureWriter,
+        intake: Box<dyn Intake>,
         outputs: Vec<OutputParts>,
     ) -> Result<Self, ReplayError> {
         let config = &plan.engine;
@@ -314,6 +329,7 @@ impl Replay {
             prefix: String::new(),
             memory: memory.clone(),
             receiver,
+            intake,
             outputs,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
@@ -375,9 +391,9 @@ impl Replay {
         let ended = self.stages.join();
         let recorder = self.recorder.join();
         drop(bar);
+        let engine = ended?.engine;
         let notes = source??;
         let complete = recorder??;
-        let engine = ended?.engine;
         if !complete {
             return Err(ReplayError::Interrupted);
         }

@@ -9,7 +9,8 @@ use karoo::config::{Dither, OutputConfig, SampleBits, WidebandOptions, WindowFun
 use karoo::dsp::delay::DelayModels;
 use karoo::dsp::model::Model;
 use karoo::dsp::unpack::{pack, unpack};
-use karoo::engine::InputView;
+use karoo::engine::{BatchStats, InputView, OutputChunk};
+use karoo::memory::{HostAllocator, OutputMemory};
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 use karoo::units::Timestamp;
@@ -280,6 +281,28 @@ pub fn output(
         dither,
         dither_seed: 0x0123_4567_89AB_CDEF,
     }
+}
+
+/// An empty output chunk of `batches` batches from timestamp `start`.
+pub fn output_chunk(config: &OutputConfig, batches: usize, start: Timestamp) -> OutputChunk {
+    let host = HostAllocator::default();
+    let memory = OutputMemory::new(batches, config.batch_bytes(), &host);
+    let mut memory = memory.expect("memory");
+    memory.begin(start);
+    OutputChunk::lone(memory)
+}
+
+/// Bytes and counts of all batches of a chunk.
+pub fn contents(chunk: &OutputMemory) -> (Vec<u8>, Vec<BatchStats>) {
+    let batches = 0..chunk.capacity();
+    let data = batches
+        .clone()
+        .flat_map(|batch| chunk.batch(batch))
+        .copied();
+    (
+        data.collect(),
+        batches.map(|batch| *chunk.stats(batch)).collect(),
+    )
 }
 
 /// Samples as a backend reads them: packed, with the padding behind them.

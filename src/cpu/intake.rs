@@ -1,0 +1,42 @@
+//! Received chunks, which CPU pipelines read where they lie.
+
+use std::collections::VecDeque;
+
+use crate::engine::{InputView, PipelineError};
+use crate::memory::FrozenChunk;
+use crate::units::Timestamp;
+
+/// The [`Intake`](crate::engine::Intake) of CPU pipelines.
+#[derive(Debug, Default)]
+pub struct Intake {
+    chunks: VecDeque<FrozenChunk>,
+    retired: VecDeque<FrozenChunk>,
+}
+
+impl crate::engine::Intake for Intake {
+    fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError> {
+        if let Some(before) = self.chunks.back_mut().filter(|_| follows) {
+            before.copy_tail(&chunk);
+        }
+        self.chunks.push_back(chunk);
+        Ok(())
+    }
+
+    fn view(
+        &mut self,
+        start: Timestamp,
+        samples: usize,
+    ) -> Result<Option<InputView<'_>>, PipelineError> {
+        let chunk = self.chunks.front();
+        Ok(chunk.map(|chunk| chunk.view(start, samples)))
+    }
+
+    fn retire(&mut self) -> Result<(), PipelineError> {
+        self.retired.extend(self.chunks.pop_front());
+        Ok(())
+    }
+
+    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+        Ok(self.retired.pop_front())
+    }
+}
