@@ -38,6 +38,12 @@ unsafe impl ExtMemory for Box<[u8]> {
     }
 }
 
+/// Handles that a [`SharedBuffer`] may have.
+const HANDLES: u16 = 64;
+/// References beyond which no packet is made. Each handle may raise the count by one after it has looked, and there
+/// are never twice as many as [`HANDLES`].
+const REFERENCES: u16 = u16::MAX - 2 * HANDLES;
+
 /// Why no packet was made. Nothing changed: try again later, or split the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
@@ -57,7 +63,7 @@ pub enum AttachError {
         length: usize,
     },
     /// DPDK counts references in 16 bits.
-    #[error("65535 packets point into this buffer already: use smaller chunks or larger packets")]
+    #[error("65407 packets point into this buffer already: use smaller chunks or larger packets")]
     References,
 }
 
@@ -255,6 +261,23 @@ unsafe impl<T: ExtMemory> Send for SharedBuffer<T> {}
 unsafe impl<T: ExtMemory> Sync for SharedBuffer<T> {}
 
 impl<T: ExtMemory> SharedBuffer<T> {
+    /// Another handle on the buffer, for another thread to make packets from; `None` while there are 64 references.
+    pub fn another(&mut self) -> Option<Self> {
+        // SAFETY: this handle keeps the slot alive; the count is only used through DPDK's atomics. As in `attach`, at
+        // a count of 1 this handle is the only one.
+        unsafe {
+            let shared = &raw mut (*self.slot.as_ptr()).shared;
+            if dpdk_sys::karoo_ext_refcnt_read(shared) >= HANDLES {
+                return None;
+            }
+            dpdk_sys::karoo_ext_refcnt_update(shared, 1);
+        }
+        Some(Self {
+            slot: self.slot,
+            _owns: PhantomData,
+        })
+    }
+
     /// A one-segment packet whose data are these bytes of the buffer; its mbuf comes from `pool`, whose data room
     /// is not used.
     #[inline]
@@ -271,8 +294,8 @@ impl<T: ExtMemory> SharedBuffer<T> {
         }
         // SAFETY: field of a live slot; the reference count inside is only used through DPDK's atomics.
         let shared = unsafe { &raw mut (*self.slot.as_ptr()).shared };
-        // SAFETY: as above. Others only count down, so what is below the limit stays below it.
-        if unsafe { dpdk_sys::karoo_ext_refcnt_read(shared) } == u16::MAX {
+        // SAFETY: as above. Other handles may raise the count meanwhile, but not past 16 bits.
+        if unsafe { dpdk_sys::karoo_ext_refcnt_read(shared) } >= REFERENCES {
             return Err(AttachError::References);
         }
         let mbuf = pool.alloc().ok_or(AttachError::PoolEmpty)?;

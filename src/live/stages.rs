@@ -41,9 +41,10 @@ pub struct StageParts {
     pub rx: Vec<RxStage>,
     /// What an rx lcore does when no chunk is free.
     pub when_full: WhenFull,
-    /// Where packets go.
-    pub tx: TxQueue,
-    /// Packets that the tx queue and all behind it may hold.
+    /// Where packets go: one lcore each, among which every output's substreams are dealt out. At most
+    /// [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
+    pub tx: Vec<TxQueue>,
+    /// Packets that a tx queue and all behind it may hold.
     pub tx_packets: usize,
     /// Where packets say that they come from.
     pub source: Source,
@@ -70,7 +71,9 @@ pub struct Stages {
     input_stats: Arc<InputStats>,
     output_stats: Vec<Arc<OutputStats>>,
     sending: Arc<AtomicUsize>,
-    tx_pools: TxPools,
+    tx_pools: Vec<TxPools>,
+    horizons: Vec<Arc<ArrayQueue<Horizon>>>,
+    running: Arc<AtomicUsize>,
 }
 
 /// What is left of stages that have ended.
@@ -78,13 +81,13 @@ pub struct Ended {
     /// The engine, for its reports.
     pub engine: Engine,
     /// Kept until the last packet is gone.
-    pub tx_pools: TxPools,
+    pub tx_pools: Vec<TxPools>,
 }
 
 impl Stages {
-    /// Lcores that [`start`](Self::start) takes for `rx_queues` queues.
-    pub fn lcores(rx_queues: usize) -> usize {
-        rx_queues + 2
+    /// Lcores that [`start`](Self::start) takes.
+    pub fn lcores(rx_queues: usize, tx_queues: usize) -> usize {
+        rx_queues + 1 + tx_queues
     }
 
     /// Starts all lcores of an engine.
@@ -101,15 +104,18 @@ impl Stages {
         let finished = Arc::new(ArrayQueue::new(chunks + 1));
         let output_stats = parts.outputs.iter().map(|o| o.stats.clone()).collect();
         let input_stats = parts.receiver.stats();
-        let packetisers = (0..parts.outputs.len())
+        let packetisers: Vec<_> = (0..parts.outputs.len())
             .map(|index| Packetiser::new(config, index, parts.source))
             .collect();
+        let running = Arc::new(AtomicUsize::new(0));
+        let sending = Arc::new(AtomicUsize::new(0));
 
         let rx_config = RxConfig {
             recv: config.recv.clone(),
             when_full: parts.when_full,
             idle,
         };
+        let horizons = parts.rx.iter().map(|rx| rx.horizons.clone()).collect();
         let mut lcores = Vec::new();
         let mut rx_stats = Vec::new();
         for (lane, rx) in parts.rx.into_iter().enumerate() {
@@ -124,8 +130,13 @@ impl Stages {
                 stats,
                 abort.clone(),
             );
-            let name = format!("{prefix}{}", rx.name);
-            lcores.push(threads.spawn(&name, move |clock| lcore.run(clock))?);
+            let running = Count::of(&running);
+            lcores.push(
+                threads.spawn(&format!("{prefix}{}", rx.name), move |clock| {
+                    let _running = running;
+                    lcore.run(clock);
+                })?,
+            );
         }
 
         let mut engine = Engine::new(
@@ -137,19 +148,32 @@ impl Stages {
             idle,
             abort.clone(),
         );
+        let still = Count::of(&running);
         let engine = threads.spawn(&format!("{prefix}engine"), move |clock| {
+            let _still = still;
             engine.run(clock).map(|()| engine)
         })?;
 
-        let tx_pools = TxPools::new(threads.eal(), &prefix, parts.tx_packets, 2 * BURST)?;
-        let (pools, queue) = (tx_pools.clone(), parts.tx);
-        let tx = TxLcore::new(finished, packetisers, pools, queue, idle, abort.clone());
-        let sending = Arc::new(AtomicUsize::new(1));
-        let still = sending.clone();
-        lcores.push(threads.spawn(&format!("{prefix}tx"), move |clock| {
-            tx.run(clock);
-            still.fetch_sub(1, Ordering::Release);
-        })?);
+        let tx_lcores = parts.tx.len();
+        let tx_name = |index: usize| match tx_lcores {
+            1 => format!("{prefix}tx"),
+            _ => format!("{prefix}tx{index}"),
+        };
+        let mut tx_pools = Vec::new();
+        for index in 0..tx_lcores {
+            let name = tx_name(index);
+            let pools = TxPools::new(threads.eal(), &name, parts.tx_packets, 2 * BURST)?;
+            tx_pools.push(pools);
+        }
+        let queues = parts.tx.into_iter().zip(tx_pools.iter().cloned()).collect();
+        let team = TxLcore::team(finished, &packetisers, queues, idle, &abort);
+        for (index, tx) in team.into_iter().enumerate() {
+            let counts = [Count::of(&running), Count::of(&sending)];
+            lcores.push(threads.spawn(&tx_name(index), move |clock| {
+                let _counts = counts;
+                tx.run(clock);
+            })?);
+        }
         Ok(Self {
             engine,
             lcores,
@@ -158,7 +182,22 @@ impl Stages {
             output_stats,
             sending,
             tx_pools,
+            horizons,
+            running,
         })
+    }
+
+    /// Lcores that have not ended.
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Ends the input of a live engine: what is in chunks is still computed and sent, then the lcores end.
+    pub fn stop(&self) {
+        for horizons in &self.horizons {
+            // Full only if the lcore is being stopped already.
+            let _ = horizons.push(Horizon::STOP);
+        }
     }
 
     /// Counters of each rx lcore.
@@ -191,5 +230,21 @@ impl Stages {
             engine,
             tx_pools: self.tx_pools,
         })
+    }
+}
+
+/// One of a number of lcores, until it is dropped.
+struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    fn of(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter.clone())
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam::queue::ArrayQueue;
 
-use super::lcore::{END_OF_STREAM, WindowOf};
+use super::lcore::WindowOf;
 use super::presence::PresenceMap;
-use super::window::{BufferId, Collector, Window};
+use super::window::{BufferId, Collector, END_OF_STREAM, Window};
 use crate::config::RecvConfig;
 use crate::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, MemoryError, MemoryKind, Purpose,
@@ -106,6 +106,7 @@ pub fn receive_memory(
         stats: Arc::new(InputStats::new(config)),
         memory: memory.clone(),
         next: None,
+        patience: None,
     };
     Ok((memory, receiver))
 }
@@ -129,12 +130,25 @@ pub struct Receiver {
     stats: Arc<InputStats>,
     /// Id behind the last chunk collected.
     next: Option<u64>,
+    /// Chunks that a lane may be behind the foremost one.
+    patience: Option<u64>,
 }
 
 impl Receiver {
+    /// Stops waiting for rx lcores that are more than `lag` chunks behind the foremost one and have no packets.
+    ///
+    /// A lag of 1 leaves a chunk's time until the window of the others is exhausted. Not for a replay, whose
+    /// outcome must not depend on time.
+    pub fn leave_behind(&mut self, lag: u64) {
+        self.patience = Some(lag);
+    }
+
     /// The next completed chunk, if there is one.
     pub fn poll(&mut self) -> Collected {
         let Some((id, buffer)) = self.collector.poll() else {
+            if let Some(lag) = self.patience {
+                self.collector.advance_laggards(lag);
+            }
             let ended = self.collector.head() >= END_OF_STREAM;
             return if ended {
                 Collected::End
@@ -150,11 +164,6 @@ impl Receiver {
         self.stats.note_chunk(id, lost, &chunk);
         self.next = Some(id + 1);
         Collected::Chunk(id, chunk)
-    }
-
-    /// Moves lcores that are more than `lag` chunks behind the foremost one, unless they are at work.
-    pub fn advance_laggards(&self, lag: u64) -> usize {
-        self.collector.advance_laggards(lag)
     }
 
     /// Takes a chunk back for its next use.

@@ -6,7 +6,7 @@ use crossbeam::queue::ArrayQueue;
 
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
-use super::window::{Lane, Located, Window};
+use super::window::{END_OF_STREAM, Lane, Located, Window};
 use crate::config::RecvConfig;
 use crate::dpdk::{Abort, Idle, IdlePolicy};
 use crate::dpdk::{Mbuf, MbufBatch, RxQueue};
@@ -15,9 +15,6 @@ use crate::net::frame::Datagram;
 use crate::net::steer::SteerError;
 use crate::spead::DigitiserHeap;
 use crate::units::Timestamp;
-
-/// A floor above every chunk id: the stream has ended.
-pub const END_OF_STREAM: u64 = 1 << 47;
 
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +74,14 @@ pub struct Horizon {
     pub after: u64,
     /// Lowest chunk id that the queue may still fill.
     pub floor: u64,
+}
+
+impl Horizon {
+    /// Ends an lcore with its current burst, whose heaps it may drop: what is to be kept must be placed already.
+    pub const STOP: Self = Self {
+        after: 0,
+        floor: END_OF_STREAM,
+    };
 }
 
 /// Settings of an rx lcore.

@@ -21,5 +21,6 @@ pub use cause::{DropCause, RxStats};
 pub use collect::{
     Collected, InputStats, ReceiveMemory, Receiver, floor_after, receive_bytes, receive_memory,
 };
-pub use lcore::{END_OF_STREAM, Horizon, Place, RxConfig, RxLcore, WhenFull};
+pub use lcore::{Horizon, Place, RxConfig, RxLcore, WhenFull};
 pub use presence::PresenceMap;
+pub use window::END_OF_STREAM;

@@ -17,6 +17,9 @@ const BUSY: u64 = 1 << 63;
 const BUFFER_BITS: u32 = 16;
 const NO_BUFFER: u64 = 0;
 
+/// A floor above every chunk id: the stream has ended.
+pub const END_OF_STREAM: u64 = 1 << 47;
+
 /// Index of a chunk buffer.
 pub type BufferId = u16;
 
@@ -194,9 +197,11 @@ impl<W: std::ops::Deref<Target = Window>> Collector<W> {
     /// Raises lanes that are more than `lag` chunks behind the foremost one, unless they are in the
     /// middle of a burst. Returns how many lanes moved.
     ///
-    /// This keeps an lcore that gets no packets, or far too few, from holding the others up.
+    /// This keeps an lcore that gets no packets, or far too few, from holding the others up. A lane that has ended
+    /// hurries nobody.
     pub fn advance_laggards(&self, lag: u64) -> usize {
-        let foremost = self.floors().max().unwrap_or(0);
+        let going = self.floors().filter(|&floor| floor < END_OF_STREAM);
+        let foremost = going.max().unwrap_or(0);
         let floor = foremost.saturating_sub(lag);
         self.window
             .lanes

@@ -142,7 +142,7 @@ pub fn run(
     stop_on_signal(&abort);
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
     // The stages', the source and the recorder.
-    let lcores = Stages::lcores(plan.queues.len()) + 2;
+    let lcores = Stages::lcores(plan.queues.len(), 1) + 2;
     let eal = Eal::init(&EalConfig {
         worker_cpus: (0..lcores).map(|i| cpus[i % cpus.len()]).collect(),
         memory_mib: memory_mib(plan.queues.len()),
@@ -333,7 +333,7 @@ impl Replay {
             outputs,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
-            tx: port.tx.remove(0),
+            tx: port.tx,
             tx_packets: TX_RING,
             source: SOURCE,
             idle: IDLE,

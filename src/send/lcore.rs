@@ -46,20 +46,65 @@ impl TxPools {
                 data_room,
                 socket: None,
             };
-            let pool = MbufPool::new(eal, &format!("{prefix}{name}"), config)?;
+            let pool = MbufPool::new(eal, &format!("{prefix}_{name}"), config)?;
             pool.check_size(descriptors, burst)?;
             Ok(pool)
         };
         Ok(Self {
-            headers: pool("tx_headers", CONTROL_FRAME)?,
-            segments: pool("tx_segments", 0)?,
+            headers: pool("headers", CONTROL_FRAME)?,
+            segments: pool("segments", 0)?,
         })
     }
 }
 
-/// One tx lcore: all outputs of an engine, in the order in which their chunks were finished.
+/// Tx lcores of one engine, at most.
+pub const MAX_TX_LCORES: usize = 16;
+
+/// A finished chunk on its way from the first tx lcore of an engine to the others, or the end.
+enum Passed {
+    Chunk(usize, SharedBuffer<OutputMemory>),
+    End,
+}
+
+/// Where a tx lcore gets chunks from.
+enum Inlet {
+    /// From the engine; the other tx lcores get a handle each.
+    Engine(Arc<ArrayQueue<Finished>>, Vec<Arc<ArrayQueue<Passed>>>),
+    /// From the first tx lcore.
+    First(Arc<ArrayQueue<Passed>>),
+}
+
+impl Inlet {
+    fn pop(&self) -> Option<Passed> {
+        let (finished, others) = match self {
+            Self::Engine(finished, others) => (finished.pop()?, others),
+            Self::First(passed) => return passed.pop(),
+        };
+        // The queues have room for every chunk and the end, and a buffer gives more handles than there are lcores.
+        Some(match finished {
+            Finished::Chunk(output, chunk) => {
+                let mut chunk = chunk.share();
+                for other in others {
+                    if let Some(handle) = chunk.another() {
+                        let _ = other.push(Passed::Chunk(output, handle));
+                    }
+                }
+                Passed::Chunk(output, chunk)
+            }
+            Finished::End => {
+                for other in others {
+                    let _ = other.push(Passed::End);
+                }
+                Passed::End
+            }
+        })
+    }
+}
+
+/// One tx lcore: all outputs of an engine, or the same share of each one's substreams, in the order in which their
+/// chunks were finished.
 pub struct TxLcore {
-    finished: Arc<ArrayQueue<Finished>>,
+    inlet: Inlet,
     packetisers: Vec<Packetiser>,
     pools: TxPools,
     queue: TxQueue,
@@ -69,25 +114,38 @@ pub struct TxLcore {
 }
 
 impl TxLcore {
-    /// An lcore that sends what comes out of `finished` through `queue`.
-    pub fn new(
+    /// Lcores that send what comes out of `finished`, one through each of `queues`, of which there are at most
+    /// [`MAX_TX_LCORES`]. Each sends every `queues.len()`th substream, so a substream's packets keep their order.
+    pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
-        packetisers: Vec<Packetiser>,
-        pools: TxPools,
-        queue: TxQueue,
+        packetisers: &[Packetiser],
+        queues: Vec<(TxQueue, TxPools)>,
         idle: IdlePolicy,
-        abort: Abort,
-    ) -> Self {
-        let idle = Idle::new(idle);
-        Self {
-            finished,
-            packetisers,
-            pools,
-            queue,
-            batch: MbufBatch::new(),
-            idle,
-            abort,
-        }
+        abort: &Abort,
+    ) -> Vec<Self> {
+        let lcores = queues.len();
+        let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
+        let others: Vec<_> = (1..lcores).map(|_| passed()).collect();
+        let mut inlets: Vec<_> = others.iter().cloned().map(Inlet::First).collect();
+        inlets.insert(0, Inlet::Engine(finished, others));
+        let lcore = |(index, ((queue, pools), inlet)): (usize, ((TxQueue, TxPools), Inlet))| {
+            let share = |packetiser: &Packetiser| packetiser.share(index, lcores);
+            Self {
+                inlet,
+                packetisers: packetisers.iter().map(share).collect(),
+                pools,
+                queue,
+                batch: MbufBatch::new(),
+                idle: Idle::new(idle),
+                abort: abort.clone(),
+            }
+        };
+        queues
+            .into_iter()
+            .zip(inlets)
+            .enumerate()
+            .map(lcore)
+            .collect()
     }
 
     /// Sends descriptors, then every chunk until the end, then stop heaps.
@@ -97,13 +155,13 @@ impl TxLcore {
             self.send_control(&frames, clock);
         }
         while !self.abort.is_set() {
-            match self.finished.pop() {
-                Some(Finished::Chunk(output, chunk)) => {
+            match self.inlet.pop() {
+                Some(Passed::Chunk(output, chunk)) => {
                     clock.mark(Phase::WaitInput);
                     self.idle.reset();
-                    self.send_chunk(output, chunk.share(), clock);
+                    self.send_chunk(output, chunk, clock);
                 }
-                Some(Finished::End) => break,
+                Some(Passed::End) => break,
                 None => {
                     // Completions still have to be polled, so that chunks return to their pool.
                     self.flush_some(clock);

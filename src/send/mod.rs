@@ -9,5 +9,5 @@
 mod lcore;
 mod packetiser;
 
-pub use lcore::{TxLcore, TxPools};
+pub use lcore::{MAX_TX_LCORES, TxLcore, TxPools};
 pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, Source, data_timestamp};

@@ -68,7 +68,7 @@ impl HeapCounts {
 }
 
 /// One output stream's packets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Packetiser {
     config: OutputConfig,
     feng_id: u64,
@@ -76,6 +76,8 @@ pub struct Packetiser {
     counts: HeapCounts,
     /// One per substream.
     templates: Vec<HeaderTemplate>,
+    /// Which substreams are sent: the first, and the step to the next.
+    share: (usize, usize),
     /// ADC samples from the first batch to the second descriptors, and from then on.
     descriptor_steps: [f64; 2],
     /// Timestamp from which the next descriptors are due; `None` before the first batch.
@@ -101,9 +103,25 @@ impl Packetiser {
             templates: output.dst.iter().map(|&dst| template(dst)).collect(),
             descriptor_steps: [config.feng_id + 1, config.array_size].map(|n| n as f64 * interval),
             descriptors_at: None,
+            share: (0, 1),
             descriptors: Descriptor::spectra(channels as u64, spectra as u64),
             config: output,
         }
+    }
+
+    /// The packets of every `of`th substream from `index` on. Heap counts are those of the whole stream, so that
+    /// `of` shares together send what one packetiser would.
+    pub fn share(&self, index: usize, of: usize) -> Self {
+        Self {
+            share: (index, of),
+            ..self.clone()
+        }
+    }
+
+    /// The substreams that are sent.
+    fn substreams(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let (first, step) = self.share;
+        (first..self.templates.len()).step_by(step)
     }
 
     /// The stream's configuration.
@@ -125,17 +143,19 @@ impl Packetiser {
         due
     }
 
-    /// Frames of a descriptor heap for every substream.
+    /// Frames of a descriptor heap for every substream that is sent.
     pub fn descriptor_frames(&mut self) -> Vec<Vec<u8>> {
-        let heaps: Vec<_> = (0..self.templates.len())
+        let heaps: Vec<_> = self
+            .substreams()
             .map(|i| descriptor::emit_heap(self.counts.peek(i), &self.descriptors))
             .collect();
         self.control_frames(&heaps)
     }
 
-    /// Frames of a stop heap for every substream.
+    /// Frames of a stop heap for every substream that is sent.
     pub fn stop_frames(&mut self) -> Vec<Vec<u8>> {
-        let heaps: Vec<_> = (0..self.templates.len())
+        let heaps: Vec<_> = self
+            .substreams()
             .map(|i| {
                 let mut packet = [0; STOP_LEN];
                 StopRepr {
@@ -150,11 +170,11 @@ impl Packetiser {
 
     /// One-packet heaps, one per substream.
     fn control_frames(&mut self, heaps: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        self.counts.take(heaps.len());
-        self.templates
-            .iter()
+        self.counts.take(self.templates.len());
+        self.substreams()
             .zip(heaps)
-            .map(|(template, heap)| {
+            .map(|(substream, heap)| {
+                let template = &self.templates[substream];
                 let mut headers = [0; HEADERS_LEN];
                 template.emit(heap.len(), &mut headers);
                 [&headers[..], heap].concat()
@@ -162,16 +182,16 @@ impl Packetiser {
             .collect()
     }
 
-    /// Packets in a batch, all substreams.
+    /// Packets in a batch, all substreams that are sent.
     pub fn batch_packets(&self) -> usize {
-        self.packets_per_heap() * self.templates.len()
+        self.packets_per_heap() * self.substreams().len()
     }
 
     fn packets_per_heap(&self) -> usize {
         self.config.heap_bytes().div_ceil(self.packet_payload)
     }
 
-    /// The `index`th packet of the current batch: packet 0 of every substream, then packet 1, …
+    /// The `index`th packet of the current batch: packet 0 of every substream that is sent, then packet 1, …
     ///
     /// Writes the headers and returns which bytes of the batch follow them.
     pub fn packet(
@@ -180,8 +200,9 @@ impl Packetiser {
         index: usize,
         header: &mut [u8; HEADER_BYTES],
     ) -> Range<usize> {
-        let substreams = self.templates.len();
-        let (packet, substream) = (index / substreams, index % substreams);
+        let substreams = self.substreams().len();
+        let (packet, nth) = (index / substreams, index % substreams);
+        let substream = self.share.0 + nth * self.share.1;
         let heap_bytes = self.config.heap_bytes();
         let offset = packet * self.packet_payload;
         let length = self.packet_payload.min(heap_bytes - offset);
@@ -279,6 +300,31 @@ mod tests {
         assert_eq!(counts(packetiser.descriptor_frames()), [42, 106]);
         packetiser.finish_batch();
         assert_eq!(counts(packetiser.stop_frames()), [298, 362]);
+    }
+
+    #[test]
+    fn shares_together_send_what_one_packetiser_sends() {
+        fn send(packetiser: &mut Packetiser) -> Vec<Vec<u8>> {
+            let mut frames = packetiser.descriptor_frames();
+            for batch in 0..2 {
+                for index in 0..packetiser.batch_packets() {
+                    let mut header = [0; HEADER_BYTES];
+                    let range = packetiser.packet(Timestamp(batch << 20), index, &mut header);
+                    frames.push([&header[..], &range.start.to_be_bytes()].concat());
+                }
+                packetiser.finish_batch();
+            }
+            frames.extend(packetiser.stop_frames());
+            frames
+        }
+        let whole = packetiser(8000);
+        let mut shared = [0, 1]
+            .map(|index| send(&mut whole.share(index, 2)))
+            .concat();
+        let mut alone = send(&mut whole.clone());
+        shared.sort();
+        alone.sort();
+        assert_eq!(shared, alone);
     }
 
     #[test]
