@@ -1,10 +1,15 @@
 //! The assembly of an engine: which lcores there are between its rx queues and its tx queues.
 //!
+//! * [`take`]: what computes, and in which memory; [`outputs`]: the output chunks behind it;
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike.
 
+mod compute;
 mod stages;
 mod threads;
 
+pub use compute::{
+    Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, outputs, take,
+};
 pub use stages::{Ended, RxStage, StageError, StageParts, Stages};
 pub use threads::Threads;

@@ -6,8 +6,8 @@
 use std::fs;
 
 use super::plan::Plan;
-use super::run::OUTPUT_CHUNKS;
 use crate::config::OutputConfig;
+use crate::live::OUTPUT_CHUNKS;
 use crate::recv::receive_bytes;
 
 /// A plan needs more memory than there is.

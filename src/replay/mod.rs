@@ -11,7 +11,6 @@
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
 //! * [`run()`]: the lcores, the engine, and the report.
 
-mod backend;
 mod demand;
 mod observer;
 mod plan;
@@ -21,7 +20,7 @@ mod run;
 mod scan;
 mod source;
 
-pub use backend::Backend;
+pub use crate::live::Backend;
 pub use demand::DemandError;
 pub use plan::{Plan, PlanError, plan};
 pub use run::{ReplayError, ReplayOptions, run};

@@ -3,37 +3,37 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crossbeam::queue::ArrayQueue;
 
-use super::backend::{self, Backend};
 use super::demand::{self, DemandError};
 use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::source::{Feed, Progress, SourceLcore};
-use crate::config::EngineConfig;
-use crate::cpu::{self, Wideband, Workers, WorkersError};
+use crate::cpu::{Workers, WorkersError};
 use crate::dpdk::{
-    Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, ExtPool, IdlePolicy, LcoreHandle,
-    LcorePanic, MbufPool, PoolConfig, PortConfig, allowed_cpus, mbuf_ring, pool_size,
+    Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, IdlePolicy, LcoreHandle, LcorePanic,
+    MbufPool, PoolConfig, PortConfig, allowed_cpus, mbuf_ring, pool_size,
 };
-use crate::dsp::delay::DelayModels;
 use crate::dsp::power;
-use crate::engine::{EngineError, Intake, OutputParts, OutputStats, Pipeline};
+use crate::engine::EngineError;
 use crate::gpu::GpuError;
-use crate::live::{RxStage, StageError, StageParts, Stages, Threads};
-use crate::memory::{HostAllocator, MemoryError, OutputMemory};
+use crate::live::{
+    self, Backend, Compute, ComputeError, OutputError, RxStage, StageError, StageParts, Stages,
+    Threads,
+};
+use crate::memory::MemoryError;
 use crate::monitor::report::{InputReport, RateReport, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
 use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory};
 use crate::send::{Source, TxPools};
-use crate::units::{N_POL, Timestamp};
+use crate::units::Timestamp;
 
 /// Packets that each rx ring holds: a power of two less one.
 const RX_RING: usize = 511;
@@ -41,8 +41,6 @@ const RX_RING: usize = 511;
 const TX_RING: usize = 1023;
 /// Largest frame that fits an mbuf; larger ones exceed what receivers of this protocol take.
 const FRAME_ROOM: usize = 9600;
-/// Output chunks per output: one under construction, two being sent, one spare.
-pub(super) const OUTPUT_CHUNKS: usize = 4;
 /// Memory for DPDK beside the mbuf pools, in MiB.
 const DPDK_MIB: usize = 64;
 /// A replay shares its cores: data threads nap when idle.
@@ -110,6 +108,24 @@ pub enum ReplayError {
     SameFile(String),
 }
 
+impl From<ComputeError> for ReplayError {
+    fn from(error: ComputeError) -> Self {
+        match error {
+            ComputeError::Gpu(error) => Self::Gpu(error),
+            ComputeError::Workers(error) => Self::Workers(error),
+        }
+    }
+}
+
+impl From<OutputError> for ReplayError {
+    fn from(error: OutputError) -> Self {
+        match error {
+            OutputError::Memory(error) => Self::Memory(error),
+            OutputError::Dpdk(error) => Self::Dpdk(error),
+        }
+    }
+}
+
 impl From<StageError> for ReplayError {
     fn from(error: StageError) -> Self {
         match error {
@@ -136,7 +152,10 @@ pub fn run(
     }
     let cpus = allowed_cpus();
     demand::check(plan, options.workers.unwrap_or(cpus.len()))?;
-    let taken = backend::take(options.backend, plan)?;
+    let workers = options.workers.unwrap_or(cpus.len());
+    let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
+    let engines = std::slice::from_ref(&plan.engine);
+    let taken = live::take(options.backend, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = Abort::default();
     stop_on_signal(&abort);
@@ -148,19 +167,13 @@ pub fn run(
         memory_mib: memory_mib(plan.queues.len()),
         ..EalConfig::default()
     })?;
-    let pipelines = match taken.gpu {
-        Some(pipelines) => pipelines,
-        None => {
-            let workers = options.workers.unwrap_or(cpus.len());
-            let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
-            on_cpu(&plan.engine, &Arc::new(Workers::pinned(&cores)?))
-        }
-    };
-    let intake: Box<dyn Intake> = Box::<cpu::Intake>::default();
-    let (outputs, spectra) = make_outputs(plan, &eal, pipelines)?;
+    let mut engines = taken.engines;
+    let compute = engines.swap_remove(0);
     let threads = Threads::new(&eal, abort.clone());
-    let run =
-        Replay::start(plan, threads, reader, writer, intake, outputs).inspect_err(|_| abort.set());
+    let spectra = plan.engine.outputs.iter().map(SpectraObserver::new);
+    let (observers, spectra): (Vec<_>, Vec<_>) = spectra.unzip();
+    let run = Replay::start(plan, threads, reader, writer, compute, observers)
+        .inspect_err(|_| abort.set());
     let mut report = run?.finish(plan, options)?;
     report.chosen.extend(taken.chosen);
     let spectra = plan
@@ -204,60 +217,6 @@ fn memory_mib(queues: usize) -> usize {
     DPDK_MIB + (frames + tx).div_ceil(1 << 20)
 }
 
-type SharedSpectra = Arc<Mutex<SpectraAccumulator>>;
-
-/// One pipeline per output, on the CPU backend.
-fn on_cpu(engine: &EngineConfig, workers: &Arc<Workers>) -> Vec<Box<dyn Pipeline>> {
-    let pipeline = |config| -> Box<dyn Pipeline> {
-        Box::new(Wideband::new(
-            config,
-            engine.recv.sample_bits,
-            engine.feng_id,
-            engine.gain,
-            workers.clone(),
-        ))
-    };
-    engine.outputs.iter().map(pipeline).collect()
-}
-
-/// The outputs of the engine, each with its pipeline.
-fn make_outputs(
-    plan: &Plan,
-    eal: &Eal,
-    pipelines: Vec<Box<dyn Pipeline>>,
-) -> Result<(Vec<OutputParts>, Vec<SharedSpectra>), ReplayError> {
-    let engine = &plan.engine;
-    let mut all = Vec::new();
-    let mut all_spectra = Vec::new();
-    for (config, pipeline) in engine.outputs.iter().zip(pipelines) {
-        let batches = engine.send.chunk_jones / config.jones_per_batch;
-        let chunks = (0..OUTPUT_CHUNKS)
-            .map(|_| OutputMemory::new(batches, config.batch_bytes(), &HostAllocator::default()))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut delays: [DelayModels; N_POL] = Default::default();
-        for given in plan
-            .delays
-            .iter()
-            .filter(|given| given.stream == config.name)
-        {
-            for (models, model) in delays.iter_mut().zip(given.models) {
-                models.add(model);
-            }
-        }
-        let (observer, spectra) = SpectraObserver::new(config);
-        all.push(OutputParts {
-            config: config.clone(),
-            pipeline,
-            delays,
-            pool: ExtPool::new(eal, chunks)?,
-            stats: Arc::new(OutputStats::new(&config.name)),
-            observer: Some(Box::new(observer)),
-        });
-        all_spectra.push(spectra);
-    }
-    Ok((all, all_spectra))
-}
-
 /// A replay under way.
 struct Replay {
     threads: Threads,
@@ -278,8 +237,8 @@ impl Replay {
         mut threads: Threads,
         reader: CaptureReader,
         writer: CaptureWriter,
-        intake: Box<dyn Intake>,
-        outputs: Vec<OutputParts>,
+        compute: Compute,
+        observers: Vec<SpectraObserver>,
     ) -> Result<Self, ReplayError> {
         let config = &plan.engine;
         let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
@@ -288,8 +247,22 @@ impl Replay {
             &config.recv,
             config.tail_samples(),
             queues,
-            &HostAllocator::default(),
+            &*compute.recv_memory,
         )?;
+        let memory_of = &*compute.send_memory;
+        let mut outputs = live::outputs(&eal, config, compute.pipelines, memory_of)?;
+        for (output, observer) in outputs.iter_mut().zip(observers) {
+            output.observer = Some(Box::new(observer));
+            let given = plan
+                .delays
+                .iter()
+                .filter(|given| given.stream == output.config.name);
+            for given in given {
+                for (models, model) in output.delays.iter_mut().zip(given.models) {
+                    models.add(model);
+                }
+            }
+        }
 
         // The port: what the source puts into rx rings is received, what is transmitted is recorded.
         let mbufs = frame_mbufs(queues);
@@ -329,7 +302,7 @@ impl Replay {
             prefix: String::new(),
             memory: memory.clone(),
             receiver,
-            intake,
+            intake: compute.intake,
             outputs,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
