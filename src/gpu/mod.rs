@@ -7,13 +7,18 @@
 
 #![allow(unsafe_code)]
 
+mod bar;
 mod compile;
 mod device;
 mod input;
+mod memory;
 mod shape;
 mod variant;
+mod vulkan;
 mod wideband;
 
+pub use bar::{BarAllocator, BarError};
 pub use device::{Gpu, GpuError};
 pub use input::Input;
+pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 pub use wideband::Wideband;

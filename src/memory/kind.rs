@@ -99,8 +99,7 @@ impl fmt::Display for Purpose {
 
 /// Memory could not be had.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot have {bytes} bytes of {kind} memory for {purpose}: {cause}; lower {}{}",
-    .purpose.option(), match .kind { MemoryKind::Bar => " or use --memory pinned", _ => "" })]
+#[error("cannot have {bytes} bytes of {kind} memory for {purpose}: {cause}; lower {}", .purpose.option())]
 pub struct MemoryError {
     /// What for.
     pub purpose: Purpose,

@@ -58,7 +58,7 @@ impl Store {
     ///
     /// `to` is valid for writes of `from.len()` bytes, which nobody reads or writes meanwhile, and apart from `from`.
     #[inline]
-    pub(super) unsafe fn copy(self, to: *mut u8, from: &[u8]) {
+    pub(crate) unsafe fn copy(self, to: *mut u8, from: &[u8]) {
         // SAFETY: as promised by the caller; a value of this type shows that the CPU has the instructions.
         unsafe {
             match self.0 {
