@@ -2,7 +2,7 @@
 //!
 //! A generator hands over packets whose payload already lies in their mbufs, so it costs little; the
 //! engine's end only takes chunks and gives them back. Needs two CPUs. Prints the rate of the rx lcore
-//! while it worked, best of several rounds, and the share of time that it waited for packets.
+//! while it worked with either way to store, best of several rounds, and the share of time that it waited for packets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use karoo::dpdk::{
     Abort, BURST, Device, Eal, EalConfig, IdlePolicy, MbufBatch, MbufPool, PoolConfig, PortConfig,
     RingSender, TscClock, allowed_cpus, mbuf_ring, pool_size,
 };
-use karoo::memory::HostAllocator;
+use karoo::memory::{HostAllocator, Store};
 use karoo::monitor::phases::{PhaseClock, PhaseTimes};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
@@ -41,15 +41,18 @@ fn main() {
     })
     .expect("EAL starts");
     let bench = Bench::new(&eal);
-    let rates: Vec<_> = (0..rounds).map(|round| bench.round(round, heaps)).collect();
-    let best = rates
-        .iter()
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .expect("a round");
-    println!(
-        "rx path: {:.1} Gb/s per core, {:.1} ns per heap, waiting {:.0} %",
-        best.0, best.1, best.2
-    );
+    let mut names = 0..;
+    for store in [Store::PLAIN, Store::streaming()] {
+        let best = (0..rounds)
+            .zip(&mut names)
+            .map(|(_, name)| bench.round(name, heaps, HostAllocator { store }))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("a round");
+        println!(
+            "rx path, {store} stores: {:.1} Gb/s per core, {:.1} ns per heap, waiting {:.0} %",
+            best.0, best.1, best.2
+        );
+    }
 }
 
 struct Bench {
@@ -80,7 +83,7 @@ impl Bench {
     }
 
     /// Gb/s of payload while working, nanoseconds per heap, per cent of time without packets.
-    fn round(&self, round: usize, heaps: u64) -> (f64, f64, f64) {
+    fn round(&self, round: usize, heaps: u64, memory: HostAllocator) -> (f64, f64, f64) {
         let (mut sender, receiver) =
             mbuf_ring(&self.eal, &format!("rx_bench{round}"), RING).expect("a ring");
         // The driver wants a transmit ring too.
@@ -97,8 +100,7 @@ impl Bench {
             ..PortConfig::default()
         };
         let mut port = port.expect("a port").start(&config).expect("it starts");
-        let (memory, mut engine) =
-            receive_memory(&self.recv, 0, 1, &HostAllocator::default()).expect("memory");
+        let (memory, mut engine) = receive_memory(&self.recv, 0, 1, &memory).expect("memory");
         let horizons = Arc::new(ArrayQueue::new(1));
         let stats = Arc::new(RxStats::default());
         let rx = RxConfig {

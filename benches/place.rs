@@ -1,0 +1,149 @@
+//! Placing alone: heaps of 5120 bytes from packet buffers into chunks, by kind of memory, threads and way to store.
+//!
+//! Each thread has a chunk of its own and takes turns with 512 packets, about what an rx ring holds. Prints GB/s of
+//! all threads together. Without a GPU, `host` only. `--heap BYTES` sets another heap size, a multiple of 10.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use karoo::config::{RecvConfig, SampleBits};
+use karoo::dpdk::allowed_cpus;
+use karoo::gpu::{BarAllocator, Gpu, PinnedAllocator};
+use karoo::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose, Store};
+
+const PACKETS: usize = 512;
+/// Bytes from one packet buffer to the next: data room, headroom and mbuf.
+const PACKET_STRIDE: usize = 9856;
+/// Where the payload lies in it: behind headroom, frame headers and SPEAD items.
+const PAYLOAD: usize = 128 + 42 + 72;
+/// Of one polarisation.
+const CHUNK_BYTES: usize = 16 << 20;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    // `cargo test` builds and starts benches too, with this argument.
+    let duration = if args.iter().any(|arg| arg == "--test") {
+        Duration::from_millis(1)
+    } else {
+        Duration::from_millis(250)
+    };
+    let heap_bytes = args
+        .iter()
+        .skip_while(|arg| *arg != "--heap")
+        .nth(1)
+        .map_or(5120, |bytes| bytes.parse().expect("bytes"));
+    let cpus = allowed_cpus();
+    let threads: Vec<usize> = [1, 2, 4, 8]
+        .into_iter()
+        .filter(|&threads| threads <= cpus.len())
+        .collect();
+    print!("{heap_bytes} B, GB/s by threads");
+    threads.iter().for_each(|threads| print!("{threads:>8}"));
+    println!();
+    for allocator in allocators() {
+        let (name, allocator) = (&allocator.0, &*allocator.1);
+        print!("{name:24}");
+        for &threads in &threads {
+            let rate = place(allocator, &cpus[..threads], heap_bytes, duration);
+            print!("{rate:8.1}");
+        }
+        println!();
+    }
+}
+
+fn allocators() -> Vec<(String, Box<dyn ChunkAllocator>)> {
+    let mut all: Vec<(String, Box<dyn ChunkAllocator>)> = Vec::new();
+    let mut add = |store: Store, allocator: Box<dyn ChunkAllocator>| {
+        all.push((format!("{} {store}", allocator.kind()), allocator));
+    };
+    for store in Store::all() {
+        add(store, Box::new(HostAllocator { store }));
+    }
+    let gpu = match Gpu::open() {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            println!("{error}");
+            return all;
+        }
+    };
+    for store in Store::all() {
+        add(
+            store,
+            Box::new(PinnedAllocator::new(&gpu).with_store(store)),
+        );
+    }
+    for store in Store::all() {
+        match BarAllocator::open(&gpu, 0) {
+            Ok(bar) => add(store, Box::new(bar.with_store(store))),
+            Err(error) => {
+                println!("{error}");
+                break;
+            }
+        }
+    }
+    all
+}
+
+/// GB/s that threads on `cpus` place together.
+fn place(
+    allocator: &dyn ChunkAllocator,
+    cpus: &[usize],
+    heap_bytes: usize,
+    duration: Duration,
+) -> f64 {
+    let heaps = CHUNK_BYTES / heap_bytes / 8 * 8;
+    let config = RecvConfig {
+        packet_samples: heap_bytes * 8 / 10,
+        sample_bits: SampleBits::new(10).expect("a width"),
+        chunk_samples: heap_bytes * 8 / 10 * heaps,
+        mask_timestamp: false,
+    };
+    let layout = ChunkLayout::new(&config, 0);
+    let stop = AtomicBool::new(false);
+    let barrier = Barrier::new(cpus.len() + 1);
+    thread::scope(|scope| {
+        let place = |&cpu: &usize| {
+            let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes());
+            let chunk = Arc::new(Chunk::new(layout, 0, memory.expect("memory")));
+            let (stop, barrier) = (&stop, &barrier);
+            scope.spawn(move || {
+                core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
+                let packets = vec![1u8; PACKETS * PACKET_STRIDE.max(PAYLOAD + heap_bytes)];
+                let stride = packets.len() / PACKETS;
+                fill(&chunk, &packets, stride);
+                barrier.wait();
+                let begun = Instant::now();
+                let mut bytes = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    bytes += fill(&chunk, &packets, stride);
+                }
+                bytes as f64 / begun.elapsed().as_secs_f64() * 1e-9
+            })
+        };
+        let threads: Vec<_> = cpus.iter().map(place).collect();
+        barrier.wait();
+        thread::sleep(duration);
+        stop.store(true, Ordering::Relaxed);
+        let rates = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("ends"));
+        rates.sum()
+    })
+}
+
+/// Fills both polarisations by turns and empties the chunk. Returns bytes.
+fn fill(chunk: &Arc<Chunk>, packets: &[u8], stride: usize) -> usize {
+    let layout = *chunk.layout();
+    for heap in 0..layout.heaps {
+        for pol in 0..2 {
+            let packet = &packets[(2 * heap + pol) % PACKETS * stride..][PAYLOAD..];
+            let slot = chunk.claim(pol, heap).expect("an empty chunk");
+            slot.write(&packet[..layout.heap_bytes], 0);
+        }
+    }
+    let frozen = chunk.clone().freeze().expect("one owner");
+    frozen.recycle();
+    2 * layout.heaps * layout.heap_bytes
+}
