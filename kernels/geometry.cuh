@@ -3,7 +3,7 @@
 //   BITS              digitiser bits per sample, 2 to 16
 //   TAPS              taps of the filter bank
 //   LOG_N1, LOG_N2    the transform has N = 2C = N1 * N2 points
-//   TILE              adjacent columns n2 of one block of pfb_fft
+//   TILE              adjacent columns n2 of one block of pfb_fft; adjacent channels of one of post
 //   WIDTH             adjacent columns of one of its threads, 1
 //   GROUP             adjacent spectra of one block; the innermost index of the intermediate
 //   SPECTRA_PER_HEAP  spectra per batch

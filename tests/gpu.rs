@@ -8,7 +8,7 @@ use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
-use karoo::gpu::{self, Gpu, GpuError};
+use karoo::gpu::{self, Fft, Gpu, GpuError, Kernels, Tune};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +17,11 @@ use support::{contents, output, output_chunk};
 
 const FENG_ID: u64 = 3;
 const START: Timestamp = Timestamp((1 << 33) + 4096);
+
+const CUFFT: Kernels = Kernels {
+    fft: Fft::Cufft,
+    tune: Tune::Off,
+};
 
 fn device() -> Option<Arc<Gpu>> {
     match Gpu::open() {
@@ -100,6 +105,12 @@ impl Case {
         gpu::Wideband::new(&self.config, input, self.batches, FENG_ID, 1.0).unwrap()
     }
 
+    fn on_cufft(&self, gpu: &Arc<Gpu>) -> gpu::Wideband {
+        let input = gpu::Input::new(gpu.clone(), self.bits, self.samples[0].len()).unwrap();
+        gpu::Wideband::with_kernels(&self.config, input, self.batches, FENG_ID, 1.0, &CUFFT)
+            .unwrap()
+    }
+
     fn set_gains(&self, pipeline: &mut dyn Pipeline) {
         for (pol, gains) in self.gains.iter().enumerate() {
             pipeline.set_gains(pol, gains);
@@ -163,11 +174,15 @@ fn agrees_with_the_cpu_for_every_number_of_channels() {
         for dither in [Dither::None, Dither::Uniform] {
             let config = output(1 << log, taps, if log % 2 == 0 { 24 } else { 32 }, dither);
             let case = Case::new(config, 10, 2, 30.0, log);
-            let (mut a, mut b) = (case.on_gpu(&gpu), case.on_cpu());
-            case.set_gains(&mut a);
-            case.set_gains(&mut b);
-            let what = format!("{} channels, {taps} taps, {dither:?}", 1 << log);
-            assert_agree(&what, &case.run(&mut a, &[3, 21]), &case.run(&mut b, &[]));
+            let mut cpu = case.on_cpu();
+            case.set_gains(&mut cpu);
+            let expected = case.run(&mut cpu, &[]);
+            for mut pipeline in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
+                case.set_gains(&mut pipeline);
+                let kernels = pipeline.name();
+                let what = format!("{} channels, {taps} taps, {dither:?}, {kernels}", 1 << log);
+                assert_agree(&what, &case.run(&mut pipeline, &[3, 21]), &expected);
+            }
         }
     }
 }
@@ -177,11 +192,14 @@ fn agrees_with_the_cpu_for_every_width() {
     let Some(gpu) = device() else { return };
     for bits in 2..=16 {
         let case = Case::new(output(256, 16, 32, Dither::Uniform), bits, 2, 30.0, 77);
-        let (mut a, mut b) = (case.on_gpu(&gpu), case.on_cpu());
-        case.set_gains(&mut a);
-        case.set_gains(&mut b);
-        let what = format!("{bits} bits");
-        assert_agree(&what, &case.run(&mut a, &[5]), &case.run(&mut b, &[]));
+        let mut cpu = case.on_cpu();
+        case.set_gains(&mut cpu);
+        let expected = case.run(&mut cpu, &[]);
+        for mut pipeline in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
+            case.set_gains(&mut pipeline);
+            let what = format!("{bits} bits, {}", pipeline.name());
+            assert_agree(&what, &case.run(&mut pipeline, &[5]), &expected);
+        }
     }
 }
 
@@ -229,19 +247,24 @@ fn same_bytes_however_cut() {
     let Some(gpu) = device() else { return };
     for (channels, sph) in [(64, 20), (512, 64)] {
         let case = Case::new(output(channels, 16, sph, Dither::Uniform), 10, 4, 60.0, 80);
-        let mut pipeline = case.on_gpu(&gpu);
-        case.set_gains(&mut pipeline);
-        let expected = case.run(&mut pipeline, &[]);
-        let cuts: [&[usize]; 5] = [
-            &[16, 32],
-            &[1, 2, 3, 5, 40, 79],
-            &[15, 17, 31, 33],
-            &[79],
-            &[8, 48],
-        ];
-        for cuts in cuts {
-            let got = case.run(&mut pipeline, cuts);
-            assert!(got == expected, "{channels} channels cut at {cuts:?}");
+        for mut pipeline in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
+            case.set_gains(&mut pipeline);
+            let expected = case.run(&mut pipeline, &[]);
+            let cuts: [&[usize]; 5] = [
+                &[16, 32],
+                &[1, 2, 3, 5, 40, 79],
+                &[15, 17, 31, 33],
+                &[79],
+                &[8, 48],
+            ];
+            for cuts in cuts {
+                let got = case.run(&mut pipeline, cuts);
+                let kernels = pipeline.name();
+                assert!(
+                    got == expected,
+                    "{channels} channels cut at {cuts:?}, {kernels}"
+                );
+            }
         }
     }
 }
@@ -304,6 +327,38 @@ fn outputs_share_their_input() {
     assert_agree("after another chunk", &one, &case.run(&mut alone, &[]));
 }
 
+/// What the fused kernels have no shape for runs on cuFFT, unless a shape is asked for by name.
+#[test]
+fn what_does_not_fit_runs_on_cufft() {
+    let Some(gpu) = device() else { return };
+    let case = Case::new(output(1 << 17, 4, 16, Dither::Uniform), 8, 1, 30.0, 84);
+    let mut pipeline = case.on_gpu(&gpu);
+    assert!(pipeline.name().contains("cuFFT"), "{}", pipeline.name());
+    let mut cpu = case.on_cpu();
+    case.set_gains(&mut pipeline);
+    case.set_gains(&mut cpu);
+    let expected = case.run(&mut cpu, &[]);
+    assert_agree("131072 channels", &case.run(&mut pipeline, &[7]), &expected);
+
+    let config = output(1024, 4, 16, Dither::None);
+    let with = |tune| {
+        let input = gpu::Input::new(gpu.clone(), case.bits, 1 << 16).unwrap();
+        let kernels = Kernels {
+            fft: Fft::Fused,
+            tune,
+        };
+        gpu::Wideband::with_kernels(&config, input, 1, FENG_ID, 1.0, &kernels)
+    };
+    let error = with(Tune::Fixed("log_n1=99".into()))
+        .err()
+        .expect("no such shape");
+    let text = error.to_string();
+    assert!(
+        matches!(error, GpuError::Shape { .. }) && text.contains("--tune auto"),
+        "{text}"
+    );
+}
+
 /// Whatever cannot run on the GPU is refused with a way out.
 #[test]
 fn refusals_name_the_way_out() {
@@ -312,13 +367,6 @@ fn refusals_name_the_way_out() {
         assert!(error.contains("--backend cpu"), "{error}");
         return;
     };
-    let input = gpu::Input::new(gpu.clone(), SampleBits::new(10).unwrap(), 1 << 16).unwrap();
-    let tiny = gpu::Wideband::new(&output(32, 4, 32, Dither::None), input, 1, 0, 1.0);
-    let error = tiny.err().expect("too few channels").to_string();
-    assert!(
-        error.contains("32 channels") && error.contains("--backend cpu"),
-        "{error}"
-    );
     let huge = gpu::Input::new(gpu, SampleBits::new(16).unwrap(), 1 << 44);
     let error = huge.expect_err("too much memory").to_string();
     assert!(error.contains("lower the chunk sizes"), "{error}");

@@ -37,6 +37,18 @@ pub(super) const FFT_POST: Kernel = Kernel {
     source: include_str!("../../kernels/fft_post.cu"),
 };
 
+/// Filter alone.
+pub(super) const PFB_FIR: Kernel = Kernel {
+    name: "pfb_fir",
+    source: include_str!("../../kernels/pfb_fir.cu"),
+};
+
+/// All behind a transform.
+pub(super) const POST: Kernel = Kernel {
+    name: "post",
+    source: include_str!("../../kernels/post.cu"),
+};
+
 /// Machine code of `kernel`, from the cache if it is there.
 pub(super) fn machine_code(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
     let key = key(kernel, options);

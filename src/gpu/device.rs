@@ -33,15 +33,34 @@ pub enum GpuError {
         /// What NVRTC says.
         log: String,
     },
-    /// No variant for this number of channels fits.
+    /// cuFFT is not there.
     #[error(
-        "{channels} channels: the CUDA backend has none for {shared} bytes of shared memory per block (64 to 65536 channels, powers of two); use --backend cpu"
+        "no cuFFT: libcufft is not on this machine; install CUDA's cuFFT library (or give its folder in LD_LIBRARY_PATH), leave out --fft cufft, or use --backend cpu"
     )]
-    Channels {
+    NoFft,
+    /// cuFFT refuses a transform.
+    #[error(
+        "cuFFT cannot plan {count} transforms of {points} points: {error}; leave out --fft cufft or use --backend cpu"
+    )]
+    Fft {
+        /// Points of one transform.
+        points: usize,
+        /// Transforms.
+        count: usize,
+        /// What the library says.
+        error: String,
+    },
+    /// No such shape of the kernels.
+    #[error(
+        "--tune {shape}: no such kernels for {channels} channels on this device; there are {known}; try --tune auto"
+    )]
+    Shape {
+        /// What was asked for.
+        shape: String,
         /// Channels asked for.
         channels: usize,
-        /// What the device has.
-        shared: usize,
+        /// What there is.
+        known: String,
     },
     /// Not enough memory.
     #[error(

@@ -9,16 +9,20 @@
 
 mod bar;
 mod compile;
+mod cufft;
 mod device;
+mod form;
 mod input;
 mod memory;
 mod shape;
+mod tune;
 mod variant;
 mod vulkan;
 mod wideband;
 
 pub use bar::{BarAllocator, BarError};
 pub use device::{Gpu, GpuError};
+pub use form::{Fft, Kernels, Tune};
 pub use input::Input;
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 pub use wideband::Wideband;

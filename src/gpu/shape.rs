@@ -1,9 +1,11 @@
 //! How the transform is cut for a number of channels and a device.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 /// One entry of `kernels/shapes.json`.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(super) struct Shape {
     pub channels: usize,
     /// log₂ of the first factor of the transform.
@@ -21,11 +23,26 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The best shape for `channels` whose blocks fit `shared` bytes, if there is one.
-    pub fn choose(channels: usize, shared: usize) -> Option<Self> {
-        Self::all()
-            .into_iter()
-            .find(|shape| shape.channels == channels && shape.shared() <= shared)
+    /// Shapes for `channels` whose blocks fit `shared` bytes, the likeliest best first.
+    pub fn candidates(channels: usize, shared: usize) -> Vec<Self> {
+        let mut all = Self::all();
+        all.retain(|shape| shape.channels == channels && shape.shared() <= shared);
+        all
+    }
+
+    /// What the kernels around a library's transform are. They have no first factor; a tile is of channels.
+    pub fn plain(channels: usize) -> Self {
+        Self {
+            channels,
+            log_n1: 0,
+            tile: 64,
+            width: 1,
+            group: 16,
+            front_threads: 128,
+            front_blocks: 5,
+            back_threads: 256,
+            back_blocks: 5,
+        }
     }
 
     fn all() -> Vec<Self> {
@@ -63,6 +80,19 @@ impl Shape {
     }
 }
 
+/// The fields of `kernels/shapes.json` but for the channels.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = serde_json::to_value(self).map_err(|_| fmt::Error)?;
+        let fields = fields.as_object().into_iter().flatten();
+        let text: Vec<_> = fields
+            .filter(|(name, _)| *name != "channels")
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        f.write_str(&text.join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,13 +105,24 @@ mod tests {
                 let channels = 1 << log;
                 if channels >= smallest {
                     assert!(
-                        Shape::choose(channels, shared).is_some(),
+                        !Shape::candidates(channels, shared).is_empty(),
                         "{channels} in {shared} bytes"
                     );
                 }
             }
         }
-        assert!(Shape::choose(32, 1 << 20).is_none());
+        assert!(Shape::candidates(32, 1 << 20).is_empty());
+    }
+
+    #[test]
+    fn a_name_stands_for_one_shape() {
+        let all = Shape::all();
+        for (i, shape) in all.iter().enumerate() {
+            let name = shape.to_string();
+            let same =
+                |other: &&Shape| other.channels == shape.channels && other.to_string() == name;
+            assert_eq!(all.iter().filter(same).count(), 1, "{i}: {name}");
+        }
     }
 
     #[test]

@@ -9,7 +9,9 @@ use cudarc::driver::{
 };
 use rustfft::num_complex::Complex64;
 
-use super::compile::{FFT_POST, PFB_FFT};
+use super::compile::{FFT_POST, PFB_FFT, PFB_FIR, POST};
+use super::cufft::Transform;
+use super::form::Form;
 use super::shape::Shape;
 use super::{Gpu, GpuError};
 use crate::config::{Dither, OutputConfig, SampleBits};
@@ -18,6 +20,9 @@ use crate::units::N_POL;
 
 /// Bytes of the intermediate, about: more than that gains nothing.
 const INTERMEDIATE: usize = 128 << 20;
+
+/// Bytes of the intermediate that cuFFT transforms at a time, at most: so much stays in the L2 cache of large GPUs.
+const SLICE: usize = 32 << 20;
 
 /// Four numbers, as the kernels' `float4`; two of them a `float2`.
 ///
@@ -66,7 +71,7 @@ unsafe impl DeviceRepr for Stream {}
 pub(super) struct Intermediate {
     /// `groups × Variant::group_bytes`.
     pub data: CUdeviceptr,
-    /// Groups in the ring, a power of two; group i lies at i modulo `groups`.
+    /// Groups of the variant in the ring, a power of two; group i lies at i modulo `groups`.
     pub groups: usize,
 }
 
@@ -111,12 +116,36 @@ pub(super) struct BackArgs {
 /// The kernels and tables of one output: transform, sample width, taps, dither and spectra per heap are fixed.
 #[derive(Debug)]
 pub(super) struct Variant {
+    form: Form,
     shape: Shape,
-    front: CudaFunction,
-    back: CudaFunction,
+    /// A library's, over a slice.
+    transform: Option<Transform>,
+    /// Groups of the kernels in one of the variant, a power of two.
+    slice: usize,
+    front: Kernel,
+    back: Kernel,
     weights: Table,
     /// e^(−2πik/N), as pairs.
     roots: Table,
+}
+
+/// A kernel whose blocks are (column, group of spectra).
+#[derive(Debug)]
+struct Kernel {
+    function: CudaFunction,
+    columns: usize,
+    threads: u32,
+    shared: usize,
+}
+
+impl Kernel {
+    fn config(&self, groups: usize) -> LaunchConfig {
+        LaunchConfig {
+            grid_dim: (self.columns as u32, groups as u32, 1),
+            block_dim: (self.threads, 1, 1),
+            shared_mem_bytes: self.shared as u32,
+        }
+    }
 }
 
 /// Numbers that stay where they are.
@@ -137,14 +166,31 @@ impl Table {
 }
 
 impl Variant {
-    /// Compiles `shape` for what `output` asks for, and makes its tables.
+    /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of `spectra` spectra.
     pub fn new(
         gpu: &Gpu,
         output: &OutputConfig,
         bits: SampleBits,
-        shape: Shape,
+        form: Form,
+        spectra: usize,
     ) -> Result<Self, GpuError> {
+        let shape = match form {
+            Form::Fused(shape) => shape,
+            Form::Cufft => Shape::plain(output.channels),
+        };
         let points = shape.points();
+        let slice = match form {
+            Form::Fused(_) => 1,
+            Form::Cufft => {
+                (SLICE / (points * shape.group * 8)).clamp(1, spectra.div_ceil(shape.group).max(1))
+            }
+        };
+        // A power of two, because the kernels' ring is one: the one below.
+        let slice = 1 << slice.ilog2();
+        let transform = match form {
+            Form::Fused(_) => None,
+            Form::Cufft => Some(Transform::new(gpu, points, slice * shape.group)?),
+        };
         let macros = [
             ("BITS", u64::from(bits.get())),
             ("TAPS", output.taps as u64),
@@ -160,6 +206,31 @@ impl Variant {
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
             ("DITHER", u64::from(output.dither == Dither::Uniform)),
         ];
+        let kernel = |source, columns, threads, shared| {
+            let function = gpu.function(source, &macros, shared)?;
+            Ok::<_, GpuError>(Kernel {
+                function,
+                columns,
+                threads,
+                shared,
+            })
+        };
+        let (front_threads, back_threads) = (shape.front_threads, shape.back_threads);
+        let (front, back) = match form {
+            Form::Fused(_) => (
+                kernel(
+                    PFB_FFT,
+                    shape.n2() / shape.tile,
+                    front_threads,
+                    shape.front_shared(),
+                )?,
+                kernel(FFT_POST, shape.n1() / 2, back_threads, shape.back_shared())?,
+            ),
+            Form::Cufft => (
+                kernel(PFB_FIR, points / front_threads as usize, front_threads, 0)?,
+                kernel(POST, shape.channels / shape.tile, back_threads, 0)?,
+            ),
+        };
         let weights = pfb::weights(
             output.spectrum_samples(),
             output.taps,
@@ -172,32 +243,48 @@ impl Variant {
         };
         let roots: Vec<f32> = (0..points).flat_map(root).collect();
         Ok(Self {
-            front: gpu.function(PFB_FFT, &macros, shape.front_shared())?,
-            back: gpu.function(FFT_POST, &macros, shape.back_shared())?,
+            front,
+            back,
             weights: Table::new(gpu, "filter weights", &weights)?,
             roots: Table::new(gpu, "twiddle factors", &roots)?,
+            form,
             shape,
+            transform,
+            slice,
         })
+    }
+
+    /// The kernels, as reports name them.
+    pub fn name(&self) -> String {
+        self.form.to_string()
     }
 
     /// Spectra of one group: the back end finishes whole groups.
     pub fn group(&self) -> usize {
-        self.shape.group
+        self.slice * self.shape.group
     }
 
     /// Bytes of one group in the intermediate.
     pub fn group_bytes(&self) -> usize {
-        self.shape.points() * self.shape.group * 8
+        self.shape.points() * self.group() * 8
     }
 
-    /// Groups that the ring should have for output chunks of `spectra` spectra, a power of two, at least two.
+    /// Groups that the ring should have for output chunks of `spectra` spectra, a power of two.
     pub fn ring(&self, spectra: usize) -> usize {
+        if self.transform.is_some() {
+            return 1;
+        }
         // One group more than is finished at a time: a block may end inside it.
-        let most = (spectra / self.shape.group + 2).next_power_of_two();
+        let most = (spectra / self.group() + 2).next_power_of_two();
         (INTERMEDIATE / self.group_bytes())
             .max(2)
             .next_power_of_two()
             .min(most)
+    }
+
+    /// The spectrum up to which a stretch from `first` may go, if all groups before that of `first` are finished.
+    pub fn reach(&self, first: usize, ring: usize) -> usize {
+        (first / self.group() + ring) * self.group()
     }
 
     /// Filters a stretch of spectra and counts their power; `stream` has it behind all that it had before.
@@ -215,29 +302,24 @@ impl Variant {
             first: first as i32,
             end: end as i32,
             first_group: first_group as i32,
-            ring: args.intermediate.groups as i32,
+            ring: (args.intermediate.groups * self.slice) as i32,
         };
-        let config = LaunchConfig {
-            grid_dim: (
-                (self.shape.n2() / self.shape.tile) as u32,
-                (end.div_ceil(group) - first_group) as u32,
-                1,
-            ),
-            block_dim: (self.shape.front_threads, 1, 1),
-            shared_mem_bytes: self.shape.front_shared() as u32,
-        };
-        let mut launch = stream.launch_builder(&self.front);
+        let config = self.front.config(end.div_ceil(group) - first_group);
+        let mut launch = stream.launch_builder(&self.front.function);
         launch
             .arg(&args.samples[0])
             .arg(&args.samples[1])
             .arg(&args.offset[0])
             .arg(&args.offset[1])
-            .arg(&self.weights.at)
-            .arg(&self.roots.at)
+            .arg(&self.weights.at);
+        if self.transform.is_none() {
+            launch.arg(&self.roots.at);
+        }
+        launch
             .arg(&args.intermediate.data)
             .arg(&args.counters)
             .arg(&stretch);
-        // SAFETY: the arguments are those of pfb_fft, and the caller vouches for what they point to.
+        // SAFETY: the arguments are those of pfb_fft or pfb_fir, and the caller vouches for what they point to.
         unsafe { launch.launch(config) }.map(drop)
     }
 
@@ -245,21 +327,67 @@ impl Variant {
     ///
     /// # Safety
     ///
-    /// As for [`front`](Self::front). The groups are in the ring.
+    /// As for [`front`](Self::front). The groups are in the ring. A library's transform is in one stream at a time.
     pub unsafe fn back(
         &self,
         stream: &CudaStream,
         groups: Range<usize>,
         args: &BackArgs,
     ) -> Result<(), DriverError> {
-        if groups.is_empty() {
+        if self.transform.is_none() {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.post(stream, groups, args) };
+        }
+        for group in groups {
+            // SAFETY: as the caller vouches.
+            unsafe {
+                self.transform(stream, group, args.intermediate)?;
+                self.post(stream, group..group + 1, args)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A library's transform of a group, if the variant has one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`back`](Self::back).
+    pub unsafe fn transform(
+        &self,
+        stream: &CudaStream,
+        group: usize,
+        intermediate: Intermediate,
+    ) -> Result<(), DriverError> {
+        let Some(transform) = &self.transform else {
+            return Ok(());
+        };
+        let at = group % intermediate.groups * self.group_bytes();
+        // SAFETY: the ring has the group, and the caller vouches for the rest.
+        unsafe { transform.launch(stream, intermediate.data + at as CUdeviceptr) }
+    }
+
+    /// What is left of [`back`](Self::back) behind [`transform`](Self::transform).
+    ///
+    /// # Safety
+    ///
+    /// As for [`back`](Self::back).
+    pub unsafe fn post(
+        &self,
+        stream: &CudaStream,
+        groups: Range<usize>,
+        args: &BackArgs,
+    ) -> Result<(), DriverError> {
+        let first = groups.start * self.slice;
+        let end = (groups.end * self.slice).min(args.limit.div_ceil(self.shape.group));
+        if end <= first {
             return Ok(());
         }
         let stretch = Stretch {
             first: 0,
             end: 0,
-            first_group: groups.start as i32,
-            ring: args.intermediate.groups as i32,
+            first_group: first as i32,
+            ring: (args.intermediate.groups * self.slice) as i32,
         };
         let parameters = Stream {
             start: args.start,
@@ -267,22 +395,20 @@ impl Variant {
             feng_id: args.feng_id,
             limit: args.limit as i32,
         };
-        let config = LaunchConfig {
-            grid_dim: ((self.shape.n1() / 2) as u32, groups.len() as u32, 1),
-            block_dim: (self.shape.back_threads, 1, 1),
-            shared_mem_bytes: self.shape.back_shared() as u32,
-        };
-        let mut launch = stream.launch_builder(&self.back);
+        let config = self.back.config(end - first);
+        let mut launch = stream.launch_builder(&self.back.function);
+        launch.arg(&args.intermediate.data);
+        if self.transform.is_none() {
+            launch.arg(&self.roots.at);
+        }
         launch
-            .arg(&args.intermediate.data)
-            .arg(&self.roots.at)
             .arg(&args.gains)
             .arg(&args.fine)
             .arg(&args.out)
             .arg(&args.counters)
             .arg(&stretch)
             .arg(&parameters);
-        // SAFETY: the arguments are those of fft_post, and the caller vouches for what they point to.
+        // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they point to.
         unsafe { launch.launch(config) }.map(drop)
     }
 }

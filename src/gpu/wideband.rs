@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{CudaSlice, DriverError, PinnedHostSlice};
 use rustfft::num_complex::Complex32;
 
+use super::form::Kernels;
 use super::input::{Current, Input};
-use super::shape::Shape;
 use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
-use super::{Gpu, GpuError};
+use super::{Gpu, GpuError, tune};
 use crate::config::OutputConfig;
 use crate::engine::{
     Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
@@ -57,15 +57,24 @@ impl Wideband {
         feng_id: u64,
         gain: f64,
     ) -> Result<Self, GpuError> {
+        Self::with_kernels(output, input, batches, feng_id, gain, &Kernels::default())
+    }
+
+    /// The same with kernels of one's choice.
+    pub fn with_kernels(
+        output: &OutputConfig,
+        input: Arc<Input>,
+        batches: usize,
+        feng_id: u64,
+        gain: f64,
+        kernels: &Kernels,
+    ) -> Result<Self, GpuError> {
         let gpu = input.gpu().clone();
         let channels = output.channels;
-        let shape = Shape::choose(channels, gpu.shared()).ok_or(GpuError::Channels {
-            channels,
-            shared: gpu.shared(),
-        })?;
-        let variant = Variant::new(&gpu, output, input.bits(), shape)?;
         let batch_spectra = output.spectra_per_heap();
         let spectra = batches * batch_spectra;
+        let form = tune::pick(&gpu, output, kernels)?;
+        let variant = Variant::new(&gpu, output, input.bits(), form, spectra)?;
         let jones = batches * output.jones_per_batch;
         let ring = variant.ring(spectra);
         let mut wideband = Self {
@@ -215,9 +224,7 @@ impl Wideband {
         let end = block.first + block.fine.len();
         let mut first = block.first;
         while first < end {
-            // As many groups as the ring has room for besides the last, which may be cut.
-            let reach = (first / self.variant.group() + self.ring - 1) * self.variant.group();
-            let to = end.min(reach);
+            let to = end.min(self.variant.reach(first, self.ring));
             let offset = block.offset.map(|o| o + (first - block.first) * step);
             self.stretch(&input, offset, (first, to), start)?;
             first = to;
@@ -255,7 +262,7 @@ fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineError {
 
 impl Pipeline for Wideband {
     fn name(&self) -> String {
-        format!("cuda ({})", self.gpu.name())
+        format!("cuda ({}; {})", self.gpu.name(), self.variant.name())
     }
 
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
