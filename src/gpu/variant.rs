@@ -7,7 +7,7 @@ use cudarc::driver::{
     CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
     PushKernelArg, ValidAsZeroBits,
 };
-use rustfft::num_complex::Complex64;
+use rustfft::num_complex::{Complex32, Complex64};
 
 use super::compile::{FFT_POST, PFB_FFT, PFB_FIR, POST};
 use super::cufft::Transform;
@@ -16,6 +16,7 @@ use super::shape::Shape;
 use super::{Gpu, GpuError};
 use crate::config::{Dither, OutputConfig, SampleBits};
 use crate::dsp::pfb;
+use crate::engine::FineDelay;
 use crate::units::N_POL;
 
 /// Bytes of the intermediate, about: more than that gains nothing.
@@ -31,6 +32,23 @@ const SLICE: usize = 32 << 20;
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Float4(pub [f32; 4]);
+
+impl Float4 {
+    /// Sets the gain of one polarisation. The factors of the separation are exact.
+    pub fn set_gain(&mut self, pol: usize, gain: Complex32) {
+        let pair = match pol {
+            0 => [gain.re / 2.0, gain.im / 2.0],
+            _ => [gain.im / 2.0, -gain.re / 2.0],
+        };
+        self.0[2 * pol..2 * pol + 2].copy_from_slice(&pair);
+    }
+}
+
+impl From<&FineDelay> for Float4 {
+    fn from(fine: &FineDelay) -> Self {
+        Self([fine.delay[0], fine.delay[1], fine.phase[0], fine.phase[1]])
+    }
+}
 
 // SAFETY: plain numbers with the layout of `float4`.
 unsafe impl DeviceRepr for Float4 {}

@@ -118,14 +118,9 @@ impl Wideband {
         stream.synchronize()?;
         for pol in 0..N_POL {
             if let Some(gains) = self.staged[pol].take() {
-                // The factors of the separation, 1/2 and 1/(2i), are exact.
                 let table = self.host_gains.as_mut_slice()?;
-                for (entry, g) in table.iter_mut().zip(gains) {
-                    let pair = match pol {
-                        0 => [g.re / 2.0, g.im / 2.0],
-                        _ => [g.im / 2.0, -g.re / 2.0],
-                    };
-                    entry.0[2 * pol..2 * pol + 2].copy_from_slice(&pair);
+                for (entry, gain) in table.iter_mut().zip(gains) {
+                    entry.set_gain(pol, gain);
                 }
                 self.gains_changed = true;
             }
@@ -143,7 +138,7 @@ impl Wideband {
         let end = first + fine.len();
         let table = &mut self.host_fine.as_mut_slice()?[first..end];
         for (entry, fine) in table.iter_mut().zip(fine) {
-            entry.0 = [fine.delay[0], fine.delay[1], fine.phase[0], fine.phase[1]];
+            *entry = fine.into();
         }
         // A part of a pinned slice is a plain slice: the copy is still asynchronous, but nothing waits for
         // it by itself. The entries are written once per chunk, and a chunk begins when the stream is idle.
