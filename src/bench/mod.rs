@@ -1,1 +1,3 @@
 //! Measurements of this machine, for `karoo bench`.
+
+pub mod engine;

@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 
 use super::Failure;
+use crate::bench::engine::{self, BenchError, BenchOptions};
+use crate::live::StageError;
 
 /// Measure what this machine can do
 #[derive(Debug, Args)]
@@ -13,13 +15,36 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Measure whole engines, from a packet in to a packet out
-    Engine,
+    /// Measure whole engines, from a packet in to a packet out, at a rate or at the highest without loss
+    ///
+    /// Losses are counted, not a failure. Exit code 1 when packets are not accounted for, or when the output is wrong.
+    Engine(Box<BenchOptions>),
 }
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
-        Bench::Engine => Err(Failure::usage("bench engine is not part of this build yet")),
+        Bench::Engine(options) => run_engine(options),
+    }
+}
+
+fn run_engine(options: &BenchOptions) -> Result<(), Failure> {
+    let report = engine::run(options).map_err(|error| match error {
+        BenchError::Config(_) | BenchError::Compute(_) => Failure::usage(error),
+        BenchError::Stage(StageError::Engine(_)) => Failure::device(error),
+        _ => Failure::data(error),
+    })?;
+    if options.json {
+        let text = serde_json::to_string_pretty(&report).map_err(Failure::data)?;
+        println!("{text}");
+    } else {
+        print!("{report}");
+    }
+    if report.right() {
+        Ok(())
+    } else {
+        Err(Failure::data(
+            "the output is wrong, or packets are not accounted for: see the report",
+        ))
     }
 }

@@ -1,0 +1,415 @@
+//! `karoo bench engine`: whole engines in one process, from a packet in to a packet out.
+//!
+//! ```text
+//! generator lcores ─► ring port ─► rx lcores ─► engine ─► tx lcores ─► ring port ─► sink lcores
+//! ```
+//!
+//! Generators send at a given rate whatever becomes of their packets, as digitisers do ([`generator`]); packets that
+//! find a full ring are what a NIC would count as missed. The sinks hold every header against what must come next and
+//! keep some heaps, which are compared with the golden model afterwards ([`sink`], [`check`]). Every packet is
+//! accounted for: offered = placed + lost, by cause.
+
+mod check;
+mod generator;
+mod options;
+mod report;
+mod rig;
+mod signal;
+mod sink;
+
+use std::time::Duration;
+
+pub use check::Checked;
+pub use options::BenchOptions;
+pub use report::{Counts, EngineBench, Latency, Probe, RxRate};
+
+use crate::config::{ConfigError, EngineConfig};
+use crate::cpu::Workers;
+use crate::dpdk::{
+    Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus, tsc,
+};
+use crate::live::{self, Backend, ComputeError, OutputError, StageError};
+use crate::memory::MemoryError;
+use crate::monitor::report::LcoreReport;
+use crate::units::N_POL;
+use generator::Schedule;
+use rig::{Remains, Rig};
+
+/// How long the first output may take.
+const FIRST_OUTPUT: Duration = Duration::from_secs(30);
+/// How long a new rate is left alone before it is measured.
+const SETTLE: f64 = 0.5;
+/// Chunks that must have come through before it is measured.
+const SETTLE_CHUNKS: f64 = 16.0;
+/// The search ends when the next step would be less than this share of the highest rate.
+const RESOLUTION: f64 = 0.01;
+/// When the rate found does not hold for the whole measurement: how often, and to how much, it is lowered.
+const RETRIES: usize = 4;
+const STEP_DOWN: f64 = 0.97;
+
+/// Why the bench gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The options.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What should compute.
+    #[error(transparent)]
+    Compute(#[from] ComputeError),
+    /// DPDK did not start.
+    #[error(transparent)]
+    Eal(#[from] EalError),
+    /// DPDK refused something.
+    #[error(transparent)]
+    Dpdk(#[from] DpdkError),
+    /// Not enough memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Output chunks.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A stage of an engine failed.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    /// A generator or sink failed.
+    #[error(transparent)]
+    Lcore(#[from] LcorePanic),
+    /// Nothing comes out.
+    #[error("no output within {0} s of the first packet; try a lower --rate or smaller chunks")]
+    NoOutput(u64),
+    /// Something hangs.
+    #[error("the engines did not come to an end within {0} s; their lcores were told to give up")]
+    Stuck(u64),
+    /// The user asked.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs the bench.
+pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
+    let configs = options.configs()?;
+    let cpus = Cpus::assign(options)?;
+    let abort = Abort::default();
+    let handler = abort.clone();
+    if let Err(error) = ctrlc::set_handler(move || handler.set()) {
+        tracing::warn!(%error, "an interrupt will end the process without a report");
+    }
+    let taken = live::take(options.backend, &configs, || Workers::pinned(&cpus.workers))?;
+    let eal = Eal::init(&EalConfig {
+        worker_cpus: cpus.lcores,
+        memory_mib: Rig::memory_mib(options, &configs),
+        ..EalConfig::default()
+    })?;
+    if let Some(main) = cpus.main {
+        core_affinity::set_for_current(core_affinity::CoreId { id: main });
+    }
+    let rig = Rig::start(&eal, options, &configs, taken.engines, &abort);
+    let bench = Bench {
+        options,
+        rig: rig.inspect_err(|_| abort.set())?,
+        tsc: TscClock::new(&eal),
+    };
+    let mut report = bench.run(&configs)?;
+    report.huge_pages = eal.huge_pages();
+    report.chosen = taken.chosen;
+    Ok(report)
+}
+
+/// Which CPU is whose.
+struct Cpus {
+    /// The main thread's, unless it shares one.
+    main: Option<usize>,
+    lcores: Vec<usize>,
+    workers: Vec<usize>,
+}
+
+impl Cpus {
+    fn assign(options: &BenchOptions) -> Result<Self, ConfigError> {
+        let cpus = if options.cpus.is_empty() {
+            allowed_cpus()
+        } else {
+            options.cpus.clone()
+        };
+        let lcores = options.lcores();
+        let workers = match options.backend {
+            Backend::Cuda => 0,
+            Backend::Auto | Backend::Cpu => options.workers,
+        };
+        let needed = 1 + lcores + workers;
+        if needed > cpus.len() && !options.oversubscribe {
+            let rule = format!(
+                "are too few: the main thread, {lcores} lcores and {workers} compute threads take {needed}"
+            );
+            let way_out =
+                "ask for fewer queues, generators, sinks or engines, or give --oversubscribe";
+            return Err(ConfigError::new("--cpus", cpus.len(), rule, way_out));
+        }
+        if needed > cpus.len() {
+            tracing::warn!(
+                "{needed} threads share {} CPUs: figures mean little",
+                cpus.len()
+            );
+        }
+        let mut turn = cpus.iter().copied().cycle().skip(1);
+        Ok(Self {
+            main: (needed <= cpus.len()).then(|| cpus[0]),
+            lcores: turn.by_ref().take(lcores).collect(),
+            workers: turn.take(workers.max(1)).collect(),
+        })
+    }
+}
+
+/// A rig under the stopwatch.
+struct Bench<'a> {
+    options: &'a BenchOptions,
+    rig: Rig,
+    tsc: TscClock,
+}
+
+/// One measurement, with what is only looked at in the last one.
+struct Measured {
+    probe: Probe,
+    lcores: Vec<LcoreReport>,
+    placed: Vec<u64>,
+}
+
+impl Bench<'_> {
+    fn run(self, configs: &[EngineConfig]) -> Result<EngineBench, BenchError> {
+        let outcome = self.measure_all();
+        if outcome.is_err() {
+            self.rig.threads.abort().set();
+        }
+        let (signal, memory) = (self.rig.signal.clone(), self.rig.memory.clone());
+        let drained = self.rig.drain();
+        let (search, start_up, measured) = match outcome {
+            Ok(outcome) => outcome,
+            // What ended the stages says more than that they ended.
+            Err(error) => return Err(drained.err().filter(BenchError::is_cause).unwrap_or(error)),
+        };
+        let Remains {
+            engines,
+            found,
+            counts,
+        } = drained?;
+        let mut checked = Vec::new();
+        let mut latency = Vec::new();
+        let mut first_wrong = None;
+        for (number, config) in configs.iter().enumerate() {
+            let mut all = hdrhistogram::Histogram::new(3).expect("three digits are allowed");
+            for found in found.iter().filter(|found| found.engine == number) {
+                checked.push(check::check(config, &signal, &found.kept));
+                // An automatically sized histogram takes any value.
+                let _ = all.add(&found.latency);
+                first_wrong = first_wrong.or_else(|| found.first_wrong.clone());
+            }
+            latency.push(Latency::of(&all));
+        }
+        let outputs = engines.iter().flat_map(|engine| engine.outputs());
+        Ok(EngineBench {
+            karoo: env!("CARGO_PKG_VERSION").to_owned(),
+            backend: engines[0].outputs()[0].pipeline().name(),
+            memory,
+            chosen: Vec::new(),
+            huge_pages: false,
+            search,
+            start_up,
+            rx: rx_rates(&measured, &configs[0]),
+            measured: measured.probe,
+            latency,
+            total: counts,
+            checked: checked.into_iter().fold(Checked::default(), Checked::and),
+            first_wrong,
+            lcores: measured.lcores,
+            compute: outputs
+                .flat_map(|output| output.pipeline().lcores())
+                .collect(),
+            config: configs.to_vec(),
+        })
+    }
+
+    fn measure_all(&self) -> Result<(Vec<Probe>, Vec<Counts>, Measured), BenchError> {
+        let options = self.options;
+        self.set_rate(if options.search {
+            options.rate / 4.0
+        } else {
+            options.rate
+        });
+        self.wait_for_output()?;
+        let mut search = Vec::new();
+        let mut rate = options.rate;
+        if options.search {
+            rate = self.search(&mut search)?;
+        }
+        for _ in 0..RETRIES {
+            self.set_rate(rate);
+            self.settle(rate)?;
+            let start_up = self.rig.counts();
+            let measured = self.measure(rate, options.seconds)?;
+            if !options.search || measured.probe.passed() {
+                return Ok((search, start_up, measured));
+            }
+            search.push(measured.probe);
+            rate *= STEP_DOWN;
+        }
+        self.set_rate(rate);
+        self.settle(rate)?;
+        let start_up = self.rig.counts();
+        Ok((search, start_up, self.measure(rate, options.seconds)?))
+    }
+
+    /// Halves the distance between a rate that passed and one that did not.
+    fn search(&self, probes: &mut Vec<Probe>) -> Result<f64, BenchError> {
+        let (mut passed, mut failed) = (0.0, self.options.rate);
+        let mut rate = self.options.rate;
+        while failed - passed > RESOLUTION * self.options.rate {
+            self.set_rate(rate);
+            self.settle(rate)?;
+            let probe = self.measure(rate, self.options.probe_seconds)?.probe;
+            if probe.passed() {
+                passed = rate;
+            } else {
+                failed = rate;
+            }
+            probes.push(probe);
+            if passed == failed {
+                break;
+            }
+            rate = (passed + failed) / 2.0;
+        }
+        Ok(if passed > 0.0 { passed } else { failed / 2.0 })
+    }
+
+    /// Makes `rate` Gsample/s per polarisation the rate of all generators.
+    fn set_rate(&self, rate: f64) {
+        // Far enough ahead for all of them to take it up together.
+        let next = self.rig.next_packet();
+        let margin = (N_POL * self.options.rx_queues * crate::dpdk::BURST) as u64;
+        let first = if next == 0 { 0 } else { next + margin };
+        let packets = N_POL as f64 * rate * 1e9 / self.options.recv_packet_samples as f64;
+        self.rig.pace.set(Schedule {
+            first: first.next_multiple_of(N_POL as u64),
+            start: tsc() + self.tsc.ticks(Duration::from_millis(1)),
+            packets_per_tick: packets / self.tsc.hz() as f64,
+        });
+    }
+
+    fn wait_for_output(&self) -> Result<(), BenchError> {
+        let deadline = tsc() + self.tsc.ticks(FIRST_OUTPUT);
+        while self
+            .rig
+            .counts()
+            .iter()
+            .any(|counts| counts.heaps_received == 0)
+        {
+            if tsc() > deadline {
+                return Err(BenchError::NoOutput(FIRST_OUTPUT.as_secs()));
+            }
+            self.pause(0.01)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what was under way before has gone and the pipeline is full at `rate`.
+    fn settle(&self, rate: f64) -> Result<(), BenchError> {
+        let chunk = self.options.recv_chunk_samples as f64 / (rate * 1e9);
+        self.pause(SETTLE.max(SETTLE_CHUNKS * chunk))
+    }
+
+    fn measure(&self, rate: f64, seconds: f64) -> Result<Measured, BenchError> {
+        let rig = &self.rig;
+        let (counts, placed) = (rig.counts(), rig.placed());
+        let lcores = rig.threads.reports();
+        let start = tsc();
+        rig.window.open();
+        let paused = self.pause(seconds);
+        rig.window.close();
+        let seconds = self.tsc.seconds(tsc() - start);
+        let engines: Vec<_> = rig
+            .counts()
+            .iter()
+            .zip(&counts)
+            .map(|(now, before)| now.since(before))
+            .collect();
+        paused?;
+        let samples = engines.iter().map(|counts| counts.offered).sum::<u64>() as f64
+            * self.options.recv_packet_samples as f64
+            / (N_POL * engines.len()) as f64;
+        Ok(Measured {
+            probe: Probe {
+                asked: rate,
+                reached: samples / seconds * 1e-9,
+                seconds,
+                engines,
+            },
+            lcores: rig
+                .threads
+                .reports()
+                .iter()
+                .zip(&lcores)
+                .map(since)
+                .collect(),
+            placed: rig
+                .placed()
+                .iter()
+                .zip(&placed)
+                .map(|(now, before)| now - before)
+                .collect(),
+        })
+    }
+
+    /// Sleeps, unless something ends the bench.
+    fn pause(&self, seconds: f64) -> Result<(), BenchError> {
+        let end = tsc() + (seconds * self.tsc.hz() as f64) as u64;
+        loop {
+            if self.rig.threads.abort().is_set() {
+                return Err(BenchError::Interrupted);
+            }
+            let left = self.tsc.seconds(end.saturating_sub(tsc()));
+            if left == 0.0 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_secs_f64(left.min(0.01)));
+        }
+    }
+}
+
+impl BenchError {
+    /// Whether it says why the bench ended early.
+    fn is_cause(&self) -> bool {
+        matches!(self, Self::Stage(_) | Self::Lcore(_))
+    }
+}
+
+/// What a thread did between two reports.
+fn since((now, before): (&LcoreReport, &LcoreReport)) -> LcoreReport {
+    let phases = now.phases.iter().zip(&before.phases);
+    LcoreReport {
+        phases: phases
+            .map(|(now, before)| (now.0.clone(), now.1 - before.1))
+            .collect(),
+        ..now.clone()
+    }
+}
+
+/// The rx lcores are those called so; their order is that of `placed`.
+fn rx_rates(measured: &Measured, config: &EngineConfig) -> Vec<RxRate> {
+    let lcores = measured.lcores.iter();
+    let rx = lcores.filter(|lcore| {
+        lcore
+            .name
+            .split('-')
+            .next_back()
+            .is_some_and(|name| name.starts_with("rx"))
+    });
+    rx.zip(&measured.placed)
+        .map(|(lcore, &heaps)| {
+            let gigabits = (heaps as usize * config.recv.heap_bytes() * 8) as f64 * 1e-9;
+            let work = lcore.phases.iter().find(|phase| phase.0 == "work");
+            RxRate {
+                name: lcore.name.clone(),
+                gbps: gigabits / measured.probe.seconds,
+                gbps_at_work: gigabits / work.map_or(f64::NAN, |phase| phase.1),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,214 @@
+//! Options of `karoo bench engine`, and the engines that they ask for.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use super::signal::Signal;
+use crate::config::{
+    ConfigError, Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig,
+    WindowFunction,
+};
+use crate::dsp::pfb;
+use crate::live::{Backend, Stages};
+use crate::net::endpoint::DEFAULT_PORT;
+use crate::send::MAX_TX_LCORES;
+use crate::units::Clock;
+
+/// Root mean square of the output's real and imaginary parts: far from the limits, far from zero.
+const OUTPUT_RMS: f64 = 20.0;
+
+/// Options of the bench.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchOptions {
+    /// Rate in Gsample/s per polarisation; with --search the highest to try
+    #[arg(long, value_name = "GSPS", default_value_t = 1.712)]
+    pub rate: f64,
+    /// How long to measure
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Look for the highest rate at which nothing is lost, then measure at it
+    #[arg(long)]
+    pub search: bool,
+    /// How long --search stays at each rate
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub probe_seconds: f64,
+    /// Engines in the process
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub engines: usize,
+    /// Rx queues of each engine, each with an lcore of its own
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub rx_queues: usize,
+    /// Tx queues of each engine, each with an lcore of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub tx_queues: usize,
+    /// Generator lcores for all engines
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub generators: usize,
+    /// Sink lcores for all engines
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub sinks: usize,
+    /// CPUs to use: the main thread's, each engine's rx, engine and tx lcores', the generators', the sinks', the CPU
+    /// backend's workers' [default: all that there are, in order]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+    /// Let lcores share CPUs where there are too few
+    #[arg(long)]
+    pub oversubscribe: bool,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub backend: Backend,
+    /// Compute threads of the CPU backend
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub workers: usize,
+    /// Channels
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub channels: usize,
+    /// PFB taps
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub taps: usize,
+    /// Destinations among which the channels are divided
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub substreams: usize,
+    /// Jones vectors per batch
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    pub jones_per_batch: usize,
+    /// Dither before quantisation
+    #[arg(long, value_enum, default_value_t = Dither::Uniform)]
+    pub dither: Dither,
+    /// Digitiser bits per sample, 2 to 16
+    #[arg(long, value_name = "BITS", default_value_t = 10)]
+    pub dig_sample_bits: u32,
+    /// Samples per digitiser packet
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub recv_packet_samples: usize,
+    /// Samples per polarisation of a receive chunk
+    #[arg(long, value_name = "N", default_value_t = 1 << 22)]
+    pub recv_chunk_samples: usize,
+    /// Jones vectors of an output chunk [default: one batch]
+    #[arg(long, value_name = "N")]
+    pub send_chunk_jones: Option<usize>,
+    /// Payload bytes of an output packet
+    #[arg(long, value_name = "BYTES", default_value_t = 8192)]
+    pub send_packet_payload: usize,
+    /// Largest difference of coarse delay between the polarisations, in samples
+    #[arg(long, value_name = "N", default_value_t = 1 << 16)]
+    pub max_delay_diff: usize,
+    /// Packets that each rx queue holds
+    #[arg(long, value_name = "N", default_value_t = 511)]
+    pub rx_descriptors: usize,
+    /// Packets that each tx queue holds
+    #[arg(long, value_name = "N", default_value_t = 1023)]
+    pub tx_descriptors: usize,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchOptions {
+    /// Refuses what cannot be run.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |option: &str, value: String, rule: &str, way_out: &str| {
+            Err(ConfigError::new(option, value, rule, way_out))
+        };
+        for (option, value) in [
+            ("--rate", self.rate),
+            ("--seconds", self.seconds),
+            ("--probe-seconds", self.probe_seconds),
+        ] {
+            if !(value.is_finite() && value > 0.0 && value <= 1e6) {
+                return refuse(option, value.to_string(), "must be positive", "try 1");
+            }
+        }
+        let most = MAX_TX_LCORES.min(self.substreams);
+        for (option, value, most) in [
+            ("--engines", self.engines, 64),
+            ("--rx-queues", self.rx_queues, 64),
+            ("--tx-queues", self.tx_queues, most),
+            (
+                "--generators",
+                self.generators,
+                self.engines * self.rx_queues,
+            ),
+            ("--sinks", self.sinks, self.engines * self.tx_queues),
+            ("--workers", self.workers, 1024),
+            ("--substreams", self.substreams, 256),
+            ("--rx-descriptors", self.rx_descriptors, 1 << 16),
+            ("--tx-descriptors", self.tx_descriptors, 1 << 16),
+        ] {
+            if !(1..=most).contains(&value) {
+                let rule = format!("must be 1 to {most} here");
+                return refuse(option, value.to_string(), &rule, "try 1");
+            }
+        }
+        Ok(())
+    }
+
+    /// Worker lcores of the whole bench.
+    pub fn lcores(&self) -> usize {
+        self.engines * Stages::lcores(self.rx_queues, self.tx_queues) + self.generators + self.sinks
+    }
+
+    /// One configuration per engine, checked.
+    pub fn configs(&self) -> Result<Vec<EngineConfig>, ConfigError> {
+        self.check()?;
+        let sample_bits = SampleBits::new(self.dig_sample_bits).ok_or_else(|| {
+            let bits = self.dig_sample_bits;
+            ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
+        })?;
+        let recv = RecvConfig {
+            packet_samples: self.recv_packet_samples,
+            sample_bits,
+            chunk_samples: self.recv_chunk_samples,
+            mask_timestamp: false,
+        };
+        (0..self.engines)
+            .map(|engine| {
+                let mut config = EngineConfig {
+                    clock: Clock {
+                        adc_sample_rate: self.rate * 1e9,
+                        sync_time: 0.0,
+                    },
+                    feng_id: engine as u64,
+                    array_size: self.engines as u64,
+                    recv: recv.clone(),
+                    send: SendConfig {
+                        packet_payload: self.send_packet_payload,
+                        chunk_jones: self.send_chunk_jones.unwrap_or(self.jones_per_batch),
+                        ttl: 4,
+                    },
+                    max_delay_diff: self.max_delay_diff,
+                    gain: 1.0,
+                    outputs: vec![self.output(engine)],
+                };
+                config.validate()?;
+                config.gain = gain(&config);
+                Ok(config)
+            })
+            .collect()
+    }
+
+    fn output(&self, engine: usize) -> OutputConfig {
+        let group = u32::from(Ipv4Addr::new(239, 10, 0, 0)) + (engine * self.substreams) as u32;
+        let dst = |i| SocketAddrV4::new(Ipv4Addr::from(group + i), DEFAULT_PORT);
+        OutputConfig {
+            name: "wideband".into(),
+            channels: self.channels,
+            dst: (0..self.substreams as u32).map(dst).collect(),
+            jones_per_batch: self.jones_per_batch,
+            taps: self.taps,
+            w_cutoff: 1.0,
+            window_function: WindowFunction::Hann,
+            dither: self.dither,
+            dither_seed: engine as u64,
+        }
+    }
+}
+
+/// The gain that gives white noise of the signal's power [`OUTPUT_RMS`] in each part: its variance in a channel is
+/// σ²·Σw², half of it in either part.
+fn gain(config: &EngineConfig) -> f64 {
+    let output = &config.outputs[0];
+    let (step, window) = (output.spectrum_samples(), output.window_function);
+    let weights = pfb::weights(step, output.taps, output.w_cutoff, window);
+    let power: f64 = weights.iter().map(|&w| f64::from(w).powi(2)).sum();
+    OUTPUT_RMS / (Signal::deviation(config.recv.sample_bits) * (power / 2.0).sqrt())
+}

@@ -1,0 +1,359 @@
+//! The bench assembled: generators, engines and sinks, and the rings between them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crossbeam::queue::ArrayQueue;
+
+use super::BenchError;
+use super::generator::{Feed, FeedStats, GeneratorLcore, HEADER_BYTES, Pace, Stamps, prepare};
+use super::options::BenchOptions;
+use super::report::Counts;
+use super::signal::Signal;
+use super::sink::{Found, SinkLcore, SinkStats, Stream, Window};
+use crate::config::EngineConfig;
+use crate::dpdk::{
+    Abort, BURST, Device, Eal, IdlePolicy, LcoreHandle, MbufPool, PoolConfig, PortConfig, TscClock,
+    mbuf_ring, pool_size,
+};
+use crate::engine::Engine;
+use crate::live::{self, Compute, RxStage, StageParts, Stages, Threads};
+use crate::net::frame::HEADERS_LEN;
+use crate::net::{HeaderTemplate, MacAddr};
+use crate::recv::{WhenFull, receive_memory};
+use crate::send::{Source, TxPools};
+use crate::spead::digitiser::PREAMBLE_LEN;
+
+/// Chunks that a silent rx lcore may be behind.
+const PATIENCE: u64 = 1;
+/// How long packets and chunks under way may take to come through at the end.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Where packets say that they come from: a locally administered MAC address and addresses reserved for documentation.
+const SOURCE: Source = Source {
+    mac: MacAddr([0x02, 0x4b, 0x41, 0x52, 0x4f, 0x4f]),
+    ip: std::net::Ipv4Addr::new(192, 0, 2, 1),
+    port: 49152,
+};
+const DIGITISER: &str = "192.0.2.2:49152";
+const DIGITISER_GROUP: &str = "239.102.0.64:7148";
+
+/// What the bench has running for one engine.
+struct Running {
+    stages: Stages,
+    feeds: Vec<Arc<FeedStats>>,
+    sinks: Vec<Arc<SinkStats>>,
+}
+
+impl Running {
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for feed in &self.feeds {
+            counts.offered += feed.offered.load(Ordering::Relaxed);
+            counts.ring_full += feed.ring_full.load(Ordering::Relaxed);
+            counts.no_buffer += feed.no_buffer.load(Ordering::Relaxed);
+        }
+        for rx in self.stages.rx_stats() {
+            counts.placed += rx.placed();
+            rx.add_drops(&mut counts.drops);
+        }
+        for output in self.stages.output_stats() {
+            let report = output.report();
+            counts.heaps_sent += report.heaps;
+            counts.heaps_skipped += report.skipped_heaps;
+        }
+        for sink in &self.sinks {
+            counts.heaps_received += sink.heaps.load(Ordering::Relaxed);
+            counts.batches_missing += sink.missing_batches.load(Ordering::Relaxed);
+            counts.wrong_packets += sink.wrong.load(Ordering::Relaxed);
+        }
+        counts
+    }
+}
+
+/// The bench at work.
+pub struct Rig {
+    pub threads: Threads,
+    pub pace: Arc<Pace>,
+    pub window: Arc<Window>,
+    pub signal: Arc<Signal>,
+    pub memory: String,
+    engines: Vec<Running>,
+    generators: Vec<LcoreHandle<()>>,
+    sinks: Vec<LcoreHandle<Vec<Found>>>,
+}
+
+/// What is left when it has ended.
+pub struct Remains {
+    /// Engines, for their reports.
+    pub engines: Vec<Engine>,
+    /// What the sinks found.
+    pub found: Vec<Found>,
+    /// Counts of the whole run, per engine.
+    pub counts: Vec<Counts>,
+}
+
+impl Rig {
+    /// Memory for DPDK.
+    pub fn memory_mib(options: &BenchOptions, configs: &[EngineConfig]) -> usize {
+        const OTHER_MIB: usize = 64;
+        const MBUF: usize = 512;
+        let frame = HEADER_BYTES + configs[0].recv.heap_bytes() + MBUF;
+        let rx = options.rx_queues * feed_mbufs(options) * frame;
+        let tx = pool_size(options.tx_descriptors, 2 * BURST);
+        let tx = options.tx_queues * tx * (TxPools::BYTES_PER_PACKET + 2 * MBUF);
+        OTHER_MIB + options.engines * (rx + tx).div_ceil(1 << 20)
+    }
+
+    /// Starts everything; nothing is sent yet.
+    pub fn start(
+        eal: &Eal,
+        options: &BenchOptions,
+        configs: &[EngineConfig],
+        compute: Vec<Compute>,
+        abort: &Abort,
+    ) -> Result<Self, BenchError> {
+        let mut threads = Threads::new(eal, abort.clone());
+        let idle = if options.oversubscribe {
+            IdlePolicy::Share
+        } else {
+            IdlePolicy::Poll
+        };
+        let signal = Arc::new(Signal::new(&configs[0].recv, options.rx_queues));
+        let (pace, window) = (Arc::new(Pace::default()), Arc::new(Window::default()));
+        let mut feeds: Vec<Vec<Feed>> = deal(options.generators);
+        let mut streams: Vec<Vec<Stream>> = deal(options.sinks);
+        let mut engines = Vec::new();
+        let mut sending = Vec::new();
+        let mut memory = String::new();
+        for (number, (config, compute)) in configs.iter().zip(compute).enumerate() {
+            let stamps = Arc::new(Stamps::new());
+            let prefix = format!("e{number}-");
+            let mut rx_ends = Vec::new();
+            let mut pools = Vec::new();
+            let mut feed_stats = Vec::new();
+            for queue in 0..options.rx_queues {
+                let name = format!("{prefix}rx{queue}");
+                let (ring, receiver) = mbuf_ring(eal, &name, options.rx_descriptors)?;
+                let pool = PoolConfig {
+                    mbufs: feed_mbufs(options),
+                    cache: BURST,
+                    data_room: HEADER_BYTES + config.recv.heap_bytes(),
+                    socket: None,
+                };
+                let pool = MbufPool::new(eal, &name, pool)?;
+                prepare(&pool, signal.prepared(queue));
+                let stats = Arc::new(FeedStats::default());
+                let turn = (number * options.rx_queues + queue) % feeds.len();
+                feeds[turn].push(Feed {
+                    queue: queue as u64,
+                    queues: options.rx_queues as u64,
+                    ring,
+                    pool: pool.clone(),
+                    headers: headers(config.recv.heap_bytes()),
+                    heap_bytes: config.recv.heap_bytes(),
+                    stats: stats.clone(),
+                    stamps: stamps.clone(),
+                });
+                rx_ends.push(receiver);
+                pools.push(pool);
+                feed_stats.push(stats);
+            }
+            let mut tx_ends = Vec::new();
+            let mut sink_stats = Vec::new();
+            for queue in 0..options.tx_queues {
+                let name = format!("{prefix}tx{queue}");
+                let (sender, ring) = mbuf_ring(eal, &name, options.tx_descriptors)?;
+                let stream = Stream::new(
+                    config,
+                    number,
+                    (queue, options.tx_queues),
+                    ring,
+                    window.clone(),
+                    signal.clone(),
+                    stamps.clone(),
+                    TscClock::new(eal),
+                );
+                sink_stats.push(stream.stats().clone());
+                let turn = (number * options.tx_queues + queue) % streams.len();
+                streams[turn].push(stream);
+                tx_ends.push(sender);
+            }
+            let port = Device::rings(eal, &format!("bench{number}"), rx_ends, tx_ends)?;
+            let port = port.start(&PortConfig {
+                rx_pools: pools,
+                tx_queues: options.tx_queues,
+                ..PortConfig::default()
+            })?;
+
+            let (lanes, tail) = (options.rx_queues, config.tail_samples());
+            let (receive, mut receiver) =
+                receive_memory(&config.recv, tail, lanes, &*compute.recv_memory)?;
+            receiver.leave_behind(PATIENCE);
+            memory = receive.kind().to_string();
+            let outputs = live::outputs(eal, config, compute.pipelines, &*compute.send_memory)?;
+            let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
+                name: format!("rx{queue}"),
+                queue: rx,
+                horizons: Arc::new(ArrayQueue::new(1)),
+            });
+            let parts = StageParts {
+                prefix: if options.engines > 1 {
+                    prefix
+                } else {
+                    String::new()
+                },
+                memory: receive,
+                receiver,
+                intake: compute.intake,
+                outputs,
+                rx: rx.collect(),
+                when_full: WhenFull::Drop,
+                tx: port.tx,
+                tx_packets: options.tx_descriptors,
+                source: SOURCE,
+                idle,
+            };
+            let stages = Stages::start(&mut threads, config, parts)?;
+            sending.push(stages.sending().clone());
+            engines.push(Running {
+                stages,
+                feeds: feed_stats,
+                sinks: sink_stats,
+            });
+        }
+
+        let mut generators = Vec::new();
+        for (number, feeds) in feeds.into_iter().enumerate() {
+            let generator = GeneratorLcore {
+                feeds,
+                signal: signal.clone(),
+                pace: pace.clone(),
+                idle,
+                abort: abort.clone(),
+            };
+            let name = format!("generator{number}");
+            generators.push(threads.spawn(&name, move |clock| generator.run(clock))?);
+        }
+        let mut sinks = Vec::new();
+        for (number, streams) in streams.into_iter().enumerate() {
+            let sink = SinkLcore {
+                streams,
+                sending: sending.clone(),
+                idle,
+                abort: abort.clone(),
+            };
+            let name = format!("sink{number}");
+            sinks.push(threads.spawn(&name, move |clock| sink.run(clock))?);
+        }
+        Ok(Self {
+            threads,
+            pace,
+            window,
+            signal,
+            memory,
+            engines,
+            generators,
+            sinks,
+        })
+    }
+
+    /// What happened so far, per engine.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.engines.iter().map(Running::counts).collect()
+    }
+
+    /// Heaps placed by each rx lcore so far, all engines.
+    pub fn placed(&self) -> Vec<u64> {
+        let stats = self.engines.iter().flat_map(|e| e.stages.rx_stats());
+        stats.map(|stats| stats.placed()).collect()
+    }
+
+    /// The number of the next packet of the queue that is ahead of all others.
+    pub fn next_packet(&self) -> u64 {
+        let feeds = self.engines.iter().flat_map(|engine| &engine.feeds);
+        let next = feeds.map(|feed| feed.next.load(Ordering::Relaxed));
+        next.max().unwrap_or(0)
+    }
+
+    /// Ends the generators, lets everything under way come through, and ends the rest.
+    pub fn drain(self) -> Result<Remains, BenchError> {
+        let abort = self.threads.abort().clone();
+        let deadline = Instant::now() + DRAIN;
+        self.pace.stop();
+        let generators: Vec<_> = self.generators.into_iter().map(LcoreHandle::join).collect();
+        let wait = |done: &dyn Fn() -> bool| {
+            while !done() && !abort.is_set() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(&|| {
+            let handed = |c: &Counts| c.offered - c.ring_full - c.no_buffer;
+            let seen = |c: &Counts| c.placed + c.drops.values().sum::<u64>();
+            self.engines
+                .iter()
+                .map(Running::counts)
+                .all(|counts| seen(&counts) >= handed(&counts))
+        });
+        for engine in &self.engines {
+            engine.stages.stop();
+        }
+        wait(&|| {
+            self.engines
+                .iter()
+                .all(|engine| engine.stages.running() == 0)
+        });
+        let late = self
+            .engines
+            .iter()
+            .any(|engine| engine.stages.running() > 0);
+        if late {
+            abort.set();
+        }
+        let aborted = abort.is_set();
+        let sinks: Vec<_> = self.sinks.into_iter().map(LcoreHandle::join).collect();
+        let mut remains = Remains {
+            engines: Vec::new(),
+            found: Vec::new(),
+            counts: Vec::new(),
+        };
+        let mut outcomes = Vec::new();
+        for engine in self.engines {
+            remains.counts.push(engine.counts());
+            outcomes.push(engine.stages.join());
+        }
+        for outcome in outcomes {
+            remains.engines.push(outcome?.engine);
+        }
+        generators.into_iter().collect::<Result<(), _>>()?;
+        for found in sinks {
+            remains.found.extend(found?);
+        }
+        match (late, aborted) {
+            (true, _) => Err(BenchError::Stuck(DRAIN.as_secs())),
+            (false, true) => Err(BenchError::Interrupted),
+            (false, false) => Ok(remains),
+        }
+    }
+}
+
+/// Empty hands to deal to.
+fn deal<T>(hands: usize) -> Vec<Vec<T>> {
+    (0..hands).map(|_| Vec::new()).collect()
+}
+
+/// Buffers of one rx queue: the ring's, a burst on either side, and what the caches of the lcores hold.
+fn feed_mbufs(options: &BenchOptions) -> usize {
+    pool_size(options.rx_descriptors, 4 * BURST)
+}
+
+/// Ethernet, IPv4 and UDP headers of a digitiser's packets.
+fn headers(heap_bytes: usize) -> [u8; HEADERS_LEN] {
+    let endpoint = |text: &str| text.parse().expect("a constant endpoint");
+    let mac = MacAddr([0x02, 0x44, 0x49, 0x47, 0x49, 0x54]);
+    let (src, dst) = (endpoint(DIGITISER), endpoint(DIGITISER_GROUP));
+    let template = HeaderTemplate::multicast(mac, src, dst, 4).expect("a constant group");
+    let mut headers = [0; HEADERS_LEN];
+    template.emit(PREAMBLE_LEN + heap_bytes, &mut headers);
+    headers
+}
