@@ -1,3 +1,4 @@
 //! Measurements of this machine, for `karoo bench`.
 
 pub mod engine;
+pub mod kernels;

@@ -1,5 +1,7 @@
 //! `karoo bench`: what this machine can do.
 
+mod kernels;
+
 use clap::{Args, Subcommand};
 
 use super::Failure;
@@ -19,12 +21,14 @@ enum Bench {
     ///
     /// Losses are counted, not a failure. Exit code 1 when packets are not accounted for, or when the output is wrong.
     Engine(Box<BenchOptions>),
+    Kernels(kernels::KernelArgs),
 }
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
         Bench::Engine(options) => run_engine(options),
+        Bench::Kernels(args) => kernels::run(args),
     }
 }
 

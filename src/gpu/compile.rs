@@ -1,12 +1,11 @@
 //! Kernels from source to machine code, with a cache on disk.
 
 use std::ffi::{CStr, CString};
-use std::path::PathBuf;
 use std::ptr;
 
 use cudarc::nvrtc::{result, sys};
 
-use super::GpuError;
+use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
 const HEADERS: [(&CStr, &str); 6] = [
@@ -17,6 +16,9 @@ const HEADERS: [(&CStr, &str); 6] = [
     (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
     (c"philox.cuh", include_str!("../../kernels/philox.cuh")),
 ];
+
+/// Folder of the cache.
+const CACHE: &str = "kernels";
 
 /// A kernel's name and source.
 #[derive(Clone, Copy, Debug)]
@@ -52,60 +54,41 @@ pub(super) const POST: Kernel = Kernel {
 /// Machine code of `kernel`, from the cache if it is there.
 pub(super) fn machine_code(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
     let key = key(kernel, options);
-    let path = cache_path(&key);
-    if let Some(code) = path.as_ref().and_then(|path| read(path, &key)) {
+    if let Some(code) = cache::load(CACHE, &key) {
         return Ok(code);
     }
     let code = compile(kernel, options)?;
-    if let Some(path) = path {
-        // Without a cache, the next start takes seconds longer.
-        if let Err(error) = write(&path, &key, &code) {
-            tracing::debug!(%error, path = %path.display(), "kernel not cached");
-        }
-    }
+    cache::store(CACHE, &key, &code);
     Ok(code)
+}
+
+/// NVRTC's version, if it is there.
+pub fn nvrtc_version() -> Option<String> {
+    // SAFETY: loading a library runs its initialisers; NVRTC's are harmless.
+    if !unsafe { sys::is_culib_present() } {
+        return None;
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are written.
+    unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }
+        .result()
+        .ok()?;
+    Some(format!("{major}.{minor}"))
 }
 
 /// Everything that the machine code depends on, but for NVRTC's version: newer ones need not compile again.
 fn key(kernel: Kernel, options: &[String]) -> Vec<u8> {
-    let mut key = options.join(" ");
-    for source in [kernel.source].into_iter().chain(HEADERS.map(|(_, s)| s)) {
+    with_sources(options.join(" "), &[kernel])
+}
+
+/// `key` and what the kernels are made of.
+pub(super) fn with_sources(mut key: String, kernels: &[Kernel]) -> Vec<u8> {
+    let sources = kernels.iter().map(|kernel| kernel.source);
+    for source in sources.chain(HEADERS.map(|(_, source)| source)) {
         key.push('\0');
         key.push_str(source);
     }
     key.into_bytes()
-}
-
-fn cache_path(key: &[u8]) -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    // FNV-1a only spreads the names; the file holds the key, which decides.
-    let hash = key.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    });
-    Some(base.join("karoo/kernels").join(format!("{hash:016x}")))
-}
-
-/// The code in a file of the cache, if the file is of this key.
-fn read(path: &std::path::Path, key: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = std::fs::read(path).ok()?;
-    let code = bytes.len().checked_sub(key.len() + 8)?;
-    let (length, rest) = bytes.split_at(8);
-    let same = length == (code as u64).to_le_bytes() && rest[..key.len()] == *key;
-    same.then(|| bytes.split_off(key.len() + 8))
-}
-
-/// Whole or not at all: the file is named when it is complete.
-fn write(path: &std::path::Path, key: &[u8], code: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let unfinished = path.with_extension(std::process::id().to_string());
-    let length = (code.len() as u64).to_le_bytes();
-    std::fs::write(&unfinished, [&length, key, code].concat())?;
-    std::fs::rename(&unfinished, path)
 }
 
 /// A program of NVRTC, destroyed when dropped.
@@ -179,21 +162,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_gives_back_what_it_was_given_for_that_key_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b");
-        assert_eq!(read(&path, b"key"), None);
-        write(&path, b"key", b"code").unwrap();
-        assert_eq!(read(&path, b"key").as_deref(), Some(&b"code"[..]));
-        assert_eq!(read(&path, b"kex"), None);
-        let bytes = std::fs::read(&path).unwrap();
-        for cut in 0..bytes.len() {
-            std::fs::write(&path, &bytes[..cut]).unwrap();
-            assert_eq!(read(&path, b"key"), None, "cut at {cut}");
-        }
-    }
-
-    #[test]
     fn every_option_and_kernel_has_its_own_key() {
         let options = |bits: &str| vec![format!("-DBITS={bits}")];
         let keys = [
@@ -202,6 +170,5 @@ mod tests {
             key(FFT_POST, &options("10")),
         ];
         assert!(keys[0] != keys[1] && keys[0] != keys[2]);
-        assert_ne!(cache_path(&keys[0]), cache_path(&keys[1]));
     }
 }

@@ -129,6 +129,21 @@ impl Gpu {
         format!("{}, sm_{}", self.name, self.architecture)
     }
 
+    /// The driver's version, as its kernel module has it; the CUDA version that it is for where there is none.
+    pub fn driver(&self) -> String {
+        let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+        let is_version = |word: &&str| {
+            word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.')
+        };
+        if let Some(version) = module.split_whitespace().find(is_version) {
+            return version.to_owned();
+        }
+        let mut version = 0;
+        // SAFETY: the driver is loaded, and writes one integer.
+        let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) };
+        format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+    }
+
     /// Bytes of shared memory that a block may have.
     pub(super) fn shared(&self) -> usize {
         self.shared

@@ -8,11 +8,13 @@
 #![allow(unsafe_code)]
 
 mod bar;
+mod cache;
 mod compile;
 mod cufft;
 mod device;
 mod form;
 mod input;
+pub mod measure;
 mod memory;
 mod shape;
 mod tune;
@@ -21,6 +23,7 @@ mod vulkan;
 mod wideband;
 
 pub use bar::{BarAllocator, BarError};
+pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
 pub use form::{Fft, Kernels, Tune};
 pub use input::Input;

@@ -1,17 +1,37 @@
 //! Picks the kernels of an output.
 
+use std::sync::Arc;
+
+use super::compile::{self, FFT_POST, PFB_FFT};
 use super::form::{Fft, Form, Kernels, Tune};
+use super::measure::{self, Buffers, Pass, Trial};
 use super::shape::Shape;
-use super::{Gpu, GpuError};
-use crate::config::OutputConfig;
+use super::{Gpu, GpuError, cache};
+use crate::config::{OutputConfig, SampleBits};
+use crate::engine::FineDelay;
+use crate::units::Timestamp;
+
+/// Folder of the cache.
+const CACHE: &str = "shapes";
+/// Samples per polarisation of a pass that is timed, or one batch if that is more.
+const SAMPLES: usize = 1 << 23;
+/// Passes over different samples, so that none is in the L2 cache when it is read again.
+const SETS: usize = 2;
+/// Timings of one shape, whose median counts.
+const REPLAYS: usize = 15;
 
 /// The kernels that `wanted` comes to for `output`.
-pub(super) fn pick(gpu: &Gpu, output: &OutputConfig, wanted: &Kernels) -> Result<Form, GpuError> {
+pub(super) fn pick(
+    gpu: &Arc<Gpu>,
+    output: &OutputConfig,
+    bits: SampleBits,
+    wanted: &Kernels,
+) -> Result<Form, GpuError> {
     if wanted.fft == Fft::Cufft {
         return Ok(Form::Cufft);
     }
-    let candidates = Shape::candidates(output.channels, gpu.shared());
-    let Some(&first) = candidates.first() else {
+    let shapes = Shape::candidates(output.channels, gpu.shared());
+    let Some(&first) = shapes.first() else {
         tracing::warn!(
             channels = output.channels,
             shared = gpu.shared(),
@@ -19,19 +39,109 @@ pub(super) fn pick(gpu: &Gpu, output: &OutputConfig, wanted: &Kernels) -> Result
         );
         return Ok(Form::Cufft);
     };
-    match &wanted.tune {
-        Tune::Fixed(name) => {
-            let named = candidates.iter().find(|shape| shape.to_string() == *name);
-            let known = || {
-                let names: Vec<_> = candidates.iter().map(Shape::to_string).collect();
-                names.join(" and ")
-            };
-            Ok(Form::Fused(*named.ok_or_else(|| GpuError::Shape {
-                shape: name.clone(),
-                channels: output.channels,
-                known: known(),
-            })?))
+    let key = key(gpu, output, bits);
+    let shape = match &wanted.tune {
+        Tune::Off => first,
+        Tune::Fixed(name) => named(&shapes, name).ok_or_else(|| GpuError::Shape {
+            shape: name.clone(),
+            channels: output.channels,
+            known: names(&shapes),
+        })?,
+        Tune::Auto | Tune::Again if shapes.len() == 1 => first,
+        Tune::Auto => match stored(&shapes, &key) {
+            Some(shape) => shape,
+            None => measured(gpu, output, bits, &shapes, &key)?.unwrap_or(first),
+        },
+        Tune::Again => measured(gpu, output, bits, &shapes, &key)?.unwrap_or(first),
+    };
+    Ok(Form::Fused(shape))
+}
+
+/// Everything that decides which shape is the fastest.
+fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
+    let key = format!(
+        "{}, driver {}, NVRTC {:?}, {} channels, {} bits, {} taps, dither {:?}, {} spectra per heap",
+        gpu.name(),
+        gpu.driver(),
+        super::nvrtc_version(),
+        output.channels,
+        bits.get(),
+        output.taps,
+        output.dither,
+        output.spectra_per_heap()
+    );
+    compile::with_sources(key, &[PFB_FFT, FFT_POST])
+}
+
+fn named(shapes: &[Shape], name: &str) -> Option<Shape> {
+    shapes.iter().find(|s| s.to_string() == name).copied()
+}
+
+fn names(shapes: &[Shape]) -> String {
+    let names: Vec<_> = shapes.iter().map(Shape::to_string).collect();
+    names.join(" and ")
+}
+
+fn stored(shapes: &[Shape], key: &[u8]) -> Option<Shape> {
+    named(shapes, &String::from_utf8(cache::load(CACHE, key)?).ok()?)
+}
+
+/// Times all `shapes` and stores the fastest, if any of them runs.
+fn measured(
+    gpu: &Arc<Gpu>,
+    output: &OutputConfig,
+    bits: SampleBits,
+    shapes: &[Shape],
+    key: &[u8],
+) -> Result<Option<Shape>, GpuError> {
+    let batches = (SAMPLES / output.batch_samples()).max(1);
+    let spectra = batches * output.spectra_per_heap();
+    let samples = (spectra + output.taps) * output.spectrum_samples();
+    let gains = vec![measure::gain(bits, 20.0); output.channels];
+    let pass = Pass {
+        output,
+        bits,
+        feng_id: 0,
+        start: Timestamp(0),
+        packed: &measure::noise(bits, samples, SETS),
+        offset: [3, 5],
+        fine: &vec![FineDelay::default(); spectra],
+        gains: &[gains.clone(), gains],
+    };
+    let buffers = Buffers::new(gpu, &pass)?;
+    let seconds = |shape| Trial::of_form(&buffers, Form::Fused(shape))?.time(None, REPLAYS);
+    let mut fastest = None;
+    for &shape in shapes {
+        match seconds(shape) {
+            Ok(time) => {
+                tracing::info!(channels = output.channels, %shape, microseconds = time * 1e6, "timed");
+                if fastest.is_none_or(|(least, _)| time < least) {
+                    fastest = Some((time, shape));
+                }
+            }
+            // Others may do: a device may lack what one shape needs.
+            Err(error) => tracing::warn!(channels = output.channels, %shape, %error, "not timed"),
         }
-        _ => Ok(Form::Fused(first)),
+    }
+    let Some((_, shape)) = fastest else {
+        return Ok(None);
+    };
+    cache::store(CACHE, key, shape.to_string().as_bytes());
+    Ok(Some(shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
+        let shapes = Shape::candidates(8192, 227 << 10);
+        assert!(shapes.len() > 1);
+        for shape in &shapes {
+            assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));
+        }
+        assert_eq!(named(&shapes, "log_n1=1"), None);
+        assert_eq!(named(&shapes, ""), None);
     }
 }

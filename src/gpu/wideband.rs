@@ -73,7 +73,7 @@ impl Wideband {
         let channels = output.channels;
         let batch_spectra = output.spectra_per_heap();
         let spectra = batches * batch_spectra;
-        let form = tune::pick(&gpu, output, kernels)?;
+        let form = tune::pick(&gpu, output, input.bits(), kernels)?;
         let variant = Variant::new(&gpu, output, input.bits(), form, spectra)?;
         let jones = batches * output.jones_per_batch;
         let ring = variant.ring(spectra);

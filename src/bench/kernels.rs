@@ -1,0 +1,325 @@
+//! Kernels alone: time per stage, bytes moved, and whether what they made is right.
+
+use std::sync::Arc;
+
+use rustfft::num_complex::Complex32;
+use serde::Serialize;
+
+use crate::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use crate::dsp::delay::{DelayModels, LinearDelay};
+use crate::dsp::model::Model;
+use crate::dsp::{dither, quantise, unpack};
+use crate::engine::{BatchStats, FineDelay};
+use crate::gpu::measure::{self, Buffers, Pass, Trial};
+use crate::gpu::{Gpu, GpuError, Kernels};
+use crate::units::{N_POL, Timestamp};
+
+/// Samples per polarisation of a pass, as in the table of the reference F-engine's kernels.
+const SAMPLES: usize = 1 << 24;
+/// Spectra per heap, or all of a pass that has fewer.
+const SPECTRA_PER_HEAP: usize = 256;
+/// Passes over different samples, so that none is in the L2 cache when it is read again.
+const SETS: usize = 3;
+/// Timings whose median counts.
+const REPLAYS: usize = 21;
+/// Spectra that are compared with the model.
+const CHECKED: usize = 6;
+const FENG_ID: u64 = 3;
+const START: Timestamp = Timestamp(1 << 33);
+/// Samples before the first one that any window needs.
+const LEAD: u64 = 64;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Channels.
+    pub channels: usize,
+    /// Sample width.
+    pub bits: SampleBits,
+    /// Taps.
+    pub taps: usize,
+    /// Which kernels.
+    pub kernels: Kernels,
+}
+
+/// What it was measured on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// Name and architecture.
+    pub device: String,
+    /// NVIDIA's driver.
+    pub driver: String,
+    /// The compiler.
+    pub nvrtc: Option<String>,
+    /// Bytes per second, read and written, of copies within the GPU's memory.
+    pub copy_bandwidth: f64,
+}
+
+/// One stage of a [`Row`].
+#[derive(Clone, Debug, Serialize)]
+pub struct StageRow {
+    /// Its name.
+    pub name: &'static str,
+    /// Seconds of a pass.
+    pub seconds: f64,
+    /// Bytes that it must read and write in a pass.
+    pub bytes: usize,
+    /// Of the bandwidth of a copy.
+    pub copy_fraction: f64,
+}
+
+/// What was found for a [`Case`].
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Channels.
+    pub channels: usize,
+    /// Bits per sample.
+    pub bits: u32,
+    /// Taps.
+    pub taps: usize,
+    /// The kernels.
+    pub kernels: String,
+    /// Samples per polarisation of a pass.
+    pub samples: usize,
+    /// Each stage by itself.
+    pub stages: Vec<StageRow>,
+    /// Seconds of a whole pass.
+    pub seconds: f64,
+    /// Samples per second and polarisation.
+    pub rate: f64,
+    /// Bytes that all stages together must move over those of samples in and Jones vectors out.
+    pub moved_over_ideal: f64,
+    /// Bytes that all stages together must move in that time, of the bandwidth of a copy.
+    pub copy_fraction: f64,
+    /// Bytes that were compared with the model in double precision.
+    pub compared: usize,
+    /// How many of them differ, all by one.
+    pub differ: usize,
+}
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The GPU cannot be used.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The kernels are wrong.
+    #[error(
+        "{channels} channels, {bits} bits, {kernels}: {what}; the kernels are wrong on this device, please report it"
+    )]
+    Wrong {
+        /// Channels.
+        channels: usize,
+        /// Bits per sample.
+        bits: u32,
+        /// The kernels.
+        kernels: String,
+        /// In what way.
+        what: String,
+    },
+}
+
+/// The machine, and how fast it copies.
+pub fn machine(gpu: &Gpu) -> Result<Machine, GpuError> {
+    Ok(Machine {
+        device: gpu.name(),
+        driver: gpu.driver(),
+        nvrtc: crate::gpu::nvrtc_version(),
+        copy_bandwidth: measure::copy_bandwidth(gpu)?,
+    })
+}
+
+/// Measures a case: 2^24 samples per polarisation a pass, 8-bit output with dither.
+pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, KernelError> {
+    let scene = Scene::new(case);
+    let pass = Pass {
+        output: &scene.output,
+        bits: case.bits,
+        feng_id: FENG_ID,
+        start: START,
+        packed: &scene.packed,
+        offset: scene.offset(),
+        fine: &scene.fine(),
+        gains: &scene.gains,
+    };
+    let buffers = Buffers::new(gpu, &pass)?;
+    let mut trial = Trial::new(&buffers, &case.kernels)?;
+    let (data, stats) = trial.output()?;
+    let kernels = trial.name();
+    let wrong = |what| KernelError::Wrong {
+        channels: case.channels,
+        bits: case.bits.get(),
+        kernels: kernels.clone(),
+        what,
+    };
+    let (compared, differ) = scene.compare(&data).map_err(wrong)?;
+    scene.compare_power(&stats).map_err(wrong)?;
+
+    let seconds = trial.time(None, REPLAYS)?;
+    let mut stages = Vec::new();
+    for &(stage, name) in trial.stages() {
+        let seconds = trial.time(Some(stage), REPLAYS)?;
+        let bytes = trial.bytes(stage);
+        stages.push(StageRow {
+            name,
+            seconds,
+            bytes,
+            copy_fraction: bytes as f64 / seconds / machine.copy_bandwidth,
+        });
+    }
+    let moved: usize = stages.iter().map(|stage| stage.bytes).sum();
+    let ideal = N_POL * case.bits.bytes(SAMPLES) + data.len();
+    Ok(Row {
+        channels: case.channels,
+        bits: case.bits.get(),
+        taps: case.taps,
+        kernels,
+        samples: SAMPLES,
+        stages,
+        seconds,
+        rate: SAMPLES as f64 / seconds,
+        moved_over_ideal: moved as f64 / ideal as f64,
+        copy_fraction: moved as f64 / seconds / machine.copy_bandwidth,
+        compared,
+        differ,
+    })
+}
+
+/// Noise, delays that change from spectrum to spectrum, and gains.
+struct Scene {
+    output: OutputConfig,
+    bits: SampleBits,
+    spectra: usize,
+    packed: Vec<[Vec<u8>; N_POL]>,
+    delays: [DelayModels; N_POL],
+    gains: [Vec<Complex32>; N_POL],
+}
+
+impl Scene {
+    fn new(case: &Case) -> Self {
+        let spectra = (SAMPLES / (2 * case.channels)).max(1);
+        let spectra_per_heap = spectra.min(SPECTRA_PER_HEAP);
+        let output = OutputConfig {
+            name: "bench".into(),
+            channels: case.channels,
+            dst: Vec::new(),
+            jones_per_batch: case.channels * spectra_per_heap,
+            taps: case.taps,
+            w_cutoff: 1.0,
+            window_function: WindowFunction::Hann,
+            dither: Dither::Uniform,
+            dither_seed: 0x0123_4567_89AB_CDEF,
+        };
+        let samples = (spectra + case.taps) * output.spectrum_samples() + 2 * LEAD as usize;
+        // The coarse delays stay what they are for the whole pass.
+        let delays = [(5.25, 0.7), (-17.3, -2.1)].map(|(delay, phase)| {
+            let mut models = DelayModels::new();
+            if let Ok(model) = LinearDelay::new(START.0 as i64, delay, 1e-9, phase, 1e-6) {
+                models.add(model);
+            }
+            models
+        });
+        let gain = measure::gain(case.bits, 30.0);
+        let turned = |k: usize| gain * Complex32::cis(k as f32);
+        let gains = (0..case.channels).map(turned).collect::<Vec<_>>();
+        Self {
+            packed: measure::noise(case.bits, samples, SETS),
+            bits: case.bits,
+            gains: [gains.clone(), gains.iter().map(Complex32::conj).collect()],
+            spectra,
+            output,
+            delays,
+        }
+    }
+
+    fn time(&self, spectrum: usize) -> Timestamp {
+        START + (spectrum * self.output.spectrum_samples()) as u64
+    }
+
+    fn fine(&self) -> Vec<FineDelay> {
+        let fine = |spectrum| {
+            let points = self.delays.each_ref().map(|d| d.at(self.time(spectrum)));
+            FineDelay {
+                delay: points.map(|point| point.residual as f32),
+                phase: points.map(|point| point.wideband_phase() as f32),
+            }
+        };
+        (0..self.spectra).map(fine).collect()
+    }
+
+    /// Sample 0 of the buffers is [`LEAD`] before the start.
+    fn offset(&self) -> [usize; N_POL] {
+        let first = |delays: &DelayModels| (delays.at(START).orig + LEAD as i64) as u64 - START.0;
+        self.delays.each_ref().map(|delays| first(delays) as usize)
+    }
+
+    fn sample(&self, pol: usize, t: u64) -> i32 {
+        unpack::sample(
+            &self.packed[0][pol],
+            self.bits,
+            (t + LEAD - START.0) as usize,
+        )
+    }
+
+    /// Holds some spectra of the first pass against the model. Returns how many bytes were compared and how many differ.
+    fn compare(&self, data: &[u8]) -> Result<(usize, usize), String> {
+        let model = Model::new(&self.output, FENG_ID);
+        let source = |pol: usize, t: u64| self.sample(pol, t);
+        let per_heap = self.output.spectra_per_heap();
+        let (mut compared, mut differ) = (0, 0);
+        for i in 0..CHECKED {
+            let spectrum = i * (self.spectra - 1) / (CHECKED - 1);
+            let t = self.time(spectrum);
+            let expected = model.spectrum(&source, t, &self.delays, &self.gains);
+            let batch = &data[spectrum / per_heap * self.output.batch_bytes()..];
+            for k in 0..self.output.channels {
+                let dither = dither::dither(self.output.dither_seed, FENG_ID, t.0, k);
+                let got = &batch[(k * per_heap + spectrum % per_heap) * 2 * N_POL..];
+                for (pol, x) in expected.iter().map(|bins| bins[k]).enumerate() {
+                    let x = [
+                        x.re as f32 + dither[2 * pol],
+                        x.im as f32 + dither[2 * pol + 1],
+                    ];
+                    for (part, x) in x.into_iter().enumerate() {
+                        let (want, _) = quantise::quantise(x, quantise::LIMIT_8BIT);
+                        let got = got[2 * pol + part] as i8;
+                        if got.abs_diff(want) > 1 {
+                            return Err(format!(
+                                "spectrum {spectrum} channel {k} polarisation {pol} is {got}, should be {want}"
+                            ));
+                        }
+                        compared += 1;
+                        differ += usize::from(got != want);
+                    }
+                }
+            }
+        }
+        if 1000 * differ > compared {
+            return Err(format!(
+                "{differ} of {compared} bytes differ from the model"
+            ));
+        }
+        Ok((compared, differ))
+    }
+
+    /// Holds the digitiser power of every batch against the samples: successive last taps tile the time axis.
+    fn compare_power(&self, stats: &[BatchStats]) -> Result<(), String> {
+        let batch_samples = self.output.batch_samples() as u64;
+        let last_tap = (self.output.window_samples() - self.output.spectrum_samples()) as u64;
+        for (batch, stats) in stats.iter().enumerate() {
+            for pol in 0..N_POL {
+                let t = START + batch as u64 * batch_samples;
+                let first = self.delays[pol].at(t).orig as u64 + last_tap;
+                let squares = (first..first + batch_samples)
+                    .map(|t| i64::from(self.sample(pol, t)).pow(2) as u64);
+                let (want, got) = (squares.sum::<u64>(), stats.power[pol]);
+                if got != want {
+                    return Err(format!(
+                        "power of batch {batch} polarisation {pol} is {got}, should be {want}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

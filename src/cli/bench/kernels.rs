@@ -1,0 +1,160 @@
+//! `karoo bench kernels`: what the GPU's kernels take.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::bench::kernels::{self, Case, KernelError, Machine, Row};
+use crate::cli::Failure;
+use crate::config::{ConfigError, SampleBits};
+use crate::gpu::{Fft, Gpu, Kernels, Tune};
+
+/// Time the GPU's kernels: 2^24 samples per polarisation a pass, 8-bit output with dither.
+///
+/// What they make is compared with the double-precision model before they are timed.
+#[derive(Debug, Args)]
+pub struct KernelArgs {
+    /// Channels, powers of two
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1024,4096,8192,32768"
+    )]
+    channels: Vec<usize>,
+    /// Bits per sample, 2 to 16
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "10")]
+    bits: Vec<u32>,
+    /// Taps of the filter bank
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    taps: usize,
+    /// Who makes the transform
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "fused"
+    )]
+    fft: Vec<Fft>,
+    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest, as stored or else
+    /// measured), again (measured anew), or the name of a shape
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    tune: Tune,
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    machine: &'a Machine,
+    kernels: &'a [Row],
+}
+
+/// Runs the command.
+pub fn run(args: &KernelArgs) -> Result<(), Failure> {
+    let cases = cases(args).map_err(Failure::usage)?;
+    let gpu = Gpu::open().map_err(Failure::usage)?;
+    let machine = kernels::machine(&gpu).map_err(Failure::data)?;
+    if !args.json {
+        print_head(&machine);
+    }
+    let mut rows = Vec::new();
+    for case in &cases {
+        let row = kernels::run(&gpu, &machine, case).map_err(|error| match error {
+            KernelError::Gpu(_) => Failure::usage(error),
+            KernelError::Wrong { .. } => Failure::data(error),
+        })?;
+        if !args.json {
+            print_row(&row);
+        }
+        rows.push(row);
+    }
+    if args.json {
+        let report = Report {
+            machine: &machine,
+            kernels: &rows,
+        };
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&report).map_err(Failure::data)?
+        );
+    }
+    Ok(())
+}
+
+fn cases(args: &KernelArgs) -> Result<Vec<Case>, ConfigError> {
+    let mut cases = Vec::new();
+    for &channels in &args.channels {
+        if !channels.is_power_of_two() || !(64..=1 << 17).contains(&channels) {
+            let rule = "must be a power of two, 64 to 131072";
+            return Err(ConfigError::new("--channels", channels, rule, "try 1024"));
+        }
+        if !(1..=256).contains(&args.taps) {
+            return Err(ConfigError::new(
+                "--taps",
+                args.taps,
+                "must be 1 to 256",
+                "try 16",
+            ));
+        }
+        for &bits in &args.bits {
+            let width = SampleBits::new(bits)
+                .ok_or_else(|| ConfigError::new("--bits", bits, "must be 2 to 16", "try 10"))?;
+            for &fft in &args.fft {
+                cases.push(Case {
+                    channels,
+                    bits: width,
+                    taps: args.taps,
+                    kernels: Kernels {
+                        fft,
+                        tune: args.tune.clone(),
+                    },
+                });
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn print_head(machine: &Machine) {
+    let nvrtc = machine.nvrtc.as_deref().unwrap_or("missing");
+    println!(
+        "{}; driver {}; NVRTC {nvrtc}; copies {:.2} TB/s",
+        machine.device,
+        machine.driver,
+        machine.copy_bandwidth * 1e-12
+    );
+    println!(
+        "Times in µs; rate in Gsample/s per polarisation; moved: bytes over those of samples in and Jones vectors out;"
+    );
+    println!(
+        "copy: bytes moved per second over those of a copy; differ: bytes off by one of those compared with the model."
+    );
+    println!(
+        "{:>8} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>12}  stages, kernels",
+        "channels", "bits", "taps", "whole", "rate", "moved", "copy", "differ"
+    );
+}
+
+fn print_row(row: &Row) {
+    let stages: Vec<_> = row
+        .stages
+        .iter()
+        .map(|s| format!("{} {:.1} ({:.2})", s.name, s.seconds * 1e6, s.copy_fraction))
+        .collect();
+    println!(
+        "{:>8} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>12}  {}; {}",
+        row.channels,
+        row.bits,
+        row.taps,
+        row.seconds * 1e6,
+        row.rate * 1e-9,
+        row.moved_over_ideal,
+        row.copy_fraction,
+        format!("{}/{}", row.differ, row.compared),
+        stages.join(", "),
+        row.kernels
+    );
+}

@@ -1,0 +1,76 @@
+//! What took long to find out, kept on disk by what it depends on.
+
+use std::path::{Path, PathBuf};
+
+/// What is stored under `key` in `folder` of Karoo's cache. Broken files are as good as none.
+pub(super) fn load(folder: &str, key: &[u8]) -> Option<Vec<u8>> {
+    read(&path(folder, key)?, key)
+}
+
+/// Stores `value` under `key`. Without a cache, the next start takes seconds longer.
+pub(super) fn store(folder: &str, key: &[u8], value: &[u8]) {
+    let Some(path) = path(folder, key) else {
+        return;
+    };
+    if let Err(error) = write(&path, key, value) {
+        tracing::debug!(%error, path = %path.display(), "not cached");
+    }
+}
+
+fn path(folder: &str, key: &[u8]) -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    // FNV-1a only spreads the names; the file holds the key, which decides.
+    let hash = key.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    Some(base.join("karoo").join(folder).join(format!("{hash:016x}")))
+}
+
+/// The value in a file, if the file is whole and of this key.
+fn read(path: &Path, key: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = std::fs::read(path).ok()?;
+    let value = bytes.len().checked_sub(key.len() + 8)?;
+    let (length, rest) = bytes.split_at(8);
+    let same = length == (value as u64).to_le_bytes() && rest[..key.len()] == *key;
+    same.then(|| bytes.split_off(key.len() + 8))
+}
+
+/// Whole or not at all: the file is named when it is complete.
+fn write(path: &Path, key: &[u8], value: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let unfinished = path.with_extension(std::process::id().to_string());
+    let length = (value.len() as u64).to_le_bytes();
+    std::fs::write(&unfinished, [&length, key, value].concat())?;
+    std::fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_back_what_it_was_given_for_that_key_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        assert_eq!(read(&path, b"key"), None);
+        write(&path, b"key", b"value").unwrap();
+        assert_eq!(read(&path, b"key").as_deref(), Some(&b"value"[..]));
+        assert_eq!(read(&path, b"kex"), None);
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            assert_eq!(read(&path, b"key"), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn keys_have_files_of_their_own() {
+        assert_ne!(path("kernels", b"a"), path("kernels", b"b"));
+        assert_ne!(path("kernels", b"a"), path("shapes", b"a"));
+    }
+}

@@ -1,0 +1,385 @@
+//! Kernels on buffers of their own, timed in a CUDA graph: what the benchmark and the tuner share.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustfft::num_complex::Complex32;
+
+use super::form::{Form, Kernels};
+use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
+use super::{Gpu, GpuError, tune};
+use crate::config::{OutputConfig, SampleBits};
+use crate::engine::{BatchStats, FineDelay, InputView};
+use crate::units::{N_POL, Timestamp};
+
+/// Replays before those that count.
+const WARM_UP: usize = 4;
+
+/// What is computed: passes of as many spectra as there are delays, over several sets of samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass<'a> {
+    /// Channels, taps, dither and spectra per heap; passes are whole batches.
+    pub output: &'a OutputConfig,
+    /// Sample width.
+    pub bits: SampleBits,
+    /// The dither's engine.
+    pub feng_id: u64,
+    /// Timestamp of the first spectrum.
+    pub start: Timestamp,
+    /// Packed samples of each set, with [`InputView::PADDING`](crate::engine::InputView::PADDING) behind them.
+    pub packed: &'a [[Vec<u8>; N_POL]],
+    /// Per polarisation, index of the first sample of the first spectrum's window.
+    pub offset: [usize; N_POL],
+    /// One per spectrum.
+    pub fine: &'a [FineDelay],
+    /// One per channel and polarisation.
+    pub gains: &'a [Vec<Complex32>; N_POL],
+}
+
+/// Full-scale noise: `sets` times `samples` packed samples per polarisation and the padding behind them.
+pub fn noise(bits: SampleBits, samples: usize, sets: usize) -> Vec<[Vec<u8>; N_POL]> {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut packed = || {
+        let mut packed = vec![0; bits.bytes(samples) + InputView::PADDING];
+        rng.fill_bytes(&mut packed);
+        packed
+    };
+    (0..sets).map(|_| [packed(), packed()]).collect()
+}
+
+/// The gain with which [`noise`] comes out with an rms of `rms` per component.
+pub fn gain(bits: SampleBits, rms: f32) -> Complex32 {
+    // The filter keeps the variance, of a uniform distribution here, and each component has half of it.
+    let scale = (1u32 << (bits.get() - 1)) as f32;
+    Complex32::new(rms / (scale / 6f32.sqrt()), 0.0)
+}
+
+/// The GPU's memory for a [`Pass`], but for what depends on the kernels.
+#[derive(Debug)]
+pub struct Buffers {
+    gpu: Arc<Gpu>,
+    stream: Arc<CudaStream>,
+    output: OutputConfig,
+    bits: SampleBits,
+    spectra: usize,
+    offset: [usize; N_POL],
+    feng_id: u32,
+    start: Timestamp,
+    gains: CudaSlice<Float4>,
+    fine: CudaSlice<Float4>,
+    sets: Vec<Set>,
+}
+
+#[derive(Debug)]
+struct Set {
+    samples: [CudaSlice<u32>; N_POL],
+    out: CudaSlice<u32>,
+    counters: CudaSlice<u64>,
+}
+
+impl Buffers {
+    /// Copies `pass` to the GPU.
+    pub fn new(gpu: &Arc<Gpu>, pass: &Pass<'_>) -> Result<Self, GpuError> {
+        let spectra = pass.fine.len();
+        let batches = spectra / pass.output.spectra_per_heap();
+        let mut gains = vec![Float4::default(); pass.output.channels];
+        for (pol, of_pol) in pass.gains.iter().enumerate() {
+            for (entry, &gain) in gains.iter_mut().zip(of_pol) {
+                entry.set_gain(pol, gain);
+            }
+        }
+        let fine: Vec<Float4> = pass.fine.iter().map(Float4::from).collect();
+        let samples = |packed: &Vec<u8>| {
+            let word = |bytes: &[u8]| {
+                let mut word = [0; 4];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u32::from_ne_bytes(word)
+            };
+            let words: Vec<u32> = packed.chunks(4).map(word).collect();
+            gpu.table("samples", &words)
+        };
+        let set = |[pol0, pol1]: &[Vec<u8>; N_POL]| -> Result<Set, GpuError> {
+            Ok(Set {
+                samples: [samples(pol0)?, samples(pol1)?],
+                out: gpu.zeros("output", batches * pass.output.jones_per_batch)?,
+                counters: gpu.zeros("counters", batches * COUNTERS)?,
+            })
+        };
+        let buffers = Self {
+            stream: gpu.context.new_stream().map_err(failed)?,
+            gains: gpu.table("gains", &gains)?,
+            fine: gpu.table("delays", &fine)?,
+            sets: pass.packed.iter().map(set).collect::<Result<_, _>>()?,
+            gpu: gpu.clone(),
+            output: pass.output.clone(),
+            bits: pass.bits,
+            spectra,
+            offset: pass.offset,
+            feng_id: pass.feng_id as u32,
+            start: pass.start,
+        };
+        // What is zeroed is zeroed on another stream.
+        gpu.stream.synchronize().map_err(failed)?;
+        Ok(buffers)
+    }
+}
+
+/// What can be timed by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Decoding, filter, and the first half of a fused transform.
+    Front,
+    /// A library's transform.
+    Transform,
+    /// The second half of a fused transform, and all behind it.
+    Post,
+}
+
+/// Kernels on [`Buffers`].
+#[derive(Debug)]
+pub struct Trial<'a> {
+    buffers: &'a Buffers,
+    form: Form,
+    variant: Variant,
+    groups: usize,
+    sets: Vec<(FrontArgs, BackArgs)>,
+    _intermediate: CudaSlice<f32>,
+}
+
+impl<'a> Trial<'a> {
+    /// The kernels that `wanted` comes to.
+    pub fn new(buffers: &'a Buffers, wanted: &Kernels) -> Result<Self, GpuError> {
+        let form = tune::pick(&buffers.gpu, &buffers.output, buffers.bits, wanted)?;
+        Self::of_form(buffers, form)
+    }
+
+    pub(super) fn of_form(buffers: &'a Buffers, form: Form) -> Result<Self, GpuError> {
+        let gpu = &buffers.gpu;
+        let spectra = buffers.spectra;
+        let variant = Variant::new(gpu, &buffers.output, buffers.bits, form, spectra)?;
+        let groups = variant.ring(spectra);
+        let memory = gpu.zeros("the intermediate", groups * variant.group_bytes() / 4)?;
+        let intermediate = Intermediate {
+            data: address(&memory),
+            groups,
+        };
+        let args = |set: &Set| {
+            let front = FrontArgs {
+                samples: set.samples.each_ref().map(address),
+                offset: buffers.offset.map(|offset| offset as u64),
+                spectra: (0, 0),
+                intermediate,
+                counters: address(&set.counters),
+            };
+            let back = BackArgs {
+                intermediate,
+                gains: address(&buffers.gains),
+                fine: address(&buffers.fine),
+                out: address(&set.out),
+                counters: address(&set.counters),
+                start: buffers.start.0,
+                limit: spectra,
+                seed: buffers.output.dither_seed,
+                feng_id: buffers.feng_id,
+            };
+            (front, back)
+        };
+        let sets = buffers.sets.iter().map(args).collect();
+        gpu.stream.synchronize().map_err(failed)?;
+        Ok(Self {
+            buffers,
+            form,
+            variant,
+            groups,
+            sets,
+            _intermediate: memory,
+        })
+    }
+
+    /// The kernels, as reports name them.
+    pub fn name(&self) -> String {
+        self.form.to_string()
+    }
+
+    /// The stages in order, with their names.
+    pub fn stages(&self) -> &'static [(Stage, &'static str)] {
+        match self.form {
+            Form::Fused(_) => &[(Stage::Front, "front"), (Stage::Post, "back")],
+            Form::Cufft => &[
+                (Stage::Front, "fir"),
+                (Stage::Transform, "fft"),
+                (Stage::Post, "post"),
+            ],
+        }
+    }
+
+    /// Bytes that a stage must read and write in a pass; what it reads twice while it is near counts once.
+    pub fn bytes(&self, stage: Stage) -> usize {
+        let Buffers {
+            output, spectra, ..
+        } = self.buffers;
+        let step = output.spectrum_samples();
+        let intermediate = 8 * spectra * step;
+        match stage {
+            Stage::Front => {
+                let samples = (spectra + output.taps - 1) * step;
+                let weights = 4 * output.window_samples();
+                N_POL * self.buffers.bits.bytes(samples) + weights + intermediate
+            }
+            Stage::Transform => 2 * intermediate,
+            Stage::Post => {
+                let tables = size_of::<Float4>() * (spectra + output.channels);
+                let jones = 4 * spectra * output.channels;
+                intermediate + tables + jones
+            }
+        }
+    }
+
+    /// Puts a pass over each set on the stream, or one stage of it.
+    fn enqueue(&self, stage: Option<Stage>) -> Result<(), DriverError> {
+        let stream = &self.buffers.stream;
+        let (variant, spectra) = (&self.variant, self.buffers.spectra);
+        let step = self.buffers.output.spectrum_samples();
+        for (front, back) in &self.sets {
+            let (mut first, mut finished) = (0, 0);
+            while first < spectra {
+                let end = spectra.min(variant.reach(first, self.groups));
+                let front = FrontArgs {
+                    offset: front.offset.map(|offset| offset + (first * step) as u64),
+                    spectra: (first, end),
+                    ..*front
+                };
+                let whole = if end == spectra {
+                    end.div_ceil(variant.group())
+                } else {
+                    end / variant.group()
+                };
+                let groups = finished..whole;
+                // SAFETY: the buffers are of the sizes that a pass needs, and `self` keeps them; all is on one stream,
+                // which is idle before anything is dropped. Stages by themselves find what the last pass left.
+                unsafe {
+                    match stage {
+                        None => {
+                            variant.front(stream, &front)?;
+                            variant.back(stream, groups, back)?;
+                        }
+                        Some(Stage::Front) => variant.front(stream, &front)?,
+                        Some(Stage::Transform) => groups.into_iter().try_for_each(|group| {
+                            variant.transform(stream, group, front.intermediate)
+                        })?,
+                        Some(Stage::Post) => variant.post(stream, groups, back)?,
+                    }
+                }
+                (first, finished) = (end, whole);
+            }
+        }
+        Ok(())
+    }
+
+    fn graph(&self, stage: Option<Stage>) -> Result<CudaGraph, DriverError> {
+        let stream = &self.buffers.stream;
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+        let enqueued = self.enqueue(stage);
+        // The stream must leave its capture whatever happened.
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0));
+        enqueued?;
+        graph?.ok_or(DriverError(
+            cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_VALUE,
+        ))
+    }
+
+    /// Seconds of a pass, or of one stage of it: the median of `replays` replays of a CUDA graph over all sets.
+    pub fn time(&self, stage: Option<Stage>, replays: usize) -> Result<f64, GpuError> {
+        self.try_time(stage, replays).map_err(failed)
+    }
+
+    fn try_time(&self, stage: Option<Stage>, replays: usize) -> Result<f64, DriverError> {
+        let stream = &self.buffers.stream;
+        let graph = self.graph(stage)?;
+        // A stage by itself works on what a pass leaves, since a transform of its own output soon overflows.
+        let refresh = stage.map(|_| self.graph(None)).transpose()?;
+        let mut seconds = Vec::with_capacity(replays);
+        for replay in 0..WARM_UP + replays {
+            if let Some(refresh) = &refresh {
+                refresh.launch()?;
+            }
+            let begin = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?;
+            graph.launch()?;
+            let end = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?;
+            let milliseconds = begin.elapsed_ms(&end)?;
+            if replay >= WARM_UP {
+                seconds.push(f64::from(milliseconds) * 1e-3 / self.sets.len() as f64);
+            }
+        }
+        Ok(median(seconds))
+    }
+
+    /// What a pass over the first set makes: batches in wire layout, and their counts.
+    pub fn output(&mut self) -> Result<(Vec<u8>, Vec<BatchStats>), GpuError> {
+        self.try_output().map_err(failed)
+    }
+
+    fn try_output(&self) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
+        let stream = &self.buffers.stream;
+        let set = &self.buffers.sets[0];
+        let before = stream.clone_dtoh(&set.counters)?;
+        self.enqueue(None)?;
+        let jones = stream.clone_dtoh(&set.out)?;
+        let after = stream.clone_dtoh(&set.counters)?;
+        stream.synchronize()?;
+        let data = jones.iter().flat_map(|jones| jones.to_le_bytes()).collect();
+        let stats = before.chunks(COUNTERS).zip(after.chunks(COUNTERS));
+        let stats = stats.map(|(before, after)| {
+            let counted = |i: usize| after[i].wrapping_sub(before[i]);
+            BatchStats {
+                saturated: [counted(0), counted(1)],
+                power: [counted(2), counted(3)],
+            }
+        });
+        Ok((data, stats.collect()))
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        // The stream may be at work on what is dropped; where that fails, nothing works any more.
+        let _ = self.buffers.stream.synchronize();
+    }
+}
+
+/// Bytes per second, read and written, of copies within the GPU's memory.
+pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64, GpuError> {
+    const BYTES: usize = 512 << 20;
+    const COPIES: usize = 8;
+    let from = gpu.zeros::<u8>("a copy", BYTES)?;
+    let mut to = gpu.zeros::<u8>("a copy", BYTES)?;
+    let mut seconds = || -> Result<f64, DriverError> {
+        let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
+        let begin = gpu.stream.record_event(timed)?;
+        for _ in 0..COPIES {
+            gpu.stream.memcpy_dtod(&from, &mut to)?;
+        }
+        let end = gpu.stream.record_event(timed)?;
+        Ok(f64::from(begin.elapsed_ms(&end)?) * 1e-3 / COPIES as f64)
+    };
+    let all = (0..WARM_UP + 9)
+        .map(|_| seconds())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    Ok(2.0 * BYTES as f64 / median(all[WARM_UP..].to_vec()))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn failed(source: DriverError) -> GpuError {
+    GpuError::Driver {
+        what: "measure kernels",
+        source,
+    }
+}
