@@ -59,6 +59,11 @@ impl ReceiveMemory {
         let _ = self.free.push(buffer);
     }
 
+    /// Buffers that are free now.
+    pub fn free_chunks(&self) -> usize {
+        self.free.len()
+    }
+
     /// The kind of the chunks' memory.
     pub fn kind(&self) -> MemoryKind {
         self.chunks[0].kind()

@@ -1,0 +1,604 @@
+//! Engines on ports: what goes in comes out, what does not is accounted for, and nobody is held up.
+
+mod support;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::queue::ArrayQueue;
+use karoo::config::{Dither, EngineConfig, RecvConfig, SampleBits, SendConfig};
+use karoo::cpu::{self, Workers};
+use karoo::dpdk::{
+    Abort, BURST, Device, Eal, IdlePolicy, MbufBatch, MbufPool, PoolConfig, PortConfig,
+    RingReceiver, RingSender, mbuf_ring, pool_size,
+};
+use karoo::dsp::model::{Model, hash_sample};
+use karoo::dsp::unpack::pack;
+use karoo::engine::{Block, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError};
+use karoo::live::{self, Ended, RxStage, StageError, StageParts, Stages, Threads};
+use karoo::memory::HostAllocator;
+use karoo::monitor::report::LcoreReport;
+use karoo::net::frame::HEADERS_LEN;
+use karoo::net::{Datagram, HeaderTemplate, MacAddr};
+use karoo::recv::{ReceiveMemory, WhenFull, receive_memory};
+use karoo::send::Source;
+use karoo::spead::digitiser::PREAMBLE_LEN;
+use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
+use karoo::units::{Clock, Timestamp};
+use rustfft::num_complex::Complex32;
+use support::output;
+
+const HEAP: usize = 256;
+const CHUNK: usize = 8192;
+const RING: usize = 511;
+/// Tests fail rather than hang.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+/// All tests take the same lcores: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn config() -> EngineConfig {
+    let mut output = output(64, 4, 32, Dither::Uniform);
+    output.dst = (0..4)
+        .map(|i| format!("239.1.2.{i}:7148").parse().unwrap())
+        .collect();
+    let config = EngineConfig {
+        clock: Clock {
+            adc_sample_rate: 1e9,
+            sync_time: 0.0,
+        },
+        feng_id: 3,
+        array_size: 8,
+        recv: RecvConfig {
+            packet_samples: HEAP,
+            sample_bits: SampleBits::new(10).unwrap(),
+            chunk_samples: CHUNK,
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 1024,
+            chunk_jones: 4 * 2048,
+            ttl: 4,
+        },
+        max_delay_diff: 0,
+        gain: 0.01,
+        outputs: vec![output],
+    };
+    config.validate().unwrap();
+    config
+}
+
+fn on_cpu(config: &EngineConfig) -> Box<dyn Pipeline> {
+    let workers = Arc::new(Workers::unpinned(1).unwrap());
+    let bits = config.recv.sample_bits;
+    let pipeline = cpu::Wideband::new(
+        &config.outputs[0],
+        bits,
+        config.feng_id,
+        config.gain,
+        workers,
+    );
+    Box::new(pipeline)
+}
+
+fn sample(pol: usize, t: u64) -> i32 {
+    hash_sample(t + 77_777 * pol as u64)
+}
+
+/// An engine between rings whose other ends the test holds.
+struct Rig {
+    config: EngineConfig,
+    stages: Stages,
+    memory: Arc<ReceiveMemory>,
+    frames: MbufPool,
+    rx: Vec<RingSender>,
+    tx: Vec<RingReceiver>,
+    handed: u64,
+    ring_full: u64,
+    heap_count: u64,
+    received: BTreeMap<(u64, u64), Vec<Option<i8>>>,
+    _threads: Threads,
+}
+
+impl Rig {
+    fn new(pipeline: Box<dyn Pipeline>, rx_queues: usize, tx_queues: usize) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let (eal, config) = (Eal::for_tests(), config());
+        let pool = PoolConfig {
+            mbufs: pool_size(rx_queues * RING, 2 * BURST),
+            cache: BURST,
+            data_room: 2048,
+            socket: None,
+        };
+        let frames = MbufPool::new(eal, &format!("live{number}"), pool).unwrap();
+        let ring = |kind: &str, queue, entries| {
+            mbuf_ring(eal, &format!("live{number}_{kind}{queue}"), entries).unwrap()
+        };
+        let (rx, rx_ends) = (0..rx_queues).map(|queue| ring("rx", queue, RING)).unzip();
+        let (tx_ends, tx) = (0..tx_queues).map(|queue| ring("tx", queue, 1023)).unzip();
+        let port = Device::rings(eal, &format!("live{number}"), rx_ends, tx_ends).unwrap();
+        let ports = PortConfig {
+            rx_pools: vec![frames.clone(); rx_queues],
+            tx_queues,
+            ..PortConfig::default()
+        };
+        let port = port.start(&ports).unwrap();
+        let host = HostAllocator::default();
+        let tail = config.tail_samples();
+        let (memory, mut receiver) = receive_memory(&config.recv, tail, rx_queues, &host).unwrap();
+        receiver.leave_behind(1);
+        let rx_stages = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
+            name: format!("rx{queue}"),
+            queue: rx,
+            horizons: Arc::new(ArrayQueue::new(1)),
+        });
+        let parts = StageParts {
+            prefix: format!("live{number}-"),
+            memory: memory.clone(),
+            receiver,
+            intake: Box::<cpu::Intake>::default(),
+            outputs: live::outputs(eal, &config, vec![pipeline], &host).unwrap(),
+            rx: rx_stages.collect(),
+            when_full: WhenFull::Drop,
+            tx: port.tx,
+            tx_packets: 1023,
+            source: Source {
+                mac: MacAddr([2, 0, 0, 0, 0, 1]),
+                ip: [192, 0, 2, 1].into(),
+                port: 49152,
+            },
+            idle: IdlePolicy::Share,
+        };
+        let mut threads = Threads::new(eal, Abort::default());
+        let stages = Stages::start(&mut threads, &config, parts).unwrap();
+        Self {
+            config,
+            stages,
+            memory,
+            frames,
+            rx,
+            tx,
+            handed: 0,
+            ring_full: 0,
+            heap_count: 0,
+            received: BTreeMap::new(),
+            _threads: threads,
+        }
+    }
+
+    /// Hands one heap over; a full queue loses it.
+    fn send(&mut self, queue: usize, pol: usize, timestamp: u64) {
+        let bits = self.config.recv.sample_bits;
+        let payload = pack((0..HEAP as u64).map(|i| sample(pol, timestamp + i)), bits);
+        let src = "192.0.2.2:49152".parse().unwrap();
+        let dst = "239.102.0.64:7148".parse().unwrap();
+        let template = HeaderTemplate::multicast(MacAddr([2, 0, 0, 0, 0, 2]), src, dst, 4).unwrap();
+        let mut frame = [0; HEADERS_LEN + PREAMBLE_LEN];
+        template.emit(
+            PREAMBLE_LEN + payload.len(),
+            frame.first_chunk_mut().unwrap(),
+        );
+        let repr = DigitiserRepr {
+            heap_count: self.heap_count,
+            timestamp,
+            digitiser_id: pol as u64,
+            saturated: 0,
+            payload_length: payload.len(),
+        };
+        repr.emit(frame.last_chunk_mut().unwrap());
+        self.heap_count += 1;
+        let mut batch: MbufBatch = MbufBatch::new();
+        // Frames that wait in rings or with rx lcores may hold all mbufs.
+        self.wait(|rig| rig.frames.available() > 0);
+        let mut mbuf = self.frames.alloc().unwrap();
+        let data = mbuf.append(frame.len() + payload.len()).unwrap();
+        data[..frame.len()].copy_from_slice(&frame);
+        data[frame.len()..].copy_from_slice(&payload);
+        batch.push(mbuf).unwrap();
+        let taken = self.rx[queue].enqueue(&mut batch) as u64;
+        self.handed += taken;
+        self.ring_full += 1 - taken;
+    }
+
+    /// Takes in what was sent.
+    fn receive(&mut self) {
+        let mut batch: MbufBatch = MbufBatch::new();
+        for tx in &mut self.tx {
+            while tx.dequeue(&mut batch) > 0 {
+                for mbuf in &batch {
+                    let mut frame = vec![0; mbuf.pkt_len()];
+                    mbuf.copy_to(&mut frame);
+                    let datagram = Datagram::new_checked(&frame).unwrap();
+                    let packet = Packet::new_checked(datagram.payload()).unwrap();
+                    let Some(repr) = SpectraRepr::parse(&packet).unwrap() else {
+                        continue;
+                    };
+                    assert_eq!((repr.feng_id, repr.heap_count % 8), (3, 3));
+                    let heap = self.received.entry((repr.timestamp, repr.first_channel));
+                    let heap = heap.or_insert_with(|| vec![None; repr.heap_length as usize]);
+                    let room = &mut heap[repr.payload_offset as usize..];
+                    for (byte, &value) in room.iter_mut().zip(packet.payload()) {
+                        assert!(byte.replace(value as i8).is_none(), "sent twice");
+                    }
+                }
+                batch.clear();
+            }
+        }
+    }
+
+    /// Takes in what is sent until something has happened.
+    fn wait(&mut self, happened: impl Fn(&Self) -> bool) {
+        let begun = Instant::now();
+        while !happened(self) {
+            self.receive();
+            assert!(begun.elapsed() < TOO_LONG, "{:?}", self.drops());
+            std::thread::yield_now();
+        }
+    }
+
+    fn seen(&self) -> u64 {
+        self.stages
+            .rx_stats()
+            .iter()
+            .map(|stats| stats.datagrams())
+            .sum()
+    }
+
+    fn placed(&self) -> u64 {
+        self.stages
+            .rx_stats()
+            .iter()
+            .map(|stats| stats.placed())
+            .sum()
+    }
+
+    fn drops(&self) -> BTreeMap<String, u64> {
+        let mut drops = BTreeMap::new();
+        for stats in self.stages.rx_stats() {
+            stats.add_drops(&mut drops);
+        }
+        drops
+    }
+
+    /// Hands over whole chunks, heap by heap by turns over the first `queues` queues, each when there is room for it.
+    fn send_chunks(&mut self, chunks: std::ops::Range<u64>, queues: usize) {
+        for chunk in chunks {
+            self.wait(|rig| {
+                let chunks = rig.stages.input_stats().chunks();
+                rig.seen() == rig.handed && rig.memory.free_chunks() > 0 && chunks + 3 >= chunk
+            });
+            for heap in 0..(CHUNK / HEAP) as u64 {
+                for pol in 0..2 {
+                    let queue = (heap as usize * 2 + pol) % queues;
+                    self.send(queue, pol, chunk * CHUNK as u64 + heap * HEAP as u64);
+                    self.wait(|rig| rig.rx[queue].len() < RING / 2);
+                }
+            }
+        }
+        self.wait(|rig| rig.seen() == rig.handed);
+    }
+
+    /// Ends the input, takes in the rest, and joins.
+    fn finish(mut self) -> (Result<Ended, StageError>, Batches) {
+        self.stages.stop();
+        self.wait(|rig| rig.stages.running() == 0);
+        self.receive();
+        let ended = self.stages.join();
+        let mut batches = Batches::new();
+        for ((timestamp, _), heap) in self.received {
+            let batch = batches.entry(timestamp).or_default();
+            batch.extend(heap.into_iter().map(|byte| byte.expect("a whole heap")));
+        }
+        (ended, batches)
+    }
+}
+
+/// Timestamp to batch in wire layout.
+type Batches = BTreeMap<u64, Vec<i8>>;
+
+/// Timestamps of the batches whose whole input lies in `0 .. end` and of which `present` says that it is there.
+fn whole_batches(config: &EngineConfig, end: u64, present: impl Fn(u64, u64) -> bool) -> Vec<u64> {
+    let output = &config.outputs[0];
+    let step = output.batch_samples() as u64;
+    let union = step + (output.window_samples() - output.spectrum_samples()) as u64;
+    let fits = (0..)
+        .step_by(step as usize)
+        .take_while(|t| t + union <= end);
+    fits.filter(|&t| present(t, t + union)).collect()
+}
+
+fn assert_right(config: &EngineConfig, batches: &Batches) {
+    let model = Model::new(&config.outputs[0], config.feng_id);
+    let gains = [0, 1].map(|_| vec![Complex32::from(config.gain as f32); 64]);
+    let (mut bytes, mut differ) = (0, 0);
+    for (&timestamp, batch) in batches {
+        let expected = model.batch(&sample, Timestamp(timestamp), &Default::default(), &gains);
+        assert_eq!(batch.len(), expected.data.len());
+        for (got, expected) in batch.iter().zip(&expected.data) {
+            assert!(got.abs_diff(*expected) <= 1, "batch {timestamp}");
+            bytes += 1;
+            differ += usize::from(got != expected);
+        }
+    }
+    assert!(differ * 1000 <= bytes, "{differ} of {bytes}");
+}
+
+#[test]
+fn all_that_goes_in_comes_out_right() {
+    let _alone = alone();
+    for (rx_queues, tx_queues) in [(2, 1), (1, 2)] {
+        let config = config();
+        let mut rig = Rig::new(on_cpu(&config), rx_queues, tx_queues);
+        rig.send_chunks(0..20, rx_queues);
+        assert_eq!(
+            (rig.placed(), rig.ring_full),
+            (rig.handed, 0),
+            "{:?}",
+            rig.drops()
+        );
+        let stats = rig.stages.output_stats()[0].clone();
+        let (ended, batches) = rig.finish();
+        ended.unwrap();
+        let expected = whole_batches(&config, 20 * CHUNK as u64, |_, _| true);
+        assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
+        assert_eq!(stats.report().heaps, 4 * expected.len() as u64);
+        assert_right(&config, &batches);
+    }
+}
+
+#[test]
+fn an_idle_queue_holds_nobody_up() {
+    let _alone = alone();
+    let config = config();
+    let mut rig = Rig::new(on_cpu(&config), 2, 1);
+    rig.send_chunks(0..20, 1);
+    // The last chunks stay open, and another waits for its successor; nothing was stopped yet.
+    let come = whole_batches(&config, 15 * CHUNK as u64, |_, _| true);
+    let heaps = 4 * come.len();
+    rig.wait(|rig| rig.received.len() >= heaps);
+    assert_eq!(rig.placed(), rig.handed, "{:?}", rig.drops());
+    let (ended, batches) = rig.finish();
+    ended.unwrap();
+    assert_eq!(
+        batches.len(),
+        whole_batches(&config, 20 * CHUNK as u64, |_, _| true).len()
+    );
+    assert_right(&config, &batches);
+}
+
+/// What a test's pipeline does with its first block.
+#[derive(Clone, Copy)]
+enum Then {
+    Wait,
+    Fail,
+    Panic,
+}
+
+/// Makes nothing of its input, once the gate is open.
+struct Gated {
+    gate: Arc<AtomicBool>,
+    then: Then,
+    done: VecDeque<OutputChunk>,
+}
+
+impl Gated {
+    fn new(then: Then) -> (Box<Self>, Arc<AtomicBool>) {
+        let gate = Arc::new(AtomicBool::new(false));
+        let done = VecDeque::new();
+        (
+            Box::new(Self {
+                gate: gate.clone(),
+                then,
+                done,
+            }),
+            gate,
+        )
+    }
+}
+
+impl Pipeline for Gated {
+    fn name(&self) -> String {
+        "gated".into()
+    }
+
+    fn set_gains(&mut self, _pol: usize, _gains: &[Complex32]) {}
+
+    fn front(
+        &mut self,
+        _input: &InputView<'_>,
+        _block: &Block<'_>,
+        _chunk: &mut OutputSpan<'_>,
+    ) -> Result<(), PipelineError> {
+        while !self.gate.load(Ordering::Acquire) {
+            match self.then {
+                Then::Wait => std::thread::yield_now(),
+                Then::Fail => {
+                    return Err(PipelineError::new("the test", "unplugged", "plug it in"));
+                }
+                Then::Panic => panic!("the test is over"),
+            }
+        }
+        Ok(())
+    }
+
+    fn back(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+        self.done.push_back(chunk);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        Ok(self.done.pop_front())
+    }
+
+    fn lcores(&self) -> Vec<LcoreReport> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn overload_is_accounted_for_to_the_last_packet() {
+    let _alone = alone();
+    let (pipeline, gate) = Gated::new(Then::Wait);
+    let mut rig = Rig::new(pipeline, 2, 1);
+    let config = config();
+    // The engine does not get on, and the digitiser does not care.
+    let heaps = 20 * CHUNK / HEAP;
+    for heap in 0..heaps {
+        for pol in 0..2 {
+            rig.send(pol, pol, (heap * HEAP) as u64);
+        }
+    }
+    rig.wait(|rig| rig.seen() == rig.handed);
+    gate.store(true, Ordering::Release);
+    let (drops, placed) = (rig.drops(), rig.placed());
+    assert_eq!(rig.ring_full + rig.handed, 2 * heaps as u64);
+    assert_eq!(placed + drops.values().sum::<u64>(), rig.handed);
+    assert!(drops["no-free-chunk"] > 0, "{drops:?}");
+
+    let (input, stats) = (
+        rig.stages.input_stats().clone(),
+        rig.stages.output_stats()[0].clone(),
+    );
+    let (ended, batches) = rig.finish();
+    ended.unwrap();
+    let pols = input.pols();
+    assert_eq!(pols[0].heaps + pols[1].heaps, placed);
+    let first = input.first_timestamp().unwrap();
+    let present = pols.map(|pol| {
+        let runs = pol.presence.into_iter();
+        runs.flat_map(|(here, count)| std::iter::repeat_n(here, count as usize))
+            .collect::<Vec<_>>()
+    });
+    let whole = |from: u64, to: u64| {
+        let heaps = (from / HEAP as u64..to.div_ceil(HEAP as u64)).map(|h| h as usize);
+        let offset = first as usize / HEAP;
+        let here = |pol: &Vec<bool>, heap: usize| {
+            heap.checked_sub(offset)
+                .and_then(|heap| pol.get(heap))
+                .copied()
+                .unwrap_or(false)
+        };
+        heaps
+            .into_iter()
+            .all(|heap| present.iter().all(|pol| here(pol, heap)))
+    };
+    let expected = whole_batches(&config, (heaps * HEAP) as u64, whole);
+    assert!(!expected.is_empty());
+    assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
+    assert_eq!(stats.report().heaps, 4 * expected.len() as u64);
+}
+
+#[test]
+fn a_stage_that_fails_ends_all_and_is_named() {
+    let _alone = alone();
+    for (then, words) in [
+        (
+            Then::Fail,
+            ["engine", "wideband", "the test failed", "plug it in"],
+        ),
+        (
+            Then::Panic,
+            ["lcore", "engine", "panicked", "the test is over"],
+        ),
+    ] {
+        let (pipeline, _gate) = Gated::new(then);
+        let mut rig = Rig::new(pipeline, 2, 1);
+        rig.send_chunks(0..3, 2);
+        for heap in 0..(CHUNK / HEAP) as u64 {
+            for pol in 0..2 {
+                rig.send(pol, pol, 3 * CHUNK as u64 + heap * HEAP as u64);
+            }
+        }
+        // Without being stopped.
+        rig.wait(|rig| rig.stages.running() == 0);
+        let (ended, batches) = rig.finish();
+        let error = ended.err().expect("the stage's error");
+        let error = karoo::cli::Failure::device(error).to_string();
+        for word in words {
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(batches.is_empty());
+    }
+}
+
+#[test]
+fn the_bench_accounts_for_every_packet() {
+    let options = [
+        "bench",
+        "engine",
+        "--backend",
+        "cpu",
+        "--oversubscribe",
+        "--json",
+        "--engines",
+        "2",
+        "--rate",
+        "0.002",
+        "--seconds",
+        "0.5",
+        "--rx-queues",
+        "3",
+        "--tx-queues",
+        "2",
+        "--channels",
+        "256",
+        "--jones-per-batch",
+        "16384",
+        "--recv-chunk-samples",
+        "65536",
+        "--max-delay-diff",
+        "4096",
+    ];
+    let report: serde_json::Value = serde_json::from_str(&support::karoo_ok(options)).unwrap();
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    for engine in report["total"].as_array().unwrap() {
+        let drops: u64 = engine["drops"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(number)
+            .sum();
+        let lost = number(&engine["ring_full"]) + number(&engine["no_buffer"]) + drops;
+        assert_eq!(number(&engine["offered"]), number(&engine["placed"]) + lost);
+        assert_eq!(engine["heaps_sent"], engine["heaps_received"]);
+        assert!(number(&engine["heaps_sent"]) > 0);
+    }
+    let checked = &report["checked"];
+    assert!(
+        number(&checked["heaps"]) >= 2 && number(&checked["worst"]) <= 1,
+        "{checked}"
+    );
+    assert!(
+        number(&checked["differing"]) * 1000 <= number(&checked["bytes"]),
+        "{checked}"
+    );
+    assert_eq!(report["rx"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn the_bench_refuses_what_it_cannot_run() {
+    for (options, words) in [
+        (
+            &["--rx-queues", "300"][..],
+            "--rx-queues 300: must be 1 to 64 here",
+        ),
+        (&["--cpus", "0", "--backend", "cpu"], "--oversubscribe"),
+        (&["--rate", "0"], "--rate 0: must be positive"),
+        (&["--tx-queues", "9"], "--tx-queues 9"),
+        (
+            &["--recv-chunk-samples", "5000"],
+            "--recv-chunk-samples 5000",
+        ),
+    ] {
+        let output = support::karoo([&["bench", "engine"], options].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
+    }
+}
