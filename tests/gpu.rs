@@ -359,6 +359,32 @@ fn what_does_not_fit_runs_on_cufft() {
     );
 }
 
+/// The fastest shape is kept, and can be had again by the name that reports give it.
+#[test]
+fn a_tuned_shape_is_kept_and_has_a_name() {
+    let Some(gpu) = device() else { return };
+    let case = Case::new(output(8192, 4, 16, Dither::Uniform), 9, 1, 30.0, 85);
+    let run = |tune| {
+        let kernels = Kernels {
+            fft: Fft::Fused,
+            tune,
+        };
+        let input = gpu::Input::new(gpu.clone(), case.bits, case.samples[0].len()).unwrap();
+        let pipeline =
+            gpu::Wideband::with_kernels(&case.config, input, case.batches, FENG_ID, 1.0, &kernels);
+        let mut pipeline = pipeline.unwrap();
+        case.set_gains(&mut pipeline);
+        (pipeline.name(), case.run(&mut pipeline, &[]))
+    };
+    let again = run(Tune::Again);
+    let shape = again.0.rsplit("; ").next().unwrap().trim_end_matches(')');
+    assert!(run(Tune::Auto) == again, "{}", again.0);
+    assert!(run(Tune::Fixed(shape.into())) == again, "{}", again.0);
+    let mut cpu = case.on_cpu();
+    case.set_gains(&mut cpu);
+    assert_agree(&again.0, &again.1, &case.run(&mut cpu, &[]));
+}
+
 /// Whatever cannot run on the GPU is refused with a way out.
 #[test]
 fn refusals_name_the_way_out() {

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Failure;
 use crate::config::{ConfigError, EngineOptions};
+use crate::gpu::{KernelOptions, Tune};
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
 use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions};
@@ -26,6 +27,8 @@ pub struct ReplayArgs {
     /// What computes
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
+    #[command(flatten)]
+    kernels: KernelOptions,
     /// Receive queues per polarisation, each with an lcore of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     rx_queues: usize,
@@ -53,6 +56,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         capture: args.capture.clone(),
         output: args.output.clone(),
         backend: args.backend,
+        // The same bytes each time, whatever else this machine has measured.
+        kernels: args.kernels.kernels(Tune::Off),
         workers: args.workers,
         progress: !args.quiet,
     };

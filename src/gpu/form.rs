@@ -51,6 +51,28 @@ pub struct Kernels {
     pub tune: Tune,
 }
 
+/// [`Kernels`] as commands take them.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct KernelOptions {
+    /// Who makes the transform on a GPU
+    #[arg(long, value_enum, default_value_t)]
+    pub fft: Fft,
+    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest, as stored or else
+    /// measured), again (the fastest, measured anew), or the name of a shape from a report
+    #[arg(long, value_name = "HOW")]
+    pub tune: Option<Tune>,
+}
+
+impl KernelOptions {
+    /// What they ask for, with `tune` where they leave it open.
+    pub fn kernels(&self, tune: Tune) -> Kernels {
+        Kernels {
+            fft: self.fft,
+            tune: self.tune.clone().unwrap_or(tune),
+        }
+    }
+}
+
 /// Kernels that are picked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
@@ -64,5 +86,32 @@ impl fmt::Display for Form {
             Self::Fused(shape) => shape.fmt(f),
             Self::Cufft => f.write_str("cuFFT"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tuning_is_a_word_or_the_name_of_a_shape() {
+        assert_eq!("off".parse(), Ok(Tune::Off));
+        assert_eq!("auto".parse(), Ok(Tune::Auto));
+        assert_eq!("again".parse(), Ok(Tune::Again));
+        let name = Shape::candidates(1024, 1 << 20)[0].to_string();
+        assert_eq!(name.parse(), Ok(Tune::Fixed(name.clone())));
+        let refusal = "fast".parse::<Tune>().unwrap_err();
+        assert!(refusal.contains("auto"), "{refusal}");
+    }
+
+    #[test]
+    fn an_open_choice_is_the_commands() {
+        let open = KernelOptions::default();
+        assert_eq!(open.kernels(Tune::Auto).tune, Tune::Auto);
+        let closed = KernelOptions {
+            tune: Some(Tune::Again),
+            ..open
+        };
+        assert_eq!(closed.kernels(Tune::Off).tune, Tune::Again);
     }
 }

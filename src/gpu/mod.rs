@@ -25,7 +25,7 @@ mod wideband;
 pub use bar::{BarAllocator, BarError};
 pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
-pub use form::{Fft, Kernels, Tune};
+pub use form::{Fft, KernelOptions, Kernels, Tune};
 pub use input::Input;
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 pub use wideband::Wideband;

@@ -6,7 +6,7 @@ use crate::config::{EngineConfig, OutputConfig};
 use crate::cpu::{self, Workers, WorkersError};
 use crate::dpdk::{DpdkError, Eal, ExtPool};
 use crate::engine::{Intake, OutputParts, OutputStats, Pipeline};
-use crate::gpu::{self, Gpu, GpuError};
+use crate::gpu::{self, Gpu, GpuError, Kernels};
 use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, OutputMemory};
 use crate::monitor::report::Chosen;
 
@@ -59,6 +59,7 @@ pub enum ComputeError {
 /// `workers` for the CPU otherwise.
 pub fn take(
     wanted: Backend,
+    kernels: &Kernels,
     engines: &[EngineConfig],
     workers: impl FnOnce() -> Result<Workers, WorkersError>,
 ) -> Result<Taken, ComputeError> {
@@ -69,8 +70,8 @@ pub fn take(
     };
     let (taken, chosen) = match wanted {
         Backend::Cpu => (None, None),
-        Backend::Cuda => (Some(on_gpu(engines)?.1), None),
-        Backend::Auto => match on_gpu(engines) {
+        Backend::Cuda => (Some(on_gpu(engines, kernels)?.1), None),
+        Backend::Auto => match on_gpu(engines, kernels) {
             Ok((name, taken)) => {
                 let why = format!("{name} can be used");
                 (Some(taken), Some(chosen("cuda", why)))
@@ -86,15 +87,21 @@ pub fn take(
     Ok(Taken { engines, chosen })
 }
 
-fn on_gpu(engines: &[EngineConfig]) -> Result<(String, Vec<Compute>), GpuError> {
+fn on_gpu(engines: &[EngineConfig], kernels: &Kernels) -> Result<(String, Vec<Compute>), GpuError> {
     let gpu = Gpu::open()?;
     let engine = |engine: &EngineConfig| -> Result<Compute, GpuError> {
         let samples = engine.recv.chunk_samples + engine.tail_samples();
         let input = gpu::Input::new(gpu.clone(), engine.recv.sample_bits, samples)?;
         let pipeline = |config: &OutputConfig| -> Result<Box<dyn Pipeline>, GpuError> {
             let batches = engine.send.chunk_jones / config.jones_per_batch;
-            let pipeline =
-                gpu::Wideband::new(config, input.clone(), batches, engine.feng_id, engine.gain)?;
+            let pipeline = gpu::Wideband::with_kernels(
+                config,
+                input.clone(),
+                batches,
+                engine.feng_id,
+                engine.gain,
+                kernels,
+            )?;
             Ok(Box::new(pipeline))
         };
         let pipelines = engine.outputs.iter().map(pipeline);

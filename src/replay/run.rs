@@ -21,7 +21,7 @@ use crate::dpdk::{
 };
 use crate::dsp::power;
 use crate::engine::EngineError;
-use crate::gpu::GpuError;
+use crate::gpu::{GpuError, Kernels};
 use crate::live::{
     self, Backend, Compute, ComputeError, OutputError, RxStage, StageError, StageParts, Stages,
     Threads,
@@ -62,6 +62,8 @@ pub struct ReplayOptions {
     pub output: PathBuf,
     /// What computes.
     pub backend: Backend,
+    /// Which kernels of a GPU.
+    pub kernels: Kernels,
     /// Compute threads of the CPU backend; `None`: one per CPU.
     pub workers: Option<usize>,
     /// Draw a progress bar on standard error if that is a terminal.
@@ -155,7 +157,9 @@ pub fn run(
     let workers = options.workers.unwrap_or(cpus.len());
     let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
     let engines = std::slice::from_ref(&plan.engine);
-    let taken = live::take(options.backend, engines, || Workers::pinned(&cores))?;
+    let taken = live::take(options.backend, &options.kernels, engines, || {
+        Workers::pinned(&cores)
+    })?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = Abort::default();
     stop_on_signal(&abort);

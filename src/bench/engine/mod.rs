@@ -28,6 +28,7 @@ use crate::cpu::Workers;
 use crate::dpdk::{
     Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus, tsc,
 };
+use crate::gpu::Tune;
 use crate::live::{self, Backend, ComputeError, OutputError, StageError};
 use crate::memory::MemoryError;
 use crate::monitor::report::LcoreReport;
@@ -94,7 +95,9 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     if let Err(error) = ctrlc::set_handler(move || handler.set()) {
         tracing::warn!(%error, "an interrupt will end the process without a report");
     }
-    let taken = live::take(options.backend, &configs, || Workers::pinned(&cpus.workers))?;
+    let kernels = options.kernels.kernels(Tune::Auto);
+    let workers = || Workers::pinned(&cpus.workers);
+    let taken = live::take(options.backend, &kernels, &configs, workers)?;
     let eal = Eal::init(&EalConfig {
         worker_cpus: cpus.lcores,
         memory_mib: Rig::memory_mib(options, &configs),

@@ -8,6 +8,7 @@ use crate::config::{
     WindowFunction,
 };
 use crate::dsp::pfb;
+use crate::gpu::KernelOptions;
 use crate::live::{Backend, Stages};
 use crate::net::endpoint::DEFAULT_PORT;
 use crate::send::MAX_TX_LCORES;
@@ -56,6 +57,9 @@ pub struct BenchOptions {
     /// What computes
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
+    /// Which kernels; the fastest unless said otherwise.
+    #[command(flatten)]
+    pub kernels: KernelOptions,
     /// Compute threads of the CPU backend
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub workers: usize,
