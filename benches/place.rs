@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use karoo::config::{RecvConfig, SampleBits};
-use karoo::dpdk::allowed_cpus;
+use karoo::dpdk::{BURST, allowed_cpus};
 use karoo::gpu::{BarAllocator, Gpu, PinnedAllocator};
-use karoo::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose, Store};
+use karoo::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose, Store, publish};
 
 const PACKETS: usize = 512;
 /// Bytes from one packet buffer to the next: data room, headroom and mbuf.
@@ -133,16 +133,21 @@ fn place(
     })
 }
 
-/// Fills both polarisations by turns and empties the chunk. Returns bytes.
+/// Fills both polarisations by turns, publishing as often as an rx lcore does, and empties the chunk. Returns bytes.
 fn fill(chunk: &Arc<Chunk>, packets: &[u8], stride: usize) -> usize {
     let layout = *chunk.layout();
+    let mut stored = Vec::with_capacity(BURST);
     for heap in 0..layout.heaps {
         for pol in 0..2 {
             let packet = &packets[(2 * heap + pol) % PACKETS * stride..][PAYLOAD..];
             let slot = chunk.claim(pol, heap).expect("an empty chunk");
-            slot.write(&packet[..layout.heap_bytes], 0);
+            stored.push(slot.store(&packet[..layout.heap_bytes], 0));
+            if stored.len() == BURST {
+                publish(&mut stored);
+            }
         }
     }
+    publish(&mut stored);
     let frozen = chunk.clone().freeze().expect("one owner");
     frozen.recycle();
     2 * layout.heaps * layout.heap_bytes

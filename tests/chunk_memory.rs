@@ -10,7 +10,7 @@ use karoo::config::{RecvConfig, SampleBits};
 use karoo::gpu::{self, BarAllocator, BarError, Gpu, GpuError, PinnedAllocator};
 use karoo::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, OutputMemory,
-    Purpose, Store,
+    Purpose, Store, publish,
 };
 use karoo::recv::{receive_bytes, receive_memory};
 use rand::{Rng, SeedableRng};
@@ -190,9 +190,13 @@ fn a_present_heap_is_whole(subject: &Subject) {
         let frozen = thread::scope(|scope| {
             scope.spawn(|| {
                 barrier.wait();
+                let mut stored = Vec::new();
                 for (heap, bytes) in payloads.iter().enumerate() {
                     if let Some(slot) = chunk.claim(1, heap) {
-                        slot.write(bytes, 0);
+                        stored.push(slot.store(bytes, 0));
+                    }
+                    if heap % 4 == 3 {
+                        publish(&mut stored);
                     }
                 }
             });

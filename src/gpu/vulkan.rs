@@ -42,7 +42,13 @@ impl Instance {
             .api_version(vk::API_VERSION_1_1);
         let info = vk::InstanceCreateInfo::default().application_info(&application);
         // SAFETY: the structures are valid and live through the call.
-        let raw = unsafe { entry.create_instance(&info, None) }.map_err(failed("start"))?;
+        let raw = match unsafe { entry.create_instance(&info, None) } {
+            // The loader found no driver at all.
+            Err(vk::Result::ERROR_INCOMPATIBLE_DRIVER) => {
+                return Err(BarError::NoDevice { found: Vec::new() });
+            }
+            result => result.map_err(failed("start"))?,
+        };
         Ok(Self { raw, _entry: entry })
     }
 

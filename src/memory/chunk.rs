@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
-use super::{ChunkMemory, MemoryKind, Region};
+use super::{ChunkMemory, MemoryKind, Region, Store};
 use crate::config::RecvConfig;
 use crate::engine::InputView;
 use crate::units::{N_POL, Timestamp};
@@ -152,13 +152,24 @@ pub struct HeapSlot<'a> {
     heap: usize,
 }
 
-impl HeapSlot<'_> {
-    /// Copies the payload into place and notes the digitiser's saturation count.
+impl<'a> HeapSlot<'a> {
+    /// Stores the payload and publishes it at once.
     ///
     /// # Panics
     ///
     /// If `payload` is not exactly one heap.
     pub fn write(self, payload: &[u8], saturated: u16) {
+        let stored = self.store(payload, saturated);
+        Store::fence();
+        stored.set_present();
+    }
+
+    /// Puts the payload into place and notes the digitiser's saturation count. It is to be published.
+    ///
+    /// # Panics
+    ///
+    /// If `payload` is not exactly one heap.
+    pub fn store(self, payload: &[u8], saturated: u16) -> StoredHeap<'a> {
         let layout = &self.chunk.layout;
         assert_eq!(payload.len(), layout.heap_bytes);
         let offset = self.pol * layout.stride + self.heap * layout.heap_bytes;
@@ -170,8 +181,7 @@ impl HeapSlot<'_> {
             memory.store().copy(place, payload);
         }
         self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
-        self.chunk.presence[self.index].store(PRESENT, Ordering::Release);
-        std::mem::forget(self);
+        StoredHeap(self)
     }
 }
 
@@ -179,6 +189,30 @@ impl Drop for HeapSlot<'_> {
     fn drop(&mut self) {
         // What the memory holds is from an earlier use.
         self.chunk.presence[self.index].store(ABSENT, Ordering::Release);
+    }
+}
+
+/// A heap that is in place, but not present before it is published. Dropped, it stays absent.
+#[derive(Debug)]
+pub struct StoredHeap<'a>(HeapSlot<'a>);
+
+impl StoredHeap<'_> {
+    /// Only after a fence.
+    fn set_present(self) {
+        let HeapSlot { chunk, index, .. } = self.0;
+        chunk.presence[index].store(PRESENT, Ordering::Release);
+        std::mem::forget(self);
+    }
+}
+
+/// Publishes heaps that this thread has stored. One fence serves all of them: it costs about as long as storing
+/// half a heap.
+///
+/// A chunk cannot be frozen while heaps of it are stored and not published.
+pub fn publish(stored: &mut Vec<StoredHeap<'_>>) {
+    if !stored.is_empty() {
+        Store::fence();
+        stored.drain(..).for_each(StoredHeap::set_present);
     }
 }
 
@@ -319,6 +353,19 @@ mod tests {
         drop(chunk.claim(1, 1));
         let frozen = chunk.freeze().unwrap();
         assert!(frozen.present(0, 1) && !frozen.present(1, 1));
+    }
+
+    #[test]
+    fn a_heap_that_was_stored_is_present_once_it_is_published() {
+        let chunk = chunk();
+        let mut stored = vec![chunk.claim(0, 1).unwrap().store(&[3; 80], 4)];
+        assert!(chunk.claim(0, 1).is_none());
+        publish(&mut stored);
+        drop(chunk.claim(0, 2).unwrap().store(&[3; 80], 4));
+        assert!(stored.is_empty());
+        let frozen = chunk.clone().freeze().unwrap();
+        assert!(frozen.present(0, 1) && !frozen.present(0, 2));
+        assert_eq!(frozen.saturated(0, 1), 4);
     }
 
     #[test]

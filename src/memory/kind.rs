@@ -119,10 +119,11 @@ pub struct HostAllocator {
 }
 
 impl Default for HostAllocator {
-    /// Stores through the caches: who computes on the CPU reads them soon.
+    /// Stores past the caches. It places half as much again (benches/rx.rs), and chunks are larger than what the
+    /// caches would keep for the CPU backend.
     fn default() -> Self {
         Self {
-            store: Store::PLAIN,
+            store: Store::streaming(),
         }
     }
 }

@@ -52,7 +52,7 @@ impl Store {
         [Method::Plain].into_iter().chain(streaming).map(Self)
     }
 
-    /// Copies `from` to `to`; whoever then sees what this thread stores next sees these bytes too.
+    /// Copies `from` to `to`. Others see all of it when they see what this thread stores after a [`fence`](Self::fence).
     ///
     /// # Safety
     ///
@@ -76,6 +76,19 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Orders what this thread has stored in any way before what it stores next. Streaming stores are ordered with
+    /// no others by themselves, not even with a release store.
+    #[inline]
+    pub(super) fn fence() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 CPU has the instruction.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
+    }
+}
+
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
@@ -92,7 +105,7 @@ impl fmt::Display for Store {
     }
 }
 
-/// Whole lines by `lines(to, from, count)`, the rest by plain stores, then a fence.
+/// Whole lines by `lines(to, from, count)`, the rest by plain stores.
 ///
 /// # Safety
 ///
@@ -111,8 +124,6 @@ unsafe fn stream(to: *mut u8, from: &[u8], lines: unsafe fn(*mut u8, *const u8, 
         lines(to, body.as_ptr(), body.len() / LINE);
         to.add(body.len())
             .copy_from_nonoverlapping(tail.as_ptr(), tail.len());
-        // Streaming stores are ordered with no others, not even with a release store.
-        std::arch::x86_64::_mm_sfence();
     }
 }
 

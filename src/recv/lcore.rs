@@ -8,8 +8,8 @@ use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
 use super::window::{END_OF_STREAM, Lane, Located, Window};
 use crate::config::RecvConfig;
-use crate::dpdk::{Abort, Idle, IdlePolicy};
-use crate::dpdk::{Mbuf, MbufBatch, RxQueue};
+use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, RxQueue};
+use crate::memory::{StoredHeap, publish};
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::Datagram;
 use crate::net::steer::SteerError;
@@ -136,6 +136,8 @@ impl RxLcore {
     /// Runs until the stream ends or the engine aborts.
     pub fn run(mut self, clock: &mut PhaseClock) {
         let mut idle = Idle::new(self.idle);
+        let memory = self.placer.memory.clone();
+        let mut stored = Vec::with_capacity(BURST);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut frames = 0;
         let mut horizon = None;
@@ -160,7 +162,7 @@ impl RxLcore {
                     next.prefetch();
                 }
                 frames += 1;
-                match self.placer.place(mbuf, clock) {
+                match self.placer.place(mbuf, &memory, &mut stored, clock) {
                     Ok(()) => placed += 1,
                     Err(cause) => self.placer.stats.note_drop(cause),
                 }
@@ -169,6 +171,7 @@ impl RxLcore {
                 self.placer.lane.raise(h.floor);
                 horizon = self.next_horizon();
             }
+            publish(&mut stored);
             self.placer.lane.end();
             self.placer.stats.note_burst(received as u64, placed);
             batch.clear();
@@ -208,14 +211,20 @@ struct Placer {
 
 impl Placer {
     #[inline]
-    fn place(&mut self, mbuf: &Mbuf, clock: &mut PhaseClock) -> Result<(), DropCause> {
+    fn place<'m>(
+        &mut self,
+        mbuf: &Mbuf,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        clock: &mut PhaseClock,
+    ) -> Result<(), DropCause> {
         let datagram = Datagram::new_checked(mbuf.data())
             .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
         let place = Place::of(&self.recv, self.lane.floor(), &heap)?;
-        let chunk = match self.locate(place.chunk, clock) {
-            Located::Buffer(buffer) => self.memory.chunk(buffer),
+        let chunk = match self.locate(place.chunk, stored, clock) {
+            Located::Buffer(buffer) => memory.chunk(buffer),
             Located::TooOld => return Err(DropCause::TooOld),
             Located::NoBuffer => return Err(DropCause::NoFreeChunk),
         };
@@ -223,12 +232,17 @@ impl Placer {
         let slot = chunk
             .claim(heap.pol(), place.heap)
             .ok_or(DropCause::Duplicate)?;
-        slot.write(heap.payload(), heap.saturated());
+        stored.push(slot.store(heap.payload(), heap.saturated()));
         Ok(())
     }
 
     #[inline]
-    fn locate(&mut self, id: u64, clock: &mut PhaseClock) -> Located {
+    fn locate(
+        &mut self,
+        id: u64,
+        stored: &mut Vec<StoredHeap<'_>>,
+        clock: &mut PhaseClock,
+    ) -> Located {
         loop {
             let memory = &self.memory;
             let located = self
@@ -238,6 +252,7 @@ impl Placer {
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.
+            publish(stored);
             self.lane.end();
             clock.mark(Phase::Work);
             self.idle.wait();
