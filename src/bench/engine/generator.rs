@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::signal::Signal;
+use super::signal::{OWN, Signal};
 use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, MbufBatch, MbufPool, RingSender, tsc};
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
@@ -198,6 +198,9 @@ impl Feed {
         let mut batch: MbufBatch = MbufBatch::new();
         add(&self.stats.offered, count);
         if self.pool.alloc_bulk(&mut batch, count as usize) {
+            for mbuf in &batch {
+                mbuf.prefetch_room(HEADER_BYTES + OWN);
+            }
             let packets = (next..).step_by(self.queues as usize);
             for (mbuf, k) in batch.as_mut_slice().iter_mut().zip(packets) {
                 let (timestamp, pol) = signal.heap(k);

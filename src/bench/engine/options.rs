@@ -97,7 +97,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1 << 16)]
     pub max_delay_diff: usize,
     /// Packets that each rx queue holds
-    #[arg(long, value_name = "N", default_value_t = 511)]
+    #[arg(long, value_name = "N", default_value_t = 2047)]
     pub rx_descriptors: usize,
     /// Packets that each tx queue holds
     #[arg(long, value_name = "N", default_value_t = 1023)]

@@ -16,7 +16,7 @@ use crate::units::N_POL;
 pub const ORIGIN: u64 = 1 << 40;
 
 /// Bytes at the start of each payload that are its own.
-const OWN: usize = 32;
+pub const OWN: usize = 32;
 
 /// The digitised signal of one engine.
 #[derive(Clone, Debug)]
