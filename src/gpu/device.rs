@@ -35,7 +35,7 @@ pub enum GpuError {
     },
     /// cuFFT is not there.
     #[error(
-        "no cuFFT: libcufft is not on this machine; install CUDA's cuFFT library (or give its folder in LD_LIBRARY_PATH), leave out --fft cufft, or use --backend cpu"
+        "no cuFFT: libcufft is not on this machine; install CUDA's cuFFT library (or give its folder in LD_LIBRARY_PATH), leave out --fft cufft where the fused kernels have the channels, or use --backend cpu"
     )]
     NoFft,
     /// cuFFT refuses a transform.

@@ -24,7 +24,7 @@ pub enum Tune {
     Auto,
     /// The fastest, measured now and stored.
     Again,
-    /// This one, as reports name it.
+    /// This one, as reports name it; of several, joined by `+`, the one that is of the output's channels.
     Fixed(String),
 }
 
@@ -58,7 +58,7 @@ pub struct KernelOptions {
     #[arg(long, value_enum, default_value_t)]
     pub fft: Fft,
     /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest, as stored or else
-    /// measured), again (the fastest, measured anew), or the name of a shape from a report
+    /// measured), again (the fastest, measured anew), or a shape as reports name it, several joined by +
     #[arg(long, value_name = "HOW")]
     pub tune: Option<Tune>,
 }

@@ -73,8 +73,13 @@ fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
     compile::with_sources(key, &[PFB_FFT, FFT_POST])
 }
 
-fn named(shapes: &[Shape], name: &str) -> Option<Shape> {
-    shapes.iter().find(|s| s.to_string() == name).copied()
+/// The shape that is among `names`, which `+` joins.
+fn named(shapes: &[Shape], names: &str) -> Option<Shape> {
+    let is_named = |shape: &&Shape| {
+        let shape = shape.to_string();
+        names.split('+').any(|name| name == shape)
+    };
+    shapes.iter().find(is_named).copied()
 }
 
 fn names(shapes: &[Shape]) -> String {
@@ -141,6 +146,8 @@ mod tests {
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));
         }
+        let both = format!("log_n1=1,tile=1+{}", shapes[1]);
+        assert_eq!(named(&shapes, &both), Some(shapes[1]));
         assert_eq!(named(&shapes, "log_n1=1"), None);
         assert_eq!(named(&shapes, ""), None);
     }

@@ -19,7 +19,7 @@ pub struct RunReport {
     pub config: EngineConfig,
     /// Values picked from the capture because no option gave them.
     pub chosen: Vec<Chosen>,
-    /// Name of the backend that computed.
+    /// Names of the backends that computed, of each output if they differ.
     pub backend: String,
     /// Input side.
     pub input: InputReport,

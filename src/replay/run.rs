@@ -392,6 +392,9 @@ impl Replay {
         for output in engine.outputs() {
             lcores.extend(output.pipeline().lcores());
         }
+        let backends = engine.outputs().iter();
+        let mut backends: Vec<_> = backends.map(|o| o.pipeline().name()).collect();
+        backends.dedup();
         tracing::debug!(bytes = self.memory.bytes(), "receive memory");
         Ok(RunReport {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -399,7 +402,7 @@ impl Replay {
             capture_notes: notes,
             config: plan.engine.clone(),
             chosen: plan.chosen.clone(),
-            backend: engine.outputs()[0].pipeline().name(),
+            backend: backends.join(" and "),
             input: InputReport {
                 datagrams: self.progress.frames.load(Ordering::Relaxed),
                 drops: causes,
