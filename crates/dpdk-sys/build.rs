@@ -25,7 +25,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_lcore_(count|to_cpu_id|to_socket_id)",
     "rte_log_set_(global_level|level_pattern)",
     "rte_mempool_(avail_count|in_use_count|free|lookup)",
-    "rte_pktmbuf_(pool_create|free_bulk)",
+    "rte_pktmbuf_(pool_create|pool_create_extbuf|free_bulk)",
     "rte_ring_(create|free)",
     "rte_strerror",
     "rte_version",
@@ -40,6 +40,7 @@ const TYPES: &[&str] = &[
     "rte_ether_addr",
     "rte_iova_(mode|t)",
     "rte_mbuf_ext_shared_info",
+    "rte_pktmbuf_extmem",
     "rte_mbuf_extbuf_free_callback_t",
 ];
 

@@ -109,6 +109,8 @@ int karoo_port_info(uint16_t port, struct karoo_port_info *info)
     info->max_tx_queues = device.max_tx_queues;
     info->tx_multi_segs = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
     info->rx_scatter = (device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+    info->rx_split = (device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
+                     device.rx_seg_capa.multi_pools && device.rx_seg_capa.max_nseg >= 2;
     return 0;
 }
 
@@ -120,9 +122,33 @@ int karoo_port_configure(uint16_t port, const struct karoo_port_options *options
     conf.rxmode.mtu = options->mtu;
     if (options->scatter)
         conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER;
+    if (options->split)
+        conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
     if (options->multi_segs)
         conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
     return rte_eth_dev_configure(port, options->rx_queues, options->tx_queues, &conf);
+}
+
+int karoo_rx_queue_setup_split(uint16_t port, uint16_t queue, uint16_t descriptors, unsigned socket,
+                               struct rte_mempool *headers, uint16_t header_bytes,
+                               struct rte_mempool *payloads)
+{
+    union rte_eth_rxseg segments[2];
+    struct rte_eth_dev_info device;
+    struct rte_eth_rxconf conf;
+    int ret = rte_eth_dev_info_get(port, &device);
+
+    if (ret != 0)
+        return ret;
+    memset(segments, 0, sizeof(segments));
+    segments[0].split.mp = headers;
+    segments[0].split.length = header_bytes;
+    segments[1].split.mp = payloads; /* length 0: all that is left */
+    conf = device.default_rxconf;
+    conf.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+    conf.rx_seg = segments;
+    conf.rx_nseg = 2;
+    return rte_eth_rx_queue_setup(port, queue, descriptors, socket, &conf, NULL);
 }
 
 int karoo_port_link(uint16_t port, struct karoo_link *link)

@@ -34,6 +34,7 @@ struct karoo_port_info {
     uint16_t max_tx_queues;
     int tx_multi_segs; /* chained mbufs can be transmitted */
     int rx_scatter;    /* packets can be received into chained mbufs */
+    int rx_split;      /* they can be split over two pools */
 };
 
 struct karoo_link {
@@ -46,6 +47,7 @@ struct karoo_port_options {
     uint16_t tx_queues;
     uint32_t mtu; /* 0: the device's default */
     int scatter;
+    int split; /* receive queues are set up by karoo_rx_queue_setup_split */
     int multi_segs;
 };
 
@@ -78,6 +80,11 @@ unsigned karoo_ring_capacity(const struct rte_ring *ring);
 
 int karoo_port_info(uint16_t port, struct karoo_port_info *info);
 int karoo_port_configure(uint16_t port, const struct karoo_port_options *options);
+/* Sets up a receive queue that puts `header_bytes` of each packet into an mbuf of `headers`, the rest behind it
+ * into one of `payloads`. */
+int karoo_rx_queue_setup_split(uint16_t port, uint16_t queue, uint16_t descriptors, unsigned socket,
+                               struct rte_mempool *headers, uint16_t header_bytes,
+                               struct rte_mempool *payloads);
 int karoo_port_link(uint16_t port, struct karoo_link *link);
 uint16_t karoo_eth_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t karoo_eth_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);

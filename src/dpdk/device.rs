@@ -61,6 +61,9 @@ pub struct Device {
     name: String,
     owned: Owned,
     pub(super) eal: Eal,
+    /// Set before the start if packets are to be split.
+    #[cfg(feature = "nic")]
+    pub(super) split: Option<super::split::Split>,
 }
 
 /// What has to go when the port is closed.
@@ -156,6 +159,8 @@ impl Device {
                 _rings: rx,
             },
             eal: eal.clone(),
+            #[cfg(feature = "nic")]
+            split: None,
         })
     }
 
@@ -173,6 +178,8 @@ impl Device {
             name: name.to_owned(),
             owned,
             eal: eal.clone(),
+            #[cfg(feature = "nic")]
+            split: None,
         })
     }
 
@@ -279,6 +286,7 @@ impl Device {
             scatter: i32::from(
                 raw.rx_scatter != 0 && pools.iter().any(|pool| pool.config().data_room < frame),
             ),
+            split: i32::from(self.payloads(0).is_some()),
             multi_segs: raw.tx_multi_segs,
         };
         // SAFETY: the port exists and is stopped.
@@ -297,6 +305,17 @@ impl Device {
         Ok((rx, tx))
     }
 
+    /// Length of the headers, and the pool for what is behind them, if packets of this queue are to be split.
+    fn payloads(&self, queue: u16) -> Option<(u16, &MbufPool)> {
+        #[cfg(feature = "nic")]
+        return self.split.as_ref()?.payloads(queue);
+        #[cfg(not(feature = "nic"))]
+        {
+            let _ = queue;
+            None
+        }
+    }
+
     fn set_up_queues(
         &self,
         tx_queues: usize,
@@ -310,14 +329,24 @@ impl Device {
             let socket = pool.config().socket.unwrap_or(ANY);
             // SAFETY: the port is configured with this many queues; the pool outlives the port (`Inner`).
             let ret = unsafe {
-                dpdk_sys::rte_eth_rx_queue_setup(
-                    self.port,
-                    queue as u16,
-                    rx,
-                    socket,
-                    std::ptr::null(),
-                    pool.as_ptr(),
-                )
+                let (queue, headers) = (queue as u16, pool.as_ptr());
+                match self.payloads(queue) {
+                    None => {
+                        let conf = std::ptr::null();
+                        dpdk_sys::rte_eth_rx_queue_setup(
+                            self.port, queue, rx, socket, conf, headers,
+                        )
+                    }
+                    Some((length, payloads)) => dpdk_sys::karoo_rx_queue_setup_split(
+                        self.port,
+                        queue,
+                        rx,
+                        socket,
+                        headers,
+                        length,
+                        payloads.as_ptr(),
+                    ),
+                }
             };
             self.check(ret, || {
                 format!(
@@ -349,6 +378,9 @@ impl Drop for Device {
                 tracing::warn!(port = self.name, "port did not close: {}", Errno::last());
             }
         }
+        // The device must not reach memory that goes, and must be there to be told.
+        #[cfg(feature = "nic")]
+        drop(self.split.take());
         if let Owned::Vdev(vdev) | Owned::Rings { vdev, .. } = &self.owned {
             // SAFETY: the name is a C string; the port is closed.
             unsafe { dpdk_sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), vdev.as_ptr()) };

@@ -114,6 +114,23 @@ impl Mbuf {
         unsafe { field!(self.0.as_ptr(), u16, KAROO_MBUF_PORT) }
     }
 
+    /// Address and length of the second and last segment's data, which the CPU may not be able to read.
+    #[cfg(feature = "nic")]
+    #[inline]
+    pub(super) fn second_of_two(&self) -> Option<(u64, usize)> {
+        if self.nb_segs() != 2 {
+            return None;
+        }
+        // SAFETY: as in `pkt_len`; of the second mbuf, only the mbuf itself is read.
+        unsafe {
+            let second = field!(self.0.as_ptr(), *mut rte_mbuf, KAROO_MBUF_NEXT);
+            let start = field!(second, u64, KAROO_MBUF_BUF_ADDR);
+            let offset = field!(second, u16, KAROO_MBUF_DATA_OFF);
+            let length = field!(second, u16, KAROO_MBUF_DATA_LEN);
+            Some((start + u64::from(offset), length.into()))
+        }
+    }
+
     /// Data of each segment in turn.
     pub fn segments(&self) -> Segments<'_> {
         Segments {

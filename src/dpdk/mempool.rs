@@ -82,12 +82,22 @@ impl MbufPool {
                 Errno::last(),
             )
         })?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self::own(eal, pool, name, config))
+    }
+
+    /// Takes over a pool that was just made.
+    pub(super) fn own(
+        eal: &Eal,
+        pool: NonNull<rte_mempool>,
+        name: &str,
+        config: PoolConfig,
+    ) -> Self {
+        Self(Arc::new(Inner {
             pool,
             name: name.to_owned(),
             config,
             eal: Some(eal.clone()),
-        })))
+        }))
     }
 
     /// Its name.

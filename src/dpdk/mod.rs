@@ -33,6 +33,8 @@ mod mbuf;
 mod mempool;
 mod port;
 mod ring;
+#[cfg(feature = "nic")]
+mod split;
 
 pub use clock::{TscClock, tsc};
 pub use device::{Device, DeviceInfo, PortConfig};
@@ -45,6 +47,10 @@ pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
 pub use mempool::{HEADROOM, MbufPool, PoolConfig, pool_size};
 pub use port::{Link, Port, PortStats, Registration, RxQueue, StartedPort, TxQueue};
 pub use ring::{RingReceiver, RingSender, SharedRing, mbuf_ring};
+#[cfg(feature = "nic")]
+pub use split::{
+    DmaMemory, PayloadPool, SplitBatch, SplitConfig, SplitPacket, SplitPort, SplitQueue,
+};
 
 /// Packets per burst.
 pub const BURST: usize = 32;

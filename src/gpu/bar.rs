@@ -78,6 +78,7 @@ pub struct BarAllocator {
     context: Arc<CudaContext>,
     vulkan: Arc<Vulkan>,
     store: Store,
+    kind: MemoryKind,
 }
 
 impl BarAllocator {
@@ -92,6 +93,7 @@ impl BarAllocator {
             context,
             vulkan,
             store: Store::streaming(),
+            kind: MemoryKind::Bar,
         };
         allocator.probe()?;
         Ok(allocator)
@@ -100,6 +102,13 @@ impl BarAllocator {
     /// The same, storing heaps in another way.
     pub fn with_store(self, store: Store) -> Self {
         Self { store, ..self }
+    }
+
+    /// The same for chunks that payloads are gathered into on the GPU: memory of the kind `nic`.
+    #[cfg(feature = "nic")]
+    pub fn gathered(self) -> Self {
+        let kind = MemoryKind::Nic;
+        Self { kind, ..self }
     }
 
     /// Writes a page with the CPU and reads it with CUDA.
@@ -132,6 +141,7 @@ impl BarAllocator {
             imported,
             memory,
             store: self.store,
+            kind: self.kind,
         })
     }
 }
@@ -146,7 +156,7 @@ fn check_heap(vulkan: &Vulkan, demand: u64) -> Result<(), BarError> {
 
 impl ChunkAllocator for BarAllocator {
     fn kind(&self) -> MemoryKind {
-        MemoryKind::Bar
+        self.kind
     }
 
     fn allocate(
@@ -158,7 +168,7 @@ impl ChunkAllocator for BarAllocator {
             Ok(memory) => Ok(Box::new(memory)),
             Err(error) => Err(MemoryError {
                 purpose,
-                kind: MemoryKind::Bar,
+                kind: self.kind,
                 bytes,
                 cause: error.into(),
             }),
@@ -172,13 +182,14 @@ struct BarMemory {
     imported: Imported,
     memory: VulkanMemory,
     store: Store,
+    kind: MemoryKind,
 }
 
 // SAFETY: the mapping stays until the value is dropped, is page-aligned and zeroed (both checked or done when it was
 // made), and is handed to CUDA alone.
 unsafe impl ChunkMemory for BarMemory {
     fn kind(&self) -> MemoryKind {
-        MemoryKind::Bar
+        self.kind
     }
 
     fn region(&self) -> NonNull<[u8]> {

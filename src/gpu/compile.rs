@@ -51,6 +51,13 @@ pub(super) const POST: Kernel = Kernel {
     source: include_str!("../../kernels/post.cu"),
 };
 
+/// Payloads of split packets to their places.
+#[cfg(feature = "nic")]
+pub(super) const GATHER: Kernel = Kernel {
+    name: "gather",
+    source: include_str!("../../kernels/gather.cu"),
+};
+
 /// Machine code of `kernel`, from the cache if it is there.
 pub(super) fn machine_code(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
     let key = key(kernel, options);

@@ -16,6 +16,8 @@ mod form;
 mod input;
 pub mod measure;
 mod memory;
+#[cfg(feature = "nic")]
+mod nic;
 mod shape;
 mod tune;
 mod variant;
@@ -28,4 +30,6 @@ pub use device::{Gpu, GpuError};
 pub use form::{Fft, KernelOptions, Kernels, Tune};
 pub use input::Input;
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
+#[cfg(feature = "nic")]
+pub use nic::{Gather, GatherError, GpuPackets};
 pub use wideband::Wideband;

@@ -164,24 +164,43 @@ impl<'a> HeapSlot<'a> {
         stored.set_present();
     }
 
+    /// Bytes of the payload.
+    pub fn heap_bytes(&self) -> usize {
+        self.chunk.layout.heap_bytes
+    }
+
+    /// Where the GPU has the payload's place, if the chunk is in its memory.
+    pub fn device_address(&self) -> Option<u64> {
+        let start = self.chunk.memory.device_address()?;
+        Some(start + self.offset() as u64)
+    }
+
+    /// Notes that the payload was put into place by other means, and the digitiser's saturation count.
+    pub fn placed(self, saturated: u16) -> StoredHeap<'a> {
+        self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
+        StoredHeap(self)
+    }
+
+    fn offset(&self) -> usize {
+        let layout = &self.chunk.layout;
+        self.pol * layout.stride + self.heap * layout.heap_bytes
+    }
+
     /// Puts the payload into place and notes the digitiser's saturation count. It is to be published.
     ///
     /// # Panics
     ///
     /// If `payload` is not exactly one heap.
     pub fn store(self, payload: &[u8], saturated: u16) -> StoredHeap<'a> {
-        let layout = &self.chunk.layout;
-        assert_eq!(payload.len(), layout.heap_bytes);
-        let offset = self.pol * layout.stride + self.heap * layout.heap_bytes;
+        assert_eq!(payload.len(), self.heap_bytes());
         let memory = &self.chunk.memory;
         // SAFETY: the range is inside the region by the layout; it belongs to this heap alone, and
         // this slot is the only claim on the heap until the flag is reset with exclusive access.
         unsafe {
-            let place = memory.region().as_ptr().cast::<u8>().add(offset);
+            let place = memory.region().as_ptr().cast::<u8>().add(self.offset());
             memory.store().copy(place, payload);
         }
-        self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
-        StoredHeap(self)
+        self.placed(saturated)
     }
 }
 
