@@ -170,7 +170,9 @@ impl PayloadPool {
         // null says that there is no room.
         let grown = unsafe {
             let mbuf = second.as_ptr();
-            let data_off = mbuf.cast::<u8>().add(dpdk_sys::KAROO_MBUF_DATA_OFF as usize);
+            let data_off = mbuf
+                .cast::<u8>()
+                .add(dpdk_sys::KAROO_MBUF_DATA_OFF as usize);
             data_off.cast::<u16>().write(0);
             dpdk_sys::karoo_pktmbuf_append(mbuf, payload)
         };
