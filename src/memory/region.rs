@@ -18,18 +18,26 @@ impl Region {
     /// Alignment of every region, and of its length.
     pub const ALIGNMENT: usize = 4096;
 
+    /// A huge page, on which regions of at least as much begin: the kernel does not see to it before Linux 6.7.
+    const HUGE_PAGE: usize = 2 << 20;
+
     /// Maps `bytes` (at least one page) and asks the kernel to back them with huge pages.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let bytes = bytes
             .max(1)
             .checked_next_multiple_of(Self::ALIGNMENT)
             .ok_or(io::ErrorKind::OutOfMemory)?;
+        let spare = match bytes {
+            Self::HUGE_PAGE.. => Self::HUGE_PAGE,
+            _ => 0,
+        };
+        let mapped = bytes.checked_add(spare).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
         // existing memory.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                bytes,
+                mapped,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
@@ -39,9 +47,23 @@ impl Region {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the range was just mapped. A kernel without transparent huge pages refuses, which
-        // costs speed only.
-        unsafe { libc::madvise(address, bytes, libc::MADV_HUGEPAGE) };
+        let head = match spare {
+            0 => 0,
+            spare => address.addr().wrapping_neg() % spare,
+        };
+        // SAFETY: all ranges are inside the one that was just mapped. A kernel without transparent huge pages refuses
+        // the advice, which costs speed only.
+        let address = unsafe {
+            let start = address.byte_add(head);
+            if head > 0 {
+                libc::munmap(address, head);
+            }
+            if spare > head {
+                libc::munmap(start.byte_add(bytes), spare - head);
+            }
+            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
+            start
+        };
         let start = NonNull::new(address.cast()).expect("mmap does not return null");
         Ok(Self {
             start: NonNull::slice_from_raw_parts(start, bytes),
@@ -58,5 +80,32 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is whole, and whoever used the pointer is gone with its owner.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.start.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_zeroed_whole_and_begin_on_pages() {
+        for bytes in [1, 4096, 5000, (2 << 20) - 4096, 2 << 20, (5 << 20) + 1] {
+            let region = Region::new(bytes).unwrap();
+            let start = region.as_ptr();
+            let page = if bytes < 2 << 20 { 4096 } else { 2 << 20 };
+            assert_eq!(start.addr().get() % page, 0, "{bytes}");
+            assert_eq!(start.len(), bytes.next_multiple_of(4096));
+            // SAFETY: the region is this test's alone.
+            let contents = unsafe { &mut *start.as_ptr() };
+            assert!(contents.iter().all(|&byte| byte == 0));
+            contents.fill(1);
+        }
+    }
+
+    #[test]
+    fn more_than_there_can_be_is_refused() {
+        for bytes in [1 << 60, usize::MAX] {
+            Region::new(bytes).unwrap_err();
+        }
     }
 }
