@@ -19,11 +19,9 @@ use crate::dsp::pfb;
 use crate::engine::FineDelay;
 use crate::units::N_POL;
 
-/// Bytes of the intermediate, about: more than that gains nothing.
+/// Bytes of the intermediate, about: more than that gains nothing, and less, so that it stays in the L2 cache, loses
+/// more at the ends of launches than it gains.
 const INTERMEDIATE: usize = 128 << 20;
-
-/// Bytes of the intermediate that cuFFT transforms at a time, at most: so much stays in the L2 cache of large GPUs.
-const SLICE: usize = 32 << 20;
 
 /// Four numbers, as the kernels' `float4`; two of them a `float2`.
 ///
@@ -199,9 +197,8 @@ impl Variant {
         let points = shape.points();
         let slice = match form {
             Form::Fused(_) => 1,
-            Form::Cufft => {
-                (SLICE / (points * shape.group * 8)).clamp(1, spectra.div_ceil(shape.group).max(1))
-            }
+            Form::Cufft => (INTERMEDIATE / (points * shape.group * 8))
+                .clamp(1, spectra.div_ceil(shape.group).max(1)),
         };
         // A power of two, because the kernels' ring is one: the one below.
         let slice = 1 << slice.ilog2();
