@@ -158,3 +158,63 @@ fn print_row(row: &Row) {
         row.kernels
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: KernelArgs,
+    }
+
+    fn cases_of(options: &[&str]) -> Result<Vec<Case>, ConfigError> {
+        let line = ["kernels"].iter().chain(options);
+        cases(&Line::try_parse_from(line).expect("options").args)
+    }
+
+    #[test]
+    fn every_channel_count_is_measured_with_every_width_and_path() {
+        let options = [
+            "--channels",
+            "64,1024",
+            "--bits",
+            "8,10",
+            "--fft",
+            "fused,cufft",
+        ];
+        let cases = cases_of(&options).unwrap();
+        let listed: Vec<_> = cases
+            .iter()
+            .map(|case| (case.channels, case.bits.get(), case.kernels.fft))
+            .collect();
+        let mut expected = Vec::new();
+        for channels in [64, 1024] {
+            for bits in [8, 10] {
+                expected.extend([Fft::Fused, Fft::Cufft].map(|fft| (channels, bits, fft)));
+            }
+        }
+        assert_eq!(listed, expected);
+        assert_eq!(cases_of(&[]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn refusals_name_the_option_and_the_value() {
+        for (option, value) in [
+            ("--channels", "48"),
+            ("--channels", "32"),
+            ("--channels", "262144"),
+            ("--bits", "1"),
+            ("--bits", "17"),
+            ("--taps", "0"),
+        ] {
+            let refusal = cases_of(&[option, value]).unwrap_err().to_string();
+            assert!(
+                refusal.contains(option) && refusal.contains(value),
+                "{refusal}"
+            );
+        }
+    }
+}
