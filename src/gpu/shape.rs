@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// One entry of `kernels/shapes.json`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
     pub channels: usize,
     /// log₂ of the first factor of the transform.
@@ -50,6 +50,20 @@ impl Shape {
         serde_json::from_str(include_str!("../../kernels/shapes.json")).unwrap_or_default()
     }
 
+    /// What tells the kernels of one shape from those of another with as many channels.
+    pub fn macros(&self) -> [(&'static str, u64); 8] {
+        [
+            ("LOG_N1", self.log_n1.into()),
+            ("TILE", self.tile as u64),
+            ("WIDTH", self.width as u64),
+            ("GROUP", self.group as u64),
+            ("FRONT_THREADS", self.front_threads.into()),
+            ("FRONT_BLOCKS", self.front_blocks.into()),
+            ("BACK_THREADS", self.back_threads.into()),
+            ("BACK_BLOCKS", self.back_blocks.into()),
+        ]
+    }
+
     /// Points of the transform, N.
     pub fn points(&self) -> usize {
         2 * self.channels
@@ -80,15 +94,11 @@ impl Shape {
     }
 }
 
-/// The fields of `kernels/shapes.json` but for the channels.
+/// The macros as `kernels/shapes.json` writes them.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = serde_json::to_string(self).map_err(|_| fmt::Error)?;
-        let fields = text.trim_matches(['{', '}']).split(',');
-        let text: Vec<_> = fields
-            .filter(|field| !field.contains("channels"))
-            .map(|field| field.replace('"', "").replace(':', "="))
-            .collect();
+        let fields = self.macros();
+        let text = fields.map(|(name, value)| format!("{}={value}", name.to_lowercase()));
         f.write_str(&text.join(","))
     }
 }
@@ -127,12 +137,18 @@ mod tests {
 
     #[test]
     fn a_name_is_what_the_list_says() {
-        let name = Shape::candidates(4096, 1 << 20)[0].to_string();
-        assert!(
-            name.starts_with("log_n1=") && name.contains(",tile="),
-            "{name}"
-        );
-        assert!(!name.contains("channels") && !name.contains('"'), "{name}");
+        let list: serde_json::Value =
+            serde_json::from_str(include_str!("../../kernels/shapes.json")).unwrap();
+        for (entry, shape) in list.as_array().unwrap().iter().zip(Shape::all()) {
+            let mut fields = entry.as_object().unwrap().clone();
+            fields.remove("channels");
+            let name = shape.to_string();
+            assert_eq!(name.split(',').count(), fields.len(), "{name}");
+            for field in name.split(',') {
+                let (field, value) = field.split_once('=').unwrap();
+                assert_eq!(fields[field].to_string(), value, "{name}");
+            }
+        }
     }
 
     #[test]

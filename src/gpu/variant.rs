@@ -206,21 +206,14 @@ impl Variant {
             Form::Fused(_) => None,
             Form::Cufft => Some(Transform::new(gpu, points, slice * shape.group)?),
         };
-        let macros = [
+        let others = [
             ("BITS", u64::from(bits.get())),
             ("TAPS", output.taps as u64),
-            ("LOG_N1", u64::from(shape.log_n1)),
             ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
-            ("TILE", shape.tile as u64),
-            ("WIDTH", shape.width as u64),
-            ("GROUP", shape.group as u64),
-            ("FRONT_THREADS", u64::from(shape.front_threads)),
-            ("FRONT_BLOCKS", u64::from(shape.front_blocks)),
-            ("BACK_THREADS", u64::from(shape.back_threads)),
-            ("BACK_BLOCKS", u64::from(shape.back_blocks)),
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
             ("DITHER", u64::from(output.dither == Dither::Uniform)),
         ];
+        let macros = [&shape.macros()[..], &others].concat();
         let kernel = |source, columns, threads, shared| {
             let function = gpu.function(source, &macros, shared)?;
             Ok::<_, GpuError>(Kernel {
