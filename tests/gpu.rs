@@ -1,38 +1,31 @@
 //! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests say so and pass.
 
+#[path = "support/device.rs"]
+mod device;
 mod support;
 
 use std::sync::Arc;
 
+use device::{CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig};
+use device::{assert_agree, chunk, device, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
-use karoo::gpu::{self, Fft, Gpu, GpuError, Kernels, Tune};
+use karoo::engine::{BatchStats, Block, FineDelay, InputView, Intake as _, Pipeline};
+use karoo::gpu::{Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune, Wideband};
+use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
-use support::{contents, output, output_chunk};
+use support::{output, output_chunk};
 
-const FENG_ID: u64 = 3;
 const START: Timestamp = Timestamp((1 << 33) + 4096);
 
 const CUFFT: Kernels = Kernels {
     fft: Fft::Cufft,
     tune: Tune::Off,
 };
-
-fn device() -> Option<Arc<Gpu>> {
-    match Gpu::open() {
-        Ok(gpu) => Some(gpu),
-        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
-            println!("no CUDA device: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// One chunk's input, delays and gains.
 struct Case {
@@ -53,6 +46,7 @@ impl Case {
         let offset = [5, 1029];
         let spectra = batches * config.spectra_per_heap();
         let count = (spectra + config.taps) * config.spectrum_samples() + 1029;
+        let count = count.next_multiple_of(HEAP_SAMPLES);
         let scale = 1i32 << (bits - 1);
         let samples: [Vec<i32>; 2] = std::array::from_fn(|_| {
             (0..count)
@@ -100,15 +94,44 @@ impl Case {
         cpu::Wideband::new(&self.config, self.bits, FENG_ID, 1.0, workers)
     }
 
-    fn on_gpu(&self, gpu: &Arc<Gpu>) -> gpu::Wideband {
-        let input = gpu::Input::new(gpu.clone(), self.bits, self.samples[0].len()).unwrap();
-        gpu::Wideband::new(&self.config, input, self.batches, FENG_ID, 1.0).unwrap()
+    fn layout(&self) -> ChunkLayout {
+        layout(self.bits, self.samples[0].len(), 0)
     }
 
-    fn on_cufft(&self, gpu: &Arc<Gpu>) -> gpu::Wideband {
-        let input = gpu::Input::new(gpu.clone(), self.bits, self.samples[0].len()).unwrap();
-        gpu::Wideband::with_kernels(&self.config, input, self.batches, FENG_ID, 1.0, &CUFFT)
-            .unwrap()
+    fn on_gpu(&self, gpu: &Arc<Gpu>) -> Rig {
+        self.with_kernels(gpu, &Kernels::default()).unwrap()
+    }
+
+    fn on_cufft(&self, gpu: &Arc<Gpu>) -> Rig {
+        self.with_kernels(gpu, &CUFFT).unwrap()
+    }
+
+    fn with_kernels(&self, gpu: &Arc<Gpu>, kernels: &Kernels) -> Result<Rig, GpuError> {
+        let streams = Streams::new(gpu.clone())?;
+        Ok(Rig {
+            pipeline: Box::new(self.pipeline(&streams, 1.0, kernels)?),
+            intake: Box::new(Intake::new(streams, &self.layout(), MemoryKind::Host)?),
+        })
+    }
+
+    fn pipeline(
+        &self,
+        streams: &Arc<Streams>,
+        gain: f32,
+        kernels: &Kernels,
+    ) -> Result<Wideband, GpuError> {
+        let (batches, count) = (self.batches, CHUNKS);
+        let (bits, gain) = (self.bits, f64::from(gain));
+        let chunks = OutputChunks { batches, count };
+        Wideband::new(
+            streams.clone(),
+            &self.config,
+            bits,
+            chunks,
+            FENG_ID,
+            gain,
+            kernels,
+        )
     }
 
     fn set_gains(&self, pipeline: &mut dyn Pipeline) {
@@ -118,7 +141,7 @@ impl Case {
     }
 
     /// One chunk in blocks that end at `cuts` and after the last spectrum.
-    fn run(&self, pipeline: &mut dyn Pipeline, cuts: &[usize]) -> (Vec<u8>, Vec<BatchStats>) {
+    fn issue(&self, pipeline: &mut dyn Pipeline, view: &InputView<'_>, cuts: &[usize]) {
         let mut chunk = output_chunk(&self.config, self.batches, START);
         chunk.span().data.fill(0x80);
         let mut first = 0;
@@ -129,40 +152,40 @@ impl Case {
                 offset: self.offset.map(|o| o + skip),
                 fine: &self.fine[first..end],
             };
-            pipeline
-                .front(&self.view(), &block, &mut chunk.span())
-                .unwrap();
+            pipeline.front(view, &block, &mut chunk.span()).unwrap();
             first = end;
         }
         pipeline.back(self.batches, chunk).unwrap();
-        contents(&pipeline.poll().unwrap().unwrap())
+    }
+
+    fn run_on_cpu(&self, pipeline: &mut cpu::Wideband, cuts: &[usize]) -> Contents {
+        self.issue(pipeline, &self.view(), cuts);
+        next_complete(pipeline)
+    }
+
+    fn run(&self, rig: &mut Rig, cuts: &[usize]) -> Contents {
+        let packed = self.packed.each_ref().map(|pol| &pol[..]);
+        let received = chunk(self.layout(), &HostAllocator::default(), packed);
+        rig.intake.load(received, false).unwrap();
+        let view = rig.intake.view(Timestamp(0), self.samples[0].len());
+        self.issue(&mut *rig.pipeline, &view.unwrap().unwrap(), cuts);
+        rig.intake.retire().unwrap();
+        let contents = next_complete(&mut *rig.pipeline);
+        // All work is done, so the chunk is free.
+        assert!(rig.intake.reclaim().unwrap().is_some());
+        contents
     }
 }
 
-/// At most one byte in a thousand is off, by one; power is exact; a clamped sample in a thousand may not be.
-fn assert_agree(what: &str, got: &(Vec<u8>, Vec<BatchStats>), want: &(Vec<u8>, Vec<BatchStats>)) {
-    let off: Vec<u8> = got
-        .0
-        .iter()
-        .zip(&want.0)
-        .map(|(&a, &b)| (a as i8).abs_diff(b as i8))
-        .collect();
-    let differ = off.iter().filter(|&&d| d > 0).count();
-    assert!(off.iter().all(|&d| d <= 1), "{what}: off by more than 1");
-    assert!(
-        1000 * differ <= off.len(),
-        "{what}: {differ} of {} differ",
-        off.len()
-    );
-    for (got, want) in got.1.iter().zip(&want.1) {
-        assert_eq!(got.power, want.power, "{what}");
-        for pol in 0..2 {
-            let difference = got.saturated[pol].abs_diff(want.saturated[pol]);
-            assert!(
-                1000 * difference <= want.saturated[pol],
-                "{what}: {got:?} {want:?}"
-            );
-        }
+/// Both backends on one case, with all kernels.
+fn compare(gpu: &Arc<Gpu>, what: &str, case: &Case, cuts: &[usize]) {
+    let mut cpu = case.on_cpu();
+    case.set_gains(&mut cpu);
+    let expected = case.run_on_cpu(&mut cpu, &[]);
+    for mut rig in [case.on_gpu(gpu), case.on_cufft(gpu)] {
+        case.set_gains(&mut *rig.pipeline);
+        let what = format!("{what}, {}", rig.pipeline.name());
+        assert_agree(&what, &case.run(&mut rig, cuts), &expected);
     }
 }
 
@@ -174,15 +197,8 @@ fn agrees_with_the_cpu_for_every_number_of_channels() {
         for dither in [Dither::None, Dither::Uniform] {
             let config = output(1 << log, taps, if log % 2 == 0 { 24 } else { 32 }, dither);
             let case = Case::new(config, 10, 2, 30.0, log);
-            let mut cpu = case.on_cpu();
-            case.set_gains(&mut cpu);
-            let expected = case.run(&mut cpu, &[]);
-            for mut pipeline in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
-                case.set_gains(&mut pipeline);
-                let kernels = pipeline.name();
-                let what = format!("{} channels, {taps} taps, {dither:?}, {kernels}", 1 << log);
-                assert_agree(&what, &case.run(&mut pipeline, &[3, 21]), &expected);
-            }
+            let what = format!("{} channels, {taps} taps, {dither:?}", 1 << log);
+            compare(&gpu, &what, &case, &[3, 21]);
         }
     }
 }
@@ -192,27 +208,16 @@ fn agrees_with_the_cpu_for_every_width() {
     let Some(gpu) = device() else { return };
     for bits in 2..=16 {
         let case = Case::new(output(256, 16, 32, Dither::Uniform), bits, 2, 30.0, 77);
-        let mut cpu = case.on_cpu();
-        case.set_gains(&mut cpu);
-        let expected = case.run(&mut cpu, &[]);
-        for mut pipeline in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
-            case.set_gains(&mut pipeline);
-            let what = format!("{bits} bits, {}", pipeline.name());
-            assert_agree(&what, &case.run(&mut pipeline, &[5]), &expected);
-        }
+        compare(&gpu, &format!("{bits} bits"), &case, &[5]);
     }
 }
 
 #[test]
 fn agrees_with_the_cpu_for_many_taps() {
     let Some(gpu) = device() else { return };
-    for taps in [2, 31, 32, 33, 64] {
+    for taps in [1, 2, 4, 31, 32, 33, 64] {
         let case = Case::new(output(1024, taps, 32, Dither::Uniform), 12, 1, 30.0, 78);
-        let (mut a, mut b) = (case.on_gpu(&gpu), case.on_cpu());
-        case.set_gains(&mut a);
-        case.set_gains(&mut b);
-        let what = format!("{taps} taps");
-        assert_agree(&what, &case.run(&mut a, &[]), &case.run(&mut b, &[]));
+        compare(&gpu, &format!("{taps} taps"), &case, &[]);
     }
 }
 
@@ -225,8 +230,8 @@ fn agrees_with_the_model() {
         let mut case = Case::new(config.clone(), 10, 1, 60.0, 79);
         case.offset = [0, 0];
         case.fine.fill(FineDelay::default());
-        let mut pipeline = case.on_gpu(&gpu);
-        case.set_gains(&mut pipeline);
+        let mut rig = case.on_gpu(&gpu);
+        case.set_gains(&mut *rig.pipeline);
         let source = |pol: usize, t: u64| case.samples[pol][(t - START.0) as usize];
         let batch =
             Model::new(&config, FENG_ID).batch(&source, START, &Default::default(), &case.gains);
@@ -237,7 +242,7 @@ fn agrees_with_the_model() {
         }];
         assert!(stats[0].saturated.iter().all(|&n| n > 100));
         let what = format!("{channels} channels");
-        assert_agree(&what, &case.run(&mut pipeline, &[]), &(data, stats));
+        assert_agree(&what, &case.run(&mut rig, &[]), &(data, stats));
     }
 }
 
@@ -247,9 +252,9 @@ fn same_bytes_however_cut() {
     let Some(gpu) = device() else { return };
     for (channels, sph) in [(64, 20), (512, 64)] {
         let case = Case::new(output(channels, 16, sph, Dither::Uniform), 10, 4, 60.0, 80);
-        for mut pipeline in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
-            case.set_gains(&mut pipeline);
-            let expected = case.run(&mut pipeline, &[]);
+        for mut rig in [case.on_gpu(&gpu), case.on_cufft(&gpu)] {
+            case.set_gains(&mut *rig.pipeline);
+            let expected = case.run(&mut rig, &[]);
             let cuts: [&[usize]; 5] = [
                 &[16, 32],
                 &[1, 2, 3, 5, 40, 79],
@@ -258,8 +263,8 @@ fn same_bytes_however_cut() {
                 &[8, 48],
             ];
             for cuts in cuts {
-                let got = case.run(&mut pipeline, cuts);
-                let kernels = pipeline.name();
+                let got = case.run(&mut rig, cuts);
+                let kernels = rig.pipeline.name();
                 assert!(
                     got == expected,
                     "{channels} channels cut at {cuts:?}, {kernels}"
@@ -269,62 +274,96 @@ fn same_bytes_however_cut() {
     }
 }
 
-/// Gains set during a chunk wait for the next one; a chunk may end early; what follows starts afresh.
+/// Gains set during a chunk wait for the next one; a chunk may end early, or be given up; what follows starts afresh.
 #[test]
 fn gains_wait_for_the_next_chunk() {
     let Some(gpu) = device() else { return };
     let case = Case::new(output(128, 4, 20, Dither::Uniform), 10, 2, 60.0, 81);
-    let mut pipeline = case.on_gpu(&gpu);
-    case.set_gains(&mut pipeline);
-    let before = case.run(&mut pipeline, &[]);
-    let mut chunk = output_chunk(&case.config, 2, START);
-    for (first, end) in [(0, 10), (10, 27)] {
+    let mut rig = case.on_gpu(&gpu);
+    case.set_gains(&mut *rig.pipeline);
+    let before = case.run(&mut rig, &[]);
+    let packed = case.packed.each_ref().map(|pol| &pol[..]);
+    let received = chunk(case.layout(), &HostAllocator::default(), packed);
+    rig.intake.load(received, false).unwrap();
+    let mut filled = output_chunk(&case.config, 2, START);
+    // The first two are given up.
+    for (first, end) in [(0, 33), (0, 5), (0, 10), (10, 27)] {
         let block = Block {
             first,
             offset: case.offset.map(|o| o + first * 256),
             fine: &case.fine[first..end],
         };
-        pipeline
-            .front(&case.view(), &block, &mut chunk.span())
-            .unwrap();
+        let view = rig.intake.view(Timestamp(0), case.samples[0].len());
+        let view = view.unwrap().unwrap();
+        let issued = rig.pipeline.front(&view, &block, &mut filled.span());
+        issued.unwrap();
+        if first == 0 && end < 10 {
+            continue;
+        }
         for pol in 0..2 {
-            pipeline.set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
+            let gains = if end == 33 {
+                &case.gains[pol][..]
+            } else {
+                &[Complex32::new(0.01, 0.0); 128]
+            };
+            rig.pipeline.set_gains(pol, gains);
         }
     }
-    pipeline.back(1, chunk).unwrap();
-    let (data, stats) = contents(&pipeline.poll().unwrap().unwrap());
+    rig.pipeline.back(1, filled).unwrap();
+    rig.intake.retire().unwrap();
+    let (data, stats) = next_complete(&mut *rig.pipeline);
     let batch = case.config.batch_bytes();
     assert!(data[..batch] == before.0[..batch] && data[batch..].iter().all(|&x| x == 0));
     assert_eq!(stats[0], before.1[0]);
-    let after = case.run(&mut pipeline, &[]);
+    let after = case.run(&mut rig, &[]);
     let mut fresh = case.on_gpu(&gpu);
     for pol in 0..2 {
-        fresh.set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
+        fresh
+            .pipeline
+            .set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
     }
     assert!(after == case.run(&mut fresh, &[]) && after != before);
 }
 
-/// Outputs of one engine share the copy of the chunk, and each next chunk replaces it.
+/// Outputs of one engine share its intake; engines share the GPU.
 #[test]
-fn outputs_share_their_input() {
+fn outputs_and_engines_share_the_gpu() {
     let Some(gpu) = device() else { return };
     let case = Case::new(output(256, 16, 32, Dither::Uniform), 10, 2, 30.0, 82);
-    let input = gpu::Input::new(gpu, case.bits, case.samples[0].len()).unwrap();
-    let other = output(1024, 4, 8, Dither::None);
-    let pipeline = |config| gpu::Wideband::new(config, input.clone(), 2, FENG_ID, 0.05).unwrap();
-    let (mut first, mut second) = (pipeline(&case.config), pipeline(&other));
-    let one = case.run(&mut first, &[]);
-    let two = Case::new(other, 10, 2, 30.0, 82);
-    let chunk = Case::new(case.config.clone(), 10, 2, 30.0, 83);
-    let later = chunk.run(&mut first, &[]);
-    assert!(later != one);
-    let _ = two.run(&mut second, &[]);
-    assert!(case.run(&mut first, &[]) == one);
-    let mut alone = case.on_cpu();
-    for pol in 0..2 {
-        alone.set_gains(pol, &[Complex32::new(0.05, 0.0); 256]);
+    let mut other = Case::new(output(1024, 4, 8, Dither::None), 10, 2, 30.0, 82);
+    other.samples = case.samples.clone();
+    other.packed = case.packed.clone();
+    let kernels = Kernels::default();
+    let engine = || {
+        let streams = Streams::new(gpu.clone()).unwrap();
+        let intake = Intake::new(streams.clone(), &case.layout(), MemoryKind::Host);
+        let outputs = (
+            case.pipeline(&streams, 0.05, &kernels).unwrap(),
+            other.pipeline(&streams, 0.1, &kernels).unwrap(),
+        );
+        (intake.unwrap(), outputs)
+    };
+    let mut engines = [engine(), engine()];
+    for (intake, (one, two)) in &mut engines {
+        let packed = case.packed.each_ref().map(|pol| &pol[..]);
+        let received = chunk(case.layout(), &HostAllocator::default(), packed);
+        intake.load(received, false).unwrap();
+        let view = intake.view(Timestamp(0), case.samples[0].len());
+        let view = view.unwrap().unwrap();
+        case.issue(one, &view, &[]);
+        other.issue(two, &view, &[]);
+        intake.retire().unwrap();
     }
-    assert_agree("after another chunk", &one, &case.run(&mut alone, &[]));
+    let expected = [(&case, 0.05), (&other, 0.1)].map(|(case, gain)| {
+        let mut alone = case.on_cpu();
+        let gains = vec![Complex32::new(gain, 0.0); case.config.channels];
+        (0..2).for_each(|pol| alone.set_gains(pol, &gains));
+        case.run_on_cpu(&mut alone, &[])
+    });
+    for (_, (one, two)) in &mut engines {
+        assert_agree("the first output", &next_complete(one), &expected[0]);
+        assert_agree("the second output", &next_complete(two), &expected[1]);
+    }
 }
 
 /// What the fused kernels have no shape for runs on cuFFT, unless a shape is asked for by name.
@@ -332,22 +371,19 @@ fn outputs_share_their_input() {
 fn what_does_not_fit_runs_on_cufft() {
     let Some(gpu) = device() else { return };
     let case = Case::new(output(1 << 17, 4, 16, Dither::Uniform), 8, 1, 30.0, 84);
-    let mut pipeline = case.on_gpu(&gpu);
-    assert!(pipeline.name().contains("cuFFT"), "{}", pipeline.name());
+    let mut rig = case.on_gpu(&gpu);
+    let name = rig.pipeline.name();
+    assert!(name.contains("cuFFT"), "{name}");
     let mut cpu = case.on_cpu();
-    case.set_gains(&mut pipeline);
+    case.set_gains(&mut *rig.pipeline);
     case.set_gains(&mut cpu);
-    let expected = case.run(&mut cpu, &[]);
-    assert_agree("131072 channels", &case.run(&mut pipeline, &[7]), &expected);
+    let expected = case.run_on_cpu(&mut cpu, &[]);
+    assert_agree("131072 channels", &case.run(&mut rig, &[7]), &expected);
 
-    let config = output(1024, 4, 16, Dither::None);
+    let other = Case::new(output(1024, 4, 16, Dither::None), 8, 1, 30.0, 84);
     let with = |tune| {
-        let input = gpu::Input::new(gpu.clone(), case.bits, 1 << 16).unwrap();
-        let kernels = Kernels {
-            fft: Fft::Fused,
-            tune,
-        };
-        gpu::Wideband::with_kernels(&config, input, 1, FENG_ID, 1.0, &kernels)
+        let fft = Fft::Fused;
+        other.with_kernels(&gpu, &Kernels { fft, tune })
     };
     let error = with(Tune::Fixed("log_n1=99".into()))
         .err()
@@ -365,16 +401,10 @@ fn a_tuned_shape_is_kept_and_has_a_name() {
     let Some(gpu) = device() else { return };
     let case = Case::new(output(8192, 4, 16, Dither::Uniform), 9, 1, 30.0, 85);
     let run = |tune| {
-        let kernels = Kernels {
-            fft: Fft::Fused,
-            tune,
-        };
-        let input = gpu::Input::new(gpu.clone(), case.bits, case.samples[0].len()).unwrap();
-        let pipeline =
-            gpu::Wideband::with_kernels(&case.config, input, case.batches, FENG_ID, 1.0, &kernels);
-        let mut pipeline = pipeline.unwrap();
-        case.set_gains(&mut pipeline);
-        (pipeline.name(), case.run(&mut pipeline, &[]))
+        let fft = Fft::Fused;
+        let mut rig = case.with_kernels(&gpu, &Kernels { fft, tune }).unwrap();
+        case.set_gains(&mut *rig.pipeline);
+        (rig.pipeline.name(), case.run(&mut rig, &[]))
     };
     let again = run(Tune::Again);
     let shape = again.0.rsplit("; ").next().unwrap().trim_end_matches(')');
@@ -382,7 +412,7 @@ fn a_tuned_shape_is_kept_and_has_a_name() {
     assert!(run(Tune::Fixed(shape.into())) == again, "{}", again.0);
     let mut cpu = case.on_cpu();
     case.set_gains(&mut cpu);
-    assert_agree(&again.0, &again.1, &case.run(&mut cpu, &[]));
+    assert_agree(&again.0, &again.1, &case.run_on_cpu(&mut cpu, &[]));
 }
 
 /// Whatever cannot run on the GPU is refused with a way out.
@@ -393,7 +423,18 @@ fn refusals_name_the_way_out() {
         assert!(error.contains("--backend cpu"), "{error}");
         return;
     };
-    let huge = gpu::Input::new(gpu, SampleBits::new(16).unwrap(), 1 << 44);
-    let error = huge.expect_err("too much memory").to_string();
-    assert!(error.contains("lower the chunk sizes"), "{error}");
+    let streams = Streams::new(gpu).unwrap();
+    let bits = SampleBits::new(16).unwrap();
+    let chunks = OutputChunks {
+        batches: 1 << 28,
+        count: 4,
+    };
+    let (config, kernels) = (output(1024, 4, 32, Dither::None), Kernels::default());
+    let refused = Wideband::new(streams.clone(), &config, bits, chunks, 0, 1.0, &kernels);
+    let error = refused.err().expect("a refusal").to_string();
+    assert!(error.contains("--send-chunk-jones"), "{error}");
+    let huge = layout(bits, 1 << 40, 0);
+    let refused = Intake::new(streams, &huge, MemoryKind::Host).err();
+    let error = refused.expect("a refusal").to_string();
+    assert!(error.contains("--recv-chunk-samples"), "{error}");
 }

@@ -16,7 +16,29 @@ pub mod simd;
 mod wideband;
 mod workers;
 
+use std::sync::Arc;
+
 pub use intake::Intake;
 pub use simd::Level;
 pub use wideband::Wideband;
 pub use workers::{Workers, WorkersError};
+
+use crate::config::{EngineConfig, OutputConfig};
+use crate::engine::{Backend, Pipeline};
+
+/// Everything that computes for an engine of this configuration.
+pub fn backend(engine: &EngineConfig, workers: &Arc<Workers>) -> Backend {
+    let pipeline = |output: &OutputConfig| -> Box<dyn Pipeline> {
+        Box::new(Wideband::new(
+            output,
+            engine.recv.sample_bits,
+            engine.feng_id,
+            engine.gain,
+            workers.clone(),
+        ))
+    };
+    Backend {
+        intake: Box::<Intake>::default(),
+        pipelines: engine.outputs.iter().map(pipeline).collect(),
+    }
+}

@@ -21,7 +21,7 @@ pub struct InputView<'a> {
     /// Usable samples per polarisation.
     pub samples: usize,
     /// Packed samples per polarisation; at least [`InputView::PADDING`] readable bytes follow the last one.
-    /// Slow to read where a GPU computes.
+    /// Empty where a GPU computes.
     pub pol: [&'a [u8]; N_POL],
     /// Where a GPU reads the same, if one computes.
     pub device: Option<[u64; N_POL]>,
@@ -117,6 +117,19 @@ pub trait Intake: Send {
 
     /// A chunk that nothing reads any more, if there is one.
     fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError>;
+
+    /// Time that copying takes where it is not the CPU's, since the start.
+    fn lcores(&self) -> Vec<LcoreReport> {
+        Vec::new()
+    }
+}
+
+/// What computes for one engine.
+pub struct Backend {
+    /// Its input.
+    pub intake: Box<dyn Intake>,
+    /// One per output, in the order of the configuration.
+    pub pipelines: Vec<Box<dyn Pipeline>>,
 }
 
 /// One output stream's computation on some backend.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crossbeam::queue::ArrayQueue;
 
 pub use backend::{
-    BatchStats, Block, FineDelay, InputView, Intake, OutputSpan, Pipeline, PipelineError,
+    Backend, BatchStats, Block, FineDelay, InputView, Intake, OutputSpan, Pipeline, PipelineError,
 };
 pub use input::Input;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
@@ -25,6 +25,7 @@ use crate::config::EngineConfig;
 use crate::dpdk::{Abort, Idle, IdlePolicy};
 use crate::memory::FrozenChunk;
 use crate::monitor::phases::{Phase, PhaseClock};
+use crate::monitor::report::LcoreReport;
 use crate::recv::{Collected, InputStats, Receiver};
 use crate::units::{N_POL, Timestamp};
 
@@ -225,9 +226,19 @@ impl Engine {
         self.receiver.stats()
     }
 
-    /// The outputs, for their reports.
-    pub fn outputs(&self) -> &[Output] {
-        &self.outputs
+    /// What computes, for all outputs.
+    pub fn backend(&self) -> String {
+        let names = self.outputs.iter().map(|output| output.pipeline().name());
+        let mut names: Vec<_> = names.collect();
+        names.dedup();
+        names.join(" and ")
+    }
+
+    /// Where the backend's time went so far.
+    pub fn lcores(&self) -> Vec<LcoreReport> {
+        let outputs = self.outputs.iter();
+        let pipelines = outputs.flat_map(|output| output.pipeline().lcores());
+        self.intake.lcores().into_iter().chain(pipelines).collect()
     }
 }
 

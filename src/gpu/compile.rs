@@ -33,6 +33,12 @@ pub(super) const PFB_FFT: Kernel = Kernel {
     source: include_str!("../../kernels/pfb_fft.cu"),
 };
 
+/// Tables from memory of the host.
+pub(super) const COPY_TABLE: Kernel = Kernel {
+    name: "copy_table",
+    source: include_str!("../../kernels/copy_table.cu"),
+};
+
 /// Second half of the transform, and quantisation.
 pub(super) const FFT_POST: Kernel = Kernel {
     name: "fft_post",

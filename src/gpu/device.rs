@@ -20,6 +20,18 @@ pub enum GpuError {
     /// The driver has no device, or cannot reach it.
     #[error("no CUDA device: {0}; check nvidia-smi or use --backend cpu")]
     NoDevice(String),
+    /// The device is too old for the kernels.
+    #[error(
+        "{name} has compute capability {major}.{minor}; the kernels need 7.5 or later: use another GPU or --backend cpu"
+    )]
+    TooOld {
+        /// The device.
+        name: String,
+        /// Its version.
+        major: i32,
+        /// And the part behind the dot.
+        minor: i32,
+    },
     /// NVRTC is not there, and the kernels are not in the cache.
     #[error(
         "no CUDA compiler: libnvrtc is not on this machine and the kernels were never compiled here; install CUDA's NVRTC library (or give its folder in LD_LIBRARY_PATH) or use --backend cpu"
@@ -62,6 +74,23 @@ pub enum GpuError {
         /// What there is.
         known: String,
     },
+    /// Not enough memory, before anything was allocated.
+    #[error(
+        "{what} take {} MiB of the GPU's memory, of which {} of {} MiB are free: lower {option} or use --backend cpu",
+        .bytes.div_ceil(1 << 20), .free >> 20, .total >> 20
+    )]
+    Room {
+        /// For what.
+        what: &'static str,
+        /// How much.
+        bytes: usize,
+        /// What there is.
+        free: usize,
+        /// What the device has.
+        total: usize,
+        /// The option that it follows from.
+        option: &'static str,
+    },
     /// Not enough memory.
     #[error(
         "cannot allocate {bytes} bytes of {kind} memory for {what}: {source}; lower the chunk sizes or use --backend cpu"
@@ -86,13 +115,17 @@ pub enum GpuError {
     },
 }
 
-/// A GPU with the stream that all work of one engine is on.
+/// Oldest compute capability that the kernels are compiled for.
+const OLDEST: (i32, i32) = (7, 5);
+
+/// A GPU. Engines share it, each with its own [`Streams`](super::Streams).
 #[derive(Debug)]
 pub struct Gpu {
     name: String,
     architecture: i32,
     shared: usize,
     pub(super) context: Arc<CudaContext>,
+    /// For what is done before engines start.
     pub(super) stream: Arc<CudaStream>,
 }
 
@@ -115,8 +148,15 @@ impl Gpu {
         let (major, minor) = context
             .compute_capability()
             .map_err(wrap("read the device's version"))?;
+        let name = context.name().map_err(wrap("read the device's name"))?;
+        if (major, minor) < OLDEST {
+            return Err(GpuError::TooOld { name, major, minor });
+        }
+        // SAFETY: whoever uses memory on several streams orders that by events and waits for all of them before the
+        // memory is freed; `zeros` waits until memory is there.
+        unsafe { context.disable_event_tracking() };
         Ok(Arc::new(Self {
-            name: context.name().map_err(wrap("read the device's name"))?,
+            name,
             architecture: 10 * major + minor,
             shared: usize::try_from(shared).unwrap_or(0),
             stream: context.new_stream().map_err(wrap("make a stream"))?,
@@ -142,6 +182,33 @@ impl Gpu {
         // SAFETY: the driver is loaded, and writes one integer.
         let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) };
         format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+    }
+
+    /// Refuses what does not fit the memory that is free now; `option` would lower it.
+    pub(super) fn check_room(
+        &self,
+        what: &'static str,
+        bytes: usize,
+        option: &'static str,
+    ) -> Result<(), GpuError> {
+        let (free, total) = self
+            .context
+            .mem_get_info()
+            .map_err(|source| GpuError::Driver {
+                what: "ask for free memory",
+                source,
+            })?;
+        tracing::info!(what, bytes, free, "GPU memory");
+        if bytes > free {
+            return Err(GpuError::Room {
+                what,
+                bytes,
+                free,
+                total,
+                option,
+            });
+        }
+        Ok(())
     }
 
     /// Bytes of shared memory that a block may have.
@@ -187,8 +254,9 @@ impl Gpu {
         what: &'static str,
         count: usize,
     ) -> Result<CudaSlice<T>, GpuError> {
-        self.stream
-            .alloc_zeros(count)
+        let zeros = self.stream.alloc_zeros(count);
+        zeros
+            .and_then(|zeros| self.stream.synchronize().map(|()| zeros))
             .map_err(|source| GpuError::Memory {
                 what,
                 bytes: count * size_of::<T>(),

@@ -2,8 +2,9 @@
 //!
 //! The driver and NVRTC are opened at run time: the same binary starts where there is neither. Kernels
 //! (`kernels/`, whose README has the mathematics) are compiled for the device found and cached on disk.
-//! All work of an engine is on one stream of one [`Gpu`]; [`Input`] is the copy of the receive chunk that
-//! its outputs share.
+//! Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`Intake`], which brings received chunks to where
+//! kernels read them, and one [`Wideband`] per output: copying chunk n + 1 in, computing chunk n and copying chunk
+//! n − 1 out go on at once, ordered by events; the CPU waits for none of them.
 
 #![allow(unsafe_code)]
 
@@ -13,12 +14,13 @@ mod compile;
 mod cufft;
 mod device;
 mod form;
-mod input;
+mod intake;
 pub mod measure;
 mod memory;
 #[cfg(feature = "nic")]
 mod nic;
 mod shape;
+mod streams;
 mod tune;
 mod variant;
 mod vulkan;
@@ -28,8 +30,51 @@ pub use bar::{BarAllocator, BarError};
 pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
 pub use form::{Fft, KernelOptions, Kernels, Tune};
-pub use input::Input;
+pub use intake::Intake;
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 #[cfg(feature = "nic")]
 pub use nic::{Gather, GatherError, GpuPackets};
-pub use wideband::Wideband;
+pub use streams::Streams;
+pub use wideband::{OutputChunks, Wideband};
+
+use std::sync::Arc;
+
+use crate::config::{EngineConfig, OutputConfig};
+use crate::engine::{Backend, Pipeline};
+use crate::memory::{ChunkLayout, MemoryKind};
+
+/// Everything that computes for an engine of this configuration, whose receive chunks are of `kind` and whose outputs
+/// have `chunks` chunks each; `kernels` says which kernels to take.
+pub fn backend(
+    gpu: Arc<Gpu>,
+    engine: &EngineConfig,
+    kind: MemoryKind,
+    chunks: usize,
+    kernels: &Kernels,
+) -> Result<Backend, GpuError> {
+    let streams = Streams::new(gpu)?;
+    let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());
+    let pipeline = |output: &OutputConfig| -> Result<Box<dyn Pipeline>, GpuError> {
+        let chunks = OutputChunks {
+            batches: engine.send.chunk_jones / output.jones_per_batch,
+            count: chunks,
+        };
+        Ok(Box::new(Wideband::new(
+            streams.clone(),
+            output,
+            engine.recv.sample_bits,
+            chunks,
+            engine.feng_id,
+            engine.gain,
+            kernels,
+        )?))
+    };
+    Ok(Backend {
+        intake: Box::new(Intake::new(streams.clone(), &layout, kind)?),
+        pipelines: engine
+            .outputs
+            .iter()
+            .map(pipeline)
+            .collect::<Result<_, _>>()?,
+    })
+}

@@ -2,107 +2,151 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use cudarc::driver::{CudaSlice, DriverError, PinnedHostSlice};
+use cudarc::driver::{CudaEvent, CudaSlice, DriverError, PinnedHostSlice, result};
 use rustfft::num_complex::Complex32;
 
 use super::form::Kernels;
-use super::input::{Current, Input};
+use super::streams::{Stopwatch, Streams, failed};
 use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
 use super::{Gpu, GpuError, tune};
-use crate::config::OutputConfig;
+use crate::config::{OutputConfig, SampleBits};
 use crate::engine::{
     Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
 };
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
 
+/// The output chunks of one pipeline.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputChunks {
+    /// Batches of each.
+    pub batches: usize,
+    /// Chunks that there are: as many can be under way.
+    pub count: usize,
+}
+
 /// A wideband [`Pipeline`] on a GPU.
 pub struct Wideband {
-    gpu: Arc<Gpu>,
-    input: Arc<Input>,
+    streams: Arc<Streams>,
     variant: Variant,
-    channels: usize,
+    spectrum_samples: usize,
     batch_spectra: usize,
     batch_bytes: usize,
     seed: u64,
     feng_id: u32,
+    /// Only the compute stream uses these: they are in order by themselves.
     intermediate: CudaSlice<f32>,
     ring: usize,
     gains: CudaSlice<Float4>,
     fine: CudaSlice<Float4>,
-    out: CudaSlice<u32>,
-    counters: CudaSlice<u64>,
-    host_gains: PinnedHostSlice<Float4>,
-    host_fine: PinnedHostSlice<Float4>,
-    host_out: PinnedHostSlice<u32>,
-    host_counters: PinnedHostSlice<u64>,
-    gains_changed: bool,
+    /// Gains of the current chunk, and those of the next one.
+    table: Vec<Float4>,
     staged: [Option<Vec<Complex32>>; N_POL],
+    /// One per output chunk; they take turns.
+    slots: Vec<Slot>,
+    /// Slot of the current chunk, and whether that is under construction.
+    current: usize,
+    open: bool,
     /// Spectra of the current chunk that have been filtered, and groups that are finished.
     filtered: usize,
     finished: usize,
+    /// Chunks that the GPU still writes, with their slots, oldest first; and those that are whole.
+    under_way: VecDeque<(usize, OutputChunk)>,
     complete: VecDeque<OutputChunk>,
+    name: String,
     begun: Instant,
-    busy: Duration,
+    computing: Stopwatch,
+}
+
+/// What an output chunk needs on its way.
+#[derive(Debug)]
+struct Slot {
+    out: CudaSlice<u32>,
+    counters: CudaSlice<u64>,
+    host_counters: PinnedHostSlice<u64>,
+    /// Written by the CPU before the launch that copies them.
+    host_gains: PinnedHostSlice<Float4>,
+    host_fine: PinnedHostSlice<Float4>,
+    /// After the last kernel, and after the last copy.
+    computed: CudaEvent,
+    done: CudaEvent,
+}
+
+impl Slot {
+    fn new(streams: &Streams, output: &OutputConfig, batches: usize) -> Result<Self, GpuError> {
+        let gpu: &Gpu = streams.gpu();
+        let event = || {
+            streams.event().map_err(|source| GpuError::Driver {
+                what: "make an event",
+                source,
+            })
+        };
+        Ok(Self {
+            out: gpu.zeros("output chunks", batches * output.jones_per_batch)?,
+            counters: gpu.zeros("counters", batches * COUNTERS)?,
+            host_counters: gpu.pinned("counters", batches * COUNTERS)?,
+            host_gains: gpu.pinned("gains", output.channels)?,
+            host_fine: gpu.pinned("delays", batches * output.spectra_per_heap())?,
+            computed: event()?,
+            done: event()?,
+        })
+    }
 }
 
 impl Wideband {
-    /// A pipeline over `input` for output chunks of up to `batches` batches, its gains all `gain`.
+    /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all `gain`.
     pub fn new(
+        streams: Arc<Streams>,
         output: &OutputConfig,
-        input: Arc<Input>,
-        batches: usize,
-        feng_id: u64,
-        gain: f64,
-    ) -> Result<Self, GpuError> {
-        Self::with_kernels(output, input, batches, feng_id, gain, &Kernels::default())
-    }
-
-    /// The same with kernels of one's choice.
-    pub fn with_kernels(
-        output: &OutputConfig,
-        input: Arc<Input>,
-        batches: usize,
+        bits: SampleBits,
+        chunks: OutputChunks,
         feng_id: u64,
         gain: f64,
         kernels: &Kernels,
     ) -> Result<Self, GpuError> {
-        let gpu = input.gpu().clone();
+        let gpu = streams.gpu().clone();
         let channels = output.channels;
+        let OutputChunks { batches, count } = chunks;
         let batch_spectra = output.spectra_per_heap();
-        let spectra = batches * batch_spectra;
-        let form = tune::pick(&gpu, output, input.bits(), kernels)?;
-        let variant = Variant::new(&gpu, output, input.bits(), form, spectra)?;
-        let jones = batches * output.jones_per_batch;
+        let spectra = batches.saturating_mul(batch_spectra);
+        let form = tune::pick(&gpu, output, bits, kernels)?;
+        let variant = Variant::new(&gpu, output, bits, form, spectra)?;
         let ring = variant.ring(spectra);
+        let intermediate = ring.saturating_mul(variant.group_bytes());
+        let out = batches.saturating_mul(output.batch_bytes());
+        let room = out.saturating_mul(count).saturating_add(intermediate);
+        gpu.check_room(
+            "output chunks and intermediates",
+            room,
+            "--send-chunk-jones",
+        )?;
+        let slot = |_| Slot::new(&streams, output, batches);
         let mut wideband = Self {
-            intermediate: gpu.zeros("the intermediate", ring * variant.group_bytes() / 4)?,
+            intermediate: gpu.zeros("the intermediate", intermediate / 4)?,
             gains: gpu.zeros("gains", channels)?,
             fine: gpu.zeros("delays", spectra)?,
-            out: gpu.zeros("an output chunk", jones)?,
-            counters: gpu.zeros("counters", batches * COUNTERS)?,
-            host_gains: gpu.pinned("gains", channels)?,
-            host_fine: gpu.pinned("delays", spectra)?,
-            host_out: gpu.pinned("an output chunk", jones)?,
-            host_counters: gpu.pinned("counters", batches * COUNTERS)?,
+            slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
+            table: vec![Float4::default(); channels],
+            staged: [None, None],
             ring,
             variant,
-            channels,
+            spectrum_samples: output.spectrum_samples(),
             batch_spectra,
             batch_bytes: output.batch_bytes(),
             seed: output.dither_seed,
             feng_id: feng_id as u32,
-            gains_changed: false,
-            staged: [None, None],
+            current: 0,
+            open: false,
             filtered: 0,
             finished: 0,
-            complete: VecDeque::new(),
+            under_way: VecDeque::with_capacity(count),
+            complete: VecDeque::with_capacity(count),
+            name: output.name.clone(),
             begun: Instant::now(),
-            busy: Duration::ZERO,
-            gpu,
-            input,
+            computing: Stopwatch::default(),
+            streams,
         };
         let gain = Complex32::new(gain as f32, 0.0);
         for pol in 0..N_POL {
@@ -111,59 +155,85 @@ impl Wideband {
         Ok(wideband)
     }
 
-    /// Starts a chunk: gains that were set since the last one, and counters at zero.
+    /// Starts a chunk in the next slot: gains that were set since the last one, and counters at zero.
     fn begin(&mut self) -> Result<(), DriverError> {
-        let stream = &self.gpu.stream;
-        // A chunk that was given up may still be under way, and reads the tables.
-        stream.synchronize()?;
-        for pol in 0..N_POL {
-            if let Some(gains) = self.staged[pol].take() {
-                let table = self.host_gains.as_mut_slice()?;
-                for (entry, gain) in table.iter_mut().zip(gains) {
-                    entry.set_gain(pol, gain);
-                }
-                self.gains_changed = true;
+        if self.open {
+            // The last one was given up. Its tables are read up to here.
+            self.slots[self.current]
+                .done
+                .record(&self.streams.compute)?;
+        }
+        self.current = (self.current + 1) % self.slots.len();
+        self.open = true;
+        (self.filtered, self.finished) = (0, 0);
+        // Long done, unless the engine has more chunks than there are slots, or gave one up.
+        self.slots[self.current].done.synchronize()?;
+        if matches!(self.under_way.front(), Some((slot, _)) if *slot == self.current) {
+            self.collect()?;
+        }
+        let slot = &mut self.slots[self.current];
+        // SAFETY: the counters are the slot's, which nothing uses now, and the compute stream has them from here on.
+        unsafe {
+            result::memset_d8_async(
+                address(&slot.counters),
+                0,
+                slot.counters.num_bytes(),
+                self.streams.compute.cu_stream(),
+            )
+        }?;
+        let staged = self.staged.each_mut().map(Option::take);
+        if staged.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        for (pol, gains) in staged.into_iter().enumerate() {
+            for (entry, gain) in self.table.iter_mut().zip(gains.into_iter().flatten()) {
+                entry.set_gain(pol, gain);
             }
         }
-        if std::mem::take(&mut self.gains_changed) {
-            stream.memcpy_htod(&self.host_gains, &mut self.gains)?;
+        slot.host_gains.as_mut_slice()?.copy_from_slice(&self.table);
+        let from = slot.host_gains.as_ptr()? as u64;
+        // SAFETY: both tables have all channels, and the slot's is not written before `done`.
+        unsafe {
+            self.streams
+                .copy_table(from, address(&self.gains), self.table.len())
         }
-        stream.memset_zeros(&mut self.counters)?;
-        (self.filtered, self.finished) = (0, 0);
-        Ok(())
     }
 
     /// Sends the delays of spectra `first ..` of the chunk.
     fn send_fine(&mut self, first: usize, fine: &[FineDelay]) -> Result<(), DriverError> {
-        let end = first + fine.len();
-        let table = &mut self.host_fine.as_mut_slice()?[first..end];
+        let slot = &mut self.slots[self.current];
+        let table = &mut slot.host_fine.as_mut_slice()?[first..first + fine.len()];
         for (entry, fine) in table.iter_mut().zip(fine) {
             *entry = fine.into();
         }
-        // A part of a pinned slice is a plain slice: the copy is still asynchronous, but nothing waits for
-        // it by itself. The entries are written once per chunk, and a chunk begins when the stream is idle.
-        let mut room = self.fine.slice_mut(first..end);
-        self.gpu.stream.memcpy_htod(&*table, &mut room)
+        let offset = (first * size_of::<Float4>()) as u64;
+        let from = table.as_ptr() as u64;
+        // SAFETY: both tables have all spectra of a chunk, and these entries of the slot's are not written before `done`.
+        unsafe {
+            self.streams
+                .copy_table(from, address(&self.fine) + offset, fine.len())
+        }
     }
 
     /// Filters spectra `first .. end`, and finishes the groups that are then whole.
     fn stretch(
         &mut self,
-        input: &Current,
+        samples: [u64; N_POL],
         offset: [usize; N_POL],
         (first, end): (usize, usize),
         start: Timestamp,
     ) -> Result<(), DriverError> {
         let args = FrontArgs {
-            samples: [0, 1].map(|pol| address(input.pol(pol))),
+            samples,
             offset: offset.map(|offset| offset as u64),
             spectra: (first, end),
             intermediate: self.intermediate(),
-            counters: address(&self.counters),
+            counters: address(&self.slots[self.current].counters),
         };
-        // SAFETY: all that is used is on one stream. The input has the windows of spectra `first .. end`, or the engine
-        // would not give them, and padding behind; the ring has room for all groups that are unfinished.
-        unsafe { self.variant.front(&self.gpu.stream, &args) }?;
+        // SAFETY: all that is used is on the compute stream, which the intake has made wait for the samples. They have the
+        // windows of spectra `first .. end`, or the engine would not give them, and padding behind; the ring has room for all
+        // groups that are unfinished.
+        unsafe { self.variant.front(&self.streams.compute, &args) }?;
         self.filtered = end;
         self.finish_groups(end / self.variant.group(), end, start)
     }
@@ -185,83 +255,107 @@ impl Wideband {
         if end_group <= self.finished {
             return Ok(());
         }
+        let slot = &self.slots[self.current];
         let args = BackArgs {
             intermediate: self.intermediate(),
             gains: address(&self.gains),
             fine: address(&self.fine),
-            out: address(&self.out),
-            counters: address(&self.counters),
+            out: address(&slot.out),
+            counters: address(&slot.counters),
             start: start.0,
             limit,
             seed: self.seed,
             feng_id: self.feng_id,
         };
         let groups = self.finished..end_group;
-        // SAFETY: all that is used is on one stream. The groups were filtered, and the chunk has the spectra below `limit`.
-        unsafe { self.variant.back(&self.gpu.stream, groups, &args) }?;
+        // SAFETY: all that is used is on the compute stream, and the slot is this chunk's until it is done. The groups were
+        // filtered, and the chunk has the spectra below `limit`.
+        unsafe { self.variant.back(&self.streams.compute, groups, &args) }?;
         self.finished = end_group;
         Ok(())
     }
 
     fn try_front(
         &mut self,
-        input: &InputView<'_>,
+        samples: [u64; N_POL],
         block: &Block<'_>,
         start: Timestamp,
     ) -> Result<(), DriverError> {
         if block.first == 0 {
             self.begin()?;
         }
-        let shared = self.input.clone();
-        let input = shared.upload(input)?;
+        let streams = self.streams.clone();
+        self.computing.start(&streams.compute)?;
         self.send_fine(block.first, block.fine)?;
-        let step = 2 * self.channels;
         let end = block.first + block.fine.len();
         let mut first = block.first;
         while first < end {
             let to = end.min(self.variant.reach(first, self.ring));
-            let offset = block.offset.map(|o| o + (first - block.first) * step);
-            self.stretch(&input, offset, (first, to), start)?;
+            let skip = (first - block.first) * self.spectrum_samples;
+            self.stretch(samples, block.offset.map(|o| o + skip), (first, to), start)?;
             first = to;
         }
-        Ok(())
+        self.computing.stop(&streams.compute)
     }
 
-    fn try_back(&mut self, batches: usize, chunk: &mut OutputSpan<'_>) -> Result<(), DriverError> {
+    fn try_back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), DriverError> {
         let limit = (batches * self.batch_spectra).min(self.filtered);
-        self.finish_groups(limit.div_ceil(self.variant.group()), limit, chunk.start)?;
-        let stream = &self.gpu.stream;
-        let bytes = batches * self.batch_bytes;
-        if batches > 0 {
-            let out = self.out.slice(..bytes / 4);
-            stream.memcpy_dtoh(&out, &mut self.host_out)?;
+        self.finish_groups(limit.div_ceil(self.variant.group()), limit, chunk.start())?;
+        self.open = false;
+        // Kept before the first copy is issued: whatever fails, the memory outlives the copies.
+        self.under_way.push_back((self.current, chunk));
+        let Some((_, chunk)) = self.under_way.back_mut() else {
+            return Ok(());
+        };
+        let slot = &mut self.slots[self.current];
+        let stream = &self.streams.copy_out;
+        slot.computed.record(&self.streams.compute)?;
+        stream.wait(&slot.computed)?;
+        let data = &mut chunk.span().data[..batches * self.batch_bytes];
+        let counters = slot.host_counters.as_mut_slice()?;
+        // SAFETY: the sources are at least as long. Nobody reads or writes the destinations before `done`, and nobody but
+        // this stream uses the slot's memory.
+        unsafe {
+            if !data.is_empty() {
+                result::memcpy_dtoh_async(data, address(&slot.out), stream.cu_stream())?;
+            }
+            result::memcpy_dtoh_async(counters, address(&slot.counters), stream.cu_stream())?;
         }
-        stream.memcpy_dtoh(&self.counters, &mut self.host_counters)?;
-        let out = self.host_out.as_slice()?;
-        // SAFETY: any bytes are bytes, and the range is the slice's.
-        let out = unsafe { std::slice::from_raw_parts(out.as_ptr().cast::<u8>(), 4 * out.len()) };
-        chunk.data[..bytes].copy_from_slice(&out[..bytes]);
-        let counters = self.host_counters.as_slice()?;
-        for (stats, counters) in chunk.stats.iter_mut().zip(counters.chunks(COUNTERS)) {
-            stats.saturated.copy_from_slice(&counters[..N_POL]);
-            stats.power.copy_from_slice(&counters[N_POL..]);
+        slot.done.record(stream)
+    }
+
+    /// Fills in what was counted in the oldest chunk, which is done.
+    fn collect(&mut self) -> Result<(), DriverError> {
+        if let Some((slot, mut chunk)) = self.under_way.pop_front() {
+            let counters = self.slots[slot].host_counters.as_slice()?;
+            for (stats, counters) in chunk.span().stats.iter_mut().zip(counters.chunks(COUNTERS)) {
+                stats.saturated.copy_from_slice(&counters[..N_POL]);
+                stats.power.copy_from_slice(&counters[N_POL..]);
+            }
+            self.complete.push_back(chunk);
         }
         Ok(())
     }
-}
 
-fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineError {
-    let way_out = "look for Xid messages of the driver in dmesg, or use --backend cpu";
-    move |error| PipelineError::new(stage, error, way_out)
+    fn try_poll(&mut self) -> Result<Option<OutputChunk>, DriverError> {
+        self.computing.read()?;
+        while let Some((slot, _)) = self.under_way.front()
+            && self.slots[*slot].done.try_is_complete()?
+        {
+            self.collect()?;
+        }
+        Ok(self.complete.pop_front())
+    }
 }
 
 impl Pipeline for Wideband {
     fn name(&self) -> String {
-        format!("cuda ({}; {})", self.gpu.name(), self.variant.name())
+        let (gpu, kernels) = (self.streams.gpu().name(), self.variant.name());
+        format!("cuda ({gpu}; {kernels})")
     }
 
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
-        if pol < N_POL && gains.len() == self.channels {
+        if pol < N_POL && gains.len() == self.table.len() {
             self.staged[pol] = Some(gains.to_vec());
         }
     }
@@ -272,38 +366,39 @@ impl Pipeline for Wideband {
         block: &Block<'_>,
         chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
+        let stage = "the front end on the GPU";
+        let Some(samples) = input.device else {
+            let way_out = "give the engine the GPU's intake";
+            return Err(PipelineError::new(
+                stage,
+                "the input is not in its memory",
+                way_out,
+            ));
+        };
         if block.fine.is_empty() {
             return Ok(());
         }
-        let begun = Instant::now();
-        self.try_front(input, block, chunk.start)
-            .map_err(failed("the front end on the GPU"))?;
-        self.busy += begun.elapsed();
-        Ok(())
+        self.try_front(samples, block, chunk.start)
+            .map_err(failed(stage))
     }
 
-    fn back(&mut self, batches: usize, mut chunk: OutputChunk) -> Result<(), PipelineError> {
-        let begun = Instant::now();
-        self.try_back(batches, &mut chunk.span())
-            .map_err(failed("the back end on the GPU"))?;
-        self.busy += begun.elapsed();
-        self.complete.push_back(chunk);
-        Ok(())
+    fn back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+        self.try_back(batches, chunk)
+            .map_err(failed("the back end on the GPU"))
     }
 
     fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
-        Ok(self.complete.pop_front())
+        self.try_poll().map_err(failed("computing on the GPU"))
     }
 
     fn lcores(&self) -> Vec<LcoreReport> {
-        let idle = self.begun.elapsed().saturating_sub(self.busy);
-        vec![LcoreReport {
-            name: "cuda".into(),
-            core: None,
-            phases: vec![
-                ("enqueue+wait".into(), self.busy.as_secs_f64()),
-                ("idle".into(), idle.as_secs_f64()),
-            ],
-        }]
+        let name = format!("gpu-{}", self.name);
+        vec![self.computing.report(&name, "compute", self.begun)]
+    }
+}
+
+impl Drop for Wideband {
+    fn drop(&mut self) {
+        self.streams.settle();
     }
 }

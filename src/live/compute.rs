@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::cpu::{self, Workers, WorkersError};
 use crate::dpdk::{DpdkError, Eal, ExtPool};
-use crate::engine::{Intake, OutputParts, OutputStats, Pipeline};
-use crate::gpu::{self, Gpu, GpuError, Kernels};
+use crate::engine::{self, OutputParts, OutputStats, Pipeline};
+use crate::gpu::{self, Gpu, GpuError, Kernels, PinnedAllocator};
 use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, OutputMemory};
 use crate::monitor::report::Chosen;
 
@@ -26,10 +26,8 @@ pub enum Backend {
 
 /// What computes for one engine.
 pub struct Compute {
-    /// How received chunks get to the pipelines.
-    pub intake: Box<dyn Intake>,
-    /// One per output.
-    pub pipelines: Vec<Box<dyn Pipeline>>,
+    /// Intake and pipelines.
+    pub backend: engine::Backend,
     /// Memory of receive chunks.
     pub recv_memory: Box<dyn ChunkAllocator>,
     /// Memory of output chunks.
@@ -90,26 +88,14 @@ pub fn take(
 fn on_gpu(engines: &[EngineConfig], kernels: &Kernels) -> Result<(String, Vec<Compute>), GpuError> {
     let gpu = Gpu::open()?;
     let engine = |engine: &EngineConfig| -> Result<Compute, GpuError> {
-        let samples = engine.recv.chunk_samples + engine.tail_samples();
-        let input = gpu::Input::new(gpu.clone(), engine.recv.sample_bits, samples)?;
-        let pipeline = |config: &OutputConfig| -> Result<Box<dyn Pipeline>, GpuError> {
-            let batches = engine.send.chunk_jones / config.jones_per_batch;
-            let pipeline = gpu::Wideband::with_kernels(
-                config,
-                input.clone(),
-                batches,
-                engine.feng_id,
-                engine.gain,
-                kernels,
-            )?;
-            Ok(Box::new(pipeline))
-        };
-        let pipelines = engine.outputs.iter().map(pipeline);
+        let recv_memory = Box::new(PinnedAllocator::new(&gpu));
+        let send_memory = recv_memory.clone();
+        let kind = recv_memory.kind();
+        let backend = gpu::backend(gpu.clone(), engine, kind, OUTPUT_CHUNKS, kernels)?;
         Ok(Compute {
-            intake: Box::<cpu::Intake>::default(),
-            pipelines: pipelines.collect::<Result<_, _>>()?,
-            recv_memory: Box::new(HostAllocator::default()),
-            send_memory: Box::new(HostAllocator::default()),
+            backend,
+            recv_memory,
+            send_memory,
         })
     };
     let engines = engines.iter().map(engine);
@@ -117,19 +103,10 @@ fn on_gpu(engines: &[EngineConfig], kernels: &Kernels) -> Result<(String, Vec<Co
 }
 
 fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>) -> Vec<Compute> {
-    let engine = |engine: &EngineConfig| {
-        let pipeline = |config| -> Box<dyn Pipeline> {
-            let bits = engine.recv.sample_bits;
-            let workers = workers.clone();
-            let pipeline = cpu::Wideband::new(config, bits, engine.feng_id, engine.gain, workers);
-            Box::new(pipeline)
-        };
-        Compute {
-            intake: Box::<cpu::Intake>::default(),
-            pipelines: engine.outputs.iter().map(pipeline).collect(),
-            recv_memory: Box::new(HostAllocator::default()),
-            send_memory: Box::new(HostAllocator::default()),
-        }
+    let engine = |engine: &EngineConfig| Compute {
+        backend: cpu::backend(engine, workers),
+        recv_memory: Box::new(HostAllocator::default()),
+        send_memory: Box::new(HostAllocator::default()),
     };
     engines.iter().map(engine).collect()
 }

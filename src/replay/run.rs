@@ -254,7 +254,7 @@ impl Replay {
             &*compute.recv_memory,
         )?;
         let memory_of = &*compute.send_memory;
-        let mut outputs = live::outputs(&eal, config, compute.pipelines, memory_of)?;
+        let mut outputs = live::outputs(&eal, config, compute.backend.pipelines, memory_of)?;
         for (output, observer) in outputs.iter_mut().zip(observers) {
             output.observer = Some(Box::new(observer));
             let given = plan
@@ -306,7 +306,7 @@ impl Replay {
             prefix: String::new(),
             memory: memory.clone(),
             receiver,
-            intake: compute.intake,
+            intake: compute.backend.intake,
             outputs,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
@@ -389,12 +389,7 @@ impl Replay {
         let samples = pols.iter().map(|pol| pol.samples).max().unwrap_or(0);
         let samples_per_second = samples as f64 / seconds;
         let mut lcores = self.threads.reports();
-        for output in engine.outputs() {
-            lcores.extend(output.pipeline().lcores());
-        }
-        let backends = engine.outputs().iter();
-        let mut backends: Vec<_> = backends.map(|o| o.pipeline().name()).collect();
-        backends.dedup();
+        lcores.extend(engine.lcores());
         tracing::debug!(bytes = self.memory.bytes(), "receive memory");
         Ok(RunReport {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -402,7 +397,7 @@ impl Replay {
             capture_notes: notes,
             config: plan.engine.clone(),
             chosen: plan.chosen.clone(),
-            backend: backends.join(" and "),
+            backend: engine.backend(),
             input: InputReport {
                 datagrams: self.progress.frames.load(Ordering::Relaxed),
                 drops: causes,

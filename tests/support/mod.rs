@@ -10,7 +10,7 @@ use karoo::dsp::delay::DelayModels;
 use karoo::dsp::model::Model;
 use karoo::dsp::unpack::{pack, unpack};
 use karoo::engine::{BatchStats, InputView, OutputChunk};
-use karoo::memory::{HostAllocator, OutputMemory};
+use karoo::memory::{ChunkAllocator, HostAllocator, OutputMemory};
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 use karoo::units::Timestamp;
@@ -285,8 +285,17 @@ pub fn output(
 
 /// An empty output chunk of `batches` batches from timestamp `start`.
 pub fn output_chunk(config: &OutputConfig, batches: usize, start: Timestamp) -> OutputChunk {
-    let host = HostAllocator::default();
-    let memory = OutputMemory::new(batches, config.batch_bytes(), &host);
+    output_chunk_in(&HostAllocator::default(), config, batches, start)
+}
+
+/// The same in other memory.
+pub fn output_chunk_in(
+    allocator: &dyn ChunkAllocator,
+    config: &OutputConfig,
+    batches: usize,
+    start: Timestamp,
+) -> OutputChunk {
+    let memory = OutputMemory::new(batches, config.batch_bytes(), allocator);
     let mut memory = memory.expect("memory");
     memory.begin(start);
     OutputChunk::lone(memory)

@@ -207,10 +207,9 @@ impl Bench<'_> {
             }
             latency.push(Latency::of(&all));
         }
-        let outputs = engines.iter().flat_map(|engine| engine.outputs());
         Ok(EngineBench {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
-            backend: engines[0].outputs()[0].pipeline().name(),
+            backend: engines[0].backend(),
             memory,
             chosen: Vec::new(),
             huge_pages: false,
@@ -223,9 +222,7 @@ impl Bench<'_> {
             checked: checked.into_iter().fold(Checked::default(), Checked::and),
             first_wrong,
             lcores: measured.lcores,
-            compute: outputs
-                .flat_map(|output| output.pipeline().lcores())
-                .collect(),
+            compute: engines.iter().flat_map(|engine| engine.lcores()).collect(),
             config: configs.to_vec(),
         })
     }

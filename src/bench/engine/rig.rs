@@ -191,7 +191,12 @@ impl Rig {
                 receive_memory(&config.recv, tail, lanes, &*compute.recv_memory)?;
             receiver.leave_behind(PATIENCE);
             memory = receive.kind().to_string();
-            let outputs = live::outputs(eal, config, compute.pipelines, &*compute.send_memory)?;
+            let outputs = live::outputs(
+                eal,
+                config,
+                compute.backend.pipelines,
+                &*compute.send_memory,
+            )?;
             let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
                 name: format!("rx{queue}"),
                 queue: rx,
@@ -205,7 +210,7 @@ impl Rig {
                 },
                 memory: receive,
                 receiver,
-                intake: compute.intake,
+                intake: compute.backend.intake,
                 outputs,
                 rx: rx.collect(),
                 when_full: WhenFull::Drop,

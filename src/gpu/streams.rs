@@ -1,0 +1,143 @@
+//! The streams of one engine, and what is common to all that uses them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{CUdeviceptr, CUevent_flags};
+use cudarc::driver::{
+    CudaEvent, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg,
+};
+
+use super::compile::COPY_TABLE;
+use super::{Gpu, GpuError};
+use crate::engine::PipelineError;
+use crate::monitor::report::LcoreReport;
+
+/// The streams of one engine on a GPU: copying in, computing and copying out go on side by side.
+#[derive(Debug)]
+pub struct Streams {
+    gpu: Arc<Gpu>,
+    pub(super) copy_in: Arc<CudaStream>,
+    pub(super) compute: Arc<CudaStream>,
+    pub(super) copy_out: Arc<CudaStream>,
+    copy_table: CudaFunction,
+}
+
+impl Streams {
+    /// Streams of their own for one engine; any number of engines share a GPU.
+    pub fn new(gpu: Arc<Gpu>) -> Result<Arc<Self>, GpuError> {
+        let stream = || {
+            gpu.context.new_stream().map_err(|source| GpuError::Driver {
+                what: "make a stream",
+                source,
+            })
+        };
+        Ok(Arc::new(Self {
+            copy_in: stream()?,
+            compute: stream()?,
+            copy_out: stream()?,
+            copy_table: gpu.function(COPY_TABLE, &[], 0)?,
+            gpu,
+        }))
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// An event that only orders.
+    pub(super) fn event(&self) -> Result<CudaEvent, DriverError> {
+        self.gpu.context.new_event(None)
+    }
+
+    /// Copies `count` elements of 16 bytes, in order with all else on the compute stream.
+    ///
+    /// # Safety
+    ///
+    /// `from` is pinned memory of the host or memory of the GPU, `to` memory of the GPU, of that size at least; both live
+    /// until the stream has passed the copy, and `from` is not written meanwhile.
+    pub(super) unsafe fn copy_table(
+        &self,
+        from: CUdeviceptr,
+        to: CUdeviceptr,
+        count: usize,
+    ) -> Result<(), DriverError> {
+        let count = count as i32;
+        let config = LaunchConfig::for_num_elems(count as u32);
+        let mut launch = self.compute.launch_builder(&self.copy_table);
+        launch.arg(&from).arg(&to).arg(&count);
+        // SAFETY: the arguments are those of copy_table, and the caller vouches for what they point to.
+        unsafe { launch.launch(config) }.map(drop)
+    }
+
+    /// Waits until nothing is under way, before memory is given up. A GPU that failed has nothing under way.
+    pub(super) fn settle(&self) {
+        for stream in [&self.copy_in, &self.compute, &self.copy_out] {
+            let _ = stream.synchronize();
+        }
+    }
+}
+
+/// What an error of the driver in the middle of a run means.
+pub(super) fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineError {
+    let way_out = "look for the driver's Xid messages in dmesg, or use --backend cpu";
+    move |error| PipelineError::new(stage, error, way_out)
+}
+
+/// How long a stream was busy with what was marked, read from time stamps long after they have passed.
+#[derive(Debug, Default)]
+pub(super) struct Stopwatch {
+    running: VecDeque<[CudaEvent; 2]>,
+    spare: Vec<[CudaEvent; 2]>,
+    busy: Duration,
+}
+
+impl Stopwatch {
+    /// Marks the begin of work.
+    pub fn start(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
+        let event = || {
+            let flags = CUevent_flags::CU_EVENT_DEFAULT;
+            stream.context().new_event(Some(flags))
+        };
+        let marks = match self.spare.pop() {
+            Some(marks) => marks,
+            None => [event()?, event()?],
+        };
+        marks[0].record(stream)?;
+        self.running.push_back(marks);
+        Ok(())
+    }
+
+    /// Marks its end.
+    pub fn stop(&mut self, stream: &CudaStream) -> Result<(), DriverError> {
+        let marks = self.running.back();
+        marks.map_or(Ok(()), |marks| marks[1].record(stream))
+    }
+
+    /// The time since `begun`, split into `phase` and the rest.
+    pub fn report(&self, name: &str, phase: &str, begun: Instant) -> LcoreReport {
+        let idle = begun.elapsed().saturating_sub(self.busy);
+        LcoreReport {
+            name: name.to_owned(),
+            core: None,
+            phases: vec![
+                (phase.to_owned(), self.busy.as_secs_f64()),
+                ("idle".to_owned(), idle.as_secs_f64()),
+            ],
+        }
+    }
+
+    /// Adds up what has passed.
+    pub fn read(&mut self) -> Result<(), DriverError> {
+        while let Some(marks) = self.running.front()
+            && marks[1].try_is_complete()?
+        {
+            let milliseconds = marks[0].elapsed_ms(&marks[1])?;
+            self.busy += Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3);
+            self.spare.extend(self.running.pop_front());
+        }
+        Ok(())
+    }
+}

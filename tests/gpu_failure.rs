@@ -1,0 +1,62 @@
+//! A GPU that fails in the middle of a run. It fails for the whole process, so this test has one of its own.
+//! Without a CUDA device, it says so and passes.
+
+mod support;
+
+use karoo::config::{Dither, SampleBits};
+use karoo::engine::{Block, FineDelay, InputView, Pipeline};
+use karoo::gpu::{Gpu, GpuError, Kernels, OutputChunks, Streams, Wideband};
+use karoo::units::Timestamp;
+use support::{output, output_chunk};
+
+/// Samples at an address that is nobody's: the kernel faults, and the context with it, as when the device falls off its bus.
+#[test]
+fn a_fault_is_reported_with_a_way_out() {
+    let gpu = match Gpu::open() {
+        Ok(gpu) => gpu,
+        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
+            println!("no CUDA device: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let config = output(1024, 4, 32, Dither::None);
+    let streams = Streams::new(gpu).unwrap();
+    let (batches, count) = (1, 2);
+    let chunks = OutputChunks { batches, count };
+    let (bits, kernels) = (SampleBits::new(10).unwrap(), Kernels::default());
+    let mut pipeline = Wideband::new(streams, &config, bits, chunks, 0, 1.0, &kernels).unwrap();
+    let view = InputView {
+        start: Timestamp(0),
+        samples: 1 << 20,
+        pol: [&[]; 2],
+        device: Some([1 << 12; 2]),
+    };
+    let mut chunk = output_chunk(&config, 1, Timestamp(0));
+    let block = Block {
+        first: 0,
+        offset: [0; 2],
+        fine: &[FineDelay::default(); 32],
+    };
+    let issued = pipeline
+        .front(&view, &block, &mut chunk.span())
+        .and_then(|()| pipeline.back(1, chunk));
+    let error = match issued {
+        Err(error) => error,
+        Ok(()) => loop {
+            match pipeline.poll() {
+                Ok(Some(_)) => panic!("a chunk that was never computed is complete"),
+                Ok(None) => std::thread::yield_now(),
+                Err(error) => break error,
+            }
+        },
+    };
+    let cause = std::error::Error::source(&error)
+        .expect("a cause")
+        .to_string();
+    let error = error.to_string();
+    println!("{error}: {cause}");
+    assert!(error.contains("on the GPU") && error.contains("--backend cpu"));
+    assert!(cause.contains("ILLEGAL_ADDRESS"), "{cause}");
+    assert!(pipeline.poll().is_err(), "it does not recover");
+}

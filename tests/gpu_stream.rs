@@ -1,0 +1,236 @@
+//! Chunk after chunk through the CUDA backend, several at a time. Without a CUDA device, the tests say so and pass.
+
+#[path = "support/device.rs"]
+mod device;
+mod support;
+
+use std::sync::Arc;
+
+use device::{Contents, FENG_ID, Rig, assert_agree, chunk, device, layout, next_complete};
+use karoo::config::{Dither, OutputConfig, SampleBits};
+use karoo::cpu::{self, Workers};
+use karoo::engine::{Block, FineDelay};
+use karoo::gpu::{
+    BarAllocator, Gpu, Intake, Kernels, OutputChunks, PinnedAllocator, Streams, Wideband,
+};
+use karoo::memory::{ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind};
+use karoo::units::Timestamp;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustfft::num_complex::Complex32;
+use support::{output, output_chunk_in};
+
+/// A stream of receive chunks through output chunks of another length, as an engine does it: the delay changes with
+/// every spectrum, the gains with every output chunk, and receive chunk 3 never comes.
+struct StreamCase {
+    config: OutputConfig,
+    bits: SampleBits,
+    packed: [Vec<u8>; 2],
+    layout: ChunkLayout,
+}
+
+/// Where chunks lie.
+struct Memory {
+    recv: Box<dyn ChunkAllocator>,
+    send: Box<dyn ChunkAllocator>,
+}
+
+impl StreamCase {
+    const CHUNK: usize = 1 << 15;
+    const TAIL: usize = 1 << 13;
+    const IDS: [usize; 7] = [0, 1, 2, 4, 5, 6, 7];
+    const BATCHES: usize = 3;
+
+    fn new() -> Self {
+        let config = output(256, 16, 10, Dither::Uniform);
+        let mut rng = ChaCha8Rng::seed_from_u64(90);
+        let packed = std::array::from_fn(|_| {
+            let count = 8 * Self::CHUNK;
+            support::packed((0..count).map(|_| rng.random_range(-512..512)), 10)
+        });
+        let bits = SampleBits::new(10).unwrap();
+        Self {
+            config,
+            bits,
+            packed,
+            layout: layout(bits, Self::CHUNK, Self::TAIL),
+        }
+    }
+
+    fn chunk(&self, id: usize, allocator: &dyn ChunkAllocator) -> FrozenChunk {
+        let bytes = self.bits.bytes(Self::CHUNK);
+        let packed = self.packed.each_ref();
+        chunk(
+            self.layout,
+            allocator,
+            packed.map(|pol| &pol[id * bytes..][..bytes]),
+        )
+    }
+
+    /// All output chunks, in order; at most `under_way` of them are under way at a time.
+    fn run(&self, rig: &mut Rig, memory: &Memory, under_way: usize) -> Vec<Contents> {
+        let allocator = &*memory.recv;
+        let (step, window) = (self.config.spectrum_samples(), self.config.window_samples());
+        let batch = self.config.batch_samples();
+        let capacity = Self::BATCHES * self.config.spectra_per_heap();
+        let (mut complete, mut issued, mut returned) = (Vec::new(), 0, 0);
+        let mut building = None;
+        let mut next = 0;
+        for (i, &id) in Self::IDS.iter().enumerate() {
+            let follows = |of: usize| of > 0 && Self::IDS[of - 1] + 1 == Self::IDS[of];
+            // As the engine does, load a chunk and its successor before the work on the chunk.
+            if i == 0 {
+                rig.intake.load(self.chunk(id, allocator), false).unwrap();
+            }
+            let joined = Self::IDS.get(i + 1).is_some_and(|&next| {
+                rig.intake
+                    .load(self.chunk(next, allocator), follows(i + 1))
+                    .unwrap();
+                follows(i + 1)
+            });
+            let start = id * Self::CHUNK;
+            let samples = Self::CHUNK + if joined { Self::TAIL } else { 0 };
+            if next < start {
+                next = start.next_multiple_of(batch);
+                if let Some((chunk, spectra)) = building.take() {
+                    rig.pipeline
+                        .back(spectra / self.config.spectra_per_heap(), chunk)
+                        .unwrap();
+                    issued += 1;
+                }
+            }
+            while next + window <= start + samples {
+                let (mut chunk, first) = building.take().unwrap_or_else(|| {
+                    let mut rng = ChaCha8Rng::seed_from_u64(next as u64);
+                    for pol in 0..2 {
+                        let gains = std::array::from_fn::<_, 256, _>(|_| {
+                            Complex32::from_polar(0.1, rng.random_range(-3.0..3.0))
+                        });
+                        rig.pipeline.set_gains(pol, &gains);
+                    }
+                    let start = Timestamp(next as u64);
+                    let batches = Self::BATCHES;
+                    let chunk = output_chunk_in(&*memory.send, &self.config, batches, start);
+                    (chunk, 0)
+                });
+                let fit = (start + samples - next - window) / step + 1;
+                let count = fit.min(capacity - first).min(7);
+                let fine: Vec<_> = (0..count)
+                    .map(|s| (next / step + s) as f32)
+                    .map(|s| FineDelay {
+                        delay: [(0.3 * s).sin() / 2.0, (0.7 * s).cos() / 2.0],
+                        phase: [0.1 * s % 3.0, -0.2 * s % 3.0],
+                    })
+                    .collect();
+                let block = Block {
+                    first,
+                    offset: [next - start; 2],
+                    fine: &fine,
+                };
+                let view = rig.intake.view(Timestamp(start as u64), samples);
+                let view = view.unwrap().unwrap();
+                rig.pipeline
+                    .front(&view, &block, &mut chunk.span())
+                    .unwrap();
+                next += count * step;
+                if first + count < capacity {
+                    building = Some((chunk, first + count));
+                    continue;
+                }
+                rig.pipeline.back(Self::BATCHES, chunk).unwrap();
+                issued += 1;
+                while issued - complete.len() >= under_way {
+                    complete.push(next_complete(&mut *rig.pipeline));
+                }
+            }
+            rig.intake.retire().unwrap();
+            while rig.intake.reclaim().unwrap().is_some() {
+                returned += 1;
+            }
+        }
+        if let Some((chunk, spectra)) = building.take() {
+            rig.pipeline
+                .back(spectra / self.config.spectra_per_heap(), chunk)
+                .unwrap();
+            issued += 1;
+        }
+        while complete.len() < issued {
+            complete.push(next_complete(&mut *rig.pipeline));
+        }
+        while returned < Self::IDS.len() {
+            returned += usize::from(rig.intake.reclaim().unwrap().is_some());
+        }
+        complete
+    }
+
+    fn on_gpu(&self, gpu: &Arc<Gpu>, kind: MemoryKind, count: usize) -> Rig {
+        let streams = Streams::new(gpu.clone()).unwrap();
+        let batches = Self::BATCHES;
+        let chunks = OutputChunks { batches, count };
+        let pipeline = Wideband::new(
+            streams.clone(),
+            &self.config,
+            self.bits,
+            chunks,
+            FENG_ID,
+            1.0,
+            &Kernels::default(),
+        );
+        Rig {
+            intake: Box::new(Intake::new(streams, &self.layout, kind).unwrap()),
+            pipeline: Box::new(pipeline.unwrap()),
+        }
+    }
+}
+
+/// Neither how much is under way at once nor where the chunks lie makes a difference.
+#[test]
+fn chunks_under_way_do_not_disturb_each_other() {
+    let Some(gpu) = device() else { return };
+    let case = StreamCase::new();
+    let host = || Memory {
+        recv: Box::new(HostAllocator::default()),
+        send: Box::new(HostAllocator::default()),
+    };
+    let mut alone = case.on_gpu(&gpu, MemoryKind::Host, 1);
+    let expected = case.run(&mut alone, &host(), 1);
+    assert!(expected.len() > 10);
+    let workers = Arc::new(Workers::unpinned(2).unwrap());
+    let on_cpu = cpu::Wideband::new(&case.config, case.bits, FENG_ID, 1.0, workers);
+    let mut rig = Rig {
+        intake: Box::<cpu::Intake>::default(),
+        pipeline: Box::new(on_cpu),
+    };
+    let on_cpu = case.run(&mut rig, &host(), 1);
+    assert_eq!(on_cpu.len(), expected.len());
+    for (i, (got, want)) in expected.iter().zip(&on_cpu).enumerate() {
+        assert_agree(&format!("output chunk {i}"), got, want);
+    }
+    let pinned = || Box::new(PinnedAllocator::new(&gpu));
+    let mut memories = vec![
+        host(),
+        Memory {
+            recv: pinned(),
+            send: pinned(),
+        },
+    ];
+    match BarAllocator::open(&gpu, (8 * case.layout.bytes()) as u64) {
+        Ok(bar) => memories.push(Memory {
+            recv: Box::new(bar),
+            send: pinned(),
+        }),
+        Err(error) => println!("without bar memory: {error}"),
+    }
+    for memory in &memories {
+        let kind = memory.recv.kind();
+        // As many slots as chunks, and fewer.
+        for (count, under_way) in [(1, 1), (4, 4), (2, 2), (2, 5), (16, 16)] {
+            let mut rig = case.on_gpu(&gpu, kind, count);
+            let got = case.run(&mut rig, memory, under_way);
+            assert!(
+                got == expected,
+                "{kind}: {under_way} chunks in {count} slots"
+            );
+        }
+    }
+}
