@@ -39,7 +39,8 @@ pub struct ReceiveMemory {
 }
 
 impl ReceiveMemory {
-    pub(super) fn window(&self) -> &Window {
+    /// Which buffer holds which chunk.
+    pub fn window(&self) -> &Window {
         &self.window
     }
 
