@@ -9,7 +9,7 @@ use std::sync::Arc;
 use device::{Contents, FENG_ID, Rig, assert_agree, chunk, device, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
-use karoo::engine::{Block, FineDelay};
+use karoo::engine::{Block, FineDelay, OutputChunk};
 use karoo::gpu::{
     BarAllocator, Gpu, Intake, Kernels, OutputChunks, PinnedAllocator, Streams, Wideband,
 };
@@ -67,6 +67,17 @@ impl StreamCase {
         )
     }
 
+    /// Has the pipeline finish the whole batches of a chunk, if there is one.
+    fn flush(&self, rig: &mut Rig, chunk: Option<(OutputChunk, usize)>) -> usize {
+        let Some((mut chunk, spectra)) = chunk else {
+            return 0;
+        };
+        let batches = spectra / self.config.spectra_per_heap();
+        chunk.truncate(batches);
+        rig.pipeline.back(batches, chunk).unwrap();
+        1
+    }
+
     /// All output chunks, in order; at most `under_way` of them are under way at a time.
     fn run(&self, rig: &mut Rig, memory: &Memory, under_way: usize) -> Vec<Contents> {
         let allocator = &*memory.recv;
@@ -92,12 +103,7 @@ impl StreamCase {
             let samples = Self::CHUNK + if joined { Self::TAIL } else { 0 };
             if next < start {
                 next = start.next_multiple_of(batch);
-                if let Some((chunk, spectra)) = building.take() {
-                    rig.pipeline
-                        .back(spectra / self.config.spectra_per_heap(), chunk)
-                        .unwrap();
-                    issued += 1;
-                }
+                issued += self.flush(rig, building.take());
             }
             while next + window <= start + samples {
                 let (mut chunk, first) = building.take().unwrap_or_else(|| {
@@ -133,12 +139,10 @@ impl StreamCase {
                     .front(&view, &block, &mut chunk.span())
                     .unwrap();
                 next += count * step;
-                if first + count < capacity {
-                    building = Some((chunk, first + count));
-                    continue;
+                building = Some((chunk, first + count));
+                if first + count == capacity {
+                    issued += self.flush(rig, building.take());
                 }
-                rig.pipeline.back(Self::BATCHES, chunk).unwrap();
-                issued += 1;
                 while issued - complete.len() >= under_way {
                     complete.push(next_complete(&mut *rig.pipeline));
                 }
@@ -148,12 +152,7 @@ impl StreamCase {
                 returned += 1;
             }
         }
-        if let Some((chunk, spectra)) = building.take() {
-            rig.pipeline
-                .back(spectra / self.config.spectra_per_heap(), chunk)
-                .unwrap();
-            issued += 1;
-        }
+        issued += self.flush(rig, building.take());
         while complete.len() < issued {
             complete.push(next_complete(&mut *rig.pipeline));
         }

@@ -44,14 +44,41 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Usage(cause) | Self::Data(cause) | Self::Device(cause)) = self;
-        write!(f, "{cause}")?;
+        let mut text = cause.to_string();
         let mut source = cause.source();
         while let Some(inner) = source {
-            write!(f, ": {inner}")?;
+            let inner_text = inner.to_string();
+            // Messages that end with the way out have their cause before it.
+            if !text.contains(&inner_text) {
+                text = format!("{text}: {inner_text}");
+            }
             source = inner.source();
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 
 impl Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Failed {
+        text: &'static str,
+        source: Option<Box<Failed>>,
+    }
+
+    #[test]
+    fn every_cause_is_said_once() {
+        let chain = |texts: &[&'static str]| {
+            let link = |source, text: &&'static str| Some(Box::new(Failed { text, source }));
+            let chain = texts.iter().rev().fold(None, link);
+            Failure::data(*chain.expect("a chain")).to_string()
+        };
+        assert_eq!(chain(&["a", "b", "c"]), "a: b: c");
+        assert_eq!(chain(&["no b; use c", "b", "d"]), "no b; use c: d");
+    }
+}

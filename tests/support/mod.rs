@@ -301,9 +301,9 @@ pub fn output_chunk_in(
     OutputChunk::lone(memory)
 }
 
-/// Bytes and counts of all batches of a chunk.
+/// Bytes and counts of the batches of a chunk.
 pub fn contents(chunk: &OutputMemory) -> (Vec<u8>, Vec<BatchStats>) {
-    let batches = 0..chunk.capacity();
+    let batches = 0..chunk.batches();
     let data = batches
         .clone()
         .flat_map(|batch| chunk.batch(batch))
