@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Failure;
 use crate::config::{ConfigError, EngineOptions};
-use crate::gpu::{KernelOptions, Tune};
+use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
 use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions};
@@ -29,6 +29,9 @@ pub struct ReplayArgs {
     backend: Backend,
     #[command(flatten)]
     kernels: KernelOptions,
+    /// Where receive chunks are if a GPU computes
+    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto)]
+    memory: MemoryChoice,
     /// Receive queues per polarisation, each with an lcore of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     rx_queues: usize,
@@ -58,13 +61,15 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         backend: args.backend,
         // The same bytes each time, whatever else this machine has measured.
         kernels: args.kernels.kernels(Tune::Off),
+        memory: args.memory,
         workers: args.workers,
         progress: !args.quiet,
     };
     let (report, spectra) = replay::run(&plan, &options).map_err(|error| match error {
-        ReplayError::SameFile(_) | ReplayError::Demand(_) | ReplayError::Gpu(_) => {
-            Failure::usage(error)
-        }
+        ReplayError::SameFile(_)
+        | ReplayError::Demand(_)
+        | ReplayError::Gpu(_)
+        | ReplayError::Bar(_) => Failure::usage(error),
         ReplayError::Engine(_) => Failure::device(error),
         _ => Failure::data(error),
     })?;

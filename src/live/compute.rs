@@ -6,9 +6,10 @@ use crate::config::{EngineConfig, OutputConfig};
 use crate::cpu::{self, Workers, WorkersError};
 use crate::dpdk::{DpdkError, Eal, ExtPool};
 use crate::engine::{self, OutputParts, OutputStats, Pipeline};
-use crate::gpu::{self, Gpu, GpuError, Kernels, PinnedAllocator};
+use crate::gpu::{self, BarError, Gpu, GpuError, Kernels, MemoryChoice, PinnedAllocator};
 use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, OutputMemory};
 use crate::monitor::report::Chosen;
+use crate::recv::receive_bytes;
 
 /// Output chunks per output: one under construction, two being sent, one spare.
 pub const OUTPUT_CHUNKS: usize = 4;
@@ -24,14 +25,25 @@ pub enum Backend {
     Cuda,
 }
 
+/// What to take.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// What computes.
+    pub backend: Backend,
+    /// Where receive chunks are if a GPU computes.
+    pub memory: MemoryChoice,
+    /// Which kernels compute there.
+    pub kernels: Kernels,
+}
+
 /// What computes for one engine.
 pub struct Compute {
     /// Intake and pipelines.
     pub backend: engine::Backend,
     /// Memory of receive chunks.
-    pub recv_memory: Box<dyn ChunkAllocator>,
+    pub recv_memory: Arc<dyn ChunkAllocator>,
     /// Memory of output chunks.
-    pub send_memory: Box<dyn ChunkAllocator>,
+    pub send_memory: Arc<dyn ChunkAllocator>,
 }
 
 /// What was taken.
@@ -48,16 +60,18 @@ pub enum ComputeError {
     /// The GPU that was asked for cannot be used.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// The chunk memory that was asked for cannot be had.
+    #[error(transparent)]
+    Bar(#[from] BarError),
     /// Compute threads.
     #[error(transparent)]
     Workers(#[from] WorkersError),
 }
 
-/// Opens the GPU, shared by all `engines`, if `wanted` asks for it, or allows it and all outputs can run there; starts
+/// Opens the GPU, shared by all `engines`, if that is wanted, or allowed and all outputs can run there; starts
 /// `workers` for the CPU otherwise.
 pub fn take(
-    wanted: Backend,
-    kernels: &Kernels,
+    wanted: &Wanted,
     engines: &[EngineConfig],
     workers: impl FnOnce() -> Result<Workers, WorkersError>,
 ) -> Result<Taken, ComputeError> {
@@ -66,47 +80,53 @@ pub fn take(
         value: value.into(),
         why,
     };
-    let (taken, chosen) = match wanted {
-        Backend::Cpu => (None, None),
-        Backend::Cuda => (Some(on_gpu(engines, kernels)?.1), None),
-        Backend::Auto => match on_gpu(engines, kernels) {
-            Ok((name, taken)) => {
-                let why = format!("{name} can be used");
-                (Some(taken), Some(chosen("cuda", why)))
-            }
-            Err(error) => (None, Some(chosen("cpu", error.to_string()))),
+    let on_gpu = || on_gpu(wanted, engines);
+    let on_cpu = || Ok::<_, WorkersError>(on_cpu(engines, &Arc::new(workers()?)));
+    Ok(match wanted.backend {
+        Backend::Cpu => Taken {
+            engines: on_cpu()?,
+            chosen: Vec::new(),
         },
-    };
-    let engines = match taken {
-        Some(taken) => taken,
-        None => on_cpu(engines, &Arc::new(workers()?)),
-    };
-    let chosen = chosen.into_iter().collect();
-    Ok(Taken { engines, chosen })
+        Backend::Cuda => on_gpu()?.1,
+        Backend::Auto => match on_gpu() {
+            Ok((name, mut taken)) => {
+                let why = format!("{name} can be used");
+                taken.chosen.push(chosen("cuda", why));
+                taken
+            }
+            Err(error) => Taken {
+                engines: on_cpu()?,
+                chosen: vec![chosen("cpu", error.to_string())],
+            },
+        },
+    })
 }
 
-fn on_gpu(engines: &[EngineConfig], kernels: &Kernels) -> Result<(String, Vec<Compute>), GpuError> {
+fn on_gpu(wanted: &Wanted, engines: &[EngineConfig]) -> Result<(String, Taken), ComputeError> {
     let gpu = Gpu::open()?;
+    let demand = |engine: &EngineConfig| receive_bytes(&engine.recv, engine.tail_samples());
+    let demand = engines.iter().map(demand).fold(0, u64::saturating_add);
+    let (recv_memory, chosen) = wanted.memory.open(&gpu, demand)?;
+    let recv_memory: Arc<dyn ChunkAllocator> = recv_memory.into();
+    let send_memory = Arc::new(PinnedAllocator::new(&gpu));
     let engine = |engine: &EngineConfig| -> Result<Compute, GpuError> {
-        let recv_memory = Box::new(PinnedAllocator::new(&gpu));
-        let send_memory = recv_memory.clone();
-        let kind = recv_memory.kind();
-        let backend = gpu::backend(gpu.clone(), engine, kind, OUTPUT_CHUNKS, kernels)?;
+        let (kind, kernels) = (recv_memory.kind(), &wanted.kernels);
         Ok(Compute {
-            backend,
-            recv_memory,
-            send_memory,
+            backend: gpu::backend(gpu.clone(), engine, kind, OUTPUT_CHUNKS, kernels)?,
+            recv_memory: recv_memory.clone(),
+            send_memory: send_memory.clone(),
         })
     };
-    let engines = engines.iter().map(engine);
-    Ok((gpu.name(), engines.collect::<Result<_, _>>()?))
+    let engines = engines.iter().map(engine).collect::<Result<_, _>>()?;
+    let chosen = chosen.into_iter().collect();
+    Ok((gpu.name(), Taken { engines, chosen }))
 }
 
 fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>) -> Vec<Compute> {
     let engine = |engine: &EngineConfig| Compute {
         backend: cpu::backend(engine, workers),
-        recv_memory: Box::new(HostAllocator::default()),
-        send_memory: Box::new(HostAllocator::default()),
+        recv_memory: Arc::new(HostAllocator::default()),
+        send_memory: Arc::new(HostAllocator::default()),
     };
     engines.iter().map(engine).collect()
 }

@@ -9,7 +9,7 @@ mod stages;
 mod threads;
 
 pub use compute::{
-    Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, outputs, take,
+    Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, Wanted, outputs, take,
 };
 pub use stages::{Ended, RxStage, StageError, StageParts, Stages};
 pub use threads::Threads;

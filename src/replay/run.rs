@@ -21,10 +21,10 @@ use crate::dpdk::{
 };
 use crate::dsp::power;
 use crate::engine::EngineError;
-use crate::gpu::{GpuError, Kernels};
+use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
 use crate::live::{
     self, Backend, Compute, ComputeError, OutputError, RxStage, StageError, StageParts, Stages,
-    Threads,
+    Threads, Wanted,
 };
 use crate::memory::MemoryError;
 use crate::monitor::report::{InputReport, RateReport, RunReport};
@@ -64,6 +64,8 @@ pub struct ReplayOptions {
     pub backend: Backend,
     /// Which kernels of a GPU.
     pub kernels: Kernels,
+    /// Where receive chunks are if a GPU computes.
+    pub memory: MemoryChoice,
     /// Compute threads of the CPU backend; `None`: one per CPU.
     pub workers: Option<usize>,
     /// Draw a progress bar on standard error if that is a terminal.
@@ -94,6 +96,9 @@ pub enum ReplayError {
     /// The GPU that was asked for cannot be used.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// The chunk memory that was asked for cannot be had.
+    #[error(transparent)]
+    Bar(#[from] BarError),
     /// The backend failed while it computed.
     #[error("{0}; no output was written")]
     Engine(#[source] EngineError),
@@ -114,6 +119,7 @@ impl From<ComputeError> for ReplayError {
     fn from(error: ComputeError) -> Self {
         match error {
             ComputeError::Gpu(error) => Self::Gpu(error),
+            ComputeError::Bar(error) => Self::Bar(error),
             ComputeError::Workers(error) => Self::Workers(error),
         }
     }
@@ -157,9 +163,12 @@ pub fn run(
     let workers = options.workers.unwrap_or(cpus.len());
     let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
     let engines = std::slice::from_ref(&plan.engine);
-    let taken = live::take(options.backend, &options.kernels, engines, || {
-        Workers::pinned(&cores)
-    })?;
+    let wanted = Wanted {
+        backend: options.backend,
+        memory: options.memory,
+        kernels: options.kernels.clone(),
+    };
+    let taken = live::take(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = Abort::default();
     stop_on_signal(&abort);

@@ -29,7 +29,7 @@ use crate::dpdk::{
     Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus, tsc,
 };
 use crate::gpu::Tune;
-use crate::live::{self, Backend, ComputeError, OutputError, StageError};
+use crate::live::{self, Backend, ComputeError, OutputError, StageError, Wanted};
 use crate::memory::MemoryError;
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
@@ -95,9 +95,12 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     if let Err(error) = ctrlc::set_handler(move || handler.set()) {
         tracing::warn!(%error, "an interrupt will end the process without a report");
     }
-    let kernels = options.kernels.kernels(Tune::Auto);
-    let workers = || Workers::pinned(&cpus.workers);
-    let taken = live::take(options.backend, &kernels, &configs, workers)?;
+    let wanted = Wanted {
+        backend: options.backend,
+        memory: options.memory,
+        kernels: options.kernels.kernels(Tune::Auto),
+    };
+    let taken = live::take(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
     let eal = Eal::init(&EalConfig {
         worker_cpus: cpus.lcores,
         memory_mib: Rig::memory_mib(options, &configs),

@@ -8,7 +8,7 @@ use crate::config::{
     WindowFunction,
 };
 use crate::dsp::pfb;
-use crate::gpu::KernelOptions;
+use crate::gpu::{KernelOptions, MemoryChoice};
 use crate::live::{Backend, Stages};
 use crate::net::endpoint::DEFAULT_PORT;
 use crate::send::MAX_TX_LCORES;
@@ -57,6 +57,9 @@ pub struct BenchOptions {
     /// What computes
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
+    /// Where receive chunks are if a GPU computes
+    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto)]
+    pub memory: MemoryChoice,
     /// Which kernels; the fastest unless said otherwise.
     #[command(flatten)]
     pub kernels: KernelOptions,
