@@ -14,7 +14,9 @@ use cudarc::driver::{CudaContext, DriverError, result, sys};
 
 use super::Gpu;
 use super::vulkan::{Vulkan, VulkanMemory};
-use crate::memory::{ChunkAllocator, ChunkMemory, MemoryError, MemoryKind, Purpose, Region, Store};
+use crate::memory::{
+    CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, MemoryError, MemoryKind, Purpose, Region, Store,
+};
 
 /// Why the CPU cannot write into the GPU's memory.
 #[derive(Debug, thiserror::Error)]
@@ -31,9 +33,26 @@ pub enum BarError {
         /// Names of the devices that it has.
         found: Vec<String>,
     },
-    /// No suitable kind of memory.
-    #[error("the GPU maps none of its memory for the CPU; use --memory pinned")]
-    NotMappable,
+    /// No type of memory suits both the CPU and CUDA.
+    #[error(
+        "the GPU lets no memory be both written by the CPU and exported to CUDA (Vulkan's memory types {mappable:?} can be written, those in {allowed:#x} exported); use --memory pinned"
+    )]
+    NotMappable {
+        /// Indices of the types that are of the GPU and mapped for the CPU.
+        mappable: Vec<u32>,
+        /// Bit mask of the types that can be exported.
+        allowed: u32,
+    },
+    /// The memory does not begin where full lines can be stored.
+    #[error(
+        "memory mapped at {cpu:#x} for the CPU and {gpu:#x} for CUDA does not begin on a cache line; use --memory pinned"
+    )]
+    Unaligned {
+        /// Address for the CPU.
+        cpu: u64,
+        /// Address for CUDA.
+        gpu: u64,
+    },
     /// The part of the GPU's memory that the CPU reaches is too small.
     #[error(
         "the CPU can reach {} MiB of the GPU's memory, but receive chunks take {} MiB; enable resizable BAR in the firmware, lower --recv-chunk-samples or use --memory pinned",
@@ -133,9 +152,9 @@ impl BarAllocator {
         check_heap(&self.vulkan, bytes as u64)?;
         let (memory, handle) = self.vulkan.allocate(bytes as u64)?;
         let imported = Imported::new(self.context.clone(), handle, memory.start().len())?;
-        let aligned = |address: u64| address.is_multiple_of(Region::ALIGNMENT as u64);
-        if !aligned(memory.start().addr().get() as u64) || !aligned(imported.address) {
-            return Err(BarError::NotMappable);
+        let (cpu, gpu) = (memory.start().addr().get() as u64, imported.address);
+        if !(cpu | gpu).is_multiple_of(CHUNK_ALIGNMENT as u64) {
+            return Err(BarError::Unaligned { cpu, gpu });
         }
         Ok(BarMemory {
             imported,
@@ -185,7 +204,7 @@ struct BarMemory {
     kind: MemoryKind,
 }
 
-// SAFETY: the mapping stays until the value is dropped, is page-aligned and zeroed (both checked or done when it was
+// SAFETY: the mapping stays until the value is dropped, is aligned and zeroed (both checked or done when it was
 // made), and is handed to CUDA alone.
 unsafe impl ChunkMemory for BarMemory {
     fn kind(&self) -> MemoryKind {

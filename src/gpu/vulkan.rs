@@ -87,8 +87,8 @@ impl Drop for Instance {
 pub(super) struct Vulkan {
     device: ash::Device,
     export: khr::external_memory_fd::Device,
-    memory_type: u32,
-    heap_bytes: u64,
+    /// Indices of the types of memory that have [`PROPERTIES`], and bytes of their heaps, largest first.
+    types: Vec<(u32, u64)>,
     /// Last, so that it goes after the device.
     _instance: Instance,
 }
@@ -101,14 +101,14 @@ impl Vulkan {
         // SAFETY: the device is of this instance.
         let memory = unsafe { instance.raw.get_physical_device_memory_properties(physical) };
         let heap_bytes = |kind: &vk::MemoryType| memory.memory_heaps[kind.heap_index as usize].size;
-        let (memory_type, heap_bytes) = memory
+        let mut types: Vec<(u32, u64)> = memory
             .memory_types_as_slice()
             .iter()
             .zip(0..)
             .filter(|(kind, _)| kind.property_flags.contains(PROPERTIES))
             .map(|(kind, index)| (index, heap_bytes(kind)))
-            .max_by_key(|&(_, bytes)| bytes)
-            .ok_or(BarError::NotMappable)?;
+            .collect();
+        types.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(0)
             .queue_priorities(&[1.0])];
@@ -122,15 +122,14 @@ impl Vulkan {
         Ok(Self {
             export: khr::external_memory_fd::Device::new(&instance.raw, &device),
             device,
-            memory_type,
-            heap_bytes,
+            types,
             _instance: instance,
         })
     }
 
     /// Bytes of GPU memory that the CPU can reach.
     pub fn heap_bytes(&self) -> u64 {
-        self.heap_bytes
+        self.types.first().map_or(0, |&(_, bytes)| bytes)
     }
 
     /// Memory of `bytes` or a little more, mapped for the CPU, and the handle under which CUDA can import it.
@@ -152,14 +151,20 @@ impl Vulkan {
         };
         // SAFETY: as above.
         let needs = unsafe { device.get_buffer_memory_requirements(buffer) };
-        if needs.memory_type_bits & (1 << self.memory_type) == 0 {
-            return Err(BarError::NotMappable);
-        }
+        let allowed = needs.memory_type_bits;
+        let memory_type = self
+            .types
+            .iter()
+            .find(|(index, _)| allowed & (1 << index) != 0);
+        let &(memory_type, _) = memory_type.ok_or_else(|| BarError::NotMappable {
+            mappable: self.types.iter().map(|(index, _)| *index).collect(),
+            allowed,
+        })?;
         let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(HANDLE);
         let info = vk::MemoryAllocateInfo::default()
             .allocation_size(needs.size)
-            .memory_type_index(self.memory_type)
+            .memory_type_index(memory_type)
             .push_next(&mut dedicated)
             .push_next(&mut export);
         // SAFETY: as above.
@@ -169,7 +174,8 @@ impl Vulkan {
         // SAFETY: the memory is host-visible and not mapped yet.
         let address = unsafe { device.map_memory(memory.memory, 0, vk::WHOLE_SIZE, flags) }
             .map_err(failed("map memory for the CPU"))?;
-        let start = NonNull::new(address.cast()).ok_or(BarError::NotMappable)?;
+        let start = NonNull::new(address.cast()).ok_or(vk::Result::ERROR_MEMORY_MAP_FAILED);
+        let start = start.map_err(failed("map memory for the CPU"))?;
         memory.start = NonNull::slice_from_raw_parts(start, needs.size as usize);
         let info = vk::MemoryGetFdInfoKHR::default()
             .memory(memory.memory)
@@ -192,8 +198,7 @@ impl Drop for Vulkan {
 impl std::fmt::Debug for Vulkan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Vulkan")
-            .field("memory_type", &self.memory_type)
-            .field("heap_bytes", &self.heap_bytes)
+            .field("types", &self.types)
             .finish_non_exhaustive()
     }
 }

@@ -283,7 +283,7 @@ impl FrozenChunk {
     }
 
     /// Where the GPU reads one polarisation in place, laid out as [`pol`](Self::pol); a multiple of
-    /// [`Region::ALIGNMENT`]. `None` if the chunk is to be copied first.
+    /// [`CHUNK_ALIGNMENT`](super::CHUNK_ALIGNMENT). `None` if the chunk is to be copied first.
     pub fn device_address(&self, pol: usize) -> Option<u64> {
         let start = self.chunk.memory.device_address()?;
         Some(start + (pol * self.chunk.layout.stride) as u64)

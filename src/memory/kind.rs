@@ -37,12 +37,15 @@ impl fmt::Display for MemoryKind {
     }
 }
 
+/// Alignment of chunk memory, for the CPU and for the GPU, and of each polarisation in it: a cache line.
+pub const CHUNK_ALIGNMENT: usize = 64;
+
 /// The memory of one chunk.
 ///
 /// # Safety
 ///
 /// [`region`](Self::region) is the same zeroed memory for the life of the value, also when the value moves; it begins
-/// on a page ([`Region::ALIGNMENT`]), CPUs can read and write it, and the value hands it to nobody else.
+/// on a multiple of [`CHUNK_ALIGNMENT`], CPUs can read and write it, and the value hands it to nobody else.
 pub unsafe trait ChunkMemory: Send + Sync + fmt::Debug {
     /// Its kind.
     fn kind(&self) -> MemoryKind;

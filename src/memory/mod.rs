@@ -17,7 +17,9 @@ mod region;
 mod store;
 
 pub use chunk::{Chunk, ChunkLayout, FrozenChunk, HeapSlot, StoredHeap, publish};
-pub use kind::{ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose};
+pub use kind::{
+    CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
+};
 pub use output::OutputMemory;
 pub use region::Region;
 pub use store::Store;
