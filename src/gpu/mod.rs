@@ -5,6 +5,9 @@
 //! Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`Intake`], which brings received chunks to where
 //! kernels read them, and one [`Wideband`] per output: copying chunk n + 1 in, computing chunk n and copying chunk
 //! n − 1 out go on at once, ordered by events; the CPU waits for none of them.
+//!
+//! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or those around cuFFT. What is
+//! picked becomes a `Variant`, which pipelines launch, and which [`measure`] times for the tuner and `karoo bench kernels`.
 
 #![allow(unsafe_code)]
 
