@@ -4,29 +4,16 @@
 #include "philox.cuh"
 
 struct Stream {
-    u64 start;     // timestamp of the chunk's first spectrum
-    u64 seed;      // of the dither
+    u64 start; // timestamp of the chunk's first spectrum
     u32 feng_id;
-    int limit;     // spectra from here on are discarded
+    u32 unused;
 };
 
-// Clamps, rounds half to even, and counts. Returns re and im in the low two bytes.
-__device__ __forceinline__ u32 quantise(float re, float im, u32 &saturated) {
-    // Rare, and not so for what is not a number.
-    if (!(fabsf(re) <= 127.f && fabsf(im) <= 127.f)) {
-        saturated += 1;
-        re = re == re ? fminf(fmaxf(re, -127.f), 127.f) : 0.f;
-        im = im == im ? fminf(fmaxf(im, -127.f), 127.f) : 0.f;
-    }
-    // The mantissa of a number at 1.5 * 2^23 counts integers; the low byte is the two's complement.
-    return __byte_perm(__float_as_uint(re + 12582912.f), __float_as_uint(im + 12582912.f), 0x0040);
-}
-
-// e^(i*angle) times x. Within a turn or so, the fast functions need no reduction.
-__device__ __forceinline__ float2 turn(float2 x, float angle) {
+// e^(i*angle) times x, plus `bias` in both components. Within a turn or so, the fast functions need no reduction.
+__device__ __forceinline__ float2 turn(float2 x, float angle, float bias) {
     float s, c;
     __sincosf(angle, &s, &c);
-    return multiply(x, make_float2(c, s));
+    return make_float2(fmaf(x.x, c, fmaf(-x.y, s, bias)), fmaf(x.x, s, fmaf(x.y, c, bias)));
 }
 
 // An angle within half a turn.
@@ -34,50 +21,92 @@ __device__ __forceinline__ float reduce(float angle) {
     return fmaf(rintf(angle * 0.159154943091895336f), -6.28318530717958648f, angle);
 }
 
+// Clamps, and counts. What is not a number becomes zero.
+__device__ __forceinline__ void clamp(float2 &x, u32 &saturated) {
+    saturated += !(fabsf(x.x) <= 127.f && fabsf(x.y) <= 127.f);
+    x.x = x.x == x.x ? fminf(fmaxf(x.x, -127.f), 127.f) : 0.f;
+    x.y = x.y == x.y ? fminf(fmaxf(x.y, -127.f), 127.f) : 0.f;
+}
+
+// Rounds half to even. Returns re and im in the low two bytes.
+__device__ __forceinline__ u32 round(float2 x) {
+    // The mantissa of a number at 1.5 * 2^23 counts integers; the low byte is the two's complement.
+    return __byte_perm(__float_as_uint(x.x + 12582912.f), __float_as_uint(x.y + 12582912.f), 0x0040);
+}
+
+// Both polarisations of one channel.
+struct Jones {
+    float2 x[2];
+
+    // From a = Z[k] and b = Z[N - k], with the gains and the angles of channel k.
+    __device__ __forceinline__ Jones(float2 a, float2 b, float4 gain, float angle0, float angle1) {
+        constexpr float bias = DITHER ? UNIFORM_BIAS : 0.f;
+        // Twice X0 = Z + conj Z', and 2i times X1 = Z - conj Z'; the gains have the factors.
+        x[0] = turn(multiply(make_float2(a.x + b.x, a.y - b.y), make_float2(gain.x, gain.y)), angle0, bias);
+        x[1] = turn(multiply(make_float2(a.x - b.x, a.y + b.y), make_float2(gain.z, gain.w)), angle1, bias);
+    }
+
+    // Adds the four draws in two words.
+    __device__ __forceinline__ void dither(u32 draws0, u32 draws1) {
+        x[0] = make_float2(add_low(x[0].x, draws0), add_high(x[0].y, draws0));
+        x[1] = make_float2(add_low(x[1].x, draws1), add_high(x[1].y, draws1));
+    }
+
+    __device__ __forceinline__ bool fits() const {
+        return fabsf(x[0].x) <= 127.f && fabsf(x[0].y) <= 127.f && fabsf(x[1].x) <= 127.f && fabsf(x[1].y) <= 127.f;
+    }
+
+    __device__ __forceinline__ void clamp_both(u32 (&saturated)[2]) {
+        clamp(x[0], saturated[0]);
+        clamp(x[1], saturated[1]);
+    }
+
+    // Pol 0 re, im, pol 1 re, im.
+    __device__ __forceinline__ u32 quantised() const { return __byte_perm(round(x[0]), round(x[1]), 0x5410); }
+};
+
 // Residual delay and phase of one spectrum, and its time.
 struct Correction {
     // Radians per channel, and radians; the delay is below a sample.
     float slope[2], phase[2];
-    u64 t, seed;
+    u64 time;
     u32 feng_id;
 
     __device__ __forceinline__ Correction(float4 fine, const Stream &stream, int spectrum)
         : slope{fine.x * (-3.14159265358979324f / CHANNELS), fine.y * (-3.14159265358979324f / CHANNELS)},
-          phase{reduce(fine.z), reduce(fine.w)}, t(stream.start + u64(spectrum) * N), seed(stream.seed),
-          feng_id(stream.feng_id) {}
+          phase{reduce(fine.z), reduce(fine.w)}, time(stream.start + u64(spectrum) * N), feng_id(stream.feng_id) {}
 
-    // The dither's draws for channels 2 * half (x and y, one per polarisation) and 2 * half + 1 (z and w).
-    __device__ __forceinline__ uint4 draws(int half) const {
-#if DITHER
-        return philox4x32_10(make_uint4(u32(t), u32(t >> 32), u32(half), feng_id), u32(seed), u32(seed >> 32));
-#else
-        return make_uint4(0, 0, 0, 0);
-#endif
+    // The angle of channel k.
+    __device__ __forceinline__ float angle(int pol, int k) const {
+        return fmaf(slope[pol], float(k - CHANNELS / 2), phase[pol]);
     }
 
-    // Channel k of both polarisations from a = Z[k] and b = Z[N - k], as pol 0 re, im, pol 1 re, im.
-    __device__ __forceinline__ u32 jones(float2 a, float2 b, float4 gain, int k, u32 draw0, u32 draw1,
-                                         u32 (&saturated)[2]) const {
-        // Twice X0 = Z + conj Z', and 2i times X1 = Z - conj Z'; the gains have the factors.
-        float2 x0 = make_float2(a.x + b.x, a.y - b.y);
-        float2 x1 = make_float2(a.x - b.x, a.y + b.y);
-        const float centred = float(k - CHANNELS / 2);
-        x0 = turn(multiply(x0, make_float2(gain.x, gain.y)), fmaf(slope[0], centred, phase[0]));
-        x1 = turn(multiply(x1, make_float2(gain.z, gain.w)), fmaf(slope[1], centred, phase[1]));
+    // Dithers channel k, below half of the band, and the one half a band above: one run of the generator serves both.
+    __device__ __forceinline__ void dither(int k, Jones &low, Jones &high) const {
 #if DITHER
-        x0 = make_float2(__fadd_rn(x0.x, uniform_low(draw0)), __fadd_rn(x0.y, uniform_high(draw0)));
-        x1 = make_float2(__fadd_rn(x1.x, uniform_low(draw1)), __fadd_rn(x1.y, uniform_high(draw1)));
+        const uint4 draws = philox4x32_10(make_uint4(u32(time), u32(time >> 32), u32(k), feng_id));
+        low.dither(draws.x, draws.y);
+        high.dither(draws.z, draws.w);
 #endif
-        return __byte_perm(quantise(x0.x, x0.y, saturated[0]), quantise(x1.x, x1.y, saturated[1]), 0x5410);
     }
 };
 
-// Adds to what a batch counted.
-__device__ __forceinline__ void count(BatchStats &stats, const u32 (&saturated)[2]) {
+// Clamps and counts where it must.
+__device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturated)[2]) {
+    // Rare, and not so for what is not a number.
+    if (!(low.fits() && high.fits())) {
+        low.clamp_both(saturated);
+        high.clamp_both(saturated);
+    }
+}
+
+// Adds to what a batch counted, and starts anew.
+__device__ __forceinline__ void count(BatchStats &stats, u32 (&saturated)[2]) {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
         if (saturated[pol]) {
             atomicAdd(&stats.saturated[pol], u64(saturated[pol]));
         }
+        saturated[pol] = 0;
     }
 }

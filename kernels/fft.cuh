@@ -1,23 +1,5 @@
-// Transforms in registers, and how to make long ones of them.
-//
-// A transform of L points is made in place, by decimation in frequency: a pass of radix R takes the points
-// p + j * L/R, transforms them, multiplies output d by e^(-2*pi*i*p*d/L), and leaves R transforms of L/R points.
-// After the last pass, frequency k lies at position<L>(k).
+// Transforms in registers.
 #pragma once
-
-__device__ constexpr int radix(int length) {
-    return length <= 16 ? length : length == 64 ? 8 : length == 32 || length == 512 || length == 1024 ? 32 : 16;
-}
-
-// Where frequency k lies after all passes.
-template <int L> __device__ __forceinline__ int position(int k) {
-    constexpr int R = radix(L);
-    if constexpr (R == L) {
-        return k;
-    } else {
-        return k % R * (L / R) + position<L / R>(k / R);
-    }
-}
 
 __device__ __forceinline__ float2 multiply(float2 a, float2 b) {
     return make_float2(fmaf(a.x, b.x, -a.y * b.y), fmaf(a.x, b.y, a.y * b.x));
@@ -81,32 +63,3 @@ template <int R> struct Dft {
         Combine<R>::run(v, even, odd);
     }
 };
-
-// One pass over sub-transforms of LENGTH points of transforms of TOTAL points.
-// load(line, at) and store(line, at, value) reach the points of `lines` transforms; consecutive threads
-// have consecutive lines. `roots` holds e^(-2*pi*i*k/N).
-template <int TOTAL, int LENGTH, int THREADS, typename Load, typename Store>
-__device__ __forceinline__ void pass(int lines, const float2 *__restrict__ roots, Load load, Store store) {
-    constexpr int R = radix(LENGTH);
-    constexpr int STEP = LENGTH / R;
-    const int items = lines * (TOTAL / R);
-    for (int item = threadIdx.x; item < items; item += THREADS) {
-        const int line = item % lines;
-        const int butterfly = item / lines;
-        const int p = butterfly % STEP;
-        const int base = butterfly / STEP * LENGTH + p;
-        float2 v[R];
-#pragma unroll
-        for (int j = 0; j < R; j++) {
-            v[j] = load(line, base + j * STEP);
-        }
-        Dft<R>::run(v);
-#pragma unroll
-        for (int d = 0; d < R; d++) {
-            if (STEP > 1 && d > 0) {
-                v[d] = multiply(v[d], __ldg(&roots[p * d * (N / LENGTH)]));
-            }
-            store(line, base + d * STEP, v[d]);
-        }
-    }
-}

@@ -1,75 +1,233 @@
 // The second half of the transform, and everything behind it: the two polarisations are separated, corrected for
 // delay, phase and gain, dithered, quantised, counted, and stored as (batch, channel, spectrum, pol, re/im).
 //
-// A block has the rows k1 and N1 - k1 of mid for GROUP spectra, because Z[k] and Z[N - k] belong together:
+// A block has the rows k1 and N1 - k1 of mid for BACK_GROUP spectra, because Z[k] and Z[N - k] belong together:
 // with k = k1 + N1*k2, N - k lies in row N1 - k1 at N2 - 1 - k2. Block 0 has rows 0 and N1/2, which are their own
-// partners. Grid (N1/2, groups).
+// partners. Grid (N1/2 * GROUP/BACK_GROUP, as many as are resident at a time): each block
+// has several groups, and copies the next one while it finishes one.
+//
+// A row's transform is made in place, by decimation in frequency: a pass of radix R takes the points p + j * L/R,
+// transforms them, multiplies output d by e^(-2*pi*i*p*d/L), and leaves R transforms of L/R points. The last pass of
+// both rows is made by one thread, so that it has whole pairs in registers.
 #include "geometry.cuh"
-#include "fft.cuh"
+#include "copy.cuh"
 #include "correct.cuh"
+
+// Radices of the passes; the middle one is 1 where there are two.
+constexpr int LAST = N2 >= 128 ? 16 : N2 >= 32 ? 8 : 4;
+constexpr int FIRST = N2 / LAST <= 32 ? N2 / LAST : N2 >= 4096 ? 16 : 8;
+constexpr int MIDDLE = N2 / LAST / FIRST;
+// Transforms of LAST points in a row.
+constexpr int LINES = N2 / LAST;
+static_assert(N2 >= 16 && MIDDLE <= 16, "three passes");
+static_assert(LINES * BACK_GROUP == BACK_THREADS, "a thread has one line of each row");
+
+// Where a point of a row and a spectrum lies. The lines of the last pass are a bank apart if groups are small.
+__device__ __forceinline__ int address(int row, int at, int g) {
+    const int point = row * N2 + at;
+    return (BACK_GROUP < 16 ? point + point / LAST : point) * BACK_GROUP + g;
+}
+
+constexpr int POINTS = BACK_GROUP * (BACK_GROUP < 16 ? 2 * N2 + 2 * N2 / LAST : 2 * N2);
+
+// The first k2 of a line of the last pass; the others follow at LINES from each other.
+__device__ __forceinline__ int frequency(int line) { return line / MIDDLE + line % MIDDLE * FIRST; }
+
+// Where k2 lies after all passes.
+__device__ __forceinline__ int position(int k2) {
+    return (k2 % FIRST * MIDDLE + k2 / FIRST % MIDDLE) * LAST + k2 / LINES;
+}
+
+// Copies a group's part of both rows of mid to shared memory, in pieces of two spectra.
+__device__ __forceinline__ void copy_rows(float2 *z, const float2 *mid, const int (&rows)[2]) {
+    const int g = threadIdx.x % (BACK_GROUP / 2) * 2, first = threadIdx.x / (BACK_GROUP / 2);
+    constexpr int STEP = BACK_THREADS / (BACK_GROUP / 2);
+    static_assert(STEP % LAST == 0 || BACK_GROUP >= 16, "so that the distance in shared memory is constant");
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        const float2 *from = mid + (rows[row] * N2 + first) * GROUP + g;
+        float2 *to = z + address(row, first, g);
+#pragma unroll
+        for (int at = 0; at < N2; at += STEP) {
+            copy_async<16>(to + address(0, at, 0), from + at * GROUP);
+        }
+    }
+}
+
+// Successive turns of a block. The front end's blocks have had `run` successive groups each: the last of these come
+// first, because most of them are still in the L2 cache.
+struct Turns {
+    int first, groups, run, runs;
+
+    __device__ __forceinline__ Turns(const Stretch &stretch, int run)
+        : first(stretch.first_group), groups((stretch.end + GROUP - 1) / GROUP - stretch.first_group), run(run),
+          runs((groups + run - 1) / run) {}
+
+    __device__ __forceinline__ int group(int turn) const { return turn % runs * run + run - 1 - turn / runs; }
+    __device__ __forceinline__ bool over(int turn) const { return turn >= runs * run; }
+
+    // The first turn from this on that has a group: the last run may be short.
+    __device__ __forceinline__ int from(int turn) const {
+        while (!over(turn) && group(turn) >= groups) {
+            turn += gridDim.y;
+        }
+        return turn;
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 fft_post(const float2 *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
-         const float4 *__restrict__ fine, u32 *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream) {
-    extern __shared__ float2 z[]; // (row, position, spectrum)
-    const int group = stretch.first_group + blockIdx.y;
-    const int pair = blockIdx.x;
-    const int row0 = pair, row1 = pair == 0 ? N1 / 2 : N1 - pair;
-    const float2 *in = mid + (long long)(group & (stretch.ring - 1)) * N * GROUP;
+         const float4 *__restrict__ fine, u32 *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
+    extern __shared__ float2 z[]; // (row, point, spectrum), and what follows
+    float4 *gain = reinterpret_cast<float4 *>(z + POINTS); // of the channels of both rows
+    float4 *delays = gain + N2;                            // of this turn's and the next turn's spectra
+    float2 *first_pass = reinterpret_cast<float2 *>(delays + 2 * BACK_GROUP); // roots, (output, point)
+    float2 *second_pass = first_pass + N2;
+    constexpr int PARTS = GROUP / BACK_GROUP;
+    const int pair = blockIdx.x / PARTS, part = blockIdx.x % PARTS * BACK_GROUP;
+    const int rows[2] = {pair, pair == 0 ? N1 / 2 : N1 - pair};
+    const int g = threadIdx.x % BACK_GROUP, line = threadIdx.x / BACK_GROUP;
+    // Complement digits make the mirror: this line of the one row goes with that one of the other.
+    const int lines[2] = {line, LINES - 1 - line};
 
-    // A line is (row, spectrum).
-    auto address = [](int line, int at) { return (line / GROUP * N2 + at) * GROUP + line % GROUP; };
-    auto from_mid = [&](int line, int at) {
-        const int row = line / GROUP == 0 ? row0 : row1;
-        return __ldg(&in[(long long)(row * N2 + at) * GROUP + line % GROUP]);
-    };
-    auto load = [&](int line, int at) { return z[address(line, at)]; };
-    auto store = [&](int line, int at, float2 value) { z[address(line, at)] = value; };
-    constexpr int R = radix(N2);
-    pass<N2, N2, BACK_THREADS>(2 * GROUP, roots, from_mid, store);
-    __syncthreads();
-    if constexpr (R < N2) {
-        constexpr int SECOND = N2 / R;
-        pass<N2, SECOND, BACK_THREADS>(2 * GROUP, roots, load, store);
-        __syncthreads();
-        if constexpr (radix(SECOND) < SECOND) {
-            constexpr int THIRD = SECOND / radix(SECOND);
-            static_assert(radix(THIRD) == THIRD, "three passes at most");
-            pass<N2, THIRD, BACK_THREADS>(2 * GROUP, roots, load, store);
-            __syncthreads();
+    const Turns turns(stretch, run);
+    auto spectrum_of = [&](int turn) { return (turns.first + turns.group(turn)) * GROUP + part; };
+    auto copy = [&](int turn, int parity) {
+        const int slot = (turns.first + turns.group(turn)) & (stretch.ring - 1);
+        copy_rows(z, mid + (long long)slot * N * GROUP + part, rows);
+        if (threadIdx.x < BACK_GROUP) {
+            copy_async<16>(delays + parity * BACK_GROUP + threadIdx.x, fine + min(spectrum_of(turn) + int(threadIdx.x), stretch.end - 1));
         }
-    }
-
-    const int g = threadIdx.x % GROUP;
-    const int spectrum = group * GROUP + g;
-    if (spectrum >= stream.limit) {
+        commit_copies();
+    };
+    int turn = turns.from(blockIdx.y);
+    if (turns.over(turn)) {
         return;
     }
-    const int batch = spectrum / SPECTRA_PER_HEAP;
-    u32 *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
-    const Correction correction(__ldg(&fine[spectrum]), stream, spectrum);
-    u32 saturated[2] = {};
-    // Half of each row is below the Nyquist channel. A thread keeps its row, and steps through its k2.
-    constexpr int STEP = BACK_THREADS / GROUP / 2;
-    const int row = threadIdx.x / GROUP % 2;
-    const int partner = pair == 0 ? row : 1 - row;
-    const bool own = pair == 0 && row == 0;
-    const float2 *here = &z[row * N2 * GROUP + g], *there = &z[partner * N2 * GROUP + g];
-    static_assert(STEP > 0 && N2 / 2 % STEP == 0, "every thread has as many channels");
-    const int first = threadIdx.x / (2 * GROUP) % STEP;
-    const int k1 = row == 0 ? row0 : row1;
-#pragma unroll 4
-    for (int step = 0; step < N2 / 2; step += STEP) {
-        const int k2 = step | first;
-        const int k = k1 + N1 * k2;
-        // The mirror of k2 has the complement of its digits, but in row 0.
-        const int from = position<N2>(k2);
-        const int mirror = own ? position<N2>((N2 - k2) % N2) : N2 - 1 - from;
-        const float2 a = here[from * GROUP];
-        const float2 b = there[mirror * GROUP];
-        const uint4 draws = correction.draws(k / 2);
-        jones[(long long)k * SPECTRA_PER_HEAP] = correction.jones(a, b, __ldg(&gains[k]), k, k % 2 ? draws.z : draws.x,
-                                                                  k % 2 ? draws.w : draws.y, saturated);
+    copy(turn, 0);
+    for (int i = threadIdx.x; i < N2; i += BACK_THREADS) {
+        copy_async<16>(gain + i, gains + (i < N2 / 2 ? rows[0] : rows[1]) + N1 * (i % (N2 / 2)));
+        copy_async<8>(first_pass + i, roots + i % (N2 / FIRST) * (i / (N2 / FIRST)) * N1);
+    }
+    for (int i = threadIdx.x; MIDDLE > 1 && i < MIDDLE * LAST; i += BACK_THREADS) {
+        copy_async<8>(second_pass + i, roots + i % LAST * (i / LAST) * (N / (MIDDLE * LAST)));
+    }
+    commit_copies();
+
+    u32 saturated[2] = {0, 0};
+    int batch = 0, parity = 0;
+#pragma unroll 1
+    while (!turns.over(turn)) {
+        const int spectrum = spectrum_of(turn) + g;
+        const bool valid = spectrum < stretch.end;
+        turn = turns.from(turn + gridDim.y);
+        const bool more = !turns.over(turn);
+        wait_for_copies<0>();
+        __syncthreads();
+        constexpr int STEP = N2 / FIRST;
+#pragma unroll 1
+        for (int item = threadIdx.x; item < 2 * STEP * BACK_GROUP; item += BACK_THREADS) {
+            const int g = item % BACK_GROUP, p = item / BACK_GROUP % STEP, row = item / (BACK_GROUP * STEP);
+            float2 v[FIRST];
+#pragma unroll
+            for (int j = 0; j < FIRST; j++) {
+                v[j] = z[address(row, p + j * STEP, g)];
+            }
+            Dft<FIRST>::run(v);
+#pragma unroll
+            for (int d = 0; d < FIRST; d++) {
+                z[address(row, p + d * STEP, g)] = d == 0 ? v[d] : multiply(v[d], first_pass[p + d * STEP]);
+            }
+        }
+        __syncthreads();
+        if constexpr (MIDDLE > 1) {
+#pragma unroll 1
+            for (int item = threadIdx.x; item < 2 * N2 / MIDDLE * BACK_GROUP; item += BACK_THREADS) {
+                const int g = item % BACK_GROUP, p = item / BACK_GROUP % LAST, line = item / (BACK_GROUP * LAST);
+                const int base = line * MIDDLE * LAST + p;
+                float2 v[MIDDLE];
+#pragma unroll
+                for (int j = 0; j < MIDDLE; j++) {
+                    v[j] = z[address(0, base + j * LAST, g)];
+                }
+                Dft<MIDDLE>::run(v);
+#pragma unroll
+                for (int d = 0; d < MIDDLE; d++) {
+                    z[address(0, base + d * LAST, g)] = d == 0 ? v[d] : multiply(v[d], second_pass[p + d * LAST]);
+                }
+            }
+            __syncthreads();
+        }
+        float2 y[2][LAST];
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+#pragma unroll
+            for (int j = 0; j < LAST; j++) {
+                y[row][j] = z[address(row, lines[row] * LAST + j, g)];
+            }
+        }
+        const float4 delay = delays[parity * BACK_GROUP + g];
+        parity ^= 1;
+        __syncthreads();
+        if (more && pair != 0) {
+            copy(turn, parity);
+        }
+        Dft<LAST>::run(y[0]);
+        Dft<LAST>::run(y[1]);
+        if (pair == 0) {
+            // Rows that are their own partners: of each, this thread has one line, whose mirror another thread has. It takes
+            // that in place of the half that is above the Nyquist channel.
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+#pragma unroll
+                for (int j = 0; j < LAST; j++) {
+                    z[address(row, lines[row] * LAST + j, g)] = y[row][j];
+                }
+            }
+            __syncthreads();
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+#pragma unroll
+                for (int d = 0; d < LAST / 2; d++) {
+                    const int k2 = frequency(lines[row]) + d * LINES;
+                    y[1 - row][LAST - 1 - d] = z[address(row, position(row == 0 ? (N2 - k2) % N2 : N2 - 1 - k2), g)];
+                }
+            }
+            __syncthreads();
+            if (more) {
+                copy(turn, parity);
+            }
+        }
+        if (!valid) {
+            continue;
+        }
+        if (spectrum / SPECTRA_PER_HEAP != batch) {
+            count(stats[batch], saturated);
+            batch = spectrum / SPECTRA_PER_HEAP;
+        }
+        const Correction correction(delay, stream, spectrum);
+        u32 *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            // A line has every LINES-th k2, so that its channels are STEP apart.
+            constexpr int STEP = N1 * LINES, HALF = LAST / 4;
+            const int k2 = frequency(lines[row]), k = rows[row] + N1 * k2;
+            const float angle0 = correction.angle(0, k), angle1 = correction.angle(1, k);
+            const float4 *own_gain = gain + row * (N2 / 2) + k2;
+            u32 *to = jones + k * (long long)SPECTRA_PER_HEAP;
+            auto corrected = [&](int d) {
+                return Jones(y[row][d], y[1 - row][LAST - 1 - d], own_gain[d * LINES],
+                             fmaf(correction.slope[0], float(d * STEP), angle0), fmaf(correction.slope[1], float(d * STEP), angle1));
+            };
+#pragma unroll
+            for (int d = 0; d < HALF; d++) {
+                Jones low = corrected(d), high = corrected(d + HALF);
+                correction.dither(k + d * STEP, low, high);
+                saturate(low, high, saturated);
+                to[d * STEP * (long long)SPECTRA_PER_HEAP] = low.quantised();
+                to[(d + HALF) * STEP * (long long)SPECTRA_PER_HEAP] = high.quantised();
+            }
+        }
     }
     count(stats[batch], saturated);
 }

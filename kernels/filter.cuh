@@ -1,10 +1,12 @@
-// Decoding and the PFB FIR of one column for a group of spectra, and the digitiser's power.
+// Decoding and the PFB FIR of WIDTH columns for a group of spectra, and the digitiser's power.
 #pragma once
 #include "unpack.cuh"
 
 constexpr int ROWS = TAPS + GROUP - 1;
-// Sums of squares of a whole group are exact in single precision.
-constexpr bool NARROW = (long long)GROUP << (2 * (BITS - 1)) <= 1 << 24;
+// Rows that are loaded ahead of their use.
+constexpr int AHEAD = 2;
+// Sums of squares of a thread's part of a whole group are exact in single precision.
+constexpr bool NARROW = (long long)WIDTH * GROUP << (2 * (BITS - 1)) <= 1 << 24;
 
 // Sums of squares of a thread, for one batch at a time.
 struct Power {
@@ -36,69 +38,81 @@ struct Power {
             }
         }
     }
-
-    // The last tap of spectrum g of the group: successive ones tile the time axis.
-    __device__ __forceinline__ void add(int g, int x, int y) {
-        enter(batch_of(g));
-        sum[0] += u32(x * x);
-        sum[1] += u32(y * y);
-    }
 };
 
-// A column of both polarisations, from the first row of the group on.
-struct Column {
+// WIDTH adjacent columns of both polarisations, from the first row of the group on.
+struct Columns {
     const u32 *word[2];
     Place place[2];
     const float *weights;
 
-    // Row i holds tap i - g of spectrum g; `tap` holds the weights of taps i, i - 1, ..., rotating.
-    template <bool FLAT>
-    __device__ __forceinline__ float2 row(int i, int inner, int from, float2 (&y)[GROUP], float (&tap)[GROUP],
-                                          u32 (&bits)[2]) const {
-        constexpr int ROW_WORDS = N * BITS / 32;
-        bits[0] = place[0].bits(word[0] + from * ROW_WORDS);
-        bits[1] = place[1].bits(word[1] + from * ROW_WORDS);
-        const float2 x = make_float2(place[0].number(bits[0]), place[1].number(bits[1]));
-        tap[inner] = i < TAPS ? __ldg(weights + i * N) : 0.f;
-#pragma unroll
-        for (int g = 0; g < GROUP; g++) {
-            // Where there is no such tap, the weight is zero; known early, it costs nothing.
-            if (FLAT && (i < g || i - g >= TAPS)) {
-                continue;
-            }
-            const float w = tap[(inner - g + GROUP) % GROUP];
-            y[g].x = fmaf(w, x.x, y[g].x);
-            y[g].y = fmaf(w, x.y, y[g].y);
-        }
-        return x;
+    __device__ __forceinline__ uint2 load(int pol, int row) const {
+        const u32 *at = word[pol] + row * (N * BITS / 32);
+        return make_uint2(__ldg(at), __ldg(at + 1));
     }
-};
 
-// One column through the filter, for all spectra of the group.
-__device__ __forceinline__ void filter(const Column &samples, bool whole, int valid, int valid_end, float2 (&y)[GROUP],
-                                       Power &power) {
-    float tap[GROUP] = {};
-    u32 bits[2];
-    if (whole) {
+    __device__ __forceinline__ void load_weights(int tap, float (&w)[WIDTH]) const {
+        if constexpr (WIDTH == 2) {
+            const float2 pair = __ldg(reinterpret_cast<const float2 *>(weights + tap * N));
+            w[0] = pair.x;
+            w[1] = pair.y;
+        } else {
+            w[0] = __ldg(weights + tap * N);
+        }
+    }
+
+    // A group within one batch: without a branch, loads are far ahead of their use.
+    __device__ __forceinline__ void whole(float2 (&y)[WIDTH][GROUP], Power &power) const {
+        uint2 words[AHEAD + 1][2];
+        float w[TAPS][WIDTH];
         float2 squares = {};
 #pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            words[i][0] = load(0, i);
+            words[i][1] = load(1, i);
+        }
+#pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            const float2 x = samples.row<true>(i, i % GROUP, i, y, tap, bits);
-            if (i < TAPS - 1) {
-                continue;
+            if (i < TAPS) {
+                load_weights(i, w[i]);
             }
-            if constexpr (NARROW) {
-                squares.x = fmaf(x.x, x.x, squares.x);
-                squares.y = fmaf(x.y, x.y, squares.y);
-            } else {
-                const int x0 = samples.place[0].integer(bits[0]), x1 = samples.place[1].integer(bits[1]);
-                power.sum[0] += u32(x0 * x0);
-                power.sum[1] += u32(x1 * x1);
+            if (i + AHEAD < ROWS) {
+                words[(i + AHEAD) % (AHEAD + 1)][0] = load(0, i + AHEAD);
+                words[(i + AHEAD) % (AHEAD + 1)][1] = load(1, i + AHEAD);
+            }
+            const uint2 *now = words[i % (AHEAD + 1)];
+#pragma unroll
+            for (int c = 0; c < WIDTH; c++) {
+                const float x0 = place[0].number(now[0], c), x1 = place[1].number(now[1], c);
+#pragma unroll
+                for (int g = 0; g < GROUP; g++) {
+                    if (i >= g && i - g < TAPS) {
+                        y[c][g].x = fmaf(w[i - g][c], x0, y[c][g].x);
+                        y[c][g].y = fmaf(w[i - g][c], x1, y[c][g].y);
+                    }
+                }
+                // The last taps of successive spectra tile the time axis.
+                if (i < TAPS - 1) {
+                    continue;
+                }
+                if constexpr (NARROW) {
+                    squares.x = fmaf(x0, x0, squares.x);
+                    squares.y = fmaf(x1, x1, squares.y);
+                } else {
+                    const int n0 = place[0].integer(now[0], c), n1 = place[1].integer(now[1], c);
+                    power.sum[0] += u32(n0 * n0);
+                    power.sum[1] += u32(n1 * n1);
+                }
             }
         }
         power.sum[0] += u32(squares.x);
         power.sum[1] += u32(squares.y);
-    } else {
+    }
+
+    // Any group, and any number of taps.
+    __device__ __forceinline__ void part(float2 (&y)[WIDTH][GROUP], Power &power, int valid, int valid_end) const {
+        // Weights of taps i, i - 1, ..., rotating. Where there is no such tap, the weight is zero.
+        float w[GROUP][WIDTH] = {};
         power.enter(power.batch_of(valid));
 #pragma unroll 1
         for (int outer = 0; outer < ROWS; outer += GROUP) {
@@ -107,12 +121,45 @@ __device__ __forceinline__ void filter(const Column &samples, bool whole, int va
                 const int i = outer + inner;
                 // Rows that no valid spectrum needs may not exist; any other will do.
                 const int from = min(max(i, valid), valid_end + TAPS - 2);
-                samples.row<false>(i, inner, from, y, tap, bits);
-                const int g = i - (TAPS - 1);
-                if (g >= valid && g < valid_end) {
-                    power.add(g, samples.place[0].integer(bits[0]), samples.place[1].integer(bits[1]));
+                const uint2 now[2] = {load(0, from), load(1, from)};
+                const int g_last = i - (TAPS - 1);
+                const bool counts = g_last >= valid && g_last < valid_end;
+                if (counts) {
+                    power.enter(power.batch_of(g_last));
+                }
+                if (i < TAPS) {
+                    load_weights(i, w[inner]);
+                }
+#pragma unroll
+                for (int c = 0; c < WIDTH; c++) {
+                    w[inner][c] = i < TAPS ? w[inner][c] : 0.f;
+                    const float x0 = place[0].number(now[0], c), x1 = place[1].number(now[1], c);
+#pragma unroll
+                    for (int g = 0; g < GROUP; g++) {
+                        const float weight = w[(inner - g + GROUP) % GROUP][c];
+                        y[c][g].x = fmaf(weight, x0, y[c][g].x);
+                        y[c][g].y = fmaf(weight, x1, y[c][g].y);
+                    }
+                    if (counts) {
+                        const int n0 = place[0].integer(now[0], c), n1 = place[1].integer(now[1], c);
+                        power.sum[0] += u32(n0 * n0);
+                        power.sum[1] += u32(n1 * n1);
+                    }
                 }
             }
         }
     }
+};
+
+// WIDTH columns through the filter, for all spectra of the group.
+__device__ __forceinline__ void filter(const Columns &samples, bool whole, int valid, int valid_end, float2 (&y)[WIDTH][GROUP],
+                                       Power &power) {
+    // More taps would make the code too long.
+    if constexpr (TAPS <= 32) {
+        if (whole) {
+            samples.whole(y, power);
+            return;
+        }
+    }
+    samples.part(y, power, valid, valid_end);
 }

@@ -3,12 +3,17 @@
 //   BITS              digitiser bits per sample, 2 to 16
 //   TAPS              taps of the filter bank
 //   LOG_N1, LOG_N2    the transform has N = 2C = N1 * N2 points
-//   TILE              adjacent columns n2 of one block of pfb_fft; adjacent channels of one of post
-//   WIDTH             adjacent columns of one of its threads, 1
-//   GROUP             adjacent spectra of one block; the innermost index of the intermediate
+//   TILE              adjacent columns n2 of one block of the front end
+//   WIDTH             adjacent columns of one of its threads, 1 or 2
+//   GROUP             adjacent spectra of one of its blocks; the innermost index of the intermediate
+//   BACK_GROUP        adjacent spectra of one block of fft_post
 //   SPECTRA_PER_HEAP  spectra per batch
-//   FRONT_THREADS, BACK_THREADS
+//   FRONT_THREADS, FRONT_BLOCKS, BACK_THREADS, BACK_BLOCKS
+//                     threads per block, and blocks that a multiprocessor is to have room for
+//   DEPTH             rows of samples that a block of pfb_fft_run has in shared memory
 //   DITHER            1: uniform, 0: none
+//   SEED_LOW, SEED_HIGH
+//                     of the dither, two words of 32 bits
 #pragma once
 
 typedef unsigned int u32;
@@ -19,14 +24,14 @@ constexpr int N2 = 1 << LOG_N2;
 constexpr int N = N1 * N2;
 constexpr int CHANNELS = N / 2;
 
-static_assert(WIDTH == 1 && N2 % TILE == 0, "whole tiles");
-static_assert(BITS >= 2 && BITS <= 16, "a sample lies within the bits that `Place` reads");
-static_assert(BACK_THREADS % GROUP == 0, "a thread of fft_post keeps its spectrum");
+static_assert((WIDTH == 1 || WIDTH == 2) && TILE % WIDTH == 0 && N2 % TILE == 0, "whole tiles");
+static_assert(BITS >= 2 && BITS <= 16, "WIDTH samples lie within two words");
+static_assert(GROUP % BACK_GROUP == 0, "whole groups");
 
 // Part of one launch: a stretch of an output chunk's spectra, as groups of GROUP.
 struct Stretch {
     int first;       // first spectrum in the chunk
-    int end;         // behind the last
+    int end;         // behind the last; the back end discards spectra from there on
     int first_group; // group of the first block
     int ring;        // groups in the intermediate, a power of two; group i lies at i % ring
 };

@@ -17,13 +17,14 @@ constexpr int COLUMNS = N1 * TILE;
 // Of more than 32 rows n1, a thread filters FOLD at N1/FOLD from each other, and transforms these in registers.
 constexpr int FOLD = N1 > 32 ? N1 / 32 : 1;
 constexpr int LAST = N1 / FOLD;
-static_assert(COLUMNS / FOLD % FRONT_THREADS == 0, "no thread is idle");
+constexpr int ITEMS = COLUMNS / FOLD / WIDTH;
+static_assert(ITEMS % FRONT_THREADS == 0, "no thread is idle");
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
         const float *__restrict__ weights, const float2 *__restrict__ roots, float2 *__restrict__ mid,
         BatchStats *stats, Stretch stretch) {
-    extern __shared__ float2 z[]; // (n1, column in tile, spectrum)
+    extern __shared__ float2 z[]; // (column, spectrum)
     const int group = stretch.first_group + blockIdx.y;
     const int column = blockIdx.x * TILE;
     // Spectra of the group that this stretch has. Their windows are rows valid to valid_end + TAPS - 2.
@@ -34,54 +35,64 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
 
     Power power = {stats, group, 0, {0, 0}};
     power.batch = power.batch_of(valid);
-    // Without a branch in its rows, the filter's loads can be far ahead of their use.
-    const bool whole = TAPS <= 32 && valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
+    const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
+    // Where column n1 * TILE + c of the block lies: threads that store together have adjacent ones.
+    auto slot = [](int n1, int c) { return (c % WIDTH) * (COLUMNS / WIDTH) + n1 * (TILE / WIDTH) + c / WIDTH; };
+
     // The filter is long, and unrolling it gains nothing.
 #pragma unroll 1
-    for (int item = threadIdx.x; item < COLUMNS / FOLD; item += FRONT_THREADS) {
-        float2 y[FOLD][GROUP] = {};
+    for (int item = threadIdx.x; item < ITEMS; item += FRONT_THREADS) {
+        float2 y[FOLD][WIDTH][GROUP] = {};
+        const int row = item / (TILE / WIDTH), c0 = item % (TILE / WIDTH) * WIDTH;
 #pragma unroll
         for (int fold = 0; fold < FOLD; fold++) {
-            const int n1 = item / TILE + fold * LAST;
-            const int q = n1 * N2 + column + item % TILE;
+            const int q = (row + fold * LAST) * N2 + column + c0;
             const long long bit0 = ((long long)offset0 + lead + q) * BITS;
             const long long bit1 = ((long long)offset1 + lead + q) * BITS;
-            const Column samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
+            const Columns samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
             filter(samples, whole, valid, valid_end, y[fold], power);
         }
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
-            float2 v[FOLD];
 #pragma unroll
-            for (int fold = 0; fold < FOLD; fold++) {
-                v[fold] = y[fold][g];
-            }
-            Dft<FOLD>::run(v);
+            for (int c = 0; c < WIDTH; c++) {
+                float2 v[FOLD];
 #pragma unroll
-            for (int d = 0; d < FOLD; d++) {
-                if (d > 0) {
-                    v[d] = multiply(v[d], __ldg(&roots[item / TILE * d * N2]));
+                for (int fold = 0; fold < FOLD; fold++) {
+                    v[fold] = y[fold][c][g];
                 }
-                z[(item + d * LAST * TILE) * STRIDE + g] = v[d];
+                Dft<FOLD>::run(v);
+#pragma unroll
+                for (int d = 0; d < FOLD; d++) {
+                    if (d > 0) {
+                        v[d] = multiply(v[d], __ldg(&roots[row * d * N2]));
+                    }
+                    z[slot(row + d * LAST, c0 + c) * STRIDE + g] = v[d];
+                }
             }
         }
     }
     power.finish();
     __syncthreads();
 
-    // A line is (column in tile, spectrum).
-    auto address = [](int line, int n1) {
-        return (n1 * TILE + line / GROUP) * STRIDE + line % GROUP;
-    };
-    auto load = [&](int line, int at) { return z[address(line, at)]; };
-    static_assert(radix(LAST) == LAST, "one pass");
     float2 *out = mid + (long long)(group & (stretch.ring - 1)) * N * GROUP;
-    pass<N1, LAST, FRONT_THREADS>(TILE * GROUP, roots, load, [&](int line, int at, float2 value) {
-        const int k1 = at / LAST + FOLD * (at % LAST);
-        const int n2 = column + line / GROUP;
-        const int g = line % GROUP;
-        if (g >= valid && g < valid_end) {
-            out[(long long)(k1 * N2 + n2) * GROUP + g] = multiply(value, __ldg(&roots[n2 * k1]));
+#pragma unroll 1
+    for (int item = threadIdx.x; item < TILE * GROUP * FOLD; item += FRONT_THREADS) {
+        const int g = item % GROUP, c = item / GROUP % TILE, d = item / (GROUP * TILE);
+        float2 v[LAST];
+#pragma unroll
+        for (int j = 0; j < LAST; j++) {
+            v[j] = z[slot(d * LAST + j, c) * STRIDE + g];
         }
-    });
+        Dft<LAST>::run(v);
+        if (g >= valid && g < valid_end) {
+            const int n2 = column + c;
+            float2 *to = out + (d * N2 + n2) * GROUP + g;
+#pragma unroll
+            for (int j = 0; j < LAST; j++) {
+                const int k1 = d + FOLD * j;
+                to[j * FOLD * N2 * GROUP] = multiply(v[j], __ldg(&roots[n2 * k1]));
+            }
+        }
+    }
 }

@@ -1,17 +1,17 @@
 // Decode and PFB FIR in front of a library's transform: packed samples to y, in natural order.
 //
-// y's real part is polarisation 0, its imaginary part polarisation 1 (reference: PFB FIR). A thread makes column q
-// for GROUP spectra. Grid (N/FRONT_THREADS, groups). y is (spectrum, q).
+// y's real part is polarisation 0, its imaginary part polarisation 1 (reference: PFB FIR). A thread makes WIDTH
+// columns for GROUP spectra. Grid (N/WIDTH/FRONT_THREADS, groups). y is (spectrum, q).
 #include "geometry.cuh"
 #include "filter.cuh"
 
-static_assert(N % FRONT_THREADS == 0, "no thread is idle");
+static_assert(N / WIDTH % FRONT_THREADS == 0, "no thread is idle");
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fir(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
         const float *__restrict__ weights, float2 *__restrict__ out, BatchStats *stats, Stretch stretch) {
     const int group = stretch.first_group + blockIdx.y;
-    const int q = blockIdx.x * FRONT_THREADS + threadIdx.x;
+    const int q = (blockIdx.x * FRONT_THREADS + threadIdx.x) * WIDTH;
     // Spectra of the group that this stretch has, and its first row, as in pfb_fft.
     const int valid = max(stretch.first - group * GROUP, 0);
     const int valid_end = min(stretch.end - group * GROUP, GROUP);
@@ -19,11 +19,11 @@ pfb_fir(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
 
     Power power = {stats, group, 0, {0, 0}};
     power.batch = power.batch_of(valid);
-    const bool whole = TAPS <= 32 && valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
+    const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
     const long long bit0 = ((long long)offset0 + lead + q) * BITS;
     const long long bit1 = ((long long)offset1 + lead + q) * BITS;
-    const Column samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
-    float2 y[GROUP] = {};
+    const Columns samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
+    float2 y[WIDTH][GROUP] = {};
     filter(samples, whole, valid, valid_end, y, power);
     power.finish();
 
@@ -31,7 +31,10 @@ pfb_fir(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         if (g >= valid && g < valid_end) {
-            spectra[(long long)g * N] = y[g];
+#pragma unroll
+            for (int c = 0; c < WIDTH; c++) {
+                spectra[(long long)g * N + c] = y[c][g];
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 // Everything behind a library's transform: the two polarisations are separated, corrected, quantised, counted, and
 // stored as (batch, channel, spectrum, pol, re/im).
 //
-// z is (spectrum, k), in natural order. A block has TILE channels of GROUP spectra, reads along the channels and
-// writes along the spectra. Grid (CHANNELS/TILE, groups).
+// z is (spectrum, k), in natural order. A block has TILE/2 channels below half of the band and those half a band above,
+// for GROUP spectra, reads along the channels and writes along the spectra. Grid (CHANNELS/TILE, groups).
 #include "geometry.cuh"
 #include "correct.cuh"
 
@@ -12,37 +12,38 @@ static_assert(CHANNELS % TILE == 0, "whole blocks");
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float4 *__restrict__ fine,
      u32 *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream) {
-    __shared__ u32 tile[2][PAIRS][GROUP + 1]; // (odd channel, pair of channels, spectrum)
+    __shared__ u32 tile[2][PAIRS][GROUP + 1]; // (half of the band, channel, spectrum)
     const int group = stretch.first_group + blockIdx.y;
-    const int first = blockIdx.x * TILE;
+    const int first = blockIdx.x * PAIRS;
     const float2 *in = z + (long long)(group & (stretch.ring - 1)) * N * GROUP;
 
-    // Two channels share a run of the dither's generator.
     for (int item = threadIdx.x; item < PAIRS * GROUP; item += BACK_THREADS) {
-        const int pair = item % PAIRS, g = item / PAIRS;
+        const int c = item % PAIRS, g = item / PAIRS;
         const int spectrum = group * GROUP + g;
-        if (spectrum >= stream.limit) {
+        if (spectrum >= stretch.end) {
             break;
         }
         const float2 *bins = in + (long long)g * N;
-        const int k = first + 2 * pair;
-        const float4 a = __ldg(reinterpret_cast<const float4 *>(bins + k));
-        const float2 b0 = __ldg(bins + (k == 0 ? 0 : N - k)), b1 = __ldg(bins + N - k - 1);
         const Correction correction(__ldg(&fine[spectrum]), stream, spectrum);
-        const uint4 draws = correction.draws(k / 2);
+        auto corrected = [&](int k) {
+            return Jones(__ldg(bins + k), __ldg(bins + (N - k) % N), __ldg(&gains[k]), correction.angle(0, k), correction.angle(1, k));
+        };
+        const int k = first + c;
+        Jones low = corrected(k), high = corrected(k + CHANNELS / 2);
+        correction.dither(k, low, high);
         u32 saturated[2] = {};
-        tile[0][pair][g] = correction.jones(make_float2(a.x, a.y), b0, __ldg(&gains[k]), k, draws.x, draws.y, saturated);
-        tile[1][pair][g] =
-            correction.jones(make_float2(a.z, a.w), b1, __ldg(&gains[k + 1]), k + 1, draws.z, draws.w, saturated);
+        saturate(low, high, saturated);
+        tile[0][c][g] = low.quantised();
+        tile[1][c][g] = high.quantised();
         count(stats[spectrum / SPECTRA_PER_HEAP], saturated);
     }
     __syncthreads();
     for (int item = threadIdx.x; item < TILE * GROUP; item += BACK_THREADS) {
-        const int odd = item / GROUP / PAIRS, pair = item / GROUP % PAIRS, g = item % GROUP;
+        const int half = item / GROUP / PAIRS, c = item / GROUP % PAIRS, g = item % GROUP;
         const int spectrum = group * GROUP + g;
-        if (spectrum < stream.limit) {
-            const long long channel = (long long)(spectrum / SPECTRA_PER_HEAP) * CHANNELS + first + 2 * pair + odd;
-            out[channel * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP] = tile[odd][pair][g];
+        if (spectrum < stretch.end) {
+            const long long channel = (long long)(spectrum / SPECTRA_PER_HEAP) * CHANNELS + first + c + half * (CHANNELS / 2);
+            out[channel * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP] = tile[half][c][g];
         }
     }
 }

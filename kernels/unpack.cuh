@@ -1,24 +1,38 @@
 // Packed samples: BITS bits each, two's complement, most significant bit first.
 #pragma once
 
-// Where a sample lies within its word. Rows are whole words, so that a column's place is the same in each.
+// Where WIDTH adjacent samples lie in two words. Rows are whole words, so that a column's place is the same in each.
 struct Place {
-    u32 bytes; // selector of the four bytes from the sample's first on, most significant first
-    int bit;   // of the first of these bytes, 0 to 7
+    // Up to 12 bits, one window of 32 bits from a byte on holds both samples.
+    static constexpr int WINDOWS = WIDTH * BITS + 7 <= 32 ? 1 : WIDTH;
 
-    __device__ __forceinline__ explicit Place(int shift) : bytes(0x0123 + (shift >> 3) * 0x1111), bit(shift & 7) {}
+    u32 bytes[WINDOWS]; // selectors of each window's bytes, most significant first
+    int bit[WIDTH];     // of each sample's first bit in its window
 
-    // The bytes that hold the sample: with 16 bits at most, it ends within 23.
-    __device__ __forceinline__ u32 bits(const u32 *__restrict__ word) const {
-        return __byte_perm(__ldg(word), __ldg(word + 1), bytes);
+    // The first sample begins `shift` bits into the first word.
+    __device__ __forceinline__ explicit Place(int shift) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) {
+            const int from = shift + (WINDOWS == 1 ? 0 : i * BITS);
+            // Bytes behind the eighth are not needed, but a selector has only three bits.
+            if (i < WINDOWS) {
+                bytes[i] = (0x0123 + (from >> 3) * 0x1111) & 0x7777;
+            }
+            bit[i] = (from & 7) + (WINDOWS == 1 ? i * BITS : 0);
+        }
     }
 
-    __device__ __forceinline__ int integer(u32 bits) const { return int(bits << bit) >> (32 - BITS); }
+    __device__ __forceinline__ u32 window(uint2 words, int i) const { return __byte_perm(words.x, words.y, bytes[i % WINDOWS]); }
+
+    __device__ __forceinline__ int integer(uint2 words, int i) const {
+        return int(window(words, i) << bit[i]) >> (32 - BITS);
+    }
 
     // The same, exactly, without the slow conversion: at 2^BITS the upper bits of the mantissa count integers.
-    __device__ __forceinline__ float number(u32 bits) const {
+    __device__ __forceinline__ float number(uint2 words, int i) const {
         constexpr u32 mask = ((1u << BITS) - 1) << (23 - BITS);
         constexpr u32 biased = (127u + BITS) << 23 | 1u << 22; // flips the sign bit, too
-        return __uint_as_float(((bits >> (9 - bit)) & mask) ^ biased) - 1.5f * float(1u << BITS);
+        const u32 w = window(words, i);
+        return __uint_as_float((__funnelshift_r(w, w, 9 - bit[i]) & mask) ^ biased) - 1.5f * float(1u << BITS);
     }
 };

@@ -273,7 +273,13 @@ impl Scene {
             let expected = model.spectrum(&source, t, &self.delays, &self.gains);
             let batch = &data[spectrum / per_heap * self.output.batch_bytes()..];
             for k in 0..self.output.channels {
-                let dither = dither::dither(self.output.dither_seed, FENG_ID, t.0, k);
+                let dither = dither::dither(
+                    self.output.dither_seed,
+                    FENG_ID,
+                    t.0,
+                    k,
+                    self.output.channels,
+                );
                 let got = &batch[(k * per_heap + spectrum % per_heap) * 2 * N_POL..];
                 for (pol, x) in expected.iter().map(|bins| bins[k]).enumerate() {
                     let x = [

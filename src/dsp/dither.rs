@@ -3,24 +3,32 @@
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
 //! 1, 2, 3", SC 2011). Its key is the 64-bit dither seed, low word first. Its counter is the spectrum's
-//! timestamp (low word, high word), half the channel number, and the engine's number. The 128 bits of one
-//! block serve an even channel and the odd one after it: eight 16-bit draws, the low half of each word
-//! before the high half.
+//! timestamp (low word, high word), the channel number modulo half the number of channels, and the engine's
+//! number. The 128 bits of one block serve a channel below half of the band and the one half a band above
+//! it: eight 16-bit draws, the low half of each word before the high half.
 
 /// Uniform numbers in (−0.5, 0.5) for one Jones vector: pol 0 re, pol 0 im, pol 1 re, pol 1 im.
 ///
-/// `timestamp` is that of the spectrum (not of its batch); `channel` counts over the whole stream.
-pub fn dither(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [f32; 4] {
-    let pair = pair(seed, feng_id, timestamp, channel / 2);
-    pair[channel % 2]
+/// `timestamp` is that of the spectrum (not of its batch); `channel` is one of all `channels` of the stream,
+/// which are an even number.
+pub fn dither(
+    seed: u64,
+    feng_id: u64,
+    timestamp: u64,
+    channel: usize,
+    channels: usize,
+) -> [f32; 4] {
+    let half = channels / 2;
+    pair(seed, feng_id, timestamp, channel % half)[channel / half]
 }
 
-/// [`dither`] of the channels `2·half` and `2·half + 1`, from a single block of the generator.
-pub fn pair(seed: u64, feng_id: u64, timestamp: u64, half: usize) -> [[f32; 4]; 2] {
+/// [`dither`] of `channel`, below half of the band, and of the channel half a band above it, from a single
+/// block of the generator.
+pub fn pair(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [[f32; 4]; 2] {
     let counter = [
         timestamp as u32,
         (timestamp >> 32) as u32,
-        half as u32,
+        channel as u32,
         feng_id as u32,
     ];
     let w = philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]);
@@ -90,14 +98,14 @@ mod tests {
         // Counter and key of the third known answer.
         let (seed, feng_id) = (0x299f31d0_a4093822, 0x03707344);
         let timestamp = 0x85a308d3_243f6a88;
-        let channel = 0x13198a2e_usize * 2;
+        let (channel, channels) = (0x13198a2e_usize, 0x4000_0000);
         let expect = |d: [u32; 4]| d.map(|d| ((f64::from(d) + 0.5) / 65536.0 - 0.5) as f32);
         assert_eq!(
-            dither(seed, feng_id, timestamp, channel),
+            dither(seed, feng_id, timestamp, channel, channels),
             expect([0xfe09, 0xd16c, 0xcceb, 0x94fd])
         );
         assert_eq!(
-            dither(seed, feng_id, timestamp, channel + 1),
+            dither(seed, feng_id, timestamp, channel + channels / 2, channels),
             expect([0xe420, 0x5001, 0x6ea1, 0x2412])
         );
     }
@@ -116,15 +124,15 @@ mod tests {
     #[test]
     fn statistics() {
         let n = 1 << 15;
-        let draw = |i: usize| dither(12345, 7, (i / 256) as u64 * 512, i % 256);
+        let draw = |i: usize| dither(12345, 7, (i / 256) as u64 * 512, i % 256, 256);
         let mut columns: Vec<Vec<f64>> = vec![Vec::new(); 16];
         for i in 0..n {
             let t = (i / 256) as u64 * 512;
             let rows = [
                 draw(i),
-                dither(12345, 8, t, i % 256),
-                dither(12346, 7, t, i % 256),
-                dither(12345, 7, t + 512 * 4096, i % 256),
+                dither(12345, 8, t, i % 256, 256),
+                dither(12346, 7, t, i % 256, 256),
+                dither(12345, 7, t + 512 * 4096, i % 256, 256),
             ];
             for (j, x) in rows.into_iter().flatten().enumerate() {
                 columns[j].push(f64::from(x));

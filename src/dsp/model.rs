@@ -157,7 +157,9 @@ impl Model {
     fn dither(&self, t: Timestamp, channel: usize) -> [f32; 4] {
         match self.dither {
             Dither::None => [0.0; 4],
-            Dither::Uniform => dither::dither(self.dither_seed, self.feng_id, t.0, channel),
+            Dither::Uniform => {
+                dither::dither(self.dither_seed, self.feng_id, t.0, channel, self.channels)
+            }
         }
     }
 }
@@ -339,7 +341,7 @@ mod tests {
         let (s, k) = (2, 5);
         let t = t + s as u64 * 16;
         let spectrum = model.spectrum(&source, t, &delays(0.0, 0.0), &gains);
-        let d = dither::dither(99, 3, t.0, k);
+        let d = dither::dither(99, 3, t.0, k, 8);
         for (pol, x) in spectrum.iter().map(|bins| bins[k]).enumerate() {
             let at = ((k * 4 + s) * N_POL + pol) * 2;
             let expected = |x: f64, d: f32| (x + f64::from(d)).round() as i8;

@@ -8,8 +8,9 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 6] = [
+const HEADERS: [(&CStr, &str); 7] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
+    (c"copy.cuh", include_str!("../../kernels/copy.cuh")),
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
     (c"filter.cuh", include_str!("../../kernels/filter.cuh")),
     (c"correct.cuh", include_str!("../../kernels/correct.cuh")),
@@ -37,6 +38,12 @@ pub(super) const PFB_FFT: Kernel = Kernel {
 pub(super) const COPY_TABLE: Kernel = Kernel {
     name: "copy_table",
     source: include_str!("../../kernels/copy_table.cu"),
+};
+
+/// The same over long runs of spectra, for up to 16 taps.
+pub(super) const PFB_FFT_RUN: Kernel = Kernel {
+    name: "pfb_fft_run",
+    source: include_str!("../../kernels/pfb_fft_run.cu"),
 };
 
 /// Second half of the transform, and quantisation.

@@ -124,6 +124,7 @@ pub struct Gpu {
     name: String,
     architecture: i32,
     shared: usize,
+    multiprocessors: usize,
     pub(super) context: Arc<CudaContext>,
     /// For what is done before engines start.
     pub(super) stream: Arc<CudaStream>,
@@ -145,6 +146,8 @@ impl Gpu {
         };
         let shared =
             attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let multiprocessors =
+            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let (major, minor) = context
             .compute_capability()
             .map_err(wrap("read the device's version"))?;
@@ -159,6 +162,7 @@ impl Gpu {
             name,
             architecture: 10 * major + minor,
             shared: usize::try_from(shared).unwrap_or(0),
+            multiprocessors: usize::try_from(multiprocessors).unwrap_or(1),
             stream: context.new_stream().map_err(wrap("make a stream"))?,
             context,
         }))
@@ -209,6 +213,11 @@ impl Gpu {
             });
         }
         Ok(())
+    }
+
+    /// Its multiprocessors.
+    pub(super) fn multiprocessors(&self) -> usize {
+        self.multiprocessors
     }
 
     /// Bytes of shared memory that a block may have.

@@ -182,7 +182,6 @@ impl<'a> Trial<'a> {
                 counters: address(&set.counters),
                 start: buffers.start.0,
                 limit: spectra,
-                seed: buffers.output.dither_seed,
                 feng_id: buffers.feng_id,
             };
             (front, back)

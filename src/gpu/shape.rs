@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::config::SampleBits;
+
 /// One entry of `kernels/shapes.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
@@ -14,19 +16,29 @@ pub(super) struct Shape {
     pub tile: usize,
     /// Columns of one of its threads.
     pub width: usize,
-    /// Spectra of one block.
+    /// Spectra of one block of the front kernel.
     pub group: usize,
+    /// Rows of samples in shared memory of the front kernel for long runs; 0: that for any number of taps.
+    pub depth: usize,
     pub front_threads: u32,
     pub front_blocks: u32,
-    pub back_threads: u32,
+    /// Spectra of one block of the back kernel.
+    pub back_group: usize,
     pub back_blocks: u32,
 }
 
 impl Shape {
-    /// Shapes for `channels` whose blocks fit `shared` bytes, the likeliest best first.
-    pub fn candidates(channels: usize, shared: usize) -> Vec<Self> {
+    /// Taps that the front kernel for long runs can have.
+    const MOST_TAPS: usize = 16;
+
+    /// Shapes for `channels` and `taps` whose blocks fit `shared` bytes, the likeliest best first.
+    pub fn candidates(channels: usize, taps: usize, bits: SampleBits, shared: usize) -> Vec<Self> {
         let mut all = Self::all();
-        all.retain(|shape| shape.channels == channels && shape.shared() <= shared);
+        all.retain(|shape| {
+            shape.channels == channels
+                && (taps <= Self::MOST_TAPS || shape.depth == 0)
+                && shape.front_shared(bits).max(shape.back_shared()) <= shared
+        });
         all
     }
 
@@ -36,12 +48,13 @@ impl Shape {
             channels,
             log_n1: 0,
             tile: 64,
-            width: 1,
+            width: 2,
             group: 16,
+            depth: 0,
             front_threads: 128,
-            front_blocks: 5,
-            back_threads: 256,
-            back_blocks: 5,
+            front_blocks: 3,
+            back_group: 16,
+            back_blocks: 4,
         }
     }
 
@@ -51,15 +64,16 @@ impl Shape {
     }
 
     /// What tells the kernels of one shape from those of another with as many channels.
-    pub fn macros(&self) -> [(&'static str, u64); 8] {
+    pub fn macros(&self) -> [(&'static str, u64); 9] {
         [
             ("LOG_N1", self.log_n1.into()),
             ("TILE", self.tile as u64),
             ("WIDTH", self.width as u64),
             ("GROUP", self.group as u64),
+            ("DEPTH", self.depth as u64),
             ("FRONT_THREADS", self.front_threads.into()),
             ("FRONT_BLOCKS", self.front_blocks.into()),
-            ("BACK_THREADS", self.back_threads.into()),
+            ("BACK_GROUP", self.back_group as u64),
             ("BACK_BLOCKS", self.back_blocks.into()),
         ]
     }
@@ -79,18 +93,49 @@ impl Shape {
         self.points() >> self.log_n1
     }
 
+    /// Points of the last pass of the back kernel: as fft_post.cu has it.
+    fn last_radix(&self) -> usize {
+        match self.n2() {
+            128.. => 16,
+            32.. => 8,
+            _ => 4,
+        }
+    }
+
+    /// Threads of a block of the back kernel: one for each transform of the last pass.
+    pub fn back_threads(&self) -> u32 {
+        (self.n2() / self.last_radix() * self.back_group) as u32
+    }
+
     /// Bytes of shared memory of a block of the front kernel.
-    pub fn front_shared(&self) -> usize {
-        self.n1() * self.tile * (self.group + 1) * 8
+    pub fn front_shared(&self, bits: SampleBits) -> usize {
+        let columns = self.n1() * self.tile;
+        let buffer = columns * (self.group + 1) * 8;
+        if self.depth == 0 {
+            return buffer;
+        }
+        // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and what keeps rows in different banks.
+        let pieces = (127 + self.tile * bits.get() as usize).div_ceil(128);
+        let apart = match self.tile {
+            8 => 16,
+            32 => 48,
+            _ => 0,
+        };
+        let roots = (columns + self.n1()) * 8;
+        2 * buffer + roots + self.depth * self.n1() * (2 * 16 * pieces + apart)
     }
 
     /// Bytes of shared memory of a block of the back kernel.
     pub fn back_shared(&self) -> usize {
-        2 * self.n2() * self.group * 8
-    }
-
-    fn shared(&self) -> usize {
-        self.front_shared().max(self.back_shared())
+        let n2 = self.n2();
+        let apart = match self.back_group {
+            16.. => 0,
+            _ => 2 * n2 / self.last_radix(),
+        };
+        let (gains, delays, roots) = (16 * n2, 32 * self.back_group, 8 * n2);
+        // Roots of a third pass, at most.
+        let more = if n2 >= 1024 { 2048 } else { 0 };
+        (2 * n2 + apart) * self.back_group * 8 + gains + delays + roots + more
     }
 }
 
@@ -107,21 +152,37 @@ impl fmt::Display for Shape {
 mod tests {
     use super::*;
 
+    fn candidates(channels: usize, taps: usize, shared: usize) -> Vec<Shape> {
+        Shape::candidates(channels, taps, SampleBits::new(10).unwrap(), shared)
+    }
+
     #[test]
-    fn every_architecture_has_a_shape_for_every_size() {
-        // Bytes per block of sm_75 and of sm_86: the smallest.
-        for (shared, smallest) in [(64 << 10, 8192), (99 << 10, 64)] {
+    fn every_architecture_has_a_shape_for_almost_every_size() {
+        // Bytes per block of sm_75, sm_86, sm_80 and sm_90; what is larger is left to cuFFT.
+        for (shared, most) in [(64, 16384), (99, 32768), (163, 65536), (227, 65536)] {
             for log in 6..=16 {
                 let channels = 1 << log;
-                if channels >= smallest {
-                    assert!(
-                        !Shape::candidates(channels, shared).is_empty(),
-                        "{channels} in {shared} bytes"
+                for taps in [1, 16, 17] {
+                    let any = !candidates(channels, taps, shared << 10).is_empty();
+                    assert_eq!(
+                        any,
+                        channels <= most,
+                        "{channels} channels, {taps} taps, {shared} KiB"
                     );
                 }
             }
         }
-        assert!(Shape::candidates(32, 1 << 20).is_empty());
+        assert!(candidates(32, 16, 1 << 20).is_empty());
+    }
+
+    #[test]
+    fn long_runs_are_for_few_taps() {
+        assert!(candidates(4096, 16, 227 << 10)[0].depth > 0);
+        assert!(
+            candidates(4096, 17, 227 << 10)
+                .iter()
+                .all(|shape| shape.depth == 0)
+        );
     }
 
     #[test]
@@ -157,9 +218,14 @@ mod tests {
             assert!(shape.channels.is_power_of_two() && shape.group.is_power_of_two());
             assert_eq!(shape.n2() % shape.tile, 0, "{shape:?}");
             assert_eq!(shape.tile % shape.width, 0, "{shape:?}");
-            let threads = shape.n1() * shape.tile / shape.width;
-            assert_eq!(threads % shape.front_threads as usize, 0, "{shape:?}");
-            assert_eq!(shape.back_threads as usize % shape.group, 0, "{shape:?}");
+            let columns = shape.n1() * shape.tile / shape.width;
+            match shape.depth {
+                0 => assert_eq!(columns % shape.front_threads as usize, 0, "{shape:?}"),
+                // Some threads are left for the transform.
+                _ => assert!(columns < shape.front_threads as usize, "{shape:?}"),
+            }
+            assert_eq!(shape.group % shape.back_group, 0, "{shape:?}");
+            assert!(shape.back_threads() <= 1024, "{shape:?}");
         }
     }
 }

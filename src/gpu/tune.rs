@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::compile::{self, FFT_POST, PFB_FFT};
+use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
 use super::form::{Fft, Form, Kernels, Tune};
 use super::measure::{self, Buffers, Pass, Trial};
 use super::shape::Shape;
@@ -30,7 +30,7 @@ pub(super) fn pick(
     if wanted.fft == Fft::Cufft {
         return Ok(Form::Cufft);
     }
-    let shapes = Shape::candidates(output.channels, gpu.shared());
+    let shapes = Shape::candidates(output.channels, output.taps, bits, gpu.shared());
     let Some(&first) = shapes.first() else {
         tracing::warn!(
             channels = output.channels,
@@ -70,7 +70,7 @@ fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
         output.dither,
         output.spectra_per_heap()
     );
-    compile::with_sources(key, &[PFB_FFT, FFT_POST])
+    compile::with_sources(key, &[PFB_FFT, PFB_FFT_RUN, FFT_POST])
 }
 
 /// The shape that is among `names`, which `+` joins.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
-        let shapes = Shape::candidates(8192, 227 << 10);
+        let shapes = Shape::candidates(8192, 16, SampleBits::new(10).unwrap(), 227 << 10);
         assert!(shapes.len() > 1);
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));

@@ -9,7 +9,7 @@ use cudarc::driver::{
 };
 use rustfft::num_complex::{Complex32, Complex64};
 
-use super::compile::{FFT_POST, PFB_FFT, PFB_FIR, POST};
+use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;
 use super::form::Form;
 use super::shape::Shape;
@@ -22,6 +22,9 @@ use crate::units::N_POL;
 /// Bytes of the intermediate, about: more than that gains nothing, and less, so that it stays in the L2 cache, loses
 /// more at the ends of launches than it gains.
 const INTERMEDIATE: usize = 128 << 20;
+
+/// Threads of a block behind cuFFT.
+const POST_THREADS: u32 = 256;
 
 /// Four numbers, as the kernels' `float4`; two of them a `float2`.
 ///
@@ -69,17 +72,16 @@ struct Stretch {
 // SAFETY: the same four integers as in geometry.cuh.
 unsafe impl DeviceRepr for Stretch {}
 
-/// `Stream` of fft_post.cu.
+/// `Stream` of correct.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     start: u64,
-    seed: u64,
     feng_id: u32,
-    limit: i32,
+    unused: u32,
 }
 
-// SAFETY: the same fields in the same order as in fft_post.cu, whose alignment is that of C.
+// SAFETY: the same fields in the same order as in correct.cuh, whose alignment is that of C.
 unsafe impl DeviceRepr for Stream {}
 
 /// What lies between the front end and the back end: a ring of groups of spectra.
@@ -94,7 +96,7 @@ pub(super) struct Intermediate {
 /// What the front end reads, and which spectra it makes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrontArgs {
-    /// Packed samples per polarisation, 4-byte aligned, with `InputView::PADDING` bytes behind the last.
+    /// Packed samples per polarisation, 16-byte aligned, with `InputView::PADDING` bytes behind the last.
     pub samples: [CUdeviceptr; N_POL],
     /// Per polarisation, index of the first sample of the window of the first spectrum.
     pub offset: [u64; N_POL],
@@ -123,8 +125,6 @@ pub(super) struct BackArgs {
     pub start: u64,
     /// Spectra from here on are discarded.
     pub limit: usize,
-    /// Key of the dither.
-    pub seed: u64,
     /// The dither's engine.
     pub feng_id: u32,
 }
@@ -145,19 +145,21 @@ pub(super) struct Variant {
     roots: Table,
 }
 
-/// A kernel whose blocks are (column, group of spectra).
+/// A kernel whose blocks are (column, groups of spectra).
 #[derive(Debug)]
 struct Kernel {
     function: CudaFunction,
     columns: usize,
     threads: u32,
     shared: usize,
+    /// Rows of blocks that run at a time.
+    rows: usize,
 }
 
 impl Kernel {
-    fn config(&self, groups: usize) -> LaunchConfig {
+    fn config(&self, rows: usize) -> LaunchConfig {
         LaunchConfig {
-            grid_dim: (self.columns as u32, groups as u32, 1),
+            grid_dim: (self.columns as u32, rows as u32, 1),
             block_dim: (self.threads, 1, 1),
             shared_mem_bytes: self.shared as u32,
         }
@@ -206,38 +208,62 @@ impl Variant {
             Form::Fused(_) => None,
             Form::Cufft => Some(Transform::new(gpu, points, slice * shape.group)?),
         };
+        let back_threads = match form {
+            Form::Fused(_) => shape.back_threads(),
+            Form::Cufft => POST_THREADS,
+        };
         let others = [
             ("BITS", u64::from(bits.get())),
             ("TAPS", output.taps as u64),
             ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
             ("DITHER", u64::from(output.dither == Dither::Uniform)),
+            ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
+            ("SEED_HIGH", output.dither_seed >> 32),
+            ("BACK_THREADS", u64::from(back_threads)),
         ];
         let macros = [&shape.macros()[..], &others].concat();
-        let kernel = |source, columns, threads, shared| {
+        let kernel = |source, columns, threads, shared, blocks| {
             let function = gpu.function(source, &macros, shared)?;
             Ok::<_, GpuError>(Kernel {
                 function,
                 columns,
                 threads,
                 shared,
+                rows: (gpu.multiprocessors() * blocks as usize / columns).max(1),
             })
         };
-        let (front_threads, back_threads) = (shape.front_threads, shape.back_threads);
+        let front = |source, columns, shared| {
+            kernel(
+                source,
+                columns,
+                shape.front_threads,
+                shared,
+                shape.front_blocks,
+            )
+        };
+        let back = |source, columns, shared| {
+            kernel(source, columns, back_threads, shared, shape.back_blocks)
+        };
         let (front, back) = match form {
-            Form::Fused(_) => (
-                kernel(
-                    PFB_FFT,
-                    shape.n2() / shape.tile,
-                    front_threads,
-                    shape.front_shared(),
-                )?,
-                kernel(FFT_POST, shape.n1() / 2, back_threads, shape.back_shared())?,
-            ),
-            Form::Cufft => (
-                kernel(PFB_FIR, points / front_threads as usize, front_threads, 0)?,
-                kernel(POST, shape.channels / shape.tile, back_threads, 0)?,
-            ),
+            Form::Fused(_) => {
+                let source = match shape.depth {
+                    0 => PFB_FFT,
+                    _ => PFB_FFT_RUN,
+                };
+                let parts = shape.group / shape.back_group;
+                (
+                    front(source, shape.n2() / shape.tile, shape.front_shared(bits))?,
+                    back(FFT_POST, shape.n1() / 2 * parts, shape.back_shared())?,
+                )
+            }
+            Form::Cufft => {
+                let threads = shape.width * shape.front_threads as usize;
+                (
+                    front(PFB_FIR, points / threads, 0)?,
+                    back(POST, shape.channels / shape.tile, 0)?,
+                )
+            }
         };
         let weights = pfb::weights(
             output.spectrum_samples(),
@@ -312,7 +338,12 @@ impl Variant {
             first_group: first_group as i32,
             ring: (args.intermediate.groups * self.slice) as i32,
         };
-        let config = self.front.config(end.div_ceil(group) - first_group);
+        let groups = end.div_ceil(group) - first_group;
+        let run = self.run(groups);
+        let rows = match self.shape.depth {
+            0 => groups,
+            _ => groups.div_ceil(run as usize),
+        };
         let mut launch = stream.launch_builder(&self.front.function);
         launch
             .arg(&args.samples[0])
@@ -327,8 +358,19 @@ impl Variant {
             .arg(&args.intermediate.data)
             .arg(&args.counters)
             .arg(&stretch);
-        // SAFETY: the arguments are those of pfb_fft or pfb_fir, and the caller vouches for what they point to.
-        unsafe { launch.launch(config) }.map(drop)
+        if self.shape.depth > 0 {
+            launch.arg(&run);
+        }
+        // SAFETY: the arguments are those of pfb_fft, pfb_fft_run or pfb_fir, and the caller vouches for what they point to.
+        unsafe { launch.launch(self.front.config(rows)) }.map(drop)
+    }
+
+    /// Successive groups of each block of the front kernel, of `groups` in all, such that all blocks run at a time.
+    fn run(&self, groups: usize) -> i32 {
+        match self.shape.depth {
+            0 => 1,
+            _ => groups.div_ceil(self.front.rows) as i32,
+        }
     }
 
     /// Finishes `groups` of the chunk; `stream` has it behind all that it had before.
@@ -393,17 +435,20 @@ impl Variant {
         }
         let stretch = Stretch {
             first: 0,
-            end: 0,
+            end: args.limit.min(end * self.shape.group) as i32,
             first_group: first as i32,
             ring: (args.intermediate.groups * self.slice) as i32,
         };
         let parameters = Stream {
             start: args.start,
-            seed: args.seed,
             feng_id: args.feng_id,
-            limit: args.limit as i32,
+            unused: 0,
         };
-        let config = self.back.config(end - first);
+        let run = self.run(end - first);
+        let rows = match self.transform {
+            None => self.back.rows.min(end - first),
+            Some(_) => end - first,
+        };
         let mut launch = stream.launch_builder(&self.back.function);
         launch.arg(&args.intermediate.data);
         if self.transform.is_none() {
@@ -416,8 +461,11 @@ impl Variant {
             .arg(&args.counters)
             .arg(&stretch)
             .arg(&parameters);
+        if self.transform.is_none() {
+            launch.arg(&run);
+        }
         // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they point to.
-        unsafe { launch.launch(config) }.map(drop)
+        unsafe { launch.launch(self.back.config(rows)) }.map(drop)
     }
 }
 

@@ -34,7 +34,6 @@ pub struct Wideband {
     spectrum_samples: usize,
     batch_spectra: usize,
     batch_bytes: usize,
-    seed: u64,
     feng_id: u32,
     /// Only the compute stream uses these: they are in order by themselves.
     intermediate: CudaSlice<f32>,
@@ -135,7 +134,6 @@ impl Wideband {
             spectrum_samples: output.spectrum_samples(),
             batch_spectra,
             batch_bytes: output.batch_bytes(),
-            seed: output.dither_seed,
             feng_id: feng_id as u32,
             current: 0,
             open: false,
@@ -264,7 +262,6 @@ impl Wideband {
             counters: address(&slot.counters),
             start: start.0,
             limit,
-            seed: self.seed,
             feng_id: self.feng_id,
         };
         let groups = self.finished..end_group;

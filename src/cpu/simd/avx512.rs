@@ -196,36 +196,40 @@ pub(super) unsafe fn quantise(
     let scale = _mm512_set1_ps(DITHER_SCALE);
     let offset = _mm512_set1_ps(DITHER_OFFSET);
     let mut saturated = [0u64; N_POL];
-    let mut noise = [[0u32; 32]; N_POL];
-    for k in (0..channels).step_by(8) {
-        if let Some(key) = key
-            && k % 32 == 0
-        {
-            noise = draws(key, k as u32 / 2);
+    let mut noise = [[[0u32; 16]; N_POL]; 2];
+    let half = channels / 2;
+    for low in (0..half).step_by(16) {
+        // Channels below half of the band and those half a band above share blocks of the generator.
+        if let Some(key) = key {
+            noise = draws(key, low as u32);
         }
-        // SAFETY: k + 8 <= channels, and n - k - 7 .. n - k lies in the 2·channels + 1 of `z`.
-        unsafe {
-            let a = _mm512_loadu_ps(z.as_ptr().add(k).cast());
-            let b = _mm512_loadu_pd(z.as_ptr().add(n - k - 7).cast());
-            let b = _mm512_castpd_ps(_mm512_permutexvar_pd(reverse, b));
-            let b = _mm512_xor_ps(b, conj);
-            let sums = [_mm512_add_ps(a, b), _mm512_sub_ps(a, b)];
-            let mut bytes = [_mm_setzero_si128(); N_POL];
-            for p in 0..N_POL {
-                let mut y = mul(sums[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()));
-                if key.is_some() {
-                    let d = _mm256_loadu_si256(noise[p].as_ptr().add(k % 32).cast());
-                    let d = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(d));
-                    y = _mm512_add_ps(y, _mm512_fmadd_ps(d, scale, offset));
+        for (first, noise) in [low, low + half].into_iter().zip(&noise) {
+            for k in (first..first + 16).step_by(8) {
+                // SAFETY: k + 8 <= channels, and n - k - 7 .. n - k lies in the 2·channels + 1 of `z`.
+                unsafe {
+                    let a = _mm512_loadu_ps(z.as_ptr().add(k).cast());
+                    let b = _mm512_loadu_pd(z.as_ptr().add(n - k - 7).cast());
+                    let b = _mm512_castpd_ps(_mm512_permutexvar_pd(reverse, b));
+                    let b = _mm512_xor_ps(b, conj);
+                    let sums = [_mm512_add_ps(a, b), _mm512_sub_ps(a, b)];
+                    let mut bytes = [_mm_setzero_si128(); N_POL];
+                    for p in 0..N_POL {
+                        let mut y = mul(sums[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()));
+                        if key.is_some() {
+                            let d = _mm256_loadu_si256(noise[p].as_ptr().add(k - first).cast());
+                            let d = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(d));
+                            y = _mm512_add_ps(y, _mm512_fmadd_ps(d, scale, offset));
+                        }
+                        let clamped = _mm512_max_ps(_mm512_min_ps(y, top), bottom);
+                        let over = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(y, clamped);
+                        saturated[p] += u64::from(((over | over >> 1) & 0x5555).count_ones());
+                        bytes[p] = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
+                    }
+                    let to = out.as_mut_ptr().add(k).cast::<__m128i>();
+                    _mm_storeu_si128(to, _mm_unpacklo_epi16(bytes[0], bytes[1]));
+                    _mm_storeu_si128(to.add(1), _mm_unpackhi_epi16(bytes[0], bytes[1]));
                 }
-                let clamped = _mm512_max_ps(_mm512_min_ps(y, top), bottom);
-                let over = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(y, clamped);
-                saturated[p] += u64::from(((over | over >> 1) & 0x5555).count_ones());
-                bytes[p] = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
             }
-            let to = out.as_mut_ptr().add(k).cast::<__m128i>();
-            _mm_storeu_si128(to, _mm_unpacklo_epi16(bytes[0], bytes[1]));
-            _mm_storeu_si128(to.add(1), _mm_unpackhi_epi16(bytes[0], bytes[1]));
         }
     }
     saturated
@@ -242,10 +246,10 @@ fn mul_wide(x: __m512i, m: __m512i) -> (__m512i, __m512i) {
     (high, low)
 }
 
-/// Draws of 32 channels from channel pair `pair` on: per polarisation, one word per channel with
-/// the real part's draw in the low half.
+/// Draws of 16 channels from `channel` on, below half of the band, and of those half a band above: per
+/// polarisation, one word per channel with the real part's draw in the low half.
 #[target_feature(enable = "avx512f")]
-fn draws(key: DitherKey, pair: u32) -> [[u32; 32]; N_POL] {
+fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
     let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let (mut k0, mut k1) = (key.seed as u32, (key.seed >> 32) as u32);
     let (m0, m1) = (
@@ -255,7 +259,7 @@ fn draws(key: DitherKey, pair: u32) -> [[u32; 32]; N_POL] {
     let mut c = [
         _mm512_set1_epi32(key.timestamp as i32),
         _mm512_set1_epi32((key.timestamp >> 32) as i32),
-        _mm512_add_epi32(_mm512_set1_epi32(pair as i32), lanes),
+        _mm512_add_epi32(_mm512_set1_epi32(channel as i32), lanes),
         _mm512_set1_epi32(key.feng_id as i32),
     ];
     for _ in 0..10 {
@@ -270,17 +274,10 @@ fn draws(key: DitherKey, pair: u32) -> [[u32; 32]; N_POL] {
         k0 = k0.wrapping_add(PHILOX_W0);
         k1 = k1.wrapping_add(PHILOX_W1);
     }
-    // Words 0, 1 are the even channel's polarisations, words 2, 3 the odd channel's.
-    let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    let mut noise = [[0; 32]; N_POL];
-    for (p, noise) in noise.iter_mut().enumerate() {
-        // SAFETY: two stores of 16 words into 32.
-        unsafe {
-            let to = noise.as_mut_ptr().cast::<i32>();
-            _mm512_storeu_epi32(to, _mm512_permutex2var_epi32(c[p], low, c[2 + p]));
-            _mm512_storeu_epi32(to.add(16), _mm512_permutex2var_epi32(c[p], high, c[2 + p]));
-        }
+    let mut noise = [[[0; 16]; N_POL]; 2];
+    for (words, noise) in c.iter().zip(noise.as_flattened_mut()) {
+        // SAFETY: a store of 16 words into 16.
+        unsafe { _mm512_storeu_epi32(noise.as_mut_ptr().cast(), *words) };
     }
     noise
 }

@@ -89,25 +89,27 @@ pub(super) fn quantise(
 ) -> [u64; N_POL] {
     let n = 2 * out.len();
     let mut saturated = [0; N_POL];
-    let mut noise = [[0f32; 4]; 2];
-    for (k, out) in out.iter_mut().enumerate() {
-        if let Some(key) = key
-            && k % 2 == 0
-        {
-            noise = dither::pair(key.seed, key.feng_id, key.timestamp, k / 2);
+    let half = out.len() / 2;
+    for low in 0..half {
+        // One block of the generator serves a channel below half of the band, and that half a band above.
+        let noise = match key {
+            Some(key) => dither::pair(key.seed, key.feng_id, key.timestamp, low),
+            None => [[0f32; 4]; 2],
+        };
+        for (k, noise) in [low, low + half].into_iter().zip(noise) {
+            let a = z[k];
+            let b = z[n - k].conj();
+            let y = [mul(a + b, coefs[0][k]), mul(a - b, coefs[1][k])];
+            let mut bytes = [0; 4];
+            for p in 0..N_POL {
+                let d = &noise[2 * p..][..2];
+                let mut clamped = false;
+                bytes[2 * p] = component(y[p].re, d[0], &mut clamped);
+                bytes[2 * p + 1] = component(y[p].im, d[1], &mut clamped);
+                saturated[p] += u64::from(clamped);
+            }
+            out[k] = u32::from_le_bytes(bytes);
         }
-        let a = z[k];
-        let b = z[n - k].conj();
-        let y = [mul(a + b, coefs[0][k]), mul(a - b, coefs[1][k])];
-        let mut bytes = [0; 4];
-        for p in 0..N_POL {
-            let d = &noise[k % 2][2 * p..][..2];
-            let mut clamped = false;
-            bytes[2 * p] = component(y[p].re, d[0], &mut clamped);
-            bytes[2 * p + 1] = component(y[p].im, d[1], &mut clamped);
-            saturated[p] += u64::from(clamped);
-        }
-        *out = u32::from_le_bytes(bytes);
     }
     saturated
 }
