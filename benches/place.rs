@@ -1,7 +1,8 @@
 //! Placing alone: heaps of 5120 bytes from packet buffers into chunks, by kind of memory, threads and way to store.
 //!
 //! Each thread has a chunk of its own and takes turns with 512 packets, about what an rx ring holds. Prints GB/s of
-//! all threads together. Without a GPU, `host` only. `--heap BYTES` sets another heap size, a multiple of 10.
+//! all threads together. Without a GPU, `host` only. `--heap BYTES` sets another heap size, a multiple of 10;
+//! `--burst N` the number of heaps that share a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -29,24 +30,24 @@ fn main() {
     } else {
         Duration::from_millis(250)
     };
-    let heap_bytes = args
-        .iter()
-        .skip_while(|arg| *arg != "--heap")
-        .nth(1)
-        .map_or(5120, |bytes| bytes.parse().expect("bytes"));
+    let option = |name: &str, default: usize| {
+        let value = args.iter().skip_while(|arg| *arg != name).nth(1);
+        value.map_or(default, |value| value.parse().expect("a number"))
+    };
+    let (heap_bytes, burst) = (option("--heap", 5120), option("--burst", BURST));
     let cpus = allowed_cpus();
     let threads: Vec<usize> = [1, 2, 4, 8]
         .into_iter()
         .filter(|&threads| threads <= cpus.len())
         .collect();
-    print!("{heap_bytes} B, GB/s by threads");
+    print!("{heap_bytes} B, burst {burst:3}, GB/s by");
     threads.iter().for_each(|threads| print!("{threads:>8}"));
     println!();
     for allocator in allocators() {
         let (name, allocator) = (&allocator.0, &*allocator.1);
         print!("{name:24}");
         for &threads in &threads {
-            let rate = place(allocator, &cpus[..threads], heap_bytes, duration);
+            let rate = place(allocator, &cpus[..threads], heap_bytes, burst, duration);
             print!("{rate:8.1}");
         }
         println!();
@@ -91,6 +92,7 @@ fn place(
     allocator: &dyn ChunkAllocator,
     cpus: &[usize],
     heap_bytes: usize,
+    burst: usize,
     duration: Duration,
 ) -> f64 {
     let heaps = CHUNK_BYTES / heap_bytes / 8 * 8;
@@ -112,12 +114,12 @@ fn place(
                 core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
                 let packets = vec![1u8; PACKETS * PACKET_STRIDE.max(PAYLOAD + heap_bytes)];
                 let stride = packets.len() / PACKETS;
-                fill(&chunk, &packets, stride);
+                fill(&chunk, &packets, stride, burst);
                 barrier.wait();
                 let begun = Instant::now();
                 let mut bytes = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    bytes += fill(&chunk, &packets, stride);
+                    bytes += fill(&chunk, &packets, stride, burst);
                 }
                 bytes as f64 / begun.elapsed().as_secs_f64() * 1e-9
             })
@@ -134,15 +136,15 @@ fn place(
 }
 
 /// Fills both polarisations by turns, publishing as often as an rx lcore does, and empties the chunk. Returns bytes.
-fn fill(chunk: &Arc<Chunk>, packets: &[u8], stride: usize) -> usize {
+fn fill(chunk: &Arc<Chunk>, packets: &[u8], stride: usize, burst: usize) -> usize {
     let layout = *chunk.layout();
-    let mut stored = Vec::with_capacity(BURST);
+    let mut stored = Vec::with_capacity(burst);
     for heap in 0..layout.heaps {
         for pol in 0..2 {
             let packet = &packets[(2 * heap + pol) % PACKETS * stride..][PAYLOAD..];
             let slot = chunk.claim(pol, heap).expect("an empty chunk");
             stored.push(slot.store(&packet[..layout.heap_bytes], 0));
-            if stored.len() == BURST {
+            if stored.len() == burst {
                 publish(&mut stored);
             }
         }

@@ -224,8 +224,8 @@ impl StoredHeap<'_> {
     }
 }
 
-/// Publishes heaps that this thread has stored. One fence serves all of them: it costs about as long as storing
-/// half a heap.
+/// Publishes heaps that this thread has stored. One fence serves all of them: it waits until the CPU's store buffers
+/// have drained.
 ///
 /// A chunk cannot be frozen while heaps of it are stored and not published.
 pub fn publish(stored: &mut Vec<StoredHeap<'_>>) {
