@@ -238,7 +238,7 @@ fn chunks_are_apart(subject: &Subject) {
     let allocator = &*subject.allocator;
     let (memory, _receiver) = receive_memory(&config, 64, 1, allocator).unwrap();
     assert_eq!(memory.kind(), allocator.kind());
-    assert!(memory.bytes() as u64 <= receive_bytes(&config, 64));
+    assert!(memory.bytes() as u64 <= receive_bytes(&config, 64, allocator.kind()));
     let chunks: Vec<_> = std::iter::from_fn(|| memory.take())
         .map(|number| memory.chunk(number).clone())
         .collect();

@@ -7,7 +7,7 @@ use crate::cpu::{self, Workers, WorkersError};
 use crate::dpdk::{DpdkError, Eal, ExtPool};
 use crate::engine::{self, OutputParts, OutputStats, Pipeline};
 use crate::gpu::{self, BarError, Gpu, GpuError, Kernels, MemoryChoice, PinnedAllocator};
-use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, OutputMemory};
+use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, MemoryKind, OutputMemory};
 use crate::monitor::report::Chosen;
 use crate::recv::receive_bytes;
 
@@ -104,7 +104,8 @@ pub fn take(
 
 fn on_gpu(wanted: &Wanted, engines: &[EngineConfig]) -> Result<(String, Taken), ComputeError> {
     let gpu = Gpu::open()?;
-    let demand = |engine: &EngineConfig| receive_bytes(&engine.recv, engine.tail_samples());
+    let demand =
+        |engine: &EngineConfig| receive_bytes(&engine.recv, engine.tail_samples(), MemoryKind::Bar);
     let demand = engines.iter().map(demand).fold(0, u64::saturating_add);
     let (recv_memory, chosen) = wanted.memory.open(&gpu, demand)?;
     let recv_memory: Arc<dyn ChunkAllocator> = recv_memory.into();

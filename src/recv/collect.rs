@@ -29,6 +29,16 @@ const SLOTS: usize = OPEN_CHUNKS + 2;
 /// The engine holds one chunk until the next is complete. Beside it there is a buffer for every slot: an lcore that
 /// runs ahead could otherwise take the buffers of ids which it skipped and the others need.
 const CHUNKS: usize = SLOTS + 1;
+/// Chunks that a GPU may read or copy besides, while the rx lcores fill others.
+const UNDER_WAY: usize = 3;
+
+/// Chunk buffers of this kind.
+fn chunks(kind: MemoryKind) -> usize {
+    match kind {
+        MemoryKind::Host => CHUNKS,
+        MemoryKind::Pinned | MemoryKind::Bar | MemoryKind::Nic => CHUNKS + UNDER_WAY,
+    }
+}
 
 /// Chunk buffers and the window that maps chunk ids to them.
 #[derive(Debug)]
@@ -76,11 +86,11 @@ impl ReceiveMemory {
     }
 }
 
-/// Bytes that [`receive_memory`] takes, flags and counts of heaps included.
-pub fn receive_bytes(config: &RecvConfig, tail_samples: usize) -> u64 {
+/// Bytes that [`receive_memory`] takes of memory of `kind`, flags and counts of heaps included.
+pub fn receive_bytes(config: &RecvConfig, tail_samples: usize, kind: MemoryKind) -> u64 {
     let layout = ChunkLayout::new(config, tail_samples);
     let heaps = N_POL as u64 * layout.heaps as u64;
-    CHUNKS as u64 * (layout.bytes() as u64 + 3 * heaps)
+    chunks(kind) as u64 * (layout.bytes() as u64 + 3 * heaps)
 }
 
 /// Memory of `allocator` for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
@@ -91,14 +101,15 @@ pub fn receive_memory(
     allocator: &dyn ChunkAllocator,
 ) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
     let layout = ChunkLayout::new(config, tail_samples);
-    let chunks = (0..CHUNKS)
+    let count = chunks(allocator.kind());
+    let chunks = (0..count)
         .map(|number| {
             let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
             Ok(Arc::new(Chunk::new(layout, number as BufferId, memory)))
         })
         .collect::<Result<Box<[_]>, _>>()?;
-    let free = ArrayQueue::new(CHUNKS);
-    for number in 0..CHUNKS {
+    let free = ArrayQueue::new(count);
+    for number in 0..count {
         let _ = free.push(number as BufferId);
     }
     let window = Window::new(SLOTS, lanes, OPEN_CHUNKS);

@@ -8,6 +8,7 @@ use std::fs;
 use super::plan::Plan;
 use crate::config::OutputConfig;
 use crate::live::OUTPUT_CHUNKS;
+use crate::memory::MemoryKind;
 use crate::recv::receive_bytes;
 
 /// A plan needs more memory than there is.
@@ -68,7 +69,7 @@ fn demands(plan: &Plan, workers: usize) -> Vec<Demand> {
     let engine = &plan.engine;
     let mut demands = vec![Demand {
         what: "receive chunks".to_owned(),
-        bytes: receive_bytes(&engine.recv, engine.tail_samples()),
+        bytes: receive_bytes(&engine.recv, engine.tail_samples(), MemoryKind::Host),
         option: "--recv-chunk-samples".to_owned(),
         value: engine.recv.chunk_samples,
     }];
