@@ -194,8 +194,13 @@ impl Output {
         };
         let config = &self.parts.config;
         let (step, window) = (config.spectrum_samples(), config.window_samples());
-        for s in 0..self.fine.len() {
-            if !(0..N_POL).all(|pol| input.present(pol, offset[pol] + s * step, window)) {
+        let count = self.fine.len();
+        let present = |s: usize, samples: usize| {
+            (0..N_POL).all(|pol| input.present(pol, offset[pol] + s * step, samples))
+        };
+        // Mostly nothing is missing.
+        if !present(0, (count - 1) * step + window) {
+            for s in (0..count).filter(|&s| !present(s, window)) {
                 chunk.mark_absent((first + s) / config.spectra_per_heap());
             }
         }
