@@ -323,9 +323,11 @@ impl Bench<'_> {
         let (counts, placed) = (rig.counts(), rig.placed());
         let lcores = rig.threads.reports();
         let start = tsc();
+        rig.pace.take_longest_turn();
         rig.window.open();
         let paused = self.pause(seconds);
         rig.window.close();
+        let longest_stall = 1e3 * self.tsc.seconds(rig.pace.take_longest_turn());
         let seconds = self.tsc.seconds(tsc() - start);
         let engines: Vec<_> = rig
             .counts()
@@ -342,6 +344,7 @@ impl Bench<'_> {
                 asked: rate,
                 reached: samples / seconds * 1e-9,
                 seconds,
+                longest_stall,
                 engines,
             },
             lcores: rig

@@ -109,6 +109,9 @@ pub struct Probe {
     pub reached: f64,
     /// How long.
     pub seconds: f64,
+    /// Longest time in milliseconds that a generator did not run. It never sleeps, unless CPUs are
+    /// oversubscribed: something else had its CPU.
+    pub longest_stall: f64,
     /// Per engine.
     pub engines: Vec<Counts>,
 }
@@ -262,12 +265,17 @@ impl fmt::Display for EngineBench {
             asked,
             reached,
             seconds,
+            longest_stall,
             engines,
         } = &self.measured;
         let gbps = 2.0 * reached * f64::from(bits);
         writeln!(
             f,
             "measured   {asked:.3} Gsample/s per polarisation and engine asked, {reached:.3} reached, {gbps:.1} Gb/s of payload each, {seconds:.1} s",
+        )?;
+        writeln!(
+            f,
+            "           something else had a generator's CPU for {longest_stall:.3} ms at the longest"
         )?;
         if !self.measured.kept_up() {
             writeln!(
