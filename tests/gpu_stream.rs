@@ -4,15 +4,14 @@
 mod device;
 mod support;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use device::{Contents, FENG_ID, Rig, assert_agree, chunk, device, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
-use karoo::engine::{Block, FineDelay, OutputChunk};
-use karoo::gpu::{
-    BarAllocator, Gpu, Intake, Kernels, OutputChunks, PinnedAllocator, Streams, Wideband,
-};
+use karoo::engine::{Block, FineDelay, InputView, Intake, OutputChunk, PipelineError};
+use karoo::gpu::{BarAllocator, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams, Wideband};
 use karoo::memory::{ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
@@ -33,6 +32,15 @@ struct StreamCase {
 struct Memory {
     recv: Box<dyn ChunkAllocator>,
     send: Box<dyn ChunkAllocator>,
+}
+
+impl Memory {
+    fn host() -> Self {
+        Self {
+            recv: Box::new(HostAllocator::default()),
+            send: Box::new(HostAllocator::default()),
+        }
+    }
 }
 
 impl StreamCase {
@@ -162,6 +170,15 @@ impl StreamCase {
         complete
     }
 
+    fn on_cpu(&self, intake: Box<dyn Intake>) -> Rig {
+        let workers = Arc::new(Workers::unpinned(2).unwrap());
+        let pipeline = cpu::Wideband::new(&self.config, self.bits, FENG_ID, 1.0, workers);
+        Rig {
+            intake,
+            pipeline: Box::new(pipeline),
+        }
+    }
+
     fn on_gpu(&self, gpu: &Arc<Gpu>, kind: MemoryKind, count: usize) -> Rig {
         let streams = Streams::new(gpu.clone()).unwrap();
         let batches = Self::BATCHES;
@@ -176,10 +193,64 @@ impl StreamCase {
             &Kernels::default(),
         );
         Rig {
-            intake: Box::new(Intake::new(streams, &self.layout, kind).unwrap()),
+            intake: Box::new(karoo::gpu::Intake::new(streams, &self.layout, kind).unwrap()),
             pipeline: Box::new(pipeline.unwrap()),
         }
     }
+}
+
+/// Takes chunks, and shows the stream that they are cut from, in which nothing has to be joined.
+struct OnePiece {
+    bits: SampleBits,
+    packed: [Vec<u8>; 2],
+    chunks: VecDeque<FrozenChunk>,
+}
+
+impl Intake for OnePiece {
+    fn load(&mut self, chunk: FrozenChunk, _follows: bool) -> Result<(), PipelineError> {
+        self.chunks.push_back(chunk);
+        Ok(())
+    }
+
+    fn view(
+        &mut self,
+        start: Timestamp,
+        samples: usize,
+    ) -> Result<Option<InputView<'_>>, PipelineError> {
+        let from = self.bits.bytes(start.0 as usize);
+        Ok(Some(InputView {
+            start,
+            samples,
+            pol: [&self.packed[0][from..], &self.packed[1][from..]],
+            device: None,
+        }))
+    }
+
+    fn retire(&mut self) -> Result<(), PipelineError> {
+        Ok(())
+    }
+
+    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+        Ok(self.chunks.pop_front())
+    }
+}
+
+/// What the GPU is compared with is right itself: chunks with tails come to the same bytes as one piece.
+#[test]
+fn chunks_come_to_the_same_as_one_piece() {
+    let case = StreamCase::new();
+    let mut joined = case.on_cpu(Box::<cpu::Intake>::default());
+    let mut whole = case.on_cpu(Box::new(OnePiece {
+        bits: case.bits,
+        packed: case.packed.clone(),
+        chunks: VecDeque::new(),
+    }));
+    let got = case.run(&mut joined, &Memory::host(), 1);
+    assert!(got == case.run(&mut whole, &Memory::host(), 3));
+    // Chunk 3 cuts an output chunk short.
+    let batch = case.config.batch_bytes();
+    let batches: Vec<_> = got.iter().map(|(data, _)| data.len() / batch).collect();
+    assert_eq!(batches, [3, 3, 3, 3, 3, 2, 3, 3, 3, 3, 3, 3, 3, 2]);
 }
 
 /// Neither how much is under way at once nor where the chunks lie makes a difference.
@@ -187,27 +258,18 @@ impl StreamCase {
 fn chunks_under_way_do_not_disturb_each_other() {
     let Some(gpu) = device() else { return };
     let case = StreamCase::new();
-    let host = || Memory {
-        recv: Box::new(HostAllocator::default()),
-        send: Box::new(HostAllocator::default()),
-    };
     let mut alone = case.on_gpu(&gpu, MemoryKind::Host, 1);
-    let expected = case.run(&mut alone, &host(), 1);
+    let expected = case.run(&mut alone, &Memory::host(), 1);
     assert!(expected.len() > 10);
-    let workers = Arc::new(Workers::unpinned(2).unwrap());
-    let on_cpu = cpu::Wideband::new(&case.config, case.bits, FENG_ID, 1.0, workers);
-    let mut rig = Rig {
-        intake: Box::<cpu::Intake>::default(),
-        pipeline: Box::new(on_cpu),
-    };
-    let on_cpu = case.run(&mut rig, &host(), 1);
+    let mut rig = case.on_cpu(Box::<cpu::Intake>::default());
+    let on_cpu = case.run(&mut rig, &Memory::host(), 1);
     assert_eq!(on_cpu.len(), expected.len());
     for (i, (got, want)) in expected.iter().zip(&on_cpu).enumerate() {
         assert_agree(&format!("output chunk {i}"), got, want);
     }
     let pinned = || Box::new(PinnedAllocator::new(&gpu));
     let mut memories = vec![
-        host(),
+        Memory::host(),
         Memory {
             recv: pinned(),
             send: pinned(),
