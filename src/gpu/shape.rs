@@ -51,7 +51,8 @@ impl Shape {
             width: 2,
             group: 16,
             depth: 0,
-            front_threads: 128,
+            // No thread without columns where there are few.
+            front_threads: channels.min(128) as u32,
             front_blocks: 3,
             back_group: 16,
             back_blocks: 4,
@@ -209,6 +210,17 @@ mod tests {
                 let (field, value) = field.split_once('=').unwrap();
                 assert_eq!(fields[field].to_string(), value, "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn kernels_around_a_transform_leave_no_thread_idle() {
+        for log in 6..=17 {
+            let shape = Shape::plain(1 << log);
+            let threads = shape.points() / shape.width;
+            assert_eq!(threads % shape.front_threads as usize, 0, "{shape:?}");
+            assert!(shape.front_threads.is_multiple_of(32), "{shape:?}");
+            assert_eq!(shape.channels % shape.tile, 0, "{shape:?}");
         }
     }
 
