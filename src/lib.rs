@@ -29,7 +29,7 @@
 //! | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | [`sim`] | digitiser simulator and fault injection |
 //! | [`sink`] | reads output streams back from captures and checks them |
-//! | [`bench`] | measurements of this machine |
+//! | [`mod@bench`] | measurements of this machine |
 //! | [`config`] | options to validated, typed configuration |
 //! | [`monitor`] | counters, time per lcore, run reports with pictures |
 //! | [`cli`] | one file per command |

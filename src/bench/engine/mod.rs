@@ -4,9 +4,9 @@
 //! generator lcores ─► ring port ─► rx lcores ─► engine ─► tx lcores ─► ring port ─► sink lcores
 //! ```
 //!
-//! Generators send at a given rate whatever becomes of their packets, as digitisers do ([`generator`]); packets that
+//! Generators send at a given rate whatever becomes of their packets, as digitisers do (`generator`); packets that
 //! find a full ring are what a NIC would count as missed. The sinks hold every header against what must come next and
-//! keep some heaps, which are compared with the golden model afterwards ([`sink`], [`check`]). Every packet is
+//! keep some heaps, which are compared with the golden model afterwards (`sink`, `check`). Every packet is
 //! accounted for: offered = placed + lost, by cause.
 
 mod check;
