@@ -9,7 +9,7 @@ use crate::engine::{self, OutputParts, OutputStats, Pipeline};
 use crate::gpu::{self, BarError, Gpu, GpuError, Kernels, MemoryChoice, PinnedAllocator};
 use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, MemoryKind, OutputMemory};
 use crate::monitor::report::Chosen;
-use crate::recv::receive_bytes;
+use crate::recv::{chunk_bytes, receive_bytes};
 
 /// Output chunks per output: one under construction, two being sent, one spare.
 pub const OUTPUT_CHUNKS: usize = 4;
@@ -32,6 +32,8 @@ pub struct Wanted {
     pub backend: Backend,
     /// Where receive chunks are if a GPU computes.
     pub memory: MemoryChoice,
+    /// Receive chunks of each engine beside those that it needs.
+    pub spare_chunks: usize,
     /// Which kernels compute there.
     pub kernels: Kernels,
 }
@@ -104,8 +106,11 @@ pub fn take(
 
 fn on_gpu(wanted: &Wanted, engines: &[EngineConfig]) -> Result<(String, Taken), ComputeError> {
     let gpu = Gpu::open()?;
-    let demand =
-        |engine: &EngineConfig| receive_bytes(&engine.recv, engine.tail_samples(), MemoryKind::Bar);
+    let demand = |engine: &EngineConfig| {
+        let (recv, tail) = (&engine.recv, engine.tail_samples());
+        let spare = (wanted.spare_chunks as u64).saturating_mul(chunk_bytes(recv, tail));
+        receive_bytes(recv, tail, MemoryKind::Bar).saturating_add(spare)
+    };
     let demand = engines.iter().map(demand).fold(0, u64::saturating_add);
     let (recv_memory, chosen) = wanted.memory.open(&gpu, demand)?;
     let recv_memory: Arc<dyn ChunkAllocator> = recv_memory.into();

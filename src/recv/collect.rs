@@ -88,9 +88,13 @@ impl ReceiveMemory {
 
 /// Bytes that [`receive_memory`] takes of memory of `kind`, flags and counts of heaps included.
 pub fn receive_bytes(config: &RecvConfig, tail_samples: usize, kind: MemoryKind) -> u64 {
+    chunks(kind) as u64 * chunk_bytes(config, tail_samples)
+}
+
+/// Bytes that one chunk takes, flags and counts of heaps included.
+pub fn chunk_bytes(config: &RecvConfig, tail_samples: usize) -> u64 {
     let layout = ChunkLayout::new(config, tail_samples);
-    let heaps = N_POL as u64 * layout.heaps as u64;
-    chunks(kind) as u64 * (layout.bytes() as u64 + 3 * heaps)
+    layout.bytes() as u64 + 3 * N_POL as u64 * layout.heaps as u64
 }
 
 /// Memory of `allocator` for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
@@ -100,8 +104,19 @@ pub fn receive_memory(
     lanes: usize,
     allocator: &dyn ChunkAllocator,
 ) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
+    receive_memory_with_spare(config, tail_samples, lanes, allocator, 0)
+}
+
+/// The same with room for `spare` more chunks, which rx lcores may fill while the engine is held up.
+pub fn receive_memory_with_spare(
+    config: &RecvConfig,
+    tail_samples: usize,
+    lanes: usize,
+    allocator: &dyn ChunkAllocator,
+    spare: usize,
+) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
     let layout = ChunkLayout::new(config, tail_samples);
-    let count = chunks(allocator.kind());
+    let count = chunks(allocator.kind()) + spare;
     let chunks = (0..count)
         .map(|number| {
             let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
@@ -112,7 +127,7 @@ pub fn receive_memory(
     for number in 0..count {
         let _ = free.push(number as BufferId);
     }
-    let window = Window::new(SLOTS, lanes, OPEN_CHUNKS);
+    let window = Window::new(SLOTS + spare, lanes, OPEN_CHUNKS);
     let memory = Arc::new(ReceiveMemory {
         window,
         chunks,

@@ -19,7 +19,8 @@ mod sync {
 
 pub use cause::{DropCause, RxStats};
 pub use collect::{
-    Collected, InputStats, ReceiveMemory, Receiver, floor_after, receive_bytes, receive_memory,
+    Collected, InputStats, ReceiveMemory, Receiver, chunk_bytes, floor_after, receive_bytes,
+    receive_memory, receive_memory_with_spare,
 };
 pub use lcore::{Horizon, Place, RxConfig, RxLcore, WhenFull};
 pub use presence::PresenceMap;

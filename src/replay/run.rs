@@ -166,6 +166,7 @@ pub fn run(
     let wanted = Wanted {
         backend: options.backend,
         memory: options.memory,
+        spare_chunks: 0,
         kernels: options.kernels.clone(),
     };
     let taken = live::take(&wanted, engines, || Workers::pinned(&cores))?;

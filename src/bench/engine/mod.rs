@@ -98,6 +98,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     let wanted = Wanted {
         backend: options.backend,
         memory: options.memory,
+        spare_chunks: options.spare_chunks(),
         kernels: options.kernels.kernels(Tune::Auto),
     };
     let taken = live::take(&wanted, &configs, || Workers::pinned(&cpus.workers))?;

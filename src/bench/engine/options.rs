@@ -12,10 +12,15 @@ use crate::gpu::{KernelOptions, MemoryChoice};
 use crate::live::{Backend, Stages};
 use crate::net::endpoint::DEFAULT_PORT;
 use crate::send::MAX_TX_LCORES;
-use crate::units::Clock;
+use crate::units::{Clock, N_POL};
 
 /// Root mean square of the output's real and imaginary parts: far from the limits, far from zero.
 const OUTPUT_RMS: f64 = 20.0;
+
+/// Seconds that an engine and an rx lcore may be held up before packets are lost: on virtual machines all of whose CPUs
+/// are busy, stalls of 10 to 25 ms were seen.
+const ENGINE_STALL: f64 = 0.05;
+const RX_STALL: f64 = 0.025;
 
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
@@ -99,9 +104,12 @@ pub struct BenchOptions {
     /// Largest difference of coarse delay between the polarisations, in samples
     #[arg(long, value_name = "N", default_value_t = 1 << 16)]
     pub max_delay_diff: usize,
-    /// Packets that each rx queue holds
-    #[arg(long, value_name = "N", default_value_t = 2047)]
-    pub rx_descriptors: usize,
+    /// Receive chunks of each engine beside those that it needs [default: 50 ms' worth at --rate]
+    #[arg(long, value_name = "N")]
+    pub recv_spare_chunks: Option<usize>,
+    /// Packets that each rx queue holds [default: 25 ms' worth at --rate]
+    #[arg(long, value_name = "N")]
+    pub rx_descriptors: Option<usize>,
     /// Packets that each tx queue holds
     #[arg(long, value_name = "N", default_value_t = 1023)]
     pub tx_descriptors: usize,
@@ -138,8 +146,10 @@ impl BenchOptions {
             ("--sinks", self.sinks, self.engines * self.tx_queues),
             ("--workers", self.workers, 1024),
             ("--substreams", self.substreams, 256),
-            ("--rx-descriptors", self.rx_descriptors, 1 << 16),
+            ("--rx-descriptors", self.rx_descriptors(), 1 << 16),
             ("--tx-descriptors", self.tx_descriptors, 1 << 16),
+            // None at all will do.
+            ("--recv-spare-chunks", self.spare_chunks().max(1), 1024),
         ] {
             if !(1..=most).contains(&value) {
                 let rule = format!("must be 1 to {most} here");
@@ -147,6 +157,22 @@ impl BenchOptions {
             }
         }
         Ok(())
+    }
+
+    /// Receive chunks of each engine beside those that it needs.
+    pub fn spare_chunks(&self) -> usize {
+        let samples = ENGINE_STALL * self.rate * 1e9;
+        let chunks = samples / self.recv_chunk_samples.max(1) as f64;
+        self.recv_spare_chunks
+            .unwrap_or((chunks.ceil() as usize).min(1024))
+    }
+
+    /// Packets that each rx queue holds, a power of two less one unless given.
+    pub fn rx_descriptors(&self) -> usize {
+        let heaps = RX_STALL * self.rate * 1e9 / self.recv_packet_samples.max(1) as f64;
+        let packets = N_POL as f64 * heaps / self.rx_queues as f64;
+        let size = (packets as usize).clamp(512, 1 << 16).next_power_of_two();
+        self.rx_descriptors.unwrap_or(size - 1)
     }
 
     /// Worker lcores of the whole bench.

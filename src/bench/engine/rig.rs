@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::live::{self, Compute, RxStage, StageParts, Stages, Threads};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{WhenFull, receive_memory};
+use crate::recv::{WhenFull, receive_memory_with_spare};
 use crate::send::{Source, TxPools};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
@@ -134,7 +134,7 @@ impl Rig {
             let mut feed_stats = Vec::new();
             for queue in 0..options.rx_queues {
                 let name = format!("{prefix}rx{queue}");
-                let (ring, receiver) = mbuf_ring(eal, &name, options.rx_descriptors)?;
+                let (ring, receiver) = mbuf_ring(eal, &name, options.rx_descriptors())?;
                 let pool = PoolConfig {
                     mbufs: feed_mbufs(options),
                     cache: BURST,
@@ -187,8 +187,13 @@ impl Rig {
             })?;
 
             let (lanes, tail) = (options.rx_queues, config.tail_samples());
-            let (receive, mut receiver) =
-                receive_memory(&config.recv, tail, lanes, &*compute.recv_memory)?;
+            let (receive, mut receiver) = receive_memory_with_spare(
+                &config.recv,
+                tail,
+                lanes,
+                &*compute.recv_memory,
+                options.spare_chunks(),
+            )?;
             receiver.leave_behind(PATIENCE);
             memory = receive.kind().to_string();
             let outputs = live::outputs(
@@ -349,7 +354,7 @@ fn deal<T>(hands: usize) -> Vec<Vec<T>> {
 
 /// Buffers of one rx queue: the ring's, a burst on either side, and what the caches of the lcores hold.
 fn feed_mbufs(options: &BenchOptions) -> usize {
-    pool_size(options.rx_descriptors, 4 * BURST)
+    pool_size(options.rx_descriptors(), 4 * BURST)
 }
 
 /// Ethernet, IPv4 and UDP headers of a digitiser's packets.
