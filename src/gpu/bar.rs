@@ -2,7 +2,7 @@
 //!
 //! CUDA itself maps no GPU memory for the CPU. Vulkan does where the BAR covers it, and lets CUDA import the same
 //! memory, so that a heap is stored once, where the kernels read it. Each chunk is an allocation of its own: there
-//! are few, the driver wants exported buffers dedicated, and one that does not fit is named by its size.
+//! are few, and one that does not fit is named by its size.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -33,16 +33,9 @@ pub enum BarError {
         /// Names of the devices that it has.
         found: Vec<String>,
     },
-    /// No type of memory suits both the CPU and CUDA.
-    #[error(
-        "the GPU lets no memory be both written by the CPU and exported to CUDA (Vulkan's memory types {mappable:?} can be written, those in {allowed:#x} exported); use --memory pinned"
-    )]
-    NotMappable {
-        /// Indices of the types that are of the GPU and mapped for the CPU.
-        mappable: Vec<u32>,
-        /// Bit mask of the types that can be exported.
-        allowed: u32,
-    },
+    /// No suitable kind of memory.
+    #[error("the GPU maps none of its memory for the CPU; use --memory pinned")]
+    NotMappable,
     /// The memory does not begin where full lines can be stored.
     #[error(
         "memory mapped at {cpu:#x} for the CPU and {gpu:#x} for CUDA does not begin on a cache line; use --memory pinned"
@@ -239,10 +232,8 @@ unsafe impl Send for Imported {}
 unsafe impl Sync for Imported {}
 
 impl Imported {
-    /// Imports and zeroes a dedicated allocation of `bytes`.
+    /// Imports and zeroes an allocation of `bytes`.
     fn new(context: Arc<CudaContext>, memory: OwnedFd, bytes: usize) -> Result<Self, BarError> {
-        /// `CUDA_EXTERNAL_MEMORY_DEDICATED`.
-        const DEDICATED: u32 = 1;
         context
             .bind_to_thread()
             .map_err(cuda("be used on this thread"))?;
@@ -252,11 +243,11 @@ impl Imported {
                 fd: memory.as_raw_fd(),
             },
             size: bytes as u64,
-            flags: DEDICATED,
+            flags: 0,
             reserved: [0; 16],
         };
         let mut handle = MaybeUninit::uninit();
-        // SAFETY: the descriptor is that of an exported dedicated allocation of this size.
+        // SAFETY: the descriptor is that of an exported allocation of this size.
         let handle = unsafe {
             sys::cuImportExternalMemory(handle.as_mut_ptr(), &raw const description)
                 .result()

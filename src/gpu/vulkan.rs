@@ -87,8 +87,8 @@ impl Drop for Instance {
 pub(super) struct Vulkan {
     device: ash::Device,
     export: khr::external_memory_fd::Device,
-    /// Indices of the types of memory that have [`PROPERTIES`], and bytes of their heaps, largest first.
-    types: Vec<(u32, u64)>,
+    memory_type: u32,
+    heap_bytes: u64,
     /// Last, so that it goes after the device.
     _instance: Instance,
 }
@@ -101,14 +101,15 @@ impl Vulkan {
         // SAFETY: the device is of this instance.
         let memory = unsafe { instance.raw.get_physical_device_memory_properties(physical) };
         let heap_bytes = |kind: &vk::MemoryType| memory.memory_heaps[kind.heap_index as usize].size;
-        let mut types: Vec<(u32, u64)> = memory
+        // Of those with the largest heap, the first: drivers put the preferred type in front.
+        let (memory_type, heap_bytes) = memory
             .memory_types_as_slice()
             .iter()
             .zip(0..)
             .filter(|(kind, _)| kind.property_flags.contains(PROPERTIES))
             .map(|(kind, index)| (index, heap_bytes(kind)))
-            .collect();
-        types.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+            .min_by_key(|&(_, bytes)| std::cmp::Reverse(bytes))
+            .ok_or(BarError::NotMappable)?;
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(0)
             .queue_priorities(&[1.0])];
@@ -122,61 +123,46 @@ impl Vulkan {
         Ok(Self {
             export: khr::external_memory_fd::Device::new(&instance.raw, &device),
             device,
-            types,
+            memory_type,
+            heap_bytes,
             _instance: instance,
         })
     }
 
     /// Bytes of GPU memory that the CPU can reach.
     pub fn heap_bytes(&self) -> u64 {
-        self.types.first().map_or(0, |&(_, bytes)| bytes)
+        self.heap_bytes
     }
 
     /// Memory of `bytes` or a little more, mapped for the CPU, and the handle under which CUDA can import it.
+    ///
+    /// The first suitable type of memory is taken, bound to no buffer: none is needed, and what a buffer may be in is
+    /// a narrower choice.
     pub fn allocate(self: &Arc<Self>, bytes: u64) -> Result<(VulkanMemory, OwnedFd), BarError> {
+        /// A page of a GPU.
+        const PAGE: u64 = 1 << 16;
         let device = &self.device;
-        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(HANDLE);
-        let info = vk::BufferCreateInfo::default()
-            .size(bytes)
-            .usage(vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST)
-            .push_next(&mut external);
-        // SAFETY: here and below, handles are of this device and live, and structures are valid through the calls.
-        let buffer =
-            unsafe { device.create_buffer(&info, None) }.map_err(failed("make a buffer"))?;
-        let mut memory = VulkanMemory {
-            vulkan: self.clone(),
-            buffer,
-            memory: vk::DeviceMemory::null(),
-            start: NonNull::slice_from_raw_parts(NonNull::dangling(), 0),
-        };
-        // SAFETY: as above.
-        let needs = unsafe { device.get_buffer_memory_requirements(buffer) };
-        let allowed = needs.memory_type_bits;
-        let memory_type = self
-            .types
-            .iter()
-            .find(|(index, _)| allowed & (1 << index) != 0);
-        let &(memory_type, _) = memory_type.ok_or_else(|| BarError::NotMappable {
-            mappable: self.types.iter().map(|(index, _)| *index).collect(),
-            allowed,
-        })?;
-        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
+        let bytes = bytes.max(1).div_ceil(PAGE).saturating_mul(PAGE);
         let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(HANDLE);
         let info = vk::MemoryAllocateInfo::default()
-            .allocation_size(needs.size)
-            .memory_type_index(memory_type)
-            .push_next(&mut dedicated)
+            .allocation_size(bytes)
+            .memory_type_index(self.memory_type)
             .push_next(&mut export);
-        // SAFETY: as above.
-        memory.memory = unsafe { device.allocate_memory(&info, None) }
+        // SAFETY: here and below, handles are of this device and live, and structures are valid through the calls.
+        let memory = unsafe { device.allocate_memory(&info, None) }
             .map_err(failed("allocate memory that the CPU can write"))?;
+        let mut memory = VulkanMemory {
+            vulkan: self.clone(),
+            memory,
+            start: NonNull::slice_from_raw_parts(NonNull::dangling(), 0),
+        };
         let flags = vk::MemoryMapFlags::empty();
         // SAFETY: the memory is host-visible and not mapped yet.
         let address = unsafe { device.map_memory(memory.memory, 0, vk::WHOLE_SIZE, flags) }
             .map_err(failed("map memory for the CPU"))?;
         let start = NonNull::new(address.cast()).ok_or(vk::Result::ERROR_MEMORY_MAP_FAILED);
         let start = start.map_err(failed("map memory for the CPU"))?;
-        memory.start = NonNull::slice_from_raw_parts(start, needs.size as usize);
+        memory.start = NonNull::slice_from_raw_parts(start, bytes as usize);
         let info = vk::MemoryGetFdInfoKHR::default()
             .memory(memory.memory)
             .handle_type(HANDLE);
@@ -198,7 +184,8 @@ impl Drop for Vulkan {
 impl std::fmt::Debug for Vulkan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Vulkan")
-            .field("types", &self.types)
+            .field("memory_type", &self.memory_type)
+            .field("heap_bytes", &self.heap_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -207,7 +194,6 @@ impl std::fmt::Debug for Vulkan {
 #[derive(Debug)]
 pub(super) struct VulkanMemory {
     vulkan: Arc<Vulkan>,
-    buffer: vk::Buffer,
     memory: vk::DeviceMemory,
     start: NonNull<[u8]>,
 }
@@ -226,11 +212,69 @@ impl VulkanMemory {
 
 impl Drop for VulkanMemory {
     fn drop(&mut self) {
-        let device = &self.vulkan.device;
-        // SAFETY: whoever used the mapping is gone with its owner. Freeing unmaps; null handles are ignored.
-        unsafe {
-            device.destroy_buffer(self.buffer, None);
-            device.free_memory(self.memory, None);
+        // SAFETY: whoever used the mapping is gone with its owner. Freeing unmaps.
+        unsafe { self.vulkan.device.free_memory(self.memory, None) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With whatever device of Vulkan there is: a GPU, or a driver that computes on the CPU.
+    #[test]
+    fn memory_is_mapped_apart_whole_and_exported() {
+        let instance = match Instance::new() {
+            Ok(instance) => instance,
+            Err(error @ (BarError::NoLoader(_) | BarError::NoDevice { .. })) => {
+                println!("{error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        // SAFETY: the instance is there.
+        let devices = unsafe { instance.raw.enumerate_physical_devices() }.unwrap();
+        for device in devices {
+            let mut ids = vk::PhysicalDeviceIDProperties::default();
+            let mut all = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
+            // SAFETY: the device is of this instance.
+            unsafe {
+                instance
+                    .raw
+                    .get_physical_device_properties2(device, &mut all)
+            };
+            let vulkan = match Vulkan::open(ids.device_uuid) {
+                Ok(vulkan) => Arc::new(vulkan),
+                Err(error @ BarError::NotMappable) => {
+                    println!("{error}");
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            assert!(vulkan.heap_bytes() > 0);
+            let mut kept = Vec::new();
+            for (bytes, fill) in [(1, 1), (5000, 2), (3 << 20, 3)] {
+                let (memory, handle) = vulkan.allocate(bytes).unwrap();
+                // SAFETY: the memory is this test's alone.
+                let contents = unsafe { &mut *memory.start().as_ptr() };
+                assert!(contents.len() as u64 >= bytes);
+                contents.fill(fill);
+                kept.push((memory, handle, fill));
+            }
+            drop(vulkan);
+            for (memory, _handle, fill) in kept {
+                // SAFETY: as above.
+                let contents = unsafe { &*memory.start().as_ptr() };
+                assert!(contents.iter().all(|&byte| byte == fill));
+            }
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_vulkan_does_not_have_is_not_found() {
+        match Vulkan::open([0xA5; 16]) {
+            Err(BarError::NoLoader(_) | BarError::NoDevice { .. }) => (),
+            other => panic!("{other:?}"),
         }
     }
 }
