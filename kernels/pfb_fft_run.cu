@@ -4,6 +4,7 @@
 //
 // The first FILTER_THREADS threads filter, WIDTH columns each; the others transform what these leave in one of two buffers.
 #include "geometry.cuh"
+#include "barrier.cuh"
 #include "copy.cuh"
 #include "fft.cuh"
 #include "unpack.cuh"
@@ -35,9 +36,6 @@ static_assert(FIRST <= 32, "two passes");
 
 // Barriers: a buffer is full, or empty; one among the threads that transform.
 enum { FULL = 1, EMPTY = 3, TRANSFORM = 5 };
-
-__device__ __forceinline__ void wait(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
-__device__ __forceinline__ void arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
 
 // Where column n1 * TILE + c of the block lies: threads that store together have adjacent ones.
 __device__ __forceinline__ int slot(int n1, int c) {

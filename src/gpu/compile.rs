@@ -8,8 +8,9 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 7] = [
+const HEADERS: [(&CStr, &str); 8] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
+    (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"copy.cuh", include_str!("../../kernels/copy.cuh")),
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
     (c"filter.cuh", include_str!("../../kernels/filter.cuh")),

@@ -1,0 +1,193 @@
+// As much of CUDA as the kernels need, on a CPU: a block's threads are coroutines that take turns at barriers.
+//
+// Shared memory is poisoned before each block. Threads run in the order of their numbers, or against it: a kernel whose
+// output depends on that has a race.
+#pragma once
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+struct Dim { unsigned x = 0, y = 0, z = 0; };
+inline Dim threadIdx, blockIdx, gridDim;
+alignas(128) inline unsigned char shared_memory[256 << 10];
+
+using std::max;
+using std::min;
+
+template <typename T> T __ldg(const T *at) { return *at; }
+
+inline unsigned __float_as_uint(float x) {
+    unsigned bits;
+    std::memcpy(&bits, &x, 4);
+    return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+    float x;
+    std::memcpy(&x, &bits, 4);
+    return x;
+}
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    const uint64_t bytes = uint64_t(b) << 32 | a;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++) {
+        result |= unsigned(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
+    }
+    return result;
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+    return unsigned((uint64_t(high) << 32 | low) >> (shift & 31));
+}
+inline void __sincosf(float angle, float *s, float *c) {
+    *s = std::sin(angle);
+    *c = std::cos(angle);
+}
+template <typename T> T atomicAdd(T *at, T value) {
+    const T before = *at;
+    *at += value;
+    return before;
+}
+
+// One block at a time.
+struct Block {
+    struct Thread {
+        ucontext_t context;
+        std::unique_ptr<char[]> stack;
+        bool done = false;
+        int barrier = -1; // that it waits at, in that turn of it
+        unsigned turn = 0;
+    };
+    struct Barrier {
+        unsigned come = 0, turn = 0;
+    };
+
+    static constexpr size_t STACK = 256 << 10;
+    std::vector<Thread> threads;
+    std::map<int, Barrier> barriers;
+    std::vector<uint64_t> lanes; // what a warp exchanges
+    ucontext_t scheduler;
+    unsigned current = 0;
+    std::function<void()> kernel;
+
+    static Block *&running() {
+        static Block *block = nullptr;
+        return block;
+    }
+
+    void come(int barrier, unsigned expected) {
+        Barrier &b = barriers[barrier];
+        if (++b.come == expected) {
+            b.come = 0;
+            b.turn++;
+        }
+    }
+
+    void wait(int barrier, unsigned expected) {
+        Thread &me = threads[current];
+        me.barrier = barrier;
+        me.turn = barriers[barrier].turn;
+        come(barrier, expected);
+        if (barriers[barrier].turn == me.turn) {
+            swapcontext(&me.context, &scheduler);
+        }
+        me.barrier = -1;
+    }
+
+    static void enter() {
+        Block *block = running();
+        block->kernel();
+        block->threads[block->current].done = true;
+        swapcontext(&block->threads[block->current].context, &block->scheduler);
+    }
+
+    // Whether all threads came to their end.
+    bool run(unsigned count, bool backwards, std::function<void()> what) {
+        kernel = std::move(what);
+        threads = std::vector<Thread>(count);
+        barriers.clear();
+        lanes.assign(count, 0);
+        running() = this;
+        for (Thread &thread : threads) {
+            thread.stack.reset(new char[STACK]);
+            getcontext(&thread.context);
+            thread.context.uc_stack.ss_sp = thread.stack.get();
+            thread.context.uc_stack.ss_size = STACK;
+            thread.context.uc_link = nullptr;
+            makecontext(&thread.context, &Block::enter, 0);
+        }
+        for (bool any = true; any;) {
+            any = false;
+            for (unsigned i = 0; i < count; i++) {
+                current = backwards ? count - 1 - i : i;
+                Thread &thread = threads[current];
+                if (thread.done || (thread.barrier >= 0 && barriers[thread.barrier].turn == thread.turn)) {
+                    continue;
+                }
+                any = true;
+                threadIdx.x = current;
+                swapcontext(&scheduler, &thread.context);
+            }
+        }
+        return std::all_of(threads.begin(), threads.end(), [](const Thread &t) { return t.done; });
+    }
+
+    // A warp's lanes meet.
+    void warp() { wait(1000 + current / 32, std::min<size_t>(32, threads.size() - current / 32 * 32)); }
+};
+
+inline void wait(int barrier, int threads) {
+    const unsigned x = threadIdx.x;
+    Block::running()->wait(barrier, threads);
+    threadIdx.x = x;
+}
+inline void arrive(int barrier, int threads) { Block::running()->come(barrier, threads); }
+inline void __syncthreads() { wait(0, Block::running()->threads.size()); }
+inline void __syncwarp() {
+    const unsigned x = threadIdx.x;
+    Block::running()->warp();
+    threadIdx.x = x;
+}
+template <typename T> T __shfl_down_sync(unsigned, T value, int distance) {
+    const unsigned x = threadIdx.x;
+    auto &lanes = Block::running()->lanes;
+    lanes[x] = uint64_t(value);
+    __syncwarp();
+    const T other = x % 32 + distance < 32 ? T(lanes[x + distance]) : value;
+    __syncwarp();
+    return other;
+}
+
+// Whether every thread of every block came to its end.
+inline bool launch(unsigned columns, unsigned rows, unsigned threads, bool backwards, const std::function<void()> &kernel) {
+    Block block;
+    gridDim = {columns, rows, 1};
+    for (unsigned i = 0; i < columns * rows; i++) {
+        const unsigned at = backwards ? columns * rows - 1 - i : i;
+        blockIdx = {at % columns, at / columns, 0};
+        std::memset(shared_memory, 0xFF, sizeof shared_memory);
+        if (!block.run(threads, backwards, kernel)) {
+            return false;
+        }
+    }
+    return true;
+}
