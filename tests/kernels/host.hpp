@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <vector>
@@ -177,8 +178,9 @@ template <typename T> T __shfl_down_sync(unsigned, T value, int distance) {
     return other;
 }
 
-// Whether every thread of every block came to its end.
-inline bool launch(unsigned columns, unsigned rows, unsigned threads, bool backwards, const std::function<void()> &kernel) {
+// Whether every thread of every block came to its end, and wrote no more than `shared` bytes of shared memory.
+inline bool launch(unsigned columns, unsigned rows, unsigned threads, size_t shared, bool backwards,
+                   const std::function<void()> &kernel) {
     Block block;
     gridDim = {columns, rows, 1};
     for (unsigned i = 0; i < columns * rows; i++) {
@@ -186,6 +188,10 @@ inline bool launch(unsigned columns, unsigned rows, unsigned threads, bool backw
         blockIdx = {at % columns, at / columns, 0};
         std::memset(shared_memory, 0xFF, sizeof shared_memory);
         if (!block.run(threads, backwards, kernel)) {
+            return false;
+        }
+        const auto beyond = [](unsigned char byte) { return byte != 0xFF; };
+        if (std::any_of(shared_memory + shared, std::end(shared_memory), beyond)) {
             return false;
         }
     }
