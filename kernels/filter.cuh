@@ -1,5 +1,6 @@
 // Decoding and the PFB FIR of WIDTH columns for a group of spectra, and the digitiser's power.
 #pragma once
+#include "columns.cuh"
 #include "unpack.cuh"
 
 constexpr int ROWS = TAPS + GROUP - 1;
@@ -8,34 +9,21 @@ constexpr int AHEAD = 2;
 // Sums of squares of a thread's part of a whole group are exact in single precision.
 constexpr bool NARROW = (long long)WIDTH * GROUP << (2 * (BITS - 1)) <= 1 << 24;
 
-// Sums of squares of a thread, for one batch at a time.
-struct Power {
-    BatchStats *stats;
-    int group, batch;
-    u64 sum[2];
+// The power of a group's spectra, which may be of several batches.
+struct GroupPower : Power {
+    int group;
+
+    __device__ __forceinline__ GroupPower(BatchStats *stats, int group, int first) : Power{stats, 0, {0, 0}}, group(group) {
+        batch = batch_of(first);
+    }
 
     __device__ __forceinline__ int batch_of(int g) const { return (group * GROUP + g) / SPECTRA_PER_HEAP; }
 
-    // Where the group has the end of a batch: rare, so that each thread may add its own.
+    // Where the group has the end of a batch, which is rare.
     __device__ __forceinline__ void enter(int next) {
         if (next != batch) {
-            atomicAdd(&stats[batch].power[0], sum[0]);
-            atomicAdd(&stats[batch].power[1], sum[1]);
-            sum[0] = sum[1] = 0;
+            add_alone();
             batch = next;
-        }
-    }
-
-    // Adds up the warp.
-    __device__ __forceinline__ void finish() {
-#pragma unroll
-        for (int pol = 0; pol < 2; pol++) {
-            for (int lane = 16; lane > 0; lane /= 2) {
-                sum[pol] += __shfl_down_sync(~0u, sum[pol], lane);
-            }
-            if (threadIdx.x % 32 == 0) {
-                atomicAdd(&stats[batch].power[pol], sum[pol]);
-            }
         }
     }
 };
@@ -51,18 +39,8 @@ struct Columns {
         return make_uint2(__ldg(at), __ldg(at + 1));
     }
 
-    __device__ __forceinline__ void load_weights(int tap, float (&w)[WIDTH]) const {
-        if constexpr (WIDTH == 2) {
-            const float2 pair = __ldg(reinterpret_cast<const float2 *>(weights + tap * N));
-            w[0] = pair.x;
-            w[1] = pair.y;
-        } else {
-            w[0] = __ldg(weights + tap * N);
-        }
-    }
-
     // A group within one batch: without a branch, loads are far ahead of their use.
-    __device__ __forceinline__ void whole(float2 (&y)[WIDTH][GROUP], Power &power) const {
+    __device__ __forceinline__ void whole(float2 (&y)[WIDTH][GROUP], GroupPower &power) const {
         uint2 words[AHEAD + 1][2];
         float w[TAPS][WIDTH];
         float2 squares = {};
@@ -74,7 +52,7 @@ struct Columns {
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             if (i < TAPS) {
-                load_weights(i, w[i]);
+                load_weights(weights + i * N, w[i]);
             }
             if (i + AHEAD < ROWS) {
                 words[(i + AHEAD) % (AHEAD + 1)][0] = load(0, i + AHEAD);
@@ -110,7 +88,7 @@ struct Columns {
     }
 
     // Any group, and any number of taps.
-    __device__ __forceinline__ void part(float2 (&y)[WIDTH][GROUP], Power &power, int valid, int valid_end) const {
+    __device__ __forceinline__ void part(float2 (&y)[WIDTH][GROUP], GroupPower &power, int valid, int valid_end) const {
         // Weights of taps i, i - 1, ..., rotating. Where there is no such tap, the weight is zero.
         float w[GROUP][WIDTH] = {};
         power.enter(power.batch_of(valid));
@@ -128,7 +106,7 @@ struct Columns {
                     power.enter(power.batch_of(g_last));
                 }
                 if (i < TAPS) {
-                    load_weights(i, w[inner]);
+                    load_weights(weights + i * N, w[inner]);
                 }
 #pragma unroll
                 for (int c = 0; c < WIDTH; c++) {
@@ -153,7 +131,7 @@ struct Columns {
 
 // WIDTH columns through the filter, for all spectra of the group.
 __device__ __forceinline__ void filter(const Columns &samples, bool whole, int valid, int valid_end, float2 (&y)[WIDTH][GROUP],
-                                       Power &power) {
+                                       GroupPower &power) {
     // More taps would make the code too long.
     if constexpr (TAPS <= 32) {
         if (whole) {

@@ -11,9 +11,6 @@
 #include "fft.cuh"
 #include "filter.cuh"
 
-// An odd stride keeps the filter's stores and the transform's loads off each other's banks.
-constexpr int STRIDE = GROUP + 1;
-constexpr int COLUMNS = N1 * TILE;
 // Of more than 32 rows n1, a thread filters FOLD at N1/FOLD from each other, and transforms these in registers.
 constexpr int FOLD = N1 > 32 ? N1 / 32 : 1;
 constexpr int LAST = N1 / FOLD;
@@ -33,11 +30,8 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
     // The offsets are those of the stretch's first spectrum; rows count from the group's first.
     const long long lead = (long long)(group * GROUP - stretch.first) * N;
 
-    Power power = {stats, group, 0, {0, 0}};
-    power.batch = power.batch_of(valid);
+    GroupPower power(stats, group, valid);
     const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
-    // Where column n1 * TILE + c of the block lies: threads that store together have adjacent ones.
-    auto slot = [](int n1, int c) { return (c % WIDTH) * (COLUMNS / WIDTH) + n1 * (TILE / WIDTH) + c / WIDTH; };
 
     // The filter is long, and unrolling it gains nothing.
 #pragma unroll 1
@@ -72,7 +66,7 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
             }
         }
     }
-    power.finish();
+    power.add_together();
     __syncthreads();
 
     float2 *out = mid + (long long)(group & (stretch.ring - 1)) * N * GROUP;

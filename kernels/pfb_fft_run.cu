@@ -5,12 +5,11 @@
 // The first FILTER_THREADS threads filter, WIDTH columns each; the others transform what these leave in one of two buffers.
 #include "geometry.cuh"
 #include "barrier.cuh"
+#include "columns.cuh"
 #include "copy.cuh"
 #include "fft.cuh"
 #include "unpack.cuh"
 
-constexpr int STRIDE = GROUP + 1;
-constexpr int COLUMNS = N1 * TILE;
 constexpr int FILTER_THREADS = COLUMNS / WIDTH;
 constexpr int ALL_THREADS = FRONT_THREADS;
 constexpr int FFT_THREADS = ALL_THREADS - FILTER_THREADS;
@@ -37,44 +36,22 @@ static_assert(FIRST <= 32, "two passes");
 // Barriers: a buffer is full, or empty; one among the threads that transform.
 enum { FULL = 1, EMPTY = 3, TRANSFORM = 5 };
 
-// Where column n1 * TILE + c of the block lies: threads that store together have adjacent ones.
-__device__ __forceinline__ int slot(int n1, int c) {
-    return (c % WIDTH) * (COLUMNS / WIDTH) + n1 * (TILE / WIDTH) + c / WIDTH;
-}
-
 // What a block does: spectra first .. end of its groups, counted from the first group's first.
 struct Run {
     int group, groups;
     int first, end;
 };
 
-// Sums of squares of a thread, for one batch at a time.
-struct Power {
-    BatchStats *stats;
-    int batch;
+// The power of a run's spectra, which all threads go through together.
+struct RunPower : Power {
     int next; // first spectrum of the next batch
-    u64 sum[2];
 
-    __device__ __forceinline__ Power(BatchStats *stats, const Run &run)
-        : stats(stats), batch((run.group * GROUP + run.first) / SPECTRA_PER_HEAP),
-          next((batch + 1) * SPECTRA_PER_HEAP - run.group * GROUP), sum{0, 0} {}
-
-    // Adds up the warp.
-    __device__ __forceinline__ void finish() {
-#pragma unroll
-        for (int pol = 0; pol < 2; pol++) {
-            for (int lane = 16; lane > 0; lane /= 2) {
-                sum[pol] += __shfl_down_sync(~0u, sum[pol], lane);
-            }
-            if (threadIdx.x % 32 == 0) {
-                atomicAdd(&stats[batch].power[pol], sum[pol]);
-            }
-            sum[pol] = 0;
-        }
-    }
+    __device__ __forceinline__ RunPower(BatchStats *stats, const Run &run)
+        : Power{stats, (run.group * GROUP + run.first) / SPECTRA_PER_HEAP, {0, 0}},
+          next((batch + 1) * SPECTRA_PER_HEAP - run.group * GROUP) {}
 
     __device__ __forceinline__ void next_batch() {
-        finish();
+        add_together();
         batch += 1;
         next += SPECTRA_PER_HEAP;
     }
@@ -175,13 +152,7 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
     const int q = n1 * N2 + blockIdx.x * TILE + c0;
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
-        if constexpr (WIDTH == 2) {
-            const float2 pair = __ldg(reinterpret_cast<const float2 *>(weights + q + t * N));
-            f.w[t][0] = pair.x;
-            f.w[t][1] = pair.y;
-        } else {
-            f.w[t][0] = __ldg(weights + q + t * N);
-        }
+        load_weights(weights + q + t * N, f.w[t]);
     }
     wait_for_copies<DEPTH - 2>();
     __syncwarp();
@@ -195,7 +166,7 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
         rows.copy((i + DEPTH - 1) % DEPTH, i + DEPTH - 1);
         f.row(words0, words1, i, i + 1, nullptr);
     }
-    Power power(stats, run);
+    RunPower power(stats, run);
     float2 *at = z + slot(n1, c0) * STRIDE;
 #pragma unroll 1
     for (int first = 0; first < run.groups * GROUP; first += RING) {
@@ -247,7 +218,7 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
         }
     }
     wait_for_copies<0>();
-    power.finish();
+    power.add_together();
 }
 
 __device__ __forceinline__ void transform(float2 *z, float2 *between, const float2 *__restrict__ roots, float2 *__restrict__ mid, int ring, const Run &run) {

@@ -17,15 +17,14 @@ pfb_fir(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
     const int valid_end = min(stretch.end - group * GROUP, GROUP);
     const long long lead = (long long)(group * GROUP - stretch.first) * N;
 
-    Power power = {stats, group, 0, {0, 0}};
-    power.batch = power.batch_of(valid);
+    GroupPower power(stats, group, valid);
     const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
     const long long bit0 = ((long long)offset0 + lead + q) * BITS;
     const long long bit1 = ((long long)offset1 + lead + q) * BITS;
     const Columns samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
     float2 y[WIDTH][GROUP] = {};
     filter(samples, whole, valid, valid_end, y, power);
-    power.finish();
+    power.add_together();
 
     float2 *spectra = out + (long long)(group & (stretch.ring - 1)) * N * GROUP + q;
 #pragma unroll

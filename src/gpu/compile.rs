@@ -8,9 +8,10 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 8] = [
+const HEADERS: [(&CStr, &str); 9] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
+    (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
     (c"copy.cuh", include_str!("../../kernels/copy.cuh")),
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
     (c"filter.cuh", include_str!("../../kernels/filter.cuh")),

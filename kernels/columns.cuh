@@ -1,0 +1,50 @@
+// What both front ends have in common: a block's columns, their weights, and the digitiser's power.
+#pragma once
+
+constexpr int COLUMNS = N1 * TILE;
+// An odd stride keeps the filter's stores and the transform's loads off each other's banks.
+constexpr int STRIDE = GROUP + 1;
+
+// Where column n1 * TILE + c of the block lies in shared memory: threads that store together have adjacent ones.
+__device__ __forceinline__ int slot(int n1, int c) {
+    return (c % WIDTH) * (COLUMNS / WIDTH) + n1 * (TILE / WIDTH) + c / WIDTH;
+}
+
+// One tap of WIDTH adjacent columns.
+__device__ __forceinline__ void load_weights(const float *__restrict__ at, float (&w)[WIDTH]) {
+    if constexpr (WIDTH == 2) {
+        const float2 pair = __ldg(reinterpret_cast<const float2 *>(at));
+        w[0] = pair.x;
+        w[1] = pair.y;
+    } else {
+        w[0] = __ldg(at);
+    }
+}
+
+// Sums of squares of a thread, for one batch at a time.
+struct Power {
+    BatchStats *stats;
+    int batch;
+    u64 sum[2];
+
+    // Each thread adds its own: for where threads leave a batch at different times.
+    __device__ __forceinline__ void add_alone() {
+        atomicAdd(&stats[batch].power[0], sum[0]);
+        atomicAdd(&stats[batch].power[1], sum[1]);
+        sum[0] = sum[1] = 0;
+    }
+
+    // Adds up the warp.
+    __device__ __forceinline__ void add_together() {
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            for (int lane = 16; lane > 0; lane /= 2) {
+                sum[pol] += __shfl_down_sync(~0u, sum[pol], lane);
+            }
+            if (threadIdx.x % 32 == 0) {
+                atomicAdd(&stats[batch].power[pol], sum[pol]);
+            }
+            sum[pol] = 0;
+        }
+    }
+};
