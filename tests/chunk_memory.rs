@@ -3,11 +3,13 @@
 //! What was written is read as its user does: by the CPU for `host`, through the GPU's copy engines for the others.
 //! Without a CUDA device these say so and pass; `bar` says what it lacks.
 
+mod support;
+
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use karoo::config::{RecvConfig, SampleBits};
-use karoo::gpu::{self, BarAllocator, BarError, Gpu, GpuError, PinnedAllocator};
+use karoo::gpu::{self, BarAllocator, BarError, Gpu, PinnedAllocator};
 use karoo::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, OutputMemory,
     Purpose, Store, publish,
@@ -15,6 +17,7 @@ use karoo::memory::{
 use karoo::recv::{receive_bytes, receive_memory};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use support::device;
 
 /// One allocator under test.
 struct Subject {
@@ -45,17 +48,6 @@ impl Subject {
             Some(gpu) => gpu::read_back(gpu, chunk, pol).unwrap(),
             None => chunk.pol(pol).to_vec(),
         }
-    }
-}
-
-fn device() -> Option<Arc<Gpu>> {
-    match Gpu::open() {
-        Ok(gpu) => Some(gpu),
-        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
-            println!("no CUDA device: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
     }
 }
 

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use device::{CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig};
-use device::{assert_agree, chunk, device, layout, next_complete};
+use device::{assert_agree, chunk, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
@@ -18,7 +18,7 @@ use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
-use support::{output, output_chunk};
+use support::{device, output, output_chunk};
 
 const START: Timestamp = Timestamp((1 << 33) + 4096);
 

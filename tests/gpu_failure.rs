@@ -5,21 +5,14 @@ mod support;
 
 use karoo::config::{Dither, SampleBits};
 use karoo::engine::{Block, FineDelay, InputView, Pipeline};
-use karoo::gpu::{Gpu, GpuError, Kernels, OutputChunks, Streams, Wideband};
+use karoo::gpu::{Kernels, OutputChunks, Streams, Wideband};
 use karoo::units::Timestamp;
-use support::{output, output_chunk};
+use support::{device, output, output_chunk};
 
 /// Samples at an address that is nobody's: the kernel faults, and the context with it, as when the device falls off its bus.
 #[test]
 fn a_fault_is_reported_with_a_way_out() {
-    let gpu = match Gpu::open() {
-        Ok(gpu) => gpu,
-        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
-            println!("no CUDA device: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(gpu) = device() else { return };
     let config = output(1024, 4, 32, Dither::None);
     let streams = Streams::new(gpu).unwrap();
     let (batches, count) = (1, 2);

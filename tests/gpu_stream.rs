@@ -7,7 +7,7 @@ mod support;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use device::{Contents, FENG_ID, Rig, assert_agree, chunk, device, layout, next_complete};
+use device::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::engine::{Block, FineDelay, InputView, Intake, OutputChunk, PipelineError};
@@ -17,7 +17,7 @@ use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
-use support::{output, output_chunk_in};
+use support::{device, output, output_chunk_in};
 
 /// A stream of receive chunks through output chunks of another length, as an engine does it: the delay changes with
 /// every spectrum, the gains with every output chunk, and receive chunk 3 never comes.

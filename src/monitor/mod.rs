@@ -1,5 +1,6 @@
 //! Counters, time per lcore, and the run report.
 
+pub mod counter;
 pub mod html;
 #[cfg(test)]
 mod html_tests;

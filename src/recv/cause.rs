@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::monitor::counter::add;
 use crate::net::steer::SteerError;
 use crate::spead::PacketError;
 
@@ -176,10 +177,4 @@ impl RxStats {
             }
         }
     }
-}
-
-/// Adds without a locked instruction: there is one writer.
-#[inline]
-fn add(counter: &AtomicU64, value: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + value, Ordering::Relaxed);
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use karoo::config::{RecvConfig, SampleBits};
 use karoo::engine::{BatchStats, Intake, Pipeline};
-use karoo::gpu::{Gpu, GpuError};
 use karoo::memory::{Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, Purpose};
 
 use super::support::contents;
@@ -16,18 +15,6 @@ pub const HEAP_SAMPLES: usize = 512;
 pub const CHUNKS: usize = 4;
 
 pub type Contents = (Vec<u8>, Vec<BatchStats>);
-
-/// The GPU; where there is none, says so.
-pub fn device() -> Option<Arc<Gpu>> {
-    match Gpu::open() {
-        Ok(gpu) => Some(gpu),
-        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
-            println!("no CUDA device: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 pub fn layout(bits: SampleBits, chunk_samples: usize, tail_samples: usize) -> ChunkLayout {
     let recv = RecvConfig {

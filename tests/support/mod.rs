@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use karoo::config::{Dither, OutputConfig, SampleBits, WidebandOptions, WindowFunction};
 use karoo::dsp::delay::DelayModels;
 use karoo::dsp::model::Model;
 use karoo::dsp::unpack::{pack, unpack};
 use karoo::engine::{BatchStats, InputView, OutputChunk};
+use karoo::gpu::{Gpu, GpuError};
 use karoo::memory::{ChunkAllocator, HostAllocator, OutputMemory};
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
@@ -320,4 +322,16 @@ pub fn packed(samples: impl IntoIterator<Item = i32>, bits: u32) -> Vec<u8> {
     let mut packed = pack(samples, bits);
     packed.resize(packed.len() + InputView::PADDING, 0);
     packed
+}
+
+/// The GPU; where there is none, says so.
+pub fn device() -> Option<Arc<Gpu>> {
+    match Gpu::open() {
+        Ok(gpu) => Some(gpu),
+        Err(error @ (GpuError::NoDriver | GpuError::NoDevice(_))) => {
+            println!("no CUDA device: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::signal::{OWN, Signal};
 use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, MbufBatch, MbufPool, RingSender, tsc};
+use crate::monitor::counter::add;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
 use crate::spead::DigitiserRepr;
@@ -98,11 +99,6 @@ pub struct FeedStats {
     pub ring_full: AtomicU64,
     /// Packets lost because all buffers of the queue were in use.
     pub no_buffer: AtomicU64,
-}
-
-fn add(counter: &AtomicU64, value: u64) {
-    // One writer.
-    counter.store(counter.load(Ordering::Relaxed) + value, Ordering::Relaxed);
 }
 
 /// One rx queue of an engine, from outside.

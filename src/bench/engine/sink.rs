@@ -9,6 +9,7 @@ use super::generator::Stamps;
 use super::signal::Signal;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::dpdk::{Abort, Idle, IdlePolicy, Mbuf, MbufBatch, RingReceiver, TscClock, tsc};
+use crate::monitor::counter::add;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
 use crate::spead::spectra::PREAMBLE_LEN;
@@ -78,11 +79,6 @@ pub struct SinkStats {
     pub missing_batches: AtomicU64,
     /// Packets that are not what should come next.
     pub wrong: AtomicU64,
-}
-
-fn add(counter: &AtomicU64, value: u64) {
-    // One writer.
-    counter.store(counter.load(Ordering::Relaxed) + value, Ordering::Relaxed);
 }
 
 /// A heap as it came.
