@@ -139,6 +139,31 @@ impl LinearDelay {
         self.phase_rate
     }
 
+    /// The parameters as five words, in which they can be published.
+    pub fn to_words(&self) -> [u64; 5] {
+        let Self {
+            start,
+            delay,
+            rate,
+            phase,
+            phase_rate,
+        } = *self;
+        let [delay, rate, phase, phase_rate] = [delay, rate, phase, phase_rate].map(f64::to_bits);
+        [start as u64, delay, rate, phase, phase_rate]
+    }
+
+    /// The model that these are the words of.
+    pub fn from_words(words: [u64; 5]) -> Self {
+        let [start, delay, rate, phase, phase_rate] = words;
+        Self {
+            start: start as i64,
+            delay: f64::from_bits(delay),
+            rate: f64::from_bits(rate),
+            phase: f64::from_bits(phase),
+            phase_rate: f64::from_bits(phase_rate),
+        }
+    }
+
     /// Evaluates the polynomial at output timestamp `t`, before its start too.
     pub fn at(&self, t: Timestamp) -> DelayPoint {
         // Exact as long as the two are within 2⁶³ of each other.

@@ -8,6 +8,7 @@ mod backend;
 mod input;
 mod output;
 mod stats;
+pub mod steer;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

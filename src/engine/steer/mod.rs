@@ -1,0 +1,317 @@
+//! The boundary between control and an engine: requests go in, what happened comes out.
+//!
+//! Control holds a [`Steering`], the engine a [`Steered`]. Requests travel through a bounded queue per output; what
+//! control publishes as sensors comes back through [`Published`]. The engine's thread never waits for either.
+//!
+//! # What takes effect when
+//!
+//! The engine takes requests before it issues a block of spectra, and while it has no input.
+//!
+//! | request | at once | with [`Steering::at`] a timestamp |
+//! |---|---|---|
+//! | delays | from the next spectrum that is issued on, once the model has begun | from the first spectrum at or after it |
+//! | gains | from the next output chunk on | from the first batch at or after it, where the output chunk is cut |
+//!
+//! Requests at a timestamp are for replays, where they make the output a function of the capture and the requests alone,
+//! whatever the size of chunks. They are queued in the order of their timestamps.
+//!
+//! # The steady-state timestamp
+//!
+//! Every request returns a timestamp from which on all output reflects it. The engine publishes the end E of the output
+//! chunk under construction (or of the one that it would begin) *before* it takes requests; control queues a request *before*
+//! it reads E. Both have a sequentially consistent fence in between. So a request that the engine does not find has its answer
+//! read later than this E was published, and a request that it finds may have been answered with the E before:
+//!
+//! * not found: the answer is this E or a later one, and the request will be found while chunks up to there are under
+//!   construction, in time for the one that begins at E;
+//! * found: what is issued from there on, or the next chunk, reflects it, and that begins no later than the E that the answer
+//!   was: the one before ended where this chunk begins.
+//!
+//! A gap may cut a chunk short. The next one then begins elsewhere, but all of it reflects the request.
+
+mod gains;
+mod latest;
+mod published;
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam::queue::ArrayQueue;
+use rustfft::num_complex::Complex32;
+
+pub use gains::{GainError, Gains};
+pub use published::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
+
+use crate::config::EngineConfig;
+use crate::dsp::delay::LinearDelay;
+use crate::units::{N_POL, Timestamp};
+
+/// Requests to one output that a live engine may have before it, at most. An engine takes them within a block, so that
+/// more are waiting only when it is stuck.
+pub const REQUESTS: usize = 256;
+
+/// What control asks of an output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// New gains, of the polarisations that have some.
+    Gains([Option<Gains>; N_POL]),
+    /// One more delay model per polarisation.
+    Delays([LinearDelay; N_POL]),
+}
+
+/// A change, and when it is due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Output timestamp that it is for; `None`: at once.
+    pub at: Option<Timestamp>,
+    /// What to change.
+    pub change: Change,
+}
+
+/// A request that was not queued.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SteerError {
+    /// The engine does not take requests.
+    #[error(
+        "output '{output}' has {waiting} requests waiting, and no more are accepted; the engine may be stuck: try again"
+    )]
+    Full {
+        /// Stream name.
+        output: String,
+        /// Requests in its queue.
+        waiting: usize,
+    },
+    /// The gains are not for this output.
+    #[error("output '{output}' has {channels} channels, but there are gains for {given}")]
+    Channels {
+        /// Stream name.
+        output: String,
+        /// Its channels.
+        channels: usize,
+        /// Channels of the gains.
+        given: usize,
+    },
+    /// There is no such polarisation.
+    #[error("input {0} is out of range: it must be 0 or 1")]
+    Input(usize),
+}
+
+/// What both ends share of one output.
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    channels: usize,
+    default_gains: Gains,
+    /// The gains last asked for; only control locks it.
+    gains: Mutex<[Gains; N_POL]>,
+    requests: ArrayQueue<Request>,
+    /// Requests that the engine is done with: control frees their memory.
+    spent: ArrayQueue<Request>,
+    /// End of the output chunk under construction.
+    end: AtomicU64,
+}
+
+/// Control's end of an engine: cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    outputs: Vec<OutputSteering>,
+    steady: Arc<AtomicU64>,
+}
+
+impl Steering {
+    /// Both ends of an engine of `config`, each output of which may have `requests` waiting.
+    pub fn new(config: &EngineConfig, requests: usize) -> (Self, Steered) {
+        let steady = Arc::new(AtomicU64::new(0));
+        let published = Arc::new(Published::new(config.outputs.len()));
+        let output = |output: &crate::config::OutputConfig| {
+            let gain = Complex32::new(config.gain as f32, 0.0);
+            let gains = Gains::uniform(output.channels, gain);
+            Arc::new(Shared {
+                name: output.name.clone(),
+                channels: output.channels,
+                gains: Mutex::new([gains.clone(), gains.clone()]),
+                default_gains: gains,
+                requests: ArrayQueue::new(requests.max(1)),
+                spent: ArrayQueue::new(requests.max(1)),
+                end: AtomicU64::new(0),
+            })
+        };
+        let shared: Vec<_> = config.outputs.iter().map(output).collect();
+        let steered = Steered {
+            outputs: shared.iter().cloned().map(SteeredOutput).collect(),
+            published,
+        };
+        let outputs = shared.into_iter().map(|shared| OutputSteering {
+            shared,
+            at: None,
+            steady: steady.clone(),
+        });
+        let outputs = outputs.collect();
+        (Self { outputs, steady }, steered)
+    }
+
+    /// The same, but what it asks for is due when the output reaches `timestamp`.
+    pub fn at(&self, timestamp: Timestamp) -> Self {
+        let mut timed = self.clone();
+        for output in &mut timed.outputs {
+            output.at = Some(timestamp);
+        }
+        timed
+    }
+
+    /// All outputs, in the order of the configuration.
+    pub fn outputs(&self) -> &[OutputSteering] {
+        &self.outputs
+    }
+
+    /// The output of this name.
+    pub fn output(&self, name: &str) -> Option<&OutputSteering> {
+        self.outputs.iter().find(|output| output.name() == name)
+    }
+
+    /// Every heap from this timestamp on reflects every request so far; 0 before the first.
+    pub fn steady_state(&self) -> Timestamp {
+        Timestamp(self.steady.load(Ordering::Acquire))
+    }
+}
+
+/// Control's end of one output.
+#[derive(Clone, Debug)]
+pub struct OutputSteering {
+    shared: Arc<Shared>,
+    at: Option<Timestamp>,
+    steady: Arc<AtomicU64>,
+}
+
+impl OutputSteering {
+    /// Stream name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Its channels.
+    pub fn channels(&self) -> usize {
+        self.shared.channels
+    }
+
+    /// The gains that it starts with (`--gain`).
+    pub fn default_gains(&self) -> &Gains {
+        &self.shared.default_gains
+    }
+
+    /// The gains last asked for of polarisation `pol`; `None` if there is no such polarisation.
+    pub fn gains(&self, pol: usize) -> Option<Gains> {
+        self.requested().get(pol).cloned()
+    }
+
+    /// Sets the gains of one polarisation. Returns from which timestamp on all output has them.
+    pub fn set_gains(&self, pol: usize, gains: Gains) -> Result<Timestamp, SteerError> {
+        let mut change = [None, None];
+        *change.get_mut(pol).ok_or(SteerError::Input(pol))? = Some(gains);
+        self.change_gains(change)
+    }
+
+    /// Sets the gains of both polarisations, from the same spectrum on. Returns as [`set_gains`](Self::set_gains).
+    pub fn set_all_gains(&self, gains: Gains) -> Result<Timestamp, SteerError> {
+        self.change_gains([Some(gains.clone()), Some(gains)])
+    }
+
+    /// Adds one delay model per polarisation to those that it has (see
+    /// [`DelayModels::add`](crate::dsp::delay::DelayModels::add)). Returns from which timestamp on it has them.
+    pub fn set_delays(&self, models: [LinearDelay; N_POL]) -> Result<Timestamp, SteerError> {
+        // Held so that requests return increasing timestamps.
+        let _order = self.requested();
+        self.send(Change::Delays(models))
+    }
+
+    fn change_gains(&self, gains: [Option<Gains>; N_POL]) -> Result<Timestamp, SteerError> {
+        if let Some(other) = gains
+            .iter()
+            .flatten()
+            .find(|g| g.channels() != self.channels())
+        {
+            return Err(SteerError::Channels {
+                output: self.name().to_owned(),
+                channels: self.channels(),
+                given: other.channels(),
+            });
+        }
+        // Held so that the last one queued is the one that is told.
+        let mut requested = self.requested();
+        let effective = self.send(Change::Gains(gains.clone()))?;
+        for (requested, gains) in requested.iter_mut().zip(gains) {
+            if let Some(gains) = gains {
+                *requested = gains;
+            }
+        }
+        Ok(effective)
+    }
+
+    fn send(&self, change: Change) -> Result<Timestamp, SteerError> {
+        let Shared {
+            requests, spent, ..
+        } = &*self.shared;
+        while spent.pop().is_some() {}
+        let request = Request {
+            at: self.at,
+            change,
+        };
+        requests.push(request).map_err(|_| SteerError::Full {
+            output: self.name().to_owned(),
+            waiting: requests.len(),
+        })?;
+        fence(Ordering::SeqCst);
+        let end = self.shared.end.load(Ordering::Relaxed);
+        let effective = self.at.unwrap_or(Timestamp(end));
+        self.steady.fetch_max(effective.0, Ordering::AcqRel);
+        Ok(effective)
+    }
+
+    fn requested(&self) -> MutexGuard<'_, [Gains; N_POL]> {
+        let lock = self.shared.gains.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The engine's end.
+#[derive(Debug)]
+pub struct Steered {
+    /// One per output, in the order of the configuration.
+    pub outputs: Vec<SteeredOutput>,
+    /// Where it tells what happens.
+    pub published: Arc<Published>,
+}
+
+impl Steered {
+    /// The end of an engine that nobody steers.
+    pub fn alone(config: &EngineConfig) -> Self {
+        Steering::new(config, 1).1
+    }
+}
+
+/// The engine's end of one output.
+#[derive(Debug)]
+pub struct SteeredOutput(Arc<Shared>);
+
+impl SteeredOutput {
+    /// Publishes the end of the output chunk under construction, or of the one that would be begun now.
+    /// [`take`](Self::take) comes after this.
+    pub fn publish_end(&self, end: Timestamp) {
+        self.0.end.store(end.0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The next request.
+    pub fn take(&self) -> Option<Request> {
+        self.0.requests.pop()
+    }
+
+    /// Gives a request back, so that control frees its memory.
+    pub fn spend(&self, request: Request) {
+        // Full only if nothing was asked for in a long time: then it is freed here.
+        let _ = self.0.spent.push(request);
+    }
+}
+
+#[cfg(test)]
+mod tests;

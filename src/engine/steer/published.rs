@@ -1,0 +1,124 @@
+//! What an engine tells control.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam::queue::ArrayQueue;
+
+use super::latest::Latest;
+use crate::dsp::delay::LinearDelay;
+use crate::monitor::counter;
+use crate::units::{N_POL, Timestamp};
+
+/// Events that wait for control, at most: tens of seconds' worth of a live engine's.
+const EVENTS: usize = 4096;
+
+/// Something that a sensor shows. Counts are totals since the start, so that an event makes up for lost ones before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// A non-empty receive chunk was taken over.
+    Received(Received),
+    /// An output chunk was handed to the tx lcores.
+    Sent(Sent),
+    /// Another delay model became the active one.
+    Delay(ActiveDelay),
+    /// A window of digitiser power ended.
+    Power(PowerLevel),
+}
+
+/// Totals with a receive chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// First sample of the chunk.
+    pub start: Timestamp,
+    /// Sample behind it.
+    pub end: Timestamp,
+    /// Samples that the digitiser flagged as saturated, per polarisation.
+    pub clipped_samples: [u64; N_POL],
+    /// Heaps that never came since the start of the first non-empty chunk, per polarisation: whole chunks that never
+    /// came count with the next that did (reference: accounting per received chunk).
+    pub missing_heaps: [u64; N_POL],
+}
+
+/// Totals with an output chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Index of the output.
+    pub output: usize,
+    /// Timestamp of its first spectrum.
+    pub start: Timestamp,
+    /// Where it would end if it were full: the timestamp of the sensor.
+    pub nominal_end: Timestamp,
+    /// Saturated complex samples in transmitted batches, per polarisation.
+    pub clipped_samples: [u64; N_POL],
+}
+
+/// A delay model that became active.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ActiveDelay {
+    /// Index of the output.
+    pub output: usize,
+    /// Polarisation.
+    pub pol: usize,
+    /// The model.
+    pub model: LinearDelay,
+}
+
+/// Digitiser power over one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PowerLevel {
+    /// Sample behind the window, a multiple of its length.
+    pub end: Timestamp,
+    /// Per polarisation, in dB relative to a full-scale sine; `f64::MIN` for no power at all. `None` if input to the
+    /// window was missing.
+    pub dbfs: Option<[f64; N_POL]>,
+}
+
+/// Where an engine tells what happens: written by its thread, which never waits, and read by control.
+#[derive(Debug)]
+pub struct Published {
+    events: ArrayQueue<Event>,
+    overwritten: AtomicU64,
+    /// Per output and polarisation.
+    delays: Box<[[Latest<5>; N_POL]]>,
+}
+
+impl Published {
+    /// Nothing has happened to any of `outputs` outputs: their delays are [`LinearDelay::ZERO`].
+    pub fn new(outputs: usize) -> Self {
+        let delays = || [0; N_POL].map(|_| Latest::new(LinearDelay::ZERO.to_words()));
+        Self {
+            events: ArrayQueue::new(EVENTS),
+            overwritten: AtomicU64::new(0),
+            delays: (0..outputs).map(|_| delays()).collect(),
+        }
+    }
+
+    /// The oldest event that was not taken yet. Events are for one reader.
+    pub fn next_event(&self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Events that newer ones displaced because nobody took them. After a displaced [`Event::Delay`],
+    /// [`delay`](Self::delay) tells; all others are made up for by later ones.
+    pub fn overwritten(&self) -> u64 {
+        self.overwritten.load(Ordering::Relaxed)
+    }
+
+    /// The active delay model of an output and polarisation; `None` if there is no such.
+    pub fn delay(&self, output: usize, pol: usize) -> Option<LinearDelay> {
+        let latest = self.delays.get(output)?.get(pol)?;
+        Some(LinearDelay::from_words(latest.read()))
+    }
+
+    /// Tells of `event`; the engine's thread only.
+    pub fn tell(&self, event: Event) {
+        if let Event::Delay(ActiveDelay { output, pol, model }) = event
+            && let Some(latest) = self.delays.get(output).and_then(|pols| pols.get(pol))
+        {
+            latest.write(model.to_words());
+        }
+        if self.events.force_push(event).is_some() {
+            counter::add(&self.overwritten, 1);
+        }
+    }
+}
