@@ -132,7 +132,7 @@ impl Rig {
         let host = HostAllocator::default();
         let tail = config.tail_samples();
         let (memory, mut receiver) = receive_memory(&config.recv, tail, rx_queues, &host).unwrap();
-        receiver.leave_behind(1);
+        receiver.leave_behind();
         let rx_stages = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
             name: format!("rx{queue}"),
             queue: rx,

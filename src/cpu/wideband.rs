@@ -267,6 +267,7 @@ impl Pipeline for Wideband {
                     phase("post", times.post),
                     phase("wait", total.saturating_sub(busy)),
                 ],
+                longest_turn: None,
             }
         };
         self.scratch.iter().enumerate().map(worker).collect()

@@ -108,6 +108,7 @@ impl Engine {
 
     fn work(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
         while !self.abort.is_set() {
+            clock.turn();
             match self.receiver.poll() {
                 Collected::Chunk(id, chunk) => {
                     clock.mark(Phase::WaitInput);
@@ -156,6 +157,7 @@ impl Engine {
         clock.mark(Phase::Work);
         for index in 0..self.outputs.len() {
             loop {
+                clock.turn();
                 let view = self.intake.view(Timestamp(input.start()), input.samples());
                 let Some(view) = view.map_err(of_input)? else {
                     return Ok(());

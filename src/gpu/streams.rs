@@ -126,6 +126,7 @@ impl Stopwatch {
                 (phase.to_owned(), self.busy.as_secs_f64()),
                 ("idle".to_owned(), idle.as_secs_f64()),
             ],
+            longest_turn: None,
         }
     }
 

@@ -58,6 +58,13 @@ impl Threads {
         Ok(handle)
     }
 
+    /// Starts to look for each thread's longest turn anew.
+    pub fn forget_longest_turns(&self) {
+        for times in &self.times {
+            times.forget_longest_turn();
+        }
+    }
+
     /// Where the time of each thread went so far.
     pub fn reports(&self) -> Vec<LcoreReport> {
         let clock = TscClock::new(&self.eal);

@@ -73,6 +73,7 @@ fn report() -> RunReport {
             .iter()
             .map(|(phase, time)| ((*phase).to_owned(), *time))
             .collect(),
+        longest_turn: None,
     };
     RunReport {
         karoo: "0.1.0".into(),

@@ -32,6 +32,7 @@ pub struct PhaseTimes {
     name: String,
     core: Option<usize>,
     ticks: [AtomicU64; PHASES.len()],
+    longest_turn: AtomicU64,
 }
 
 impl PhaseTimes {
@@ -41,7 +42,13 @@ impl PhaseTimes {
             name: name.into(),
             core,
             ticks: Default::default(),
+            longest_turn: AtomicU64::new(0),
         })
+    }
+
+    /// Starts to look for the longest turn anew.
+    pub fn forget_longest_turn(&self) {
+        self.longest_turn.store(0, Ordering::Relaxed);
     }
 
     /// The times so far in seconds.
@@ -54,6 +61,7 @@ impl PhaseTimes {
             phases: PHASES
                 .map(|(phase, name)| (name.to_owned(), seconds(phase)))
                 .to_vec(),
+            longest_turn: Some(clock.seconds(self.longest_turn.load(Ordering::Relaxed))),
         }
     }
 }
@@ -63,12 +71,30 @@ impl PhaseTimes {
 pub struct PhaseClock {
     times: Arc<PhaseTimes>,
     last: u64,
+    turn: u64,
 }
 
 impl PhaseClock {
     /// Starts now.
     pub fn start(times: Arc<PhaseTimes>) -> Self {
-        Self { times, last: tsc() }
+        let now = tsc();
+        Self {
+            times,
+            last: now,
+            turn: now,
+        }
+    }
+
+    /// Ends a turn of the thread's loop, idle or not. A turn far longer than its work had its CPU taken away.
+    #[inline]
+    pub fn turn(&mut self) {
+        let now = tsc();
+        let turn = now.wrapping_sub(self.turn);
+        self.turn = now;
+        let longest = &self.times.longest_turn;
+        if turn > longest.load(Ordering::Relaxed) {
+            longest.fetch_max(turn, Ordering::Relaxed);
+        }
     }
 
     /// Books the time since the last mark under `phase`.

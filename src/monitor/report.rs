@@ -119,4 +119,7 @@ pub struct LcoreReport {
     pub core: Option<usize>,
     /// Seconds per phase, in display order: (`wait-in`, `work`, …).
     pub phases: Vec<(String, f64)>,
+    /// Seconds of the longest turn of the thread's loop, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_turn: Option<f64>,
 }

@@ -167,12 +167,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Stops waiting for rx lcores that are more than `lag` chunks behind the foremost one and have no packets.
+    /// Stops waiting for rx lcores that get no packets. Not for a replay, whose outcome must not depend on time.
     ///
-    /// A lag of 1 leaves a chunk's time until the window of the others is exhausted. Not for a replay, whose
-    /// outcome must not depend on time.
-    pub fn leave_behind(&mut self, lag: u64) {
-        self.patience = Some(lag);
+    /// They are left behind only when the others have a chunk's time until their window is exhausted: an lcore that has
+    /// lost its CPU for a while still has its packets in its ring, so that spare chunks are patience as well.
+    pub fn leave_behind(&mut self) {
+        let slots = self.memory.window.slots() as u64;
+        self.patience = Some(slots - OPEN_CHUNKS as u64 - 1);
     }
 
     /// The next completed chunk, if there is one.

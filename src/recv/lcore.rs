@@ -142,6 +142,7 @@ impl RxLcore {
         let mut frames = 0;
         let mut horizon = None;
         while !self.placer.abort.is_set() {
+            clock.turn();
             let received = self.queue.rx_burst(&mut batch);
             // Taken after the burst: a horizon is published before the frames that follow it.
             horizon = horizon.or_else(|| self.next_horizon());

@@ -64,6 +64,11 @@ impl Window {
         }
     }
 
+    /// Chunk ids that can be open at a time.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     fn slot(&self, id: u64) -> &AtomicU64 {
         &self.slots[(id % self.slots.len() as u64) as usize]
     }

@@ -155,6 +155,7 @@ impl TxLcore {
             self.send_control(&frames, clock);
         }
         while !self.abort.is_set() {
+            clock.turn();
             match self.inlet.pop() {
                 Some(Passed::Chunk(output, chunk)) => {
                     clock.mark(Phase::WaitInput);
@@ -262,6 +263,7 @@ impl TxLcore {
     /// Hands over everything in the burst.
     fn flush(&mut self, clock: &mut PhaseClock) {
         while !self.batch.is_empty() && !self.abort.is_set() {
+            clock.turn();
             if self.queue.tx_burst(&mut self.batch) == 0 {
                 clock.mark(Phase::Work);
                 self.idle.wait();

@@ -40,7 +40,6 @@ pub struct Pace {
     version: AtomicU64,
     schedule: Mutex<Schedule>,
     stop: AtomicBool,
-    longest_turn: AtomicU64,
 }
 
 impl Pace {
@@ -48,12 +47,6 @@ impl Pace {
     pub fn set(&self, schedule: Schedule) {
         *self.schedule.lock().unwrap_or_else(PoisonError::into_inner) = schedule;
         self.version.fetch_add(1, Ordering::Release);
-    }
-
-    /// Longest time in ticks between two looks at the clock of a generator since this was last asked. It takes
-    /// microseconds, unless something else has the CPU.
-    pub fn take_longest_turn(&self) -> u64 {
-        self.longest_turn.swap(0, Ordering::Relaxed)
     }
 
     /// Ends the generators.
@@ -161,7 +154,6 @@ impl GeneratorLcore {
         let mut idle = Idle::new(self.idle);
         let mut version = 0;
         let mut schedule = Schedule::default();
-        let mut last = tsc();
         while !self.pace.stop.load(Ordering::Relaxed) && !self.abort.is_set() {
             let current = self.pace.version.load(Ordering::Acquire);
             if current != version {
@@ -174,12 +166,7 @@ impl GeneratorLcore {
                     feed.stats.next.store(next, Ordering::Relaxed);
                 }
             }
-            let now = tsc();
-            let turn = now.saturating_sub(last);
-            if turn > self.pace.longest_turn.load(Ordering::Relaxed) {
-                self.pace.longest_turn.fetch_max(turn, Ordering::Relaxed);
-            }
-            last = now;
+            clock.turn();
             let mut sent = false;
             for feed in &mut self.feeds {
                 sent |= feed.send(&self.signal, schedule.due(tsc()));

@@ -322,14 +322,14 @@ impl Bench<'_> {
     fn measure(&self, rate: f64, seconds: f64) -> Result<Measured, BenchError> {
         let rig = &self.rig;
         let (counts, placed) = (rig.counts(), rig.placed());
-        let lcores = rig.threads.reports();
+        let before = rig.threads.reports();
         let start = tsc();
-        rig.pace.take_longest_turn();
+        rig.threads.forget_longest_turns();
         rig.window.open();
         let paused = self.pause(seconds);
         rig.window.close();
-        let longest_stall = 1e3 * self.tsc.seconds(rig.pace.take_longest_turn());
         let seconds = self.tsc.seconds(tsc() - start);
+        let after = rig.threads.reports();
         let engines: Vec<_> = rig
             .counts()
             .iter()
@@ -345,16 +345,9 @@ impl Bench<'_> {
                 asked: rate,
                 reached: samples / seconds * 1e-9,
                 seconds,
-                longest_stall,
                 engines,
             },
-            lcores: rig
-                .threads
-                .reports()
-                .iter()
-                .zip(&lcores)
-                .map(since)
-                .collect(),
+            lcores: after.iter().zip(&before).map(since).collect(),
             placed: rig
                 .placed()
                 .iter()

@@ -109,9 +109,6 @@ pub struct Probe {
     pub reached: f64,
     /// How long.
     pub seconds: f64,
-    /// Longest time in milliseconds that a generator did not run. It never sleeps, unless CPUs are
-    /// oversubscribed: something else had its CPU.
-    pub longest_stall: f64,
     /// Per engine.
     pub engines: Vec<Counts>,
 }
@@ -265,17 +262,12 @@ impl fmt::Display for EngineBench {
             asked,
             reached,
             seconds,
-            longest_stall,
             engines,
         } = &self.measured;
         let gbps = 2.0 * reached * f64::from(bits);
         writeln!(
             f,
             "measured   {asked:.3} Gsample/s per polarisation and engine asked, {reached:.3} reached, {gbps:.1} Gb/s of payload each, {seconds:.1} s",
-        )?;
-        writeln!(
-            f,
-            "           something else had a generator's CPU for {longest_stall:.3} ms at the longest"
         )?;
         if !self.measured.kept_up() {
             writeln!(
@@ -332,6 +324,9 @@ impl fmt::Display for EngineBench {
             write!(f, "{:12} cpu {core:>3} ", lcore.name)?;
             for (phase, seconds) in &lcore.phases {
                 write!(f, " {phase} {:5.1} %", 100.0 * seconds / total.max(1e-9))?;
+            }
+            if let Some(turn) = lcore.longest_turn {
+                write!(f, "  longest turn {:7.3} ms", 1e3 * turn)?;
             }
             writeln!(f)?;
         }

@@ -25,8 +25,6 @@ use crate::recv::{WhenFull, receive_memory_with_spare};
 use crate::send::{Source, TxPools};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
-/// Chunks that a silent rx lcore may be behind.
-const PATIENCE: u64 = 1;
 /// How long packets and chunks under way may take to come through at the end.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Where packets say that they come from: a locally administered MAC address and addresses reserved for documentation.
@@ -194,7 +192,7 @@ impl Rig {
                 &*compute.recv_memory,
                 options.spare_chunks(),
             )?;
-            receiver.leave_behind(PATIENCE);
+            receiver.leave_behind();
             memory = receive.kind().to_string();
             let outputs = live::outputs(
                 eal,

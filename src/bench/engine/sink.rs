@@ -366,6 +366,7 @@ impl SinkLcore {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         loop {
+            clock.turn();
             // Read before the rings: what was sent before the end is in them already.
             let sending = self
                 .sending
