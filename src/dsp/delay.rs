@@ -7,7 +7,7 @@
 
 mod models;
 
-pub use models::DelayModels;
+pub use models::{DelayModels, Stretch};
 
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
@@ -166,16 +166,30 @@ impl LinearDelay {
 
     /// Evaluates the polynomial at output timestamp `t`, before its start too.
     pub fn at(&self, t: Timestamp) -> DelayPoint {
-        // Exact as long as the two are within 2⁶³ of each other.
-        let rel = t.0.wrapping_sub(self.start as u64) as i64 as f64;
-        let delay = self.delay + rel * self.rate;
+        let delay = self.delay_at(t);
         let coarse = delay.round_ties_even();
         DelayPoint {
             orig: (t.0 as i64).saturating_sub(coarse as i64),
             coarse: coarse as i64,
             residual: delay - coarse,
-            phase: wrap_angle(rel * self.phase_rate + self.phase),
+            phase: self.phase_at(t),
         }
+    }
+
+    /// The delay at output timestamp `t`, in ADC samples.
+    fn delay_at(&self, t: Timestamp) -> f64 {
+        self.delay + self.since_start(t) * self.rate
+    }
+
+    /// The phase at output timestamp `t`, in [−π, π).
+    fn phase_at(&self, t: Timestamp) -> f64 {
+        wrap_angle(self.since_start(t) * self.phase_rate + self.phase)
+    }
+
+    /// Samples from the start to `t`.
+    fn since_start(&self, t: Timestamp) -> f64 {
+        // Exact as long as the two are within 2⁶³ of each other.
+        t.0.wrapping_sub(self.start as u64) as i64 as f64
     }
 }
 
@@ -194,11 +208,8 @@ pub struct DelayPoint {
 
 impl DelayPoint {
     /// The phase that a wideband spectrum needs.
-    ///
-    /// The centre of the band, a quarter of the sample rate, turns by π/2 per sample of coarse delay;
-    /// undoing that keeps the phase at the band centre what the model says.
     pub fn wideband_phase(&self) -> f64 {
-        wrap_angle(self.phase + FRAC_PI_2 * self.coarse.rem_euclid(4) as f64)
+        wrap_angle(self.phase + quarter_turns(self.coarse))
     }
 
     /// Moves the input sample to a multiple of `subsampling`, the direction of a tie chosen so that the
@@ -225,14 +236,47 @@ impl DelayPoint {
     }
 }
 
+/// By which angle a wideband output is turned back after a coarse delay.
+///
+/// The centre of the band, a quarter of the sample rate, turns by π/2 per sample of coarse delay; undoing that keeps
+/// the phase at the band centre what the model says.
+fn quarter_turns(coarse: i64) -> f64 {
+    FRAC_PI_2 * coarse.rem_euclid(4) as f64
+}
+
 /// The angle in [−π, π) that differs from `a` by a multiple of 2π; `a` itself where it is in the range.
 pub fn wrap_angle(a: f64) -> f64 {
     if (-PI..PI).contains(&a) {
         return a;
     }
-    let wrapped = (a + PI).rem_euclid(TAU) - PI;
+    let wrapped = turn_remainder(a + PI) - PI;
     // The remainder of a tiny negative number may round up to 2π itself.
     if wrapped >= PI { -PI } else { wrapped }
+}
+
+/// `a.rem_euclid(TAU)` to the last bit. The general algorithm takes a division per bit of the quotient; phases of delay
+/// models are a few turns.
+fn turn_remainder(a: f64) -> f64 {
+    /// Quotients up to this have exact products with both parts of 2π.
+    const MOST: f64 = (1 << 20) as f64;
+    const LOW_BITS: u32 = 21;
+    const HIGH: f64 = f64::from_bits(TAU.to_bits() >> LOW_BITS << LOW_BITS);
+    const LOW: f64 = TAU - HIGH;
+    let turns = (a.abs() / TAU).trunc();
+    if turns >= MOST {
+        return a.rem_euclid(TAU);
+    }
+    // A remainder has no more bits than what it is of, so both subtractions are exact.
+    let after = |turns: f64| (a.abs() - turns * HIGH) - turns * LOW;
+    let remainder = match after(turns) {
+        // The quotient was rounded up to a whole number.
+        less if less < 0.0 => after(turns - 1.0),
+        remainder => remainder,
+    };
+    match a < 0.0 && remainder > 0.0 {
+        true => TAU - remainder,
+        false => remainder,
+    }
 }
 
 #[cfg(test)]
@@ -265,6 +309,21 @@ mod tests {
             assert!((wrap_angle(-a) + expected).abs() < 1e-12);
         }
         assert_eq!(wrap_angle(PI), -PI);
+    }
+
+    proptest! {
+        #[test]
+        fn remainders_are_exact(turns in 0u32..1 << 21, near in -1.0f64..1.0, ulps in -3i64..4, a in any::<f64>()) {
+            let multiple = f64::from(turns) * TAU;
+            let at = |a: f64, ulps: i64| f64::from_bits(a.to_bits().wrapping_add_signed(ulps));
+            for a in [multiple + near * TAU, at(multiple, ulps), at(multiple + PI, ulps), near, a] {
+                for a in [a, -a] {
+                    let expected = a.rem_euclid(TAU);
+                    let got = turn_remainder(a);
+                    prop_assert!(got == expected || got.is_nan() && expected.is_nan(), "{}: {} {}", a, got, expected);
+                }
+            }
+        }
     }
 
     #[test]

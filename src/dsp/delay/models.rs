@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{DelayPoint, LinearDelay};
+use super::{DelayPoint, LinearDelay, quarter_turns, wrap_angle};
 use crate::units::Timestamp;
 
 /// A list of models, each valid from its start to that of the next.
@@ -62,24 +62,57 @@ impl DelayModels {
 
     /// Delay and phase at output timestamp `t`. Before the first model's start, that model holds.
     pub fn at(&self, t: Timestamp) -> DelayPoint {
-        let model = self.models.iter().rev().find(|m| begun(m, t));
-        self.evaluate(model.unwrap_or(self.current()), t)
+        self.evaluate(self.holding(t).0, t)
     }
 
-    /// Delays and phases at `start`, `start + step`, … below `stop`.
+    /// The model that holds at `t`, and when the next one does instead.
+    fn holding(&self, t: Timestamp) -> (&LinearDelay, Option<Timestamp>) {
+        let begun = self
+            .models
+            .iter()
+            .skip(1)
+            .take_while(|m| begun(m, t))
+            .count();
+        let next = self.models.get(begun + 1);
+        let until = next.map(|model| Timestamp(model.start as u64));
+        (&self.models[begun], until)
+    }
+
+    /// The longest beginning of `start`, `start + step`, …, at least one timestamp and at most `most`, on which one model
+    /// holds and the coarse delay stays the same.
     ///
-    /// # Panics
-    ///
-    /// When `step` is zero.
-    pub fn range(
-        &self,
-        start: Timestamp,
-        stop: Timestamp,
-        step: usize,
-    ) -> impl Iterator<Item = DelayPoint> + '_ {
-        (start.0..stop.0)
-            .step_by(step)
-            .map(|t| self.at(Timestamp(t)))
+    /// `step` is a multiple of the subsampling.
+    pub fn stretch(&self, start: Timestamp, step: u64, most: usize) -> Stretch {
+        debug_assert!(step.is_multiple_of(self.subsampling.into()));
+        let (model, until) = self.holding(start);
+        let point = |i: usize| self.evaluate(model, start + i as u64 * step);
+        let first = point(0);
+        let most = match until {
+            Some(next) => ((next - start).div_ceil(step.max(1)) as usize).min(most),
+            None => most,
+        };
+        // The delay is a monotone function of time, rounded or not, so it does not come back to a coarse delay that it left.
+        let same = |i: usize| point(i).coarse == first.coarse;
+        let (mut len, mut beyond) = (1, most.max(1));
+        if beyond > 1 && same(beyond - 1) {
+            len = beyond;
+        }
+        while len < beyond {
+            let middle = len + (beyond - len) / 2;
+            if same(middle) {
+                len = middle + 1;
+            } else {
+                beyond = middle;
+            }
+        }
+        Stretch {
+            model: *model,
+            start,
+            step,
+            coarse: first.coarse,
+            turned: quarter_turns(first.coarse),
+            len,
+        }
     }
 
     /// The smallest output timestamp that is a multiple of `step`, at or after `start`, and asks for an
@@ -125,6 +158,47 @@ impl DelayModels {
     }
 }
 
+/// Timestamps on which one delay model holds and the coarse delay is constant.
+///
+/// It gives what [`DelayModels::at`] gives, to the last bit, without looking for the model and rounding its delay again.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    model: LinearDelay,
+    start: Timestamp,
+    step: u64,
+    coarse: i64,
+    turned: f64,
+    len: usize,
+}
+
+impl Stretch {
+    /// How many there are: at least one.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whole samples of delay.
+    pub fn coarse(&self) -> i64 {
+        self.coarse
+    }
+
+    /// [`DelayPoint::residual`] of the `i`th timestamp.
+    pub fn residual(&self, i: usize) -> f64 {
+        // One rounding: the difference from the nearest sample is exact.
+        self.model.delay_at(self.time(i)) - self.coarse as f64
+    }
+
+    /// [`DelayPoint::wideband_phase`] of the `i`th timestamp.
+    pub fn wideband_phase(&self, i: usize) -> f64 {
+        wrap_angle(self.model.phase_at(self.time(i)) + self.turned)
+    }
+
+    fn time(&self, i: usize) -> Timestamp {
+        self.start + i as u64 * self.step
+    }
+}
+
 fn begun(model: &LinearDelay, t: Timestamp) -> bool {
     model.start < 0 || model.start as u64 <= t.0
 }
@@ -159,20 +233,13 @@ mod tests {
     fn linear_range_matches_the_reference() {
         let mut models = DelayModels::new();
         models.add(example());
-        let points: Vec<_> = models
-            .range(Timestamp(12999), Timestamp(13005), 1)
+        let points: Vec<_> = (12999..13005)
+            .map(|t| models.at(Timestamp(t)))
             .map(|p| (p.orig, p.residual))
             .collect();
         let orig = [12735, 12736, 12737, 12738, 12739, 12739];
         let residual = [-0.5, -0.25, 0.0, 0.25, 0.5, -0.25];
         assert_eq!(points, orig.into_iter().zip(residual).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn an_empty_range_is_empty() {
-        let models = multi();
-        assert_eq!(models.range(Timestamp(9), Timestamp(9), 4).count(), 0);
-        assert_eq!(models.range(Timestamp(9), Timestamp(3), 4).count(), 0);
     }
 
     #[test]
@@ -195,9 +262,7 @@ mod tests {
         let orig = [0, 11000, 19486, 32957, 43984, 51750];
         let residual = [0.0, 0.0, -0.25, 0.0, -0.5, 0.0];
         let phase = [0.0, 0.0, -2.01, -0.916, 2.270, 2.155];
-        let points: Vec<_> = models
-            .range(Timestamp(0), Timestamp(55001), 11000)
-            .collect();
+        let points: Vec<_> = (0..=5).map(|i| models.at(Timestamp(11000 * i))).collect();
         assert_eq!(points.len(), orig.len());
         for (i, point) in points.iter().enumerate() {
             assert_eq!(point.orig, orig[i]);
@@ -292,6 +357,43 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn stretches_are_the_points_to_the_last_bit(
+            pieces in prop::collection::vec((0i64..1 << 50, -1e5f64..1e5, -60i32..1, -4.0f64..4.0, -1e-3f64..1e-3), 0..4),
+            near in prop::collection::vec(-100_000i64..100_000, 4),
+            start in 0u64..1 << 50,
+            subsampling in 1u64..40,
+            step in 1u64..300,
+        ) {
+            let mut models = DelayModels::with_subsampling(subsampling as u32);
+            let sign = |i: usize| if i % 2 == 0 { 1.0 } else { -0.9 };
+            for (i, ((far, delay, rate, phase, turn), near)) in pieces.into_iter().zip(near).enumerate() {
+                // Some begin within the range.
+                let from = if far % 2 == 0 { far } else { (start as i64 + near).max(0) };
+                let rate = sign(i) * f64::from(rate).exp2() * 0.99;
+                models.add(linear(from, delay, rate, phase, turn));
+            }
+            let step = step * subsampling;
+            let (mut t, end) = (Timestamp(start), start + 700 * step);
+            while t.0 < end {
+                let most = ((end - t.0) / step) as usize;
+                let stretch = models.stretch(t, step, most);
+                prop_assert!((1..=most).contains(&stretch.len()));
+                for i in 0..stretch.len() {
+                    let point = models.at(t + i as u64 * step);
+                    prop_assert_eq!(point.coarse, stretch.coarse());
+                    prop_assert_eq!(point.residual, stretch.residual(i));
+                    prop_assert_eq!(point.wideband_phase(), stretch.wideband_phase(i));
+                }
+                let last = models.at(t + (stretch.len() as u64 - 1) * step);
+                t = t + stretch.len() as u64 * step;
+                // It ended because of a model, the coarse delay or the end.
+                let next = models.at(t);
+                let another = models.holding(t).0 != &stretch.model;
+                prop_assert!(t.0 >= end || another || next.coarse != last.coarse);
+            }
+        }
+
         #[test]
         fn skip_agrees_with_search(
             pieces in prop::collection::vec((1i64..3000, -200.0f64..200.0, -0.5f64..0.9), 0..4),
