@@ -10,6 +10,7 @@ use crossbeam::queue::ArrayQueue;
 use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
 use karoo::cpu;
 use karoo::dpdk::{Abort, Eal, ExtPool, IdlePolicy};
+use karoo::engine::steer::Steered;
 use karoo::engine::{
     Block, Engine, EngineError, Finished, InputView, Intake, OutputChunk, OutputParts, OutputSpan,
     OutputStats, Pipeline, PipelineError,
@@ -207,7 +208,6 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
         OutputParts {
             config: output.clone(),
             pipeline,
-            delays: Default::default(),
             pool: ExtPool::new(eal, chunks).unwrap(),
             stats: Arc::new(OutputStats::new(&output.name)),
             observer: None,
@@ -217,8 +217,11 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     let (queue, abort) = (Arc::new(ArrayQueue::new(5)), Abort::default());
     let idle = IdlePolicy::Share;
     let intake = Box::<Slow>::default();
+    let steered = Steered::alone(&config);
     let (given, seen) = (queue.clone(), abort.clone());
-    let mut engine = Engine::new(&config, receiver, intake, outputs, given, idle, seen);
+    let mut engine = Engine::new(
+        &config, receiver, intake, outputs, steered, given, idle, seen,
+    );
     let engine = std::thread::spawn(move || {
         let clock = PhaseTimes::new("engine", None);
         engine.run(&mut PhaseClock::start(clock))

@@ -16,6 +16,7 @@ use karoo::dpdk::{
 };
 use karoo::dsp::model::{Model, hash_sample};
 use karoo::dsp::unpack::pack;
+use karoo::engine::steer::Steered;
 use karoo::engine::{Block, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError};
 use karoo::live::{self, Ended, RxStage, StageError, StageParts, Stages, Threads};
 use karoo::memory::HostAllocator;
@@ -144,6 +145,7 @@ impl Rig {
             receiver,
             intake: Box::<cpu::Intake>::default(),
             outputs: live::outputs(eal, &config, vec![pipeline], &host).unwrap(),
+            steered: Steered::alone(&config),
             rx: rx_stages.collect(),
             when_full: WhenFull::Drop,
             tx: port.tx,

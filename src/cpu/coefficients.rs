@@ -41,14 +41,21 @@ impl Gains {
         gains
     }
 
-    /// Sets one polarisation.
+    /// Sets one polarisation, in the memory that it has.
     pub fn set(&mut self, pol: usize, gains: &[Complex32]) {
         // Both factors are exact: halving, and swapping parts with a sign.
         let scale = |g: &Complex32| match pol {
             0 => Complex32::new(g.re / 2.0, g.im / 2.0),
             _ => Complex32::new(g.im / 2.0, -g.re / 2.0),
         };
-        self.scaled[pol] = gains.iter().map(scale).collect();
+        self.scaled[pol].clear();
+        self.scaled[pol].extend(gains.iter().map(scale));
+        self.version += 1;
+    }
+
+    /// Exchanges the gains of one polarisation.
+    pub fn swap(&mut self, pol: usize, other: &mut Self) {
+        std::mem::swap(&mut self.scaled[pol], &mut other.scaled[pol]);
         self.version += 1;
     }
 }

@@ -32,7 +32,9 @@ pub struct Wideband {
     pending: [Mutex<Pending>; 2],
     current: usize,
     gains: Gains,
-    staged: [Option<Vec<Complex32>>; N_POL],
+    /// Those of the next chunk, of the polarisations that are `changed`.
+    staged: Gains,
+    changed: [bool; N_POL],
     finished: VecDeque<OutputChunk>,
     begun: Instant,
 }
@@ -91,7 +93,8 @@ impl Wideband {
             pending: [pending(), pending()],
             current: 0,
             gains: Gains::new(output.channels, gain),
-            staged: [None, None],
+            staged: Gains::new(output.channels, gain),
+            changed: [false; N_POL],
             finished: VecDeque::new(),
             begun: Instant::now(),
             workers,
@@ -191,7 +194,8 @@ impl Pipeline for Wideband {
 
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
         if pol < N_POL && gains.len() == self.kernels.channels {
-            self.staged[pol] = Some(gains.to_vec());
+            self.staged.set(pol, gains);
+            self.changed[pol] = true;
         }
     }
 
@@ -206,8 +210,8 @@ impl Pipeline for Wideband {
         }
         if block.first == 0 {
             for pol in 0..N_POL {
-                if let Some(gains) = self.staged[pol].take() {
-                    self.gains.set(pol, &gains);
+                if std::mem::take(&mut self.changed[pol]) {
+                    self.gains.swap(pol, &mut self.staged);
                 }
             }
         }

@@ -5,6 +5,7 @@
 //! they are complete, in the order in which they were issued.
 
 mod backend;
+mod changes;
 mod input;
 mod output;
 mod stats;
@@ -14,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
+use hdrhistogram::Histogram;
 
 pub use backend::{
     Backend, BatchStats, Block, FineDelay, InputView, Intake, OutputSpan, Pipeline, PipelineError,
@@ -21,6 +23,7 @@ pub use backend::{
 pub use input::Input;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use stats::OutputStats;
+use steer::{Event, Published, Received, Steered};
 
 use crate::config::EngineConfig;
 use crate::dpdk::{Abort, Idle, IdlePolicy};
@@ -55,6 +58,7 @@ pub struct Engine {
     receiver: Receiver,
     intake: Box<dyn Intake>,
     outputs: Vec<Output>,
+    published: Arc<Published>,
     /// Whose chunks are being finished, oldest first.
     finishing: VecDeque<usize>,
     finished: Arc<ArrayQueue<Finished>>,
@@ -67,25 +71,35 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine over `receiver`, whose outputs read what `intake` brings them. `finished` must have
-    /// room for every output chunk and the end.
+    /// An engine over `receiver`, whose outputs read what `intake` brings them and are steered through their ends of
+    /// `steered`. `finished` must have room for every output chunk and the end.
     pub fn new(
         config: &EngineConfig,
         receiver: Receiver,
         intake: Box<dyn Intake>,
         outputs: Vec<OutputParts>,
+        steered: Steered,
         finished: Arc<ArrayQueue<Finished>>,
         idle: IdlePolicy,
         abort: Abort,
     ) -> Self {
-        let output = |parts| Output::new(parts, config.send.chunk_jones);
+        let Steered {
+            outputs: ends,
+            published,
+        } = steered;
+        let output = |(index, (parts, steered))| {
+            Output::new(config, index, parts, steered, published.clone())
+        };
+        let outputs = outputs.into_iter().zip(ends).enumerate();
+        let outputs = outputs.map(output).collect();
         Self {
             chunk_samples: config.recv.chunk_samples as u64,
             heap_samples: config.recv.packet_samples,
             receiver,
             intake,
             finishing: VecDeque::with_capacity(finished.capacity()),
-            outputs: outputs.into_iter().map(output).collect(),
+            outputs,
+            published,
             finished,
             abort,
             idle: Idle::new(idle),
@@ -113,10 +127,12 @@ impl Engine {
                 Collected::Chunk(id, chunk) => {
                     clock.mark(Phase::WaitInput);
                     self.idle.reset();
+                    self.tell_received(id);
                     self.advance(Some((id, chunk)), clock)?;
                 }
                 Collected::Nothing => {
                     self.hand_over()?;
+                    self.outputs.iter_mut().for_each(Output::take_requests);
                     self.idle.wait();
                 }
                 Collected::End => {
@@ -126,6 +142,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Tells control what came up to chunk `id`.
+    fn tell_received(&self, id: u64) {
+        let stats = self.receiver.stats();
+        let start = Timestamp(id * self.chunk_samples);
+        self.published.tell(Event::Received(Received {
+            start,
+            end: start + self.chunk_samples,
+            clipped_samples: stats.clipped_samples(),
+            missing_heaps: stats.missing_heaps(),
+        }));
     }
 
     /// Holds `next`, and issues all work on the chunk held before, whose successor it may be.
@@ -227,6 +255,15 @@ impl Engine {
     /// Counters of the input.
     pub fn input_stats(&self) -> Arc<InputStats> {
         self.receiver.stats()
+    }
+
+    /// Ticks that each request to any output took of the engine's time.
+    pub fn stalls(&self) -> Histogram<u64> {
+        let mut all = Histogram::new_from(self.outputs[0].stalls());
+        for output in &self.outputs {
+            all.add(output.stalls()).expect("the same bounds");
+        }
+        all
     }
 
     /// What computes, for all outputs.

@@ -6,15 +6,20 @@
 
 use std::sync::Arc;
 
-use crate::config::OutputConfig;
+use hdrhistogram::Histogram;
+
+use crate::config::{EngineConfig, OutputConfig, SampleBits};
 use crate::dpdk::{ExtBuffer, ExtPool};
-use crate::dsp::delay::DelayModels;
+use crate::dsp::delay::DelayPoint;
+use crate::dsp::power::{self, PowerWindow};
 use crate::memory::OutputMemory;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::units::{N_POL, Timestamp};
 
+use super::changes::Changes;
 use super::input::Input;
 use super::stats::OutputStats;
+use super::steer::{ActiveDelay, Event, PowerLevel, Published, Sent, SteeredOutput};
 use super::{Block, FineDelay, InputView, Pipeline, PipelineError};
 
 /// An output chunk with one owner.
@@ -32,8 +37,6 @@ pub struct OutputParts {
     pub config: OutputConfig,
     /// Its computation.
     pub pipeline: Box<dyn Pipeline>,
-    /// Delay models per polarisation.
-    pub delays: [DelayModels; N_POL],
     /// Its chunks.
     pub pool: ExtPool<OutputMemory>,
     /// Its counters.
@@ -58,8 +61,13 @@ pub enum Step {
 /// The state of one output stream.
 pub struct Output {
     parts: OutputParts,
+    index: usize,
     /// Spectra per output chunk.
     capacity: usize,
+    changes: Changes,
+    published: Arc<Published>,
+    /// Of the digitiser, if this is the output that measures it.
+    power: Option<Power>,
     /// Timestamp of the next spectrum.
     next: u64,
     /// The chunk under construction and its spectra so far; its end is `next`.
@@ -71,13 +79,24 @@ pub struct Output {
 }
 
 impl Output {
-    /// An output that starts at timestamp 0, which is before any input.
-    pub fn new(parts: OutputParts, chunk_jones: usize) -> Self {
-        let capacity = chunk_jones / parts.config.channels;
+    /// The output with this index of an engine of `config`. It starts at timestamp 0, which is before any input.
+    pub fn new(
+        config: &EngineConfig,
+        index: usize,
+        parts: OutputParts,
+        steered: SteeredOutput,
+        published: Arc<Published>,
+    ) -> Self {
+        let capacity = config.send.chunk_jones / parts.config.channels;
+        let power = (index == 0).then(|| Power::new(config, &parts.config));
         Self {
+            changes: Changes::new(steered, parts.config.channels),
             fine: Vec::with_capacity(capacity),
             parts,
+            index,
             capacity,
+            published,
+            power,
             next: 0,
             building: None,
             last_end: None,
@@ -94,6 +113,21 @@ impl Output {
         &*self.parts.pipeline
     }
 
+    /// Takes the requests that are due.
+    pub fn take_requests(&mut self) {
+        let next = Timestamp(self.next);
+        let building = self.building.as_ref();
+        let start = building.map_or(next, |(chunk, _)| chunk.start());
+        let end = start + (self.capacity * self.parts.config.spectrum_samples()) as u64;
+        let (published, output) = (&self.published, self.index);
+        let active = |pol, model| {
+            published.tell(Event::Delay(ActiveDelay { output, pol, model }));
+        };
+        let pipeline = &mut *self.parts.pipeline;
+        self.changes
+            .take(next, end, building.is_some(), pipeline, active);
+    }
+
     /// Issues the next block of spectra that `input` allows, or what is due before it.
     pub fn step(
         &mut self,
@@ -101,12 +135,13 @@ impl Output {
         view: &InputView<'_>,
         clock: &mut PhaseClock,
     ) -> Result<Step, PipelineError> {
+        self.take_requests();
         if self.is_full() {
             self.flush(clock)?;
             return Ok(Step::Finishing);
         }
         let t = Timestamp(self.next);
-        let delays = [0, 1].map(|pol| self.parts.delays[pol].at(t));
+        let delays = [0, 1].map(|pol| self.changes.delays[pol].at(t));
         if delays.iter().any(|delay| delay.orig < input.start() as i64) {
             if self.flush(clock)? {
                 return Ok(Step::Finishing);
@@ -120,8 +155,7 @@ impl Output {
             });
         }
         let first = self.building.as_ref().map_or(0, |(_, spectra)| *spectra);
-        let coarse = delays.map(|delay| delay.coarse);
-        self.plan_block(input, coarse, self.capacity - first);
+        self.plan_block(input, delays, self.room(first));
         if self.fine.is_empty() {
             return Ok(Step::NeedsInput);
         }
@@ -134,49 +168,80 @@ impl Output {
     }
 
     fn is_full(&self) -> bool {
-        let spectra = self.building.as_ref().map(|(_, spectra)| *spectra);
-        spectra == Some(self.capacity)
+        let Some((_, spectra)) = &self.building else {
+            return false;
+        };
+        let whole = spectra.is_multiple_of(self.parts.config.spectra_per_heap());
+        *spectra == self.capacity || whole && self.changes.at_batch_end()
     }
 
-    /// Smallest batch-aligned timestamp after the current one whose input is not before `target`.
+    /// Spectra that may be issued before the chunk is full or something changes; `first` of it were.
+    fn room(&self, first: usize) -> usize {
+        let config = &self.parts.config;
+        let mut room = self.capacity - first;
+        if self.changes.at_batch_end() {
+            room = room.min(config.spectra_per_heap() - first % config.spectra_per_heap());
+        }
+        if let Some(at) = self.changes.upcoming() {
+            let spectra = (at.0 - self.next).div_ceil(config.spectrum_samples() as u64);
+            room = room.min(usize::try_from(spectra).unwrap_or(usize::MAX));
+        }
+        room
+    }
+
+    /// Smallest batch-aligned timestamp after the current one whose input is not before `target`, or at which
+    /// requests are due that may change that.
     fn skip_to(&self, target: Timestamp) -> Option<u64> {
         let step = self.parts.config.batch_samples() as u64;
+        let due = self.changes.upcoming();
+        let due = due.and_then(|at| at.0.checked_next_multiple_of(step));
+        let found = self.skip_unchanged(target, step);
+        match (found, due) {
+            (Some(found), Some(due)) => Some(found.min(due)),
+            (found, due) => found.or(due),
+        }
+    }
+
+    fn skip_unchanged(&self, target: Timestamp, step: u64) -> Option<u64> {
+        let delays = &self.changes.delays;
         let mut start = Timestamp(self.next + 1);
         loop {
             let mut found = start;
-            for delay in &self.parts.delays {
+            for delay in delays {
                 found = delay.skip(target, found, step)?;
             }
             // Piecewise models are not monotone: one polarisation's skip may undo the other's.
-            if self
-                .parts
-                .delays
-                .iter()
-                .all(|d| d.at(found).orig >= target.0 as i64)
-            {
+            if delays.iter().all(|d| d.at(found).orig >= target.0 as i64) {
                 return Some(found.0);
             }
             start = found + 1;
         }
     }
 
-    /// Fills `fine` with the spectra from `next` on that share `coarse` and fit input and chunk.
-    fn plan_block(&mut self, input: &Input, coarse: [i64; N_POL], room: usize) {
+    /// Fills `fine` with the spectra from `next` on, `room` at most, that share the coarse delays of `first` and whose
+    /// windows `input` has.
+    fn plan_block(&mut self, input: &Input, first: [DelayPoint; N_POL], room: usize) {
         self.fine.clear();
         let step = self.parts.config.spectrum_samples() as u64;
-        let reach = input.end() as i64 + coarse[0].min(coarse[1]);
         let window = self.parts.config.window_samples() as i64;
-        let mut t = Timestamp(self.next);
-        while self.fine.len() < room && t.0 as i64 + window <= reach {
-            let delays = [0, 1].map(|pol| self.parts.delays[pol].at(t));
-            if delays.map(|delay| delay.coarse) != coarse {
+        let coarse = first.map(|point| point.coarse);
+        let reach = input.end() as i64 + coarse[0].min(coarse[1]) - window - self.next as i64;
+        if reach < 0 {
+            return;
+        }
+        let room = room.min((reach as u64 / step + 1) as usize);
+        while self.fine.len() < room {
+            let t = Timestamp(self.next + self.fine.len() as u64 * step);
+            let left = room - self.fine.len();
+            let [x, y] = [0, 1].map(|pol| self.changes.delays[pol].stretch(t, step, left));
+            if [x.coarse(), y.coarse()] != coarse {
                 break;
             }
-            self.fine.push(FineDelay {
-                delay: delays.map(|delay| delay.residual as f32),
-                phase: delays.map(|delay| delay.wideband_phase() as f32),
-            });
-            t = t + step;
+            self.fine
+                .extend((0..x.len().min(y.len())).map(|i| FineDelay {
+                    delay: [x.residual(i) as f32, y.residual(i) as f32],
+                    phase: [x.wideband_phase(i) as f32, y.wideband_phase(i) as f32],
+                }));
         }
     }
 
@@ -212,11 +277,16 @@ impl Output {
         clock.mark(Phase::Work);
         self.parts.pipeline.front(view, &block, &mut chunk.span())?;
         clock.mark(Phase::Compute);
-        *spectra += self.fine.len();
-        self.next += (self.fine.len() * step) as u64;
-        for delay in &mut self.parts.delays {
-            delay.advance(Timestamp(self.next));
+        *spectra += count;
+        let last = Timestamp(self.next + ((count - 1) * step) as u64);
+        for (pol, delay) in self.changes.delays.iter_mut().enumerate() {
+            if delay.advance(last) {
+                let (output, model) = (self.index, *delay.current());
+                let active = ActiveDelay { output, pol, model };
+                self.published.tell(Event::Delay(active));
+            }
         }
+        self.next += (count * step) as u64;
         Ok(())
     }
 
@@ -243,17 +313,43 @@ impl Output {
         Ok(true)
     }
 
+    /// Ticks that each request took.
+    pub fn stalls(&self) -> &Histogram<u64> {
+        self.changes.stalls()
+    }
+
     /// The next chunk that is complete and accounted for.
     pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         let chunk = self.parts.pipeline.poll()?;
         if let Some(chunk) = &chunk {
             self.note_gap(chunk);
             self.parts.stats.note_chunk(chunk, &self.parts.config);
+            self.tell(chunk);
             if let Some(observer) = &mut self.parts.observer {
                 observer.observe(chunk);
             }
         }
         Ok(chunk)
+    }
+
+    /// Tells control what the chunk adds up to.
+    fn tell(&mut self, chunk: &OutputMemory) {
+        let step = self.parts.config.batch_samples() as u64;
+        if let Some(power) = &mut self.power {
+            for batch in 0..chunk.batches() {
+                let sums = chunk.present(batch).then(|| chunk.stats(batch).power);
+                let start = chunk.start() + batch as u64 * step;
+                if let Some(level) = power.add(start, step, sums) {
+                    self.published.tell(Event::Power(level));
+                }
+            }
+        }
+        self.published.tell(Event::Sent(Sent {
+            output: self.index,
+            start: chunk.start(),
+            nominal_end: chunk.start() + chunk.capacity() as u64 * step,
+            clipped_samples: self.parts.stats.clipped_samples(),
+        }));
     }
 
     /// Counts the batches between the last chunk and this one as skipped.
@@ -265,5 +361,40 @@ impl Output {
             self.parts.stats.note_skipped(heaps);
         }
         self.last_end = Some(start + chunk.batches() as u64 * step);
+    }
+}
+
+/// Digitiser power over windows of about a second.
+struct Power {
+    bits: SampleBits,
+    windows: [PowerWindow; N_POL],
+}
+
+impl Power {
+    fn new(config: &EngineConfig, output: &OutputConfig) -> Self {
+        let rate = config.clock.adc_sample_rate;
+        let length = power::window_samples(1.0, rate, output.batch_samples() as u64);
+        Self {
+            bits: config.recv.sample_bits,
+            windows: [0; N_POL].map(|_| PowerWindow::new(length)),
+        }
+    }
+
+    /// Adds a batch, without sums if input was missing. The level of a window that it ends, if it does.
+    fn add(
+        &mut self,
+        start: Timestamp,
+        samples: u64,
+        sums: Option<[u64; N_POL]>,
+    ) -> Option<PowerLevel> {
+        let length = self.windows[0].length();
+        let add = |pol: usize| self.windows[pol].add(start, samples, sums.map(|sums| sums[pol]));
+        let [x, y] = [0, 1].map(add);
+        let (x, y) = (x?, y?);
+        let level = |power| power::dbfs(power, length, self.bits);
+        Some(PowerLevel {
+            end: x.end,
+            dbfs: x.power.zip(y.power).map(|(x, y)| [level(x), level(y)]),
+        })
     }
 }

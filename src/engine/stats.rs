@@ -18,6 +18,8 @@ pub struct OutputStats {
     skipped_heaps: AtomicU64,
     /// Heaps not sent since the last batch sent.
     skipped_since: AtomicU64,
+    /// All heaps not sent, as the peer counts them.
+    not_sent: AtomicU64,
     clipped: [AtomicU64; N_POL],
     /// Σ x² of the samples behind the batches sent, as the bits of an `f64`; one writer.
     power: [AtomicU64; N_POL],
@@ -35,6 +37,7 @@ impl OutputStats {
             bytes: AtomicU64::new(0),
             skipped_heaps: AtomicU64::new(0),
             skipped_since: AtomicU64::new(0),
+            not_sent: AtomicU64::new(0),
             clipped: Default::default(),
             power: Default::default(),
             first: AtomicU64::new(u64::MAX),
@@ -82,6 +85,18 @@ impl OutputStats {
     /// after the last there was nothing to send.
     pub fn note_skipped(&self, heaps: u64) {
         self.skipped_since.fetch_add(heaps, Ordering::Relaxed);
+        self.not_sent.fetch_add(heaps, Ordering::Relaxed);
+    }
+
+    /// Heaps not sent as the peer counts them: of batches in output chunks, and between output chunks. Unlike the
+    /// report's, they count before it is known whether a later batch is sent.
+    pub fn not_sent_heaps(&self) -> u64 {
+        self.not_sent.load(Ordering::Relaxed)
+    }
+
+    /// Saturated complex samples in batches sent, per polarisation.
+    pub fn clipped_samples(&self) -> [u64; N_POL] {
+        [0, 1].map(|pol: usize| self.clipped[pol].load(Ordering::Relaxed))
     }
 
     /// The counters now.
@@ -94,7 +109,7 @@ impl OutputStats {
             heaps: load(&self.heaps),
             bytes: load(&self.bytes),
             skipped_heaps: load(&self.skipped_heaps),
-            clipped_samples: [load(&self.clipped[0]), load(&self.clipped[1])],
+            clipped_samples: self.clipped_samples(),
             first_timestamp: (batches > 0).then(|| load(&self.first)),
             last_timestamp: (batches > 0).then(|| load(&self.last)),
         }

@@ -40,9 +40,9 @@ pub struct Wideband {
     ring: usize,
     gains: CudaSlice<Float4>,
     fine: CudaSlice<Float4>,
-    /// Gains of the current chunk, and those of the next one.
+    /// Gains of the next chunk, and whether they are not those of the current one.
     table: Vec<Float4>,
-    staged: [Option<Vec<Complex32>>; N_POL],
+    changed: bool,
     /// One per output chunk; they take turns.
     slots: Vec<Slot>,
     /// Slot of the current chunk, and whether that is under construction.
@@ -128,7 +128,7 @@ impl Wideband {
             fine: gpu.zeros("delays", spectra)?,
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
             table: vec![Float4::default(); channels],
-            staged: [None, None],
+            changed: false,
             ring,
             variant,
             spectrum_samples: output.spectrum_samples(),
@@ -179,14 +179,8 @@ impl Wideband {
                 self.streams.compute.cu_stream(),
             )
         }?;
-        let staged = self.staged.each_mut().map(Option::take);
-        if staged.iter().all(Option::is_none) {
+        if !std::mem::take(&mut self.changed) {
             return Ok(());
-        }
-        for (pol, gains) in staged.into_iter().enumerate() {
-            for (entry, gain) in self.table.iter_mut().zip(gains.into_iter().flatten()) {
-                entry.set_gain(pol, gain);
-            }
         }
         slot.host_gains.as_mut_slice()?.copy_from_slice(&self.table);
         let from = slot.host_gains.as_ptr()? as u64;
@@ -353,7 +347,10 @@ impl Pipeline for Wideband {
 
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
         if pol < N_POL && gains.len() == self.table.len() {
-            self.staged[pol] = Some(gains.to_vec());
+            for (entry, gain) in self.table.iter_mut().zip(gains) {
+                entry.set_gain(pol, *gain);
+            }
+            self.changed = true;
         }
     }
 

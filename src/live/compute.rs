@@ -148,7 +148,7 @@ pub enum OutputError {
     Dpdk(#[from] DpdkError),
 }
 
-/// The outputs of an engine, one per pipeline, without delays and unobserved.
+/// The outputs of an engine, one per pipeline, unobserved.
 pub fn outputs(
     eal: &Eal,
     engine: &EngineConfig,
@@ -163,7 +163,6 @@ pub fn outputs(
         Ok(OutputParts {
             config: config.clone(),
             pipeline,
-            delays: Default::default(),
             pool: ExtPool::new(eal, chunks)?,
             stats: Arc::new(OutputStats::new(&config.name)),
             observer: None,

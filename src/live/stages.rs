@@ -8,6 +8,7 @@ use crossbeam::queue::ArrayQueue;
 use super::Threads;
 use crate::config::EngineConfig;
 use crate::dpdk::{BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, TxQueue};
+use crate::engine::steer::Steered;
 use crate::engine::{Engine, EngineError, Intake, OutputParts, OutputStats};
 use crate::recv::{
     Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
@@ -37,6 +38,8 @@ pub struct StageParts {
     pub intake: Box<dyn Intake>,
     /// Outputs, each with its pipeline and chunks.
     pub outputs: Vec<OutputParts>,
+    /// How control steers them.
+    pub steered: Steered,
     /// Where packets come from, one lcore each; as many as `memory` was made for.
     pub rx: Vec<RxStage>,
     /// What an rx lcore does when no chunk is free.
@@ -144,6 +147,7 @@ impl Stages {
             parts.receiver,
             parts.intake,
             parts.outputs,
+            parts.steered,
             finished.clone(),
             idle,
             abort.clone(),

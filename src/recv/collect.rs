@@ -222,6 +222,8 @@ pub struct InputStats {
     first_chunk: AtomicU64,
     heaps: [AtomicU64; N_POL],
     clipped: [AtomicU64; N_POL],
+    /// Heaps of the chunks so far, those that never came among them, that are not here.
+    missing: [AtomicU64; N_POL],
     /// Only the engine writes, once per chunk; a reader may hold the engine up for a copy of the map.
     presence: Mutex<[PresenceMap; N_POL]>,
 }
@@ -236,6 +238,7 @@ impl InputStats {
             first_chunk: AtomicU64::new(u64::MAX),
             heaps: Default::default(),
             clipped: Default::default(),
+            missing: Default::default(),
             presence: Mutex::default(),
         }
     }
@@ -258,7 +261,20 @@ impl InputStats {
             }
             self.heaps[pol].fetch_add(present, Ordering::Relaxed);
             self.clipped[pol].fetch_add(clipped, Ordering::Relaxed);
+            let missing = (lost + 1) * heaps as u64 - present;
+            self.missing[pol].fetch_add(missing, Ordering::Relaxed);
         }
+    }
+
+    /// Samples that the digitiser flagged as saturated, per polarisation.
+    pub fn clipped_samples(&self) -> [u64; N_POL] {
+        [0, 1].map(|pol: usize| self.clipped[pol].load(Ordering::Relaxed))
+    }
+
+    /// Heaps that never came, per polarisation, as the peer counts them: from the start of the first chunk to the end of the
+    /// last. The report's begin with the first heap and end with the last.
+    pub fn missing_heaps(&self) -> [u64; N_POL] {
+        [0, 1].map(|pol: usize| self.missing[pol].load(Ordering::Relaxed))
     }
 
     /// Non-empty chunks.

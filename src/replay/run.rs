@@ -21,6 +21,7 @@ use crate::dpdk::{
 };
 use crate::dsp::power;
 use crate::engine::EngineError;
+use crate::engine::steer::{SteerError, Steering};
 use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
 use crate::live::{
     self, Backend, Compute, ComputeError, OutputError, RxStage, StageError, StageParts, Stages,
@@ -102,6 +103,9 @@ pub enum ReplayError {
     /// The backend failed while it computed.
     #[error("{0}; no output was written")]
     Engine(#[source] EngineError),
+    /// A request was not queued.
+    #[error(transparent)]
+    Steer(#[from] SteerError),
     /// A data thread failed.
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
@@ -267,14 +271,11 @@ impl Replay {
         let mut outputs = live::outputs(&eal, config, compute.backend.pipelines, memory_of)?;
         for (output, observer) in outputs.iter_mut().zip(observers) {
             output.observer = Some(Box::new(observer));
-            let given = plan
-                .delays
-                .iter()
-                .filter(|given| given.stream == output.config.name);
-            for given in given {
-                for (models, model) in output.delays.iter_mut().zip(given.models) {
-                    models.add(model);
-                }
+        }
+        let (steering, steered) = Steering::new(config, plan.delays.len());
+        for given in &plan.delays {
+            if let Some(output) = steering.output(&given.stream) {
+                output.set_delays(given.models)?;
             }
         }
 
@@ -318,6 +319,7 @@ impl Replay {
             receiver,
             intake: compute.backend.intake,
             outputs,
+            steered,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
             tx: port.tx,

@@ -18,6 +18,7 @@ use crate::dpdk::{
     mbuf_ring, pool_size,
 };
 use crate::engine::Engine;
+use crate::engine::steer::Steered;
 use crate::live::{self, Compute, RxStage, StageParts, Stages, Threads};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
@@ -215,6 +216,7 @@ impl Rig {
                 receiver,
                 intake: compute.backend.intake,
                 outputs,
+                steered: Steered::alone(config),
                 rx: rx.collect(),
                 when_full: WhenFull::Drop,
                 tx: port.tx,

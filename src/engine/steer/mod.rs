@@ -150,9 +150,10 @@ impl Steering {
         (Self { outputs, steady }, steered)
     }
 
-    /// The same, but what it asks for is due when the output reaches `timestamp`.
+    /// The same, but what it asks for is due when the output reaches `timestamp`, in the order in which it is asked for.
     pub fn at(&self, timestamp: Timestamp) -> Self {
         let mut timed = self.clone();
+        let timestamp = timestamp.min(Timestamp(Timestamp::END));
         for output in &mut timed.outputs {
             output.at = Some(timestamp);
         }
