@@ -36,7 +36,7 @@ mod ring;
 #[cfg(feature = "nic")]
 mod split;
 
-pub use clock::{TscClock, tsc};
+pub use clock::{ClockState, KernelClock, TscClock, tsc};
 pub use device::{Device, DeviceInfo, PortConfig};
 pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus};
 pub use error::{DpdkError, Errno};
