@@ -9,7 +9,7 @@
 //!
 //! # Rooms, and who may call whom
 //!
-//! Dependencies point one way: [`cli`] → [`engine`], [`monitor`], [`config`] → [`recv`], [`send`],
+//! Dependencies point one way: [`cli`] → [`control`] → [`engine`], [`monitor`], [`config`] → [`recv`], [`send`],
 //! [`cpu`], [`gpu`] → [`dpdk`], [`memory`], [`spead`], [`net`], [`dsp`] → [`units`].
 //!
 //! | room | what lives there |
@@ -31,6 +31,7 @@
 //! | [`sink`] | reads output streams back from captures and checks them |
 //! | [`mod@bench`] | measurements of this machine |
 //! | [`config`] | options to validated, typed configuration |
+//! | [`control`] | KATCP server, requests, sensors |
 //! | [`monitor`] | counters, time per lcore, run reports with pictures |
 //! | [`cli`] | one file per command |
 //!
@@ -40,6 +41,7 @@
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod control;
 pub mod cpu;
 pub mod dpdk;
 pub mod dsp;

@@ -1,0 +1,222 @@
+//! Lines on their way to one client, and what they may take of memory.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A line with its end, perhaps for many clients.
+pub type SharedLine = Arc<[u8]>;
+
+/// Number of a connection; never used twice.
+pub type ClientId = u64;
+
+/// Below this backlog a client's next request is taken.
+const DRAINED: usize = 64 << 10;
+
+/// Bytes that wait for all clients together.
+#[derive(Debug, Default)]
+pub struct Backlogs(AtomicUsize);
+
+impl Backlogs {
+    /// Now.
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Lines that wait for one client.
+#[derive(Debug)]
+pub struct Outbox {
+    client: ClientId,
+    /// Backlog at which an inform that nobody asked for now cuts the client off.
+    limit: usize,
+    total: Arc<Backlogs>,
+    queue: Mutex<Queue>,
+    /// There is a line, or there will be none.
+    ready: Notify,
+    drained: Notify,
+    cut: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    lines: VecDeque<SharedLine>,
+    /// Of `lines`, and of those that are being written.
+    bytes: usize,
+    closed: bool,
+}
+
+impl Outbox {
+    /// Empty.
+    pub fn new(client: ClientId, limit: usize, total: Arc<Backlogs>) -> Self {
+        Self {
+            client,
+            limit,
+            total,
+            queue: Mutex::default(),
+            ready: Notify::new(),
+            drained: Notify::new(),
+            cut: Notify::new(),
+        }
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that wait.
+    pub fn backlog(&self) -> usize {
+        self.queue().bytes
+    }
+
+    /// Adds lines that the client asked for.
+    pub fn push(&self, lines: impl Into<SharedLine>) {
+        let lines = lines.into();
+        let mut queue = self.queue();
+        if queue.closed || lines.is_empty() {
+            return;
+        }
+        queue.bytes += lines.len();
+        self.total.0.fetch_add(lines.len(), Ordering::Relaxed);
+        queue.lines.push_back(lines);
+        self.ready.notify_one();
+    }
+
+    /// Adds a line of which the client does not know that it comes. One that reads too slowly is cut off instead.
+    pub fn inform(&self, line: SharedLine) {
+        if self.backlog() > self.limit {
+            self.cut("it does not read what is sent to it");
+        } else {
+            self.push(line);
+        }
+    }
+
+    /// Nothing is added any more; what is there is still sent.
+    pub fn close(&self) {
+        self.queue().closed = true;
+        self.ready.notify_one();
+    }
+
+    /// Gives up on the client; what waits is not sent.
+    pub fn cut(&self, why: &'static str) {
+        let mut queue = self.queue();
+        if queue.closed && queue.lines.is_empty() {
+            return;
+        }
+        tracing::warn!(client = self.client, "client cut off: {why}");
+        queue.closed = true;
+        self.forget(&mut queue);
+        self.cut.notify_one();
+    }
+
+    fn forget(&self, queue: &mut Queue) {
+        queue.lines.clear();
+        self.total.0.fetch_sub(queue.bytes, Ordering::Relaxed);
+        queue.bytes = 0;
+    }
+
+    /// Waits until the client is cut off.
+    pub async fn is_cut(&self) {
+        self.cut.notified().await;
+    }
+
+    /// Waits until little waits for the client.
+    pub async fn is_drained(&self) {
+        while self.backlog() > DRAINED {
+            self.drained.notified().await;
+        }
+    }
+
+    /// Waits for lines, and puts some of them into `batch`. False when there will be none.
+    pub async fn take(&self, batch: &mut Vec<u8>) -> bool {
+        batch.clear();
+        loop {
+            {
+                let mut queue = self.queue();
+                while batch.len() < DRAINED {
+                    let Some(line) = queue.lines.pop_front() else {
+                        break;
+                    };
+                    batch.extend_from_slice(&line);
+                }
+                if !batch.is_empty() {
+                    return true;
+                }
+                if queue.closed {
+                    return false;
+                }
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    /// `bytes` of what was taken are on their way.
+    pub fn written(&self, bytes: usize) {
+        let mut queue = self.queue();
+        let bytes = bytes.min(queue.bytes);
+        queue.bytes -= bytes;
+        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
+        if queue.bytes <= DRAINED {
+            self.drained.notify_one();
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        let queue = self.queue.get_mut();
+        let bytes = queue.unwrap_or_else(PoisonError::into_inner).bytes;
+        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbox(limit: usize) -> (Outbox, Arc<Backlogs>) {
+        let total = Arc::new(Backlogs::default());
+        (Outbox::new(1, limit, total.clone()), total)
+    }
+
+    #[tokio::test]
+    async fn lines_come_out_in_order() {
+        let (outbox, total) = outbox(100);
+        outbox.push(*b"one\n");
+        outbox.inform(Arc::new(*b"two\n"));
+        let mut batch = Vec::new();
+        assert!(outbox.take(&mut batch).await);
+        assert_eq!(batch, b"one\ntwo\n");
+        assert_eq!((outbox.backlog(), total.bytes()), (8, 8));
+        outbox.written(5);
+        assert_eq!((outbox.backlog(), total.bytes()), (3, 3));
+        outbox.push(*b"three\n");
+        outbox.close();
+        outbox.push(*b"too late\n");
+        assert!(outbox.take(&mut batch).await);
+        assert_eq!(batch, b"three\n");
+        assert!(!outbox.take(&mut batch).await);
+        drop(outbox);
+        assert_eq!(total.bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_cut_off_by_news_and_not_by_answers() {
+        let (outbox, total) = outbox(4);
+        outbox.push(*b"12345\n");
+        outbox.push(*b"12345\n");
+        assert_eq!(total.bytes(), 12);
+        outbox.inform(Arc::new(*b"6\n"));
+        outbox.is_cut().await;
+        assert_eq!((outbox.backlog(), total.bytes()), (0, 0));
+        outbox.push(*b"7\n");
+        assert!(!outbox.take(&mut Vec::new()).await);
+    }
+}

@@ -1,0 +1,326 @@
+//! What every device answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use regex::{Regex, RegexBuilder};
+
+use super::device::{Device, Help, Parameters, Refusal, Response, text};
+use super::message::Message;
+use super::number::format_float;
+use super::outbox::Outbox;
+use super::sensor::Sensors;
+use super::value::{excerpt, word};
+
+/// Versions, as clients are told when they connect: protocol, library and device.
+const PROTOCOL: &str = "5.1-MIB";
+const LIBRARY: &str = concat!(
+    "karoo-",
+    env!("CARGO_PKG_VERSION_MAJOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_MINOR")
+);
+const LIBRARY_BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
+
+/// Regular expressions of clients may compile to this many bytes.
+const REGEX_BYTES: usize = 1 << 20;
+
+/// The versions, as informs of `response`.
+pub fn versions(device: &dyn Device, response: &mut Response) {
+    response.inform(&["katcp-protocol", PROTOCOL]);
+    response.inform(&["katcp-library", LIBRARY, LIBRARY_BUILD]);
+    response.inform(&["katcp-device", device.version(), device.build()]);
+}
+
+const STANDARD: &[Help] = &[
+    Help {
+        name: "client-list",
+        parameters: "",
+        summary: "List the addresses of all connected clients.",
+    },
+    Help {
+        name: "halt",
+        parameters: "",
+        summary: "Stop the device: what has been received is still processed and sent.",
+    },
+    Help {
+        name: "help",
+        parameters: "[request]",
+        summary: "Say what a request is for, or list all.",
+    },
+    Help {
+        name: "log-level",
+        parameters: "[off|fatal|error|warn|info|debug|all]",
+        summary: "Set or query the level of #log informs. This device sends none but for lines that it cannot read.",
+    },
+    Help {
+        name: "sensor-list",
+        parameters: "[name|/regex/]",
+        summary: "List sensors with their descriptions, units and types.",
+    },
+    Help {
+        name: "sensor-sampling",
+        parameters: "name[,name…] [none|auto|event|period seconds|differential difference|event-rate min max|\
+                     differential-rate difference min max]",
+        summary: "Subscribe to sensors, or query a subscription.",
+    },
+    Help {
+        name: "sensor-value",
+        parameters: "[name|/regex/]",
+        summary: "List sensors with their readings.",
+    },
+    Help {
+        name: "version-list",
+        parameters: "",
+        summary: "List the versions of protocol, library and device.",
+    },
+    Help {
+        name: "watchdog",
+        parameters: "",
+        summary: "Answer, to show that the device does.",
+    },
+];
+
+const LOG_LEVELS: &[&str] = &[
+    "all", "trace", "debug", "info", "warn", "error", "fatal", "off",
+];
+
+/// What standard requests are about.
+pub struct Standard<D> {
+    /// The device.
+    pub device: Arc<D>,
+    /// Its sensors.
+    pub sensors: Sensors,
+    log_level: AtomicUsize,
+}
+
+/// A sensor name that is a regular expression is not one.
+#[derive(Debug, thiserror::Error)]
+#[error("/{pattern}/ is no regular expression that can be used here: {why}")]
+struct PatternError {
+    pattern: String,
+    why: String,
+}
+
+/// Which sensors a `?sensor-list` or `?sensor-value` is about.
+enum Wanted {
+    All,
+    Named(String),
+    Matching(Regex),
+}
+
+impl Wanted {
+    fn parse(name: Option<&str>, sensors: &Sensors) -> Result<Self, Refusal> {
+        let Some(name) = name else {
+            return Ok(Self::All);
+        };
+        let pattern = name
+            .strip_prefix('/')
+            .and_then(|rest| rest.strip_suffix('/'));
+        let Some(pattern) = pattern else {
+            sensors.find(name)?;
+            return Ok(Self::Named(name.to_owned()));
+        };
+        let regex = RegexBuilder::new(pattern)
+            .size_limit(REGEX_BYTES)
+            .dfa_size_limit(REGEX_BYTES)
+            .build();
+        let regex = regex.map_err(|error| PatternError {
+            pattern: excerpt(pattern.as_bytes()),
+            why: match error {
+                regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+                // The last line of a syntax error says what is wrong.
+                other => {
+                    let text = other.to_string();
+                    text.lines().last().unwrap_or_default().to_owned()
+                }
+            },
+        })?;
+        Ok(Self::Matching(regex))
+    }
+
+    fn includes(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(wanted) => name == wanted,
+            Self::Matching(regex) => regex.is_match(name),
+        }
+    }
+}
+
+/// The same sensor is named twice.
+#[derive(Debug, thiserror::Error)]
+#[error("Duplicate sensor name '{0}': name each once")]
+struct Duplicate(String);
+
+/// There is nothing to say about a request.
+#[derive(Debug, thiserror::Error)]
+#[error("request '{0}' is not known: ?help lists all")]
+struct NoHelp(String);
+
+impl<D: Device> Standard<D> {
+    /// Of this device.
+    pub fn new(device: Arc<D>, sensors: Sensors) -> Self {
+        let warn = LOG_LEVELS.iter().position(|level| *level == "warn");
+        Self {
+            device,
+            sensors,
+            log_level: AtomicUsize::new(warn.unwrap_or(0)),
+        }
+    }
+
+    /// Answers a request of the client with this outbox, where `clients` are the addresses of all.
+    pub fn handle(
+        &self,
+        request: &Message<'_>,
+        outbox: &Arc<Outbox>,
+        clients: impl FnOnce() -> Vec<String>,
+    ) -> Vec<u8> {
+        let mut response = Response::to(request);
+        let outcome = self.answer(request, outbox, clients, &mut response);
+        response.finish(outcome)
+    }
+
+    fn answer(
+        &self,
+        request: &Message<'_>,
+        outbox: &Arc<Outbox>,
+        clients: impl FnOnce() -> Vec<String>,
+        response: &mut Response,
+    ) -> Result<(), Refusal> {
+        let mut parameters = Parameters::of(request);
+        match request.name() {
+            "client-list" => {
+                parameters.end()?;
+                for client in clients() {
+                    response.inform(&[client]);
+                }
+                response.count_informs();
+            }
+            // The server sees to what follows.
+            "halt" | "watchdog" => parameters.end()?,
+            "help" => {
+                let name = parameters.optional("request", text)?;
+                parameters.end()?;
+                self.help(name.as_deref(), response)?;
+            }
+            "log-level" => {
+                let level = parameters.optional("level", |level| word(level, LOG_LEVELS))?;
+                parameters.end()?;
+                if let Some(level) = LOG_LEVELS.iter().position(|l| Some(*l) == level) {
+                    self.log_level.store(level, Ordering::Relaxed);
+                }
+                response.argument(LOG_LEVELS[self.log_level.load(Ordering::Relaxed)]);
+            }
+            "sensor-list" => {
+                let name = parameters.optional("sensor", text)?;
+                parameters.end()?;
+                self.list(name.as_deref(), response)?;
+            }
+            "sensor-sampling" => self.sampling(parameters, outbox, response)?,
+            "sensor-value" => {
+                let name = parameters.optional("sensor", text)?;
+                parameters.end()?;
+                self.values(name.as_deref(), response)?;
+            }
+            "version-list" => {
+                parameters.end()?;
+                versions(&*self.device, response);
+                response.count_informs();
+            }
+            name if self.device.requests().iter().any(|help| help.name == name) => {
+                self.device.handle(request, response)?;
+            }
+            name => {
+                let why = format!("unknown request {}", excerpt(name.as_bytes()));
+                return Err(Refusal::Invalid(why));
+            }
+        }
+        Ok(())
+    }
+
+    fn help(&self, name: Option<&str>, response: &mut Response) -> Result<(), Refusal> {
+        let mut all: Vec<&Help> = STANDARD.iter().chain(self.device.requests()).collect();
+        all.sort_by_key(|help| help.name);
+        match name {
+            None => {
+                for help in all {
+                    response.inform(&[help.name, help.summary]);
+                }
+            }
+            Some(name) => {
+                let help = all.into_iter().find(|help| help.name == name);
+                let help = help.ok_or_else(|| NoHelp(excerpt(name.as_bytes())))?;
+                let usage = format!("?{} {}", help.name, help.parameters);
+                let text = format!("{}\n\n{}", help.summary, usage.trim_end());
+                response.inform(&[help.name, &text]);
+            }
+        }
+        response.count_informs();
+        Ok(())
+    }
+
+    fn list(&self, name: Option<&str>, response: &mut Response) -> Result<(), Refusal> {
+        let wanted = Wanted::parse(name, &self.sensors)?;
+        self.sensors.visit(
+            |name| wanted.includes(name),
+            |info, _| {
+                let mut arguments =
+                    vec![&*info.name, &info.description, info.units, info.of.name()];
+                if let super::value::Type::Discrete(words) = info.of {
+                    arguments.extend(words);
+                }
+                response.inform(&arguments);
+            },
+        );
+        response.count_informs();
+        Ok(())
+    }
+
+    fn values(&self, name: Option<&str>, response: &mut Response) -> Result<(), Refusal> {
+        let wanted = Wanted::parse(name, &self.sensors)?;
+        self.sensors.visit(
+            |name| wanted.includes(name),
+            |info, reading| {
+                let (timestamp, value) = (format_float(reading.timestamp), reading.value.encode());
+                response.inform(&[&timestamp, "1", &info.name, reading.status.name(), &value]);
+            },
+        );
+        response.count_informs();
+        Ok(())
+    }
+
+    fn sampling(
+        &self,
+        mut parameters: Parameters<'_>,
+        outbox: &Arc<Outbox>,
+        response: &mut Response,
+    ) -> Result<(), Refusal> {
+        let names = parameters.required("sensor", text)?;
+        let mut rest = parameters.rest();
+        let strategy = match rest.next() {
+            None => self.sensors.strategy(outbox.client(), &names)?,
+            Some(strategy) => {
+                let each: Vec<_> = names.split(',').collect();
+                let mut sorted = each.clone();
+                sorted.sort_unstable();
+                if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                    return Err(Duplicate(excerpt(twice[0].as_bytes())).into());
+                }
+                // No strategy has more than three.
+                let parameters: Vec<_> = rest.take(4).collect();
+                self.sensors
+                    .subscribe(outbox, &each, &strategy, &parameters)?
+            }
+        };
+        response.argument(names);
+        for word in strategy.encode() {
+            response.argument(word);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+pub(super) mod tests;

@@ -1,0 +1,347 @@
+//! Sampling strategies: when a client that subscribed to a sensor is told about it.
+//!
+//! A [`Sampler`] is a state machine over the readings and the time since some start. It has no clock: whoever
+//! owns it calls [`Sampler::update`] with each new reading, and [`Sampler::tick`] at its
+//! [`deadline`](Sampler::deadline).
+
+use std::time::Duration;
+
+use super::number::format_float;
+use super::reading::{Reading, SensorInfo};
+use super::value::{Type, ValueError, excerpt, float, integer};
+
+/// No sensor is reported more often than this to one client.
+pub const SHORTEST: Duration = Duration::from_millis(10);
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Strategy {
+    /// Nothing.
+    None,
+    /// What the sensor prefers.
+    Auto,
+    /// Every so many seconds.
+    Period(f64),
+    /// Each change of value or status.
+    Event,
+    /// Each change of the value by more than this since the last report, and of the status.
+    Differential(Difference),
+    /// Changes, at least `min` seconds apart, and after `max` seconds without.
+    EventRate(Rate),
+    /// The same for changes by more than this.
+    DifferentialRate(Difference, Rate),
+}
+
+/// Change of a value that is not worth a report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Difference {
+    /// Of an integer sensor.
+    Integer(i64),
+    /// Of a float sensor.
+    Float(f64),
+}
+
+impl Difference {
+    fn size(self) -> f64 {
+        match self {
+            Self::Integer(size) => size as f64,
+            Self::Float(size) => size,
+        }
+    }
+
+    fn encode(self) -> String {
+        match self {
+            Self::Integer(size) => size.to_string(),
+            Self::Float(size) => format_float(size),
+        }
+    }
+}
+
+/// Seconds between reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// At least.
+    pub min: f64,
+    /// At most; may be infinite.
+    pub max: f64,
+}
+
+/// What [`SensorInfo::rate_limited`] sensors prefer: at most one report a second, changes only.
+const RATE_LIMITED: Rate = Rate {
+    min: 1.0,
+    max: f64::INFINITY,
+};
+
+/// A strategy is not one.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StrategyError {
+    /// There is no such strategy.
+    #[error(
+        "there is no strategy '{0}': none, auto, period, event, differential, event-rate and differential-rate \
+         are strategies"
+    )]
+    Unknown(String),
+    /// It takes another number of parameters.
+    #[error("{strategy} takes {expected}, not {found} parameters")]
+    Parameters {
+        /// The strategy.
+        strategy: &'static str,
+        /// Its parameters.
+        expected: &'static str,
+        /// How many there were.
+        found: usize,
+    },
+    /// A parameter does not read as a number.
+    #[error("{name}: {source}")]
+    Value {
+        /// The parameter.
+        name: &'static str,
+        /// How.
+        source: ValueError,
+    },
+    /// A period is not possible.
+    #[error("{name} {} must be {rule} (seconds)", format_float(*value))]
+    Period {
+        /// The parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+        /// What is possible.
+        rule: &'static str,
+    },
+    /// The sensor has no difference.
+    #[error(
+        "sensor '{sensor}' is of type {of}; differential strategies are for integer and float sensors"
+    )]
+    NoDifference {
+        /// Which sensor.
+        sensor: String,
+        /// Its type.
+        of: &'static str,
+    },
+}
+
+impl Strategy {
+    /// Reads a strategy for `sensor` from the arguments behind its name.
+    pub fn parse(
+        name: &[u8],
+        parameters: &[impl AsRef<[u8]>],
+        sensor: &SensorInfo,
+    ) -> Result<Self, StrategyError> {
+        let texts: Vec<&[u8]> = parameters.iter().map(AsRef::as_ref).collect();
+        Ok(match (name, &texts[..]) {
+            (b"none", []) => Self::None,
+            (b"auto", []) => Self::Auto,
+            (b"event", []) => Self::Event,
+            (b"period", [period]) => Self::Period(longest("period", period)?),
+            (b"differential", [by]) => Self::Differential(difference(by, sensor)?),
+            (b"event-rate", [min, max]) => Self::EventRate(rate(min, max)?),
+            (b"differential-rate", [by, min, max]) => {
+                Self::DifferentialRate(difference(by, sensor)?, rate(min, max)?)
+            }
+            _ => {
+                let (strategy, expected) = match name {
+                    b"none" => ("none", "no parameters"),
+                    b"auto" => ("auto", "no parameters"),
+                    b"event" => ("event", "no parameters"),
+                    b"period" => ("period", "the period in seconds"),
+                    b"differential" => ("differential", "the difference"),
+                    b"event-rate" => ("event-rate", "the shortest and the longest period"),
+                    b"differential-rate" => (
+                        "differential-rate",
+                        "the difference, the shortest and the longest period",
+                    ),
+                    _ => return Err(StrategyError::Unknown(excerpt(name))),
+                };
+                return Err(StrategyError::Parameters {
+                    strategy,
+                    expected,
+                    found: texts.len(),
+                });
+            }
+        })
+    }
+
+    /// The strategy's name and parameters, as a reply has them.
+    pub fn encode(self) -> Vec<String> {
+        let word = str::to_owned;
+        match self {
+            Self::None => vec![word("none")],
+            Self::Auto => vec![word("auto")],
+            Self::Event => vec![word("event")],
+            Self::Period(period) => vec![word("period"), format_float(period)],
+            Self::Differential(by) => vec![word("differential"), by.encode()],
+            Self::EventRate(rate) => {
+                vec![
+                    word("event-rate"),
+                    format_float(rate.min),
+                    format_float(rate.max),
+                ]
+            }
+            Self::DifferentialRate(by, rate) => vec![
+                word("differential-rate"),
+                by.encode(),
+                format_float(rate.min),
+                format_float(rate.max),
+            ],
+        }
+    }
+}
+
+fn difference(text: &[u8], sensor: &SensorInfo) -> Result<Difference, StrategyError> {
+    let bad = |source| StrategyError::Value {
+        name: "difference",
+        source,
+    };
+    match sensor.of {
+        Type::Integer => integer(text).map(Difference::Integer).map_err(bad),
+        Type::Float => float(text).map(Difference::Float).map_err(bad),
+        other => Err(StrategyError::NoDifference {
+            sensor: sensor.name.clone(),
+            of: other.name(),
+        }),
+    }
+}
+
+fn rate(min: &[u8], max: &[u8]) -> Result<Rate, StrategyError> {
+    let value = seconds("shortest period", min)?;
+    if !(value.is_finite() && value >= 0.0) {
+        return Err(StrategyError::Period {
+            name: "shortest period",
+            value,
+            rule: "0 or more, and finite",
+        });
+    }
+    Ok(Rate {
+        min: value,
+        max: longest("longest period", max)?,
+    })
+}
+
+fn longest(name: &'static str, text: &[u8]) -> Result<f64, StrategyError> {
+    let value = seconds(name, text)?;
+    if value > 0.0 {
+        return Ok(value);
+    }
+    let rule = "positive";
+    Err(StrategyError::Period { name, value, rule })
+}
+
+fn seconds(name: &'static str, text: &[u8]) -> Result<f64, StrategyError> {
+    float(text).map_err(|source| StrategyError::Value { name, source })
+}
+
+/// One client's subscription to one sensor.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    strategy: Strategy,
+    every_update: bool,
+    difference: Option<f64>,
+    /// Between reports; zero where nothing limits them.
+    shortest: Duration,
+    longest: Option<Duration>,
+    /// The last report, and when it was due.
+    reported: Reading,
+    at: Duration,
+    /// Something is to be reported as soon as `shortest` is over.
+    pending: bool,
+}
+
+impl Sampler {
+    /// A subscription that begins at `now` with a report of `current`, which is made by the caller. `None` for
+    /// [`Strategy::None`].
+    pub fn new(
+        strategy: Strategy,
+        sensor: &SensorInfo,
+        current: &Reading,
+        now: Duration,
+    ) -> Option<Self> {
+        let preferred = match strategy {
+            Strategy::Auto if sensor.rate_limited => Strategy::EventRate(RATE_LIMITED),
+            other => other,
+        };
+        let (difference, rate) = match preferred {
+            Strategy::None => return None,
+            Strategy::Auto | Strategy::Event => (None, None),
+            Strategy::Differential(by) => (Some(by), None),
+            Strategy::EventRate(rate) => (None, Some(rate)),
+            Strategy::DifferentialRate(by, rate) => (Some(by), Some(rate)),
+            Strategy::Period(max) => (None, Some(Rate { min: max, max })),
+        };
+        // What is longer than a Duration holds never comes.
+        let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+        let limited = |seconds: f64| match duration(seconds) {
+            Some(zero) if zero.is_zero() => zero,
+            Some(period) => period.max(SHORTEST),
+            None => Duration::MAX,
+        };
+        Some(Self {
+            strategy,
+            every_update: preferred == Strategy::Auto,
+            difference: difference.map(Difference::size),
+            shortest: rate.map_or(Duration::ZERO, |rate| limited(rate.min)),
+            longest: rate.and_then(|rate| duration(rate.max).map(|longest| longest.max(SHORTEST))),
+            reported: current.clone(),
+            at: now,
+            pending: false,
+        })
+    }
+
+    /// What the client asked for.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// The sensor was set to `reading`. True if that is to be reported now.
+    pub fn update(&mut self, now: Duration, reading: &Reading) -> bool {
+        if self.pending || !self.is_news(reading) {
+            return false;
+        }
+        if !self.shortest.is_zero() && now < self.at.saturating_add(self.shortest) {
+            self.pending = true;
+            return false;
+        }
+        self.report(now, reading);
+        true
+    }
+
+    fn is_news(&self, reading: &Reading) -> bool {
+        let last = &self.reported;
+        let changed = match self.difference {
+            Some(difference) => reading.value.distance(&last.value) > difference,
+            None => reading.value != last.value,
+        };
+        self.every_update || changed || reading.status != last.status
+    }
+
+    fn report(&mut self, due: Duration, reading: &Reading) {
+        self.at = due;
+        self.reported = reading.clone();
+        self.pending = false;
+    }
+
+    /// When [`tick`](Self::tick) has something to report, if nothing happens before.
+    pub fn deadline(&self) -> Option<Duration> {
+        match self.pending {
+            true => self.at.checked_add(self.shortest),
+            false => self.at.checked_add(self.longest?),
+        }
+    }
+
+    /// It is `now`, and the sensor has been at `current`. True if that is to be reported now.
+    pub fn tick(&mut self, now: Duration, current: &Reading) -> bool {
+        let Some(due) = self.deadline().filter(|due| *due <= now) else {
+            return false;
+        };
+        // Reports keep their rhythm, unless whole periods were missed.
+        let missed = self
+            .longest
+            .is_some_and(|longest| now >= due.saturating_add(longest));
+        self.report(if missed { now } else { due }, current);
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "sampling_tests.rs"]
+mod tests;

@@ -1,0 +1,387 @@
+//! Sensors: what a device publishes, who subscribed to it, and what they add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::message::{Kind, Line};
+use super::number::format_float;
+use super::outbox::{ClientId, Outbox, SharedLine};
+use super::reading::{Reading, SensorInfo, Status, unix_now};
+use super::sampling::{Sampler, Strategy, StrategyError};
+use super::value::Value;
+
+/// A sensor among [`Sensors`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SensorId(usize);
+
+/// There is no such sensor, or not such a strategy. Clients look for the first words of the former.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SensorError {
+    /// No sensor has this name.
+    #[error("Unknown sensor '{0}': ?sensor-list lists all")]
+    Unknown(String),
+    /// The strategy cannot be used.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+}
+
+/// All sensors of a device. A cheap handle; any thread may set them.
+#[derive(Clone, Debug, Default)]
+pub struct Sensors(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    start: Instant,
+    state: Mutex<State>,
+    /// A deadline is earlier than all before.
+    earlier: Notify,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            state: Mutex::default(),
+            earlier: Notify::new(),
+        }
+    }
+}
+
+impl Sensors {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while it is held leaves every sensor whole.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.start.elapsed()
+    }
+
+    /// Adds a sensor. One of the same name is replaced, with its subscriptions.
+    pub fn add(&self, info: SensorInfo, initial: Reading) -> SensorId {
+        let mut state = self.state();
+        let sensor = state.add(info, initial);
+        state.aggregate(self.elapsed());
+        sensor
+    }
+
+    /// Adds a sensor of [`DEVICE_STATUS`] over all sensors that `includes`, other such sensors excepted: `ok` as long
+    /// as none is worse than nominal.
+    pub fn add_aggregate(
+        &self,
+        info: SensorInfo,
+        includes: impl Fn(&SensorInfo) -> bool + Send + 'static,
+    ) -> SensorId {
+        let mut state = self.state();
+        let reading = Reading::now(Value::Discrete("ok"));
+        let target = state.add(info, reading);
+        state.aggregates.push(Aggregate {
+            target,
+            includes: Box::new(includes),
+        });
+        state.aggregate(self.elapsed());
+        target
+    }
+
+    /// Sets a sensor, and tells those who subscribed to it.
+    pub fn set(&self, sensor: SensorId, reading: Reading) {
+        let now = self.elapsed();
+        let mut state = self.state();
+        let before = state.next_deadline();
+        state.set(sensor, reading, now);
+        let after = state.next_deadline();
+        drop(state);
+        self.wake(before, after);
+    }
+
+    /// The sensor of this name.
+    pub fn find(&self, name: &str) -> Result<SensorId, SensorError> {
+        self.state().find(name)
+    }
+
+    /// The reading of a sensor.
+    pub fn reading(&self, sensor: SensorId) -> Reading {
+        self.state().sensors[sensor.0].reading.clone()
+    }
+
+    /// Calls `visit` with each sensor that is `wanted`, by name.
+    pub fn visit(
+        &self,
+        wanted: impl Fn(&str) -> bool,
+        mut visit: impl FnMut(&SensorInfo, &Reading),
+    ) {
+        let state = self.state();
+        for (name, sensor) in &state.names {
+            if wanted(name) {
+                let sensor = &state.sensors[sensor.0];
+                visit(&sensor.info, &sensor.reading);
+            }
+        }
+    }
+
+    /// The strategy of a client for a sensor.
+    pub fn strategy(&self, client: ClientId, name: &str) -> Result<Strategy, SensorError> {
+        let state = self.state();
+        let sensor = &state.sensors[state.find(name)?.0];
+        let subscription = sensor.subscriptions.get(&client);
+        Ok(subscription.map_or(Strategy::None, |s| s.sampler.strategy()))
+    }
+
+    /// Changes the strategy of a client for sensors, and reports each once. Either all are changed or none.
+    ///
+    /// Returns the strategy as the last sensor understood it.
+    pub fn subscribe(
+        &self,
+        outbox: &Arc<Outbox>,
+        names: &[&str],
+        strategy: &[u8],
+        parameters: &[impl AsRef<[u8]>],
+    ) -> Result<Strategy, SensorError> {
+        let now = self.elapsed();
+        let mut state = self.state();
+        let mut wanted = Vec::with_capacity(names.len());
+        for name in names {
+            let sensor = state.find(name)?;
+            let info = &state.sensors[sensor.0].info;
+            wanted.push((sensor, Strategy::parse(strategy, parameters, info)?));
+        }
+        let before = state.next_deadline();
+        for &(sensor, strategy) in &wanted {
+            state.subscribe(sensor, strategy, outbox, now);
+        }
+        let after = state.next_deadline();
+        drop(state);
+        self.wake(before, after);
+        Ok(wanted.last().map_or(Strategy::None, |(_, last)| *last))
+    }
+
+    /// Ends all subscriptions of a client.
+    pub fn forget(&self, client: ClientId) {
+        let mut state = self.state();
+        for sensor in 0..state.sensors.len() {
+            state.unsubscribe(SensorId(sensor), client);
+        }
+    }
+
+    fn wake(&self, before: Option<Duration>, after: Option<Duration>) {
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            self.0.earlier.notify_one();
+        }
+    }
+
+    /// Makes the reports that become due with time. Never ends.
+    pub async fn run(&self) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                state.tick(self.elapsed());
+                state.next_deadline()
+            };
+            // What is further away than an Instant reaches does not come.
+            let at = next.and_then(|next| self.0.start.checked_add(next));
+            let due = async {
+                match at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = self.0.earlier.notified() => {}
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    sensors: Vec<Sensor>,
+    names: BTreeMap<String, SensorId>,
+    aggregates: Vec<Aggregate>,
+    /// Of samplers that have one.
+    deadlines: BTreeSet<(Duration, SensorId, ClientId)>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.sensors.iter().map(|s| (&s.info.name, &s.reading)))
+            .finish()
+    }
+}
+
+struct Sensor {
+    info: SensorInfo,
+    reading: Reading,
+    subscriptions: BTreeMap<ClientId, Subscription>,
+}
+
+struct Subscription {
+    sampler: Sampler,
+    outbox: Arc<Outbox>,
+}
+
+struct Aggregate {
+    target: SensorId,
+    includes: Box<dyn Fn(&SensorInfo) -> bool + Send>,
+}
+
+impl Sensor {
+    fn status_line(&self) -> SharedLine {
+        let reading = &self.reading;
+        Line::new(Kind::Inform, "sensor-status", None)
+            .argument(format_float(reading.timestamp))
+            .argument("1")
+            .argument(&self.info.name)
+            .argument(reading.status.name())
+            .argument(&*reading.value.encode())
+            .finish()
+            .into()
+    }
+}
+
+impl State {
+    fn add(&mut self, info: SensorInfo, reading: Reading) -> SensorId {
+        let sensor = Sensor {
+            info,
+            reading,
+            subscriptions: BTreeMap::new(),
+        };
+        let name = sensor.info.name.clone();
+        match self.names.get(&name) {
+            Some(&id) => {
+                self.deadlines.retain(|(_, sensor, _)| *sensor != id);
+                self.sensors[id.0] = sensor;
+                id
+            }
+            None => {
+                let id = SensorId(self.sensors.len());
+                self.sensors.push(sensor);
+                self.names.insert(name, id);
+                id
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<SensorId, SensorError> {
+        let found = self.names.get(name).copied();
+        found.ok_or_else(|| SensorError::Unknown(super::value::excerpt(name.as_bytes())))
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(at, ..)| *at)
+    }
+
+    fn set(&mut self, id: SensorId, reading: Reading, now: Duration) {
+        let sensor = &mut self.sensors[id.0];
+        let changed = sensor.reading.status != reading.status;
+        sensor.reading = reading;
+        self.report(id, |sampler, reading| sampler.update(now, reading));
+        if changed && self.aggregates.iter().all(|a| a.target != id) {
+            self.aggregate(now);
+        }
+    }
+
+    /// Tells the subscribers of a sensor of whom `due` says so.
+    fn report(&mut self, id: SensorId, mut due: impl FnMut(&mut Sampler, &Reading) -> bool) {
+        let sensor = &mut self.sensors[id.0];
+        let mut told = Vec::new();
+        for (&client, subscription) in &mut sensor.subscriptions {
+            let before = subscription.sampler.deadline();
+            if due(&mut subscription.sampler, &sensor.reading) {
+                told.push(subscription.outbox.clone());
+            }
+            move_deadline(
+                &mut self.deadlines,
+                (id, client),
+                before,
+                subscription.sampler.deadline(),
+            );
+        }
+        if !told.is_empty() {
+            let line = sensor.status_line();
+            for outbox in told {
+                outbox.inform(line.clone());
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Duration) {
+        while let Some(&(at, id, _)) = self.deadlines.first() {
+            if at > now {
+                break;
+            }
+            self.report(id, |sampler, reading| sampler.tick(now, reading));
+        }
+    }
+
+    fn subscribe(&mut self, id: SensorId, strategy: Strategy, outbox: &Arc<Outbox>, now: Duration) {
+        let client = outbox.client();
+        self.unsubscribe(id, client);
+        let sensor = &mut self.sensors[id.0];
+        let Some(sampler) = Sampler::new(strategy, &sensor.info, &sensor.reading, now) else {
+            return;
+        };
+        outbox.push(sensor.status_line());
+        move_deadline(&mut self.deadlines, (id, client), None, sampler.deadline());
+        let outbox = outbox.clone();
+        let subscription = Subscription { sampler, outbox };
+        sensor.subscriptions.insert(client, subscription);
+    }
+
+    fn unsubscribe(&mut self, id: SensorId, client: ClientId) {
+        if let Some(old) = self.sensors[id.0].subscriptions.remove(&client) {
+            let deadline = old.sampler.deadline();
+            move_deadline(&mut self.deadlines, (id, client), deadline, None);
+        }
+    }
+
+    /// Brings the aggregates up to date.
+    fn aggregate(&mut self, now: Duration) {
+        for index in 0..self.aggregates.len() {
+            let Aggregate { target, includes } = &self.aggregates[index];
+            let is_aggregate = |id| self.aggregates.iter().any(|a| a.target.0 == id);
+            let worst = self
+                .sensors
+                .iter()
+                .enumerate()
+                .filter(|(id, sensor)| !is_aggregate(*id) && includes(&sensor.info))
+                .map(|(_, sensor)| sensor.reading.status)
+                .max();
+            let (status, word) = match worst.unwrap_or(Status::Nominal) {
+                Status::Unknown | Status::Nominal => (Status::Nominal, "ok"),
+                _ => (Status::Warn, "degraded"),
+            };
+            let target = *target;
+            if self.sensors[target.0].reading.status != status {
+                let reading = Reading::new(unix_now(), status, Value::Discrete(word));
+                self.set(target, reading, now);
+            }
+        }
+    }
+}
+
+fn move_deadline(
+    deadlines: &mut BTreeSet<(Duration, SensorId, ClientId)>,
+    (sensor, client): (SensorId, ClientId),
+    from: Option<Duration>,
+    to: Option<Duration>,
+) {
+    if from == to {
+        return;
+    }
+    if let Some(from) = from {
+        deadlines.remove(&(from, sensor, client));
+    }
+    if let Some(to) = to {
+        deadlines.insert((to, sensor, client));
+    }
+}
+
+#[cfg(test)]
+#[path = "sensor_tests.rs"]
+mod tests;

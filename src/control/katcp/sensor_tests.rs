@@ -1,0 +1,163 @@
+use super::super::outbox::Backlogs;
+use super::super::reading::DEVICE_STATUS;
+use super::super::value::Type;
+use super::*;
+
+fn outbox(client: ClientId) -> Arc<Outbox> {
+    Arc::new(Outbox::new(client, 1 << 20, Arc::new(Backlogs::default())))
+}
+
+/// What waits in an outbox, without timestamps.
+fn told(outbox: &Outbox) -> Vec<String> {
+    let mut batch = Vec::new();
+    if outbox.backlog() > 0 {
+        block_on(outbox.take(&mut batch));
+        outbox.written(batch.len());
+    }
+    let text = String::from_utf8(batch).expect("UTF-8");
+    let lines = text.lines().map(|line| {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!((words[0], words[2]), ("#sensor-status", "1"));
+        words[3..].join(" ")
+    });
+    lines.collect()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn add(sensors: &Sensors, name: &str, of: Type, value: Value) -> SensorId {
+    sensors.add(SensorInfo::new(name, "", "", of), Reading::now(value))
+}
+
+fn integer(value: i64) -> Reading {
+    Reading::now(Value::Integer(value))
+}
+
+const NO_PARAMETERS: [&str; 0] = [];
+
+#[test]
+fn subscribers_are_told_at_once_and_of_changes() {
+    let sensors = Sensors::default();
+    let [a, b] = ["a", "b"].map(|name| add(&sensors, name, Type::Integer, Value::Integer(7)));
+    let (one, two) = (outbox(1), outbox(2));
+    sensors
+        .subscribe(&one, &["a", "b"], b"event", &NO_PARAMETERS)
+        .expect("sensors");
+    sensors
+        .subscribe(&two, &["b"], b"auto", &NO_PARAMETERS)
+        .expect("a sensor");
+    assert_eq!(told(&one), ["a nominal 7", "b nominal 7"]);
+    assert_eq!(told(&two), ["b nominal 7"]);
+    sensors.set(a, integer(8));
+    sensors.set(b, integer(7));
+    assert_eq!(told(&one), ["a nominal 8"]);
+    assert_eq!(told(&two), ["b nominal 7"]);
+    assert_eq!(sensors.strategy(1, "b"), Ok(Strategy::Event));
+    assert_eq!(sensors.strategy(2, "a"), Ok(Strategy::None));
+    sensors
+        .subscribe(&one, &["a"], b"none", &NO_PARAMETERS)
+        .expect("a sensor");
+    sensors.forget(2);
+    sensors.set(a, integer(9));
+    sensors.set(b, integer(9));
+    assert_eq!(told(&one), ["b nominal 9"]);
+    assert_eq!(told(&two), Vec::<String>::new());
+}
+
+#[test]
+fn all_sensors_are_subscribed_to_or_none() {
+    let sensors = Sensors::default();
+    let a = add(&sensors, "a", Type::Integer, Value::Integer(0));
+    add(&sensors, "text", Type::String, Value::String("x".into()));
+    let one = outbox(1);
+    let unknown = sensors.subscribe(&one, &["a", "z"], b"auto", &NO_PARAMETERS);
+    let unknown = unknown.expect_err("no sensor z").to_string();
+    assert!(unknown.starts_with("Unknown sensor 'z'"), "{unknown}");
+    assert!(
+        sensors
+            .subscribe(&one, &["a", "text"], b"differential", &["1"])
+            .is_err()
+    );
+    sensors.set(a, integer(5));
+    assert_eq!(told(&one), Vec::<String>::new());
+    assert_eq!(sensors.strategy(1, "a"), Ok(Strategy::None));
+}
+
+#[test]
+fn aggregates_show_the_worst() {
+    let sensors = Sensors::default();
+    let aggregate = |name: &str| SensorInfo::new(name, "", "", DEVICE_STATUS);
+    let all = sensors.add_aggregate(aggregate("all"), |_| true);
+    let some = sensors.add_aggregate(aggregate("some"), |info| info.name.starts_with("x"));
+    let ids = ["x", "y"].map(|name| add(&sensors, name, Type::Integer, Value::Integer(0)));
+    let both = || [all, some].map(|id| sensors.reading(id).value.encode().into_owned());
+    let set = |index: usize, status| {
+        let reading = Reading {
+            status,
+            ..integer(1)
+        };
+        sensors.set(ids[index], reading);
+    };
+    assert_eq!(both(), ["ok", "ok"]);
+    set(1, Status::Warn);
+    assert_eq!(both(), ["degraded", "ok"]);
+    assert_eq!(sensors.reading(all).status, Status::Warn);
+    set(0, Status::Inactive);
+    assert_eq!(both(), ["degraded", "degraded"]);
+    set(1, Status::Nominal);
+    set(0, Status::Unknown);
+    assert_eq!(both(), ["ok", "ok"]);
+    assert_eq!(sensors.reading(all).status, Status::Nominal);
+    // Told once per change, not for each sensor that changes.
+    let one = outbox(1);
+    sensors
+        .subscribe(&one, &["all"], b"auto", &NO_PARAMETERS)
+        .expect("a sensor");
+    set(0, Status::Error);
+    set(1, Status::Error);
+    set(0, Status::Nominal);
+    set(1, Status::Nominal);
+    assert_eq!(
+        told(&one),
+        ["all nominal ok", "all warn degraded", "all nominal ok"]
+    );
+}
+
+#[test]
+fn an_added_sensor_counts_at_once() {
+    let sensors = Sensors::default();
+    let info = SensorInfo::new("all", "", "", DEVICE_STATUS);
+    let all = sensors.add_aggregate(info, |_| true);
+    let bad = Reading {
+        status: Status::Error,
+        ..integer(0)
+    };
+    sensors.add(SensorInfo::new("bad", "", "", Type::Integer), bad);
+    assert_eq!(sensors.reading(all).value, Value::Discrete("degraded"));
+}
+
+#[tokio::test]
+async fn periods_are_kept_by_the_clock() {
+    let sensors = Sensors::default();
+    add(&sensors, "a", Type::Integer, Value::Integer(0));
+    let one = outbox(1);
+    sensors
+        .subscribe(&one, &["a"], b"period", &["0.02"])
+        .expect("a sensor");
+    let mut batch = Vec::new();
+    tokio::select! {
+        () = sensors.run() => {}
+        () = async {
+            for _ in 0..5 {
+                one.take(&mut batch).await;
+                one.written(batch.len());
+            }
+        } => {}
+    }
+    // The last one is on its way already.
+    let next = sensors.state().next_deadline().expect("a period");
+    assert!(next >= Duration::from_millis(80), "{next:?}");
+}

@@ -1,0 +1,339 @@
+//! The KATCP server: connections, and what they may cost.
+//!
+//! One task per client reads its requests, has them answered one after the other, and writes what waits for it.
+//! A client that sends or reads too slowly, or wants too much, is cut off; nothing that it does takes more memory than
+//! [`Limits`] says.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::device::{Device, Response};
+use super::lines::{LineError, Lines};
+use super::message::{Kind, Line, Message};
+use super::outbox::{Backlogs, ClientId, Outbox, SharedLine};
+use super::reading::unix_now;
+use super::requests::{Standard, versions};
+use super::sensor::Sensors;
+
+/// What clients may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Clients at the same time.
+    pub clients: usize,
+    /// Bytes of a line, without its end.
+    pub line: usize,
+    /// Lines of more than 64 KiB that are being received at the same time; others wait.
+    pub long_lines: usize,
+    /// How long a client may take over such a line.
+    pub line_time: Duration,
+    /// Bytes that may wait for a client when it is to be sent news.
+    pub backlog: usize,
+    /// Bytes that may wait for all clients; beyond, those for which most waits are cut off.
+    pub backlogs: usize,
+    /// How long a client may read nothing of what waits for it.
+    pub stall: Duration,
+    /// How long clients are given at the end to read what waits for them.
+    pub farewell: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 1000,
+            line: 16 << 20,
+            long_lines: 8,
+            line_time: Duration::from_secs(30),
+            backlog: 32 << 20,
+            backlogs: 256 << 20,
+            stall: Duration::from_secs(60),
+            farewell: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The server cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "KATCP cannot listen on {address}: {source}; choose an address of this host and a free port"
+)]
+pub struct BindError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Why a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A client said `?halt`.
+    Halted,
+    /// Its owner told it to.
+    Stopped,
+}
+
+/// A server that listens.
+pub struct Server<D> {
+    listener: TcpListener,
+    shared: Arc<Common<D>>,
+}
+
+struct Common<D> {
+    standard: Standard<D>,
+    limits: Limits,
+    clients: Mutex<Clients>,
+    long_lines: Arc<Semaphore>,
+    backlogs: Arc<Backlogs>,
+    halt: Notify,
+}
+
+#[derive(Default)]
+struct Clients {
+    connected: BTreeMap<ClientId, (SocketAddr, Arc<Outbox>)>,
+    next: ClientId,
+}
+
+impl<D: Device> Server<D> {
+    /// Listens on `address`; port 0 takes a free one. Needs a tokio runtime around it.
+    pub fn bind(
+        address: SocketAddr,
+        device: Arc<D>,
+        sensors: Sensors,
+        limits: Limits,
+    ) -> Result<Self, BindError> {
+        let listener = listen(address).map_err(|source| BindError { address, source })?;
+        Ok(Self {
+            listener,
+            shared: Arc::new(Common {
+                standard: Standard::new(device, sensors),
+                limits,
+                clients: Mutex::default(),
+                long_lines: Arc::new(Semaphore::new(limits.long_lines)),
+                backlogs: Arc::default(),
+                halt: Notify::new(),
+            }),
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves clients until one says `?halt` or `stop` is there; then tells them all, and disconnects them.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Ended {
+        let Self { listener, shared } = self;
+        let mut tasks = JoinSet::new();
+        let ended = {
+            let sensors = shared.standard.sensors.clone();
+            let mut deadlines = pin!(sensors.run());
+            let mut stop = pin!(stop);
+            loop {
+                tokio::select! {
+                    () = shared.halt.notified() => break Ended::Halted,
+                    () = &mut stop => break Ended::Stopped,
+                    () = &mut deadlines => {}
+                    Some(_) = tasks.join_next() => {}
+                    accepted = listener.accept() => match accepted {
+                        Ok((stream, address)) => shared.welcome(stream, address, &mut tasks),
+                        Err(error) => {
+                            // Out of descriptors, as a rule: clients that leave give theirs back.
+                            tracing::warn!(%error, "no client can connect");
+                            tokio::time::sleep(Duration::from_millis(100)).await;
+                        }
+                    },
+                }
+            }
+        };
+        drop(listener);
+        let goodbye = Line::new(Kind::Inform, "disconnect", None).argument("server shutting down");
+        let goodbye: SharedLine = goodbye.finish().into();
+        for (_, outbox) in shared.clients().connected.values() {
+            outbox.push(goodbye.clone());
+            outbox.close();
+        }
+        let all = async { while tasks.join_next().await.is_some() {} };
+        // Those who do not read are dropped with the set.
+        let _ = timeout(shared.limits.farewell, all).await;
+        ended
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address.ip() {
+        IpAddr::V4(_) => TcpSocket::new_v4()?,
+        IpAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    // Connections inherit it: clients whose host is gone are noticed some time.
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(1024)
+}
+
+impl<D: Device> Common<D> {
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a client in, if there is room.
+    fn welcome(self: &Arc<Self>, stream: TcpStream, address: SocketAddr, tasks: &mut JoinSet<()>) {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let mut clients = self.clients();
+        if clients.connected.len() >= self.limits.clients {
+            tracing::warn!(%address, "too many clients");
+            let line = Line::new(Kind::Inform, "disconnect", None).argument("too many clients");
+            // Into an empty socket buffer, or not at all.
+            let _ = stream.try_write(&line.finish());
+            return;
+        }
+        let client = clients.next;
+        clients.next += 1;
+        let outbox = Outbox::new(client, self.limits.backlog, self.backlogs.clone());
+        let outbox = Arc::new(outbox);
+        let versions = {
+            let connect = Message::parse(b"?version-connect").ok().flatten();
+            let informs = connect.map(|connect| {
+                let mut response = Response::to(&connect);
+                versions(&*self.standard.device, &mut response);
+                response.into_informs()
+            });
+            informs.unwrap_or_default()
+        };
+        outbox.push(versions);
+        let news = Line::new(Kind::Inform, "client-connected", None).argument(address.to_string());
+        let news: SharedLine = news.finish().into();
+        for (_, other) in clients.connected.values() {
+            other.inform(news.clone());
+        }
+        clients.connected.insert(client, (address, outbox.clone()));
+        drop(clients);
+        tracing::debug!(%address, client, "client connected");
+        tasks.spawn(self.clone().serve(stream, outbox));
+    }
+
+    /// One client, until it is gone.
+    async fn serve(self: Arc<Self>, stream: TcpStream, outbox: Arc<Outbox>) {
+        // Answers are written whole.
+        let _ = stream.set_nodelay(true);
+        let (read, write) = stream.into_split();
+        let lines = Lines::new(read, self.limits, self.long_lines.clone());
+        {
+            let mut writer = pin!(write_lines(write, &outbox, self.limits.stall));
+            tokio::select! {
+                () = &mut writer => {}
+                () = outbox.is_cut() => {}
+                error = self.requests(lines, &outbox) => if let Some(error) = error {
+                    let line = Line::new(Kind::Inform, "disconnect", None);
+                    outbox.push(line.argument(error.to_string()).finish());
+                    outbox.close();
+                    let _ = timeout(self.limits.farewell, writer).await;
+                },
+            }
+        }
+        self.standard.sensors.forget(outbox.client());
+        self.clients().connected.remove(&outbox.client());
+        tracing::debug!(client = outbox.client(), "client gone");
+    }
+
+    /// Answers a client's requests until it closes the connection, or its lines are too much.
+    async fn requests(&self, mut lines: Lines, outbox: &Arc<Outbox>) -> Option<LineError> {
+        loop {
+            let line = match lines.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return None,
+                Err(LineError::Io(error)) => {
+                    tracing::debug!(client = outbox.client(), %error, "connection lost");
+                    return None;
+                }
+                Err(error) => return Some(error),
+            };
+            match Message::parse(line) {
+                Ok(Some(request)) if request.kind() == Kind::Request => {
+                    self.answer(&request, outbox);
+                }
+                // Clients have nothing to reply to or to inform of.
+                Ok(_) => {}
+                Err(error) => {
+                    let log = Line::new(Kind::Inform, "log", None)
+                        .argument("error")
+                        .argument(super::number::format_float(unix_now()))
+                        .argument("karoo.katcp")
+                        .argument(error.to_string());
+                    outbox.push(log.finish());
+                }
+            }
+            if self.backlogs.bytes() > self.limits.backlogs {
+                self.relieve();
+            }
+            outbox.is_drained().await;
+            // Lines that are here already are no reason to let others wait.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn answer(&self, request: &Message<'_>, outbox: &Arc<Outbox>) {
+        let addresses = || {
+            let clients = self.clients();
+            let connected = clients.connected.values();
+            connected.map(|(address, _)| address.to_string()).collect()
+        };
+        let halt = request.name() == "halt" && request.arguments().len() == 0;
+        let lines = self.standard.handle(request, outbox, addresses);
+        outbox.push(lines);
+        if halt {
+            self.halt.notify_one();
+        }
+    }
+
+    /// Cuts off clients for which most waits, until all can be borne.
+    fn relieve(&self) {
+        let clients = self.clients();
+        let mut outboxes: Vec<_> = clients
+            .connected
+            .values()
+            .map(|(_, outbox)| outbox)
+            .collect();
+        outboxes.sort_by_cached_key(|outbox| std::cmp::Reverse(outbox.backlog()));
+        for outbox in outboxes {
+            if self.backlogs.bytes() <= self.limits.backlogs {
+                break;
+            }
+            outbox.cut("too much waits for all clients, and most for it");
+        }
+    }
+}
+
+/// Writes what waits for a client, until there is nothing more or it reads nothing for `stall`.
+async fn write_lines(mut socket: OwnedWriteHalf, outbox: &Outbox, stall: Duration) {
+    let mut batch = Vec::new();
+    while outbox.take(&mut batch).await {
+        let mut rest = &batch[..];
+        while !rest.is_empty() {
+            match timeout(stall, socket.write(rest)).await {
+                Ok(Ok(written)) if written > 0 => {
+                    outbox.written(written);
+                    rest = &rest[written..];
+                }
+                Ok(_) => return,
+                Err(_) => return outbox.cut("it reads nothing"),
+            }
+        }
+        batch.shrink_to(1 << 20);
+    }
+    let _ = socket.shutdown().await;
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,327 @@
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::sync::oneshot;
+
+use super::super::requests::tests::{Adder, sensors};
+use super::*;
+
+struct Running {
+    address: SocketAddr,
+    sensors: Sensors,
+    shared: Arc<Common<Adder>>,
+    stop: oneshot::Sender<()>,
+    ended: tokio::task::JoinHandle<Ended>,
+}
+
+fn serve(limits: Limits) -> Running {
+    let sensors = sensors();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = Server::bind(any, Arc::new(Adder), sensors.clone(), limits).expect("a free port");
+    let (stop, stopped) = oneshot::channel();
+    Running {
+        address: server.local_addr().expect("an address"),
+        sensors,
+        shared: server.shared.clone(),
+        stop,
+        ended: tokio::spawn(server.run(async { _ = stopped.await })),
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Connected, and told the versions.
+    async fn connect(server: &Running) -> Self {
+        let stream = TcpStream::connect(server.address)
+            .await
+            .expect("a connection");
+        let mut client = Self(BufReader::new(stream));
+        for what in [
+            "protocol 5.1-MIB",
+            "library karoo-",
+            "device adder-1.0 adder-1.0.3",
+        ] {
+            let line = client.line().await;
+            assert!(
+                line.starts_with(&format!("#version-connect katcp-{what}")),
+                "{line}"
+            );
+        }
+        client
+    }
+
+    async fn send(&mut self, text: &str) {
+        let sent = self.0.get_mut().write_all(text.as_bytes()).await;
+        sent.expect("a server that reads");
+    }
+
+    /// The next line, without its end; empty at the end of the connection.
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        let read = self.0.read_line(&mut line);
+        let read = timeout(Duration::from_secs(20), read)
+            .await
+            .expect("an answer in time");
+        read.map_or(String::new(), |_| line.trim_end().to_owned())
+    }
+
+    /// Whether the server closes the connection, whatever it sends before.
+    async fn is_closed(&mut self) -> bool {
+        let mut sink = tokio::io::sink();
+        let rest = tokio::io::copy(&mut self.0, &mut sink);
+        timeout(Duration::from_secs(20), rest).await.is_ok()
+    }
+}
+
+/// Waits until the server has `count` clients.
+async fn clients(server: &Running, count: usize) {
+    let wait = async {
+        while server.shared.clients().connected.len() != count {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait)
+        .await
+        .expect("clients come and go");
+}
+
+#[tokio::test]
+async fn requests_are_answered_in_order() {
+    let server = serve(Limits::default());
+    let mut client = Client::connect(&server).await;
+    client
+        .send("?add[1] 1\r\n\n \r?add[2] 2\n#news x\n!reply x\n?watch")
+        .await;
+    assert_eq!(client.line().await, "!add[1] ok 41");
+    assert_eq!(client.line().await, "!add[2] ok 42");
+    client.send("dog\n").await;
+    assert_eq!(client.line().await, "!watchdog ok");
+    client.send("what\n?add 1\n").await;
+    let log = client.line().await;
+    assert!(log.starts_with("#log error 1"), "{log}");
+    assert!(
+        log.ends_with(r"a\_message\_begins\_with\_?,\_!\_or\_#,\_not\_with\_byte\_0x77"),
+        "{log}"
+    );
+    assert_eq!(client.line().await, "!add ok 41");
+}
+
+#[tokio::test]
+async fn clients_hear_of_others_and_of_the_end() {
+    let server = serve(Limits::default());
+    let mut one = Client::connect(&server).await;
+    let mut two = Client::connect(&server).await;
+    let address = two.0.get_ref().local_addr().expect("an address");
+    assert_eq!(one.line().await, format!("#client-connected {address}"));
+    two.send("?client-list\n").await;
+    let listed = [two.line().await, two.line().await, two.line().await];
+    assert!(
+        listed.contains(&format!("#client-list {address}")),
+        "{listed:?}"
+    );
+    assert_eq!(listed[2], "!client-list ok 2");
+    drop(one);
+    clients(&server, 1).await;
+    server.stop.send(()).expect("a server");
+    assert_eq!(two.line().await, r"#disconnect server\_shutting\_down");
+    assert_eq!(two.line().await, "");
+    assert_eq!(server.ended.await.expect("no panic"), Ended::Stopped);
+}
+
+#[tokio::test]
+async fn halt_is_answered_before_it_is_done() {
+    let server = serve(Limits::default());
+    let mut client = Client::connect(&server).await;
+    client.send("?halt now\n?halt[3]\n").await;
+    assert!(client.line().await.starts_with("!halt fail "));
+    assert_eq!(client.line().await, "!halt[3] ok");
+    assert_eq!(client.line().await, r"#disconnect server\_shutting\_down");
+    assert_eq!(client.line().await, "");
+    assert_eq!(server.ended.await.expect("no panic"), Ended::Halted);
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn half_closed_connections_are_closed() {
+    let server = serve(Limits::default());
+    let mut client = Client::connect(&server).await;
+    client.0.get_mut().shutdown().await.expect("a connection");
+    assert_eq!(client.line().await, "");
+    clients(&server, 0).await;
+}
+
+#[tokio::test]
+async fn subscriptions_end_with_their_connection() {
+    let server = serve(Limits::default());
+    let mut client = Client::connect(&server).await;
+    client.send("?sensor-sampling b.count period 0.01\n").await;
+    assert_eq!(
+        client.line().await,
+        "#sensor-status 1500000000.0 1 b.count nominal 5"
+    );
+    assert_eq!(
+        client.line().await,
+        "!sensor-sampling ok b.count period 0.01"
+    );
+    for _ in 0..3 {
+        assert_eq!(
+            client.line().await,
+            "#sensor-status 1500000000.0 1 b.count nominal 5"
+        );
+    }
+    drop(client);
+    clients(&server, 0).await;
+    let strategy = server.sensors.strategy(0, "b.count").expect("a sensor");
+    assert_eq!(strategy, super::super::sampling::Strategy::None);
+}
+
+#[tokio::test]
+async fn endless_lines_are_cut_off() {
+    let limits = Limits {
+        line: 1 << 20,
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let mut client = Client::connect(&server).await;
+    let longest = format!("?{}\n", "x".repeat((1 << 20) - 1));
+    client.send(&longest).await;
+    assert!(client.line().await.contains(" invalid "));
+    let mut other = Client::connect(&server).await;
+    client.line().await;
+    let longer = format!("?{}", "x".repeat(1 << 20));
+    client.send(&longer).await;
+    let line = client.line().await;
+    assert!(
+        line.starts_with(r"#disconnect a\_line\_is\_longer\_than\_1048576\_bytes"),
+        "{line}"
+    );
+    clients(&server, 1).await;
+    other.send("?watchdog\n").await;
+    assert_eq!(other.line().await, "!watchdog ok");
+}
+
+#[tokio::test]
+async fn long_lines_wait_for_a_place_and_slow_ones_lose_theirs() {
+    let limits = Limits {
+        long_lines: 1,
+        line_time: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let long = "?watchdog ".to_owned() + &"x".repeat(200_000);
+    let mut slow = Client::connect(&server).await;
+    slow.send(&long).await;
+    let mut other = Client::connect(&server).await;
+    slow.line().await;
+    // Taken only when the slow one, whose line does not end, is gone.
+    other.send(&(long + "\n")).await;
+    let line = other.line().await;
+    assert!(line.starts_with("!watchdog fail "), "{line}");
+    let line = slow.line().await;
+    assert!(
+        line.starts_with(r"#disconnect a\_long\_line\_did\_not\_end"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn who_reads_nothing_is_cut_off_and_others_are_not() {
+    let limits = Limits {
+        backlog: 1 << 20,
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let mut deaf = Client::connect(&server).await;
+    let mut other = Client::connect(&server).await;
+    for client in [&mut deaf, &mut other] {
+        client.send("?sensor-sampling b.text auto\n").await;
+    }
+    while server
+        .sensors
+        .strategy(0, "b.text")
+        .is_ok_and(|s| s.encode()[0] == "none")
+    {
+        tokio::task::yield_now().await;
+    }
+    while !other.line().await.starts_with('!') {}
+    let text = crate::control::katcp::Value::String("x".repeat(1 << 20).into());
+    let sensor = server.sensors.find("b.text").expect("a sensor");
+    for _ in 0..40 {
+        let reading = crate::control::katcp::Reading::now(text.clone());
+        server.sensors.set(sensor, reading);
+        assert!(other.line().await.starts_with("#sensor-status"));
+    }
+    clients(&server, 1).await;
+    assert!(deaf.is_closed().await);
+    other.send("?watchdog\n").await;
+    assert_eq!(other.line().await, "!watchdog ok");
+    assert!(server.shared.backlogs.bytes() < 4 << 20);
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_stop_the_requests() {
+    let limits = Limits {
+        stall: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let mut deaf = Client::connect(&server).await;
+    let requests = "?help\n".repeat(10_000);
+    let (mut read, mut write) = deaf.0.get_mut().split();
+    // More answers than the sockets hold; the server stops reading at some time.
+    let flood = async { while write.write_all(requests.as_bytes()).await.is_ok() {} };
+    tokio::select! {
+        () = flood => {}
+        () = clients(&server, 0) => {}
+    }
+    assert!(server.shared.backlogs.bytes() < 1 << 20);
+    let mut rest = Vec::new();
+    let _ = read.read_to_end(&mut rest).await;
+}
+
+#[tokio::test]
+async fn the_greediest_are_cut_off_when_all_want_too_much() {
+    let limits = Limits {
+        backlogs: 1 << 20,
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let mut deaf = Client::connect(&server).await;
+    let mut other = Client::connect(&server).await;
+    clients(&server, 2).await;
+    {
+        let clients = server.shared.clients();
+        let mut outboxes = clients.connected.values().map(|(_, outbox)| outbox);
+        outboxes
+            .next()
+            .expect("the first")
+            .push(vec![b'x'; 64 << 20]);
+        outboxes.next().expect("the second").push(*b"#a\n");
+    }
+    other.send("?watchdog\n").await;
+    assert_eq!(other.line().await, "#a");
+    assert_eq!(other.line().await, "!watchdog ok");
+    assert!(deaf.is_closed().await);
+    clients(&server, 1).await;
+}
+
+#[tokio::test]
+async fn there_are_so_many_clients_and_no_more() {
+    let limits = Limits {
+        clients: 2,
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let one = Client::connect(&server).await;
+    let _two = Client::connect(&server).await;
+    let stream = TcpStream::connect(server.address)
+        .await
+        .expect("a connection");
+    let mut third = Client(BufReader::new(stream));
+    assert_eq!(third.line().await, r"#disconnect too\_many\_clients");
+    assert_eq!(third.line().await, "");
+    drop(one);
+    clients(&server, 1).await;
+    Client::connect(&server).await;
+}

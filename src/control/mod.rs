@@ -1,0 +1,3 @@
+//! Control: the KATCP server.
+
+pub mod katcp;
