@@ -24,3 +24,8 @@ fn spead_packets() {
 fn captures() {
     run("capture", karoo::net::exercise::capture);
 }
+
+#[test]
+fn katcp_lines() {
+    run("katcp_lines", karoo::control::exercise::lines);
+}

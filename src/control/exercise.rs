@@ -1,0 +1,138 @@
+//! Everything that can be asked of lines from a client, asked: the body of the fuzz target and of its corpus test.
+
+use std::sync::Arc;
+
+use super::fgpu::Fgpu;
+use super::katcp::message::{Kind, Line, Message};
+use super::katcp::number::{
+    format_complex, format_float, parse_complex, parse_float, parse_integer,
+};
+use super::katcp::outbox::{Backlogs, Outbox};
+use super::katcp::requests::Standard;
+use super::katcp::{Sensors, Type};
+use crate::config::{EngineConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions};
+use crate::engine::steer::Steering;
+use crate::units::Clock;
+
+/// Reads bytes as lines, and has an engine without data answer those that are requests.
+///
+/// # Panics
+///
+/// Where a message is not what it was built from, or an answer is not one.
+pub fn lines(bytes: &[u8]) {
+    let config = engine();
+    let (steering, steered) = Steering::new(&config, 4);
+    let sensors = Sensors::default();
+    let device = Arc::new(Fgpu::new(&config, steering, &sensors));
+    let standard = Standard::new(device, sensors);
+    let outbox = Arc::new(Outbox::new(0, usize::MAX, Arc::new(Backlogs::default())));
+    for line in bytes.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        let Ok(Some(message)) = Message::parse(line) else {
+            continue;
+        };
+        rebuild(&message);
+        message.arguments().for_each(|argument| values(&argument));
+        if message.kind() == Kind::Request {
+            let answer = standard.handle(&message, &outbox, || vec!["127.0.0.1:1".to_owned()]);
+            check(&message, &answer);
+        }
+        while let Some(request) = steered.outputs[0].take() {
+            steered.outputs[0].spend(request);
+        }
+    }
+}
+
+fn engine() -> EngineConfig {
+    let options = "name=w,channels=4,dst=239.10.1.0,jones_per_batch=128";
+    let output: WidebandOptions = options.parse().expect("an output");
+    EngineConfig {
+        clock: Clock {
+            adc_sample_rate: 1e9,
+            sync_time: 1e9,
+        },
+        feng_id: 0,
+        array_size: 1,
+        recv: RecvConfig {
+            packet_samples: 64,
+            sample_bits: SampleBits::new(8).expect("8 bits"),
+            chunk_samples: 4096,
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 1024,
+            chunk_jones: 128,
+            ttl: 1,
+        },
+        max_delay_diff: 64,
+        gain: 1.0,
+        outputs: vec![output.into_config(128, 0)],
+    }
+}
+
+fn rebuild(message: &Message<'_>) {
+    let mut line = Line::new(message.kind(), message.name(), message.id());
+    for argument in message.arguments() {
+        line = line.argument(argument);
+    }
+    let line = line.finish();
+    let (end, line) = line.split_last().expect("a line ends");
+    assert_eq!(*end, b'\n');
+    let again = Message::parse(line).expect("a message").expect("not blank");
+    assert_eq!(again.name(), message.name());
+    assert_eq!(again.id(), message.id());
+    assert!(again.arguments().eq(message.arguments()));
+    assert_eq!(message.arguments().len(), message.arguments().count());
+}
+
+fn values(argument: &[u8]) {
+    for of in [
+        Type::Integer,
+        Type::Float,
+        Type::Boolean,
+        Type::Timestamp,
+        Type::String,
+    ] {
+        if let Ok(value) = of.parse(argument) {
+            assert_eq!(of.parse(value.encode().as_bytes()), Ok(value));
+        }
+    }
+    let Ok(text) = std::str::from_utf8(argument) else {
+        return;
+    };
+    if let Some(value) = parse_integer(text) {
+        assert_eq!(parse_float(text), Some(value as f64));
+    }
+    if let Some(value) = parse_float(text) {
+        let again = parse_float(&format_float(value)).expect("a float");
+        assert!(again == value || again.is_nan() && value.is_nan());
+        assert!(parse_complex(text).is_some());
+    }
+    if let Some(value) = parse_complex(text) {
+        let gain = num(value.re, value.im);
+        let again = parse_complex(&format_complex(gain)).map(|z| num(z.re, z.im));
+        assert!(!gain.is_finite() || again == Some(gain));
+    }
+}
+
+fn num(re: f64, im: f64) -> rustfft::num_complex::Complex32 {
+    rustfft::num_complex::Complex32::new(re as f32, im as f32)
+}
+
+fn check(request: &Message<'_>, answer: &[u8]) {
+    let answer = answer.strip_suffix(b"\n").expect("whole lines");
+    let mut lines = answer.split(|&byte| byte == b'\n').rev();
+    let mut next = |kind| {
+        let line = lines.next()?;
+        let message = Message::parse(line).expect("a message").expect("not blank");
+        assert_eq!(message.kind(), kind);
+        assert_eq!(
+            (message.name(), message.id()),
+            (request.name(), request.id())
+        );
+        Some(message)
+    };
+    let reply = next(Kind::Reply).expect("a reply");
+    let code = reply.arguments().next().expect("a code");
+    assert!([&b"ok"[..], b"fail", b"invalid"].contains(&&*code));
+    while next(Kind::Inform).is_some() {}
+}

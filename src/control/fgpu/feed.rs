@@ -1,0 +1,214 @@
+//! From what an engine publishes to sensors.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::sensors::{FgpuSensors, delay_text};
+use crate::config::EngineConfig;
+use crate::control::katcp::{Reading, SensorId, Status, Value};
+use crate::dsp::delay::LinearDelay;
+use crate::engine::steer::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
+use crate::units::{Clock, N_POL};
+
+/// How often events are looked for. Sensors carry the time of the data, so that nothing but promptness depends on it.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Digitiser power that is nominal, in dBFS, bounds included.
+const POWER_NOMINAL: [f64; 2] = [-30.0, -10.0];
+/// Digitiser power beyond which it is an error, in dBFS, bounds included.
+const POWER_ERROR: [f64; 2] = [-33.0, -7.0];
+
+/// Sets sensors from what an engine publishes.
+#[derive(Debug)]
+pub struct Feed {
+    clock: Clock,
+    published: Arc<Published>,
+    sensors: FgpuSensors,
+    /// Received sensors change their status this long after the last update, and their timestamps by as much.
+    timeout: Duration,
+    timeouts: Vec<Timeout>,
+    missing: [u64; N_POL],
+    overwritten: u64,
+    /// Shown by the delay sensors, per output.
+    delays: Vec<[LinearDelay; N_POL]>,
+}
+
+/// What becomes of a sensor that is no longer updated.
+#[derive(Clone, Copy, Debug)]
+struct Timeout {
+    sensor: SensorId,
+    status: Status,
+    /// When it was last updated, until it timed out.
+    updated: Option<Instant>,
+}
+
+impl Feed {
+    /// From an engine of `config`.
+    pub fn new(config: &EngineConfig, published: Arc<Published>, sensors: FgpuSensors) -> Self {
+        let chunk = config.recv.chunk_samples as f64 / config.clock.adc_sample_rate;
+        let timeouts = sensors.inputs.iter().flat_map(|input| {
+            [
+                (input.missing, Status::Nominal),
+                (input.timestamp, Status::Error),
+                (input.unixtime, Status::Error),
+            ]
+        });
+        let timeouts = timeouts.map(|(sensor, status)| Timeout {
+            sensor,
+            status,
+            updated: None,
+        });
+        Self {
+            clock: config.clock,
+            published,
+            // A day is as good as never.
+            timeout: Duration::from_secs_f64((10.0 * chunk).clamp(1.0, 86400.0)),
+            timeouts: timeouts.collect(),
+            missing: [0; N_POL],
+            overwritten: 0,
+            delays: vec![[LinearDelay::ZERO; N_POL]; sensors.outputs.len()],
+            sensors,
+        }
+    }
+
+    /// Keeps the sensors up to date. Never ends.
+    pub async fn run(mut self) {
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.update(Instant::now());
+        }
+    }
+
+    /// Shows all that was published, and what has not been for too long. It is `now`.
+    pub fn update(&mut self, now: Instant) {
+        while let Some(event) = self.published.next_event() {
+            match event {
+                Event::Received(received) => self.received(&received, now),
+                Event::Sent(sent) => self.sent(&sent),
+                Event::Delay(delay) => self.delay(delay),
+                Event::Power(level) => self.power(&level),
+            }
+        }
+        let overwritten = self.published.overwritten();
+        if overwritten != self.overwritten {
+            tracing::warn!(
+                events = overwritten - self.overwritten,
+                "control was too slow to see all that its engine published; the latest is shown"
+            );
+            self.overwritten = overwritten;
+            for output in 0..self.delays.len() {
+                for pol in 0..N_POL {
+                    if let Some(model) = self.published.delay(output, pol) {
+                        self.delay(ActiveDelay { output, pol, model });
+                    }
+                }
+            }
+        }
+        self.time_out(now);
+    }
+
+    fn set(&self, sensor: SensorId, timestamp: f64, status: Status, value: Value) {
+        let reading = Reading::new(timestamp, status, value);
+        self.sensors.sensors.set(sensor, reading);
+    }
+
+    /// Sets a sensor that times out.
+    fn set_timed(&mut self, sensor: SensorId, reading: Reading, now: Instant) {
+        for timeout in self.timeouts.iter_mut().filter(|t| t.sensor == sensor) {
+            timeout.updated = Some(now);
+        }
+        self.sensors.sensors.set(sensor, reading);
+    }
+
+    fn received(&mut self, chunk: &Received, now: Instant) {
+        let start = chunk.start.unix(self.clock);
+        let time = Value::Timestamp(start);
+        let inputs = self.sensors.inputs;
+        // Before the others, so that they are never all nominal when the first chunk lacks something.
+        for (pol, input) in inputs.iter().enumerate() {
+            if chunk.missing_heaps[pol] > self.missing[pol] {
+                self.missing[pol] = chunk.missing_heaps[pol];
+                let reading = Reading::new(start, Status::Error, time.clone());
+                self.set_timed(input.missing, reading, now);
+            }
+        }
+        for (pol, input) in inputs.iter().enumerate() {
+            let nominal = |value| Reading::new(start, Status::Nominal, value);
+            let timestamp = Value::Integer(chunk.start.0 as i64);
+            self.set_timed(input.timestamp, nominal(timestamp), now);
+            self.set_timed(input.unixtime, nominal(time.clone()), now);
+            let clipped = Value::Integer(chunk.clipped_samples[pol] as i64);
+            let end = chunk.end.unix(self.clock);
+            self.set(input.clip_count, end, Status::Nominal, clipped);
+        }
+    }
+
+    fn sent(&self, chunk: &Sent) {
+        let Some(output) = self.sensors.outputs.get(chunk.output) else {
+            return;
+        };
+        let end = chunk.nominal_end.unix(self.clock);
+        for (sensors, clipped) in output.iter().zip(chunk.clipped_samples) {
+            let clipped = Value::Integer(clipped as i64);
+            self.set(sensors.clip_count, end, Status::Nominal, clipped);
+        }
+    }
+
+    fn delay(&mut self, delay: ActiveDelay) {
+        let ActiveDelay { output, pol, model } = delay;
+        let shown = self
+            .delays
+            .get_mut(output)
+            .and_then(|pols| pols.get_mut(pol));
+        let Some(shown) = shown.filter(|shown| **shown != model) else {
+            return;
+        };
+        *shown = model;
+        let text = Value::String(delay_text(&model, self.clock).into());
+        let sensor = self.sensors.outputs[output][pol].delay;
+        self.sensors.sensors.set(sensor, Reading::now(text));
+    }
+
+    fn power(&self, level: &PowerLevel) {
+        let end = level.end.unix(self.clock);
+        for (pol, input) in self.sensors.inputs.iter().enumerate() {
+            let (status, dbfs) = match level.dbfs {
+                Some(dbfs) => (power_status(dbfs[pol]), dbfs[pol]),
+                None => (Status::Failure, f64::MIN),
+            };
+            self.set(input.power, end, status, Value::Float(dbfs));
+        }
+    }
+
+    fn time_out(&mut self, now: Instant) {
+        let sensors = &self.sensors.sensors;
+        for timeout in &mut self.timeouts {
+            let over = |since| now.saturating_duration_since(since) >= self.timeout;
+            if timeout.updated.is_some_and(over) {
+                timeout.updated = None;
+                let mut reading = sensors.reading(timeout.sensor);
+                reading.timestamp += self.timeout.as_secs_f64();
+                reading.status = timeout.status;
+                sensors.set(timeout.sensor, reading);
+            }
+        }
+    }
+}
+
+fn power_status(dbfs: f64) -> Status {
+    let [low, high] = POWER_NOMINAL;
+    let [too_low, too_high] = POWER_ERROR;
+    if (low..=high).contains(&dbfs) {
+        Status::Nominal
+    } else if too_low < dbfs && dbfs < too_high {
+        Status::Warn
+    } else {
+        Status::Error
+    }
+}
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

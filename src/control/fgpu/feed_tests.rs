@@ -1,0 +1,230 @@
+use super::*;
+use crate::config::tests::engine;
+use crate::control::katcp::sensor::Sensors;
+use crate::engine::steer::Steering;
+use crate::units::Timestamp;
+
+const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
+
+struct Bench {
+    feed: Feed,
+    sensors: Sensors,
+    published: Arc<Published>,
+}
+
+impl Bench {
+    /// Timestamps are milliseconds; chunks are half a second, so that sensors time out after 5 s.
+    fn new() -> Self {
+        let config = engine(WIDEBAND, |config| {
+            config.clock = Clock {
+                adc_sample_rate: 1000.0,
+                sync_time: 100.0,
+            };
+            config.recv.chunk_samples = 500;
+        });
+        let (steering, steered) = Steering::new(&config, 1);
+        let sensors = Sensors::default();
+        let fgpu = FgpuSensors::add(&sensors, &config, &steering);
+        let published = steered.published.clone();
+        let feed = Feed::new(&config, published.clone(), fgpu);
+        Self {
+            feed,
+            sensors,
+            published,
+        }
+    }
+
+    fn tell(&mut self, event: Event, now: Instant) {
+        self.published.tell(event);
+        self.feed.update(now);
+    }
+
+    /// Value, status and timestamp of a sensor.
+    fn sensor(&self, name: &str) -> (String, Status, f64) {
+        let mut found = None;
+        self.sensors.visit(
+            |other| other == name,
+            |_, r| found = Some((r.value.encode().into_owned(), r.status, r.timestamp)),
+        );
+        found.expect(name)
+    }
+
+    fn expect(&self, name: &str, value: &str, status: Status, timestamp: f64) {
+        let expected = (value.to_owned(), status, timestamp);
+        assert_eq!(self.sensor(name), expected, "{name}");
+    }
+}
+
+fn chunk(start: u64, clipped_samples: [u64; 2], missing_heaps: [u64; 2]) -> Event {
+    Event::Received(Received {
+        start: Timestamp(start),
+        end: Timestamp(start + 500),
+        clipped_samples,
+        missing_heaps,
+    })
+}
+
+#[test]
+fn sensors_begin_as_the_peers() {
+    let bench = Bench::new();
+    for (name, value, status) in [
+        ("steady-state-timestamp", "0", Status::Nominal),
+        ("input0.dig-clip-cnt", "0", Status::Nominal),
+        ("input1.dig-rms-dbfs", "0.0", Status::Unknown),
+        ("input0.rx.timestamp", "-1", Status::Error),
+        ("input1.rx.unixtime", "-1.0", Status::Error),
+        ("input0.rx.missing-unixtime", "-1.0", Status::Nominal),
+        ("rx.device-status", "degraded", Status::Warn),
+        ("device-status", "degraded", Status::Warn),
+        ("w.dither-seed", "0", Status::Nominal),
+        ("w.input0.eq", "[1+0j]", Status::Nominal),
+        (
+            "w.input1.delay",
+            "(-1, 0.0, 0.0, 0.0, 0.0)",
+            Status::Nominal,
+        ),
+        ("w.input1.feng-clip-cnt", "0", Status::Nominal),
+    ] {
+        let found = bench.sensor(name);
+        assert_eq!((found.0.as_str(), found.1), (value, status), "{name}");
+    }
+}
+
+#[test]
+fn chunks_set_the_receive_sensors() {
+    let mut bench = Bench::new();
+    let now = Instant::now();
+    bench.tell(chunk(2000, [5, 0], [0, 0]), now);
+    bench.expect("input0.rx.timestamp", "2000", Status::Nominal, 102.0);
+    bench.expect("input1.rx.unixtime", "102.0", Status::Nominal, 102.0);
+    bench.expect("input0.dig-clip-cnt", "5", Status::Nominal, 102.5);
+    bench.expect("input1.dig-clip-cnt", "0", Status::Nominal, 102.5);
+    assert_eq!(bench.sensor("rx.device-status").0, "ok");
+    assert_eq!(
+        bench.sensor("input0.rx.missing-unixtime").1,
+        Status::Nominal
+    );
+
+    bench.tell(chunk(4000, [5, 9], [0, 3]), now);
+    bench.expect("input1.rx.missing-unixtime", "104.0", Status::Error, 104.0);
+    assert_eq!(bench.sensor("input0.rx.missing-unixtime").0, "-1.0");
+    assert_eq!(bench.sensor("rx.device-status").0, "degraded");
+    bench.expect("input1.dig-clip-cnt", "9", Status::Nominal, 104.5);
+    // What was missing before is not missing again.
+    bench.tell(chunk(4500, [5, 9], [0, 3]), now);
+    bench.expect("input1.rx.missing-unixtime", "104.0", Status::Error, 104.0);
+}
+
+#[test]
+fn the_device_is_never_well_while_the_first_chunk_lacks_data() {
+    let mut bench = Bench::new();
+    bench.tell(chunk(0, [0, 0], [1, 1]), Instant::now());
+    // Still of the start: it never changed.
+    let status = bench.sensor("rx.device-status");
+    assert_eq!(status.0, "degraded");
+    let made = bench.sensor("w.dither-seed").2;
+    assert!((status.2 - made).abs() < 0.1);
+}
+
+#[test]
+fn received_sensors_time_out() {
+    let mut bench = Bench::new();
+    let start = Instant::now();
+    let after = |milliseconds| start + Duration::from_millis(milliseconds);
+    bench.feed.update(after(20_000));
+    assert_eq!(bench.sensor("input0.rx.timestamp").0, "-1");
+    bench.tell(chunk(2000, [0, 0], [1, 0]), start);
+    bench.tell(chunk(2500, [0, 0], [1, 0]), after(1000));
+    bench.feed.update(after(4999));
+    assert_eq!(bench.sensor("input0.rx.missing-unixtime").1, Status::Error);
+    bench.feed.update(after(5000));
+    bench.expect(
+        "input0.rx.missing-unixtime",
+        "102.0",
+        Status::Nominal,
+        107.0,
+    );
+    bench.feed.update(after(5999));
+    assert_eq!(bench.sensor("input0.rx.timestamp").1, Status::Nominal);
+    bench.feed.update(after(6000));
+    bench.expect("input0.rx.timestamp", "2500", Status::Error, 107.5);
+    bench.expect("input1.rx.unixtime", "102.5", Status::Error, 107.5);
+    // Once, not again and again.
+    bench.feed.update(after(60_000));
+    bench.expect("input0.rx.timestamp", "2500", Status::Error, 107.5);
+    bench.tell(chunk(9000, [0, 0], [1, 0]), after(70_000));
+    bench.expect("input0.rx.timestamp", "9000", Status::Nominal, 109.0);
+}
+
+#[test]
+fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
+    let mut bench = Bench::new();
+    let sent = |output| {
+        Event::Sent(Sent {
+            output,
+            start: Timestamp(1000),
+            nominal_end: Timestamp(3000),
+            clipped_samples: [1, 1000],
+        })
+    };
+    bench.tell(sent(0), Instant::now());
+    bench.tell(sent(1), Instant::now());
+    bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
+    bench.expect("w.input1.feng-clip-cnt", "1000", Status::Nominal, 103.0);
+}
+
+#[test]
+fn power_is_judged_as_the_peer_does() {
+    let mut bench = Bench::new();
+    for (dbfs, status) in [
+        (-10.0, Status::Nominal),
+        (-30.0, Status::Nominal),
+        (-9.999999, Status::Warn),
+        (-30.000001, Status::Warn),
+        (-32.999999, Status::Warn),
+        (-33.0, Status::Error),
+        (-7.0, Status::Error),
+        (f64::MIN, Status::Error),
+    ] {
+        let level = PowerLevel {
+            end: Timestamp(7000),
+            dbfs: Some([dbfs, -20.0]),
+        };
+        bench.tell(Event::Power(level), Instant::now());
+        let text = crate::control::katcp::number::format_float(dbfs);
+        bench.expect("input0.dig-rms-dbfs", &text, status, 107.0);
+        bench.expect("input1.dig-rms-dbfs", "-20.0", Status::Nominal, 107.0);
+    }
+    let level = PowerLevel {
+        end: Timestamp(8000),
+        dbfs: None,
+    };
+    bench.tell(Event::Power(level), Instant::now());
+    let least = "-1.7976931348623157e+308";
+    bench.expect("input1.dig-rms-dbfs", least, Status::Failure, 108.0);
+}
+
+#[test]
+fn active_models_are_shown_and_none_is_missed() {
+    let mut bench = Bench::new();
+    let model = |start| {
+        let model = LinearDelay::new(start, 2.5, 0.5, 7.0, 0.25).expect("a model");
+        ActiveDelay {
+            output: 0,
+            pol: 1,
+            model,
+        }
+    };
+    bench.tell(Event::Delay(model(500)), Instant::now());
+    let phase = crate::control::katcp::number::format_float(7.0 - std::f64::consts::TAU);
+    let text = format!("(500, 0.0025, 0.5, {phase}, 250.0)");
+    assert_eq!(bench.sensor("w.input1.delay").0, text);
+    // A model whose event is displaced by others is shown all the same.
+    bench.published.tell(Event::Delay(model(900)));
+    for _ in 0..5000 {
+        bench.published.tell(chunk(0, [0, 0], [0, 0]));
+    }
+    bench.feed.update(Instant::now());
+    assert!(bench.sensor("w.input1.delay").0.starts_with("(900, "));
+    assert_eq!(bench.sensor("w.input0.delay").0, "(-1, 0.0, 0.0, 0.0, 0.0)");
+}

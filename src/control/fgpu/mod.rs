@@ -1,0 +1,97 @@
+//! The F-engine as a KATCP device: the peer's requests, sensors and names.
+
+mod feed;
+mod requests;
+mod sensors;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub use feed::Feed;
+pub use requests::{Action, RequestError, interpret};
+pub use sensors::{FgpuSensors, delay_text, gains_text};
+
+use super::katcp::{
+    Device, Help, Limits, Message, Reading, Refusal, Response, SensorInfo, Sensors, Type, Value,
+};
+use super::{Control, ControlError};
+use crate::config::EngineConfig;
+use crate::engine::steer::{Published, Steering};
+use crate::units::Clock;
+
+/// The interface that it has, which is the peer's.
+const VERSION: &str = "katgpucbf-fgpu-1.0";
+const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
+
+/// An F-engine that can be controlled.
+pub struct Fgpu {
+    clock: Clock,
+    steering: Steering,
+    sensors: FgpuSensors,
+}
+
+impl Fgpu {
+    /// The engine of `config` behind `steering`; adds its sensors.
+    pub fn new(config: &EngineConfig, steering: Steering, sensors: &Sensors) -> Self {
+        Self {
+            clock: config.clock,
+            sensors: FgpuSensors::add(sensors, config, &steering),
+            steering,
+        }
+    }
+
+    /// Its sensors.
+    pub fn sensors(&self) -> &FgpuSensors {
+        &self.sensors
+    }
+}
+
+impl Device for Fgpu {
+    fn version(&self) -> &str {
+        VERSION
+    }
+
+    fn build(&self) -> &str {
+        BUILD
+    }
+
+    fn requests(&self) -> &'static [Help] {
+        requests::HELP
+    }
+
+    fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {
+        let action = interpret(self.clock, &self.steering, request)?;
+        action.perform(&self.steering, response)?;
+        self.sensors.acted(&action, &self.steering);
+        Ok(())
+    }
+}
+
+/// Starts control of an engine: serves it at `address`, and shows what it publishes as sensors. `constants` are
+/// Karoo's own sensors with what they say.
+///
+/// `on_halt` is called once if a client says `?halt`.
+pub fn start(
+    address: SocketAddr,
+    config: &EngineConfig,
+    steering: Steering,
+    published: Arc<Published>,
+    constants: Vec<(SensorInfo, String)>,
+    on_halt: impl FnOnce() + Send + 'static,
+) -> Result<Control, ControlError> {
+    let sensors = Sensors::default();
+    let fgpu = Fgpu::new(config, steering, &sensors);
+    for (info, text) in constants {
+        debug_assert_eq!(info.of, Type::String);
+        sensors.add(info, Reading::now(Value::String(text.into())));
+    }
+    let feed = Feed::new(config, published, fgpu.sensors().clone());
+    Control::start(
+        address,
+        Arc::new(fgpu),
+        sensors,
+        Limits::default(),
+        feed.run(),
+        on_halt,
+    )
+}

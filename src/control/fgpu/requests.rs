@@ -1,0 +1,269 @@
+//! `?gain`, `?gain-all` and `?delays`: from a message to what is to be done, and its answer.
+//!
+//! No clock, no network: `karoo replay --requests` uses the same.
+
+use rustfft::num_complex::Complex32;
+
+use crate::control::katcp::number::{format_complex, parse_complex};
+use crate::control::katcp::value::{excerpt, float, integer, string};
+use crate::control::katcp::{ArgumentError, Help, Message, Parameters, Response, ValueError};
+use crate::dsp::delay::{DelayError, LinearDelay};
+use crate::engine::steer::{GainError, Gains, OutputSteering, SteerError, Steering};
+use crate::units::{Clock, N_POL};
+
+/// The engine's own requests.
+pub const HELP: &[Help] = &[
+    Help {
+        name: "delays",
+        parameters: "stream start-time delay,rate:phase,phase-rate delay,rate:phase,phase-rate",
+        summary: "Add a delay model per input, from a UNIX time on. Units: s, s/s, rad, rad/s; phase at the band centre.",
+    },
+    Help {
+        name: "gain",
+        parameters: "stream input [gain…]",
+        summary: "Set or query the complex gains of one input: one for all channels, or one per channel.",
+    },
+    Help {
+        name: "gain-all",
+        parameters: "stream gain…|default",
+        summary: "Set the complex gains of both inputs: one for all channels, one per channel, or those of the start.",
+    },
+];
+
+/// A request that an engine cannot do.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RequestError {
+    /// An argument is missing, there are too many, or one cannot be read.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// There is no such request.
+    #[error("unknown request {0}: gain, gain-all and delays are requests of an engine")]
+    Unknown(String),
+    /// No output has this name.
+    #[error("no output stream called '{given}': there is {there}")]
+    Stream {
+        /// The name.
+        given: String,
+        /// The names of all.
+        there: String,
+    },
+    /// There is no such input.
+    #[error("input {0} is out of range: it must be 0 or 1")]
+    Input(i64),
+    /// A gain cannot be read.
+    #[error("gain of channel {channel}: {source}")]
+    Gain {
+        /// Whose, or 0 if it is for all.
+        channel: usize,
+        /// Why not.
+        source: ValueError,
+    },
+    /// The gains cannot be used.
+    #[error(transparent)]
+    Gains(#[from] GainError),
+    /// A model does not read as one.
+    #[error("model of input {input}: {source}")]
+    Model {
+        /// Whose.
+        input: usize,
+        /// Why not.
+        source: ValueError,
+    },
+    /// A model cannot be used.
+    #[error("model of input {input}: {source}")]
+    Delay {
+        /// Whose.
+        input: usize,
+        /// Why not.
+        source: DelayError,
+    },
+    /// The engine cannot take it.
+    #[error(transparent)]
+    Steer(#[from] SteerError),
+}
+
+/// What a request asks of an engine. All its values have been checked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Tell the gains of an input.
+    QueryGains {
+        /// Index of the output.
+        output: usize,
+        /// Input, which is a polarisation.
+        pol: usize,
+    },
+    /// Set the gains of an input, or of both.
+    SetGains {
+        /// Index of the output.
+        output: usize,
+        /// Input; `None` for both.
+        pol: Option<usize>,
+        /// The gains.
+        gains: Gains,
+    },
+    /// Add delay models.
+    SetDelays {
+        /// Index of the output.
+        output: usize,
+        /// One per input.
+        models: [LinearDelay; N_POL],
+    },
+}
+
+/// Understands a request. Changes nothing.
+pub fn interpret(
+    clock: Clock,
+    steering: &Steering,
+    request: &Message<'_>,
+) -> Result<Action, RequestError> {
+    let mut parameters = Parameters::of(request);
+    let mut stream = || {
+        let name = parameters.required("stream", |name| string(name).map(str::to_owned))?;
+        find(steering, &name)
+    };
+    match request.name() {
+        "gain" => {
+            let (output, steered) = stream()?;
+            let input = parameters.required("input", integer)?;
+            let pol = usize::try_from(input).ok().filter(|pol| *pol < N_POL);
+            let pol = pol.ok_or(RequestError::Input(input))?;
+            let values = parameters.rest();
+            if values.len() == 0 {
+                return Ok(Action::QueryGains { output, pol });
+            }
+            Ok(Action::SetGains {
+                output,
+                pol: Some(pol),
+                gains: gains(steered.channels(), values)?,
+            })
+        }
+        "gain-all" => {
+            let (output, steered) = stream()?;
+            let values = parameters.rest();
+            let first = values.clone().next();
+            let gains = match first.as_deref() {
+                Some(b"default") if values.len() == 1 => steered.default_gains().clone(),
+                _ => gains(steered.channels(), values)?,
+            };
+            let pol = None;
+            Ok(Action::SetGains { output, pol, gains })
+        }
+        "delays" => {
+            let (output, _) = stream()?;
+            let start = parameters.required("start-time", float)?;
+            let mut model = |input, name| {
+                let text = parameters.required(name, |text| Ok(text.to_vec()))?;
+                delay_model(clock, start, input, &text)
+            };
+            let models = [model(0, "model of input 0")?, model(1, "model of input 1")?];
+            parameters.end()?;
+            Ok(Action::SetDelays { output, models })
+        }
+        name => Err(RequestError::Unknown(excerpt(name.as_bytes()))),
+    }
+}
+
+fn find<'s>(
+    steering: &'s Steering,
+    name: &str,
+) -> Result<(usize, &'s OutputSteering), RequestError> {
+    let outputs = steering.outputs();
+    let found = outputs.iter().position(|output| output.name() == name);
+    let index = found.ok_or_else(|| RequestError::Stream {
+        given: excerpt(name.as_bytes()),
+        there: outputs
+            .iter()
+            .map(OutputSteering::name)
+            .collect::<Vec<_>>()
+            .join(", "),
+    })?;
+    Ok((index, &outputs[index]))
+}
+
+fn gains<'a>(
+    channels: usize,
+    values: impl ExactSizeIterator<Item = std::borrow::Cow<'a, [u8]>>,
+) -> Result<Gains, RequestError> {
+    let given = values.len();
+    // Before anything is read: a line may have millions.
+    if given != 1 && given != channels {
+        return Err(GainError::Count { given, channels }.into());
+    }
+    let mut gains = Vec::with_capacity(given);
+    for (channel, text) in values.enumerate() {
+        let gain = std::str::from_utf8(&text).ok().and_then(parse_complex);
+        let gain = gain.ok_or_else(|| RequestError::Gain {
+            channel,
+            source: ValueError::new(&text, "a complex number such as 0.5-2j"),
+        })?;
+        gains.push(Complex32::new(gain.re as f32, gain.im as f32));
+    }
+    Ok(Gains::new(channels, &gains)?)
+}
+
+fn delay_model(
+    clock: Clock,
+    start: f64,
+    input: usize,
+    text: &[u8],
+) -> Result<LinearDelay, RequestError> {
+    let malformed = || RequestError::Model {
+        input,
+        source: ValueError::new(text, "delay,rate:phase,phase-rate in s, s/s, rad, rad/s"),
+    };
+    let halves = string(text).ok().and_then(|text| text.split_once(':'));
+    let (delay, phase) = halves.ok_or_else(malformed)?;
+    let pair = |half: &str| {
+        let (value, rate) = half.split_once(',').ok_or_else(malformed)?;
+        let number = |text: &str| {
+            float(text.as_bytes()).map_err(|source| RequestError::Model { input, source })
+        };
+        Ok::<_, RequestError>((number(value)?, number(rate)?))
+    };
+    let ((delay, rate), (phase, phase_rate)) = (pair(delay)?, pair(phase)?);
+    LinearDelay::from_seconds(clock, start, delay, rate, phase, phase_rate)
+        .map_err(|source| RequestError::Delay { input, source })
+}
+
+impl Action {
+    /// Index of the output that it is about.
+    pub fn output(&self) -> usize {
+        match self {
+            Self::QueryGains { output, .. }
+            | Self::SetGains { output, .. }
+            | Self::SetDelays { output, .. } => *output,
+        }
+    }
+
+    /// Does it, and adds what there is to say to `response`. `steering` is that for which it was interpreted, perhaps
+    /// [at](Steering::at) some timestamp.
+    pub fn perform(
+        &self,
+        steering: &Steering,
+        response: &mut Response,
+    ) -> Result<(), RequestError> {
+        let output = &steering.outputs()[self.output()];
+        match self {
+            Self::QueryGains { pol, .. } => {
+                let gains = output.gains(*pol).ok_or(SteerError::Input(*pol))?;
+                for gain in gains.values() {
+                    response.argument(format_complex(*gain));
+                }
+            }
+            Self::SetGains { pol, gains, .. } => {
+                match pol {
+                    Some(pol) => output.set_gains(*pol, gains.clone())?,
+                    None => output.set_all_gains(gains.clone())?,
+                };
+            }
+            Self::SetDelays { models, .. } => {
+                output.set_delays(*models)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

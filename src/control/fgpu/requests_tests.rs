@@ -1,0 +1,261 @@
+use super::*;
+use crate::config::tests::engine;
+use crate::control::katcp::sensor::Sensors;
+use crate::control::katcp::{Device, Kind};
+use crate::engine::steer::{Change, Steered};
+
+const WIDEBAND: &str = "name=wideband,channels=64,dst=239.10.1.0,jones_per_batch=2048";
+
+struct Bench {
+    fgpu: super::super::Fgpu,
+    sensors: Sensors,
+    steered: Steered,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let config = engine(WIDEBAND, |config| {
+            config.gain = 0.125;
+            config.clock.sync_time = 1_632_561_921.0;
+        });
+        let (steering, steered) = Steering::new(&config, 4);
+        let sensors = Sensors::default();
+        let fgpu = super::super::Fgpu::new(&config, steering, &sensors);
+        Self {
+            fgpu,
+            sensors,
+            steered,
+        }
+    }
+
+    /// The reply's arguments.
+    fn ask(&self, line: &str) -> Vec<String> {
+        let request = Message::parse(line.as_bytes()).expect(line).expect(line);
+        let mut response = Response::to(&request);
+        let outcome = self.fgpu.handle(&request, &mut response);
+        let lines = response.finish(outcome);
+        let reply = Message::parse(lines.strip_suffix(b"\n").expect("a line"));
+        let reply = reply.expect("a reply").expect("a reply");
+        assert_eq!(reply.kind(), Kind::Reply);
+        let texts = reply
+            .arguments()
+            .map(|a| String::from_utf8(a.into_owned()).expect("UTF-8"));
+        texts.collect()
+    }
+
+    fn fails(&self, line: &str, with: &str) {
+        let reply = self.ask(line);
+        assert_eq!(reply[0], "fail", "{line}");
+        assert!(reply[1].contains(with), "{line}: {}", reply[1]);
+        assert!(
+            reply[1].len() < 300 && !reply[1].contains('\n'),
+            "{}",
+            reply[1]
+        );
+        assert_eq!(self.steered.outputs[0].take(), None, "{line}");
+    }
+
+    fn sensor(&self, name: &str) -> String {
+        let mut values = Vec::new();
+        self.sensors.visit(
+            |other| other == name,
+            |_, reading| values.push(reading.value.encode().into_owned()),
+        );
+        values.pop().expect("a sensor")
+    }
+}
+
+#[test]
+fn gains_of_the_start_are_told() {
+    let bench = Bench::new();
+    assert_eq!(bench.ask("?gain wideband 0"), ["ok", "0.125+0j"]);
+    assert_eq!(bench.sensor("wideband.input0.eq"), "[0.125+0j]");
+    assert_eq!(bench.sensor("steady-state-timestamp"), "0");
+}
+
+#[test]
+fn one_gain_is_for_all_channels() {
+    let bench = Bench::new();
+    bench.steered.outputs[0].publish_end(crate::units::Timestamp(4096));
+    assert_eq!(bench.ask("?gain wideband 0 0.2-3j"), ["ok"]);
+    assert_eq!(
+        bench.ask("?gain wideband 0"),
+        ["ok", "0.20000000298023224-3j"]
+    );
+    assert_eq!(
+        bench.sensor("wideband.input0.eq"),
+        "[0.20000000298023224-3j]"
+    );
+    assert_eq!(bench.sensor("wideband.input1.eq"), "[0.125+0j]");
+    assert_eq!(bench.sensor("steady-state-timestamp"), "4096");
+    let request = bench.steered.outputs[0].take().expect("a request");
+    let gains = Gains::uniform(64, Complex32::new(0.2, -3.0));
+    assert_eq!(request.change, Change::Gains([Some(gains), None]));
+}
+
+#[test]
+fn each_channel_may_have_its_own_gain() {
+    let bench = Bench::new();
+    let values: Vec<_> = (0..64).map(|k| format!("{}+{}j", 2 * k, 3 * k)).collect();
+    let line = format!("?gain wideband 1 {}", values.join(" "));
+    assert_eq!(bench.ask(&line), ["ok"]);
+    assert_eq!(bench.ask("?gain wideband 1")[1..], values);
+    assert_eq!(
+        bench.sensor("wideband.input1.eq"),
+        format!("[{}]", values.join(", "))
+    );
+    let line = line.replace("gain wideband 1", "gain-all wideband");
+    assert_eq!(bench.ask(&line), ["ok"]);
+    assert_eq!(bench.ask("?gain wideband 0")[1..], values);
+}
+
+#[test]
+fn both_inputs_are_set_and_put_back() {
+    let bench = Bench::new();
+    assert_eq!(bench.ask("?gain-all wideband (1+2J)"), ["ok"]);
+    for input in 0..2 {
+        assert_eq!(bench.sensor(&format!("wideband.input{input}.eq")), "[1+2j]");
+    }
+    assert_eq!(bench.ask("?gain-all wideband default"), ["ok"]);
+    for input in 0..2 {
+        assert_eq!(
+            bench.ask(&format!("?gain wideband {input}")),
+            ["ok", "0.125+0j"]
+        );
+    }
+}
+
+#[test]
+fn gains_that_cannot_be_are_refused() {
+    let bench = Bench::new();
+    for (line, with) in [
+        ("?gain", "stream is missing"),
+        ("?gain wideband", "input is missing"),
+        (
+            "?gain nosuch 0",
+            "no output stream called 'nosuch': there is wideband",
+        ),
+        ("?gain wideband 2", "input 2 is out of range"),
+        ("?gain wideband -1", "input -1 is out of range"),
+        ("?gain wideband x", "input: 'x' is not a whole number"),
+        (
+            "?gain wideband 0 text",
+            "gain of channel 0: 'text' is not a complex number",
+        ),
+        ("?gain wideband 0 nan", "must be finite"),
+        ("?gain wideband 0 inf+infj", "must be finite"),
+        ("?gain wideband 0 1e39", "must be finite"),
+        ("?gain wideband 0 1 2", "2 gains"),
+        (r"?gain wideband 0 1\_+\_2j", "is not a complex number"),
+        ("?gain-all wideband", "0 gains"),
+        ("?gain-all wideband default default", "2 gains"),
+        ("?gain-all nosuch 1", "'nosuch'"),
+    ] {
+        bench.fails(line, with);
+    }
+    let mut values = vec!["1"; 64];
+    values[17] = "1,0";
+    bench.fails(
+        &format!("?gain wideband 0 {}", values.join(" ")),
+        "gain of channel 17: '1,0'",
+    );
+    assert_eq!(bench.ask("?gain wideband 0"), ["ok", "0.125+0j"]);
+    assert_eq!(bench.sensor("steady-state-timestamp"), "0");
+}
+
+#[test]
+fn delays_are_models() {
+    let bench = Bench::new();
+    bench.steered.outputs[0].publish_end(crate::units::Timestamp(512));
+    let line =
+        "?delays wideband 1632561931.0 3.76e-9,0.12e-9:7.322,1.91 2.67e-9,0.02e-9:5.678,-1.81";
+    assert_eq!(bench.ask(line), ["ok"]);
+    let request = bench.steered.outputs[0].take().expect("a request");
+    let Change::Delays(models) = request.change else {
+        panic!("{request:?}");
+    };
+    assert_eq!(models.map(|m| m.start()), [17_120_000_000; 2]);
+    assert!((models[0].delay() - 3.76e-9 * 1712e6).abs() < 1e-12);
+    assert_eq!(models[1].rate(), 0.02e-9);
+    assert!((models[0].phase() - (7.322 - std::f64::consts::TAU)).abs() < 1e-12);
+    assert!((models[1].phase_rate() + 1.81 / 1712e6).abs() < 1e-20);
+    assert_eq!(bench.sensor("steady-state-timestamp"), "512");
+    // Shown when it is active, not when it is asked for.
+    assert_eq!(
+        bench.sensor("wideband.input0.delay"),
+        "(-1, 0.0, 0.0, 0.0, 0.0)"
+    );
+}
+
+#[test]
+fn delays_that_cannot_be_are_refused() {
+    let bench = Bench::new();
+    for (arguments, with) in [
+        ("", "stream is missing"),
+        ("nosuch 1632561921 0,0:0,0 0,0:0,0", "'nosuch'"),
+        ("wideband", "start-time is missing"),
+        (
+            "wideband 0,0:0,0 0,0:0,0",
+            "start-time: '0,0:0,0' is not a number",
+        ),
+        ("wideband 1632561921 0,0:0,0", "model of input 1 is missing"),
+        (
+            "wideband 1632561921 0,0:0,0 0,0:0,0 0,0:0,0",
+            "1 argument too many",
+        ),
+        (
+            "wideband 1632561920 0,0:0,0 0,0:0,0",
+            "before the sync time",
+        ),
+        ("wideband nan 0,0:0,0 0,0:0,0", "start-time: 'nan'"),
+        ("wideband inf 0,0:0,0 0,0:0,0", "finite"),
+        (
+            "wideband 1632561921 0,00,0 0,0:0,0",
+            "model of input 0: '0,00,0' is not delay,rate:phase,phase-rate",
+        ),
+        (
+            "wideband 1632561921 0,0:0,0 00:0,0",
+            "model of input 1: '00:0,0'",
+        ),
+        ("wideband 1632561921 0,0:00 0,0:0,0", "model of input 0"),
+        ("wideband 1632561921 0,0:x,0 0,0:0,0", "'x' is not a number"),
+        (
+            "wideband 1632561921 0,0:0,0 0,0,0:0,0",
+            "'0,0' is not a number",
+        ),
+        (
+            "wideband 1632561921 0,0:0,0:0 0,0:0,0",
+            "'0:0' is not a number",
+        ),
+        ("wideband 1632561921 0,1:0,0 0,0:0,0", "rate"),
+        (
+            "wideband 1632561921 nan,0:0,0 0,0:0,0",
+            "'nan' is not a number",
+        ),
+        (
+            "wideband 1632561921 0,0:0,0 0,-inf:0,0",
+            "must be a finite number",
+        ),
+    ] {
+        bench.fails(&format!("?delays {arguments}"), with);
+    }
+    assert_eq!(bench.sensor("steady-state-timestamp"), "0");
+}
+
+#[test]
+fn a_stuck_engine_is_told_of() {
+    let bench = Bench::new();
+    for _ in 0..4 {
+        assert_eq!(bench.ask("?gain wideband 0 1"), ["ok"]);
+    }
+    let reply = bench.ask("?gain wideband 0 2");
+    assert_eq!(reply[0], "fail");
+    assert!(reply[1].contains("4 requests waiting"), "{}", reply[1]);
+    assert_eq!(bench.ask("?gain wideband 0"), ["ok", "1+0j"]);
+}
+
+#[test]
+fn other_requests_are_unknown() {
+    let bench = Bench::new();
+    bench.fails("?gains wideband", "unknown request gains");
+}

@@ -1,0 +1,252 @@
+//! The sensors of an F-engine, with the peer's names, types and initial states.
+
+use std::sync::Arc;
+
+use super::requests::Action;
+use crate::config::EngineConfig;
+use crate::control::katcp::number::{format_complex, format_float};
+use crate::control::katcp::reading::DEVICE_STATUS;
+use crate::control::katcp::{Reading, SensorId, SensorInfo, Sensors, Status, Type, Value};
+use crate::dsp::delay::LinearDelay;
+use crate::engine::steer::{Gains, Steering};
+use crate::units::{Clock, N_POL};
+
+/// The sensors of an engine; a cheap handle.
+#[derive(Clone, Debug)]
+pub struct FgpuSensors {
+    /// Where they are.
+    pub sensors: Sensors,
+    /// `steady-state-timestamp`.
+    pub steady_state: SensorId,
+    /// `input0…` and `input1…`.
+    pub inputs: [InputSensors; N_POL],
+    /// One per output and input.
+    pub outputs: Arc<[[OutputSensors; N_POL]]>,
+}
+
+/// What is published of one input.
+#[derive(Clone, Copy, Debug)]
+pub struct InputSensors {
+    /// `dig-clip-cnt`.
+    pub clip_count: SensorId,
+    /// `dig-rms-dbfs`.
+    pub power: SensorId,
+    /// `rx.timestamp`.
+    pub timestamp: SensorId,
+    /// `rx.unixtime`.
+    pub unixtime: SensorId,
+    /// `rx.missing-unixtime`.
+    pub missing: SensorId,
+}
+
+/// What is published of one input of one output.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputSensors {
+    /// `eq`.
+    pub gains: SensorId,
+    /// `delay`.
+    pub delay: SensorId,
+    /// `feng-clip-cnt`.
+    pub clip_count: SensorId,
+}
+
+impl FgpuSensors {
+    /// Adds them, in their initial states.
+    pub fn add(sensors: &Sensors, config: &EngineConfig, steering: &Steering) -> Self {
+        let nominal = |info, value| sensors.add(info, Reading::now(value));
+        let steady_state = nominal(
+            SensorInfo::new(
+                "steady-state-timestamp",
+                "Heaps with this timestamp or a later one reflect all requests so far",
+                "",
+                Type::Integer,
+            ),
+            Value::Integer(0),
+        );
+        let inputs = [0, 1].map(|pol| InputSensors::add(sensors, pol));
+        let outputs = config.outputs.iter().zip(steering.outputs());
+        let outputs = outputs.map(|(output, steered)| {
+            nominal(
+                SensorInfo::new(
+                    format!("{}.dither-seed", output.name),
+                    "Key of the generator of dither",
+                    "",
+                    Type::String,
+                ),
+                Value::String(output.dither_seed.to_string().into()),
+            );
+            [0, 1].map(|pol| {
+                let gains = steered.gains(pol);
+                let gains = gains.unwrap_or_else(|| steered.default_gains().clone());
+                OutputSensors::add(sensors, &output.name, pol, &gains)
+            })
+        });
+        let outputs = outputs.collect();
+        let status = |name, description| SensorInfo::new(name, description, "", DEVICE_STATUS);
+        sensors.add_aggregate(
+            status("rx.device-status", "Whether data are received without loss"),
+            |info| info.name.starts_with("input") && info.name.contains(".rx."),
+        );
+        sensors.add_aggregate(
+            status("device-status", "Whether all sensors are nominal"),
+            |_| true,
+        );
+        Self {
+            sensors: sensors.clone(),
+            steady_state,
+            inputs,
+            outputs,
+        }
+    }
+
+    /// Shows what an action changed.
+    pub fn acted(&self, action: &Action, steering: &Steering) {
+        let steady = Value::Integer(steering.steady_state().0 as i64);
+        match action {
+            Action::QueryGains { .. } => return,
+            Action::SetGains { output, pol, gains } => {
+                for input in (0..N_POL).filter(|input| pol.is_none_or(|pol| pol == *input)) {
+                    let value = Value::String(gains_text(gains).into());
+                    let sensor = self.outputs[*output][input].gains;
+                    self.sensors.set(sensor, Reading::now(value));
+                }
+            }
+            // Shown when a model becomes active.
+            Action::SetDelays { .. } => {}
+        }
+        self.sensors.set(self.steady_state, Reading::now(steady));
+    }
+}
+
+impl InputSensors {
+    fn add(sensors: &Sensors, pol: usize) -> Self {
+        let info = |name, description, units, of| {
+            SensorInfo::new(format!("input{pol}.{name}"), description, units, of)
+        };
+        let add = |info, status, value| {
+            sensors.add(
+                info,
+                Reading {
+                    status,
+                    ..Reading::now(value)
+                },
+            )
+        };
+        Self {
+            clip_count: add(
+                info(
+                    "dig-clip-cnt",
+                    "Saturated samples of the digitiser so far",
+                    "",
+                    Type::Integer,
+                )
+                .rate_limited(),
+                Status::Nominal,
+                Value::Integer(0),
+            ),
+            power: add(
+                info(
+                    "dig-rms-dbfs",
+                    "Power of the digitiser's samples over the last window, relative to a full-scale sine",
+                    "dBFS",
+                    Type::Float,
+                ),
+                Status::Unknown,
+                Value::Float(0.0),
+            ),
+            timestamp: add(
+                info(
+                    "rx.timestamp",
+                    "Timestamp of the last receive chunk",
+                    "",
+                    Type::Integer,
+                )
+                .rate_limited(),
+                Status::Error,
+                Value::Integer(-1),
+            ),
+            unixtime: add(
+                info(
+                    "rx.unixtime",
+                    "UNIX time of the last receive chunk",
+                    "",
+                    Type::Timestamp,
+                )
+                .rate_limited(),
+                Status::Error,
+                Value::Timestamp(-1.0),
+            ),
+            missing: add(
+                info(
+                    "rx.missing-unixtime",
+                    "UNIX time of the last receive chunk that lacked data",
+                    "",
+                    Type::Timestamp,
+                )
+                .rate_limited(),
+                Status::Nominal,
+                Value::Timestamp(-1.0),
+            ),
+        }
+    }
+}
+
+impl OutputSensors {
+    fn add(sensors: &Sensors, stream: &str, pol: usize, gains: &Gains) -> Self {
+        let info = |name, description, of| {
+            SensorInfo::new(format!("{stream}.input{pol}.{name}"), description, "", of)
+        };
+        let add = |info, value| sensors.add(info, Reading::now(value));
+        Self {
+            gains: add(
+                info(
+                    "eq",
+                    "Complex gains: one for all channels, or one per channel",
+                    Type::String,
+                ),
+                Value::String(gains_text(gains).into()),
+            ),
+            delay: add(
+                info(
+                    "delay",
+                    "The active delay model: start timestamp, delay (s), rate, phase (rad), phase rate (rad/s)",
+                    Type::String,
+                ),
+                // The zero model reads the same with any clock.
+                Value::String("(-1, 0.0, 0.0, 0.0, 0.0)".into()),
+            ),
+            clip_count: add(
+                info(
+                    "feng-clip-cnt",
+                    "Saturated output samples sent so far",
+                    Type::Integer,
+                )
+                .rate_limited(),
+                Value::Integer(0),
+            ),
+        }
+    }
+}
+
+/// Gains as the `eq` sensor has them.
+pub fn gains_text(gains: &Gains) -> String {
+    let gains: Vec<_> = gains
+        .values()
+        .iter()
+        .map(|gain| format_complex(*gain))
+        .collect();
+    format!("[{}]", gains.join(", "))
+}
+
+/// A model as the `delay` sensor has it: start timestamp, then delay in seconds, rate, phase in radians and phase rate in
+/// radians per second.
+pub fn delay_text(model: &LinearDelay, clock: Clock) -> String {
+    format!(
+        "({}, {}, {}, {}, {})",
+        model.start(),
+        format_float(model.delay() / clock.adc_sample_rate),
+        format_float(model.rate()),
+        format_float(model.phase()),
+        format_float(model.phase_rate() * clock.adc_sample_rate),
+    )
+}
