@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Failure;
-use crate::config::{ConfigError, EngineOptions};
+use crate::config::{CaptureOptions, ConfigError, EngineOptions};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
@@ -43,13 +43,16 @@ pub struct ReplayArgs {
     quiet: bool,
     #[command(flatten)]
     engine: EngineOptions,
+    #[command(flatten)]
+    in_place: CaptureOptions,
 }
 
 /// Runs the command.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     check(args).map_err(Failure::usage)?;
     let scan = CaptureScan::new(&args.capture).map_err(Failure::data)?;
-    let plan = replay::plan(&args.engine, &scan, args.rx_queues).map_err(Failure::usage)?;
+    let plan = replay::plan(&args.engine, &args.in_place, &scan, args.rx_queues)
+        .map_err(Failure::usage)?;
     if !args.quiet {
         for chosen in &plan.chosen {
             eprintln!("picked {} {} ({})", chosen.option, chosen.value, chosen.why);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use super::ConfigError;
 use crate::units::{Clock, N_POL};
 
 /// Digitiser bits per sample: 2 to 16, two's complement, packed most significant bit first.
@@ -90,6 +91,28 @@ pub struct SendConfig {
     pub chunk_jones: usize,
     /// Multicast time to live.
     pub ttl: u8,
+}
+
+impl SendConfig {
+    /// `jones` rounded up to whole batches of every output.
+    pub fn whole_batches(jones: usize, outputs: &[OutputConfig]) -> Result<usize, ConfigError> {
+        let unit = outputs.iter().try_fold(1usize, |unit, output| {
+            let batch = output.jones_per_batch.max(1);
+            unit.checked_mul(batch / gcd(unit, batch))
+        });
+        let unit = unit.ok_or_else(|| {
+            let rule = "the outputs' values have no common multiple that fits memory";
+            ConfigError::new("--wideband jones_per_batch", "", rule, "use powers of two")
+        })?;
+        jones.max(1).checked_next_multiple_of(unit).ok_or_else(|| {
+            let rule = "does not fit memory";
+            ConfigError::new("--send-chunk-jones", jones, rule, "try 1048576")
+        })
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// One wideband output stream.

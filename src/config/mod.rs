@@ -5,14 +5,25 @@
 
 mod engine;
 mod error;
+mod fgpu;
+#[cfg(test)]
+mod fgpu_tests;
+mod file;
 mod options;
+mod outputs;
+mod suboptions;
 mod validate;
 
 pub use engine::{
     Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig, WindowFunction,
 };
 pub use error::ConfigError;
-pub use options::{EngineOptions, InitialDelays, WidebandOptions, parse_delays};
+pub use fgpu::{
+    Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,
+};
+pub use file::{FileError, arguments, to_toml};
+pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
+pub use outputs::{NarrowbandOptions, WidebandOptions};
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -1,15 +1,12 @@
 //! The engine's command-line options, under the peer's names.
 //!
-//! Everything that a capture can tell is optional here; `karoo replay` fills the gaps.
-
-use std::net::SocketAddrV4;
-use std::str::FromStr;
+//! Everything that a capture can tell is optional here; `karoo replay` fills the gaps, `karoo fgpu` gives them the
+//! peer's defaults.
 
 use clap::Args;
 
-use super::{ConfigError, Dither, OutputConfig, WindowFunction};
+use super::{ConfigError, WidebandOptions};
 use crate::dsp::delay::LinearDelay;
-use crate::net::endpoint;
 
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
@@ -18,10 +15,6 @@ pub struct EngineOptions {
     /// jones_per_batch, taps, w_cutoff, window_function (hann|rect), dither (none|uniform)
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub wideband: Vec<WidebandOptions>,
-    /// Destinations of the digitisers' packets, `a.b.c.d[+n][:port],…`, both polarisations'; all others
-    /// are not ours
-    #[arg(long, value_name = "LIST")]
-    pub sources: Option<String>,
     /// ADC sample rate in hertz
     #[arg(long, value_name = "HZ")]
     pub adc_sample_rate: Option<f64>,
@@ -66,176 +59,21 @@ pub struct EngineOptions {
     /// Clear the low bits of digitiser timestamps
     #[arg(long)]
     pub mask_timestamp: bool,
-    /// Delay model per polarisation from sample 0 on, as delay_s,rate:phase_rad,phase_rate
-    #[arg(long, value_names = ["STREAM", "MODEL0", "MODEL1"], num_args = 3, allow_hyphen_values = true)]
-    pub delays: Vec<String>,
     /// Key of the dither generator: the same key and capture give the same bytes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub dither_seed: u64,
 }
 
-/// One `--wideband` value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WidebandOptions {
-    /// Stream name.
-    pub name: String,
-    /// Channels.
-    pub channels: usize,
-    /// Destinations, one per substream.
-    pub dst: Vec<SocketAddrV4>,
-    /// Jones vectors per batch.
-    pub jones_per_batch: Option<usize>,
-    /// PFB taps.
-    pub taps: usize,
-    /// Scale of the filter's width.
-    pub w_cutoff: f64,
-    /// Window of the filter.
-    pub window_function: WindowFunction,
-    /// Dither before quantisation.
-    pub dither: Dither,
-}
-
-impl WidebandOptions {
-    /// The output's configuration; `jones_per_batch` where the option does not say.
-    pub fn into_config(self, jones_per_batch: usize, dither_seed: u64) -> OutputConfig {
-        OutputConfig {
-            name: self.name,
-            channels: self.channels,
-            dst: self.dst,
-            jones_per_batch: self.jones_per_batch.unwrap_or(jones_per_batch),
-            taps: self.taps,
-            w_cutoff: self.w_cutoff,
-            window_function: self.window_function,
-            dither: self.dither,
-            dither_seed,
-        }
-    }
-}
-
-const KEYS: &str = "name, channels, dst, jones_per_batch, taps, w_cutoff, window_function, dither";
-
-impl FromStr for WidebandOptions {
-    type Err = ConfigError;
-
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let mut given = SubOptions::parse("--wideband", text)?;
-        let options = Self {
-            name: given.required("name", "a stream name", "wideband", |s| {
-                (!s.is_empty()).then(|| s.to_owned())
-            })?,
-            channels: given.required("channels", "a whole number", "1024", |s| s.parse().ok())?,
-            dst: given.required(
-                "dst",
-                "IPv4 endpoints a.b.c.d[+n][:port]",
-                "239.10.10.0+7:7148",
-                |s| endpoint::parse_endpoints(s).ok(),
-            )?,
-            jones_per_batch: given.optional(
-                "jones_per_batch",
-                "a whole number",
-                "1048576",
-                |s| s.parse().ok(),
-            )?,
-            taps: given
-                .optional("taps", "a whole number", "16", |s| s.parse().ok())?
-                .unwrap_or(16),
-            w_cutoff: given
-                .optional("w_cutoff", "a number", "1.0", |s| s.parse().ok())?
-                .unwrap_or(1.0),
-            window_function: given
-                .optional("window_function", "hann or rect", "hann", choice)?
-                .unwrap_or(WindowFunction::Hann),
-            dither: given
-                .optional("dither", "none or uniform", "uniform", choice)?
-                .unwrap_or(Dither::Uniform),
-        };
-        given.nothing_left()?;
-        Ok(options)
-    }
-}
-
-/// An enum value by its exact lower-case name.
-fn choice<T: clap::ValueEnum>(text: &str) -> Option<T> {
-    T::from_str(text, false).ok()
-}
-
-/// The `key=value` pairs of one option, taken out one by one.
-struct SubOptions<'a> {
-    option: &'a str,
-    pairs: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> SubOptions<'a> {
-    fn parse(option: &'a str, text: &'a str) -> Result<Self, ConfigError> {
-        let mut pairs: Vec<(&str, &str)> = Vec::new();
-        for part in text.split(',') {
-            let pair = part.split_once('=').ok_or_else(|| {
-                let way_out = "separate pairs by commas, such as name=wideband,channels=1024";
-                ConfigError::new(option, format!("'{part}'"), "is not key=value", way_out)
-            })?;
-            if pairs.iter().any(|(key, _)| *key == pair.0) {
-                let rule = format!("key {} is given twice", pair.0);
-                return Err(ConfigError::new(
-                    option,
-                    format!("'{part}'"),
-                    rule,
-                    "give it once",
-                ));
-            }
-            pairs.push(pair);
-        }
-        Ok(Self { option, pairs })
-    }
-
-    fn optional<T>(
-        &mut self,
-        key: &str,
-        rule: &str,
-        example: &str,
-        convert: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>, ConfigError> {
-        let Some(at) = self.pairs.iter().position(|pair| pair.0 == key) else {
-            return Ok(None);
-        };
-        let (_, value) = self.pairs.swap_remove(at);
-        convert(value).map(Some).ok_or_else(|| {
-            ConfigError::new(
-                format!("{} {key}", self.option),
-                format!("'{value}'"),
-                format!("must be {rule}"),
-                format!("try {key}={example}"),
-            )
-        })
-    }
-
-    fn required<T>(
-        &mut self,
-        key: &str,
-        rule: &str,
-        example: &str,
-        convert: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<T, ConfigError> {
-        self.optional(key, rule, example, convert)?.ok_or_else(|| {
-            ConfigError::new(
-                self.option,
-                format!("without {key}"),
-                format!("{key} is required"),
-                format!("add {key}={example}"),
-            )
-        })
-    }
-
-    fn nothing_left(self) -> Result<(), ConfigError> {
-        match self.pairs.first() {
-            None => Ok(()),
-            Some((key, _)) => Err(ConfigError::new(
-                self.option,
-                format!("'{key}'"),
-                "is not a key of this option",
-                format!("the keys are {KEYS}"),
-            )),
-        }
-    }
+/// Options in place of what a live engine hears from its interfaces and its controller.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CaptureOptions {
+    /// Destinations of the digitisers' packets, `a.b.c.d[+n][:port],…`, both polarisations'; all others
+    /// are not ours
+    #[arg(long, value_name = "LIST")]
+    pub sources: Option<String>,
+    /// Delay model per polarisation from sample 0 on, as delay_s,rate:phase_rad,phase_rate
+    #[arg(long, value_names = ["STREAM", "MODEL0", "MODEL1"], num_args = 3, allow_hyphen_values = true)]
+    pub delays: Vec<String>,
 }
 
 /// Delay models of one output, in samples (reference: what clients send).
@@ -295,39 +133,6 @@ fn delay_model(text: &str, adc_sample_rate: f64) -> Option<LinearDelay> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn refusal(text: &str) -> String {
-        text.parse::<WidebandOptions>().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_defaults_are_the_peers() {
-        let options: WidebandOptions = "name=w,channels=64,dst=239.1.2.3+1".parse().unwrap();
-        assert_eq!((options.taps, options.w_cutoff), (16, 1.0));
-        assert_eq!(
-            (options.window_function, options.dither),
-            (WindowFunction::Hann, Dither::Uniform)
-        );
-        assert_eq!(
-            options.dst,
-            [
-                "239.1.2.3:7148".parse().unwrap(),
-                "239.1.2.4:7148".parse().unwrap()
-            ]
-        );
-    }
-
-    #[test]
-    fn refusals_name_the_key_and_a_way_out() {
-        assert!(refusal("name=w,channels=64").contains("dst is required"));
-        assert!(refusal("name=w,name=v").contains("given twice"));
-        assert!(refusal("name").contains("not key=value"));
-        assert!(refusal("name=w,channels=6x4,dst=239.1.2.3").contains("try channels=1024"));
-        assert!(
-            refusal("name=w,channels=64,dst=239.1.2.3,dither=Uniform").contains("none or uniform")
-        );
-        assert!(refusal("name=w,channels=64,dst=239.1.2.3,chanels=3").contains("'chanels'"));
-    }
 
     #[test]
     fn delays_are_converted_to_samples() {

@@ -41,6 +41,22 @@ pub fn parse_endpoints(list: &str) -> Result<Vec<SocketAddrV4>, EndpointError> {
     Ok(endpoints)
 }
 
+/// The list as [`parse_endpoints`] reads it, neighbours joined.
+pub fn format_endpoints(endpoints: &[SocketAddrV4]) -> String {
+    let next = |a: &SocketAddrV4, b: &SocketAddrV4| {
+        a.port() == b.port() && u32::from(*a.ip()).checked_add(1) == Some((*b.ip()).into())
+    };
+    let entry = |run: &[SocketAddrV4]| match run.len() {
+        1 => run[0].to_string(),
+        n => format!("{}+{}:{}", run[0].ip(), n - 1, run[0].port()),
+    };
+    endpoints
+        .chunk_by(next)
+        .map(entry)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
 fn append(entry: &str, list: &str, endpoints: &mut Vec<SocketAddrV4>) -> Result<(), EndpointError> {
     if entry.is_empty() {
         return Err(EndpointError::Empty(list.to_owned()));
@@ -100,6 +116,17 @@ mod tests {
         let both = parsed("239.102.0.64+7:7148,239.102.1.64+7:7148");
         assert_eq!(both.len(), 16);
         assert_eq!(both[15], "239.102.1.71:7148");
+    }
+
+    #[test]
+    fn lists_are_written_as_they_are_read() {
+        for list in [
+            "239.1.2.3:7148",
+            "239.1.2.255+1:7150,10.0.0.1:1",
+            "1.2.3.4:1,1.2.3.5:2",
+        ] {
+            assert_eq!(format_endpoints(&parse_endpoints(list).unwrap()), list);
+        }
     }
 
     #[test]

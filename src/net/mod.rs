@@ -15,6 +15,6 @@ pub mod frame;
 pub mod steer;
 
 pub use capture::{CaptureError, CaptureReader, CaptureWriter, Frame};
-pub use endpoint::{EndpointError, parse_endpoints};
+pub use endpoint::{EndpointError, format_endpoints, parse_endpoints};
 pub use frame::{Datagram, FrameError, HeaderTemplate, MacAddr};
 pub use steer::{FlowRule, QueueId, SteerError, Steering};

@@ -4,8 +4,8 @@ use std::net::SocketAddrV4;
 
 use super::scan::CaptureScan;
 use crate::config::{
-    ConfigError, EngineConfig, EngineOptions, InitialDelays, OutputConfig, RecvConfig, SampleBits,
-    SendConfig, WidebandOptions, parse_delays,
+    CaptureOptions, ConfigError, EngineConfig, EngineOptions, InitialDelays, OutputConfig,
+    RecvConfig, SampleBits, SendConfig, WidebandOptions, parse_delays,
 };
 use crate::monitor::report::Chosen;
 use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
@@ -63,6 +63,7 @@ impl Picks {
 /// Fills the gaps of `options` from `scan` and checks the result. `queues_per_pol` is at least 1.
 pub fn plan(
     options: &EngineOptions,
+    capture: &CaptureOptions,
     scan: &CaptureScan,
     queues_per_pol: usize,
 ) -> Result<Plan, PlanError> {
@@ -99,7 +100,7 @@ pub fn plan(
     };
     engine.validate()?;
     check_heap(&engine.recv, scan)?;
-    let delays = parse_delays(&options.delays, clock.adc_sample_rate)?;
+    let delays = parse_delays(&capture.delays, clock.adc_sample_rate)?;
     for delay in &delays {
         if !engine
             .outputs
@@ -120,7 +121,7 @@ pub fn plan(
             ))?;
         }
     }
-    let (steering, queues) = match &options.sources {
+    let (steering, queues) = match &capture.sources {
         Some(sources) => steer_given(sources, queues_per_pol)?,
         None => steer(&scan.sources, queues_per_pol),
     };
@@ -276,32 +277,10 @@ fn pick_send_chunk(
     outputs: &[OutputConfig],
     picks: &mut Picks,
 ) -> Result<usize, ConfigError> {
-    let unit = outputs.iter().try_fold(1usize, |unit, output| {
-        unit.checked_mul(output.jones_per_batch.max(1) / gcd(unit, output.jones_per_batch.max(1)))
-    });
-    let unit = unit.ok_or_else(|| {
-        let rule = "the outputs' values have no common multiple that fits memory";
-        ConfigError::new("--wideband jones_per_batch", "", rule, "use powers of two")
-    })?;
+    let given = options.send_chunk_jones;
+    let chunk = SendConfig::whole_batches(given.unwrap_or(CHUNK), outputs)?;
     let why = "whole batches of every output";
-    let wanted = picks.or(
-        options.send_chunk_jones,
-        "--send-chunk-jones",
-        CHUNK.max(unit),
-        why,
-    );
-    wanted.max(1).checked_next_multiple_of(unit).ok_or_else(|| {
-        ConfigError::new(
-            "--send-chunk-jones",
-            wanted,
-            "does not fit memory",
-            "try 1048576",
-        )
-    })
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
+    Ok(picks.or(given.map(|_| chunk), "--send-chunk-jones", chunk, why))
 }
 
 /// A capture whose heaps have another length than the options say would be dropped to the last heap.

@@ -1,0 +1,466 @@
+//! Options of a live engine under the peer's names, and what they come to.
+
+use std::collections::HashSet;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Command};
+
+use super::{
+    ConfigError, EngineConfig, EngineOptions, NarrowbandOptions, OutputConfig, RecvConfig,
+    SampleBits, SendConfig,
+};
+use crate::net::parse_endpoints;
+use crate::units::Clock;
+
+/// Defaults of the peer for options that a capture can tell `karoo replay`.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("dig_sample_bits", "10"),
+    ("recv_packet_samples", "4096"),
+    ("recv_chunk_samples", "33554432"),
+    ("send_chunk_jones", "8388608"),
+    ("max_delay_diff", "1048576"),
+];
+/// The peer's default of the sub-option `jones_per_batch`.
+const JONES_PER_BATCH: usize = 1 << 20;
+
+/// Options of `karoo fgpu` that the peer has.
+#[derive(Clone, Debug, Args)]
+pub struct FgpuOptions {
+    /// Where digitiser packets come from: `a.b.c.d[+n][:port],…` for both polarisations, or a capture file
+    #[arg(value_name = "SRC")]
+    pub src: Option<String>,
+    /// What every engine has.
+    #[command(flatten)]
+    pub engine: EngineOptions,
+    /// Add a narrowband output (this build refuses it: it has wideband outputs only)
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pub narrowband: Vec<NarrowbandOptions>,
+    /// Interfaces to receive on, dealt out to the receive queues
+    #[arg(long, value_name = "IFACE,…")]
+    pub recv_interface: Option<List<String>>,
+    /// CPU of each receive queue's lcore; -1: any
+    #[arg(
+        long,
+        value_name = "CPU,…",
+        default_value = "-1",
+        allow_hyphen_values = true
+    )]
+    pub recv_affinity: List<Cpu>,
+    /// Bytes that packets may wait in, all receive queues together
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 27)]
+    pub recv_buffer: usize,
+    /// Interfaces to send on, each of which takes an equal share of every output's destinations
+    #[arg(long, value_name = "IFACE,…")]
+    pub send_interface: Option<List<String>>,
+    /// CPU of the send lcores; -1: any
+    #[arg(
+        long,
+        value_name = "CPU",
+        default_value = "-1",
+        allow_hyphen_values = true
+    )]
+    pub send_affinity: Cpu,
+    /// Bytes that packets may wait in, all send interfaces together
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    pub send_buffer: usize,
+    /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the interface takes them
+    #[arg(long, value_name = "X", default_value_t = 1.1)]
+    pub send_rate_factor: f64,
+    /// Bits of each real and imaginary part sent; this build has 8 only
+    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    pub send_sample_bits: u32,
+    /// Address that the KATCP server listens on; empty: all
+    #[arg(long, value_name = "HOST", default_value = "")]
+    pub katcp_host: String,
+    /// Port of the KATCP server; 0: any
+    #[arg(long, value_name = "PORT", default_value_t = 7147)]
+    pub katcp_port: u16,
+    /// Port of http://…/metrics for Prometheus; none unless given
+    #[arg(long, value_name = "PORT")]
+    pub prometheus_port: Option<u16>,
+    /// Receive straight into GPU memory that the CPU can write: --memory bar
+    #[arg(long)]
+    pub use_vkgdr: bool,
+    /// What does nothing here.
+    #[command(flatten)]
+    pub ignored: IgnoredOptions,
+}
+
+/// Options of the peer that are taken and do nothing here.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Taken for compatibility, without effect")]
+pub struct IgnoredOptions {
+    /// Kernel bypass for receiving: the interface's DPDK driver decides
+    #[arg(long)]
+    pub recv_ibv: bool,
+    /// Completion vectors for receiving
+    #[arg(long, value_name = "V,…", allow_hyphen_values = true)]
+    pub recv_comp_vector: Option<List<i64>>,
+    /// Kernel bypass for sending: the interface's DPDK driver decides
+    #[arg(long)]
+    pub send_ibv: bool,
+    /// Completion vector for sending
+    #[arg(long, value_name = "V", allow_hyphen_values = true)]
+    pub send_comp_vector: Option<i64>,
+    /// Send straight from GPU memory; needs --send-ibv
+    #[arg(long)]
+    pub use_peerdirect: bool,
+    /// Jones vectors per batch: the outputs' own jones_per_batch counts
+    #[arg(long, value_name = "N")]
+    pub jones_per_batch: Option<i64>,
+    /// Log of the peer's queues
+    #[arg(long, value_name = "FILE")]
+    pub monitor_log: Option<PathBuf>,
+    /// Monitor of the peer's event loop
+    #[arg(long)]
+    pub aiomonitor: bool,
+    /// Address of that
+    #[arg(long, value_name = "HOST")]
+    pub aiomonitor_host: Option<String>,
+    /// Port of that
+    #[arg(long, value_name = "PORT")]
+    pub aiomonitor_port: Option<u16>,
+    /// Port of its web interface
+    #[arg(long, value_name = "PORT")]
+    pub aiomonitor_webui_port: Option<u16>,
+    /// Port of its console
+    #[arg(long, value_name = "PORT")]
+    pub aioconsole_port: Option<u16>,
+}
+
+impl IgnoredOptions {
+    /// Those that were given.
+    pub fn given(&self) -> Vec<&'static str> {
+        [
+            ("--recv-ibv", self.recv_ibv),
+            ("--recv-comp-vector", self.recv_comp_vector.is_some()),
+            ("--send-ibv", self.send_ibv),
+            ("--send-comp-vector", self.send_comp_vector.is_some()),
+            ("--use-peerdirect", self.use_peerdirect),
+            ("--jones-per-batch", self.jones_per_batch.is_some()),
+            ("--monitor-log", self.monitor_log.is_some()),
+            ("--aiomonitor", self.aiomonitor),
+            ("--aiomonitor-host", self.aiomonitor_host.is_some()),
+            ("--aiomonitor-port", self.aiomonitor_port.is_some()),
+            (
+                "--aiomonitor-webui-port",
+                self.aiomonitor_webui_port.is_some(),
+            ),
+            ("--aioconsole-port", self.aioconsole_port.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(option, given)| given.then_some(option))
+        .collect()
+    }
+}
+
+/// Values separated by commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: FromStr> FromStr for List<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        text.split(',')
+            .map(|part| part.trim().parse())
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// A CPU to run on, or any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpu(pub Option<usize>);
+
+/// Not a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the number of a CPU, or -1 for any")]
+pub struct CpuError;
+
+impl FromStr for Cpu {
+    type Err = CpuError;
+
+    fn from_str(text: &str) -> Result<Self, CpuError> {
+        match text {
+            "-1" => Ok(Self(None)),
+            _ => text
+                .parse()
+                .map(|cpu| Self(Some(cpu)))
+                .map_err(|_| CpuError),
+        }
+    }
+}
+
+/// Where samples come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputConfig {
+    /// From digitisers.
+    Live {
+        /// Destinations of their packets, both polarisations'.
+        endpoints: Vec<SocketAddrV4>,
+        /// Interface of each receive queue.
+        interfaces: Vec<String>,
+        /// CPU of each receive queue's lcore, if it matters.
+        cpus: Vec<Option<usize>>,
+        /// Bytes that packets may wait in, all queues together.
+        buffer: usize,
+    },
+    /// From a capture file.
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// CPU of the lcore that receives from it, if it matters.
+        cpu: Option<usize>,
+    },
+}
+
+/// Where spectra go, beside what [`SendConfig`] says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EgressConfig {
+    /// Interfaces, one send lcore each.
+    pub interfaces: Vec<String>,
+    /// CPU of these lcores, if it matters.
+    pub cpu: Option<usize>,
+    /// Bytes that packets may wait in, all interfaces together.
+    pub buffer: usize,
+    /// Rate of each output as a multiple of its own; 0: unlimited.
+    pub rate_factor: f64,
+}
+
+/// A live engine, checked.
+#[derive(Clone, Debug)]
+pub struct FgpuConfig {
+    /// The engine.
+    pub engine: EngineConfig,
+    /// Where samples come from.
+    pub input: InputConfig,
+    /// Where spectra go.
+    pub egress: EgressConfig,
+}
+
+impl FgpuOptions {
+    /// Gives the options the peer's defaults; for the command that they were made for.
+    pub fn with_defaults(command: Command) -> Command {
+        DEFAULTS.iter().fold(command, |command, (id, value)| {
+            command.mut_arg(*id, |arg| arg.default_value(*value))
+        })
+    }
+
+    /// Checks every rule; the first one broken is returned (reference: validation rules).
+    pub fn resolve(&self) -> Result<FgpuConfig, ConfigError> {
+        let egress = self.egress()?;
+        let engine = self.engine_config()?;
+        for output in &engine.outputs {
+            let (destinations, interfaces) = (output.dst.len(), egress.interfaces.len());
+            if !destinations.is_multiple_of(interfaces) {
+                let option = format!("--wideband dst of '{}'", output.name);
+                let rule = format!(
+                    "{destinations} must be a multiple of the {interfaces} of --send-interface"
+                );
+                let way_out = format!("try {}", destinations.next_multiple_of(interfaces));
+                return Err(ConfigError::new(option, destinations, rule, way_out));
+            }
+        }
+        Ok(FgpuConfig {
+            input: self.input()?,
+            engine,
+            egress,
+        })
+    }
+
+    fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
+        let options = &self.engine;
+        let outputs = self.outputs()?;
+        let bits = options.dig_sample_bits.unwrap_or_default();
+        let sample_bits = SampleBits::new(bits).ok_or_else(|| {
+            ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
+        })?;
+        if self.send_sample_bits != 8 {
+            let (value, rule) = (
+                self.send_sample_bits,
+                "must be 8: this build sends no other width",
+            );
+            return Err(ConfigError::new("--send-sample-bits", value, rule, "try 8"));
+        }
+        let chunk_jones = options.send_chunk_jones.unwrap_or_default();
+        let engine = EngineConfig {
+            clock: Clock {
+                adc_sample_rate: required("--adc-sample-rate", options.adc_sample_rate, "1712e6")?,
+                sync_time: required("--sync-time", options.sync_time, "1763700000")?,
+            },
+            feng_id: options.feng_id,
+            array_size: options.array_size,
+            recv: RecvConfig {
+                packet_samples: options.recv_packet_samples.unwrap_or_default(),
+                sample_bits,
+                chunk_samples: options.recv_chunk_samples.unwrap_or_default(),
+                mask_timestamp: options.mask_timestamp,
+            },
+            send: SendConfig {
+                packet_payload: options.send_packet_payload,
+                chunk_jones: SendConfig::whole_batches(chunk_jones, &outputs)?,
+                ttl: options.send_ttl,
+            },
+            max_delay_diff: options.max_delay_diff.unwrap_or_default(),
+            gain: options.gain,
+            outputs,
+        };
+        engine.validate()?;
+        Ok(engine)
+    }
+
+    fn outputs(&self) -> Result<Vec<OutputConfig>, ConfigError> {
+        let narrowband = self.narrowband.iter().map(|output| &output.common.name);
+        let mut names = HashSet::new();
+        for name in self
+            .engine
+            .wideband
+            .iter()
+            .map(|output| &output.name)
+            .chain(narrowband)
+        {
+            if !names.insert(name) {
+                let rule = "is the name of two outputs";
+                return Err(ConfigError::new(
+                    "--wideband name",
+                    name,
+                    rule,
+                    "rename one",
+                ));
+            }
+        }
+        if let Some(output) = self.narrowband.first() {
+            let rule = "this build has wideband outputs only";
+            let way_out = "leave it out, or run it on an engine that has them";
+            return Err(ConfigError::new(
+                "--narrowband",
+                &output.common.name,
+                rule,
+                way_out,
+            ));
+        }
+        let outputs = self.engine.wideband.iter().cloned().zip(0..);
+        Ok(outputs
+            .map(|(output, n)| {
+                // Outputs do not share draws.
+                let seed = self.engine.dither_seed.wrapping_add(n);
+                output.into_config(JONES_PER_BATCH, seed)
+            })
+            .collect())
+    }
+
+    fn egress(&self) -> Result<EgressConfig, ConfigError> {
+        let ignored = &self.ignored;
+        if ignored.use_peerdirect && !ignored.send_ibv {
+            let rule = "needs --send-ibv";
+            return Err(ConfigError::new(
+                "--use-peerdirect",
+                "alone",
+                rule,
+                "add --send-ibv or leave it out",
+            ));
+        }
+        let interfaces = required("--send-interface", self.send_interface.clone(), "eth0")?;
+        let factor = self.send_rate_factor;
+        if !(factor.is_finite() && factor >= 0.0) {
+            let rule = "must be 0 or a positive number";
+            return Err(ConfigError::new(
+                "--send-rate-factor",
+                factor,
+                rule,
+                "try 1.1",
+            ));
+        }
+        Ok(EgressConfig {
+            interfaces: names("--send-interface", interfaces)?,
+            cpu: self.send_affinity.0,
+            buffer: self.send_buffer,
+            rate_factor: factor,
+        })
+    }
+
+    fn input(&self) -> Result<InputConfig, ConfigError> {
+        let src = required(
+            "SRC",
+            self.src.clone(),
+            "239.102.0.64+7:7148,239.102.1.64+7:7148",
+        )?;
+        let cpus: Vec<_> = self.recv_affinity.0.iter().map(|cpu| cpu.0).collect();
+        let vectors = self
+            .ignored
+            .recv_comp_vector
+            .as_ref()
+            .map_or(1, |list| list.0.len());
+        if self.ignored.recv_ibv && vectors != cpus.len() {
+            let rule = format!(
+                "must have as many entries as --recv-affinity ({}) with --recv-ibv",
+                cpus.len()
+            );
+            return Err(ConfigError::new(
+                "--recv-comp-vector",
+                vectors,
+                rule,
+                "give one for each",
+            ));
+        }
+        if Path::new(&src).is_file() {
+            return Ok(InputConfig::Capture {
+                path: src.into(),
+                cpu: cpus[0],
+            });
+        }
+        let endpoints = parse_endpoints(&src).map_err(|error| {
+            let rule = format!("is neither a file nor a list of endpoints: {error}");
+            ConfigError::new(
+                "SRC",
+                &src,
+                rule,
+                "try 239.102.0.64+7:7148,239.102.1.64+7:7148",
+            )
+        })?;
+        let interfaces = required("--recv-interface", self.recv_interface.clone(), "eth0")?;
+        let interfaces = names("--recv-interface", interfaces)?;
+        Ok(InputConfig::Live {
+            interfaces: interfaces
+                .iter()
+                .cycle()
+                .take(cpus.len())
+                .cloned()
+                .collect(),
+            endpoints,
+            cpus,
+            buffer: self.recv_buffer,
+        })
+    }
+}
+
+fn required<T>(option: &str, given: Option<T>, example: &str) -> Result<T, ConfigError> {
+    given.ok_or_else(|| {
+        ConfigError::new(
+            option,
+            "missing",
+            "it is required",
+            format!("try {example}"),
+        )
+    })
+}
+
+/// Names of interfaces, which are short and differ.
+fn names(option: &str, list: List<String>) -> Result<Vec<String>, ConfigError> {
+    let mut seen = HashSet::new();
+    for name in &list.0 {
+        if name.is_empty() || !seen.insert(name) {
+            let rule = "must be names of different interfaces, separated by commas";
+            return Err(ConfigError::new(
+                option,
+                format!("'{name}'"),
+                rule,
+                "try eth0,eth1",
+            ));
+        }
+    }
+    Ok(list.0)
+}

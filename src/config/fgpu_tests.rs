@@ -1,0 +1,417 @@
+//! The peer's command line: what it means, and what is refused (reference: command line).
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use super::*;
+
+const OUTPUT: &str = "name=w,channels=1024,dst=239.10.0.0+7:7148";
+const SOURCES: &str = "239.102.0.64+7:7148,239.102.1.64+7:7148";
+const REQUIRED: [&str; 4] = [
+    "--recv-interface=eth0",
+    "--send-interface=eth1",
+    "--adc-sample-rate=1712e6",
+    "--sync-time=1763700000.5",
+];
+
+fn command() -> Command {
+    let command = FgpuOptions::augment_args(Command::new("fgpu"));
+    FgpuOptions::with_defaults(command)
+        .infer_long_args(true)
+        .args_override_self(true)
+}
+
+fn matches<S: Into<std::ffi::OsString> + Clone>(
+    args: impl IntoIterator<Item = S>,
+) -> Result<ArgMatches, String> {
+    let args = std::iter::once("fgpu".into()).chain(args.into_iter().map(Into::into));
+    let found = command().try_get_matches_from(args);
+    found.map_err(|error| error.to_string())
+}
+
+fn resolved(matches: &ArgMatches) -> Result<FgpuConfig, String> {
+    let options = FgpuOptions::from_arg_matches(matches).map_err(|error| error.to_string())?;
+    options.resolve().map_err(|error| error.to_string())
+}
+
+/// The required options, one output and the sources, then `args`.
+fn resolve(args: &[&str]) -> Result<FgpuConfig, String> {
+    let output = ["--wideband", OUTPUT, SOURCES];
+    resolved(&matches([&REQUIRED[..], &output, args].concat())?)
+}
+
+#[test]
+fn the_defaults_are_the_peers() {
+    let FgpuConfig {
+        engine,
+        input,
+        egress,
+    } = resolve(&[]).unwrap();
+    assert_eq!((engine.feng_id, engine.array_size), (0, 65536));
+    assert_eq!(
+        (engine.recv.sample_bits.get(), engine.recv.packet_samples),
+        (10, 4096)
+    );
+    assert_eq!(engine.recv.chunk_samples, 1 << 25);
+    assert_eq!(
+        (engine.send.chunk_jones, engine.send.packet_payload),
+        (1 << 23, 8192)
+    );
+    assert_eq!(
+        (engine.send.ttl, engine.max_delay_diff, engine.gain),
+        (4, 1 << 20, 1.0)
+    );
+    assert_eq!(engine.outputs[0].jones_per_batch, 1 << 20);
+    assert_eq!(egress.rate_factor, 1.1);
+    assert_eq!(
+        (egress.interfaces, egress.cpu),
+        (vec!["eth1".to_owned()], None)
+    );
+    let InputConfig::Live {
+        endpoints,
+        interfaces,
+        cpus,
+        buffer,
+    } = input
+    else {
+        panic!("{input:?}");
+    };
+    assert_eq!((endpoints.len(), buffer), (16, 1 << 27));
+    assert_eq!((interfaces, cpus), (vec!["eth0".to_owned()], vec![None]));
+}
+
+/// As the production controller writes it (reference: how the production controller launches it).
+#[test]
+fn the_controllers_command_line_is_taken_as_it_is() {
+    let line = "--recv-interface eth0 --send-interface eth0 --send-packet-payload 8192 --adc-sample-rate 1712000000.0 \
+        --dig-sample-bits 10 --recv-packet-samples 4096 --feng-id 3 --array-size 64 --sync-time 1632561921.0 \
+        --katcp-port 7147 --prometheus-port 9100 --aiomonitor --aiomonitor-port 20101 --aiomonitor-webui-port 20102 \
+        --aioconsole-port 20103 \
+        --wideband name=wideband,channels=4096,taps=16,w_cutoff=1.0,jones_per_batch=1048576,dst=239.10.0.0+63:7148,dither=uniform,window_function=hann \
+        --recv-affinity 4 --send-affinity 5 --recv-ibv --send-ibv --recv-comp-vector 4 --send-comp-vector 5 \
+        --recv-chunk-samples 16777216 239.102.0.64+7:7148,239.102.1.64+7:7148";
+    let matches = matches(line.split_whitespace()).unwrap();
+    let options = FgpuOptions::from_arg_matches(&matches).unwrap();
+    assert_eq!(
+        (options.katcp_port, options.prometheus_port),
+        (7147, Some(9100))
+    );
+    let given = options.ignored.given();
+    assert!(
+        given.contains(&"--aioconsole-port") && given.contains(&"--recv-ibv"),
+        "{given:?}"
+    );
+    let config = options.resolve().unwrap();
+    assert_eq!((config.engine.feng_id, config.engine.array_size), (3, 64));
+    assert_eq!(config.engine.recv.chunk_samples, 1 << 24);
+    assert_eq!(config.engine.outputs[0].spectra_per_heap(), 256);
+    assert_eq!(config.egress.cpu, Some(5));
+    assert!(matches!(config.input, InputConfig::Live { cpus, .. } if cpus == [Some(4)]));
+}
+
+#[test]
+fn options_may_be_shortened_repeated_and_negative() {
+    let config = resolve(&[
+        "--feng=2",
+        "--feng-id=3",
+        "--gain",
+        "-0.5",
+        "--recv-aff",
+        "-1,2",
+    ])
+    .unwrap();
+    assert_eq!((config.engine.feng_id, config.engine.gain), (3, -0.5));
+    assert!(matches!(&config.input, InputConfig::Live { cpus, .. } if *cpus == [None, Some(2)]));
+    // Interfaces are dealt out to the receive queues by turns.
+    let config = resolve(&["--recv-affinity=1,2,3", "--recv-interface=a,b"]).unwrap();
+    assert!(
+        matches!(&config.input, InputConfig::Live { interfaces, .. } if *interfaces == ["a", "b", "a"])
+    );
+    // The last of an option counts, as does the next whole number of batches.
+    let config = resolve(&["--send-chunk-jones=1000000"]).unwrap();
+    assert_eq!(config.engine.send.chunk_jones, 1 << 20);
+    assert!(
+        resolve(&["--send-i=eth3"])
+            .unwrap_err()
+            .contains("--send-i"),
+        "two options begin like this"
+    );
+    assert!(
+        resolve(&["--no-such-option"])
+            .unwrap_err()
+            .contains("--no-such-option")
+    );
+}
+
+#[test]
+fn an_existing_file_is_a_source() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let args = [
+        &REQUIRED[1..],
+        &["--wideband", OUTPUT, "--recv-affinity=3", path],
+    ]
+    .concat();
+    let config = resolved(&matches(args).unwrap()).unwrap();
+    let expected = InputConfig::Capture {
+        path: path.into(),
+        cpu: Some(3),
+    };
+    assert_eq!(config.input, expected);
+}
+
+#[test]
+fn what_is_required_is_named() {
+    let all = [&REQUIRED[..], &["--wideband", OUTPUT, SOURCES]].concat();
+    for (left_out, expected) in [
+        ("--recv-interface=eth0", "--recv-interface missing"),
+        ("--send-interface=eth1", "--send-interface missing"),
+        ("--adc-sample-rate=1712e6", "--adc-sample-rate missing"),
+        ("--sync-time=1763700000.5", "--sync-time missing"),
+        (SOURCES, "SRC missing"),
+    ] {
+        let args = all.iter().filter(|arg| **arg != left_out);
+        let message = resolved(&matches(args).unwrap()).unwrap_err();
+        assert!(message.starts_with(expected), "{message}");
+    }
+    let message = resolved(&matches([&REQUIRED[..], &[SOURCES]].concat()).unwrap()).unwrap_err();
+    assert!(message.contains("at least one output"), "{message}");
+}
+
+/// Every rule of the reference, by its number there; those that always hold are left out.
+#[test]
+fn every_rule_is_kept() {
+    let narrowband = "name=n,channels=1024,dst=239.11.0.0+7,centre_frequency=300e6,decimation=8";
+    let wideband = |keys: &str| format!("--wideband=name=v,{keys}");
+    let narrow =
+        |change: &str, to: &str| format!("--narrowband={}", narrowband.replace(change, to));
+    let cases: &[(&str, Vec<String>, &str)] = &[
+        ("1", vec!["--use-peerdirect".into()], "needs --send-ibv"),
+        (
+            "3",
+            vec!["--recv-ibv".into(), "--recv-affinity=1,2".into()],
+            "as many entries as --recv-affinity (2)",
+        ),
+        (
+            "4",
+            vec![format!("--wideband={OUTPUT}")],
+            "the name of two outputs",
+        ),
+        (
+            "4, both kinds",
+            vec![narrow("name=n", "name=w")],
+            "the name of two outputs",
+        ),
+        (
+            "5",
+            vec!["--send-interface=a,b,c".into()],
+            "must be a multiple of the 3 of --send-interface",
+        ),
+        (
+            "7, digitiser",
+            vec!["--dig-sample-bits=17".into()],
+            "must be 2 to 16",
+        ),
+        (
+            "7, output",
+            vec!["--send-sample-bits=4".into()],
+            "--send-sample-bits 4: must be 8",
+        ),
+        ("8", vec!["--".into()], ""),
+        (
+            "9",
+            vec![wideband("channels=1024,dst=239.10.1.0+2")],
+            "must divide the 1024 channels",
+        ),
+        (
+            "9, narrowband",
+            vec![narrow("+7", "+2")],
+            "must divide the 1024 channels",
+        ),
+        (
+            "10",
+            vec![wideband(
+                "channels=1024,dst=239.10.1.0,jones_per_batch=1000000",
+            )],
+            "multiple of the 1024 channels",
+        ),
+        (
+            "10, narrowband",
+            vec![narrow("decimation", "jones_per_batch=1000000,decimation")],
+            "multiple of the 1024",
+        ),
+        (
+            "11",
+            vec![narrow("decimation=8", "decimation=7")],
+            "must be even without pass_bandwidth",
+        ),
+        (
+            "12",
+            vec!["--recv-chunk-samples=1048576".into()],
+            "must hold --max-delay-diff",
+        ),
+        (
+            "13",
+            vec![wideband("channels=1024,dst=239.10.1.0,taps=0")],
+            "must be at least 1",
+        ),
+        (
+            "14",
+            vec![wideband(
+                "channels=1000,dst=239.10.1.0,jones_per_batch=1000000",
+            )],
+            "power of two",
+        ),
+        (
+            "15",
+            vec![wideband("channels=32,dst=239.10.1.0")],
+            "at least 64",
+        ),
+        ("17", vec![wideband("channels=65536,dst=239.10.1.0")], "32"),
+        (
+            "19",
+            vec!["--recv-chunk-samples=1073741824".into()],
+            "must not exceed 536870912",
+        ),
+        (
+            "22, window",
+            vec![wideband(
+                "channels=1024,dst=239.10.1.0,window_function=default",
+            )],
+            "hann or rect",
+        ),
+        (
+            "22, dither",
+            vec![wideband("channels=1024,dst=239.10.1.0,dither=Uniform")],
+            "none or uniform",
+        ),
+        (
+            "unicast",
+            vec![wideband("channels=1024,dst=10.0.0.1")],
+            "multicast group",
+        ),
+        (
+            "rate",
+            vec!["--send-rate-factor=-1".into()],
+            "must be 0 or a positive number",
+        ),
+        (
+            "cpu",
+            vec!["--recv-affinity=-2".into()],
+            "the number of a CPU",
+        ),
+        (
+            "interface",
+            vec!["--send-interface=a,a".into()],
+            "different interfaces",
+        ),
+        ("narrowband", vec![narrow("", "")], "wideband outputs only"),
+    ];
+    for (rule, args, expected) in cases {
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        if expected.is_empty() {
+            let args = [&REQUIRED[..], &["--wideband", OUTPUT, "no/such/file"]].concat();
+            let message = resolved(&matches(args).unwrap()).unwrap_err();
+            assert!(
+                message.contains("neither a file nor a list of endpoints"),
+                "{message}"
+            );
+            continue;
+        }
+        let message = resolve(&args).unwrap_err();
+        assert!(message.contains(expected), "rule {rule}: {message}");
+    }
+}
+
+#[test]
+fn files_say_what_command_lines_say() {
+    let file = r#"
+        src = "239.102.0.64+7,239.102.1.64+7"
+        recv-interface = ["eth0", "eth1"]
+        send-interface = "eth2"
+        adc-sample-rate = 1712e6
+        sync-time = 1763700000.5
+        feng-id = 3
+        gain = 0.25
+        recv-ibv = true
+        send-ibv = false
+        [[wideband]]
+        name = "w"
+        channels = 1024
+        dst = "239.10.0.0+7"
+        w_cutoff = 0.9
+    "#;
+    let given = |args: &[&str]| {
+        let given = matches(args).unwrap();
+        let arguments = arguments(file, &command(), &given).unwrap();
+        let args = arguments
+            .into_iter()
+            .chain(args.iter().map(|&arg| arg.to_owned()));
+        matches(args).unwrap()
+    };
+    let all = given(&[]);
+    let config = resolved(&all).unwrap();
+    assert_eq!((config.engine.feng_id, config.engine.gain), (3, 0.25));
+    assert_eq!(config.engine.outputs[0].w_cutoff, 0.9);
+    let ignored = FgpuOptions::from_arg_matches(&all).unwrap().ignored;
+    assert_eq!(ignored.given(), ["--recv-ibv"]);
+
+    // The command line wins; its outputs replace those of the file.
+    let other = "--wideband=name=v,channels=256,dst=239.11.0.0";
+    let config = resolved(&given(&["--feng-id=4", other, "239.1.1.1"])).unwrap();
+    assert_eq!((config.engine.feng_id, config.engine.gain), (4, 0.25));
+    let names: Vec<_> = config
+        .engine
+        .outputs
+        .iter()
+        .map(|output| &output.name[..])
+        .collect();
+    assert_eq!(names, ["v"]);
+    assert!(matches!(config.input, InputConfig::Live { endpoints, .. } if endpoints.len() == 1));
+}
+
+#[test]
+fn mistakes_in_files_are_named() {
+    let none = matches::<&str>([]).unwrap();
+    let mistake = |text: &str| arguments(text, &command(), &none).unwrap_err().to_string();
+    assert!(mistake("feng = 3").contains("feng: is not an option"));
+    assert!(mistake("recv-ibv = 1").contains("true or false"));
+    assert!(mistake("wideband = 'name=w'").contains("[[wideband]]"));
+    assert!(mistake("[[wideband]]\nname = true").contains("numbers and strings"));
+    assert!(mistake("gain = true").contains("a number or a string"));
+    assert!(mistake("gain 3").contains("line 1"));
+    // What a file says wrongly is refused like the same on the command line.
+    let wrong = arguments("feng-id = 'x'", &command(), &none).unwrap();
+    assert!(matches(wrong).unwrap_err().contains("--feng-id"));
+}
+
+#[test]
+fn what_would_run_can_be_fed_back() {
+    let second =
+        "--wideband=name=v,channels=256,dst=239.11.0.0+1:9,window_function=rect,dither=none";
+    for args in [
+        &[][..],
+        &[
+            "--gain=-0.1",
+            "--recv-affinity=-1,4",
+            "--katcp-port=0",
+            "--prometheus-port=9100",
+            second,
+        ],
+        &[
+            "--sync-time=1763700000.123456",
+            "--mask-timestamp",
+            "--send-rate-factor=0",
+            "--katcp-host=::1",
+        ],
+    ] {
+        let args = [&REQUIRED[..], &["--wideband", OUTPUT, SOURCES], args].concat();
+        let first = matches(&args).unwrap();
+        let config = resolved(&first).unwrap();
+        let text = to_toml(&command(), &first, &config);
+        let none = matches::<&str>([]).unwrap();
+        let again = matches(arguments(&text, &command(), &none).unwrap()).unwrap();
+        let fed_back = resolved(&again).unwrap();
+        assert_eq!(format!("{config:?}"), format!("{fed_back:?}"), "{text}");
+        assert_eq!(to_toml(&command(), &again, &fed_back), text);
+    }
+}

@@ -1,0 +1,203 @@
+//! The values of `--wideband` and `--narrowband`.
+
+use std::net::SocketAddrV4;
+use std::str::FromStr;
+
+use super::suboptions::{SubOptions, choice};
+use super::{ConfigError, Dither, OutputConfig, WindowFunction};
+use crate::net::endpoint;
+
+/// One `--wideband` value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WidebandOptions {
+    /// Stream name.
+    pub name: String,
+    /// Channels.
+    pub channels: usize,
+    /// Destinations, one per substream.
+    pub dst: Vec<SocketAddrV4>,
+    /// Jones vectors per batch.
+    pub jones_per_batch: Option<usize>,
+    /// PFB taps.
+    pub taps: usize,
+    /// Scale of the filter's width.
+    pub w_cutoff: f64,
+    /// Window of the filter.
+    pub window_function: WindowFunction,
+    /// Dither before quantisation.
+    pub dither: Dither,
+}
+
+impl WidebandOptions {
+    /// The output's configuration; `jones_per_batch` where the option does not say.
+    pub fn into_config(self, jones_per_batch: usize, dither_seed: u64) -> OutputConfig {
+        OutputConfig {
+            name: self.name,
+            channels: self.channels,
+            dst: self.dst,
+            jones_per_batch: self.jones_per_batch.unwrap_or(jones_per_batch),
+            taps: self.taps,
+            w_cutoff: self.w_cutoff,
+            window_function: self.window_function,
+            dither: self.dither,
+            dither_seed,
+        }
+    }
+
+    /// The keys that both kinds of output have.
+    fn take(given: &mut SubOptions<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            name: given.required("name", "a stream name", "wideband", |s| {
+                (!s.is_empty()).then(|| s.to_owned())
+            })?,
+            channels: given.required("channels", "a whole number", "1024", |s| s.parse().ok())?,
+            dst: given.required(
+                "dst",
+                "IPv4 endpoints a.b.c.d[+n][:port]",
+                "239.10.10.0+7:7148",
+                |s| endpoint::parse_endpoints(s).ok(),
+            )?,
+            jones_per_batch: given.optional(
+                "jones_per_batch",
+                "a whole number",
+                "1048576",
+                |s| s.parse().ok(),
+            )?,
+            taps: given
+                .optional("taps", "a whole number", "16", |s| s.parse().ok())?
+                .unwrap_or(16),
+            w_cutoff: given
+                .optional("w_cutoff", "a number", "1.0", |s| s.parse().ok())?
+                .unwrap_or(1.0),
+            window_function: given
+                .optional("window_function", "hann or rect", "hann", choice)?
+                .unwrap_or(WindowFunction::Hann),
+            dither: given
+                .optional("dither", "none or uniform", "uniform", choice)?
+                .unwrap_or(Dither::Uniform),
+        })
+    }
+}
+
+const KEYS: &str = "name, channels, dst, jones_per_batch, taps, w_cutoff, window_function, dither";
+
+impl FromStr for WidebandOptions {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut given = SubOptions::parse("--wideband", text)?;
+        let options = Self::take(&mut given)?;
+        given.nothing_left(KEYS)?;
+        Ok(options)
+    }
+}
+
+/// One `--narrowband` value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NarrowbandOptions {
+    /// The keys that wideband outputs have as well.
+    pub common: WidebandOptions,
+    /// Centre of the band in hertz above 0 Hz of the digitised band.
+    pub centre_frequency: f64,
+    /// Decimation (D).
+    pub decimation: usize,
+    /// Taps of the down-conversion filter (L).
+    pub ddc_taps: Option<usize>,
+    /// Weight of the pass band in the filter's design.
+    pub weight_pass: f64,
+    /// Width of the pass band in hertz; it selects the variant that discards no channels.
+    pub pass_bandwidth: Option<f64>,
+}
+
+impl FromStr for NarrowbandOptions {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut given = SubOptions::parse("--narrowband", text)?;
+        let finite = |s: &str| s.parse().ok().filter(|value: &f64| value.is_finite());
+        let positive = |s: &str| s.parse().ok().filter(|&value: &usize| value > 0);
+        let options = Self {
+            common: WidebandOptions::take(&mut given)?,
+            centre_frequency: given.required("centre_frequency", "hertz", "284e6", finite)?,
+            decimation: given.required("decimation", "a positive number", "8", positive)?,
+            ddc_taps: given.optional("ddc_taps", "a positive number", "128", positive)?,
+            weight_pass: given
+                .optional("weight_pass", "a number", "0.005", finite)?
+                .unwrap_or(0.005),
+            pass_bandwidth: given.optional("pass_bandwidth", "hertz", "53.5e6", finite)?,
+        };
+        given.nothing_left(&format!(
+            "{KEYS}, centre_frequency, decimation, ddc_taps, weight_pass, pass_bandwidth"
+        ))?;
+        options.check()?;
+        Ok(options)
+    }
+}
+
+impl NarrowbandOptions {
+    /// The rules that hold for an output by itself.
+    fn check(&self) -> Result<(), ConfigError> {
+        let WidebandOptions {
+            name,
+            channels,
+            dst,
+            jones_per_batch,
+            ..
+        } = &self.common;
+        let refuse = |key: &str, value: usize, rule: String, way_out: &str| {
+            let option = format!("--narrowband {key} of '{name}'");
+            Err(ConfigError::new(option, value, rule, way_out))
+        };
+        if *channels == 0 || !channels.is_multiple_of(dst.len()) {
+            let rule = format!("destinations must divide the {channels} channels");
+            return refuse("dst", dst.len(), rule, "try +7 for eight of them");
+        }
+        if let Some(batch) = jones_per_batch.filter(|batch| !batch.is_multiple_of(*channels)) {
+            let rule = format!("must be a multiple of the {channels} channels");
+            return refuse("jones_per_batch", batch, rule, "try 1048576");
+        }
+        if self.pass_bandwidth.is_none() && !self.decimation.is_multiple_of(2) {
+            let rule = "must be even without pass_bandwidth".to_owned();
+            return refuse("decimation", self.decimation, rule, "try 8");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        text.parse::<WidebandOptions>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_the_peers() {
+        let options: WidebandOptions = "name=w,channels=64,dst=239.1.2.3+1".parse().unwrap();
+        assert_eq!((options.taps, options.w_cutoff), (16, 1.0));
+        assert_eq!(
+            (options.window_function, options.dither),
+            (WindowFunction::Hann, Dither::Uniform)
+        );
+        assert_eq!(
+            options.dst,
+            [
+                "239.1.2.3:7148".parse().unwrap(),
+                "239.1.2.4:7148".parse().unwrap()
+            ]
+        );
+    }
+
+    #[test]
+    fn refusals_name_the_key_and_a_way_out() {
+        assert!(refusal("name=w,channels=64").contains("dst is required"));
+        assert!(refusal("name=w,name=v").contains("given twice"));
+        assert!(refusal("name").contains("not key=value"));
+        assert!(refusal("name=w,channels=6x4,dst=239.1.2.3").contains("try channels=1024"));
+        assert!(
+            refusal("name=w,channels=64,dst=239.1.2.3,dither=Uniform").contains("none or uniform")
+        );
+        assert!(refusal("name=w,channels=64,dst=239.1.2.3,chanels=3").contains("'chanels'"));
+    }
+}
