@@ -106,6 +106,7 @@ impl Bench {
         let rx = RxConfig {
             recv: self.recv.clone(),
             when_full: WhenFull::Wait,
+            ours: None,
             idle: IdlePolicy::Poll,
         };
         let lcore = RxLcore::new(

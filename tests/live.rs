@@ -137,6 +137,7 @@ impl Rig {
         let rx_stages = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
             name: format!("rx{queue}"),
             queue: rx,
+            ours: None,
             horizons: Arc::new(ArrayQueue::new(1)),
         });
         let parts = StageParts {
@@ -150,11 +151,12 @@ impl Rig {
             when_full: WhenFull::Drop,
             tx: port.tx,
             tx_packets: 1023,
-            source: Source {
+            sources: vec![Source {
                 mac: MacAddr([2, 0, 0, 0, 0, 1]),
                 ip: [192, 0, 2, 1].into(),
                 port: 49152,
-            },
+            }],
+            rate_factor: 0.0,
             idle: IdlePolicy::Share,
         };
         let mut threads = Threads::new(eal, Abort::default());

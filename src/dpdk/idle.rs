@@ -13,6 +13,16 @@ pub enum IdlePolicy {
     Share,
 }
 
+impl IdlePolicy {
+    /// How long a thread may be away, ordinarily: a nap, its late end, and others that share its CPU.
+    pub fn longest_nap(self) -> Duration {
+        match self {
+            Self::Poll => Duration::ZERO,
+            Self::Share => 40 * NAP,
+        }
+    }
+}
+
 /// Rounds of polling before a thread that shares its core starts to yield, and then to nap.
 const SPIN_ROUNDS: u32 = 16;
 const YIELD_ROUNDS: u32 = 64;

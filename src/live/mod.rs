@@ -2,14 +2,17 @@
 //!
 //! * [`take`]: what computes, and in which memory; [`outputs`]: the output chunks behind it;
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
-//! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike.
+//! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike;
+//! * [`SourceLcore`]: a capture into rx queues.
 
 mod compute;
+mod source;
 mod stages;
 mod threads;
 
 pub use compute::{
     Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, Wanted, outputs, take,
 };
+pub use source::{Feed, Progress, SourceLcore};
 pub use stages::{Ended, RxStage, StageError, StageParts, Stages};
 pub use threads::Threads;

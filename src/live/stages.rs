@@ -7,13 +7,16 @@ use crossbeam::queue::ArrayQueue;
 
 use super::Threads;
 use crate::config::EngineConfig;
-use crate::dpdk::{BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, TxQueue};
+use crate::dpdk::{
+    BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, TscClock, TxQueue, tsc,
+};
 use crate::engine::steer::Steered;
 use crate::engine::{Engine, EngineError, Intake, OutputParts, OutputStats};
+use crate::net::Steering;
 use crate::recv::{
     Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
 };
-use crate::send::{Packetiser, Source, TxLcore, TxPools};
+use crate::send::{Pace, Packetiser, Source, TxLcore, TxPath, TxPools};
 
 /// One rx queue of an engine.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct RxStage {
     pub name: String,
     /// The queue.
     pub queue: RxQueue,
+    /// Destinations that are ours, where nothing before the queue sees to that.
+    pub ours: Option<Steering>,
     /// How its lcore is told what not to wait for, and when to end.
     pub horizons: Arc<ArrayQueue<Horizon>>,
 }
@@ -44,13 +49,15 @@ pub struct StageParts {
     pub rx: Vec<RxStage>,
     /// What an rx lcore does when no chunk is free.
     pub when_full: WhenFull,
-    /// Where packets go: one lcore each, among which every output's substreams are dealt out. At most
-    /// [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
+    /// Where packets go: one lcore each, at most [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
     pub tx: Vec<TxQueue>,
     /// Packets that a tx queue and all behind it may hold.
     pub tx_packets: usize,
-    /// Where packets say that they come from.
-    pub source: Source,
+    /// Where packets say that they come from, per interface. Every output's substreams are divided in blocks over the
+    /// interfaces, whose tx queues follow one another in `tx`, as many for each; each block is dealt out among them.
+    pub sources: Vec<Source>,
+    /// Rate of each output as a multiple of its own; 0: as fast as the ports take packets.
+    pub rate_factor: f64,
     /// What the lcores do when there is nothing to do.
     pub idle: IdlePolicy,
 }
@@ -107,15 +114,13 @@ impl Stages {
         let finished = Arc::new(ArrayQueue::new(chunks + 1));
         let output_stats = parts.outputs.iter().map(|o| o.stats.clone()).collect();
         let input_stats = parts.receiver.stats();
-        let packetisers: Vec<_> = (0..parts.outputs.len())
-            .map(|index| Packetiser::new(config, index, parts.source))
-            .collect();
         let running = Arc::new(AtomicUsize::new(0));
         let sending = Arc::new(AtomicUsize::new(0));
 
         let rx_config = RxConfig {
             recv: config.recv.clone(),
             when_full: parts.when_full,
+            ours: None,
             idle,
         };
         let horizons = parts.rx.iter().map(|rx| rx.horizons.clone()).collect();
@@ -125,7 +130,10 @@ impl Stages {
             let stats = Arc::new(RxStats::default());
             rx_stats.push(stats.clone());
             let lcore = RxLcore::new(
-                rx_config.clone(),
+                RxConfig {
+                    ours: rx.ours,
+                    ..rx_config.clone()
+                },
                 rx.queue,
                 parts.memory.clone(),
                 lane,
@@ -163,14 +171,35 @@ impl Stages {
             1 => format!("{prefix}tx"),
             _ => format!("{prefix}tx{index}"),
         };
+        let tsc_clock = TscClock::new(threads.eal());
+        let (interfaces, per_interface) = (parts.sources.len(), tx_lcores / parts.sources.len());
+        let outputs = |index: usize| {
+            let interface = index / per_interface;
+            let output = |output| {
+                let packetiser = Packetiser::new(config, output, parts.sources[interface])
+                    .through(interface, interfaces)
+                    .share(index % per_interface, per_interface);
+                let pace = match parts.rate_factor * packetiser.rate() {
+                    rate if rate > 0.0 => Pace::new(tsc_clock, rate, idle.longest_nap(), tsc()),
+                    _ => Pace::UNLIMITED,
+                };
+                (packetiser, pace)
+            };
+            (0..config.outputs.len()).map(output).collect()
+        };
         let mut tx_pools = Vec::new();
-        for index in 0..tx_lcores {
+        let mut paths = Vec::new();
+        for (index, queue) in parts.tx.into_iter().enumerate() {
             let name = tx_name(index);
             let pools = TxPools::new(threads.eal(), &name, parts.tx_packets, 2 * BURST)?;
-            tx_pools.push(pools);
+            tx_pools.push(pools.clone());
+            paths.push(TxPath {
+                queue,
+                pools,
+                outputs: outputs(index),
+            });
         }
-        let queues = parts.tx.into_iter().zip(tx_pools.iter().cloned()).collect();
-        let team = TxLcore::team(finished, &packetisers, queues, idle, &abort);
+        let team = TxLcore::team(finished, paths, idle, &abort);
         for (index, tx) in team.into_iter().enumerate() {
             let counts = [Count::of(&running), Count::of(&sending)];
             lcores.push(threads.spawn(&tx_name(index), move |clock| {

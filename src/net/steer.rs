@@ -95,6 +95,12 @@ impl Steering {
         &self.rules
     }
 
+    /// Whether a rule takes datagrams to this destination.
+    #[inline]
+    pub fn takes(&self, dst: SocketAddrV4) -> bool {
+        self.rules.iter().any(|rule| rule.matches(dst))
+    }
+
     /// Queue of a frame.
     pub fn classify(&self, frame: &[u8]) -> Result<QueueId, SteerError> {
         self.steer(frame).map(|(queue, _)| queue)

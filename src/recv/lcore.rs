@@ -11,6 +11,7 @@ use crate::config::RecvConfig;
 use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, RxQueue};
 use crate::memory::{StoredHeap, publish};
 use crate::monitor::phases::{Phase, PhaseClock};
+use crate::net::Steering;
 use crate::net::frame::Datagram;
 use crate::net::steer::SteerError;
 use crate::spead::DigitiserHeap;
@@ -91,6 +92,8 @@ pub struct RxConfig {
     pub recv: RecvConfig,
     /// What to do without a free chunk.
     pub when_full: WhenFull,
+    /// Destinations that are ours; all where the port saw to that.
+    pub ours: Option<Steering>,
     /// What to do without packets.
     pub idle: IdlePolicy,
 }
@@ -121,6 +124,7 @@ impl RxLcore {
             memory,
             recv: config.recv,
             when_full: config.when_full,
+            ours: config.ours,
             stats,
             abort,
             idle: Idle::new(config.idle),
@@ -205,6 +209,7 @@ struct Placer {
     memory: Arc<ReceiveMemory>,
     recv: RecvConfig,
     when_full: WhenFull,
+    ours: Option<Steering>,
     stats: Arc<RxStats>,
     abort: Abort,
     idle: Idle,
@@ -221,6 +226,13 @@ impl Placer {
     ) -> Result<(), DropCause> {
         let datagram = Datagram::new_checked(mbuf.data())
             .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
+        if self
+            .ours
+            .as_ref()
+            .is_some_and(|ours| !ours.takes(datagram.dst()))
+        {
+            return Err(DropCause::NotOurs);
+        }
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
         let place = Place::of(&self.recv, self.lane.floor(), &heap)?;

@@ -18,7 +18,6 @@ mod progress;
 mod recorder;
 mod run;
 mod scan;
-mod source;
 
 pub use crate::live::Backend;
 pub use demand::DemandError;

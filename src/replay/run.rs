@@ -13,7 +13,6 @@ use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
-use super::source::{Feed, Progress, SourceLcore};
 use crate::cpu::{Workers, WorkersError};
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, IdlePolicy, LcoreHandle, LcorePanic,
@@ -24,8 +23,8 @@ use crate::engine::EngineError;
 use crate::engine::steer::{SteerError, Steering};
 use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
 use crate::live::{
-    self, Backend, Compute, ComputeError, OutputError, RxStage, StageError, StageParts, Stages,
-    Threads, Wanted,
+    self, Backend, Compute, ComputeError, Feed, OutputError, Progress, RxStage, SourceLcore,
+    StageError, StageParts, Stages, Threads, Wanted,
 };
 use crate::memory::MemoryError;
 use crate::monitor::report::{InputReport, RateReport, RunReport};
@@ -311,6 +310,7 @@ impl Replay {
         let rx = rx.map(|((queue, horizons), (pol, number))| RxStage {
             name: format!("rx-pol{pol}.{number}"),
             queue,
+            ours: None,
             horizons,
         });
         let parts = StageParts {
@@ -324,7 +324,8 @@ impl Replay {
             when_full: WhenFull::Wait,
             tx: port.tx,
             tx_packets: TX_RING,
-            source: SOURCE,
+            sources: vec![SOURCE],
+            rate_factor: 0.0,
             idle: IDLE,
         };
         let stages = Stages::start(&mut threads, config, parts)?;
@@ -350,6 +351,7 @@ impl Replay {
             pool: frames,
             stats: source_stats.clone(),
             progress: progress.clone(),
+            stop: Abort::default(),
             idle: IDLE,
             abort,
         };

@@ -1,17 +1,20 @@
 //! The loop of the tx lcore: finished output chunks into bursts of packets.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 
+use super::Pace;
 use super::packetiser::{HEADER_BYTES, Packetiser};
 use crate::dpdk::{
-    Abort, AttachError, Eal, ExtMemory, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, PoolConfig,
-    SharedBuffer, TxQueue, pool_size,
+    Abort, AttachError, BURST, Eal, ExtMemory, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool,
+    PoolConfig, SharedBuffer, TxQueue, pool_size, tsc,
 };
 use crate::engine::Finished;
 use crate::memory::OutputMemory;
 use crate::monitor::phases::{Phase, PhaseClock};
+use crate::net::frame::HEADERS_LEN;
 use crate::units::Timestamp;
 
 /// Bytes of the longest descriptor frame that the header pool must hold.
@@ -101,11 +104,32 @@ impl Inlet {
     }
 }
 
-/// One tx lcore: all outputs of an engine, or the same share of each one's substreams, in the order in which their
-/// chunks were finished.
+/// What one output has to send.
+struct Lane {
+    packetiser: Packetiser,
+    pace: Pace,
+    /// Chunks, the one being sent first.
+    waiting: VecDeque<SharedBuffer<OutputMemory>>,
+    /// Where in that: batch, and packet of the batch.
+    next: (usize, usize),
+}
+
+/// One tx lcore's way out.
+pub struct TxPath {
+    /// Queue of a port.
+    pub queue: TxQueue,
+    /// Its mbufs.
+    pub pools: TxPools,
+    /// What it sends of each output, and how fast.
+    pub outputs: Vec<(Packetiser, Pace)>,
+}
+
+/// One tx lcore: all outputs of an engine, or a share of each one's substreams.
+///
+/// Without pace, outputs are sent in the order in which their chunks were finished; with it, side by side.
 pub struct TxLcore {
     inlet: Inlet,
-    packetisers: Vec<Packetiser>,
+    lanes: Vec<Lane>,
     pools: TxPools,
     queue: TxQueue,
     batch: MbufBatch,
@@ -114,125 +138,150 @@ pub struct TxLcore {
 }
 
 impl TxLcore {
-    /// Lcores that send what comes out of `finished`, one through each of `queues`, of which there are at most
-    /// [`MAX_TX_LCORES`]. Each sends every `queues.len()`th substream, so a substream's packets keep their order.
+    /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are at most
+    /// [`MAX_TX_LCORES`].
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
-        packetisers: &[Packetiser],
-        queues: Vec<(TxQueue, TxPools)>,
+        paths: Vec<TxPath>,
         idle: IdlePolicy,
         abort: &Abort,
     ) -> Vec<Self> {
-        let lcores = queues.len();
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
-        let others: Vec<_> = (1..lcores).map(|_| passed()).collect();
+        let others: Vec<_> = (1..paths.len()).map(|_| passed()).collect();
         let mut inlets: Vec<_> = others.iter().cloned().map(Inlet::First).collect();
+        let chunks = finished.capacity();
         inlets.insert(0, Inlet::Engine(finished, others));
-        let lcore = |(index, ((queue, pools), inlet)): (usize, ((TxQueue, TxPools), Inlet))| {
-            let share = |packetiser: &Packetiser| packetiser.share(index, lcores);
-            Self {
-                inlet,
-                packetisers: packetisers.iter().map(share).collect(),
-                pools,
-                queue,
-                batch: MbufBatch::new(),
-                idle: Idle::new(idle),
-                abort: abort.clone(),
-            }
+        let lane = |(packetiser, pace)| Lane {
+            packetiser,
+            pace,
+            waiting: VecDeque::with_capacity(chunks),
+            next: (0, 0),
         };
-        queues
-            .into_iter()
-            .zip(inlets)
-            .enumerate()
-            .map(lcore)
-            .collect()
+        let lcore = |(path, inlet): (TxPath, Inlet)| Self {
+            inlet,
+            lanes: path.outputs.into_iter().map(lane).collect(),
+            pools: path.pools,
+            queue: path.queue,
+            batch: MbufBatch::new(),
+            idle: Idle::new(idle),
+            abort: abort.clone(),
+        };
+        paths.into_iter().zip(inlets).map(lcore).collect()
     }
 
     /// Sends descriptors, then every chunk until the end, then stop heaps.
     pub fn run(mut self, clock: &mut PhaseClock) {
-        for output in 0..self.packetisers.len() {
-            let frames = self.packetisers[output].descriptor_frames();
+        for output in 0..self.lanes.len() {
+            let frames = self.lanes[output].packetiser.descriptor_frames();
             self.send_control(&frames, clock);
         }
+        let paced = self.lanes.iter().any(|lane| lane.pace.is_limited());
+        let mut ended = false;
         while !self.abort.is_set() {
             clock.turn();
-            match self.inlet.pop() {
-                Some(Passed::Chunk(output, chunk)) => {
-                    clock.mark(Phase::WaitInput);
-                    self.idle.reset();
-                    self.send_chunk(output, chunk, clock);
+            let waiting = self.lanes.iter().any(|lane| !lane.waiting.is_empty());
+            // Without pace one chunk at a time keeps their order.
+            if !ended && (paced || !waiting) {
+                match self.inlet.pop() {
+                    Some(Passed::Chunk(output, chunk)) => {
+                        clock.mark(Phase::WaitInput);
+                        self.lanes[output].waiting.push_back(chunk);
+                    }
+                    Some(Passed::End) => ended = true,
+                    None => {}
                 }
-                Some(Passed::End) => break,
-                None => {
-                    // Completions still have to be polled, so that chunks return to their pool.
-                    self.flush_some(clock);
-                    self.idle.wait();
+            }
+            let mut sent = false;
+            for output in 0..self.lanes.len() {
+                sent |= self.send_some(output, clock);
+            }
+            if sent {
+                self.idle.reset();
+                clock.mark(Phase::Work);
+            } else if ended && !waiting {
+                break;
+            } else {
+                // Completions still have to be polled, so that chunks return to their pool.
+                self.flush_some(clock);
+                self.idle.wait();
+                if waiting {
+                    clock.mark(Phase::WaitOutput);
                 }
             }
         }
-        for output in 0..self.packetisers.len() {
-            let frames = self.packetisers[output].stop_frames();
+        for output in 0..self.lanes.len() {
+            let frames = self.lanes[output].packetiser.stop_frames();
             self.send_control(&frames, clock);
         }
         self.flush(clock);
     }
 
-    fn send_chunk(
-        &mut self,
-        output: usize,
-        mut chunk: SharedBuffer<OutputMemory>,
-        clock: &mut PhaseClock,
-    ) {
-        let (step, batch_bytes) = {
-            let config = self.packetisers[output].config();
-            (config.batch_samples() as u64, config.batch_bytes())
-        };
-        for index in 0..chunk.capacity() {
-            if !chunk.present(index) {
-                continue;
+    /// Sends of an output's first chunk what its pace allows, at most a burst if there is one. Returns whether it had
+    /// anything to do.
+    fn send_some(&mut self, output: usize, clock: &mut PhaseClock) -> bool {
+        let mut packets = 0;
+        loop {
+            let lane = &mut self.lanes[output];
+            let Some(chunk) = lane.waiting.front() else {
+                break;
+            };
+            let (from, packet) = lane.next;
+            let Some(index) = (from..chunk.capacity()).find(|&index| chunk.present(index)) else {
+                lane.waiting.pop_front();
+                lane.next = (0, 0);
+                return true;
+            };
+            if lane.pace.is_limited() && (packets == BURST || !lane.pace.allows(tsc())) {
+                break;
             }
-            let timestamp = chunk.start() + index as u64 * step;
-            if self.packetisers[output].descriptors_due(timestamp) {
-                let frames = self.packetisers[output].descriptor_frames();
+            let step = lane.packetiser.config().batch_samples();
+            let timestamp = chunk.start() + (index * step) as u64;
+            lane.next = (index, packet);
+            if packet == 0 && lane.packetiser.descriptors_due(timestamp) {
+                let frames = lane.packetiser.descriptor_frames();
                 self.send_control(&frames, clock);
             }
-            let base = index * batch_bytes;
-            for packet in 0..self.packetisers[output].batch_packets() {
-                let mbuf = loop {
-                    match self.data_packet(output, &mut chunk, timestamp, packet, base) {
-                        Some(mbuf) => break mbuf,
-                        None if self.abort.is_set() => return,
-                        None => self.wait_for_packets(clock),
-                    }
-                };
-                self.push(mbuf, clock);
+            if !self.send_packet(output, timestamp, clock) {
+                break;
             }
-            self.packetisers[output].finish_batch();
+            packets += 1;
         }
-        clock.mark(Phase::Work);
+        packets > 0
     }
 
-    /// Header mbuf chained to a segment of the chunk; `None` while a pool is empty.
-    fn data_packet<T: ExtMemory>(
-        &self,
-        output: usize,
-        chunk: &mut SharedBuffer<T>,
-        timestamp: Timestamp,
-        packet: usize,
-        base: usize,
-    ) -> Option<Mbuf> {
-        let mut mbuf = self.pools.headers.alloc()?;
-        let mut header = [0; HEADER_BYTES];
-        let range = self.packetisers[output].packet(timestamp, packet, &mut header);
-        let range = base + range.start..base + range.end;
-        let payload = match chunk.attach(&self.pools.segments, range) {
-            Ok(payload) => payload,
-            Err(AttachError::PoolEmpty | AttachError::References) => return None,
-            Err(error @ AttachError::Range { .. }) => panic!("{error}"),
+    /// Sends the next packet of an output's first chunk; not if aborted.
+    fn send_packet(&mut self, output: usize, timestamp: Timestamp, clock: &mut PhaseClock) -> bool {
+        let mbuf = loop {
+            let lane = &mut self.lanes[output];
+            let (index, packet) = lane.next;
+            let base = index * lane.packetiser.config().batch_bytes();
+            let Some(chunk) = lane.waiting.front_mut() else {
+                return false;
+            };
+            match data_packet(
+                &self.pools,
+                &lane.packetiser,
+                chunk,
+                timestamp,
+                packet,
+                base,
+            ) {
+                Some(mbuf) => break mbuf,
+                None if self.abort.is_set() => return false,
+                None => self.wait_for_packets(clock),
+            }
         };
-        mbuf.append(HEADER_BYTES)?.copy_from_slice(&header);
-        mbuf.chain(payload).ok()?;
-        Some(mbuf)
+        let lane = &mut self.lanes[output];
+        if lane.pace.is_limited() {
+            lane.pace.sent(mbuf.pkt_len() - HEADERS_LEN, tsc());
+        }
+        lane.next.1 += 1;
+        if lane.next.1 == lane.packetiser.batch_packets() {
+            lane.next = (lane.next.0 + 1, 0);
+            lane.packetiser.finish_batch();
+        }
+        self.push(mbuf, clock);
+        true
     }
 
     fn send_control(&mut self, frames: &[Vec<u8>], clock: &mut PhaseClock) {
@@ -287,4 +336,27 @@ impl TxLcore {
         self.idle.wait();
         clock.mark(Phase::WaitOutput);
     }
+}
+
+/// Header mbuf chained to a segment of the chunk; `None` while a pool is empty.
+fn data_packet<T: ExtMemory>(
+    pools: &TxPools,
+    packetiser: &Packetiser,
+    chunk: &mut SharedBuffer<T>,
+    timestamp: Timestamp,
+    packet: usize,
+    base: usize,
+) -> Option<Mbuf> {
+    let mut mbuf = pools.headers.alloc()?;
+    let mut header = [0; HEADER_BYTES];
+    let range = packetiser.packet(timestamp, packet, &mut header);
+    let range = base + range.start..base + range.end;
+    let payload = match chunk.attach(&pools.segments, range) {
+        Ok(payload) => payload,
+        Err(AttachError::PoolEmpty | AttachError::References) => return None,
+        Err(error @ AttachError::Range { .. }) => panic!("{error}"),
+    };
+    mbuf.append(HEADER_BYTES)?.copy_from_slice(&header);
+    mbuf.chain(payload).ok()?;
+    Some(mbuf)
 }

@@ -1,13 +1,16 @@
 //! Send: output chunks become packets.
 //!
 //! * [`Packetiser`]: one output's heap counts, packet order, descriptors and stop heaps;
+//! * [`Pace`]: how fast its packets leave;
 //! * [`TxLcore`]: the loop of the tx lcore.
 //!
 //! A data packet is a small header mbuf chained to a segment that points into the output chunk; the
 //! chunk returns to its pool when the last packet has left.
 
 mod lcore;
+mod pace;
 mod packetiser;
 
-pub use lcore::{MAX_TX_LCORES, TxLcore, TxPools};
+pub use lcore::{MAX_TX_LCORES, TxLcore, TxPath, TxPools};
+pub use pace::Pace;
 pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, Source, data_timestamp};

@@ -48,10 +48,10 @@ pub struct HeapCounts {
 impl HeapCounts {
     const MASK: u64 = (1 << 48) - 1;
 
-    /// Counts of F-engine `feng_id` in an array of `array_size`.
-    pub fn new(feng_id: u64, array_size: u64) -> Self {
+    /// Counts of F-engine `feng_id` in an array of `array_size`, through its `interface`th send interface.
+    pub fn new(feng_id: u64, array_size: u64, interface: usize) -> Self {
         Self {
-            next: feng_id,
+            next: ((interface as u64) << 40).wrapping_add(feng_id) & Self::MASK,
             step: array_size,
         }
     }
@@ -76,8 +76,14 @@ pub struct Packetiser {
     counts: HeapCounts,
     /// One per substream.
     templates: Vec<HeaderTemplate>,
-    /// Which substreams are sent: the first, and the step to the next.
+    /// Substreams whose data heaps take counts: those of the interface.
+    block: Range<usize>,
+    /// Substreams whose descriptors and stop heaps take counts: all, through the first interface.
+    control: Range<usize>,
+    /// Which of either are sent: the first, and the step to the next.
     share: (usize, usize),
+    /// Bytes of UDP payload per second, all substreams.
+    rate: f64,
     /// ADC samples from the first batch to the second descriptors, and from then on.
     descriptor_steps: [f64; 2],
     /// Timestamp from which the next descriptors are due; `None` before the first batch.
@@ -96,17 +102,36 @@ impl Packetiser {
         };
         let interval = DESCRIPTOR_INTERVAL * config.clock.adc_sample_rate;
         let (channels, spectra) = (output.channels_per_substream(), output.spectra_per_heap());
+        let all = 0..output.dst.len();
         Self {
+            rate: rate(config, &output),
             feng_id: config.feng_id,
             packet_payload: config.send.packet_payload,
-            counts: HeapCounts::new(config.feng_id, config.array_size),
+            counts: HeapCounts::new(config.feng_id, config.array_size, 0),
             templates: output.dst.iter().map(|&dst| template(dst)).collect(),
             descriptor_steps: [config.feng_id + 1, config.array_size].map(|n| n as f64 * interval),
             descriptors_at: None,
+            block: all.clone(),
+            control: all,
             share: (0, 1),
             descriptors: Descriptor::spectra(channels as u64, spectra as u64),
             config: output,
         }
+    }
+
+    /// The packets that go through the `index`th of `of` interfaces: data of a contiguous block of substreams, and
+    /// through the first all descriptors and stop heaps. Each interface counts its own heaps (reference: heap count
+    /// assignment). For a packetiser of all substreams.
+    pub fn through(&self, index: usize, of: usize) -> Self {
+        let all = self.templates.len();
+        let mut through = self.clone();
+        through.block = index * all / of..(index + 1) * all / of;
+        if index > 0 {
+            through.control = 0..0;
+            through.counts.next =
+                self.counts.next.wrapping_add((index as u64) << 40) & HeapCounts::MASK;
+        }
+        through
     }
 
     /// The packets of every `of`th substream from `index` on. Heap counts are those of the whole stream, so that
@@ -118,10 +143,15 @@ impl Packetiser {
         }
     }
 
-    /// The substreams that are sent.
-    fn substreams(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
+    /// Those of `substreams` that are sent, as positions among them.
+    fn shared(&self, substreams: &Range<usize>) -> impl ExactSizeIterator<Item = usize> + use<> {
         let (first, step) = self.share;
-        (first..self.templates.len()).step_by(step)
+        (first..substreams.len()).step_by(step)
+    }
+
+    /// Bytes of UDP payload per second that keep up with real time (reference: rate limiting).
+    pub fn rate(&self) -> f64 {
+        self.rate * self.shared(&self.block).len() as f64 / self.templates.len() as f64
     }
 
     /// The stream's configuration.
@@ -132,6 +162,9 @@ impl Packetiser {
     /// Whether descriptors are to be repeated before the batch at `timestamp`: F + 1 intervals after
     /// the first batch, then every A intervals, in sample time.
     pub fn descriptors_due(&mut self, timestamp: Timestamp) -> bool {
+        if self.control.is_empty() {
+            return false;
+        }
         let now = timestamp.0 as f64;
         let [first, repeat] = self.descriptor_steps;
         let at = self.descriptors_at.get_or_insert(now + first);
@@ -146,7 +179,7 @@ impl Packetiser {
     /// Frames of a descriptor heap for every substream that is sent.
     pub fn descriptor_frames(&mut self) -> Vec<Vec<u8>> {
         let heaps: Vec<_> = self
-            .substreams()
+            .shared(&self.control)
             .map(|i| descriptor::emit_heap(self.counts.peek(i), &self.descriptors))
             .collect();
         self.control_frames(&heaps)
@@ -155,7 +188,7 @@ impl Packetiser {
     /// Frames of a stop heap for every substream that is sent.
     pub fn stop_frames(&mut self) -> Vec<Vec<u8>> {
         let heaps: Vec<_> = self
-            .substreams()
+            .shared(&self.control)
             .map(|i| {
                 let mut packet = [0; STOP_LEN];
                 StopRepr {
@@ -170,8 +203,8 @@ impl Packetiser {
 
     /// One-packet heaps, one per substream.
     fn control_frames(&mut self, heaps: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        self.counts.take(self.templates.len());
-        self.substreams()
+        self.counts.take(self.control.len());
+        self.shared(&self.control)
             .zip(heaps)
             .map(|(substream, heap)| {
                 let template = &self.templates[substream];
@@ -184,7 +217,7 @@ impl Packetiser {
 
     /// Packets in a batch, all substreams that are sent.
     pub fn batch_packets(&self) -> usize {
-        self.packets_per_heap() * self.substreams().len()
+        self.packets_per_heap() * self.shared(&self.block).len()
     }
 
     fn packets_per_heap(&self) -> usize {
@@ -200,9 +233,10 @@ impl Packetiser {
         index: usize,
         header: &mut [u8; HEADER_BYTES],
     ) -> Range<usize> {
-        let substreams = self.substreams().len();
+        let substreams = self.shared(&self.block).len();
         let (packet, nth) = (index / substreams, index % substreams);
-        let substream = self.share.0 + nth * self.share.1;
+        let position = self.share.0 + nth * self.share.1;
+        let substream = self.block.start + position;
         let heap_bytes = self.config.heap_bytes();
         let offset = packet * self.packet_payload;
         let length = self.packet_payload.min(heap_bytes - offset);
@@ -211,7 +245,7 @@ impl Packetiser {
         let preamble: &mut [u8; PREAMBLE_LEN] = preamble.try_into().expect("the rest of it");
         self.templates[substream].emit(PREAMBLE_LEN + length, frame);
         SpectraRepr {
-            heap_count: self.counts.peek(substream),
+            heap_count: self.counts.peek(position),
             heap_length: heap_bytes as u64,
             payload_offset: offset as u64,
             payload_length: length as u64,
@@ -226,8 +260,17 @@ impl Packetiser {
 
     /// Ends the current batch: its heap counts are used up.
     pub fn finish_batch(&mut self) {
-        self.counts.take(self.templates.len());
+        self.counts.take(self.block.len());
     }
+}
+
+/// Bytes of UDP payload, preambles included, that an output makes in a second.
+fn rate(config: &EngineConfig, output: &OutputConfig) -> f64 {
+    let (heap, payload) = (output.heap_bytes(), config.send.packet_payload);
+    let preambles = heap.div_ceil(payload) * PREAMBLE_LEN;
+    let heaps =
+        config.clock.adc_sample_rate / output.batch_samples() as f64 * output.dst.len() as f64;
+    heaps * (heap + preambles) as f64
 }
 
 #[cfg(test)]
@@ -325,6 +368,50 @@ mod tests {
         shared.sort();
         alone.sort();
         assert_eq!(shared, alone);
+    }
+
+    /// The reference's blocks and heap counts: interface i starts at i·2^40 + F, and the first sends all descriptors.
+    #[test]
+    fn interfaces_divide_the_substreams_in_blocks() {
+        let whole = packetiser(8192);
+        let mut header = [0; HEADER_BYTES];
+        for (interface, first_count) in [(0, 42), (1, (1 << 40) + 42)] {
+            let mut through = whole.through(interface, 2);
+            let controls = through.descriptor_frames().len();
+            assert_eq!(controls, if interface == 0 { 2 } else { 0 });
+            assert_eq!(through.batch_packets(), 8);
+            assert_eq!(through.rate(), whole.rate() / 2.0);
+            for batch in 0..2 {
+                let range = through.packet(Timestamp(0), 7, &mut header);
+                assert_eq!(
+                    range,
+                    interface * 65536 + 7 * 8192..interface * 65536 + 65536
+                );
+                let preamble = [&header[HEADERS_LEN..], &[0; 8192]].concat();
+                let packet = spead::Packet::new_checked(&preamble).unwrap();
+                let repr = SpectraRepr::parse(&packet).unwrap().unwrap();
+                assert_eq!(repr.first_channel, 64 * interface as u64);
+                assert_eq!(
+                    repr.heap_count,
+                    first_count + 64 * (controls as u64 + batch)
+                );
+                through.finish_batch();
+            }
+        }
+    }
+
+    /// The reference's example: 1712 MHz, 8 KiB packets.
+    #[test]
+    fn the_rate_counts_preambles() {
+        let options = "name=w,channels=1024,dst=239.10.0.1+63:7148";
+        let config = crate::config::tests::engine(options, |_| {});
+        let source = Source {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            ip: [10, 0, 0, 1].into(),
+            port: 50000,
+        };
+        let rate = 1.1 * Packetiser::new(&config, 0, source).rate();
+        assert!((rate / 3.7995e9 - 1.0).abs() < 1e-4, "{rate}");
     }
 
     #[test]

@@ -204,6 +204,7 @@ impl Rig {
             let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
                 name: format!("rx{queue}"),
                 queue: rx,
+                ours: None,
                 horizons: Arc::new(ArrayQueue::new(1)),
             });
             let parts = StageParts {
@@ -221,7 +222,8 @@ impl Rig {
                 when_full: WhenFull::Drop,
                 tx: port.tx,
                 tx_packets: options.tx_descriptors,
-                source: SOURCE,
+                sources: vec![SOURCE],
+                rate_factor: 0.0,
                 idle,
             };
             let stages = Stages::start(&mut threads, config, parts)?;

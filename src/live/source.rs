@@ -1,4 +1,4 @@
-//! The source lcore of a replay: frames of a capture into the rings behind the rx queues.
+//! The source lcore of a replay, and of an engine that is fed from a file: frames of a capture into the rings behind the rx queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,7 @@ pub struct Progress {
     pub frames: AtomicU64,
 }
 
-/// The source of a replay.
+/// The lcore that reads a capture.
 pub struct SourceLcore {
     /// The capture.
     pub reader: CaptureReader,
@@ -63,6 +63,8 @@ pub struct SourceLcore {
     pub stats: Arc<RxStats>,
     /// How far it is.
     pub progress: Arc<Progress>,
+    /// Whether to end as if the capture did.
+    pub stop: Abort,
     /// How to wait.
     pub idle: IdlePolicy,
     /// Whether to give up.
@@ -80,7 +82,7 @@ impl SourceLcore {
         let mut newest = 0;
         let mut cut = 0;
         let outcome = loop {
-            if self.abort.is_set() {
+            if self.abort.is_set() || self.stop.is_set() {
                 break Ok(());
             }
             let frame = match self.reader.next_frame() {
