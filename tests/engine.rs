@@ -12,8 +12,8 @@ use karoo::cpu;
 use karoo::dpdk::{Abort, Eal, ExtPool, IdlePolicy};
 use karoo::engine::steer::Steered;
 use karoo::engine::{
-    Block, Engine, EngineError, Finished, InputView, Intake, OutputChunk, OutputParts, OutputSpan,
-    OutputStats, Pipeline, PipelineError,
+    Block, Engine, EngineError, EngineParts, Finished, InputView, Intake, OutputChunk, OutputParts,
+    OutputSpan, OutputStats, Pipeline, PipelineError,
 };
 use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory};
 use karoo::monitor::phases::{PhaseClock, PhaseTimes};
@@ -217,11 +217,16 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     let (queue, abort) = (Arc::new(ArrayQueue::new(5)), Abort::default());
     let idle = IdlePolicy::Share;
     let intake = Box::<Slow>::default();
-    let steered = Steered::alone(&config);
-    let (given, seen) = (queue.clone(), abort.clone());
-    let mut engine = Engine::new(
-        &config, receiver, intake, outputs, steered, given, idle, seen,
-    );
+    let parts = EngineParts {
+        receiver,
+        intake,
+        outputs,
+        steered: Steered::alone(&config),
+        finished: queue.clone(),
+        idle,
+        abort: abort.clone(),
+    };
+    let mut engine = Engine::new(&config, parts);
     let engine = std::thread::spawn(move || {
         let clock = PhaseTimes::new("engine", None);
         engine.run(&mut PhaseClock::start(clock))

@@ -70,19 +70,36 @@ pub struct Engine {
     absent: [Vec<u32>; N_POL],
 }
 
+/// What an engine is made of.
+pub struct EngineParts {
+    /// Where received chunks come from.
+    pub receiver: Receiver,
+    /// What brings them to the outputs.
+    pub intake: Box<dyn Intake>,
+    /// Outputs, in the order of the configuration.
+    pub outputs: Vec<OutputParts>,
+    /// How control steers them.
+    pub steered: Steered,
+    /// Where finished chunks go: it must have room for every output chunk and the end.
+    pub finished: Arc<ArrayQueue<Finished>>,
+    /// What to do when there is nothing to do.
+    pub idle: IdlePolicy,
+    /// Ends the engine early.
+    pub abort: Abort,
+}
+
 impl Engine {
-    /// An engine over `receiver`, whose outputs read what `intake` brings them and are steered through their ends of
-    /// `steered`. `finished` must have room for every output chunk and the end.
-    pub fn new(
-        config: &EngineConfig,
-        receiver: Receiver,
-        intake: Box<dyn Intake>,
-        outputs: Vec<OutputParts>,
-        steered: Steered,
-        finished: Arc<ArrayQueue<Finished>>,
-        idle: IdlePolicy,
-        abort: Abort,
-    ) -> Self {
+    /// An engine that is made of `parts`.
+    pub fn new(config: &EngineConfig, parts: EngineParts) -> Self {
+        let EngineParts {
+            receiver,
+            intake,
+            outputs,
+            steered,
+            finished,
+            idle,
+            abort,
+        } = parts;
         let Steered {
             outputs: ends,
             published,

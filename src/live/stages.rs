@@ -11,7 +11,7 @@ use crate::dpdk::{
     BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, TscClock, TxQueue, tsc,
 };
 use crate::engine::steer::Steered;
-use crate::engine::{Engine, EngineError, Intake, OutputParts, OutputStats};
+use crate::engine::{Engine, EngineError, EngineParts, Intake, OutputParts, OutputStats};
 use crate::net::Steering;
 use crate::recv::{
     Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
@@ -150,16 +150,16 @@ impl Stages {
             );
         }
 
-        let mut engine = Engine::new(
-            config,
-            parts.receiver,
-            parts.intake,
-            parts.outputs,
-            parts.steered,
-            finished.clone(),
+        let engine = EngineParts {
+            receiver: parts.receiver,
+            intake: parts.intake,
+            outputs: parts.outputs,
+            steered: parts.steered,
+            finished: finished.clone(),
             idle,
-            abort.clone(),
-        );
+            abort: abort.clone(),
+        };
+        let mut engine = Engine::new(config, engine);
         let still = Count::of(&running);
         let engine = threads.spawn(&format!("{prefix}engine"), move |clock| {
             let _still = still;

@@ -366,7 +366,7 @@ mod tests {
             step in 1u64..300,
         ) {
             let mut models = DelayModels::with_subsampling(subsampling as u32);
-            let sign = |i: usize| if i % 2 == 0 { 1.0 } else { -0.9 };
+            let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -0.9 };
             for (i, ((far, delay, rate, phase, turn), near)) in pieces.into_iter().zip(near).enumerate() {
                 // Some begin within the range.
                 let from = if far % 2 == 0 { far } else { (start as i64 + near).max(0) };
