@@ -34,6 +34,8 @@ struct Datagram {
 
 /// Heap counts and packets of one engine's output stream.
 struct Sender {
+    /// Timestamp of batch 0.
+    first: u64,
     next: u64,
     sent: Vec<Datagram>,
 }
@@ -41,6 +43,7 @@ struct Sender {
 impl Sender {
     fn new() -> Self {
         Self {
+            first: FIRST,
             next: FENG,
             sent: Vec::new(),
         }
@@ -68,7 +71,7 @@ impl Sender {
                     heap_length: HEAP,
                     payload_offset: offset,
                     payload_length: length,
-                    timestamp: FIRST + batch * STEP,
+                    timestamp: self.first + batch * STEP,
                     feng_id: FENG,
                     first_channel: sub * PER,
                 };
@@ -98,13 +101,17 @@ impl Sender {
 
     /// Descriptors, batches 0, 3 and 5, stop heaps.
     fn whole() -> Self {
-        let mut sender = Self::new();
+        Self::new().all()
+    }
+
+    fn all(mut self) -> Self {
+        let sender = &mut self;
         sender.descriptors();
         for batch in [0, 3, 5] {
             sender.batch(batch);
         }
         sender.stop();
-        sender
+        self
     }
 }
 
@@ -209,6 +216,28 @@ fn a_whole_capture_gives_its_spectra() {
     assert_eq!(timestamps, [FIRST, FIRST + 3 * STEP, FIRST + 5 * STEP]);
     let svg = std::fs::read_to_string(file("stream0.spectrum.svg")).unwrap();
     assert!(svg.contains("channel") && svg.contains("dB"));
+}
+
+/// Batches before and after the wrap of timestamps on the wire are one ascending sequence, whichever comes first.
+#[test]
+fn timestamps_go_on_where_those_on_the_wire_wrap() {
+    let first = (1 << 48) - 2 * STEP;
+    let sender = Sender {
+        first,
+        ..Sender::new()
+    };
+    let mut sent = sender.all().sent;
+    for _ in 0..2 {
+        let report = read(&sent, SinkOptions::default()).unwrap();
+        let stream = &report.streams[0];
+        assert_eq!((stream.batches, stream.heaps), (3, 12));
+        let ends = (stream.first_timestamp, stream.last_timestamp);
+        assert_eq!(ends, (Some(first), Some(first + 5 * STEP)));
+        assert_eq!(stream.batches_not_sent, 3);
+        assert_eq!(stream.bad_timestamp_packets, 0);
+        // Again with the packets the other way round.
+        sent.reverse();
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::layout::{Layout, gcd};
 use super::{Kind, SinkError, StreamReport, spectrum};
 
 use crate::spead::SpectraRepr;
-use crate::units::N_POL;
+use crate::units::{N_POL, Timestamp};
 
 /// Bytes of a Jones vector: two polarisations, real and imaginary part.
 const JONES: usize = N_POL * 2;
@@ -111,7 +111,10 @@ impl Assembler {
             report.wrong_size_packets += 1;
             return Ok(());
         }
-        let Ok(batch) = layout.batches.binary_search(&spectra.timestamp) else {
+        // No batch is before the first one.
+        let first = Timestamp(layout.batches.first().copied().unwrap_or(0));
+        let timestamp = Timestamp::unwrap(spectra.timestamp, first).0;
+        let Ok(batch) = layout.batches.binary_search(&timestamp) else {
             report.bad_timestamp_packets += 1;
             return Ok(());
         };

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
 use crate::spead::descriptor::ElementType;
 use crate::spead::{Descriptor, item};
+use crate::units::Timestamp;
 
 /// More channels than any F-engine has: the shape is wrong.
 const MAX_CHANNELS: u64 = 1 << 20;
@@ -30,7 +31,7 @@ pub struct Layout {
     pub spectra_per_heap: u64,
     /// By substream number; None where nothing was captured.
     pub destinations: Vec<Option<SocketAddrV4>>,
-    /// Timestamps of all batches of which there is anything, ascending.
+    /// Timestamps of all batches of which there is anything, ascending, also where those on the wire wrap.
     pub batches: Vec<u64>,
     /// Step of heap counts, unless there is a single heap.
     pub array_size: Option<u64>,
@@ -269,6 +270,7 @@ fn layout(
         layout.control_counts.extend(sub.control_counts);
         layout.batches.extend(sub.timestamps);
     }
+    unwrap(&mut layout.batches);
     let step = layout.batch_samples();
     layout.batches.retain(|t| t % step == 0);
     layout.batches.sort_unstable();
@@ -279,6 +281,23 @@ fn layout(
         (step > 0).then_some(step)
     });
     Ok(layout)
+}
+
+/// Makes timestamps go on where those on the wire wrap; a capture takes less than half of their range.
+fn unwrap(timestamps: &mut [u64]) {
+    let Some(&first) = timestamps.first() else {
+        return;
+    };
+    // A range later, so that those before the first are not before 0.
+    let near = Timestamp(first + Timestamp::WIRE_RANGE);
+    for timestamp in timestamps.iter_mut() {
+        *timestamp = Timestamp::unwrap(*timestamp, near).0;
+    }
+    if timestamps.iter().all(|&t| t >= Timestamp::WIRE_RANGE) {
+        timestamps
+            .iter_mut()
+            .for_each(|t| *t -= Timestamp::WIRE_RANGE);
+    }
 }
 
 /// Channels and spectra of a heap, as its descriptor says.
