@@ -1,0 +1,250 @@
+//! A whole engine in this process, between samples and batches.
+#![allow(dead_code, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crossbeam::queue::ArrayQueue;
+use hdrhistogram::Histogram;
+use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
+use karoo::cpu::Workers;
+use karoo::dpdk::{Abort, Eal, IdlePolicy};
+use karoo::dsp::unpack::pack;
+use karoo::engine::steer::{Event, Steering};
+use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats};
+use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
+use karoo::live::{self, Backend, Compute, Wanted};
+use karoo::monitor::phases::{PhaseClock, PhaseTimes};
+use karoo::recv::window::{Lane, Located, Window};
+use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, receive_memory};
+use karoo::units::Clock;
+
+use super::support;
+
+pub const RATE: f64 = 1712e6;
+
+/// What computes here: the CPU, and a GPU if there is one.
+pub fn backends() -> Vec<Backend> {
+    let gpu = support::device().map(|_| Backend::Cuda);
+    [Backend::Cpu].into_iter().chain(gpu).collect()
+}
+
+/// An engine with small chunks: one batch of output, and about as much of input.
+pub fn config(channels: usize, taps: usize, spectra_per_heap: usize) -> EngineConfig {
+    let output = support::output(channels, taps, spectra_per_heap, Dither::None);
+    let batch = output.batch_samples();
+    let tail = output.window_samples() + MAX_DELAY_DIFF;
+    let config = EngineConfig {
+        clock: Clock {
+            adc_sample_rate: RATE,
+            sync_time: 1632561921.0,
+        },
+        feng_id: 42,
+        array_size: 80,
+        recv: RecvConfig {
+            packet_samples: 4096,
+            sample_bits: SampleBits::new(10).unwrap(),
+            chunk_samples: tail.max(batch).next_multiple_of(4096),
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 8192,
+            chunk_jones: output.jones_per_batch,
+            ttl: 4,
+        },
+        max_delay_diff: MAX_DELAY_DIFF,
+        gain: 1.0,
+        outputs: vec![output],
+    };
+    config.validate().unwrap();
+    config
+}
+
+pub const MAX_DELAY_DIFF: usize = 16384;
+
+/// The same with the default gain at which a tone of this amplitude at a channel's centre has this magnitude.
+pub fn with_tone_gain(mut config: EngineConfig, amplitude: f64, magnitude: f64) -> EngineConfig {
+    config.gain = magnitude / (amplitude / 2.0 * weights_sum(&config.outputs[0]));
+    config
+}
+
+/// Σ of the prototype filter: the response to a constant.
+pub fn weights_sum(output: &OutputConfig) -> f64 {
+    let step = output.spectrum_samples();
+    let weights =
+        karoo::dsp::pfb::weights(step, output.taps, output.w_cutoff, output.window_function);
+    weights.into_iter().map(f64::from).sum()
+}
+
+/// What an engine receives.
+pub struct Feed<'a> {
+    /// By polarisation and timestamp.
+    pub samples: &'a (dyn Fn(usize, u64) -> i32 + Sync),
+    /// Whether the heap at this timestamp comes.
+    pub present: &'a (dyn Fn(usize, u64) -> bool + Sync),
+    /// What the digitiser counted in the heap at this timestamp.
+    pub saturated: &'a (dyn Fn(usize, u64) -> u16 + Sync),
+    /// Ids of its chunks; those without heaps do not come at all.
+    pub chunks: Range<u64>,
+}
+
+impl<'a> Feed<'a> {
+    /// All heaps of these chunks.
+    pub fn new(samples: &'a (dyn Fn(usize, u64) -> i32 + Sync), chunks: Range<u64>) -> Self {
+        Self {
+            samples,
+            present: &|_, _| true,
+            saturated: &|_, _| 0,
+            chunks,
+        }
+    }
+
+    fn fill(&self, config: &RecvConfig, memory: &Arc<ReceiveMemory>, abort: &Abort) {
+        let heap_samples = config.packet_samples as u64;
+        let heaps = config.chunk_heaps() as u64;
+        let mut lane = Lane::new(Shared(memory.clone()), 0);
+        for id in self.chunks.clone() {
+            let first = id * config.chunk_samples as u64;
+            let places = (0..2).flat_map(|pol| (0..heaps).map(move |heap| (pol, heap)));
+            let comes =
+                |&(pol, heap): &(usize, u64)| (self.present)(pol, first + heap * heap_samples);
+            let places: Vec<_> = places.filter(comes).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let buffer = loop {
+                lane.begin();
+                let located = lane.locate(id, || memory.take(), |buffer| memory.give(buffer));
+                lane.end();
+                match located {
+                    Located::Buffer(buffer) => break buffer,
+                    _ if abort.is_set() => return,
+                    _ => std::thread::yield_now(),
+                }
+            };
+            for (pol, heap) in places {
+                let start = first + heap * heap_samples;
+                let samples = (start..start + heap_samples).map(|t| (self.samples)(pol, t));
+                let payload = pack(samples, config.sample_bits);
+                let slot = memory.chunk(buffer).claim(pol, heap as usize).unwrap();
+                slot.write(&payload, (self.saturated)(pol, start));
+            }
+        }
+        lane.begin();
+        lane.raise(END_OF_STREAM);
+        lane.end();
+    }
+}
+
+struct Shared(Arc<ReceiveMemory>);
+
+impl Deref for Shared {
+    type Target = Window;
+    fn deref(&self) -> &Window {
+        self.0.window()
+    }
+}
+
+/// What came of a run.
+pub struct Outcome {
+    /// Per output, the batches that were sent, by timestamp.
+    pub batches: Vec<BTreeMap<u64, Vec<i8>>>,
+    /// Per output, start and batches of each chunk.
+    pub chunks: Vec<Vec<(u64, usize)>>,
+    pub events: Vec<Event>,
+    pub input: Arc<InputStats>,
+    pub outputs: Vec<Arc<OutputStats>>,
+    pub stalls: Histogram<u64>,
+}
+
+/// Runs an engine of `config` to the end of `feed`. `steer` asks before the start, `seen` after every output chunk.
+pub fn run(
+    config: &EngineConfig,
+    backend: Backend,
+    feed: &Feed<'_>,
+    steer: impl FnOnce(&Steering),
+    mut seen: impl FnMut(&Steering, usize, &OutputChunk),
+) -> Outcome {
+    let eal = Eal::for_tests();
+    let wanted = Wanted {
+        backend,
+        memory: MemoryChoice::Auto,
+        spare_chunks: 0,
+        kernels: Kernels {
+            fft: Fft::default(),
+            tune: Tune::Off,
+        },
+    };
+    let engines = std::slice::from_ref(config);
+    let mut taken = live::take(&wanted, engines, || Workers::unpinned(2)).unwrap();
+    let compute: Compute = taken.engines.remove(0);
+    let tail = config.tail_samples();
+    let (memory, receiver) = receive_memory(&config.recv, tail, 1, &*compute.recv_memory).unwrap();
+    let input = receiver.stats();
+    let pipelines = compute.backend.pipelines;
+    let outputs = live::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
+    let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
+    let (steering, steered) = Steering::new(config, 100_000);
+    let published = steered.published.clone();
+    let chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
+    let (queue, abort) = (Arc::new(ArrayQueue::new(chunks + 1)), Abort::default());
+    let parts = EngineParts {
+        receiver,
+        intake: compute.backend.intake,
+        outputs,
+        steered,
+        finished: queue.clone(),
+        idle: IdlePolicy::Share,
+        abort: abort.clone(),
+    };
+    let mut engine = Engine::new(config, parts);
+    steer(&steering);
+    let mut outcome = Outcome {
+        batches: vec![BTreeMap::new(); stats.len()],
+        chunks: vec![Vec::new(); stats.len()],
+        events: Vec::new(),
+        input,
+        outputs: stats,
+        stalls: Histogram::new(3).unwrap(),
+    };
+    std::thread::scope(|scope| {
+        let engine = scope.spawn(move || {
+            let times = PhaseTimes::new("engine", None);
+            let outcome = engine.run(&mut PhaseClock::start(times));
+            outcome.map(|()| engine.stalls())
+        });
+        scope.spawn(|| feed.fill(&config.recv, &memory, &abort));
+        loop {
+            while let Some(event) = published.next_event() {
+                outcome.events.push(event);
+            }
+            match queue.pop() {
+                Some(Finished::Chunk(output, chunk)) => {
+                    keep(&mut outcome, &config.outputs[output], output, &chunk);
+                    seen(&steering, output, &chunk);
+                }
+                Some(Finished::End) => break,
+                None if engine.is_finished() && queue.is_empty() => break,
+                None => std::thread::yield_now(),
+            }
+        }
+        outcome.stalls = engine.join().unwrap().expect("the engine does not fail");
+    });
+    outcome
+        .events
+        .extend(std::iter::from_fn(|| published.next_event()));
+    assert_eq!(published.overwritten(), 0);
+    outcome
+}
+
+fn keep(outcome: &mut Outcome, config: &OutputConfig, output: usize, chunk: &OutputChunk) {
+    let start = chunk.start().0;
+    outcome.chunks[output].push((start, chunk.batches()));
+    for batch in (0..chunk.batches()).filter(|&batch| chunk.present(batch)) {
+        let timestamp = start + (batch * config.batch_samples()) as u64;
+        let bytes = chunk.batch(batch).iter().map(|&byte| byte as i8).collect();
+        let before = outcome.batches[output].insert(timestamp, bytes);
+        assert!(before.is_none(), "batch {timestamp} twice");
+    }
+}
