@@ -3,35 +3,13 @@
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that and says
 //! through `KAROO_PYTHON` where it is.
 
+#[path = "support/python.rs"]
+mod script;
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-
+use script::python;
 use serde_json::{Value, json};
 use support::{data, karoo_ok};
-
-fn python(script: &str, args: &[&str]) -> Value {
-    let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/peer")
-        .join(script);
-    let output = Command::new(&python)
-        .arg(script)
-        .args(args)
-        .output()
-        .expect("python starts");
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        !stderr.contains("ModuleNotFoundError"),
-        "{python} lacks the packages of scripts/requirements.txt: run scripts/test\n{stderr}"
-    );
-    assert!(output.status.success(), "{stdout}\n{stderr}");
-    serde_json::from_str(&stdout).expect("JSON")
-}
 
 fn check(wideband: &str, options: &[&str], expectation: Value) {
     let folder = tempfile::tempdir().unwrap();

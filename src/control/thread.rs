@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 
 use super::host::TimeSensors;
@@ -43,6 +44,7 @@ impl Control {
         work: impl Future<Output = ()> + Send + 'static,
         on_halt: impl FnOnce() + Send + 'static,
     ) -> Result<Self, ControlError> {
+        make_room(limits.clients);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -96,6 +98,25 @@ impl Control {
         {
             tracing::error!("the control thread panicked");
         }
+    }
+}
+
+/// Raises the limit of file descriptors so that clients leave some for everything else, if the host lets it.
+fn make_room(clients: usize) {
+    const OTHERS: u64 = 1024;
+    let wanted = clients as u64 + OTHERS;
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        if soft >= wanted {
+            return Ok(soft);
+        }
+        let soft = wanted.min(hard);
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map(|()| soft)
+    });
+    if !raised.is_ok_and(|limit| limit >= wanted) {
+        tracing::warn!(
+            wanted,
+            "file descriptors may run out when there are many clients: raise the limit (ulimit -n)"
+        );
     }
 }
 

@@ -15,6 +15,9 @@ pub type ClientId = u64;
 /// Below this backlog a client's next request is taken.
 const DRAINED: usize = 64 << 10;
 
+/// Lines that are written at once.
+const BATCH: usize = 64;
+
 /// Bytes that wait for all clients together.
 #[derive(Debug, Default)]
 pub struct Backlogs(AtomicUsize);
@@ -134,18 +137,14 @@ impl Outbox {
         }
     }
 
-    /// Waits for lines, and puts some of them into `batch`. False when there will be none.
-    pub async fn take(&self, batch: &mut Vec<u8>) -> bool {
+    /// Waits for lines, and moves some of them into `batch`. False when there will be none.
+    pub async fn take(&self, batch: &mut Vec<SharedLine>) -> bool {
         batch.clear();
         loop {
             {
                 let mut queue = self.queue();
-                while batch.len() < DRAINED {
-                    let Some(line) = queue.lines.pop_front() else {
-                        break;
-                    };
-                    batch.extend_from_slice(&line);
-                }
+                let most = queue.lines.len().min(BATCH);
+                batch.extend(queue.lines.drain(..most));
                 if !batch.is_empty() {
                     return true;
                 }
@@ -193,7 +192,7 @@ mod tests {
         outbox.inform(Arc::new(*b"two\n"));
         let mut batch = Vec::new();
         assert!(outbox.take(&mut batch).await);
-        assert_eq!(batch, b"one\ntwo\n");
+        assert_eq!(batch.concat(), b"one\ntwo\n");
         assert_eq!((outbox.backlog(), total.bytes()), (8, 8));
         outbox.written(5);
         assert_eq!((outbox.backlog(), total.bytes()), (3, 3));
@@ -201,7 +200,7 @@ mod tests {
         outbox.close();
         outbox.push(*b"too late\n");
         assert!(outbox.take(&mut batch).await);
-        assert_eq!(batch, b"three\n");
+        assert_eq!(batch.concat(), b"three\n");
         assert!(!outbox.take(&mut batch).await);
         drop(outbox);
         assert_eq!(total.bytes(), 0);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -318,18 +318,18 @@ impl<D: Device> Common<D> {
 async fn write_lines(mut socket: OwnedWriteHalf, outbox: &Outbox, stall: Duration) {
     let mut batch = Vec::new();
     while outbox.take(&mut batch).await {
-        let mut rest = &batch[..];
+        let mut slices: Vec<_> = batch.iter().map(|line| IoSlice::new(line)).collect();
+        let mut rest = &mut slices[..];
         while !rest.is_empty() {
-            match timeout(stall, socket.write(rest)).await {
+            match timeout(stall, socket.write_vectored(rest)).await {
                 Ok(Ok(written)) if written > 0 => {
                     outbox.written(written);
-                    rest = &rest[written..];
+                    IoSlice::advance_slices(&mut rest, written);
                 }
                 Ok(_) => return,
                 Err(_) => return outbox.cut("it reads nothing"),
             }
         }
-        batch.shrink_to(1 << 20);
     }
     let _ = socket.shutdown().await;
 }

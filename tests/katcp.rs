@@ -1,0 +1,178 @@
+//! aiokatcp as an independent peer: it controls an engine without a data path, as a controller would.
+//!
+//! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
+
+#[path = "support/python.rs"]
+mod script;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use karoo::config::{EngineConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions};
+use karoo::control::{Control, fgpu};
+use karoo::engine::steer::{
+    ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
+};
+use karoo::units::{Clock, Timestamp};
+use script::python;
+
+const STREAM: &str = "wideband";
+const CHANNELS: usize = 32768;
+const CHUNK: u64 = 1 << 25;
+
+fn config() -> EngineConfig {
+    let options = format!("name={STREAM},channels={CHANNELS},dst=239.10.1.0+63:7148");
+    let options: WidebandOptions = options.parse().expect("an output");
+    EngineConfig {
+        clock: Clock {
+            adc_sample_rate: 1712e6,
+            sync_time: 1_632_561_921.0,
+        },
+        feng_id: 0,
+        array_size: 64,
+        recv: RecvConfig {
+            packet_samples: 4096,
+            sample_bits: SampleBits::new(10).expect("10 bits"),
+            chunk_samples: CHUNK as usize,
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 8192,
+            chunk_jones: 1 << 23,
+            ttl: 4,
+        },
+        max_delay_diff: 1 << 20,
+        gain: 0.125,
+        outputs: vec![options.into_config(1 << 20, u64::MAX)],
+    }
+}
+
+/// An engine that has no data, but takes requests and publishes as if it had.
+struct Engine {
+    running: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Engine {
+    fn start(steered: Steered) -> Self {
+        let running = Arc::new(AtomicBool::new(true));
+        let still = running.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut start, mut requests) = (CHUNK, 0);
+            while still.load(Ordering::Relaxed) {
+                chunk(&steered, start, &mut requests);
+                start += CHUNK;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            requests
+        });
+        Self { running, thread }
+    }
+
+    /// How many requests it took.
+    fn end(self) -> u64 {
+        self.running.store(false, Ordering::Relaxed);
+        self.thread.join().expect("no panic")
+    }
+}
+
+fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
+    let output = &steered.outputs[0];
+    let (start, end) = (Timestamp(start), Timestamp(start + CHUNK));
+    output.publish_end(end);
+    while let Some(request) = output.take() {
+        *requests += 1;
+        if let Change::Delays(models) = &request.change {
+            for (pol, model) in models.iter().copied().enumerate() {
+                let output = 0;
+                steered
+                    .published
+                    .tell(Event::Delay(ActiveDelay { output, pol, model }));
+            }
+        }
+        output.spend(request);
+    }
+    steered.published.tell(Event::Received(Received {
+        start,
+        end,
+        clipped_samples: [start.0 / 1000, 0],
+        missing_heaps: [0, 0],
+    }));
+    steered.published.tell(Event::Sent(Sent {
+        output: 0,
+        start,
+        nominal_end: end,
+        clipped_samples: [0, start.0 / 2000],
+    }));
+    steered.published.tell(Event::Power(PowerLevel {
+        end,
+        dbfs: Some([-20.0, -5.0]),
+    }));
+}
+
+struct Running {
+    control: Control,
+    engine: Engine,
+    halted: mpsc::Receiver<()>,
+}
+
+fn start() -> Running {
+    let config = config();
+    let (steering, steered) = Steering::new(&config, 256);
+    let published = steered.published.clone();
+    let engine = Engine::start(steered);
+    let (halt, halted) = mpsc::channel();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let on_halt = move || halt.send(()).expect("a test that waits");
+    let control = fgpu::start(any, &config, steering, published, Vec::new(), on_halt);
+    Running {
+        control: control.expect("a free port"),
+        engine,
+        halted,
+    }
+}
+
+#[test]
+fn aiokatcp_controls_an_engine() {
+    let running = start();
+    let address = running.control.address();
+    let config = config();
+    let report = python(
+        "check_aiokatcp.py",
+        &[
+            &address.ip().to_string(),
+            &address.port().to_string(),
+            STREAM,
+            &CHANNELS.to_string(),
+            &config.clock.sync_time.to_string(),
+            &config.clock.adc_sample_rate.to_string(),
+        ],
+    );
+    let halted = running.halted.recv_timeout(Duration::from_secs(20));
+    assert!(halted.is_ok(), "?halt ends control: {report}");
+    assert!(std::net::TcpStream::connect(address).is_err());
+    running.control.stop();
+    assert!(running.engine.end() > 100, "{report}");
+}
+
+#[test]
+fn hostile_clients_cost_only_themselves() {
+    let running = start();
+    let address = running.control.address();
+    let [port, pid] = [u32::from(address.port()), std::process::id()].map(|n| n.to_string());
+    let host = address.ip().to_string();
+    let report = python("hostile_katcp.py", &[&host, &port, STREAM, &pid]);
+    println!("{report}");
+    assert_eq!(report["connected"], 1000, "{report}");
+    for (deed, grown) in report["grown"].as_object().expect("deeds") {
+        assert!(
+            grown.as_u64().is_some_and(|grown| grown < 500 << 20),
+            "{deed}: {report}"
+        );
+    }
+    running.control.stop();
+    running.engine.end();
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Do to an F-engine's control what no client should, while one that behaves goes on.
+
+usage: hostile_katcp.py HOST PORT STREAM PID
+
+PID is the server's process. Prints how many could connect, and by how many bytes the server grew while each thing was done
+to it, as JSON. Fails if the client that behaves is not served.
+"""
+
+import asyncio
+import json
+import resource
+import sys
+
+import aiokatcp
+
+TIMEOUT = 120
+CHANNELS = 32768
+
+
+async def connect(host, port):
+    """A connection of which nothing but the greeting is read, unless somebody does."""
+    reader, writer = await asyncio.open_connection(host, port)
+    greeting = await asyncio.wait_for(reader.readline(), TIMEOUT)
+    return reader, writer, greeting
+
+
+async def close(connections):
+    for _, writer, _ in connections:
+        writer.transport.abort()
+    await asyncio.sleep(0)
+
+
+async def gone(good, most):
+    """Waits until the server has at most so many clients."""
+
+    async def wait():
+        while int((await good.request("client-list"))[0][0]) > most:
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(wait(), TIMEOUT)
+
+
+async def many(host, port, good):
+    """More connections than there may be: the one that behaves is one of them."""
+    connections = [await connect(host, port) for _ in range(1001)]
+    welcome = [greeting for _, _, greeting in connections if greeting.startswith(b"#version-connect")]
+    refused = [greeting for _, _, greeting in connections if greeting == b"#disconnect too\\_many\\_clients\n"]
+    assert len(welcome) + len(refused) == 1001
+    await good.request("watchdog")
+    await close(connections)
+    await gone(good, 1)
+    return len(welcome) + 1
+
+
+async def endless(host, port, good, clients):
+    """16 MiB and more without an end of line."""
+
+    async def one():
+        reader, writer, _ = await connect(host, port)
+        try:
+            for _ in range(17):
+                writer.write(b"x" * (1 << 20))
+                await writer.drain()
+        except ConnectionError:
+            pass
+        # The server closes: what it says before may be lost, since it did not read all.
+        try:
+            while await asyncio.wait_for(reader.read(1 << 16), TIMEOUT):
+                pass
+        except ConnectionError:
+            pass
+        writer.transport.abort()
+
+    tasks = asyncio.gather(*(one() for _ in range(clients)))
+    while not tasks.done():
+        await good.request("watchdog")
+    await tasks
+    await gone(good, 1)
+
+
+async def deaf(host, port, good, stream, clients):
+    """Ask for much, and read nothing."""
+    gains = [f"0.{k:016d}+0.{k:016d}j" for k in range(CHANNELS)]
+    await good.request("gain-all", stream, *gains)
+    connections = [await connect(host, port) for _ in range(clients)]
+    for _, writer, _ in connections:
+        writer.write(b"?sensor-value\n" * 20)
+    # All are answered once, as far as the server bears it.
+    for _ in range(50):
+        await good.request("watchdog")
+    reply, _ = await good.request("sensor-value", "device-status")
+    assert reply == [b"1"]
+    await close(connections)
+    await gone(good, 1)
+
+
+async def subscribed(host, port, good, stream, clients):
+    """Subscribe to much, and read nothing."""
+    connections = [await connect(host, port) for _ in range(clients)]
+    for _, writer, _ in connections:
+        writer.write(f"?sensor-sampling {stream}.input0.eq,{stream}.input1.eq auto\n".encode())
+    for k in range(40):
+        gains = [f"{k}.{c:015d}+0.{c:016d}j" for c in range(CHANNELS)]
+        await good.request("gain-all", stream, *gains)
+    # They were cut off, without anybody closing their connections.
+    await gone(good, 1)
+    await close(connections)
+
+
+def memory(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+async def growth(pid, deed):
+    """The result of a deed, and the memory that the server had more of in the course of it."""
+    before = most = memory(pid)
+    task = asyncio.ensure_future(deed)
+    while not task.done():
+        await asyncio.wait([task], timeout=0.005)
+        most = max(most, memory(pid))
+    return await task, most - before
+
+
+async def main(host, port, stream, pid):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    good = await aiokatcp.Client.connect(host, port)
+    grown = {}
+    connected, grown["many"] = await growth(pid, many(host, port, good))
+    _, grown["endless"] = await growth(pid, endless(host, port, good, 12))
+    _, grown["deaf"] = await growth(pid, deaf(host, port, good, stream, 120))
+    _, grown["subscribed"] = await growth(pid, subscribed(host, port, good, stream, 20))
+    await good.request("watchdog")
+    good.close()
+    print(json.dumps({"connected": connected, "grown": grown}))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
