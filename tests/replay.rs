@@ -13,7 +13,9 @@ use karoo::net::{CaptureWriter, MacAddr};
 use karoo::spead::DigitiserRepr;
 use karoo::units::Timestamp;
 use rustfft::num_complex::Complex32;
-use support::{Samples, check_against_model, data, output_config, read_output, replay};
+use support::{
+    Samples, check_against_model, data, output_config, read_output, replay, replay_report,
+};
 
 fn tones(bits: u32, wideband: &str, gain: &str, batches: usize) {
     let capture = data(&format!("tones-{bits}bit.pcap"));
@@ -217,6 +219,69 @@ fn two_outputs_share_one_input() {
         seen.sort_unstable();
         assert_eq!(seen, counts);
         check_against_model(&samples, &output, &stream.batches, &Default::default(), 0.3);
+    }
+}
+
+/// Gains change with the first batch at or after their timestamp, delays with the first spectrum, whatever the chunks.
+#[test]
+fn requests_apply_at_their_timestamps() {
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    let wideband = "name=w,channels=256,dst=239.10.1.0,jones_per_batch=8192,dither=none,taps=8";
+    let output = output_config(wideband);
+    let batch = output.batch_samples() as u64;
+    let (gains, delays) = (
+        samples.first() + 3 * batch - 5000,
+        samples.first() + 5 * batch + 700,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let requests = folder.path().join("requests.txt");
+    // Out of order, as merged logs are; the second one of one timestamp counts.
+    let text = format!(
+        "{delays} ?delays w 1763700000 0,0:1.5,0 2e-9,0:-1,0\n\n# gains\n{gains} ?gain-all w 7\n\
+         {gains} ?gain-all w 0.05\n{gains} ?gain w 2\n{} ?gain w 0\n{} ?gain-all w 9\n",
+        u64::MAX,
+        samples.end() + (1 << 30)
+    );
+    std::fs::write(&requests, text).unwrap();
+    let requests = requests.to_str().unwrap();
+    let options = ["--gain", "0.2", "--requests", requests];
+    let (stream, report) = replay_report(&capture, wideband, &options);
+    assert!(stream.batches.len() as u64 >= 262144 / batch - 2);
+    let changed = samples.first() + 3 * batch;
+    let split = |from: u64, to: u64| {
+        let range = stream.batches.range(from..to);
+        range.map(|(&t, batch)| (t, batch.clone())).collect()
+    };
+    let mut models = [0, 1].map(|_| DelayModels::new());
+    for (models, (delay, phase)) in models.iter_mut().zip([(0.0, 1.5), (2e-9 * 1712e6, -1.0)]) {
+        models.add(LinearDelay::new(delays as i64, delay, 0.0, phase, 0.0).unwrap());
+    }
+    check_against_model(&samples, &output, &split(0, changed), &models, 0.2);
+    check_against_model(&samples, &output, &split(changed, u64::MAX), &models, 0.05);
+
+    let requests = &report["requests"];
+    let replies: Vec<_> = requests["replies"].as_array().unwrap().iter().collect();
+    let reply = |index: usize| replies[index]["reply"].as_str().unwrap();
+    assert_eq!(replies.len(), 6);
+    assert_eq!((reply(0), reply(3)), ("!gain-all ok", "!delays ok"));
+    assert!(reply(2).starts_with("!gain fail input\\_2"), "{}", reply(2));
+    assert_eq!(reply(5), "!gain ok 9+0j");
+    // The last change is beyond the end.
+    assert_eq!(
+        (&requests["failed"], &requests["applied"]),
+        (&1.into(), &3.into())
+    );
+
+    for sizes in [["16384", "8192"], ["28672", "65536"]] {
+        let sizes = [
+            "--recv-chunk-samples",
+            sizes[0],
+            "--send-chunk-jones",
+            sizes[1],
+        ];
+        let (other, _) = replay_report(&capture, wideband, &[&options[..], &sizes].concat());
+        assert!(other.batches == stream.batches, "{sizes:?}");
     }
 }
 

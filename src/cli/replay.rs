@@ -9,7 +9,7 @@ use crate::config::{CaptureOptions, ConfigError, EngineOptions};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
-use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions};
+use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions, Requests};
 
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without loss,
 /// and write what would have been multicast.
@@ -24,6 +24,10 @@ pub struct ReplayArgs {
     /// Folder for report.json and report.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// Requests to the engine: lines of an ADC timestamp and a KATCP request (?gain, ?gain-all, ?delays), each applied
+    /// when the output reaches its timestamp
+    #[arg(long, value_name = "FILE")]
+    requests: Option<PathBuf>,
     /// What computes
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
@@ -51,8 +55,11 @@ pub struct ReplayArgs {
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     check(args).map_err(Failure::usage)?;
     let scan = CaptureScan::new(&args.capture).map_err(Failure::data)?;
-    let plan = replay::plan(&args.engine, &args.in_place, &scan, args.rx_queues)
+    let mut plan = replay::plan(&args.engine, &args.in_place, &scan, args.rx_queues)
         .map_err(Failure::usage)?;
+    if let Some(path) = &args.requests {
+        plan.requests = Requests::read(path).map_err(Failure::usage)?;
+    }
     if !args.quiet {
         for chosen in &plan.chosen {
             eprintln!("picked {} {} ({})", chosen.option, chosen.value, chosen.why);
@@ -154,6 +161,15 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
             output.skipped_heaps,
             output.clipped_samples[0],
             output.clipped_samples[1]
+        );
+    }
+    if let Some(requests) = &report.requests {
+        println!(
+            "requests   {}, {} failed; {} changes, which held the engine up for {:.1} µs at most",
+            requests.replies.len(),
+            requests.failed,
+            requests.applied,
+            requests.stalls.max * 1e6
         );
     }
     println!(

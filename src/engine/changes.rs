@@ -16,12 +16,40 @@ pub(super) struct Changes {
     pub delays: [DelayModels; N_POL],
     /// Taken, but not due yet.
     upcoming: Option<Request>,
-    /// Due, but a batch was under construction.
-    waiting: [Option<Gains>; N_POL],
+    /// Due with the next output chunk.
+    gains: [Option<Gains>; N_POL],
+    /// Whether the output chunk under construction is to end with its batch, so that they are due then.
+    cut: bool,
     /// One gain per channel, for the pipeline.
     expanded: Vec<Complex32>,
-    /// Ticks that each request took.
-    stalls: Histogram<u64>,
+    stats: RequestStats,
+}
+
+/// What requests to an output came to.
+#[derive(Clone, Debug)]
+pub struct RequestStats {
+    /// Changes that were made.
+    pub changes: u64,
+    /// Ticks for which they held up the engine's thread: all that were due at once count as one.
+    pub stalls: Histogram<u64>,
+}
+
+impl Default for RequestStats {
+    fn default() -> Self {
+        let longest = 1 << 40;
+        Self {
+            changes: 0,
+            stalls: Histogram::new_with_bounds(1, longest, 3).expect("valid bounds"),
+        }
+    }
+}
+
+impl RequestStats {
+    /// Adds what those to another output came to.
+    pub fn add(&mut self, other: &Self) {
+        self.changes += other.changes;
+        self.stalls.add(&other.stalls).expect("the same bounds");
+    }
 }
 
 impl Changes {
@@ -31,9 +59,10 @@ impl Changes {
             steered,
             delays: Default::default(),
             upcoming: None,
-            waiting: [None, None],
+            gains: [None, None],
+            cut: false,
             expanded: Vec::with_capacity(channels),
-            stalls: Histogram::new_with_bounds(1, 1 << 40, 3).expect("valid bounds"),
+            stats: RequestStats::default(),
         }
     }
 
@@ -48,19 +77,13 @@ impl Changes {
         mut active: impl FnMut(usize, LinearDelay),
     ) {
         self.steered.publish_end(end);
-        if !building {
-            for pol in 0..N_POL {
-                if let Some(gains) = self.waiting[pol].take() {
-                    self.set_gains(pol, &gains, pipeline);
-                }
-            }
-        }
+        let begun = tsc();
+        let before = self.stats.changes;
         while let Some(request) = self.upcoming.take().or_else(|| self.steered.take()) {
             if request.at.is_some_and(|at| at > next) {
                 self.upcoming = Some(request);
                 break;
             }
-            let begun = tsc();
             match &request.change {
                 Change::Delays(models) => {
                     for (pol, model) in models.iter().enumerate() {
@@ -70,26 +93,36 @@ impl Changes {
                     }
                 }
                 Change::Gains(gains) => {
-                    for (pol, gains) in gains.iter().enumerate() {
-                        let Some(gains) = gains else { continue };
-                        self.waiting[pol] = None;
-                        if building && request.at.is_some() {
-                            self.waiting[pol] = Some(gains.clone());
-                        } else {
-                            self.set_gains(pol, gains, pipeline);
+                    for (due, gains) in self.gains.iter_mut().zip(gains) {
+                        if gains.is_some() {
+                            due.clone_from(gains);
                         }
                     }
+                    self.cut |= request.at.is_some();
                 }
             }
-            self.stalls.saturating_record(tsc() - begun);
+            self.stats.changes += 1;
             self.steered.spend(request);
+        }
+        let set = !building && self.set_gains(pipeline);
+        if set || self.stats.changes > before {
+            self.stats.stalls.saturating_record(tsc() - begun);
         }
     }
 
-    fn set_gains(&mut self, pol: usize, gains: &Gains, pipeline: &mut dyn Pipeline) {
-        self.expanded.clear();
-        self.expanded.extend(gains.iter());
-        pipeline.set_gains(pol, &self.expanded);
+    /// Sets the gains that are due with the next output chunk. False if there are none.
+    fn set_gains(&mut self, pipeline: &mut dyn Pipeline) -> bool {
+        let mut any = false;
+        for (pol, due) in self.gains.iter_mut().enumerate() {
+            if let Some(gains) = due.take() {
+                self.expanded.clear();
+                self.expanded.extend(gains.iter());
+                pipeline.set_gains(pol, &self.expanded);
+                any = true;
+            }
+        }
+        self.cut = false;
+        any
     }
 
     /// When the next request is due.
@@ -97,13 +130,13 @@ impl Changes {
         self.upcoming.as_ref().and_then(|request| request.at)
     }
 
-    /// Whether gains wait for the batch under construction to end.
-    pub fn at_batch_end(&self) -> bool {
-        self.waiting.iter().any(Option::is_some)
+    /// Whether the output chunk under construction is to end with its batch.
+    pub fn cut(&self) -> bool {
+        self.cut
     }
 
-    /// Ticks that each request took.
-    pub fn stalls(&self) -> &Histogram<u64> {
-        &self.stalls
+    /// What requests came to so far.
+    pub fn stats(&self) -> &RequestStats {
+        &self.stats
     }
 }

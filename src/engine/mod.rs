@@ -15,11 +15,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
-use hdrhistogram::Histogram;
 
 pub use backend::{
     Backend, BatchStats, Block, FineDelay, InputView, Intake, OutputSpan, Pipeline, PipelineError,
 };
+pub use changes::RequestStats;
 pub use input::Input;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use stats::OutputStats;
@@ -274,11 +274,11 @@ impl Engine {
         self.receiver.stats()
     }
 
-    /// Ticks that each request to any output took of the engine's time.
-    pub fn stalls(&self) -> Histogram<u64> {
-        let mut all = Histogram::new_from(self.outputs[0].stalls());
+    /// What requests to all outputs came to so far.
+    pub fn requests(&self) -> RequestStats {
+        let mut all = RequestStats::default();
         for output in &self.outputs {
-            all.add(output.stalls()).expect("the same bounds");
+            all.add(output.requests());
         }
         all
     }

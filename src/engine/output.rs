@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use hdrhistogram::Histogram;
-
 use crate::config::{EngineConfig, OutputConfig, SampleBits};
 use crate::dpdk::{ExtBuffer, ExtPool};
 use crate::dsp::delay::DelayPoint;
@@ -16,7 +14,7 @@ use crate::memory::OutputMemory;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::units::{N_POL, Timestamp};
 
-use super::changes::Changes;
+use super::changes::{Changes, RequestStats};
 use super::input::Input;
 use super::stats::OutputStats;
 use super::steer::{ActiveDelay, Event, PowerLevel, Published, Sent, SteeredOutput};
@@ -172,14 +170,14 @@ impl Output {
             return false;
         };
         let whole = spectra.is_multiple_of(self.parts.config.spectra_per_heap());
-        *spectra == self.capacity || whole && self.changes.at_batch_end()
+        *spectra == self.capacity || whole && self.changes.cut()
     }
 
     /// Spectra that may be issued before the chunk is full or something changes; `first` of it were.
     fn room(&self, first: usize) -> usize {
         let config = &self.parts.config;
         let mut room = self.capacity - first;
-        if self.changes.at_batch_end() {
+        if self.changes.cut() {
             room = room.min(config.spectra_per_heap() - first % config.spectra_per_heap());
         }
         if let Some(at) = self.changes.upcoming() {
@@ -189,8 +187,8 @@ impl Output {
         room
     }
 
-    /// Smallest batch-aligned timestamp after the current one whose input is not before `target`, or at which
-    /// requests are due that may change that.
+    /// Smallest batch-aligned timestamp after the current one that asks for nothing before `target`, or at which requests
+    /// are due that may change that.
     fn skip_to(&self, target: Timestamp) -> Option<u64> {
         let step = self.parts.config.batch_samples() as u64;
         let due = self.changes.upcoming();
@@ -225,7 +223,9 @@ impl Output {
         let step = self.parts.config.spectrum_samples() as u64;
         let window = self.parts.config.window_samples() as i64;
         let coarse = first.map(|point| point.coarse);
-        let reach = input.end() as i64 + coarse[0].min(coarse[1]) - window - self.next as i64;
+        // The last spectrum's window may end where the input does, of the polarisation that is less delayed.
+        let end = (input.end() as i64).saturating_add(coarse[0].min(coarse[1]));
+        let reach = end.saturating_sub(window + self.next as i64);
         if reach < 0 {
             return;
         }
@@ -313,9 +313,9 @@ impl Output {
         Ok(true)
     }
 
-    /// Ticks that each request took.
-    pub fn stalls(&self) -> &Histogram<u64> {
-        self.changes.stalls()
+    /// What requests came to so far.
+    pub fn requests(&self) -> &RequestStats {
+        self.changes.stats()
     }
 
     /// The next chunk that is complete and accounted for.

@@ -11,6 +11,8 @@ use super::spectra::SpectraAccumulator;
 use super::verdict::{Verdict, explain, is_loss};
 
 const STYLE: &str = include_str!("report.css");
+/// Failed requests that the page lists.
+const FAILED_REQUESTS: usize = 20;
 
 /// A report could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +130,7 @@ pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> Str
     input(&mut out, report);
     drops(&mut out, &report.input);
     outputs(&mut out, report);
+    requests(&mut out, report);
     for (name, spectra) in spectra {
         pictures(&mut out, report, name, spectra);
     }
@@ -286,6 +289,49 @@ fn outputs(out: &mut String, report: &RunReport) {
         );
     }
     out.push_str("</table></div>");
+}
+
+fn requests(out: &mut String, report: &RunReport) {
+    let Some(requests) = &report.requests else {
+        return;
+    };
+    let stalls = &requests.stalls;
+    let _ = write!(
+        out,
+        "<h2>Requests</h2><p>{} requests, {} failed; the output reached {} changes. They held up the engine's thread for {} in \
+         the median, {} at most.</p><div class=\"scroll\"><table><tr><th class=\"num\">up to</th><th class=\"num\">times</th></tr>",
+        grouped(requests.replies.len() as u64),
+        grouped(requests.failed),
+        grouped(requests.applied),
+        seconds(stalls.median),
+        seconds(stalls.max),
+    );
+    for (bound, count) in &stalls.histogram {
+        let (bound, count) = (seconds(*bound), grouped(*count));
+        let _ = write!(
+            out,
+            "<tr><td class=\"num\">{bound}</td><td class=\"num\">{count}</td></tr>"
+        );
+    }
+    out.push_str("</table></div>");
+    let failed: Vec<_> = requests
+        .replies
+        .iter()
+        .filter(|reply| reply.failed())
+        .collect();
+    if failed.is_empty() {
+        return;
+    }
+    out.push_str("<h3>Requests that failed</h3><ul>");
+    for reply in failed.iter().take(FAILED_REQUESTS) {
+        let (line, text) = (reply.line, escape(&reply.reply));
+        let _ = write!(out, "<li>line {line}: <code>{text}</code></li>");
+    }
+    if failed.len() > FAILED_REQUESTS {
+        let more = grouped((failed.len() - FAILED_REQUESTS) as u64);
+        let _ = write!(out, "<li>and {more} more, which report.json has</li>");
+    }
+    out.push_str("</ul>");
 }
 
 fn timestamps(output: &OutputReport) -> String {

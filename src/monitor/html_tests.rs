@@ -103,6 +103,25 @@ fn report() -> RunReport {
             first_timestamp: Some(1 << 40),
             last_timestamp: Some((1 << 40) + 303 * 131_072),
         }],
+        requests: Some(RequestsReport {
+            applied: 2,
+            failed: 1,
+            stalls: StallReport {
+                median: 2e-6,
+                p99: 9e-6,
+                max: 9e-6,
+                histogram: vec![(2e-6, 1), (16e-6, 1)],
+            },
+            replies: ["!gain ok", "!delays ok", "!gain fail no\\_stream\\_'<x>'"]
+                .into_iter()
+                .zip(1..)
+                .map(|(reply, line)| Reply {
+                    line,
+                    timestamp: 1 << 40,
+                    reply: reply.into(),
+                })
+                .collect(),
+        }),
         rate: RateReport {
             seconds: 0.61,
             samples_per_second: 6.7e7,
@@ -164,6 +183,8 @@ fn report_is_one_page_that_needs_nothing_else() {
     let html = fs::read_to_string(dir.join("report.html")).expect("page");
     assert!(html.contains("&lt;odd&gt; &amp; &#39;name&#39;.pcap"));
     assert!(!html.contains("<odd>") && !html.contains("<script"));
+    assert!(html.contains("3 requests, 1 failed; the output reached 2 changes"));
+    assert!(html.contains("line 3: <code>!gain fail no\\_stream\\_&#39;&lt;x&gt;&#39;"));
     let addresses = html
         .split("src=\"")
         .skip(1)

@@ -25,6 +25,9 @@ pub struct RunReport {
     pub input: InputReport,
     /// One per output stream.
     pub outputs: Vec<OutputReport>,
+    /// Requests to the engine, if it was to have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestsReport>,
     /// How fast it went.
     pub rate: RateReport,
     /// Time per data thread.
@@ -95,6 +98,50 @@ pub struct OutputReport {
     pub first_timestamp: Option<u64>,
     /// Timestamp of the last batch sent.
     pub last_timestamp: Option<u64>,
+}
+
+/// Requests of a replay.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RequestsReport {
+    /// Changes that the output reached. Those that it did not are behind the end of the capture.
+    pub applied: u64,
+    /// Requests whose reply was not `ok`.
+    pub failed: u64,
+    /// How long they held up the engine's thread each time; all that are due at once count as one.
+    pub stalls: StallReport,
+    /// What each was replied, in the order in which they were asked.
+    pub replies: Vec<Reply>,
+}
+
+/// A reply to a request.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Reply {
+    /// Line of the file, from 1.
+    pub line: usize,
+    /// Timestamp for which it was asked.
+    pub timestamp: u64,
+    /// The KATCP message.
+    pub reply: String,
+}
+
+impl Reply {
+    /// Whether it says that nothing was done.
+    pub fn failed(&self) -> bool {
+        self.reply.split_ascii_whitespace().nth(1) != Some("ok")
+    }
+}
+
+/// How long something took, in seconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StallReport {
+    /// Half took no longer.
+    pub median: f64,
+    /// One of a hundred took longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+    /// How many took up to so many seconds and longer than the one before.
+    pub histogram: Vec<(f64, u64)>,
 }
 
 /// How fast a run went.

@@ -9,6 +9,7 @@
 //!
 //! * [`CaptureScan`]: what the head of a capture tells about it;
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
+//! * [`Requests`]: requests to the engine, each for a timestamp of its output;
 //! * [`run()`]: the lcores, the engine, and the report.
 
 mod demand;
@@ -16,11 +17,13 @@ mod observer;
 mod plan;
 mod progress;
 mod recorder;
+mod requests;
 mod run;
 mod scan;
 
 pub use crate::live::Backend;
 pub use demand::DemandError;
 pub use plan::{Plan, PlanError, plan};
+pub use requests::{Requests, RequestsError};
 pub use run::{ReplayError, ReplayOptions, run};
 pub use scan::{CaptureScan, ScanError};

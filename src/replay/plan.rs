@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use super::requests::Requests;
 use super::scan::CaptureScan;
 use crate::config::{
     CaptureOptions, ConfigError, EngineConfig, EngineOptions, InitialDelays, OutputConfig,
@@ -29,6 +30,8 @@ pub struct Plan {
     pub engine: EngineConfig,
     /// Delays from the start.
     pub delays: Vec<InitialDelays>,
+    /// Requests to the engine.
+    pub requests: Requests,
     /// Which frame goes to which rx queue.
     pub steering: Steering,
     /// Polarisation and number within it, per rx queue.
@@ -60,7 +63,7 @@ impl Picks {
     }
 }
 
-/// Fills the gaps of `options` from `scan` and checks the result. `queues_per_pol` is at least 1.
+/// Fills the gaps of `options` from `scan` and checks the result; there are no requests. `queues_per_pol` is at least 1.
 pub fn plan(
     options: &EngineOptions,
     capture: &CaptureOptions,
@@ -128,6 +131,7 @@ pub fn plan(
     Ok(Plan {
         engine,
         delays,
+        requests: Requests::default(),
         steering,
         queues,
         first_timestamp: scan.first_timestamp,

@@ -13,21 +13,22 @@ use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
+use super::requests;
 use crate::cpu::{Workers, WorkersError};
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, IdlePolicy, LcoreHandle, LcorePanic,
-    MbufPool, PoolConfig, PortConfig, allowed_cpus, mbuf_ring, pool_size,
+    MbufPool, PoolConfig, PortConfig, TscClock, allowed_cpus, mbuf_ring, pool_size,
 };
 use crate::dsp::power;
 use crate::engine::EngineError;
-use crate::engine::steer::{SteerError, Steering};
+use crate::engine::steer::{SteerError, Steered, Steering};
 use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
 use crate::live::{
     self, Backend, Compute, ComputeError, Feed, OutputError, Progress, RxStage, SourceLcore,
     StageError, StageParts, Stages, Threads, Wanted,
 };
 use crate::memory::MemoryError;
-use crate::monitor::report::{InputReport, RateReport, RunReport};
+use crate::monitor::report::{InputReport, RateReport, Reply, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
@@ -234,6 +235,19 @@ fn memory_mib(queues: usize) -> usize {
     DPDK_MIB + (frames + tx).div_ceil(1 << 20)
 }
 
+/// Asks for the initial delays and for what the requests say. Returns the engine's end and the replies.
+fn steer(plan: &Plan) -> Result<(Steered, Vec<Reply>), SteerError> {
+    let room = plan.delays.len() + plan.requests.len();
+    let (steering, steered) = Steering::new(&plan.engine, room);
+    for given in &plan.delays {
+        if let Some(output) = steering.output(&given.stream) {
+            output.set_delays(given.models)?;
+        }
+    }
+    let replies = plan.requests.ask(plan.engine.clock, &steering);
+    Ok((steered, replies))
+}
+
 /// A replay under way.
 struct Replay {
     threads: Threads,
@@ -245,6 +259,8 @@ struct Replay {
     capture_bytes: u64,
     source: LcoreHandle<Result<Vec<String>, CaptureError>>,
     recorder: LcoreHandle<Result<bool, CaptureError>>,
+    /// To the requests.
+    replies: Vec<Reply>,
     started: Instant,
 }
 
@@ -271,12 +287,7 @@ impl Replay {
         for (output, observer) in outputs.iter_mut().zip(observers) {
             output.observer = Some(Box::new(observer));
         }
-        let (steering, steered) = Steering::new(config, plan.delays.len());
-        for given in &plan.delays {
-            if let Some(output) = steering.output(&given.stream) {
-                output.set_delays(given.models)?;
-            }
-        }
+        let (steered, replies) = steer(plan)?;
 
         // The port: what the source puts into rx rings is received, what is transmitted is recorded.
         let mbufs = frame_mbufs(queues);
@@ -365,6 +376,7 @@ impl Replay {
             capture_bytes,
             source,
             recorder,
+            replies,
             started,
         })
     }
@@ -404,6 +416,10 @@ impl Replay {
         let samples_per_second = samples as f64 / seconds;
         let mut lcores = self.threads.reports();
         lcores.extend(engine.lcores());
+        let requests = (!plan.requests.is_empty()).then(|| {
+            let clock = TscClock::new(self.threads.eal());
+            requests::report(self.replies, &engine.requests(), clock)
+        });
         tracing::debug!(bytes = self.memory.bytes(), "receive memory");
         Ok(RunReport {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -420,6 +436,7 @@ impl Replay {
                 pols,
             },
             outputs: outputs.iter().map(|stats| stats.report()).collect(),
+            requests,
             rate: RateReport {
                 seconds,
                 samples_per_second,

@@ -22,7 +22,7 @@ fn noise(sigma: f64, samples: usize) -> Vec<[i32; 2]> {
 }
 
 fn run(config: &EngineConfig, backend: Backend, feed: &Feed<'_>) -> Outcome {
-    rig::run(config, backend, feed, |_| (), |_, _, _| ())
+    rig::run(config, backend, feed, |_| (), |_, _| ())
 }
 
 fn powers(outcome: &Outcome) -> Vec<PowerLevel> {

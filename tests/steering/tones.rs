@@ -100,7 +100,7 @@ fn channel_centre_tones() {
                             .unwrap();
                     }
                 },
-                |_, _, _| (),
+                |_, _| (),
             );
             let coarse = delays.map(|delay: f64| delay.round_ties_even() as i64);
             let union = batch - output.spectrum_samples() as i64 + output.window_samples() as i64;
@@ -163,7 +163,7 @@ fn spectral_leakage() {
     let chunks = TONES * segment / config.recv.chunk_samples as u64;
     for backend in backends() {
         let feed = Feed::new(&samples, 0..chunks + 1);
-        let outcome = rig::run(&config, backend, &feed, |_| (), |_, _, _| ());
+        let outcome = rig::run(&config, backend, &feed, |_| (), |_, _| ());
         for tone in 0..TONES {
             let batch = &outcome.batches[0][&(tone * segment)];
             for s in 0..SPECTRA {
@@ -184,7 +184,7 @@ fn spectral_leakage() {
     }
 }
 
-/// Delay and phase that change all the time, also where timestamps have 47 bits.
+/// Delay and phase that change all the time, also where timestamps have 47 bits, and where they have more than 48.
 #[test]
 fn delay_and_phase_rates() {
     let amplitude = 240.0;
@@ -196,7 +196,7 @@ fn delay_and_phase_rates() {
         let mut config = with_tone_gain(config(CHANNELS, TAPS, SPECTRA), scale * amplitude, 110.0);
         config.recv.sample_bits = karoo::config::SampleBits::new(bits).unwrap();
         let chunk = config.recv.chunk_samples as u64;
-        for first in [5, 100_000_000_000_000 / chunk] {
+        for first in [5, 100_000_000_000_000 / chunk, (1 << 48) / chunk - 4] {
             let length = (8 * chunk) as f64;
             let start = (first * chunk) as i64;
             let rates = [(1e-5, 30.0 / length), (1.2e-5, 32.5 / length)];
@@ -210,7 +210,7 @@ fn delay_and_phase_rates() {
                         let models = rates.map(|(rate, turn)| model(start, 0.0, rate, 0.0, turn));
                         steering.outputs()[0].set_delays(models).unwrap();
                     },
-                    |_, _, _| (),
+                    |_, _| (),
                 );
                 assert!(outcome.batches[0].len() >= 7);
                 for (t, value) in spectra(&config, &outcome.batches[0]) {
@@ -260,7 +260,7 @@ fn delay_changes_apply_to_exactly_the_right_spectra() {
                         .unwrap();
                 }
             },
-            |_, _, _| (),
+            |_, _| (),
         );
         let mut seen = [0; 5];
         for (t, value) in spectra(&config, &outcome.batches[0]) {
@@ -305,7 +305,7 @@ fn delay_slope() {
                     let models = [model(0, 0.0, 0.0, 0.0, 0.0), model(0, delay, 0.0, 0.0, 0.0)];
                     steering.outputs()[0].set_delays(models).unwrap();
                 },
-                |_, _, _| (),
+                |_, _| (),
             );
             assert!(!outcome.batches[0].is_empty());
             for (t, value) in spectra(&config, &outcome.batches[0]) {

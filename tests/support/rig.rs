@@ -6,13 +6,12 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
-use hdrhistogram::Histogram;
 use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
 use karoo::cpu::Workers;
 use karoo::dpdk::{Abort, Eal, IdlePolicy};
 use karoo::dsp::unpack::pack;
 use karoo::engine::steer::{Event, Steering};
-use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats};
+use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats, RequestStats};
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
 use karoo::live::{self, Backend, Compute, Wanted};
 use karoo::monitor::phases::{PhaseClock, PhaseTimes};
@@ -155,16 +154,16 @@ pub struct Outcome {
     pub events: Vec<Event>,
     pub input: Arc<InputStats>,
     pub outputs: Vec<Arc<OutputStats>>,
-    pub stalls: Histogram<u64>,
+    pub requests: RequestStats,
 }
 
-/// Runs an engine of `config` to the end of `feed`. `steer` asks before the start, `seen` after every output chunk.
+/// Runs an engine of `config` to the end of `feed`. `steer` asks before the start, `seen` at every event.
 pub fn run(
     config: &EngineConfig,
     backend: Backend,
     feed: &Feed<'_>,
     steer: impl FnOnce(&Steering),
-    mut seen: impl FnMut(&Steering, usize, &OutputChunk),
+    mut seen: impl FnMut(&Steering, &Event),
 ) -> Outcome {
     let eal = Eal::for_tests();
     let wanted = Wanted {
@@ -206,30 +205,30 @@ pub fn run(
         events: Vec::new(),
         input,
         outputs: stats,
-        stalls: Histogram::new(3).unwrap(),
+        requests: RequestStats::default(),
     };
     std::thread::scope(|scope| {
         let engine = scope.spawn(move || {
             let times = PhaseTimes::new("engine", None);
             let outcome = engine.run(&mut PhaseClock::start(times));
-            outcome.map(|()| engine.stalls())
+            outcome.map(|()| engine.requests())
         });
         scope.spawn(|| feed.fill(&config.recv, &memory, &abort));
         loop {
             while let Some(event) = published.next_event() {
+                seen(&steering, &event);
                 outcome.events.push(event);
             }
             match queue.pop() {
                 Some(Finished::Chunk(output, chunk)) => {
                     keep(&mut outcome, &config.outputs[output], output, &chunk);
-                    seen(&steering, output, &chunk);
                 }
                 Some(Finished::End) => break,
                 None if engine.is_finished() && queue.is_empty() => break,
                 None => std::thread::yield_now(),
             }
         }
-        outcome.stalls = engine.join().unwrap().expect("the engine does not fail");
+        outcome.requests = engine.join().unwrap().expect("the engine does not fail");
     });
     outcome
         .events
