@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::EngineConfig;
+use crate::control::katcp::reading::unix_now;
 use crate::control::katcp::{Reading, SensorId, Status, Value};
 use crate::dsp::delay::LinearDelay;
 use crate::engine::steer::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
@@ -154,6 +155,9 @@ impl Feed {
             let clipped = Value::Integer(clipped as i64);
             self.set(sensors.clip_count, end, Status::Nominal, clipped);
         }
+        let age = Value::Float(unix_now() - end);
+        let sensor = self.sensors.latencies[chunk.output];
+        self.set(sensor, end, Status::Nominal, age);
     }
 
     fn delay(&mut self, delay: ActiveDelay) {

@@ -171,6 +171,10 @@ fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
     bench.tell(sent(1), Instant::now());
     bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
     bench.expect("w.input1.feng-clip-cnt", "1000", Status::Nominal, 103.0);
+    let (age, status, timestamp) = bench.sensor("karoo.w.latency");
+    assert_eq!((status, timestamp), (Status::Nominal, 103.0));
+    let age: f64 = age.parse().expect("a number");
+    assert!((unix_now() - age - 103.0).abs() < 60.0, "{age}");
 }
 
 #[test]

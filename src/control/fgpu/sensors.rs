@@ -22,6 +22,8 @@ pub struct FgpuSensors {
     pub inputs: [InputSensors; N_POL],
     /// One per output and input.
     pub outputs: Arc<[[OutputSensors; N_POL]]>,
+    /// `karoo.….latency`, one per output.
+    pub latencies: Arc<[SensorId]>,
 }
 
 /// What is published of one input.
@@ -82,6 +84,20 @@ impl FgpuSensors {
             })
         });
         let outputs = outputs.collect();
+        let latencies = config.outputs.iter().map(|output| {
+            let info = SensorInfo::new(
+                format!("karoo.{}.latency", output.name),
+                "Age of the last sample of an output chunk when it is sent, by this host's clock",
+                "s",
+                Type::Float,
+            );
+            let initial = Reading {
+                status: Status::Unknown,
+                ..Reading::now(Value::Float(0.0))
+            };
+            sensors.add(info.rate_limited(), initial)
+        });
+        let latencies = latencies.collect();
         let status = |name, description| SensorInfo::new(name, description, "", DEVICE_STATUS);
         sensors.add_aggregate(
             status("rx.device-status", "Whether data are received without loss"),
@@ -96,6 +112,7 @@ impl FgpuSensors {
             steady_state,
             inputs,
             outputs,
+            latencies,
         }
     }
 
