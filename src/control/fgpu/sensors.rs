@@ -122,10 +122,10 @@ impl FgpuSensors {
         match action {
             Action::QueryGains { .. } => return,
             Action::SetGains { output, pol, gains } => {
+                let text = Value::String(gains_text(gains).into());
                 for input in (0..N_POL).filter(|input| pol.is_none_or(|pol| pol == *input)) {
-                    let value = Value::String(gains_text(gains).into());
                     let sensor = self.outputs[*output][input].gains;
-                    self.sensors.set(sensor, Reading::now(value));
+                    self.sensors.set(sensor, Reading::now(text.clone()));
                 }
             }
             // Shown when a model becomes active.

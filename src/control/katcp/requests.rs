@@ -81,9 +81,7 @@ const STANDARD: &[Help] = &[
     },
 ];
 
-const LOG_LEVELS: &[&str] = &[
-    "all", "trace", "debug", "info", "warn", "error", "fatal", "off",
-];
+const LOG_LEVELS: &[&str] = &["all", "debug", "info", "warn", "error", "fatal", "off"];
 
 /// What standard requests are about.
 pub struct Standard<D> {
@@ -301,11 +299,14 @@ impl<D: Device> Standard<D> {
         let strategy = match rest.next() {
             None => self.sensors.strategy(outbox.client(), &names)?,
             Some(strategy) => {
-                let each: Vec<_> = names.split(',').collect();
-                let mut sorted = each.clone();
-                sorted.sort_unstable();
-                if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-                    return Err(Duplicate(excerpt(twice[0].as_bytes())).into());
+                let mut each = Vec::new();
+                // Ends at the first that is unknown or was named: a line may have millions.
+                for name in names.split(',') {
+                    self.sensors.find(name)?;
+                    if each.contains(&name) {
+                        return Err(Duplicate(name.to_owned()).into());
+                    }
+                    each.push(name);
                 }
                 // No strategy has more than three.
                 let parameters: Vec<_> = rest.take(4).collect();

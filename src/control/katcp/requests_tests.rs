@@ -196,7 +196,7 @@ fn the_log_level_is_kept() {
     assert_eq!(ask("?log-level"), ["!log-level ok warn"]);
     assert_eq!(ask("?log-level debug"), ["!log-level ok debug"]);
     assert_eq!(ask("?log-level"), ["!log-level ok debug"]);
-    assert!(ask("?log-level loud")[0].starts_with("!log-level fail "));
+    assert!(ask("?log-level trace")[0].starts_with("!log-level fail "));
 }
 
 #[test]

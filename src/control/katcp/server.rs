@@ -228,22 +228,21 @@ impl<D: Device> Common<D> {
         let _ = stream.set_nodelay(true);
         let (read, write) = stream.into_split();
         let lines = Lines::new(read, self.limits, self.long_lines.clone());
-        {
-            let mut writer = pin!(write_lines(write, &outbox, self.limits.stall));
-            tokio::select! {
-                () = &mut writer => {}
-                () = outbox.is_cut() => {}
-                error = self.requests(lines, &outbox) => if let Some(error) = error {
+        let _leaving = Leaving(&self, outbox.client());
+        let mut writer = pin!(write_lines(write, &outbox, self.limits.stall));
+        tokio::select! {
+            () = &mut writer => {}
+            () = outbox.is_cut() => {}
+            error = self.requests(lines, &outbox) => {
+                if let Some(error) = error {
                     let line = Line::new(Kind::Inform, "disconnect", None);
                     outbox.push(line.argument(error.to_string()).finish());
-                    outbox.close();
-                    let _ = timeout(self.limits.farewell, writer).await;
-                },
-            }
+                }
+                // What was answered is still sent to a client that has said all.
+                outbox.close();
+                let _ = timeout(self.limits.farewell, writer).await;
+            },
         }
-        self.standard.sensors.forget(outbox.client());
-        self.clients().connected.remove(&outbox.client());
-        tracing::debug!(client = outbox.client(), "client gone");
     }
 
     /// Answers a client's requests until it closes the connection, or its lines are too much.
@@ -311,6 +310,18 @@ impl<D: Device> Common<D> {
             }
             outbox.cut("too much waits for all clients, and most for it");
         }
+    }
+}
+
+/// A client that is forgotten when its task ends, however it does.
+struct Leaving<'a, D: Device>(&'a Common<D>, ClientId);
+
+impl<D: Device> Drop for Leaving<'_, D> {
+    fn drop(&mut self) {
+        let Self(common, client) = *self;
+        common.standard.sensors.forget(client);
+        common.clients().connected.remove(&client);
+        tracing::debug!(client, "client gone");
     }
 }
 

@@ -146,7 +146,10 @@ async fn halt_is_answered_before_it_is_done() {
 async fn half_closed_connections_are_closed() {
     let server = serve(Limits::default());
     let mut client = Client::connect(&server).await;
+    client.send("?add 1\n?add 2\n?add").await;
     client.0.get_mut().shutdown().await.expect("a connection");
+    assert_eq!(client.line().await, "!add ok 41");
+    assert_eq!(client.line().await, "!add ok 42");
     assert_eq!(client.line().await, "");
     clients(&server, 0).await;
 }
