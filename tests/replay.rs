@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use karoo::config::SampleBits;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
@@ -283,6 +284,40 @@ fn requests_apply_at_their_timestamps() {
         let (other, _) = replay_report(&capture, wideband, &[&options[..], &sizes].concat());
         assert!(other.batches == stream.batches, "{sizes:?}");
     }
+}
+
+/// What is no request is refused before anything is written, with its line.
+#[test]
+fn files_that_hold_no_requests_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let requests = folder.path().join("requests.txt");
+    let out = folder.path().join("out.pcap");
+    let capture = data("tones-8bit.pcap");
+    let run = |requests: &Path| {
+        let output = support::karoo([
+            "replay".as_ref(),
+            capture.as_os_str(),
+            "--output".as_ref(),
+            out.as_os_str(),
+            "--requests".as_ref(),
+            requests.as_os_str(),
+        ]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(!out.exists());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    std::fs::write(&requests, "5 ?gain w 0 1\nnow ?gain w 0 1\n").unwrap();
+    let refusal = run(&requests);
+    assert!(
+        refusal.contains("line 2: 'now' is no ADC timestamp"),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains("TIMESTAMP ?request arguments"),
+        "{refusal}"
+    );
+    let refusal = run(&folder.path().join("none.txt"));
+    assert!(refusal.contains("none.txt: No such file"), "{refusal}");
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub(super) struct Changes {
     gains: [Option<Gains>; N_POL],
     /// Whether the output chunk under construction is to end with its batch, so that they are due then.
     cut: bool,
-    /// One gain per channel, for the pipeline.
-    expanded: Vec<Complex32>,
+    /// As many as there are channels, for gains that are the same on all.
+    uniform: Vec<Complex32>,
     stats: RequestStats,
 }
 
@@ -61,7 +61,7 @@ impl Changes {
             upcoming: None,
             gains: [None, None],
             cut: false,
-            expanded: Vec::with_capacity(channels),
+            uniform: vec![Complex32::default(); channels],
             stats: RequestStats::default(),
         }
     }
@@ -115,9 +115,14 @@ impl Changes {
         let mut any = false;
         for (pol, due) in self.gains.iter_mut().enumerate() {
             if let Some(gains) = due.take() {
-                self.expanded.clear();
-                self.expanded.extend(gains.iter());
-                pipeline.set_gains(pol, &self.expanded);
+                let gains = match gains.values() {
+                    [gain] => {
+                        self.uniform.fill(*gain);
+                        &self.uniform
+                    }
+                    gains => gains,
+                };
+                pipeline.set_gains(pol, gains);
                 any = true;
             }
         }

@@ -41,7 +41,7 @@ pub struct Wideband {
     gains: CudaSlice<Float4>,
     fine: CudaSlice<Float4>,
     /// Gains of the next chunk, and whether they are not those of the current one.
-    table: Vec<Float4>,
+    wanted: [Vec<Complex32>; N_POL],
     changed: bool,
     /// One per output chunk; they take turns.
     slots: Vec<Slot>,
@@ -122,13 +122,13 @@ impl Wideband {
             "--send-chunk-jones",
         )?;
         let slot = |_| Slot::new(&streams, output, batches);
-        let mut wideband = Self {
+        Ok(Self {
             intermediate: gpu.zeros("the intermediate", intermediate / 4)?,
             gains: gpu.zeros("gains", channels)?,
             fine: gpu.zeros("delays", spectra)?,
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
-            table: vec![Float4::default(); channels],
-            changed: false,
+            wanted: [0; N_POL].map(|_| vec![Complex32::new(gain as f32, 0.0); channels]),
+            changed: true,
             ring,
             variant,
             spectrum_samples: output.spectrum_samples(),
@@ -145,12 +145,7 @@ impl Wideband {
             begun: Instant::now(),
             computing: Stopwatch::default(),
             streams,
-        };
-        let gain = Complex32::new(gain as f32, 0.0);
-        for pol in 0..N_POL {
-            wideband.set_gains(pol, &vec![gain; channels]);
-        }
-        Ok(wideband)
+        })
     }
 
     /// Starts a chunk in the next slot: gains that were set since the last one, and counters at zero.
@@ -182,12 +177,17 @@ impl Wideband {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
         }
-        slot.host_gains.as_mut_slice()?.copy_from_slice(&self.table);
+        let table = slot.host_gains.as_mut_slice()?;
+        let [x, y] = &self.wanted;
+        for (entry, (x, y)) in table.iter_mut().zip(x.iter().zip(y)) {
+            entry.set_gain(0, *x);
+            entry.set_gain(1, *y);
+        }
         let from = slot.host_gains.as_ptr()? as u64;
         // SAFETY: both tables have all channels, and the slot's is not written before `done`.
         unsafe {
             self.streams
-                .copy_table(from, address(&self.gains), self.table.len())
+                .copy_table(from, address(&self.gains), self.gains.len())
         }
     }
 
@@ -346,10 +346,10 @@ impl Pipeline for Wideband {
     }
 
     fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
-        if pol < N_POL && gains.len() == self.table.len() {
-            for (entry, gain) in self.table.iter_mut().zip(gains) {
-                entry.set_gain(pol, *gain);
-            }
+        if let Some(wanted) = self.wanted.get_mut(pol)
+            && gains.len() == wanted.len()
+        {
+            wanted.copy_from_slice(gains);
             self.changed = true;
         }
     }
