@@ -6,12 +6,17 @@
 mod bench;
 mod dsim;
 mod failure;
+mod fgpu;
+mod log;
 mod replay;
+mod serve;
 mod sink;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
 
@@ -25,6 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Fgpu(Box<fgpu::FgpuArgs>),
     Replay(Box<replay::ReplayArgs>),
     Dsim(Box<dsim::DsimArgs>),
     Sink(sink::SinkArgs),
@@ -33,27 +39,48 @@ enum Command {
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| "info,dpdk=warn".into()),
-        )
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
-        .init();
-    let cli = Cli::parse();
-    let outcome: Result<(), Failure> = match &cli.command {
-        Command::Replay(args) => replay::run(args),
-        Command::Dsim(args) => dsim::run(args),
-        Command::Sink(args) => sink::run(args),
-        Command::Bench(args) => bench::run(args),
-    };
-    match outcome {
+    match run(arguments()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("karoo: {failure}");
             failure.exit_code()
         }
+    }
+}
+
+/// The process's arguments. Called by the peer's name, it is the peer's command.
+fn arguments() -> Vec<OsString> {
+    let mut args: Vec<_> = std::env::args_os().collect();
+    let name = args
+        .first()
+        .and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == "fgpu") {
+        args.insert(1, "fgpu".into());
+    }
+    args
+}
+
+fn run(args: Vec<OsString>) -> Result<(), Failure> {
+    let command = Cli::command().mut_subcommand("fgpu", fgpu::command);
+    let mut matches = command.clone().get_matches_from(&args);
+    if let (Some(("fgpu", given)), Some(fgpu)) =
+        (matches.subcommand(), command.find_subcommand("fgpu"))
+        && let Some(args) = fgpu::with_file(fgpu, &args, given)?
+    {
+        matches = command.clone().get_matches_from(args);
+    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if !matches!(cli.command, Command::Fgpu(_)) {
+        log::to_terminal();
+    }
+    match &cli.command {
+        Command::Fgpu(args) => match (command.find_subcommand("fgpu"), matches.subcommand()) {
+            (Some(command), Some((_, matches))) => fgpu::run(args, command, matches),
+            _ => Ok(()),
+        },
+        Command::Replay(args) => replay::run(args),
+        Command::Dsim(args) => dsim::run(args),
+        Command::Sink(args) => sink::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }

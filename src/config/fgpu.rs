@@ -375,7 +375,7 @@ impl FgpuOptions {
             ));
         }
         Ok(EgressConfig {
-            interfaces: names("--send-interface", interfaces)?,
+            interfaces: names("--send-interface", interfaces, true)?,
             cpu: self.send_affinity.0,
             buffer: self.send_buffer,
             rate_factor: factor,
@@ -422,7 +422,7 @@ impl FgpuOptions {
             )
         })?;
         let interfaces = required("--recv-interface", self.recv_interface.clone(), "eth0")?;
-        let interfaces = names("--recv-interface", interfaces)?;
+        let interfaces = names("--recv-interface", interfaces, false)?;
         Ok(InputConfig::Live {
             interfaces: interfaces
                 .iter()
@@ -448,19 +448,16 @@ fn required<T>(option: &str, given: Option<T>, example: &str) -> Result<T, Confi
     })
 }
 
-/// Names of interfaces, which are short and differ.
-fn names(option: &str, list: List<String>) -> Result<Vec<String>, ConfigError> {
+/// Names of interfaces; packets are sent through each once.
+fn names(option: &str, list: List<String>, once: bool) -> Result<Vec<String>, ConfigError> {
     let mut seen = HashSet::new();
-    for name in &list.0 {
-        if name.is_empty() || !seen.insert(name) {
+    let mut names = list.0.iter();
+    match names.find(|&name| name.is_empty() || !seen.insert(name) && once) {
+        Some(name) => {
             let rule = "must be names of different interfaces, separated by commas";
-            return Err(ConfigError::new(
-                option,
-                format!("'{name}'"),
-                rule,
-                "try eth0,eth1",
-            ));
+            let way_out = "try eth0,eth1";
+            Err(ConfigError::new(option, format!("'{name}'"), rule, way_out))
         }
+        None => Ok(list.0),
     }
-    Ok(list.0)
 }

@@ -5,6 +5,8 @@
 //! [`Pipeline::back`] and come back complete by [`Pipeline::poll`].
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rustfft::num_complex::Complex32;
 
@@ -118,6 +120,11 @@ pub trait Intake: Send {
     /// A chunk that nothing reads any more, if there is one.
     fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError>;
 
+    /// Nanoseconds so far that a device copied, and their name; anyone may read them at any time.
+    fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
+        None
+    }
+
     /// Time that copying takes where it is not the CPU's, since the start.
     fn lcores(&self) -> Vec<LcoreReport> {
         Vec::new()
@@ -158,6 +165,11 @@ pub trait Pipeline: Send {
 
     /// The next complete chunk, in the order in which they went in, if it is there.
     fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError>;
+
+    /// Nanoseconds so far that a device computed, and their name; anyone may read them at any time.
+    fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
+        None
+    }
 
     /// Time per worker thread since the start.
     fn lcores(&self) -> Vec<LcoreReport>;

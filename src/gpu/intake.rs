@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use cudarc::driver::sys::CUdeviceptr;
@@ -259,6 +260,10 @@ impl crate::engine::Intake for Intake {
 
     fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
         self.try_reclaim().map_err(failed("copying to the GPU"))
+    }
+
+    fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
+        (!self.buffers.is_empty()).then(|| ("gpu-in".to_owned(), self.copying.busy().clone()))
     }
 
     fn lcores(&self) -> Vec<LcoreReport> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUdeviceptr, CUevent_flags};
@@ -12,6 +13,7 @@ use cudarc::driver::{
 use super::compile::COPY_TABLE;
 use super::{Gpu, GpuError};
 use crate::engine::PipelineError;
+use crate::monitor::counter::add;
 use crate::monitor::report::LcoreReport;
 
 /// The streams of one engine on a GPU: copying in, computing and copying out go on side by side.
@@ -91,7 +93,8 @@ pub(super) fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineErr
 pub(super) struct Stopwatch {
     running: VecDeque<[CudaEvent; 2]>,
     spare: Vec<[CudaEvent; 2]>,
-    busy: Duration,
+    /// Nanoseconds; this has one writer.
+    busy: Arc<AtomicU64>,
 }
 
 impl Stopwatch {
@@ -116,14 +119,20 @@ impl Stopwatch {
         marks.map_or(Ok(()), |marks| marks[1].record(stream))
     }
 
+    /// Nanoseconds so far.
+    pub fn busy(&self) -> &Arc<AtomicU64> {
+        &self.busy
+    }
+
     /// The time since `begun`, split into `phase` and the rest.
     pub fn report(&self, name: &str, phase: &str, begun: Instant) -> LcoreReport {
-        let idle = begun.elapsed().saturating_sub(self.busy);
+        let busy = Duration::from_nanos(self.busy.load(Ordering::Relaxed));
+        let idle = begun.elapsed().saturating_sub(busy);
         LcoreReport {
             name: name.to_owned(),
             core: None,
             phases: vec![
-                (phase.to_owned(), self.busy.as_secs_f64()),
+                (phase.to_owned(), busy.as_secs_f64()),
                 ("idle".to_owned(), idle.as_secs_f64()),
             ],
             longest_turn: None,
@@ -136,7 +145,7 @@ impl Stopwatch {
             && marks[1].try_is_complete()?
         {
             let milliseconds = marks[0].elapsed_ms(&marks[1])?;
-            self.busy += Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3);
+            add(&self.busy, (f64::from(milliseconds.max(0.0)) * 1e6) as u64);
             self.spare.extend(self.running.pop_front());
         }
         Ok(())

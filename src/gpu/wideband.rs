@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use cudarc::driver::{CudaEvent, CudaSlice, DriverError, PinnedHostSlice, result};
@@ -383,6 +384,11 @@ impl Pipeline for Wideband {
 
     fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         self.try_poll().map_err(failed("computing on the GPU"))
+    }
+
+    fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
+        let name = format!("gpu-{}", self.name);
+        Some((name, self.computing.busy().clone()))
     }
 
     fn lcores(&self) -> Vec<LcoreReport> {

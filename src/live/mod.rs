@@ -3,9 +3,16 @@
 //! * [`take`]: what computes, and in which memory; [`outputs`]: the output chunks behind it;
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike;
-//! * [`SourceLcore`]: a capture into rx queues.
+//! * [`SourceLcore`]: a capture into rx queues;
+//! * [`Interface`], [`PortUse`], [`Memberships`]: interfaces of this host, as ports, in multicast groups;
+//! * [`Placement`]: which thread runs on which CPU;
+//! * [`LiveEngine`]: all of it, for one engine on live ports.
 
 mod compute;
+mod interface;
+mod placement;
+mod port;
+mod run;
 mod source;
 mod stages;
 mod threads;
@@ -13,6 +20,10 @@ mod threads;
 pub use compute::{
     Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, Wanted, outputs, take,
 };
+pub use interface::{Interface, InterfaceError, Memberships};
+pub use placement::{Placement, Wishes, run_on};
+pub use port::{PortError, PortUse};
+pub use run::{Interfaces, LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};
 pub use stages::{Ended, RxStage, StageError, StageParts, Stages};
 pub use threads::Threads;

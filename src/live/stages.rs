@@ -12,11 +12,12 @@ use crate::dpdk::{
 };
 use crate::engine::steer::Steered;
 use crate::engine::{Engine, EngineError, EngineParts, Intake, OutputParts, OutputStats};
+use crate::monitor::latency::Latency;
 use crate::net::Steering;
 use crate::recv::{
     Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
 };
-use crate::send::{Pace, Packetiser, Source, TxLcore, TxPath, TxPools};
+use crate::send::{Pace, Packetiser, Source, TxLcore, TxOutput, TxPath, TxPools};
 
 /// One rx queue of an engine.
 #[derive(Debug)]
@@ -80,6 +81,7 @@ pub struct Stages {
     rx_stats: Vec<Arc<RxStats>>,
     input_stats: Arc<InputStats>,
     output_stats: Vec<Arc<OutputStats>>,
+    latencies: Vec<Arc<Latency>>,
     sending: Arc<AtomicUsize>,
     tx_pools: Vec<TxPools>,
     horizons: Vec<Arc<ArrayQueue<Horizon>>>,
@@ -171,6 +173,11 @@ impl Stages {
             1 => format!("{prefix}tx"),
             _ => format!("{prefix}tx{index}"),
         };
+        let latencies: Vec<_> = config
+            .outputs
+            .iter()
+            .map(|_| Arc::new(Latency::new(config.clock)))
+            .collect();
         let tsc_clock = TscClock::new(threads.eal());
         let (interfaces, per_interface) = (parts.sources.len(), tx_lcores / parts.sources.len());
         let outputs = |index: usize| {
@@ -183,7 +190,11 @@ impl Stages {
                     rate if rate > 0.0 => Pace::new(tsc_clock, rate, idle.longest_nap(), tsc()),
                     _ => Pace::UNLIMITED,
                 };
-                (packetiser, pace)
+                TxOutput {
+                    packetiser,
+                    pace,
+                    latency: latencies[output].clone(),
+                }
             };
             (0..config.outputs.len()).map(output).collect()
         };
@@ -213,6 +224,7 @@ impl Stages {
             rx_stats,
             input_stats,
             output_stats,
+            latencies,
             sending,
             tx_pools,
             horizons,
@@ -246,6 +258,11 @@ impl Stages {
     /// Counters of each output.
     pub fn output_stats(&self) -> &[Arc<OutputStats>] {
         &self.output_stats
+    }
+
+    /// How old data was when it left, of each output.
+    pub fn latencies(&self) -> &[Arc<Latency>] {
+        &self.latencies
     }
 
     /// tx lcores that have not handed over their last packet.

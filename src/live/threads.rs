@@ -65,9 +65,19 @@ impl Threads {
         }
     }
 
+    /// What their ticks are.
+    pub fn clock(&self) -> TscClock {
+        TscClock::new(&self.eal)
+    }
+
+    /// Where the time of each thread goes.
+    pub fn times(&self) -> &[Arc<PhaseTimes>] {
+        &self.times
+    }
+
     /// Where the time of each thread went so far.
     pub fn reports(&self) -> Vec<LcoreReport> {
-        let clock = TscClock::new(&self.eal);
+        let clock = self.clock();
         self.times.iter().map(|times| times.report(clock)).collect()
     }
 }

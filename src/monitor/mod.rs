@@ -1,11 +1,13 @@
-//! Counters, time per lcore, and the run report.
+//! Counters, time per lcore, the run report, and metrics for Prometheus.
 
 pub mod counter;
 pub mod html;
 #[cfg(test)]
 mod html_tests;
+pub mod latency;
 pub mod phases;
 mod picture;
+pub mod prometheus;
 pub mod report;
 pub mod spectra;
 pub mod verdict;

@@ -277,6 +277,11 @@ impl InputStats {
         [0, 1].map(|pol: usize| self.missing[pol].load(Ordering::Relaxed))
     }
 
+    /// Heaps received, per polarisation.
+    pub fn heaps(&self) -> [u64; N_POL] {
+        [0, 1].map(|pol: usize| self.heaps[pol].load(Ordering::Relaxed))
+    }
+
     /// Non-empty chunks.
     pub fn chunks(&self) -> u64 {
         self.chunks.load(Ordering::Relaxed)

@@ -1,6 +1,7 @@
 //! The loop of one rx lcore: one (port, queue) into chunks.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 
@@ -20,11 +21,15 @@ use crate::units::Timestamp;
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Drops the heap and counts it: a live receiver never blocks.
+    /// Drops the heap and counts it: a live receiver does not block, but for a moment where timestamps leap.
     Drop,
     /// Waits: a replay loses nothing, its source is held up instead.
     Wait,
 }
+
+/// How long a live receiver waits at most for the engine to move the window to where the first heap is, or the first
+/// behind a leap: until then there is nowhere to put it, and packets wait in their queue.
+const LEAP: Duration = Duration::from_millis(100);
 
 /// Where a heap belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +133,7 @@ impl RxLcore {
             stats,
             abort,
             idle: Idle::new(config.idle),
+            leap_until: None,
         };
         Self {
             queue,
@@ -213,6 +219,8 @@ struct Placer {
     stats: Arc<RxStats>,
     abort: Abort,
     idle: Idle,
+    /// Until when to wait for the window after the digitisers' time leapt.
+    leap_until: Option<Instant>,
 }
 
 impl Placer {
@@ -256,12 +264,19 @@ impl Placer {
         stored: &mut Vec<StoredHeap<'_>>,
         clock: &mut PhaseClock,
     ) -> Located {
+        if id >= self.lane.floor() + self.memory.window().slots() as u64 {
+            self.leap_until = Some(Instant::now() + LEAP);
+        }
         loop {
             let memory = &self.memory;
             let located = self
                 .lane
                 .locate(id, || memory.take(), |buffer| memory.give(buffer));
-            if located != Located::NoBuffer || self.when_full == WhenFull::Drop {
+            let waits = match self.when_full {
+                WhenFull::Wait => true,
+                WhenFull::Drop => self.leap_until.is_some_and(|until| Instant::now() < until),
+            };
+            if located != Located::NoBuffer || !waits {
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.

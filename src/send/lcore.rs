@@ -13,6 +13,7 @@ use crate::dpdk::{
 };
 use crate::engine::Finished;
 use crate::memory::OutputMemory;
+use crate::monitor::latency::Latency;
 use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
 use crate::units::Timestamp;
@@ -108,6 +109,7 @@ impl Inlet {
 struct Lane {
     packetiser: Packetiser,
     pace: Pace,
+    latency: Arc<Latency>,
     /// Chunks, the one being sent first.
     waiting: VecDeque<SharedBuffer<OutputMemory>>,
     /// Where in that: batch, and packet of the batch.
@@ -120,8 +122,18 @@ pub struct TxPath {
     pub queue: TxQueue,
     /// Its mbufs.
     pub pools: TxPools,
-    /// What it sends of each output, and how fast.
-    pub outputs: Vec<(Packetiser, Pace)>,
+    /// What it sends of each output.
+    pub outputs: Vec<TxOutput>,
+}
+
+/// What one tx lcore sends of an output.
+pub struct TxOutput {
+    /// The packets.
+    pub packetiser: Packetiser,
+    /// How fast.
+    pub pace: Pace,
+    /// Told when a chunk has left.
+    pub latency: Arc<Latency>,
 }
 
 /// One tx lcore: all outputs of an engine, or a share of each one's substreams.
@@ -151,9 +163,10 @@ impl TxLcore {
         let mut inlets: Vec<_> = others.iter().cloned().map(Inlet::First).collect();
         let chunks = finished.capacity();
         inlets.insert(0, Inlet::Engine(finished, others));
-        let lane = |(packetiser, pace)| Lane {
-            packetiser,
-            pace,
+        let lane = |output: TxOutput| Lane {
+            packetiser: output.packetiser,
+            pace: output.pace,
+            latency: output.latency,
             waiting: VecDeque::with_capacity(chunks),
             next: (0, 0),
         };
@@ -227,6 +240,9 @@ impl TxLcore {
             };
             let (from, packet) = lane.next;
             let Some(index) = (from..chunk.capacity()).find(|&index| chunk.present(index)) else {
+                let config = lane.packetiser.config();
+                let samples = chunk.batches() * config.batch_samples() + config.window_samples();
+                lane.latency.left(chunk.start() + samples as u64);
                 lane.waiting.pop_front();
                 lane.next = (0, 0);
                 return true;

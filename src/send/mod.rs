@@ -11,6 +11,6 @@ mod lcore;
 mod pace;
 mod packetiser;
 
-pub use lcore::{MAX_TX_LCORES, TxLcore, TxPath, TxPools};
+pub use lcore::{MAX_TX_LCORES, TxLcore, TxOutput, TxPath, TxPools};
 pub use pace::Pace;
 pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, Source, data_timestamp};

@@ -1,0 +1,324 @@
+//! `karoo fgpu`: a live engine in place of the peer's.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use clap::{ArgMatches, Args, Command};
+
+use super::Failure;
+use super::log::{self, LogTo};
+use super::serve::{End, Serving, Sockets};
+use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
+use crate::control;
+use crate::control::katcp::{SensorInfo, Type};
+use crate::cpu::Workers;
+use crate::dpdk::{Abort, Eal, EalConfig, allowed_cpus};
+use crate::engine::steer::{REQUESTS, Steering};
+use crate::gpu::{KernelOptions, MemoryChoice, Tune};
+use crate::live::{
+    self, Backend, Compute, Interfaces, LiveEngine, LiveError, LiveParts, Placement, StageError,
+    Threads, Wanted, Wishes, run_on,
+};
+use crate::monitor::report::Chosen;
+
+/// How often the main thread looks whether a stage has ended.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the end may take, beside the time of the data that is under way.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
+///
+/// Takes the command line of katgpucbf's fgpu. SIGINT, SIGTERM and ?halt let what was received come out and end with
+/// stop heaps; a second signal ends at once. Exit codes: 0 ended as told, or at the end of a capture; 1 the run failed;
+/// 2 the command line or the configuration file is wrong; 3 a device failed; 130, 143 ended by a second signal.
+#[derive(Debug, Args)]
+pub struct FgpuArgs {
+    #[command(flatten)]
+    options: FgpuOptions,
+    /// File with further options: keys are their long names; what the command line says counts more
+    #[arg(long, value_name = "FILE.toml", help_heading = "Karoo's own")]
+    config: Option<PathBuf>,
+    /// Print what would run as such a file, and end
+    #[arg(long, help_heading = "Karoo's own")]
+    print_config: bool,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = "Karoo's own")]
+    backend: Backend,
+    #[command(flatten, next_help_heading = "Karoo's own")]
+    kernels: KernelOptions,
+    /// Where receive chunks are if a GPU computes
+    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = "Karoo's own")]
+    memory: MemoryChoice,
+    /// Compute threads of the CPU backend; as many as CPUs are left unless given
+    #[arg(long, value_name = "N", help_heading = "Karoo's own", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Option<u32>,
+    /// Receive chunks beside those that it needs [default: 50 ms' worth, at most 64]
+    #[arg(long, value_name = "N", help_heading = "Karoo's own", value_parser = clap::value_parser!(u16).range(..=1024))]
+    recv_spare_chunks: Option<u16>,
+    /// Where log messages go
+    #[arg(long, value_enum, default_value_t, help_heading = "Karoo's own")]
+    log: LogTo,
+}
+
+/// The command with the peer's defaults, and its ways to write options.
+pub fn command(command: Command) -> Command {
+    FgpuOptions::with_defaults(command)
+        .version(env!("CARGO_PKG_VERSION"))
+        .infer_long_args(true)
+        .args_override_self(true)
+}
+
+/// `args` with the contents of the file that `--config` names, if `given`, which came of them, has it.
+pub fn with_file(
+    command: &Command,
+    args: &[OsString],
+    given: &ArgMatches,
+) -> Result<Option<Vec<OsString>>, Failure> {
+    let Some(path) = given.get_one::<PathBuf>("config") else {
+        return Ok(None);
+    };
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))?;
+    let file = arguments(&text, command, given)
+        .map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))?;
+    // Behind the names of program and command.
+    let (names, rest) = args.split_at(args.len().min(2));
+    let file = file.into_iter().map(OsString::from);
+    Ok(Some(
+        names
+            .iter()
+            .cloned()
+            .chain(file)
+            .chain(rest.iter().cloned())
+            .collect(),
+    ))
+}
+
+/// Runs the command; `matches` of `command` are what `args` came of.
+pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
+    let config = args.options.resolve().map_err(Failure::usage)?;
+    if args.print_config {
+        print!("{}", to_toml(command, matches, &config));
+        return Ok(());
+    }
+    let level = log::start(args.log);
+    let ignored = args.options.ignored.given();
+    if !ignored.is_empty() {
+        let options = ignored.join(" ");
+        tracing::info!(options, "taken for compatibility, without effect");
+    }
+    let interfaces = Interfaces::find(&config).map_err(Failure::usage)?;
+    let katcp = katcp_address(&args.options)?;
+    let sockets = Sockets::bind(args.options.prometheus_port)?;
+    let placement = place(args, &config);
+    let spare_chunks = spare_chunks(args, &config);
+    let compute = compute(args, &config, &placement, spare_chunks)?;
+    let constants = constants(&compute);
+    let eal = start_dpdk(&config, &interfaces, &placement)?;
+
+    let (steering, steered) = Steering::new(&config.engine, REQUESTS);
+    let published = steered.published.clone();
+    let threads = Threads::new(&eal, Abort::default());
+    let parts = LiveParts {
+        compute,
+        steered,
+        spare_chunks,
+    };
+    let engine = LiveEngine::start(&config, &interfaces, threads, parts, &placement);
+    let engine = engine.map_err(failure)?;
+    let serving = Serving::start(sockets, &config, &engine, level)?;
+    let ender = serving.ender();
+    let on_halt = move || _ = ender.try_send(End::Halt);
+    // Last: who waits for this port finds the engine at work.
+    let engine_config = &config.engine;
+    let control = control::fgpu::start(
+        katcp,
+        engine_config,
+        steering,
+        published,
+        constants,
+        on_halt,
+    );
+    let control = control.map_err(Failure::usage)?;
+    tracing::info!("up");
+
+    let end = wait(&serving, &engine);
+    tracing::info!(why = %end, "ending");
+    control.stop();
+    // Signals are heard until the last stop heap: a second one ends at once.
+    let finished = finish(engine, &config);
+    serving.stop();
+    finished?;
+    match end {
+        End::Failed(what) => Err(Failure::data(format!("{what} failed: see the log"))),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the engine is to end, or does.
+fn wait(serving: &Serving, engine: &LiveEngine) -> End {
+    loop {
+        match serving.ended().recv_timeout(LOOK) {
+            Ok(end) => return end,
+            Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),
+            Err(RecvTimeoutError::Timeout) if engine.is_aborted() => return End::Stage,
+            Err(RecvTimeoutError::Timeout) if !engine.is_running() => return End::Input,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+fn compute(
+    args: &FgpuArgs,
+    config: &FgpuConfig,
+    placement: &Placement,
+    spare_chunks: usize,
+) -> Result<Compute, Failure> {
+    let wanted = Wanted {
+        backend: args.backend,
+        memory: if args.options.use_vkgdr {
+            MemoryChoice::Bar
+        } else {
+            args.memory
+        },
+        spare_chunks,
+        kernels: args.kernels.kernels(Tune::Auto),
+    };
+    let workers = || Workers::pinned(&placement.workers);
+    let taken = live::take(&wanted, std::slice::from_ref(&config.engine), workers);
+    let taken = taken.map_err(Failure::usage)?;
+    for Chosen { option, value, why } in &taken.chosen {
+        tracing::info!(option, value, why, "chosen");
+    }
+    let mut engines = taken.engines.into_iter();
+    engines
+        .next()
+        .ok_or_else(|| Failure::data("nothing computes"))
+}
+
+/// Starts DPDK, and leaves the calling thread on the CPUs for housekeeping.
+fn start_dpdk(
+    config: &FgpuConfig,
+    interfaces: &Interfaces,
+    placement: &Placement,
+) -> Result<Eal, Failure> {
+    let Placement {
+        rx,
+        engine,
+        tx,
+        workers,
+        housekeeping,
+        idle,
+        ..
+    } = placement;
+    tracing::info!(?rx, engine, ?tx, ?workers, ?housekeeping, ?idle, "CPUs");
+    // The options may name CPUs that this process was not started on.
+    let all: Vec<_> = allowed_cpus()
+        .into_iter()
+        .chain(placement.lcores())
+        .collect();
+    run_on(&all).map_err(Failure::usage)?;
+    let eal = Eal::init(&EalConfig {
+        worker_cpus: placement.lcores(),
+        memory_mib: interfaces.memory_mib(config),
+        ..EalConfig::default()
+    });
+    let eal = eal.map_err(Failure::usage)?;
+    run_on(housekeeping).map_err(Failure::data)?;
+    Ok(eal)
+}
+
+/// Where the KATCP server listens; all IPv4 addresses without a host.
+fn katcp_address(options: &FgpuOptions) -> Result<SocketAddr, Failure> {
+    let (host, port) = (&options.katcp_host[..], options.katcp_port);
+    let host = if host.is_empty() { "0.0.0.0" } else { host };
+    let refused =
+        |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));
+    let mut addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| refused(error.to_string()))?;
+    addresses
+        .next()
+        .ok_or_else(|| refused("has no address".to_owned()))
+}
+
+/// What a client is told about this engine, beside what the peer tells.
+fn constants(compute: &Compute) -> Vec<(SensorInfo, String)> {
+    let constant = |name: &str, what: &str, value: String| {
+        (SensorInfo::new(name, what, "", Type::String), value)
+    };
+    let pipelines = compute
+        .backend
+        .pipelines
+        .iter()
+        .map(|pipeline| pipeline.name());
+    let backend = pipelines
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect::<Vec<_>>()
+        .join(" and ");
+    let memory = compute.recv_memory.kind().to_string();
+    vec![
+        constant("karoo.backend", "What computes", backend),
+        constant("karoo.receive-memory", "Where receive chunks are", memory),
+    ]
+}
+
+/// Receive chunks that may fill while the engine is held up: on shared machines stalls of some 25 ms were seen.
+fn spare_chunks(args: &FgpuArgs, config: &FgpuConfig) -> usize {
+    const STALL: f64 = 0.05;
+    let chunks =
+        STALL * config.engine.clock.adc_sample_rate / config.engine.recv.chunk_samples as f64;
+    args.recv_spare_chunks
+        .map_or((chunks.ceil() as usize).min(64), usize::from)
+}
+
+fn place(args: &FgpuArgs, config: &FgpuConfig) -> Placement {
+    let (rx, source) = match &config.input {
+        InputConfig::Live { cpus, .. } => (cpus.clone(), false),
+        InputConfig::Capture { cpu, .. } => (vec![*cpu], true),
+    };
+    let wishes = Wishes {
+        rx,
+        tx: config.egress.cpu,
+        tx_lcores: config.egress.interfaces.len(),
+        source,
+        workers: args.workers.map(|workers| workers as usize),
+    };
+    Placement::new(&wishes, &allowed_cpus())
+}
+
+/// Lets what is under way come out.
+fn finish(engine: LiveEngine, config: &FgpuConfig) -> Result<(), Failure> {
+    engine.stop();
+    // All that may wait in output chunks, as fast as it is sent.
+    let chunk = config.engine.send.chunk_jones as f64 * 2.0 / config.engine.clock.adc_sample_rate;
+    let paced = chunk * live::OUTPUT_CHUNKS as f64;
+    let deadline = Instant::now() + DRAIN + Duration::try_from_secs_f64(paced).unwrap_or(DRAIN);
+    while engine.is_running() && !engine.is_aborted() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let late = engine.running();
+    if engine.is_running() && !engine.is_aborted() {
+        engine.abort();
+        engine.join().map_err(failure)?;
+        let text = format!(
+            "{late} lcores were still at work {DRAIN:?} after the end: what they had was not sent"
+        );
+        return Err(Failure::data(text));
+    }
+    engine.join().map_err(failure)
+}
+
+fn failure(error: LiveError) -> Failure {
+    match error {
+        LiveError::Interface(_) | LiveError::Port(_) => Failure::usage(error),
+        LiveError::Stage(StageError::Engine(_)) => Failure::device(error),
+        _ => Failure::data(error),
+    }
+}

@@ -1,0 +1,101 @@
+//! Where log messages go.
+
+use std::env;
+use std::fs;
+use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
+
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+/// Where log messages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogTo {
+    /// The journal if standard error is connected to it, else standard error.
+    #[default]
+    Auto,
+    /// Standard error, with times.
+    Stderr,
+    /// The systemd journal, each field by itself.
+    Journald,
+}
+
+/// Changes what is logged while the program runs.
+#[derive(Clone)]
+pub struct LogLevel(Handle<EnvFilter, Registry>);
+
+impl LogLevel {
+    /// Logs everything, or what the environment says.
+    pub fn debug(&self, on: bool) {
+        // Fails only when the subscriber is gone.
+        let _ = self.0.reload(if on { "debug".into() } else { filter() });
+    }
+}
+
+/// What the environment wants logged: `RUST_LOG`, else `KATSDP_LOG_LEVEL` as the peer has it.
+fn filter() -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        let level = env::var("KATSDP_LOG_LEVEL").unwrap_or_default();
+        match &level.to_lowercase()[..] {
+            "debug" => "debug".into(),
+            "warn" | "warning" => "warn".into(),
+            "error" | "critical" => "error".into(),
+            _ => "info,dpdk=warn".into(),
+        }
+    })
+}
+
+/// Messages of a command that somebody looks at: to standard error, without times.
+pub fn to_terminal() {
+    tracing_subscriber::fmt()
+        .with_env_filter(filter())
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
+}
+
+/// Messages of a command that runs for long.
+pub fn start(to: LogTo) -> LogLevel {
+    let (filter, handle) = reload::Layer::new(filter());
+    let to_journal = match to {
+        LogTo::Auto => stderr_is_the_journal(),
+        LogTo::Stderr => false,
+        LogTo::Journald => true,
+    };
+    let journal = to_journal.then(tracing_journald::layer);
+    let failed = journal
+        .as_ref()
+        .and_then(|layer| layer.as_ref().err().map(ToString::to_string));
+    let layer: Box<dyn Layer<_> + Send + Sync> = match journal {
+        Some(Ok(layer)) => Box::new(layer),
+        _ => Box::new(
+            tracing_subscriber::fmt::layer()
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_writer(std::io::stderr)
+                .with_target(false),
+        ),
+    };
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(layer)
+        .init();
+    if let Some(error) = failed {
+        tracing::warn!(
+            error,
+            "the journal cannot be reached: logging to standard error"
+        );
+    }
+    LogLevel(handle)
+}
+
+/// Whether systemd says that standard error is a stream into its journal.
+fn stderr_is_the_journal() -> bool {
+    let Ok(stream) = env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let stderr = fs::metadata("/proc/self/fd/2");
+    stderr.is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
+}

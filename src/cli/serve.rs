@@ -1,0 +1,225 @@
+//! What a running engine listens to: signals, and scrapes by Prometheus. All of it on one thread.
+
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::process;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::Failure;
+use super::log::LogLevel;
+use crate::config::FgpuConfig;
+use crate::live::LiveEngine;
+use crate::monitor::prometheus::Metrics;
+
+/// Content type of a scrape.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Why an engine is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A client said `?halt`.
+    Halt,
+    /// A signal of this name.
+    Signal(&'static str),
+    /// The capture has ended.
+    Input,
+    /// A stage of the engine failed.
+    Stage,
+    /// Something beside the engine failed.
+    Failed(String),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Halt => f.write_str("?halt"),
+            Self::Signal(name) => f.write_str(name),
+            Self::Input => f.write_str("the input has ended"),
+            Self::Stage => f.write_str("a stage failed"),
+            Self::Failed(what) => write!(f, "{what} failed"),
+        }
+    }
+}
+
+/// Sockets that are bound before anything starts, so that a port in use is known at once.
+pub struct Sockets {
+    metrics: Option<TcpListener>,
+}
+
+impl Sockets {
+    /// Binds them.
+    pub fn bind(prometheus_port: Option<u16>) -> Result<Self, Failure> {
+        let bind = |port| {
+            let refused = |error| {
+                Failure::usage(format!(
+                    "--prometheus-port {port}: {error}; give another, or end what listens there"
+                ))
+            };
+            let listener = TcpListener::bind(("0.0.0.0", port)).map_err(refused)?;
+            listener.set_nonblocking(true).map_err(Failure::data)?;
+            Ok(listener)
+        };
+        let metrics = prometheus_port.map(bind).transpose()?;
+        Ok(Self { metrics })
+    }
+}
+
+/// The thread at work.
+pub struct Serving {
+    ends: (SyncSender<End>, Receiver<End>),
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Starts it for `engine`, on the CPUs of the caller.
+    pub fn start(
+        sockets: Sockets,
+        config: &FgpuConfig,
+        engine: &LiveEngine,
+        level: LogLevel,
+    ) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::data)?;
+        let (sender, receiver) = sync_channel(8);
+        let (stop, stopped) = oneshot::channel();
+        let signals = {
+            let _guard = runtime.enter();
+            Signals::listen().map_err(Failure::data)?
+        };
+        let metrics = sockets
+            .metrics
+            .map(|listener| (listener, metrics(config, engine)));
+        let ends = sender.clone();
+        let work = move || {
+            runtime.block_on(async {
+                if let Some((listener, metrics)) = metrics {
+                    tokio::spawn(serve(listener, metrics, ends.clone()));
+                }
+                tokio::select! {
+                    () = signals.handle(ends, level) => {}
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = thread::Builder::new()
+            .name("serve".to_owned())
+            .spawn(work)
+            .map_err(Failure::data)?;
+        Ok(Self {
+            ends: (sender, receiver),
+            stop,
+            thread,
+        })
+    }
+
+    /// Where others say that the engine is to end.
+    pub fn ender(&self) -> SyncSender<End> {
+        self.ends.0.clone()
+    }
+
+    /// Where it is heard.
+    pub fn ended(&self) -> &Receiver<End> {
+        &self.ends.1
+    }
+
+    /// Ends it; a signal then ends the process.
+    pub fn stop(self) {
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that serves metrics panicked");
+        }
+    }
+}
+
+/// The signals that mean something.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    user2: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            user2: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// The first SIGINT or SIGTERM asks for the end, the second is the end; SIGUSR2 changes the log level to debug and
+    /// back. Never returns.
+    async fn handle(mut self, ends: SyncSender<End>, level: LogLevel) {
+        let (mut told, mut debug) = (false, false);
+        loop {
+            let (name, code) = tokio::select! {
+                _ = self.interrupt.recv() => ("SIGINT", 130),
+                _ = self.terminate.recv() => ("SIGTERM", 143),
+                _ = self.user2.recv() => {
+                    debug = !debug;
+                    level.debug(debug);
+                    continue;
+                }
+            };
+            if told {
+                tracing::warn!(signal = name, "the second signal: ending at once");
+                process::exit(code);
+            }
+            told = true;
+            let _ = ends.try_send(End::Signal(name));
+        }
+    }
+}
+
+fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Arc<Metrics> {
+    let stages = engine.stages();
+    let mut rx = stages.rx_stats().to_vec();
+    rx.extend(engine.capture_stats().cloned());
+    Arc::new(Metrics {
+        config: config.engine.clone(),
+        rx,
+        input: stages.input_stats().clone(),
+        outputs: stages.output_stats().to_vec(),
+        latencies: stages.latencies().to_vec(),
+        busy: engine.busy().to_vec(),
+        memory: engine.memory().clone(),
+        pools: engine.output_pools().to_vec(),
+        ports: engine.ports().to_vec(),
+        times: engine.threads().times().to_vec(),
+        clock: engine.threads().clock(),
+        started: SystemTime::now(),
+    })
+}
+
+async fn serve(listener: TcpListener, metrics: Arc<Metrics>, ends: SyncSender<End>) {
+    let scrape = move || async move { response(&metrics) };
+    let router = Router::new()
+        .route("/", get(scrape.clone()))
+        .route("/metrics", get(scrape));
+    let served = async { axum::serve(tokio::net::TcpListener::from_std(listener)?, router).await };
+    if let Err(error) = served.await {
+        tracing::error!(%error, "metrics");
+        let _ = ends.try_send(End::Failed("the server of metrics".to_owned()));
+    }
+}
+
+fn response(metrics: &Metrics) -> Response {
+    match metrics.scrape() {
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,331 @@
+//! `karoo fgpu` on interfaces of the kernel: two network namespaces and a cable between them. An engine is in one; the
+//! test is digitiser, X-engine and controller in the other.
+//!
+//! Needs root, for the namespaces and for AF_PACKET; where there are none, says "no network namespaces" and passes.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+
+use karoo::dsp::delay::{DelayModels, LinearDelay};
+use rig::{BATCH, CHUNK, Cable, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, WINDOW};
+use serde_json::Value;
+use support::{Samples, check_against_model, data, output_config};
+
+fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
+    let samples = metrics[family][1]
+        .as_array()
+        .unwrap_or_else(|| panic!("no {family}"));
+    let wanted = |sample: &&Value| {
+        let found = sample[1].as_object().unwrap();
+        found.len() == labels.len() && labels.iter().all(|(name, value)| found[*name] == *value)
+    };
+    let sample = samples
+        .iter()
+        .find(wanted)
+        .unwrap_or_else(|| panic!("{family}: {samples:?}"));
+    sample[2].as_f64().unwrap()
+}
+
+/// The peer's metrics (reference: Prometheus) with a set of labels that each must have.
+const PEERS: [(&str, &[(&str, &str)]); 16] = [
+    ("fgpu_input_heaps_total", &[("pol", "0")]),
+    ("fgpu_input_heaps_total", &[("pol", "1")]),
+    ("fgpu_input_chunks_total", &[]),
+    ("fgpu_input_samples_total", &[("pol", "1")]),
+    ("fgpu_input_bytes_total", &[("pol", "0")]),
+    ("fgpu_input_missing_heaps_total", &[("pol", "0")]),
+    ("fgpu_input_clipped_samples_total", &[("pol", "1")]),
+    ("fgpu_input_too_old_heaps_total", &[]),
+    ("fgpu_input_metadata_heaps_total", &[]),
+    ("fgpu_input_bad_timestamp_heaps_total", &[]),
+    ("fgpu_output_heaps_total", &[("stream", "w")]),
+    ("fgpu_output_bytes_total", &[("stream", "w")]),
+    ("fgpu_output_samples_total", &[("stream", "w")]),
+    ("fgpu_output_skipped_heaps_total", &[("stream", "w")]),
+    (
+        "fgpu_output_clipped_samples_total",
+        &[("stream", "w"), ("pol", "0")],
+    ),
+    (
+        "fgpu_output_clipped_samples_total",
+        &[("stream", "w"), ("pol", "1")],
+    ),
+];
+
+#[test]
+fn heaps_go_in_and_spectra_come_out() {
+    let Some(cable) = Cable::new("heaps") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    let metrics_port = METRICS.to_string();
+    let options = [
+        "--recv-interface=k0",
+        "--recv-spare-chunks=8",
+        "--prometheus-port",
+        &metrics_port,
+    ];
+    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7:7148").up();
+    rig.wait(|rig| rig.received.descriptors == SUBSTREAMS);
+
+    // Everything the peer counts is there before anything is received.
+    let metrics = rig.metrics();
+    for (counter, labels) in PEERS {
+        // The parser names counters without the end of their samples' names.
+        let family = counter.strip_suffix("_total").unwrap();
+        assert_eq!(metrics[family][0], "counter", "{counter}");
+        assert!(
+            metrics[family][1]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|s| s[0] == *counter)
+        );
+        assert_eq!(sample(&metrics, family, labels), 0.0, "{counter}");
+        let created = format!("{family}_created");
+        assert!(sample(&metrics, &created, labels) > 1.7e9, "{created}");
+    }
+    assert_eq!(metrics["process_cpu_seconds"][0], "counter");
+    assert_eq!(metrics["karoo_input_drops"][0], "counter");
+    assert_eq!(metrics["karoo_receive_chunks_free"][0], "gauge");
+    assert_eq!(metrics["karoo_output_latency_seconds"][0], "histogram");
+
+    rig.send(&capture, 0, u64::MAX);
+    // What is on its way to an rx lcore when the engine is told to end is lost.
+    let (first, end) = (samples.first(), samples.end());
+    let heaps = 2 * (end - first) / 4096;
+    // Two chunks are open until the next begins.
+    let chunks = (end - first) / CHUNK - 2;
+    rig.wait(|rig| {
+        let all = rig.metrics();
+        let total = |family: &str| {
+            let samples = all[family][1].as_array().unwrap();
+            let values = samples.iter().map(|sample| sample[2].as_f64().unwrap());
+            values.sum::<f64>() as i64
+        };
+        let placed = total("karoo_input_datagrams") - total("karoo_input_drops");
+        let sent = total("fgpu_output_samples") / 8192 * SUBSTREAMS as i64;
+        placed == heaps as i64
+            && total("fgpu_input_chunks") == chunks as i64
+            && total("fgpu_output_heaps") == sent
+    });
+    let metrics = rig.metrics();
+    rig.signal("INT");
+    let status = rig.ended();
+    assert_eq!(status.code(), Some(0), "{}", rig.log());
+
+    let batches = rig.received.batches();
+    let expected = samples.whole_batches(BATCH, WINDOW, 128);
+    assert_eq!(
+        batches.keys().copied().collect::<Vec<_>>(),
+        expected,
+        "{}",
+        rig.log()
+    );
+    check_against_model(
+        &samples,
+        &output_config(OUTPUT),
+        &batches,
+        &Default::default(),
+        0.05,
+    );
+    // Every heap has a count of its own, and all are this F-engine's.
+    let heaps = SUBSTREAMS * (expected.len() as u64 + 2);
+    assert_eq!(rig.received.heap_counts.len() as u64, heaps);
+    assert!(rig.received.heap_counts.iter().all(|count| count % 8 == 3));
+    assert_eq!(
+        sample(&metrics, "fgpu_input_missing_heaps", &[("pol", "0")]),
+        0.0
+    );
+    assert_eq!(
+        sample(&metrics, "fgpu_output_skipped_heaps", &[("stream", "w")]),
+        0.0
+    );
+    assert!(sample(&metrics, "fgpu_output_heaps", &[("stream", "w")]) > 0.0);
+}
+
+/// aiokatcp as the controller: gains and delays hold from the timestamp on that the engine tells, and not before.
+#[test]
+fn a_controller_steers_and_halts() {
+    let Some(cable) = Cable::new("steer") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    let options = [
+        "--recv-interface=k0",
+        "--recv-spare-chunks=8",
+        "--send-rate-factor=0",
+    ];
+    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
+    let (first, end) = (samples.first(), samples.end());
+    let middle = first + (end - first) / 2;
+    rig.send(&capture, 0, middle);
+    rig.wait(|rig| {
+        rig.received
+            .end()
+            .is_some_and(|end| end > first + 4 * BATCH)
+    });
+    let before = rig.received.batches();
+
+    let katcp = KATCP.to_string();
+    let start = (SYNC_TIME + first as f64 / RATE).to_string();
+    let delays = [-7.25, -4.0].map(|delay| delay / RATE);
+    let models = delays.map(|delay| format!("{delay},0:0,0"));
+    let steer = [
+        "127.0.0.1",
+        &katcp,
+        "steer",
+        "w",
+        "0.02",
+        &start,
+        &models[0],
+        &models[1],
+    ];
+    let told = rig.python("steer.py", &steer, "");
+    let steady = told["steady"].as_u64().unwrap();
+    assert!(steady > first && steady < middle + BATCH, "{told}");
+    assert_eq!(told["status"], "nominal", "{told}");
+    assert!(told["received"].as_u64().unwrap() >= first, "{told}");
+
+    rig.send(&capture, middle, u64::MAX);
+    rig.wait(|rig| {
+        rig.received
+            .end()
+            .is_some_and(|end| end > steady + 4 * BATCH)
+    });
+    rig.python("steer.py", &["127.0.0.1", &katcp, "halt"], "");
+    let status = rig.ended();
+    assert_eq!(status.code(), Some(0), "{}", rig.log());
+
+    let config = output_config(OUTPUT);
+    check_against_model(&samples, &config, &before, &Default::default(), 0.05);
+    let after: BTreeMap<_, _> = rig.received.batches().split_off(&steady);
+    assert!(after.len() >= 4, "{:?}", after.keys());
+    let models = delays.map(|delay| {
+        let mut models = DelayModels::default();
+        models.add(LinearDelay::new(first as i64, delay * RATE, 0.0, 0.0, 0.0).unwrap());
+        models
+    });
+    check_against_model(&samples, &config, &after, &models, 0.02);
+}
+
+#[test]
+fn a_capture_is_sent_to_its_end() {
+    let Some(cable) = Cable::new("capture") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    // Paced, so that the test need not be quick.
+    let options = ["--adc-sample-rate=2e5"];
+    let mut rig = Rig::start(cable, &options, capture.to_str().unwrap());
+    let status = rig.ended();
+    assert_eq!(status.code(), Some(0), "{}", rig.log());
+    let batches = rig.received.batches();
+    let expected = samples.whole_batches(BATCH, WINDOW, 128);
+    assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
+    check_against_model(
+        &samples,
+        &output_config(OUTPUT),
+        &batches,
+        &Default::default(),
+        0.05,
+    );
+}
+
+/// Packets that cannot fit are refused before anything starts.
+#[test]
+fn interfaces_are_looked_at_first() {
+    let Some(cable) = Cable::new("refused") else {
+        return;
+    };
+    let refusal = |options: &[&str]| {
+        let output = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                &cable.engine,
+                env!("CARGO_BIN_EXE_karoo"),
+                "fgpu",
+            ])
+            .args([
+                "--sync-time=0",
+                "--adc-sample-rate=1e6",
+                "--wideband",
+                OUTPUT,
+                "239.102.0.64+7",
+            ])
+            .args(options)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let none = refusal(&["--recv-interface=k0", "--send-interface=k9"]);
+    assert!(none.contains("'k9'") && none.contains("k0"), "{none}");
+    let ip = |args: &str| {
+        Command::new("ip")
+            .args(args.split(' '))
+            .status()
+            .unwrap()
+            .success()
+    };
+    assert!(ip(&format!("-n {} link set k0 mtu 1500", cable.engine)));
+    let mtu = refusal(&["--recv-interface=k0", "--send-interface=k0"]);
+    assert!(mtu.contains("1500") && mtu.contains("mtu 9000"), "{mtu}");
+    assert!(ip(&format!(
+        "-n {} link set k0 mtu 9000 down",
+        cable.engine
+    )));
+    let down = refusal(&["--recv-interface=k0", "--send-interface=k0"]);
+    assert!(down.contains("link set dev k0 up"), "{down}");
+}
+
+/// A capture that turns out to be broken: what is named ends the process, which does not wait.
+#[test]
+fn a_stage_that_fails_ends_the_process_and_is_named() {
+    let Some(cable) = Cable::new("broken") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.pcap");
+    std::fs::copy(data("tones-10bit.pcap"), &broken).unwrap();
+    let mut file = File::options().append(true).open(&broken).unwrap();
+    // A record that is longer than any frame, and enough behind it that it is not just cut off.
+    file.write_all(&[0; 8]).unwrap();
+    file.write_all(&0x7fff_ffff_u32.to_le_bytes()).unwrap();
+    file.write_all(&60_u32.to_le_bytes()).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length + (256 << 20)).unwrap();
+    let mut rig = Rig::start(cable, &[], broken.to_str().unwrap());
+    let status = rig.died();
+    assert_eq!(status.code(), Some(1), "{}", rig.log());
+    assert!(rig.log().contains("broken.pcap"), "{}", rig.log());
+    assert!(rig.log().contains("a stage failed"), "{}", rig.log());
+}
+
+/// Output that is paced to take minutes: the first signal lets it go on, the second does not.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let Some(cable) = Cable::new("signals") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let options = ["--adc-sample-rate=1000"];
+    let mut rig = Rig::start(cable, &options, capture.to_str().unwrap()).up();
+    rig.wait(|rig| rig.received.end().is_some());
+    rig.signal("TERM");
+    rig.wait(|rig| rig.log().contains("SIGTERM"));
+    rig.signal("TERM");
+    assert_eq!(rig.died().code(), Some(143), "{}", rig.log());
+    assert_eq!(rig.received.stops, 0);
+}

@@ -1,0 +1,372 @@
+//! Two network namespaces with a cable between them, an engine in one, the test in the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use karoo::net::{CaptureReader, Datagram};
+use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
+use nix::sched::{CloneFlags, setns};
+use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::support::Samples;
+
+/// Tests fail rather than hang.
+pub const TOO_LONG: Duration = Duration::from_secs(60);
+pub const OUTPUT: &str =
+    "name=w,channels=64,dst=239.10.10.0+3:7148,jones_per_batch=4096,taps=4,dither=none";
+pub const SUBSTREAMS: u64 = 4;
+pub const BATCH: u64 = 8192;
+pub const WINDOW: u64 = 512;
+pub const CHUNK: u64 = 16384;
+pub const RATE: f64 = 4e6;
+pub const SYNC_TIME: f64 = 1_763_700_000.0;
+pub const ENGINE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub const TEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub const KATCP: u16 = 7147;
+pub const METRICS: u16 = 9100;
+
+/// Two namespaces and the cable between them.
+pub struct Cable {
+    pub engine: String,
+    pub test: String,
+}
+
+impl Cable {
+    pub fn new(name: &str) -> Option<Self> {
+        let unique = |end: &str| format!("karoo-{name}-{end}-{}", std::process::id());
+        let cable = Self {
+            engine: unique("engine"),
+            test: unique("test"),
+        };
+        let (engine, test) = (&cable.engine, &cable.test);
+        let commands = [
+            format!("netns add {engine}"),
+            format!("netns add {test}"),
+            format!("link add k0 netns {engine} type veth peer name k0 netns {test}"),
+            format!("-n {engine} link set lo up"),
+            format!("-n {engine} link set k0 mtu 9000 up"),
+            format!("-n {test} link set k0 mtu 9000 up"),
+            format!("-n {engine} address add {ENGINE}/24 dev k0"),
+            format!("-n {test} address add {TEST}/24 dev k0"),
+        ];
+        for command in commands {
+            let output = Command::new("ip").args(command.split(' ')).output();
+            let failed = match output {
+                Ok(output) if output.status.success() => continue,
+                Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+                Err(error) => error.to_string(),
+            };
+            println!("no network namespaces: ip {command}: {failed}");
+            return None;
+        }
+        Some(cable)
+    }
+
+    /// Does something in a namespace; sockets made there stay there.
+    pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
+        let file = File::open(Path::new("/run/netns").join(namespace)).unwrap();
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                setns(&file, CloneFlags::CLONE_NEWNET).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for namespace in [&self.engine, &self.test] {
+            let _ = Command::new("ip")
+                .args(["netns", "delete", namespace])
+                .output();
+        }
+    }
+}
+
+/// What came out of the engine.
+#[derive(Default)]
+pub struct Received {
+    /// Bytes of each heap, by timestamp and first channel.
+    heaps: BTreeMap<(u64, u64), Vec<Option<i8>>>,
+    pub heap_counts: BTreeSet<u64>,
+    pub descriptors: u64,
+    pub stops: u64,
+}
+
+impl Received {
+    fn packet(&mut self, bytes: &[u8]) {
+        let packet = Packet::new_checked(bytes).expect("SPEAD");
+        self.heap_counts.insert(packet.heap_count());
+        if let Some(repr) = SpectraRepr::parse(&packet).expect("consistent") {
+            assert_eq!(repr.feng_id, 3);
+            let heap = self.heaps.entry((repr.timestamp, repr.first_channel));
+            let heap = heap.or_insert_with(|| vec![None; repr.heap_length as usize]);
+            let room = &mut heap[repr.payload_offset as usize..];
+            for (byte, &value) in room.iter_mut().zip(packet.payload()) {
+                assert!(byte.replace(value as i8).is_none(), "sent twice");
+            }
+        } else if StopRepr::parse(&packet).is_some() {
+            self.stops += 1;
+        } else {
+            assert_eq!(
+                descriptor::parse_heap(&packet)
+                    .filter(Result::is_ok)
+                    .count(),
+                4
+            );
+            self.descriptors += 1;
+        }
+    }
+
+    /// The batches that are whole, in wire layout.
+    pub fn batches(&self) -> BTreeMap<u64, Vec<i8>> {
+        let mut batches: BTreeMap<u64, Vec<i8>> = BTreeMap::new();
+        for ((timestamp, _), heap) in &self.heaps {
+            let bytes: Option<Vec<i8>> = heap.iter().copied().collect();
+            batches
+                .entry(*timestamp)
+                .or_default()
+                .extend(bytes.unwrap_or_default());
+        }
+        batches.retain(|_, batch| batch.len() as u64 == BATCH / 2 * 4);
+        batches
+    }
+
+    /// Timestamp behind the last whole batch.
+    pub fn end(&self) -> Option<u64> {
+        self.batches().keys().last().map(|last| last + BATCH)
+    }
+}
+
+/// An engine at one end of a cable, and the test's sockets at the other.
+pub struct Rig {
+    pub cable: Cable,
+    engine: Child,
+    log: tempfile::NamedTempFile,
+    socket: UdpSocket,
+    pub received: Received,
+    begun: Instant,
+}
+
+impl Rig {
+    /// An engine that is starting.
+    pub fn start(cable: Cable, options: &[&str], source: &str) -> Self {
+        let socket = Cable::within(&cable.test, || {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            // What the system does not grant, closed loops do without.
+            let _ = socket.set_recv_buffer_size(16 << 20);
+            socket
+                .bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7148)).into())
+                .unwrap();
+            for group in 0..SUBSTREAMS as u8 {
+                socket
+                    .join_multicast_v4(&Ipv4Addr::new(239, 10, 10, group), &TEST)
+                    .unwrap();
+            }
+            socket.set_multicast_if_v4(&TEST).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_millis(2)))
+                .unwrap();
+            UdpSocket::from(socket)
+        });
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let rate = RATE.to_string();
+        let chunk = CHUNK.to_string();
+        let engine = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                &cable.engine,
+                env!("CARGO_BIN_EXE_karoo"),
+                "fgpu",
+            ])
+            .args([
+                "--send-interface=k0",
+                "--sync-time=1763700000",
+                "--wideband",
+                OUTPUT,
+            ])
+            .args(["--adc-sample-rate", &rate, "--recv-chunk-samples", &chunk])
+            .args([
+                "--max-delay-diff=1024",
+                "--send-chunk-jones=4096",
+                "--gain=0.05",
+            ])
+            .args([
+                "--feng-id=3",
+                "--array-size=8",
+                "--backend=cpu",
+                "--log=stderr",
+            ])
+            .args(options)
+            .arg(source)
+            .env_remove("RUST_LOG")
+            .stderr(log.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        Self {
+            cable,
+            engine,
+            log,
+            socket,
+            received: Received::default(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Waits until the engine is up: its KATCP port answers.
+    pub fn up(mut self) -> Self {
+        let namespace = self.cable.engine.clone();
+        self.wait(|_| {
+            Cable::within(&namespace, || {
+                TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).is_ok()
+            })
+        });
+        self
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log.path()).unwrap()
+    }
+
+    /// Takes in what has come; waits a little if nothing has. Returns whether something had.
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; 10_000];
+        match self.socket.recv_from(&mut buffer) {
+            Ok((bytes, from)) => {
+                assert_eq!(from.ip(), ENGINE);
+                self.received.packet(&buffer[..bytes]);
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Takes in what comes until something has happened.
+    pub fn wait(&mut self, mut happened: impl FnMut(&mut Self) -> bool) {
+        while !happened(self) {
+            // What an engine sent before it ended is here by then.
+            let ended = self.engine.try_wait().unwrap().is_some();
+            let over = !self.receive() && ended && self.received.stops < SUBSTREAMS;
+            assert!(!over && self.begun.elapsed() < TOO_LONG, "{}", self.log());
+        }
+    }
+
+    /// Sends the heaps of a capture from `from` on until `to`, none so early that the engine has to hold more than it can.
+    pub fn send(&mut self, capture: &Path, from: u64, to: u64) {
+        let mut reader = CaptureReader::open(capture).unwrap();
+        while let Some(frame) = reader.next_frame().unwrap() {
+            let datagram = Datagram::new_checked(frame.bytes).unwrap();
+            let heap = DigitiserHeap::new_checked(datagram.payload()).unwrap();
+            let timestamp = heap.timestamp().unwrap();
+            if (from..to).contains(&timestamp) {
+                self.wait(|rig| {
+                    timestamp < rig.received.end().unwrap_or(first(capture)) + 4 * CHUNK
+                });
+                self.socket
+                    .send_to(datagram.payload(), datagram.dst())
+                    .unwrap();
+            }
+        }
+    }
+
+    /// Tells the engine of a signal.
+    pub fn signal(&self, name: &str) {
+        let id = self.engine.id().to_string();
+        let status = Command::new("kill")
+            .args(["-s", name, &id])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// Takes in what comes until the stop heaps, then until the engine has ended.
+    pub fn ended(&mut self) -> ExitStatus {
+        self.wait(|rig| rig.received.stops == SUBSTREAMS);
+        self.died()
+    }
+
+    /// Waits until the engine has ended, in whatever way.
+    pub fn died(&mut self) -> ExitStatus {
+        loop {
+            self.receive();
+            if let Some(status) = self.engine.try_wait().unwrap() {
+                return status;
+            }
+            assert!(self.begun.elapsed() < TOO_LONG, "{}", self.log());
+        }
+    }
+
+    /// The text of a scrape.
+    pub fn scrape(&self) -> String {
+        Cable::within(&self.cable.engine, || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS)).unwrap();
+            write!(
+                stream,
+                "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+            body.to_owned()
+        })
+    }
+
+    /// Runs a script of `tests/peer` where the engine is.
+    pub fn python(&self, script: &str, args: &[&str], input: &str) -> Value {
+        let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer");
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.cable.engine, &python])
+            .arg(folder.join(script))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !stderr.contains("ModuleNotFoundError"),
+            "{python} lacks the packages of scripts/requirements.txt: run scripts/test\n{stderr}"
+        );
+        assert!(output.status.success(), "{stderr}\n{}", self.log());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A scrape, as Prometheus's own parser reads it.
+    pub fn metrics(&self) -> Value {
+        self.python("check_metrics.py", &[], &self.scrape())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = self.engine.kill();
+        let _ = self.engine.wait();
+    }
+}
+
+pub fn first(capture: &Path) -> u64 {
+    Samples::read(capture, 10, 4096).first()
+}
