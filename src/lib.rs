@@ -32,7 +32,7 @@
 //! | [`mod@bench`] | measurements of this machine |
 //! | [`config`] | options to validated, typed configuration |
 //! | [`control`] | KATCP server, requests, sensors |
-//! | [`monitor`] | counters, time per lcore, run reports with pictures |
+//! | [`monitor`] | counters, time per lcore, metrics for Prometheus, run reports with pictures |
 //! | [`cli`] | one file per command |
 //!
 //! `unsafe` lives in `dpdk-sys`, [`dpdk`], [`memory`], [`gpu`] and [`cpu::simd`], nowhere else.
