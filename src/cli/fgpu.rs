@@ -131,7 +131,10 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     };
     let engine = LiveEngine::start(&config, &interfaces, threads, parts, &placement);
     let engine = engine.map_err(failure)?;
-    let serving = Serving::start(sockets, &config, &engine, level)?;
+    let serving = match Serving::start(sockets, &config, &engine, level) {
+        Ok(serving) => serving,
+        Err(failure) => return Err(give_up(engine, failure)),
+    };
     let ender = serving.ender();
     let on_halt = move || _ = ender.try_send(End::Halt);
     // Last: who waits for this port finds the engine at work.
@@ -144,7 +147,10 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         constants,
         on_halt,
     );
-    let control = control.map_err(Failure::usage)?;
+    let control = match control {
+        Ok(control) => control,
+        Err(error) => return Err(give_up(engine, Failure::usage(error))),
+    };
     tracing::info!("up");
 
     let end = wait(&serving, &engine);
@@ -291,6 +297,15 @@ fn place(args: &FgpuArgs, config: &FgpuConfig) -> Placement {
         workers: args.workers.map(|workers| workers as usize),
     };
     Placement::new(&wishes, &allowed_cpus())
+}
+
+/// Ends an engine that nobody can talk to.
+fn give_up(engine: LiveEngine, failure: Failure) -> Failure {
+    engine.abort();
+    if let Err(error) = engine.join() {
+        tracing::error!(%error, "while giving up");
+    }
+    failure
 }
 
 /// Lets what is under way come out.

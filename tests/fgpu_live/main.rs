@@ -11,6 +11,7 @@ mod rig;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
 use karoo::dsp::delay::{DelayModels, LinearDelay};
@@ -288,6 +289,26 @@ fn interfaces_are_looked_at_first() {
     )));
     let down = refusal(&["--recv-interface=k0", "--send-interface=k0"]);
     assert!(down.contains("link set dev k0 up"), "{down}");
+}
+
+/// Ports that others listen on are named, and nothing is left running.
+#[test]
+fn ports_in_use_are_refused() {
+    let capture = data("tones-10bit.pcap");
+    for (name, port, named) in [
+        ("metrics", METRICS, "--prometheus-port 9100"),
+        ("katcp", KATCP, ":7147"),
+    ] {
+        let Some(cable) = Cable::new(name) else {
+            return;
+        };
+        let any = (Ipv4Addr::UNSPECIFIED, port);
+        let _listener = Cable::within(&cable.engine, || TcpListener::bind(any).unwrap());
+        let options = ["--prometheus-port=9100"];
+        let mut rig = Rig::start(cable, &options, capture.to_str().unwrap());
+        assert_eq!(rig.died().code(), Some(2), "{}", rig.log());
+        assert!(rig.log().contains(named), "{}", rig.log());
+    }
 }
 
 /// A capture that turns out to be broken: what is named ends the process, which does not wait.

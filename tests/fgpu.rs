@@ -1,0 +1,84 @@
+//! The command line of `karoo fgpu`: files, and what is refused before anything starts.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::karoo;
+
+fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+const FGPU: [&str; 8] = [
+    "--recv-interface=lo",
+    "--send-interface=eth1",
+    "--adc-sample-rate=1712e6",
+    "--sync-time=1763700000",
+    "--feng-id=3",
+    "--wideband",
+    "name=w,channels=1024,dst=239.10.0.0+7",
+    "239.102.0.64+7",
+];
+
+/// A controller starts `fgpu`, and knows of no commands.
+#[test]
+fn a_link_of_the_peers_name_is_its_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("fgpu");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_karoo"), &link).unwrap();
+    let run = |args: &[&str]| {
+        let output = Command::new(&link).args(args).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(run(&["--version"]).contains(env!("CARGO_PKG_VERSION")));
+    let printed = run(&[&FGPU[..], &["--print-config"]].concat());
+    assert!(
+        printed.contains("feng-id = 3") && printed.contains("[[wideband]]"),
+        "{printed}"
+    );
+
+    // What is printed can be fed back, and the command line counts more.
+    let config = file(folder.path(), "fgpu.toml", &printed);
+    let config = config.to_str().unwrap();
+    assert_eq!(run(&["--config", config, "--print-config"]), printed);
+    let changed = run(&["--config", config, "--feng-id=4", "--print-config"]);
+    assert_eq!(changed, printed.replace("feng-id = 3", "feng-id = 4"));
+}
+
+#[test]
+fn live_engines_that_cannot_be_are_usage_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = file(folder.path(), "wrong.toml", "no-such-option = 1");
+    let narrowband =
+        "--narrowband=name=n,channels=1024,dst=239.11.0.0,centre_frequency=1e8,decimation=8";
+    let none = folder.path().join("none.toml");
+    for (args, expected) in [
+        (vec![narrowband], "wideband outputs only"),
+        (vec!["--send-sample-bits=4"], "--send-sample-bits 4"),
+        (vec!["--send-sample-bits=x"], "--send-sample-bits"),
+        (vec!["--no-such-option"], "--no-such-option"),
+        (
+            vec!["--config", wrong.to_str().unwrap()],
+            "no-such-option: is not an option",
+        ),
+        (vec!["--config", none.to_str().unwrap()], "none.toml"),
+        (
+            vec!["--send-interface=no-such-interface"],
+            "no-such-interface",
+        ),
+    ] {
+        let output = karoo([&["fgpu"], &FGPU[..], &args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+    }
+}
