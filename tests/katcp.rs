@@ -163,8 +163,10 @@ fn hostile_clients_cost_only_themselves() {
     let running = start();
     let address = running.control.address();
     let [port, pid] = [u32::from(address.port()), std::process::id()].map(|n| n.to_string());
-    let host = address.ip().to_string();
-    let report = python("hostile_katcp.py", &[&host, &port, STREAM, &pid]);
+    let (host, channels) = (address.ip().to_string(), CHANNELS.to_string());
+    let mut args = vec![&*host, &port, STREAM, &channels, &pid];
+    args.extend(["many", "endless", "deaf", "subscribed"]);
+    let report = python("hostile_katcp.py", &args);
     println!("{report}");
     assert_eq!(report["connected"], 1000, "{report}");
     for (deed, grown) in report["grown"].as_object().expect("deeds") {

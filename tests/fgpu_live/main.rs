@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod hostile;
 mod rig;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
 use karoo::dsp::delay::{DelayModels, LinearDelay};
-use rig::{BATCH, CHUNK, Cable, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, WINDOW};
+use rig::{BATCH, Cable, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, WINDOW};
 use serde_json::Value;
 use support::{Samples, check_against_model, data, output_config};
 
@@ -100,24 +101,8 @@ fn heaps_go_in_and_spectra_come_out() {
     assert_eq!(metrics["karoo_output_latency_seconds"][0], "histogram");
 
     rig.send(&capture, 0, u64::MAX);
-    // What is on its way to an rx lcore when the engine is told to end is lost.
     let (first, end) = (samples.first(), samples.end());
-    let heaps = 2 * (end - first) / 4096;
-    // Two chunks are open until the next begins.
-    let chunks = (end - first) / CHUNK - 2;
-    rig.wait(|rig| {
-        let all = rig.metrics();
-        let total = |family: &str| {
-            let samples = all[family][1].as_array().unwrap();
-            let values = samples.iter().map(|sample| sample[2].as_f64().unwrap());
-            values.sum::<f64>() as i64
-        };
-        let placed = total("karoo_input_datagrams") - total("karoo_input_drops");
-        let sent = total("fgpu_output_samples") / 8192 * SUBSTREAMS as i64;
-        placed == heaps as i64
-            && total("fgpu_input_chunks") == chunks as i64
-            && total("fgpu_output_heaps") == sent
-    });
+    rig.wait_for_all(first, end);
     let metrics = rig.metrics();
     rig.signal("INT");
     let status = rig.ended();

@@ -280,9 +280,30 @@ impl Rig {
         }
     }
 
+    /// Waits until the engine has taken in all heaps from `first` on until `end`, and sent what it could of them. What is on its
+    /// way to an rx lcore when the engine is told to end is lost.
+    pub fn wait_for_all(&mut self, first: u64, end: u64) {
+        let heaps = 2 * (end - first) / 4096;
+        // Two chunks are open until the next begins.
+        let chunks = (end - first) / CHUNK - 2;
+        self.wait(|rig| {
+            let all = rig.metrics();
+            let total = |family: &str| {
+                let samples = all[family][1].as_array().unwrap();
+                let values = samples.iter().map(|sample| sample[2].as_f64().unwrap());
+                values.sum::<f64>() as i64
+            };
+            let placed = total("karoo_input_datagrams") - total("karoo_input_drops");
+            let sent = total("fgpu_output_samples") / 8192 * SUBSTREAMS as i64;
+            placed == heaps as i64
+                && total("fgpu_input_chunks") == chunks as i64
+                && total("fgpu_output_heaps") == sent
+        });
+    }
+
     /// Tells the engine of a signal.
     pub fn signal(&self, name: &str) {
-        let id = self.engine.id().to_string();
+        let id = self.id().to_string();
         let status = Command::new("kill")
             .args(["-s", name, &id])
             .status()
@@ -327,37 +348,55 @@ impl Rig {
 
     /// Runs a script of `tests/peer` where the engine is.
     pub fn python(&self, script: &str, args: &[&str], input: &str) -> Value {
-        let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer");
-        let mut child = Command::new("ip")
-            .args(["netns", "exec", &self.cable.engine, &python])
-            .arg(folder.join(script))
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(input.as_bytes())
-            .unwrap();
-        let output = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !stderr.contains("ModuleNotFoundError"),
-            "{python} lacks the packages of scripts/requirements.txt: run scripts/test\n{stderr}"
-        );
-        assert!(output.status.success(), "{stderr}\n{}", self.log());
-        serde_json::from_slice(&output.stdout).unwrap()
+        run_python(&self.cable.engine, script, args, input)
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
+    }
+
+    /// Number of the engine's process.
+    pub fn id(&self) -> u32 {
+        self.engine.id()
     }
 
     /// A scrape, as Prometheus's own parser reads it.
     pub fn metrics(&self) -> Value {
         self.python("check_metrics.py", &[], &self.scrape())
     }
+}
+
+/// Runs a script of `tests/peer` in a namespace. What it prints is JSON, or it failed.
+pub fn run_python(
+    namespace: &str,
+    script: &str,
+    args: &[&str],
+    input: &str,
+) -> Result<Value, String> {
+    let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer");
+    let mut child = Command::new("ip")
+        .args(["netns", "exec", namespace, &python])
+        .arg(folder.join(script))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !stderr.contains("ModuleNotFoundError"),
+        "{python} lacks the packages of scripts/requirements.txt: run scripts/test\n{stderr}"
+    );
+    if !output.status.success() {
+        return Err(stderr.into_owned());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 impl Drop for Rig {

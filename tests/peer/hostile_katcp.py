@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Do to an F-engine's control what no client should, while one that behaves goes on.
 
-usage: hostile_katcp.py HOST PORT STREAM PID
+usage: hostile_katcp.py HOST PORT STREAM CHANNELS PID DEED…
 
-PID is the server's process. Prints how many could connect, and by how many bytes the server grew while each thing was done
-to it, as JSON. Fails if the client that behaves is not served.
+PID is the server's process. Deeds are many, endless, deaf and subscribed; the last needs many channels. Prints how many clients
+could connect, and by how many bytes the server grew in the course of each deed, as JSON. Fails if the client that behaves
+is not served.
 """
 
 import asyncio
@@ -15,7 +16,6 @@ import sys
 import aiokatcp
 
 TIMEOUT = 120
-CHANNELS = 32768
 
 
 async def connect(host, port):
@@ -41,7 +41,7 @@ async def gone(good, most):
     await asyncio.wait_for(wait(), TIMEOUT)
 
 
-async def many(host, port, good):
+async def many(host, port, good, _stream, _channels):
     """More connections than there may be: the one that behaves is one of them."""
     connections = [await connect(host, port) for _ in range(1001)]
     welcome = [greeting for _, _, greeting in connections if greeting.startswith(b"#version-connect")]
@@ -53,7 +53,7 @@ async def many(host, port, good):
     return len(welcome) + 1
 
 
-async def endless(host, port, good, clients):
+async def endless(host, port, good, _stream, _channels, clients=12):
     """16 MiB and more without an end of line."""
 
     async def one():
@@ -79,9 +79,9 @@ async def endless(host, port, good, clients):
     await gone(good, 1)
 
 
-async def deaf(host, port, good, stream, clients):
+async def deaf(host, port, good, stream, channels, clients=120):
     """Ask for much, and read nothing."""
-    gains = [f"0.{k:016d}+0.{k:016d}j" for k in range(CHANNELS)]
+    gains = [f"0.{k:016d}+0.{k:016d}j" for k in range(channels)]
     await good.request("gain-all", stream, *gains)
     connections = [await connect(host, port) for _ in range(clients)]
     for _, writer, _ in connections:
@@ -95,13 +95,13 @@ async def deaf(host, port, good, stream, clients):
     await gone(good, 1)
 
 
-async def subscribed(host, port, good, stream, clients):
+async def subscribed(host, port, good, stream, channels, clients=20):
     """Subscribe to much, and read nothing."""
     connections = [await connect(host, port) for _ in range(clients)]
     for _, writer, _ in connections:
         writer.write(f"?sensor-sampling {stream}.input0.eq,{stream}.input1.eq auto\n".encode())
     for k in range(40):
-        gains = [f"{k}.{c:015d}+0.{c:016d}j" for c in range(CHANNELS)]
+        gains = [f"{k}.{c:015d}+0.{c:016d}j" for c in range(channels)]
         await good.request("gain-all", stream, *gains)
     # They were cut off, without anybody closing their connections.
     await gone(good, 1)
@@ -123,21 +123,23 @@ async def growth(pid, deed):
     return await task, most - before
 
 
-async def main(host, port, stream, pid):
+DEEDS = {deed.__name__: deed for deed in (many, endless, deaf, subscribed)}
+
+
+async def main(host, port, stream, channels, pid, deeds):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     good = await aiokatcp.Client.connect(host, port)
-    grown = {}
-    connected, grown["many"] = await growth(pid, many(host, port, good))
-    _, grown["endless"] = await growth(pid, endless(host, port, good, 12))
-    _, grown["deaf"] = await growth(pid, deaf(host, port, good, stream, 120))
-    _, grown["subscribed"] = await growth(pid, subscribed(host, port, good, stream, 20))
+    results, grown = {}, {}
+    for deed in deeds:
+        results[deed], grown[deed] = await growth(pid, DEEDS[deed](host, port, good, stream, channels))
     await good.request("watchdog")
     good.close()
-    print(json.dumps({"connected": connected, "grown": grown}))
+    print(json.dumps({"connected": results.get("many"), "grown": grown}))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) < 7:
         sys.exit(__doc__)
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+    host, port, stream, channels, pid = sys.argv[1:6]
+    asyncio.run(main(host, int(port), stream, int(channels), int(pid), sys.argv[6:]))
