@@ -16,7 +16,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
 use karoo::dsp::delay::{DelayModels, LinearDelay};
-use rig::{BATCH, Cable, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, WINDOW};
+use rig::{
+    BATCH, Cable, KATCP, METRICS, OUTPUT, RATE, Received, Rig, SUBSTREAMS, SYNC_TIME, WINDOW,
+};
 use serde_json::Value;
 use support::{Samples, check_against_model, data, output_config};
 
@@ -136,6 +138,63 @@ fn heaps_go_in_and_spectra_come_out() {
         0.0
     );
     assert!(sample(&metrics, "fgpu_output_heaps", &[("stream", "w")]) > 0.0);
+}
+
+/// Each polarisation comes through an interface of its own, and each interface sends a block of the substreams.
+#[test]
+fn two_interfaces_share_the_work() {
+    let Some(cable) = Cable::new("two") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    let options = [
+        "--recv-interface=k0,k1",
+        "--recv-affinity=-1,-1",
+        "--send-interface=k0,k1",
+        "--recv-spare-chunks=8",
+    ];
+    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
+    rig.split = true;
+    rig.send(&capture, 0, u64::MAX);
+    let third = samples.first() + (samples.end() - samples.first()) / 3;
+    rig.wait(|rig| rig.received.end().is_some_and(|end| end > third));
+    rig.signal("INT");
+    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+
+    let Received {
+        heap_counts,
+        interfaces,
+        descriptors,
+        ..
+    } = &rig.received;
+    assert_eq!(
+        interfaces.values().copied().collect::<Vec<_>>(),
+        [0, 0, 1, 1]
+    );
+    // Descriptors and stop heaps of all substreams go through the first.
+    assert_eq!(*descriptors, SUBSTREAMS);
+    let (second, first): (Vec<u64>, Vec<u64>) =
+        heap_counts.iter().partition(|&&count| count >= 1 << 40);
+    let batches = rig.received.batches();
+    assert_eq!(first.len(), 2 * batches.len() + 2 * SUBSTREAMS as usize);
+    assert_eq!(second.len(), 2 * batches.len());
+    for (counts, start) in [(first, 3), (second, (1 << 40) + 3)] {
+        assert!(
+            counts
+                .iter()
+                .zip(0..)
+                .all(|(&count, n)| count == start + 8 * n),
+            "{counts:?}"
+        );
+    }
+    check_against_model(
+        &samples,
+        &output_config(OUTPUT),
+        &batches,
+        &Default::default(),
+        0.05,
+    );
 }
 
 /// aiokatcp as the controller: gains and delays hold from the timestamp on that the engine tells, and not before.

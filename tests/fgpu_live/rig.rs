@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,8 +27,9 @@ pub const WINDOW: u64 = 512;
 pub const CHUNK: u64 = 16384;
 pub const RATE: f64 = 4e6;
 pub const SYNC_TIME: f64 = 1_763_700_000.0;
-pub const ENGINE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-pub const TEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// Addresses of the interfaces k0 and k1 of the engine, and of those at the other end.
+pub const ENGINE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 1, 1)];
+const TEST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 1, 2)];
 pub const KATCP: u16 = 7147;
 pub const METRICS: u16 = 9100;
 
@@ -49,13 +50,18 @@ impl Cable {
         let commands = [
             format!("netns add {engine}"),
             format!("netns add {test}"),
-            format!("link add k0 netns {engine} type veth peer name k0 netns {test}"),
             format!("-n {engine} link set lo up"),
-            format!("-n {engine} link set k0 mtu 9000 up"),
-            format!("-n {test} link set k0 mtu 9000 up"),
-            format!("-n {engine} address add {ENGINE}/24 dev k0"),
-            format!("-n {test} address add {TEST}/24 dev k0"),
         ];
+        let wire = |i: usize| {
+            [
+                format!("link add k{i} netns {engine} type veth peer name k{i} netns {test}"),
+                format!("-n {engine} link set k{i} mtu 9000 up"),
+                format!("-n {test} link set k{i} mtu 9000 up"),
+                format!("-n {engine} address add {}/24 dev k{i}", ENGINE[i]),
+                format!("-n {test} address add {}/24 dev k{i}", TEST[i]),
+            ]
+        };
+        let commands = commands.into_iter().chain(wire(0)).chain(wire(1));
         for command in commands {
             let output = Command::new("ip").args(command.split(' ')).output();
             let failed = match output {
@@ -98,16 +104,23 @@ pub struct Received {
     /// Bytes of each heap, by timestamp and first channel.
     heaps: BTreeMap<(u64, u64), Vec<Option<i8>>>,
     pub heap_counts: BTreeSet<u64>,
+    /// Number of the interface that each substream comes from, by its first channel.
+    pub interfaces: BTreeMap<u64, usize>,
     pub descriptors: u64,
     pub stops: u64,
 }
 
 impl Received {
-    fn packet(&mut self, bytes: &[u8]) {
+    fn packet(&mut self, interface: usize, bytes: &[u8]) {
         let packet = Packet::new_checked(bytes).expect("SPEAD");
         self.heap_counts.insert(packet.heap_count());
         if let Some(repr) = SpectraRepr::parse(&packet).expect("consistent") {
             assert_eq!(repr.feng_id, 3);
+            let channel = repr.first_channel;
+            assert_eq!(
+                *self.interfaces.entry(channel).or_insert(interface),
+                interface
+            );
             let heap = self.heaps.entry((repr.timestamp, repr.first_channel));
             let heap = heap.or_insert_with(|| vec![None; repr.heap_length as usize]);
             let room = &mut heap[repr.payload_offset as usize..];
@@ -153,7 +166,11 @@ pub struct Rig {
     engine: Child,
     log: tempfile::NamedTempFile,
     socket: UdpSocket,
+    /// One at each interface.
+    digitiser: [UdpSocket; 2],
     pub received: Received,
+    /// Whether polarisation 1 goes through the other interface.
+    pub split: bool,
     begun: Instant,
 }
 
@@ -168,15 +185,22 @@ impl Rig {
                 .bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7148)).into())
                 .unwrap();
             for group in 0..SUBSTREAMS as u8 {
-                socket
-                    .join_multicast_v4(&Ipv4Addr::new(239, 10, 10, group), &TEST)
-                    .unwrap();
+                let group = Ipv4Addr::new(239, 10, 10, group);
+                for interface in TEST {
+                    socket.join_multicast_v4(&group, &interface).unwrap();
+                }
             }
-            socket.set_multicast_if_v4(&TEST).unwrap();
             socket
                 .set_read_timeout(Some(Duration::from_millis(2)))
                 .unwrap();
             UdpSocket::from(socket)
+        });
+        let digitiser = TEST.map(|address| {
+            Cable::within(&cable.test, || {
+                let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+                socket.set_multicast_if_v4(&address).unwrap();
+                UdpSocket::from(socket)
+            })
         });
         let log = tempfile::NamedTempFile::new().unwrap();
         let rate = RATE.to_string();
@@ -218,7 +242,9 @@ impl Rig {
             engine,
             log,
             socket,
+            digitiser,
             received: Received::default(),
+            split: false,
             begun: Instant::now(),
         }
     }
@@ -243,11 +269,16 @@ impl Rig {
         let mut buffer = [0; 10_000];
         match self.socket.recv_from(&mut buffer) {
             Ok((bytes, from)) => {
-                assert_eq!(from.ip(), ENGINE);
-                self.received.packet(&buffer[..bytes]);
+                let interface = ENGINE.iter().position(|&address| from.ip() == address);
+                let interface = interface.unwrap_or_else(|| panic!("from {from}"));
+                self.received.packet(interface, &buffer[..bytes]);
                 true
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                false
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -264,6 +295,7 @@ impl Rig {
 
     /// Sends the heaps of a capture from `from` on until `to`, none so early that the engine has to hold more than it can.
     pub fn send(&mut self, capture: &Path, from: u64, to: u64) {
+        let split = self.split;
         let mut reader = CaptureReader::open(capture).unwrap();
         while let Some(frame) = reader.next_frame().unwrap() {
             let datagram = Datagram::new_checked(frame.bytes).unwrap();
@@ -273,9 +305,9 @@ impl Rig {
                 self.wait(|rig| {
                     timestamp < rig.received.end().unwrap_or(first(capture)) + 4 * CHUNK
                 });
-                self.socket
-                    .send_to(datagram.payload(), datagram.dst())
-                    .unwrap();
+                let interface = if split { heap.pol() } else { 0 };
+                let socket = &self.digitiser[interface];
+                socket.send_to(datagram.payload(), datagram.dst()).unwrap();
             }
         }
     }
