@@ -188,6 +188,22 @@ fn delays_are_models() {
 }
 
 #[test]
+fn models_that_begin_between_samples_are_carried_on_to_one() {
+    let bench = Bench::new();
+    // 2⁻²² s, the finest that UNIX times resolve, are 408.17 samples.
+    let line = "?delays wideband 1632561921.0000002384185791015625 1e-6,0.5:1,1e9 0,0:0,0";
+    assert_eq!(bench.ask(line), ["ok"]);
+    let request = bench.steered.outputs[0].take().expect("a request");
+    let Change::Delays([model, _]) = request.change else {
+        panic!("{request:?}");
+    };
+    let begin = 1712e6 / 4_194_304.0;
+    assert_eq!(model.start(), 408);
+    assert!((model.delay() - (1712.0 + (408.0 - begin) * 0.5)).abs() < 1e-6);
+    assert!((model.phase() - (1.0 + (408.0 - begin) / 1712e6 * 1e9)).abs() < 1e-6);
+}
+
+#[test]
 fn delays_that_cannot_be_are_refused() {
     let bench = Bench::new();
     for (arguments, with) in [
