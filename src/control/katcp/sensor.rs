@@ -69,8 +69,8 @@ impl Sensors {
         sensor
     }
 
-    /// Adds a sensor of [`DEVICE_STATUS`] over all sensors that `includes`, other such sensors excepted: `ok` as long
-    /// as none is worse than nominal.
+    /// Adds a sensor of [`DEVICE_STATUS`](super::reading::DEVICE_STATUS) over all sensors that `includes`, other such
+    /// sensors excepted: `ok` as long as none is worse than nominal.
     pub fn add_aggregate(
         &self,
         info: SensorInfo,
