@@ -12,6 +12,7 @@
 #include "geometry.cuh"
 #include "copy.cuh"
 #include "correct.cuh"
+#include "mid.cuh"
 
 // Radices of the passes; the middle one is 1 where there are two.
 constexpr int LAST = N2 >= 128 ? 16 : N2 >= 32 ? 8 : 4;
@@ -38,18 +39,21 @@ __device__ __forceinline__ int position(int k2) {
     return (k2 % FIRST * MIDDLE + k2 / FIRST % MIDDLE) * LAST + k2 / LINES;
 }
 
-// Copies a group's part of both rows of mid to shared memory, in pieces of two spectra.
-__device__ __forceinline__ void copy_rows(float2 *z, const float2 *mid, const int (&rows)[2]) {
-    const int g = threadIdx.x % (BACK_GROUP / 2) * 2, first = threadIdx.x / (BACK_GROUP / 2);
-    constexpr int STEP = BACK_THREADS / (BACK_GROUP / 2);
-    static_assert(STEP % LAST == 0 || BACK_GROUP >= 16, "so that the distance in shared memory is constant");
+// Copies a group's part of both rows of mid to shared memory, each granule to where its numbers will be.
+__device__ __forceinline__ void copy_rows(float2 *z, const char *group, int part, const int (&rows)[2]) {
+    const int piece = threadIdx.x % 16, first = threadIdx.x / 16;
+    constexpr int STEP = BACK_THREADS / 16; // granules
+    static_assert(STEP * POINTS_PER_GRANULE % LAST == 0 || BACK_GROUP >= 16, "so that the distance in shared memory is constant");
+    if (piece >= GRANULE / 16) {
+        return;
+    }
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        const float2 *from = mid + (rows[row] * N2 + first) * GROUP + g;
-        float2 *to = z + address(row, first, g);
+        const char *from = group + (rows[row] * PARTS + part) * ROW + first * GRANULE + piece * 16;
+        float2 *to = z + address(row, first * POINTS_PER_GRANULE, 0) + piece * 2;
 #pragma unroll
-        for (int at = 0; at < N2; at += STEP) {
-            copy_async<16>(to + address(0, at, 0), from + at * GROUP);
+        for (int granule = 0; granule < ROW / GRANULE; granule += STEP) {
+            copy_async<16>(to + address(0, granule * POINTS_PER_GRANULE, 0), from + granule * GRANULE);
         }
     }
 }
@@ -76,30 +80,35 @@ struct Turns {
 };
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
-fft_post(const float2 *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
+fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
          const float4 *__restrict__ fine, u32 *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
-    extern __shared__ float2 z[]; // (row, point, spectrum), and what follows
+    extern __shared__ float2 z[]; // (row, point, spectrum), at first in granules, and what follows
     float4 *gain = reinterpret_cast<float4 *>(z + POINTS); // of the channels of both rows
     float4 *delays = gain + N2;                            // of this turn's and the next turn's spectra
     float2 *first_pass = reinterpret_cast<float2 *>(delays + 2 * BACK_GROUP); // roots, (output, point)
     float2 *second_pass = first_pass + N2;
-    constexpr int PARTS = GROUP / BACK_GROUP;
-    const int pair = blockIdx.x / PARTS, part = blockIdx.x % PARTS * BACK_GROUP;
+    const int pair = blockIdx.x / PARTS, part = blockIdx.x % PARTS;
     const int rows[2] = {pair, pair == 0 ? N1 / 2 : N1 - pair};
     const int g = threadIdx.x % BACK_GROUP, line = threadIdx.x / BACK_GROUP;
     // Complement digits make the mirror: this line of the one row goes with that one of the other.
     const int lines[2] = {line, LINES - 1 - line};
 
     const Turns turns(stretch, run);
-    auto spectrum_of = [&](int turn) { return (turns.first + turns.group(turn)) * GROUP + part; };
+    auto spectrum_of = [&](int turn) { return (turns.first + turns.group(turn)) * GROUP + part * BACK_GROUP; };
     auto copy = [&](int turn, int parity) {
         const int slot = (turns.first + turns.group(turn)) & (stretch.ring - 1);
-        copy_rows(z, mid + (long long)slot * N * GROUP + part, rows);
+        copy_rows(z, mid + slot * GROUP_BYTES, part, rows);
         if (threadIdx.x < BACK_GROUP) {
             copy_async<16>(delays + parity * BACK_GROUP + threadIdx.x, fine + min(spectrum_of(turn) + int(threadIdx.x), stretch.end - 1));
         }
         commit_copies();
     };
+    for (int i = threadIdx.x; i < N2; i += BACK_THREADS) {
+        copy_async<8>(first_pass + i, roots + i % (N2 / FIRST) * (i / (N2 / FIRST)) * N1);
+    }
+    for (int i = threadIdx.x; MIDDLE > 1 && i < MIDDLE * LAST; i += BACK_THREADS) {
+        copy_async<8>(second_pass + i, roots + i % LAST * (i / LAST) * (N / (MIDDLE * LAST)));
+    }
     int turn = turns.from(blockIdx.y);
     if (turns.over(turn)) {
         return;
@@ -107,10 +116,6 @@ fft_post(const float2 *__restrict__ mid, const float2 *__restrict__ roots, const
     copy(turn, 0);
     for (int i = threadIdx.x; i < N2; i += BACK_THREADS) {
         copy_async<16>(gain + i, gains + (i < N2 / 2 ? rows[0] : rows[1]) + N1 * (i % (N2 / 2)));
-        copy_async<8>(first_pass + i, roots + i % (N2 / FIRST) * (i / (N2 / FIRST)) * N1);
-    }
-    for (int i = threadIdx.x; MIDDLE > 1 && i < MIDDLE * LAST; i += BACK_THREADS) {
-        copy_async<8>(second_pass + i, roots + i % LAST * (i / LAST) * (N / (MIDDLE * LAST)));
     }
     commit_copies();
 
@@ -125,14 +130,18 @@ fft_post(const float2 *__restrict__ mid, const float2 *__restrict__ roots, const
         wait_for_copies<0>();
         __syncthreads();
         constexpr int STEP = N2 / FIRST;
+        static_assert(STEP % POINTS_PER_GRANULE == 0 && LAST % POINTS_PER_GRANULE == 0, "a warp has whole granules");
 #pragma unroll 1
         for (int item = threadIdx.x; item < 2 * STEP * BACK_GROUP; item += BACK_THREADS) {
             const int g = item % BACK_GROUP, p = item / BACK_GROUP % STEP, row = item / (BACK_GROUP * STEP);
+            const float2 *granules = z + address(row, p / POINTS_PER_GRANULE * POINTS_PER_GRANULE, 0);
             float2 v[FIRST];
 #pragma unroll
             for (int j = 0; j < FIRST; j++) {
-                v[j] = z[address(row, p + j * STEP, g)];
+                v[j] = load_mid(granules + address(0, j * STEP, 0), item % 32);
             }
+            // The results take the granules' place.
+            __syncwarp();
             Dft<FIRST>::run(v);
 #pragma unroll
             for (int d = 0; d < FIRST; d++) {

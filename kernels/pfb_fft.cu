@@ -10,6 +10,7 @@
 #include "geometry.cuh"
 #include "fft.cuh"
 #include "filter.cuh"
+#include "mid.cuh"
 
 // Of more than 32 rows n1, a thread filters FOLD at N1/FOLD from each other, and transforms these in registers.
 constexpr int FOLD = N1 > 32 ? N1 / 32 : 1;
@@ -19,7 +20,7 @@ static_assert(ITEMS % FRONT_THREADS == 0, "no thread is idle");
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
-        const float *__restrict__ weights, const float2 *__restrict__ roots, float2 *__restrict__ mid,
+        const float *__restrict__ weights, const float2 *__restrict__ roots, char *__restrict__ mid,
         BatchStats *stats, Stretch stretch) {
     extern __shared__ float2 z[]; // (column, spectrum)
     const int group = stretch.first_group + blockIdx.y;
@@ -69,7 +70,7 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
     power.add_together();
     __syncthreads();
 
-    float2 *out = mid + (long long)(group & (stretch.ring - 1)) * N * GROUP;
+    char *out = mid + (group & (stretch.ring - 1)) * GROUP_BYTES;
 #pragma unroll 1
     for (int item = threadIdx.x; item < TILE * GROUP * FOLD; item += FRONT_THREADS) {
         const int g = item % GROUP, c = item / GROUP % TILE, d = item / (GROUP * TILE);
@@ -81,11 +82,11 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
         Dft<LAST>::run(v);
         if (g >= valid && g < valid_end) {
             const int n2 = column + c;
-            float2 *to = out + (d * N2 + n2) * GROUP + g;
+            const MidColumn to(out, d, n2, g);
 #pragma unroll
             for (int j = 0; j < LAST; j++) {
                 const int k1 = d + FOLD * j;
-                to[j * FOLD * N2 * GROUP] = multiply(v[j], __ldg(&roots[n2 * k1]));
+                to.store(j * FOLD, multiply(v[j], __ldg(&roots[n2 * k1])));
             }
         }
     }

@@ -8,6 +8,7 @@
 #include "columns.cuh"
 #include "copy.cuh"
 #include "fft.cuh"
+#include "mid.cuh"
 #include "unpack.cuh"
 
 constexpr int FILTER_THREADS = COLUMNS / WIDTH;
@@ -221,7 +222,7 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
     power.add_together();
 }
 
-__device__ __forceinline__ void transform(float2 *z, float2 *between, const float2 *__restrict__ roots, float2 *__restrict__ mid, int ring, const Run &run) {
+__device__ __forceinline__ void transform(float2 *z, float2 *between, const float2 *__restrict__ roots, char *__restrict__ mid, int ring, const Run &run) {
     const int thread = threadIdx.x - FILTER_THREADS;
     // Roots of this block's columns, (k1, column), and of the first pass.
     for (int i = thread; i < COLUMNS; i += FFT_THREADS) {
@@ -258,7 +259,7 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
             wait(TRANSFORM, FFT_THREADS);
         }
         constexpr int LAST = SECOND > 1 ? SECOND : FIRST, LINES = N1 / LAST;
-        float2 *out = mid + (long long)((run.group + i) & (ring - 1)) * N * GROUP;
+        char *out = mid + ((run.group + i) & (ring - 1)) * GROUP_BYTES;
 #pragma unroll 1
         for (int item = thread; item < TILE * GROUP * LINES; item += FFT_THREADS) {
             const int g = item % GROUP, c = item / GROUP % TILE, d = item / (GROUP * TILE);
@@ -272,10 +273,10 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
             if (s >= run.first && s < run.end) {
                 // k1 = d + LINES * j
                 const float2 *root = between + d * TILE + c;
-                float2 *to = out + (d * N2 + blockIdx.x * TILE + c) * GROUP + g;
+                const MidColumn to(out, d, blockIdx.x * TILE + c, g);
 #pragma unroll
                 for (int j = 0; j < LAST; j++) {
-                    to[j * LINES * N2 * GROUP] = multiply(v[j], root[j * LINES * TILE]);
+                    to.store(j * LINES, multiply(v[j], root[j * LINES * TILE]));
                 }
             }
         }
@@ -287,7 +288,7 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
 pfb_fft_run(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
-            const float *__restrict__ weights, const float2 *__restrict__ roots, float2 *__restrict__ mid,
+            const float *__restrict__ weights, const float2 *__restrict__ roots, char *__restrict__ mid,
             BatchStats *stats, Stretch stretch, int groups) {
     extern __shared__ float2 z[]; // (buffer, column, spectrum), then roots, and rows of samples
     float2 *between = z + 2 * COLUMNS * STRIDE;

@@ -8,7 +8,7 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 9] = [
+const HEADERS: [(&CStr, &str); 10] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
@@ -16,6 +16,7 @@ const HEADERS: [(&CStr, &str); 9] = [
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
     (c"filter.cuh", include_str!("../../kernels/filter.cuh")),
     (c"correct.cuh", include_str!("../../kernels/correct.cuh")),
+    (c"mid.cuh", include_str!("../../kernels/mid.cuh")),
     (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
     (c"philox.cuh", include_str!("../../kernels/philox.cuh")),
 ];

@@ -221,7 +221,7 @@ impl<'a> Trial<'a> {
             output, spectra, ..
         } = self.buffers;
         let step = output.spectrum_samples();
-        let intermediate = 8 * spectra * step;
+        let intermediate = self.variant.number_bytes() * spectra * step;
         match stage {
             Stage::Front => {
                 let samples = (spectra + output.taps - 1) * step;

@@ -298,9 +298,14 @@ impl Variant {
         self.slice * self.shape.group
     }
 
+    /// Bytes of a complex number in the intermediate: what a library transforms is in single precision, else as mid.cuh has it.
+    pub fn number_bytes(&self) -> usize {
+        if self.transform.is_some() { 8 } else { 6 }
+    }
+
     /// Bytes of one group in the intermediate.
     pub fn group_bytes(&self) -> usize {
-        self.shape.points() * self.group() * 8
+        self.shape.points() * self.group() * self.number_bytes()
     }
 
     /// Groups that the ring should have for output chunks of `spectra` spectra, a power of two.
