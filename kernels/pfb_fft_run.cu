@@ -121,8 +121,8 @@ struct Filter {
 #pragma unroll
         for (int c = 0; c < WIDTH; c++) {
             const int n0 = place[0].integer(words0, c), n1 = place[1].integer(words1, c);
-            sum[0] += u32(n0 * n0);
-            sum[1] += u32(n1 * n1);
+            sum[0] += (long long)n0 * n0;
+            sum[1] += (long long)n1 * n1;
         }
     }
 };
@@ -175,8 +175,9 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
             power.next_batch();
         }
         // Rows of this turn that count, and within one batch.
-        const bool whole = NARROW && first >= run.first && first + RING <= run.end && first + RING <= power.next;
+        const bool whole = first >= run.first && first + RING <= run.end && first + RING <= power.next;
         float2 squares = {0.f, 0.f};
+        u64 exact[2] = {0, 0};
         float2 *to = at + (RING == GROUP ? (first / GROUP & 1) * COLUMNS * STRIDE : 0);
 #pragma unroll
         for (int i = 0; i < RING; i++) {
@@ -193,7 +194,10 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
             rows.wait_oldest();
             f.load((i + LEAD + 1) % DEPTH);
             rows.copy((i + LEAD + DEPTH - 1) % DEPTH, first + i + LEAD + DEPTH - 1);
-            f.row(words0, words1, (i + LEAD) % RING, TAPS, &squares);
+            f.row(words0, words1, (i + LEAD) % RING, TAPS, NARROW ? &squares : nullptr);
+            if constexpr (!NARROW) {
+                f.square(words0, words1, exact);
+            }
 #pragma unroll
             for (int c = 0; c < WIDTH; c++) {
                 to[((RING == GROUP ? 0 : (i / GROUP & 1) * COLUMNS) + c * (COLUMNS / WIDTH)) * STRIDE + i % GROUP] = f.y[i][c];
@@ -203,11 +207,11 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const u32 *pol0, con
             }
         }
         if (whole) {
-            power.sum[0] += u32(squares.x);
-            power.sum[1] += u32(squares.y);
+            power.sum[0] += NARROW ? u32(squares.x) : exact[0];
+            power.sum[1] += NARROW ? u32(squares.y) : exact[1];
             continue;
         }
-        // Rare, or of wide samples.
+        // Rare.
         const u32 *row0 = pol0 + ((bit_of(0, n1) + c0 * BITS) >> 5), *row1 = pol1 + ((bit_of(1, n1) + c0 * BITS) >> 5);
 #pragma unroll 1
         for (int s = max(first, run.first); s < min(first + RING, run.end); s++) {
