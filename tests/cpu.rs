@@ -8,6 +8,7 @@ use std::sync::Arc;
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{Level, Wideband, Workers};
 use karoo::dsp::model::Model;
+use karoo::engine::steer::Gains;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
@@ -163,6 +164,11 @@ fn model(
     })
 }
 
+/// Gains of each channel.
+fn each(gains: &[Complex32]) -> Gains {
+    Gains::new(gains.len(), gains).unwrap()
+}
+
 /// The same dither as the golden model: bytes differ only where the sum is a rounding error from a tie.
 #[test]
 fn dithers_like_the_model() {
@@ -235,7 +241,7 @@ fn agrees_with_the_model() {
         for level in Level::ALL {
             let mut pipeline = pipeline(&config, 2, level, 1.0);
             for (p, gains) in gains.iter().enumerate() {
-                pipeline.set_gains(p, gains);
+                pipeline.set_gains(p, &mut each(gains));
             }
             let (data, _) = run(&config, &mut pipeline, &signal, &plan, &[]);
             for (i, &byte) in data.iter().enumerate() {
@@ -336,8 +342,8 @@ fn saturation_is_counted() {
     let expected = model(&config, &signal, &plan, &gains);
     for level in Level::ALL {
         let mut pipeline = pipeline(&config, 1, level, 1.0);
-        pipeline.set_gains(0, &gains[0]);
-        pipeline.set_gains(1, &gains[1]);
+        pipeline.set_gains(0, &mut each(&gains[0]));
+        pipeline.set_gains(1, &mut each(&gains[1]));
         let (data, stats) = run(&config, &mut pipeline, &signal, &plan, &[]);
         for (batch, stats) in stats.iter().enumerate() {
             for (p, expected) in expected.iter().enumerate() {
@@ -377,7 +383,7 @@ fn gains_wait_for_the_next_chunk() {
         .front(&signal.view(), &first, &mut chunk.span())
         .unwrap();
     for p in 0..2 {
-        changed.set_gains(p, &[Complex32::new(0.2, 0.0); 64]);
+        changed.set_gains(p, &mut each(&[Complex32::new(0.2, 0.0); 64]));
     }
     let rest = block(10, 40);
     changed

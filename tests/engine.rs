@@ -10,7 +10,7 @@ use crossbeam::queue::ArrayQueue;
 use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
 use karoo::cpu;
 use karoo::dpdk::{Abort, Eal, ExtPool, IdlePolicy};
-use karoo::engine::steer::Steered;
+use karoo::engine::steer::{Gains, Steered};
 use karoo::engine::{
     Block, Engine, EngineError, EngineParts, Finished, InputView, Intake, OutputChunk, OutputParts,
     OutputSpan, OutputStats, Pipeline, PipelineError,
@@ -21,7 +21,6 @@ use karoo::monitor::report::LcoreReport;
 use karoo::recv::window::{Lane, Located, Window};
 use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
 use karoo::units::{Clock, Timestamp};
-use rustfft::num_complex::Complex32;
 use support::output;
 
 const HEAP: usize = 256;
@@ -83,7 +82,7 @@ impl Pipeline for Late {
         "late".into()
     }
 
-    fn set_gains(&mut self, _pol: usize, _gains: &[Complex32]) {}
+    fn set_gains(&mut self, _pol: usize, _gains: &mut Gains) {}
 
     fn front(
         &mut self,

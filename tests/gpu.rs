@@ -11,6 +11,7 @@ use device::{assert_agree, chunk, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
+use karoo::engine::steer::Gains;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Intake as _, Pipeline};
 use karoo::gpu::{Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune, Wideband};
 use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind};
@@ -136,7 +137,7 @@ impl Case {
 
     fn set_gains(&self, pipeline: &mut dyn Pipeline) {
         for (pol, gains) in self.gains.iter().enumerate() {
-            pipeline.set_gains(pol, gains);
+            pipeline.set_gains(pol, &mut each(gains));
         }
     }
 
@@ -187,6 +188,11 @@ fn compare(gpu: &Arc<Gpu>, what: &str, case: &Case, cuts: &[usize]) {
         let what = format!("{what}, {}", rig.pipeline.name());
         assert_agree(&what, &case.run(&mut rig, cuts), &expected);
     }
+}
+
+/// Gains of each channel.
+fn each(gains: &[Complex32]) -> Gains {
+    Gains::new(gains.len(), gains).unwrap()
 }
 
 /// Every number of channels that the kernels have, with several taps and lengths of heaps.
@@ -306,7 +312,7 @@ fn gains_wait_for_the_next_chunk() {
             } else {
                 &[Complex32::new(0.01, 0.0); 128]
             };
-            rig.pipeline.set_gains(pol, gains);
+            rig.pipeline.set_gains(pol, &mut each(gains));
         }
     }
     rig.pipeline.back(1, filled).unwrap();
@@ -320,7 +326,7 @@ fn gains_wait_for_the_next_chunk() {
     for pol in 0..2 {
         fresh
             .pipeline
-            .set_gains(pol, &[Complex32::new(0.01, 0.0); 128]);
+            .set_gains(pol, &mut each(&[Complex32::new(0.01, 0.0); 128]));
     }
     assert!(after == case.run(&mut fresh, &[]) && after != before);
 }
@@ -357,7 +363,7 @@ fn outputs_and_engines_share_the_gpu() {
     let expected = [(&case, 0.05), (&other, 0.1)].map(|(case, gain)| {
         let mut alone = case.on_cpu();
         let gains = vec![Complex32::new(gain, 0.0); case.config.channels];
-        (0..2).for_each(|pol| alone.set_gains(pol, &gains));
+        (0..2).for_each(|pol| alone.set_gains(pol, &mut each(&gains)));
         case.run_on_cpu(&mut alone, &[])
     });
     for (_, (one, two)) in &mut engines {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use device::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
 use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
+use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, InputView, Intake, OutputChunk, PipelineError};
 use karoo::gpu::{BarAllocator, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams, Wideband};
 use karoo::memory::{ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind};
@@ -120,7 +121,8 @@ impl StreamCase {
                         let gains = std::array::from_fn::<_, 256, _>(|_| {
                             Complex32::from_polar(0.1, rng.random_range(-3.0..3.0))
                         });
-                        rig.pipeline.set_gains(pol, &gains);
+                        rig.pipeline
+                            .set_gains(pol, &mut Gains::new(256, &gains).unwrap());
                     }
                     let start = Timestamp(next as u64);
                     let batches = Self::BATCHES;

@@ -16,7 +16,7 @@ use karoo::dpdk::{
 };
 use karoo::dsp::model::{Model, hash_sample};
 use karoo::dsp::unpack::pack;
-use karoo::engine::steer::Steered;
+use karoo::engine::steer::{Gains, Steered};
 use karoo::engine::{Block, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError};
 use karoo::live::{self, Ended, RxStage, StageError, StageParts, Stages, Threads};
 use karoo::memory::HostAllocator;
@@ -411,7 +411,7 @@ impl Pipeline for Gated {
         "gated".into()
     }
 
-    fn set_gains(&mut self, _pol: usize, _gains: &[Complex32]) {}
+    fn set_gains(&mut self, _pol: usize, _gains: &mut Gains) {}
 
     fn front(
         &mut self,

@@ -6,6 +6,7 @@ use rustfft::num_complex::{Complex32, Complex64};
 
 use super::simd::{Supported, phasors};
 use crate::engine::FineDelay;
+use crate::engine::steer;
 use crate::units::N_POL;
 
 /// Channels per entry of the coarse level of the phasor table, at most.
@@ -20,42 +21,29 @@ pub(super) struct Coefficients {
     of: Option<(FineDelay, u64)>,
 }
 
-/// Gains of both polarisations with the factor of the transform's separation: 1/2 for
-/// polarisation 0, 1/(2i) for polarisation 1.
+/// Factors of the transform's separation: 1/2 for polarisation 0, 1/(2i) for polarisation 1.
+const SEPARATION: [Complex64; N_POL] = [Complex64::new(0.5, 0.0), Complex64::new(0.0, -0.5)];
+
+/// Gains of both polarisations.
 #[derive(Clone, Debug)]
 pub(super) struct Gains {
-    scaled: [Vec<Complex32>; N_POL],
+    of: [steer::Gains; N_POL],
     version: u64,
 }
 
 impl Gains {
     /// The same gain everywhere.
     pub fn new(channels: usize, gain: f64) -> Self {
-        let mut gains = Self {
-            scaled: [vec![], vec![]],
+        let gains = steer::Gains::uniform(channels, Complex32::new(gain as f32, 0.0));
+        Self {
+            of: [gains.clone(), gains],
             version: 0,
-        };
-        for pol in 0..N_POL {
-            gains.set(pol, &vec![Complex32::new(gain as f32, 0.0); channels]);
         }
-        gains
-    }
-
-    /// Sets one polarisation, in the memory that it has.
-    pub fn set(&mut self, pol: usize, gains: &[Complex32]) {
-        // Both factors are exact: halving, and swapping parts with a sign.
-        let scale = |g: &Complex32| match pol {
-            0 => Complex32::new(g.re / 2.0, g.im / 2.0),
-            _ => Complex32::new(g.im / 2.0, -g.re / 2.0),
-        };
-        self.scaled[pol].clear();
-        self.scaled[pol].extend(gains.iter().map(scale));
-        self.version += 1;
     }
 
     /// Exchanges the gains of one polarisation.
-    pub fn swap(&mut self, pol: usize, other: &mut Self) {
-        std::mem::swap(&mut self.scaled[pol], &mut other.scaled[pol]);
+    pub fn swap(&mut self, pol: usize, other: &mut steer::Gains) {
+        std::mem::swap(&mut self.of[pol], other);
         self.version += 1;
     }
 }
@@ -88,7 +76,7 @@ impl Coefficients {
                     pol,
                     f64::from(at.delay[pol]),
                     f64::from(at.phase[pol]),
-                    &gains.scaled[pol],
+                    gains.of[pol].each(),
                 );
             }
             self.of = Some((at, gains.version));
@@ -96,7 +84,7 @@ impl Coefficients {
         [&self.table[0], &self.table[1]]
     }
 
-    /// e^{i(phase − π·(delay/C)·(k − C/2))} · gain\[k\] (reference: delay/phase application).
+    /// e^{i(phase − π·(delay/C)·(k − C/2))} · gain\[k\] (reference: delay/phase application), separated.
     ///
     /// Both levels of the table are powers of a rotation, in `f64`: errors stay below 1e-12.
     fn compute(
@@ -116,7 +104,7 @@ impl Coefficients {
             *fine = single(z);
             z *= step;
         }
-        let mut z = Complex64::cis(phase - slope * channels / 2.0);
+        let mut z = Complex64::cis(phase - slope * channels / 2.0) * SEPARATION[pol];
         let step = Complex64::cis(slope * self.fine.len() as f64);
         for coarse in &mut self.coarse {
             *coarse = single(z);

@@ -14,6 +14,7 @@ use crate::config::{Dither, OutputConfig, SampleBits};
 use crate::dsp::pfb;
 use crate::engine::{
     BatchStats, Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
+    steer,
 };
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
@@ -33,7 +34,7 @@ pub struct Wideband {
     current: usize,
     gains: Gains,
     /// Those of the next chunk, of the polarisations that are `changed`.
-    staged: Gains,
+    staged: [steer::Gains; N_POL],
     changed: [bool; N_POL],
     finished: VecDeque<OutputChunk>,
     begun: Instant,
@@ -93,7 +94,8 @@ impl Wideband {
             pending: [pending(), pending()],
             current: 0,
             gains: Gains::new(output.channels, gain),
-            staged: Gains::new(output.channels, gain),
+            staged: [0; N_POL]
+                .map(|_| steer::Gains::uniform(output.channels, Complex32::default())),
             changed: [false; N_POL],
             finished: VecDeque::new(),
             begun: Instant::now(),
@@ -192,9 +194,9 @@ impl Pipeline for Wideband {
         )
     }
 
-    fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
-        if pol < N_POL && gains.len() == self.kernels.channels {
-            self.staged.set(pol, gains);
+    fn set_gains(&mut self, pol: usize, gains: &mut steer::Gains) {
+        if pol < N_POL && gains.channels() == self.kernels.channels {
+            std::mem::swap(&mut self.staged[pol], gains);
             self.changed[pol] = true;
         }
     }
@@ -211,7 +213,7 @@ impl Pipeline for Wideband {
         if block.first == 0 {
             for pol in 0..N_POL {
                 if std::mem::take(&mut self.changed[pol]) {
-                    self.gains.swap(pol, &mut self.staged);
+                    self.gains.swap(pol, &mut self.staged[pol]);
                 }
             }
         }

@@ -8,9 +8,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rustfft::num_complex::Complex32;
-
 use super::OutputChunk;
+use super::steer::Gains;
 use crate::memory::FrozenChunk;
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
@@ -148,8 +147,9 @@ pub trait Pipeline: Send {
     /// What computes, for reports: backend and instruction set or device.
     fn name(&self) -> String;
 
-    /// Sets the complex gain of every channel of one polarisation, from the next output chunk on.
-    fn set_gains(&mut self, pol: usize, gains: &[Complex32]);
+    /// Sets the gains of one polarisation, from the next output chunk on; what it had is exchanged for them, so that nothing is
+    /// copied or freed here.
+    fn set_gains(&mut self, pol: usize, gains: &mut Gains);
 
     /// Front end over one block; the back end may run ahead on spectra that are complete.
     fn front(

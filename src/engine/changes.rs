@@ -1,7 +1,6 @@
 //! Requests of one output on their way into effect.
 
 use hdrhistogram::Histogram;
-use rustfft::num_complex::Complex32;
 
 use super::Pipeline;
 use super::steer::{Change, Gains, Request, SteeredOutput};
@@ -20,8 +19,6 @@ pub(super) struct Changes {
     gains: [Option<Gains>; N_POL],
     /// Whether the output chunk under construction is to end with its batch, so that they are due then.
     cut: bool,
-    /// As many as there are channels, for gains that are the same on all.
-    uniform: Vec<Complex32>,
     stats: RequestStats,
 }
 
@@ -54,14 +51,13 @@ impl RequestStats {
 
 impl Changes {
     /// Nothing was asked for yet.
-    pub fn new(steered: SteeredOutput, channels: usize) -> Self {
+    pub fn new(steered: SteeredOutput) -> Self {
         Self {
             steered,
             delays: Default::default(),
             upcoming: None,
             gains: [None, None],
             cut: false,
-            uniform: vec![Complex32::default(); channels],
             stats: RequestStats::default(),
         }
     }
@@ -94,8 +90,10 @@ impl Changes {
                 }
                 Change::Gains(gains) => {
                     for (due, gains) in self.gains.iter_mut().zip(gains) {
-                        if gains.is_some() {
-                            due.clone_from(gains);
+                        if let Some(gains) = gains
+                            && let Some(former) = due.replace(gains.clone())
+                        {
+                            self.steered.spend_gains(former);
                         }
                     }
                     self.cut |= request.at.is_some();
@@ -114,15 +112,9 @@ impl Changes {
     fn set_gains(&mut self, pipeline: &mut dyn Pipeline) -> bool {
         let mut any = false;
         for (pol, due) in self.gains.iter_mut().enumerate() {
-            if let Some(gains) = due.take() {
-                let gains = match gains.values() {
-                    [gain] => {
-                        self.uniform.fill(*gain);
-                        &self.uniform
-                    }
-                    gains => gains,
-                };
-                pipeline.set_gains(pol, gains);
+            if let Some(mut gains) = due.take() {
+                pipeline.set_gains(pol, &mut gains);
+                self.steered.spend_gains(gains);
                 any = true;
             }
         }

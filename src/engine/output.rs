@@ -88,7 +88,7 @@ impl Output {
         let capacity = config.send.chunk_jones / parts.config.channels;
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         Self {
-            changes: Changes::new(steered, parts.config.channels),
+            changes: Changes::new(steered),
             fine: Vec::with_capacity(capacity),
             parts,
             index,

@@ -13,6 +13,7 @@ use super::streams::{Stopwatch, Streams, failed};
 use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, SampleBits};
+use crate::engine::steer::Gains;
 use crate::engine::{
     Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
 };
@@ -42,7 +43,7 @@ pub struct Wideband {
     gains: CudaSlice<Float4>,
     fine: CudaSlice<Float4>,
     /// Gains of the next chunk, and whether they are not those of the current one.
-    wanted: [Vec<Complex32>; N_POL],
+    wanted: [Gains; N_POL],
     changed: bool,
     /// One per output chunk; they take turns.
     slots: Vec<Slot>,
@@ -128,7 +129,7 @@ impl Wideband {
             gains: gpu.zeros("gains", channels)?,
             fine: gpu.zeros("delays", spectra)?,
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
-            wanted: [0; N_POL].map(|_| vec![Complex32::new(gain as f32, 0.0); channels]),
+            wanted: [0; N_POL].map(|_| Gains::uniform(channels, Complex32::new(gain as f32, 0.0))),
             changed: true,
             ring,
             variant,
@@ -179,7 +180,7 @@ impl Wideband {
             return Ok(());
         }
         let table = slot.host_gains.as_mut_slice()?;
-        let [x, y] = &self.wanted;
+        let [x, y] = self.wanted.each_ref().map(Gains::each);
         for (entry, (x, y)) in table.iter_mut().zip(x.iter().zip(y)) {
             entry.set_gain(0, *x);
             entry.set_gain(1, *y);
@@ -346,11 +347,11 @@ impl Pipeline for Wideband {
         format!("cuda ({gpu}; {kernels})")
     }
 
-    fn set_gains(&mut self, pol: usize, gains: &[Complex32]) {
+    fn set_gains(&mut self, pol: usize, gains: &mut Gains) {
         if let Some(wanted) = self.wanted.get_mut(pol)
-            && gains.len() == wanted.len()
+            && gains.channels() == wanted.channels()
         {
-            wanted.copy_from_slice(gains);
+            std::mem::swap(wanted, gains);
             self.changed = true;
         }
     }

@@ -97,8 +97,8 @@ fn check(
     for (&start, batch) in batches {
         while let Some((_, asked)) = requests.get(gains_done).filter(|(at, _)| *at <= start) {
             match asked {
-                Asked::Gains(pol, new) => gains[*pol] = new.iter().collect(),
-                Asked::AllGains(new) => gains = [0; 2].map(|_| new.iter().collect()),
+                Asked::Gains(pol, new) => gains[*pol] = new.each().to_vec(),
+                Asked::AllGains(new) => gains = [0; 2].map(|_| new.each().to_vec()),
                 Asked::Delays(_) => {}
             }
             gains_done += 1;

@@ -28,9 +28,10 @@ pub enum GainError {
 /// One complex gain per channel of one polarisation. All are finite. Cheap to clone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gains {
-    channels: usize,
-    /// One if all channels have the same, else one per channel.
+    /// One per channel.
     values: Arc<[Complex32]>,
+    /// All channels have the same.
+    uniform: bool,
 }
 
 impl Gains {
@@ -44,36 +45,40 @@ impl Gains {
             let value = values[channel];
             return Err(GainError::NotFinite { channel, value });
         }
-        let uniform = values.iter().all(|gain| *gain == values[0]);
-        let values = if uniform { &values[..1] } else { values };
+        if values.iter().all(|gain| *gain == values[0]) {
+            return Ok(Self::uniform(channels, values[0]));
+        }
         Ok(Self {
-            channels,
             values: values.into(),
+            uniform: false,
         })
     }
 
     /// The same gain on every channel. The caller sees to it that it is finite.
     pub fn uniform(channels: usize, gain: Complex32) -> Self {
         Self {
-            channels,
-            values: [gain].into(),
+            values: std::iter::repeat_n(gain, channels).collect(),
+            uniform: true,
         }
     }
 
     /// How many channels they are for.
     pub fn channels(&self) -> usize {
-        self.channels
+        self.values.len()
     }
 
     /// One value if all channels have the same, else one per channel: what `?gain` replies.
     pub fn values(&self) -> &[Complex32] {
-        &self.values
+        if self.uniform {
+            &self.values[..1]
+        } else {
+            &self.values
+        }
     }
 
     /// The gain of each channel.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Complex32> + '_ {
-        let uniform = self.values.len() == 1;
-        (0..self.channels).map(move |channel| self.values[if uniform { 0 } else { channel }])
+    pub fn each(&self) -> &[Complex32] {
+        &self.values
     }
 }
 
@@ -89,13 +94,12 @@ mod tests {
     fn one_for_all_or_one_for_each() {
         let two = [complex(1.0, 2.0), complex(3.0, 0.0)];
         let gains = Gains::new(2, &two).unwrap();
-        assert_eq!(
-            (gains.values(), gains.iter().collect::<Vec<_>>()),
-            (&two[..], two.to_vec())
-        );
+        assert_eq!((gains.values(), gains.each()), (&two[..], &two[..]));
         let gains = Gains::new(4, &two[..1]).unwrap();
-        assert_eq!((gains.values(), gains.iter().len()), (&two[..1], 4));
-        assert!(gains.iter().all(|gain| gain == two[0]));
+        assert_eq!(
+            (gains.values(), gains.each()),
+            (&two[..1], &[two[0]; 4][..])
+        );
         // Told as one, however they were given.
         assert_eq!(Gains::new(4, &[two[0]; 4]).unwrap(), gains);
         assert_eq!(

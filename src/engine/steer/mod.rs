@@ -96,6 +96,13 @@ pub enum SteerError {
     Input(usize),
 }
 
+/// What is left to be freed.
+#[derive(Debug)]
+enum Spent {
+    Request(#[expect(dead_code, reason = "only dropped")] Request),
+    Gains(#[expect(dead_code, reason = "only dropped")] Gains),
+}
+
 /// What both ends share of one output.
 #[derive(Debug)]
 struct Shared {
@@ -105,8 +112,8 @@ struct Shared {
     /// The gains last asked for; only control locks it.
     gains: Mutex<[Gains; N_POL]>,
     requests: ArrayQueue<Request>,
-    /// Requests that the engine is done with: control frees their memory.
-    spent: ArrayQueue<Request>,
+    /// Requests and gains that the engine is done with: control frees their memory.
+    spent: ArrayQueue<Spent>,
     /// End of the output chunk under construction.
     end: AtomicU64,
 }
@@ -132,7 +139,8 @@ impl Steering {
                 gains: Mutex::new([gains.clone(), gains.clone()]),
                 default_gains: gains,
                 requests: ArrayQueue::new(requests.max(1)),
-                spent: ArrayQueue::new(requests.max(1)),
+                // A request, and the gains that its own take the place of.
+                spent: ArrayQueue::new((1 + N_POL) * requests.max(1)),
                 end: AtomicU64::new(0),
             })
         };
@@ -310,7 +318,12 @@ impl SteeredOutput {
     /// Gives a request back, so that control frees its memory.
     pub fn spend(&self, request: Request) {
         // Full only if nothing was asked for in a long time: then it is freed here.
-        let _ = self.0.spent.push(request);
+        let _ = self.0.spent.push(Spent::Request(request));
+    }
+
+    /// The same for gains that others have taken the place of.
+    pub fn spend_gains(&self, gains: Gains) {
+        let _ = self.0.spent.push(Spent::Gains(gains));
     }
 }
 
