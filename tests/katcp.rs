@@ -127,7 +127,7 @@ fn start() -> Running {
     let (halt, halted) = mpsc::channel();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let on_halt = move || halt.send(()).expect("a test that waits");
-    let control = fgpu::start(any, &config, steering, published, Vec::new(), on_halt);
+    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_halt);
     Running {
         control: control.expect("a free port"),
         engine,

@@ -145,6 +145,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         steering,
         published,
         constants,
+        engine.busy(),
         on_halt,
     );
     let control = match control {

@@ -1,6 +1,7 @@
 //! From what an engine publishes to sensors.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::sensors::{FgpuSensors, delay_text};
@@ -13,6 +14,9 @@ use crate::units::{Clock, N_POL};
 
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but promptness depends on it.
 const PERIOD: Duration = Duration::from_millis(20);
+
+/// How often it is told for which share of the time a device was busy.
+const BUSY_WINDOW: Duration = Duration::from_secs(1);
 
 /// Digitiser power that is nominal, in dBFS, bounds included.
 const POWER_NOMINAL: [f64; 2] = [-30.0, -10.0];
@@ -32,6 +36,16 @@ pub struct Feed {
     overwritten: u64,
     /// Shown by the delay sensors, per output.
     delays: Vec<[LinearDelay; N_POL]>,
+    busy: Vec<Busy>,
+}
+
+/// A device that is busy for some of the time.
+#[derive(Debug)]
+struct Busy {
+    sensor: SensorId,
+    nanoseconds: Arc<AtomicU64>,
+    /// When the window began, and what the counter was then.
+    since: (Instant, u64),
 }
 
 /// What becomes of a sensor that is no longer updated.
@@ -68,8 +82,19 @@ impl Feed {
             missing: [0; N_POL],
             overwritten: 0,
             delays: vec![[LinearDelay::ZERO; N_POL]; sensors.outputs.len()],
+            busy: Vec::new(),
             sensors,
         }
+    }
+
+    /// Shows also for which share of the last second a device was busy; `nanoseconds` counts how long, from `now` on.
+    pub fn watch(&mut self, sensor: SensorId, nanoseconds: Arc<AtomicU64>, now: Instant) {
+        let since = (now, nanoseconds.load(Ordering::Relaxed));
+        self.busy.push(Busy {
+            sensor,
+            nanoseconds,
+            since,
+        });
     }
 
     /// Keeps the sensors up to date. Never ends.
@@ -108,6 +133,9 @@ impl Feed {
             }
         }
         self.time_out(now);
+        for busy in &mut self.busy {
+            busy.update(&self.sensors, now);
+        }
     }
 
     fn set(&self, sensor: SensorId, timestamp: f64, status: Status, value: Value) {
@@ -198,6 +226,21 @@ impl Feed {
                 sensors.set(timeout.sensor, reading);
             }
         }
+    }
+}
+
+impl Busy {
+    fn update(&mut self, sensors: &FgpuSensors, now: Instant) {
+        let (begun, before) = self.since;
+        let window = now.saturating_duration_since(begun);
+        if window < BUSY_WINDOW {
+            return;
+        }
+        let count = self.nanoseconds.load(Ordering::Relaxed);
+        self.since = (now, count);
+        let share = count.saturating_sub(before) as f64 * 1e-9 / window.as_secs_f64();
+        let reading = Reading::now(Value::Float(share.min(1.0)));
+        sensors.sensors.set(self.sensor, reading);
     }
 }
 

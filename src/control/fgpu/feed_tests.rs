@@ -1,6 +1,7 @@
 use super::*;
 use crate::config::tests::engine;
 use crate::control::katcp::sensor::Sensors;
+use crate::control::katcp::{SensorInfo, Type};
 use crate::engine::steer::Steering;
 use crate::units::Timestamp;
 
@@ -231,4 +232,24 @@ fn active_models_are_shown_and_none_is_missed() {
     bench.feed.update(Instant::now());
     assert!(bench.sensor("w.input1.delay").0.starts_with("(900, "));
     assert_eq!(bench.sensor("w.input0.delay").0, "(-1, 0.0, 0.0, 0.0, 0.0)");
+}
+
+#[test]
+fn a_device_is_busy_for_a_share_of_the_last_second() {
+    let mut bench = Bench::new();
+    let info = SensorInfo::new("karoo.gpu-w.busy", "", "", Type::Float);
+    let sensor = bench.sensors.add(info, Reading::now(Value::Float(0.0)));
+    let nanoseconds = Arc::new(AtomicU64::new(7_000_000_000));
+    let begun = Instant::now();
+    bench.feed.watch(sensor, nanoseconds.clone(), begun);
+    let mut after = |milliseconds: u64, busy: u64| {
+        nanoseconds.fetch_add(busy * 1_000_000, Ordering::Relaxed);
+        bench
+            .feed
+            .update(begun + Duration::from_millis(milliseconds));
+        bench.sensor("karoo.gpu-w.busy").0
+    };
+    assert_eq!(after(900, 300), "0.0", "the window is not over");
+    assert_eq!(after(2000, 200), "0.25");
+    assert_eq!(after(3000, 0), "0.0");
 }

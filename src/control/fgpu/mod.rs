@@ -6,6 +6,8 @@ mod sensors;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 pub use feed::Feed;
 pub use requests::{Action, RequestError, interpret};
@@ -68,7 +70,7 @@ impl Device for Fgpu {
 }
 
 /// Starts control of an engine: serves it at `address`, and shows what it publishes as sensors. `constants` are
-/// Karoo's own sensors with what they say.
+/// Karoo's own sensors with what they say, `busy` counts for how many nanoseconds devices were, by what they did.
 ///
 /// `on_halt` is called once if a client says `?halt`.
 pub fn start(
@@ -77,6 +79,7 @@ pub fn start(
     steering: Steering,
     published: Arc<Published>,
     constants: Vec<(SensorInfo, String)>,
+    busy: &[(String, Arc<AtomicU64>)],
     on_halt: impl FnOnce() + Send + 'static,
 ) -> Result<Control, ControlError> {
     let sensors = Sensors::default();
@@ -85,7 +88,17 @@ pub fn start(
         debug_assert_eq!(info.of, Type::String);
         sensors.add(info, Reading::now(Value::String(text.into())));
     }
-    let feed = Feed::new(config, published, fgpu.sensors().clone());
+    let mut feed = Feed::new(config, published, fgpu.sensors().clone());
+    for (stage, nanoseconds) in busy {
+        let info = SensorInfo::new(
+            format!("karoo.{stage}.busy"),
+            "Share of the last second for which the GPU was busy with this",
+            "",
+            Type::Float,
+        );
+        let sensor = sensors.add(info, Reading::now(Value::Float(0.0)));
+        feed.watch(sensor, nanoseconds.clone(), Instant::now());
+    }
     Control::start(
         address,
         Arc::new(fgpu),
