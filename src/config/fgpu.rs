@@ -217,6 +217,25 @@ pub enum InputConfig {
     },
 }
 
+impl InputConfig {
+    /// Destinations whose packets come through `interface`. The list is divided over the receive queues in contiguous
+    /// slices (reference: streams), and those of an interface share what is theirs.
+    pub fn endpoints_of(&self, interface: &str) -> Vec<SocketAddrV4> {
+        let Self::Live {
+            endpoints,
+            interfaces,
+            ..
+        } = self
+        else {
+            return Vec::new();
+        };
+        let (count, queues) = (endpoints.len(), interfaces.len());
+        let slice = |queue: usize| &endpoints[queue * count / queues..(queue + 1) * count / queues];
+        let ours = (0..queues).filter(|&queue| interfaces[queue] == interface);
+        ours.flat_map(slice).copied().collect()
+    }
+}
+
 /// Where spectra go, beside what [`SendConfig`] says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EgressConfig {

@@ -126,6 +126,15 @@ fn options_may_be_shortened_repeated_and_negative() {
     assert!(
         matches!(&config.input, InputConfig::Live { interfaces, .. } if *interfaces == ["a", "b", "a"])
     );
+    // Each queue's slice of the destinations comes through its interface, and no other.
+    let InputConfig::Live { endpoints, .. } = &config.input else {
+        panic!("{config:?}");
+    };
+    assert_eq!(endpoints.len(), 16);
+    let a = [&endpoints[..5], &endpoints[10..]].concat();
+    assert_eq!(config.input.endpoints_of("a"), a);
+    assert_eq!(config.input.endpoints_of("b"), endpoints[5..10]);
+    assert!(config.input.endpoints_of("c").is_empty());
     // The last of an option counts, as does the next whole number of batches.
     let config = resolve(&["--send-chunk-jones=1000000"]).unwrap();
     assert_eq!(config.engine.send.chunk_jones, 1 << 20);

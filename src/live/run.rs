@@ -208,13 +208,14 @@ impl LiveEngine {
             &*compute.recv_memory,
             spare_chunks,
         )?;
-        let (when_full, ours) = match &config.input {
-            InputConfig::Live { endpoints, .. } => {
+        let (when_full, names) = match &config.input {
+            InputConfig::Live { interfaces, .. } => {
                 receiver.leave_behind();
-                (WhenFull::Drop, Some(Steering::from_sources(endpoints, 1)))
+                (WhenFull::Drop, &interfaces[..])
             }
-            InputConfig::Capture { .. } => (WhenFull::Wait, None),
+            InputConfig::Capture { .. } => (WhenFull::Wait, &[][..]),
         };
+        let through = |name: &String| Steering::from_sources(&config.input.endpoints_of(name), 1);
         let horizons: Vec<_> = (0..lanes)
             .map(|_| Arc::new(ArrayQueue::new(BURST)))
             .collect();
@@ -222,7 +223,7 @@ impl LiveEngine {
         let rx = rx.map(|(lane, (queue, horizons))| RxStage {
             name: format!("rx{lane}"),
             queue,
-            ours: ours.clone(),
+            ours: names.get(lane).map(through),
             horizons: horizons.clone(),
         });
         let (intake, pipelines) = (&compute.backend.intake, &compute.backend.pipelines);
@@ -255,14 +256,8 @@ impl LiveEngine {
         };
         let stages = Stages::start(&mut threads, engine, parts)?;
         let mut memberships = Memberships::default();
-        if let InputConfig::Live { endpoints, .. } = &config.input {
-            for (interface, _) in interfaces
-                .uses
-                .iter()
-                .filter(|(_, port)| port.rx_queues > 0)
-            {
-                memberships.join(endpoints, interface)?;
-            }
+        for (interface, _) in &interfaces.uses {
+            memberships.join(&config.input.endpoints_of(&interface.name), interface)?;
         }
         let capture = feed.map(|(reader, (ring, pool))| {
             let (stop, stats) = (Abort::default(), Arc::new(RxStats::default()));

@@ -156,6 +156,7 @@ fn two_interfaces_share_the_work() {
     ];
     let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
     rig.split = true;
+    assert_eq!(rig.groups(), [8, 0, 0, 8]);
     rig.send(&capture, 0, u64::MAX);
     let third = samples.first() + (samples.end() - samples.first()) / 3;
     rig.wait(|rig| rig.received.end().is_some_and(|end| end > third));

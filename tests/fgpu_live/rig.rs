@@ -260,6 +260,28 @@ impl Rig {
         self
     }
 
+    /// Groups that the engine's system has joined: on k0 those of either polarisation, then on k1.
+    pub fn groups(&self) -> [usize; 4] {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap();
+        let list = Cable::within(&self.cable.engine, read);
+        let mut groups = [0; 4];
+        let mut interface = None;
+        for line in list.lines() {
+            // A line per interface, behind it an indented one per group, in the machine's byte order.
+            if !line.starts_with('\t') {
+                interface = ["k0", "k1"].iter().position(|name| line.contains(name));
+            } else if let (Some(interface), Some(group)) =
+                (interface, line.split_whitespace().next())
+            {
+                let octets = u32::from_str_radix(group, 16).unwrap().to_ne_bytes();
+                if let [239, 102, pol @ (0 | 1), _] = octets {
+                    groups[2 * interface + usize::from(pol)] += 1;
+                }
+            }
+        }
+        groups
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log.path()).unwrap()
     }
