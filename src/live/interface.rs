@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use super::port::LARGEST_PACKET;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
@@ -63,6 +64,16 @@ pub enum InterfaceError {
         /// The option that says so.
         option: &'static str,
     },
+    /// Packets do not fit the driver's frames.
+    #[error(
+        "{option} makes IP packets of {needed} bytes, but AF_PACKET takes {LARGEST_PACKET} at most: make it smaller"
+    )]
+    TooLarge {
+        /// Bytes of the largest packet.
+        needed: usize,
+        /// The option that says so.
+        option: &'static str,
+    },
     /// The system did not join a group.
     #[error("cannot join group {group} on interface '{name}'")]
     Join {
@@ -106,6 +117,9 @@ impl Interface {
     pub fn check_mtu(&self, bytes: usize, option: &'static str) -> Result<(), InterfaceError> {
         const IPV4_AND_UDP: usize = 28;
         let needed = bytes + IPV4_AND_UDP;
+        if needed > LARGEST_PACKET {
+            return Err(InterfaceError::TooLarge { needed, option });
+        }
         match self.mtu {
             Some(mtu) if mtu < needed => Err(InterfaceError::Mtu {
                 name: self.name.clone(),
@@ -191,6 +205,19 @@ mod tests {
             .to_string();
         assert!(
             error.contains("1501") && error.contains("mtu 9000"),
+            "{error}"
+        );
+        // Whatever the interface takes: longer frames would be lost on the way to it.
+        let wide = Interface {
+            mtu: Some(65535),
+            ..lo
+        };
+        wide.check_mtu(LARGEST_PACKET - 28, "--send-packet-payload")
+            .unwrap();
+        let error = wide.check_mtu(LARGEST_PACKET - 27, "--send-packet-payload");
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("9089") && error.contains("--send-packet-payload"),
             "{error}"
         );
     }

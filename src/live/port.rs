@@ -10,6 +10,8 @@ use crate::dpdk::{
 
 /// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost.
 const FRAME: usize = 9216;
+/// IP packets that fit such a frame behind the headers of ring and Ethernet.
+pub const LARGEST_PACKET: usize = FRAME - 128;
 /// Bytes of a block of them: whole frames and whole pages.
 const BLOCK: usize = 36864;
 /// Frames of a ring, at least and at most: rings are memory of the kernel, locked.
