@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use karoo::config::{EngineConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions};
-use karoo::control::{Control, fgpu};
+use karoo::control::{Control, ControlEnd, fgpu};
 use karoo::engine::steer::{
     ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
 };
@@ -116,7 +116,7 @@ fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
 struct Running {
     control: Control,
     engine: Engine,
-    halted: mpsc::Receiver<()>,
+    halted: mpsc::Receiver<ControlEnd>,
 }
 
 fn start() -> Running {
@@ -126,8 +126,8 @@ fn start() -> Running {
     let engine = Engine::start(steered);
     let (halt, halted) = mpsc::channel();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let on_halt = move || halt.send(()).expect("a test that waits");
-    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_halt);
+    let on_end = move |end| halt.send(end).expect("a test that waits");
+    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_end);
     Running {
         control: control.expect("a free port"),
         engine,
@@ -152,7 +152,7 @@ fn aiokatcp_controls_an_engine() {
         ],
     );
     let halted = running.halted.recv_timeout(Duration::from_secs(20));
-    assert!(halted.is_ok(), "?halt ends control: {report}");
+    assert_eq!(halted, Ok(ControlEnd::Halt), "{report}");
     assert!(std::net::TcpStream::connect(address).is_err());
     running.control.stop();
     assert!(running.engine.end() > 100, "{report}");

@@ -15,6 +15,7 @@ use super::log::{self, LogTo};
 use super::serve::{End, Serving, Sockets};
 use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
+use crate::control::ControlEnd;
 use crate::control::katcp::{SensorInfo, Type};
 use crate::cpu::Workers;
 use crate::dpdk::{Abort, Eal, EalConfig, allowed_cpus};
@@ -136,7 +137,13 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         Err(failure) => return Err(give_up(engine, failure)),
     };
     let ender = serving.ender();
-    let on_halt = move || _ = ender.try_send(End::Halt);
+    let on_end = move |end| {
+        let end = match end {
+            ControlEnd::Halt => End::Halt,
+            ControlEnd::Failed => End::Failed("control".to_owned()),
+        };
+        _ = ender.try_send(end);
+    };
     // Last: who waits for this port finds the engine at work.
     let engine_config = &config.engine;
     let control = control::fgpu::start(
@@ -146,7 +153,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         published,
         constants,
         engine.busy(),
-        on_halt,
+        on_end,
     );
     let control = match control {
         Ok(control) => control,

@@ -15,4 +15,4 @@ mod thread;
 #[doc(hidden)]
 pub mod exercise;
 
-pub use thread::{Control, ControlError};
+pub use thread::{Control, ControlEnd, ControlError};

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -23,6 +24,15 @@ pub enum ControlError {
     Thread(#[from] io::Error),
 }
 
+/// Why control wants the engine to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlEnd {
+    /// A client said `?halt`.
+    Halt,
+    /// A part of control panicked: clients are disconnected, or would see sensors that stand still.
+    Failed,
+}
+
 /// A KATCP server at work. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Control {
@@ -32,8 +42,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Serves `device` at `address`, while `work` sets its `sensors`; port 0 takes a free one. `on_halt` is called once if
-    /// a client says `?halt`, when all clients have been told.
+    /// Serves `device` at `address`, while `work` sets its `sensors`; port 0 takes a free one. `on_end` is called at most
+    /// once, when no client is left: not if its owner stops it.
     ///
     /// The thread inherits the caller's CPU affinity: call it from a housekeeping core.
     pub fn start<D: Device>(
@@ -42,7 +52,7 @@ impl Control {
         sensors: Sensors,
         limits: Limits,
         work: impl Future<Output = ()> + Send + 'static,
-        on_halt: impl FnOnce() + Send + 'static,
+        on_end: impl FnOnce(ControlEnd) + Send + 'static,
     ) -> Result<Self, ControlError> {
         make_room(limits.clients);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -57,17 +67,21 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || {
-            let ended = runtime.block_on(async {
-                let work = tokio::spawn(work);
-                let time = tokio::spawn(TimeSensors::add(&sensors).run());
+            let serve = async {
+                let mut work = tokio::spawn(work);
+                let mut time = tokio::spawn(TimeSensors::add(&sensors).run());
                 // An owner that is gone wants it to stop as well.
-                let ended = server.run(async { _ = stopped.await }).await;
-                work.abort();
-                time.abort();
-                ended
-            });
-            if ended == Ended::Halted {
-                on_halt();
+                let served = server.run(async { _ = stopped.await });
+                tokio::select! {
+                    ended = served => (ended == Ended::Halted).then_some(ControlEnd::Halt),
+                    Err(_) = &mut work => Some(ControlEnd::Failed),
+                    Err(_) = &mut time => Some(ControlEnd::Failed),
+                }
+            };
+            // Nothing of it is looked at after a panic.
+            let end = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serve)));
+            if let Some(end) = end.unwrap_or(Some(ControlEnd::Failed)) {
+                on_end(end);
             }
         })?;
         tracing::info!(%address, "KATCP server listens");
@@ -123,5 +137,59 @@ fn make_room(clients: usize) {
 impl Drop for Control {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::control::katcp::{Help, Message, Refusal, Response};
+
+    struct Nothing;
+
+    impl Device for Nothing {
+        fn version(&self) -> &str {
+            "nothing-1.0"
+        }
+
+        fn build(&self) -> &str {
+            "nothing-1"
+        }
+
+        fn requests(&self) -> &'static [Help] {
+            &[]
+        }
+
+        fn handle(&self, _: &Message<'_>, _: &mut Response) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    fn start(
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> (Control, impl Fn() -> Option<ControlEnd>) {
+        let (ends, ended) = channel();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let on_end = move |end| ends.send(end).expect("a test that waits");
+        let (sensors, limits) = (Sensors::default(), Limits::default());
+        let control = Control::start(any, Arc::new(Nothing), sensors, limits, work, on_end);
+        (control.expect("a free port"), move || ended.recv().ok())
+    }
+
+    #[test]
+    fn work_that_panics_is_the_end() {
+        let (control, ended) = start(async { panic!("a test's panic") });
+        assert_eq!(ended(), Some(ControlEnd::Failed));
+        control.stop();
+    }
+
+    /// Work that is done is none, and an owner knows that it stopped control.
+    #[test]
+    fn an_owner_is_not_told_of_its_own_stop() {
+        let (control, ended) = start(async {});
+        control.stop();
+        assert_eq!(ended(), None);
     }
 }

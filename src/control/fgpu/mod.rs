@@ -16,7 +16,7 @@ pub use sensors::{FgpuSensors, delay_text, gains_text};
 use super::katcp::{
     Device, Help, Limits, Message, Reading, Refusal, Response, SensorInfo, Sensors, Type, Value,
 };
-use super::{Control, ControlError};
+use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
 use crate::engine::steer::{Published, Steering};
 use crate::units::Clock;
@@ -72,7 +72,7 @@ impl Device for Fgpu {
 /// Starts control of an engine: serves it at `address`, and shows what it publishes as sensors. `constants` are
 /// Karoo's own sensors with what they say, `busy` counts for how many nanoseconds devices were, by what they did.
 ///
-/// `on_halt` is called once if a client says `?halt`.
+/// `on_end` is called once if control wants the engine to end.
 pub fn start(
     address: SocketAddr,
     config: &EngineConfig,
@@ -80,7 +80,7 @@ pub fn start(
     published: Arc<Published>,
     constants: Vec<(SensorInfo, String)>,
     busy: &[(String, Arc<AtomicU64>)],
-    on_halt: impl FnOnce() + Send + 'static,
+    on_end: impl FnOnce(ControlEnd) + Send + 'static,
 ) -> Result<Control, ControlError> {
     let sensors = Sensors::default();
     let fgpu = Fgpu::new(config, steering, &sensors);
@@ -105,6 +105,6 @@ pub fn start(
         sensors,
         Limits::default(),
         feed.run(),
-        on_halt,
+        on_end,
     )
 }
