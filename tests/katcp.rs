@@ -85,7 +85,7 @@ fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
     output.publish_end(end);
     while let Some(request) = output.take() {
         *requests += 1;
-        if let Change::Delays(models) = &request.change {
+        if let Change::Delays { models, .. } = &request.change {
             for (pol, model) in models.iter().copied().enumerate() {
                 let output = 0;
                 steered

@@ -16,6 +16,7 @@ use super::serve::{End, Serving, Sockets};
 use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
 use crate::control::ControlEnd;
+use crate::control::fgpu::AppliedLog;
 use crate::control::katcp::{SensorInfo, Type};
 use crate::cpu::Workers;
 use crate::dpdk::{Abort, Eal, EalConfig, allowed_cpus};
@@ -124,6 +125,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
 
     let (steering, steered) = Steering::new(&config.engine, REQUESTS);
     let published = steered.published.clone();
+    let log = AppliedLog::new(&config.engine);
     let threads = Threads::new(&eal, Abort::default());
     let parts = LiveParts {
         compute,
@@ -150,7 +152,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         katcp,
         engine_config,
         steering,
-        published,
+        published.clone(),
         constants,
         engine.busy(),
         on_end,
@@ -166,6 +168,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     control.stop();
     // Signals are heard until the last stop heap: a second one ends at once.
     let finished = finish(engine, &config);
+    log.note_rest(&published);
     serving.stop();
     finished?;
     match end {

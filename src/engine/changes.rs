@@ -1,16 +1,21 @@
 //! Requests of one output on their way into effect.
 
+use std::sync::Arc;
+
 use hdrhistogram::Histogram;
 
 use super::Pipeline;
-use super::steer::{Change, Gains, Request, SteeredOutput};
+use super::steer::{ActiveDelay, Applied, Change, Event, Gains, Published, Request, SteeredOutput};
 use crate::dpdk::tsc;
-use crate::dsp::delay::{DelayModels, LinearDelay};
+use crate::dsp::delay::DelayModels;
 use crate::units::{N_POL, Timestamp};
 
 /// What requests have changed, and will change.
 pub(super) struct Changes {
+    /// Index of the output.
+    output: usize,
     steered: SteeredOutput,
+    published: Arc<Published>,
     /// Delay models per polarisation.
     pub delays: [DelayModels; N_POL],
     /// Taken, but not due yet.
@@ -50,10 +55,12 @@ impl RequestStats {
 }
 
 impl Changes {
-    /// Nothing was asked for yet.
-    pub fn new(steered: SteeredOutput) -> Self {
+    /// Nothing was asked for yet of the output with this index.
+    pub fn new(output: usize, steered: SteeredOutput, published: Arc<Published>) -> Self {
         Self {
+            output,
             steered,
+            published,
             delays: Default::default(),
             upcoming: None,
             gains: [None, None],
@@ -63,14 +70,13 @@ impl Changes {
     }
 
     /// Takes requests that are due at `next`, the next spectrum to be issued; `end` is where the output chunk will end
-    /// that is under construction, if it is `building`, or would be begun. `active` learns of models that hold at once.
+    /// that is under construction, if it is `building`, or would be begun. Tells which took effect.
     pub fn take(
         &mut self,
         next: Timestamp,
         end: Timestamp,
         building: bool,
         pipeline: &mut dyn Pipeline,
-        mut active: impl FnMut(usize, LinearDelay),
     ) {
         self.steered.publish_end(end);
         let begun = tsc();
@@ -81,12 +87,15 @@ impl Changes {
                 break;
             }
             match &request.change {
-                Change::Delays(models) => {
-                    for (pol, model) in models.iter().enumerate() {
-                        if self.delays[pol].add(*model) {
-                            active(pol, *model);
+                Change::Delays { models, .. } => {
+                    let output = self.output;
+                    for (pol, &model) in models.iter().enumerate() {
+                        if self.delays[pol].add(model) {
+                            let active = ActiveDelay { output, pol, model };
+                            self.published.tell(Event::Delay(active));
                         }
                     }
+                    self.tell_applied(next, request.change.clone());
                 }
                 Change::Gains(gains) => {
                     for (due, gains) in self.gains.iter_mut().zip(gains) {
@@ -102,24 +111,36 @@ impl Changes {
             self.stats.changes += 1;
             self.steered.spend(request);
         }
-        let set = !building && self.set_gains(pipeline);
+        let set = !building && self.set_gains(next, pipeline);
         if set || self.stats.changes > before {
             self.stats.stalls.saturating_record(tsc() - begun);
         }
     }
 
-    /// Sets the gains that are due with the next output chunk. False if there are none.
-    fn set_gains(&mut self, pipeline: &mut dyn Pipeline) -> bool {
-        let mut any = false;
-        for (pol, due) in self.gains.iter_mut().enumerate() {
-            if let Some(mut gains) = due.take() {
+    /// Sets the gains that are due with the next output chunk, which begins at `next` or later. False if there are none.
+    fn set_gains(&mut self, next: Timestamp, pipeline: &mut dyn Pipeline) -> bool {
+        self.cut = false;
+        let due = std::mem::take(&mut self.gains);
+        for (pol, gains) in due.iter().enumerate() {
+            if let Some(mut gains) = gains.clone() {
                 pipeline.set_gains(pol, &mut gains);
                 self.steered.spend_gains(gains);
-                any = true;
             }
         }
-        self.cut = false;
+        let any = due.iter().any(Option::is_some);
+        if any {
+            self.tell_applied(next, Change::Gains(due));
+        }
         any
+    }
+
+    fn tell_applied(&self, from: Timestamp, change: Change) {
+        let output = self.output;
+        self.published.tell(Event::Applied(Applied {
+            output,
+            from,
+            change,
+        }));
     }
 
     /// When the next request is due.

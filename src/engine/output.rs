@@ -88,7 +88,7 @@ impl Output {
         let capacity = config.send.chunk_jones / parts.config.channels;
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         Self {
-            changes: Changes::new(steered),
+            changes: Changes::new(index, steered, published.clone()),
             fine: Vec::with_capacity(capacity),
             parts,
             index,
@@ -117,13 +117,8 @@ impl Output {
         let building = self.building.as_ref();
         let start = building.map_or(next, |(chunk, _)| chunk.start());
         let end = start + (self.capacity * self.parts.config.spectrum_samples()) as u64;
-        let (published, output) = (&self.published, self.index);
-        let active = |pol, model| {
-            published.tell(Event::Delay(ActiveDelay { output, pol, model }));
-        };
         let pipeline = &mut *self.parts.pipeline;
-        self.changes
-            .take(next, end, building.is_some(), pipeline, active);
+        self.changes.take(next, end, building.is_some(), pipeline);
     }
 
     /// Issues the next block of spectra that `input` allows, or what is due before it.

@@ -17,10 +17,11 @@ use std::process::Command;
 
 use karoo::dsp::delay::{DelayModels, LinearDelay};
 use rig::{
-    BATCH, Cable, KATCP, METRICS, OUTPUT, RATE, Received, Rig, SUBSTREAMS, SYNC_TIME, WINDOW,
+    BATCH, Cable, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Received, Rig, SUBSTREAMS,
+    SYNC_TIME, WINDOW,
 };
 use serde_json::Value;
-use support::{Samples, check_against_model, data, output_config};
+use support::{Samples, check_against_model, data, output_config, replay_report};
 
 fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
     let samples = metrics[family][1]
@@ -262,6 +263,22 @@ fn a_controller_steers_and_halts() {
         models
     });
     check_against_model(&samples, &config, &after, &models, 0.02);
+
+    // A replay of the capture and of what the log says of requests gives the same bytes.
+    let log = rig.log();
+    let requests: Vec<_> = log
+        .lines()
+        .filter_map(|line| Some(line.split_once("in effect request=")?.1))
+        .collect();
+    assert_eq!(requests.len(), 2, "{log}");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(requests.join("\n").as_bytes()).unwrap();
+    let requests = file.path().to_str().unwrap();
+    let options = [&ENGINE_OPTIONS[..], &["--requests", requests]].concat();
+    let (replayed, _) = replay_report(&capture, OUTPUT, &options);
+    let live = rig.received.batches();
+    let last = *live.keys().last().unwrap();
+    assert!(replayed.batches.range(..=last).eq(&live));
 }
 
 #[test]

@@ -27,6 +27,17 @@ pub const WINDOW: u64 = 512;
 pub const CHUNK: u64 = 16384;
 pub const RATE: f64 = 4e6;
 pub const SYNC_TIME: f64 = 1_763_700_000.0;
+/// Options of all engines here, with which a replay gives the same output.
+pub const ENGINE_OPTIONS: [&str; 8] = [
+    "--adc-sample-rate=4e6",
+    "--recv-chunk-samples=16384",
+    "--max-delay-diff=1024",
+    "--send-chunk-jones=4096",
+    "--gain=0.05",
+    "--feng-id=3",
+    "--array-size=8",
+    "--backend=cpu",
+];
 /// Addresses of the interfaces k0 and k1 of the engine, and of those at the other end.
 pub const ENGINE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 1, 1)];
 const TEST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 1, 2)];
@@ -203,8 +214,6 @@ impl Rig {
             })
         });
         let log = tempfile::NamedTempFile::new().unwrap();
-        let rate = RATE.to_string();
-        let chunk = CHUNK.to_string();
         let engine = Command::new("ip")
             .args([
                 "netns",
@@ -219,18 +228,8 @@ impl Rig {
                 "--wideband",
                 OUTPUT,
             ])
-            .args(["--adc-sample-rate", &rate, "--recv-chunk-samples", &chunk])
-            .args([
-                "--max-delay-diff=1024",
-                "--send-chunk-jones=4096",
-                "--gain=0.05",
-            ])
-            .args([
-                "--feng-id=3",
-                "--array-size=8",
-                "--backend=cpu",
-                "--log=stderr",
-            ])
+            .args(ENGINE_OPTIONS)
+            .arg("--log=stderr")
             .args(options)
             .arg(source)
             .env_remove("RUST_LOG")

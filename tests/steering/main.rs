@@ -3,6 +3,7 @@
 //! Expected values come from formulas about tones and from the model in double precision. What runs on the CPU runs on a
 //! GPU too, if there is one.
 
+mod applied;
 mod counters;
 mod requests;
 #[path = "../support/rig.rs"]

@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustfft::num_complex::{Complex32, Complex64};
 
-use crate::rig::{self, Feed, Outcome, backends, config, with_tone_gain};
+use crate::rig::{self, Feed, Outcome, backends, config, with_chunks, with_tone_gain};
 use crate::value;
 
 const CHANNELS: usize = 64;
@@ -134,7 +134,7 @@ fn check(
     );
 }
 
-fn noise(pol: usize, t: u64) -> i32 {
+pub fn noise(pol: usize, t: u64) -> i32 {
     let mut h = (t as u32)
         .wrapping_mul(2 + pol as u32)
         .wrapping_add(pol as u32);
@@ -142,15 +142,6 @@ fn noise(pol: usize, t: u64) -> i32 {
         h = (h ^ (h >> 15)).wrapping_mul(multiplier);
     }
     (h >> 22) as i32 - 512
-}
-
-/// Chunks of input and output in multiples of those of `config`.
-fn chunks(config: &EngineConfig, input: usize, output: usize) -> EngineConfig {
-    let mut config = config.clone();
-    config.recv.chunk_samples *= input;
-    config.send.chunk_jones *= output;
-    config.validate().unwrap();
-    config
 }
 
 fn run(
@@ -191,7 +182,7 @@ fn timed_requests_do_not_depend_on_chunks() {
     check(&config, noise, &requests, batches);
     for (input, output) in [(2, 1), (1, 4), (5, 7), (3, 64)] {
         let other = run(
-            &chunks(&config, input, output),
+            &with_chunks(&config, input, output),
             Backend::Cpu,
             &requests,
             samples,
@@ -205,7 +196,7 @@ fn timed_requests_do_not_depend_on_chunks() {
         .into_iter()
         .filter(|&backend| backend != Backend::Cpu)
     {
-        let other = run(&chunks(&config, 2, 8), backend, &requests, samples);
+        let other = run(&with_chunks(&config, 2, 8), backend, &requests, samples);
         assert!(other.batches[0].keys().eq(batches.keys()));
         check(&config, noise, &requests, &other.batches[0]);
     }
@@ -215,7 +206,7 @@ fn timed_requests_do_not_depend_on_chunks() {
 #[test]
 fn thousands_of_requests_lose_nothing() {
     const REQUESTS: usize = 4000;
-    let config = chunks(&config(CHANNELS, 4, 32), 1, 8);
+    let config = with_chunks(&config(CHANNELS, 4, 32), 1, 8);
     let samples = 60 * config.recv.chunk_samples as u64;
     let requests = requests(8, REQUESTS, 0..samples - samples / 20);
     for backend in backends() {
@@ -247,7 +238,7 @@ fn answers_hold_from_the_steady_state_timestamp_on() {
     let phase = LinearDelay::new(0, 0.0, 0.0, 3.0, 0.0).unwrap();
     for backend in backends() {
         for (input, output) in [(1, 1), (1, 3)] {
-            let config = chunks(&config, input, output);
+            let config = with_chunks(&config, input, output);
             for gains in [true, false] {
                 let mut answer = None;
                 let feed = Feed::new(&samples, 0..40);

@@ -68,6 +68,15 @@ pub fn with_tone_gain(mut config: EngineConfig, amplitude: f64, magnitude: f64) 
     config
 }
 
+/// The same with chunks of input and output that are multiples of those of `config`.
+pub fn with_chunks(config: &EngineConfig, input: usize, output: usize) -> EngineConfig {
+    let mut config = config.clone();
+    config.recv.chunk_samples *= input;
+    config.send.chunk_jones *= output;
+    config.validate().unwrap();
+    config
+}
+
 /// Σ of the prototype filter: the response to a constant.
 pub fn weights_sum(output: &OutputConfig) -> f64 {
     let step = output.spectrum_samples();

@@ -1,9 +1,10 @@
-//! From what an engine publishes to sensors.
+//! From what an engine publishes to sensors and the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::applied::AppliedLog;
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::EngineConfig;
 use crate::control::katcp::reading::unix_now;
@@ -23,7 +24,7 @@ const POWER_NOMINAL: [f64; 2] = [-30.0, -10.0];
 /// Digitiser power beyond which it is an error, in dBFS, bounds included.
 const POWER_ERROR: [f64; 2] = [-33.0, -7.0];
 
-/// Sets sensors from what an engine publishes.
+/// Sets sensors from what an engine publishes, and logs which requests took effect.
 #[derive(Debug)]
 pub struct Feed {
     clock: Clock,
@@ -37,6 +38,7 @@ pub struct Feed {
     /// Shown by the delay sensors, per output.
     delays: Vec<[LinearDelay; N_POL]>,
     busy: Vec<Busy>,
+    log: AppliedLog,
 }
 
 /// A device that is busy for some of the time.
@@ -84,6 +86,7 @@ impl Feed {
             delays: vec![[LinearDelay::ZERO; N_POL]; sensors.outputs.len()],
             busy: Vec::new(),
             sensors,
+            log: AppliedLog::new(config),
         }
     }
 
@@ -115,13 +118,15 @@ impl Feed {
                 Event::Sent(sent) => self.sent(&sent),
                 Event::Delay(delay) => self.delay(delay),
                 Event::Power(level) => self.power(&level),
+                Event::Applied(applied) => self.log.note(&applied),
             }
         }
         let overwritten = self.published.overwritten();
         if overwritten != self.overwritten {
             tracing::warn!(
                 events = overwritten - self.overwritten,
-                "control was too slow to see all that its engine published; the latest is shown"
+                "control was too slow to see all that its engine published; the latest is shown, and requests that took effect \
+                 may lack in the log"
             );
             self.overwritten = overwritten;
             for output in 0..self.delays.len() {

@@ -1,5 +1,6 @@
 //! The F-engine as a KATCP device: the peer's requests, sensors and names.
 
+mod applied;
 mod feed;
 mod requests;
 mod sensors;
@@ -9,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+pub use applied::AppliedLog;
 pub use feed::Feed;
-pub use requests::{Action, RequestError, interpret};
+pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
 use super::katcp::{

@@ -2,13 +2,18 @@
 //!
 //! No clock, no network: `karoo replay --requests` uses the same.
 
+use std::iter;
+
 use rustfft::num_complex::Complex32;
 
-use crate::control::katcp::number::{format_complex, parse_complex};
+use crate::control::katcp::message::Line;
+use crate::control::katcp::number::{format_complex, format_float, parse_complex};
 use crate::control::katcp::value::{excerpt, float, integer, string};
-use crate::control::katcp::{ArgumentError, Help, Message, Parameters, Response, ValueError};
+use crate::control::katcp::{ArgumentError, Help, Kind, Message, Parameters, Response, ValueError};
 use crate::dsp::delay::{DelayError, LinearDelay};
-use crate::engine::steer::{GainError, Gains, OutputSteering, SteerError, Steering};
+use crate::engine::steer::{
+    Applied, AskedDelays, Change, GainError, Gains, OutputSteering, SteerError, Steering,
+};
 use crate::units::{Clock, N_POL};
 
 /// The engine's own requests.
@@ -107,6 +112,8 @@ pub enum Action {
         output: usize,
         /// One per input.
         models: [LinearDelay; N_POL],
+        /// What they were made of.
+        asked: AskedDelays,
     },
 }
 
@@ -155,9 +162,17 @@ pub fn interpret(
                 let text = parameters.required(name, |text| Ok(text.to_vec()))?;
                 delay_model(clock, start, input, &text)
             };
-            let models = [model(0, "model of input 0")?, model(1, "model of input 1")?];
+            let [(x, asked_x), (y, asked_y)] =
+                [model(0, "model of input 0")?, model(1, "model of input 1")?];
             parameters.end()?;
-            Ok(Action::SetDelays { output, models })
+            Ok(Action::SetDelays {
+                output,
+                models: [x, y],
+                asked: AskedDelays {
+                    start_time: start,
+                    models: [asked_x, asked_y],
+                },
+            })
         }
         name => Err(RequestError::Unknown(excerpt(name.as_bytes()))),
     }
@@ -201,12 +216,13 @@ fn gains<'a>(
     Ok(Gains::new(channels, &gains)?)
 }
 
+/// The model, and its four numbers as they are in `text`.
 fn delay_model(
     clock: Clock,
     start: f64,
     input: usize,
     text: &[u8],
-) -> Result<LinearDelay, RequestError> {
+) -> Result<(LinearDelay, [f64; 4]), RequestError> {
     let malformed = || RequestError::Model {
         input,
         source: ValueError::new(text, "delay,rate:phase,phase-rate in s, s/s, rad, rad/s"),
@@ -221,6 +237,7 @@ fn delay_model(
         Ok::<_, RequestError>((number(value)?, number(rate)?))
     };
     let ((delay, rate), (phase, phase_rate)) = (pair(delay)?, pair(phase)?);
+    let asked = [delay, rate, phase, phase_rate];
     // Models begin on a sample: the nearest one, to which delay and phase are carried on.
     let begin = (start - clock.sync_time) * clock.adc_sample_rate;
     let carry = match (begin.round_ties_even() - begin) / clock.adc_sample_rate {
@@ -229,8 +246,46 @@ fn delay_model(
         _ => 0.0,
     };
     let (delay, phase) = (delay + carry * rate, phase + carry * phase_rate);
-    LinearDelay::from_seconds(clock, start, delay, rate, phase, phase_rate)
-        .map_err(|source| RequestError::Delay { input, source })
+    let model = LinearDelay::from_seconds(clock, start, delay, rate, phase, phase_rate)
+        .map_err(|source| RequestError::Delay { input, source })?;
+    Ok((model, asked))
+}
+
+/// What an engine `applied` to `stream`, as lines for `karoo replay --requests` that have the same effect. Delays that no
+/// client asked for have none.
+pub fn replay_lines(stream: &str, applied: &Applied) -> Vec<String> {
+    let line = |name: &str, arguments: Vec<String>| {
+        let line = Line::new(Kind::Request, name, None).argument(stream);
+        let line = arguments.iter().fold(line, Line::argument).finish();
+        let line = String::from_utf8_lossy(line.trim_ascii_end());
+        format!("{} {line}", applied.from.0)
+    };
+    let values = |gains: &Gains| -> Vec<_> {
+        let values = gains.values().iter();
+        values.map(|gain| format_complex(*gain)).collect()
+    };
+    match &applied.change {
+        Change::Gains([Some(x), Some(y)]) if x == y => vec![line("gain-all", values(x))],
+        Change::Gains(gains) => {
+            let given = gains.iter().enumerate();
+            let given = given.filter_map(|(pol, gains)| Some((pol, gains.as_ref()?)));
+            let lines = given
+                .map(|(pol, gains)| line("gain", [vec![pol.to_string()], values(gains)].concat()));
+            lines.collect()
+        }
+        Change::Delays { asked, .. } => {
+            let lines = asked.iter().map(|asked| {
+                let model = |numbers: &[f64; 4]| {
+                    let [delay, rate, phase, phase_rate] = numbers.map(format_float);
+                    format!("{delay},{rate}:{phase},{phase_rate}")
+                };
+                let models = asked.models.iter().map(model);
+                let start = iter::once(format_float(asked.start_time));
+                line("delays", start.chain(models).collect())
+            });
+            lines.collect()
+        }
+    }
 }
 
 impl Action {
@@ -264,8 +319,8 @@ impl Action {
                     None => output.set_all_gains(gains.clone())?,
                 };
             }
-            Self::SetDelays { models, .. } => {
-                output.set_delays(*models)?;
+            Self::SetDelays { models, asked, .. } => {
+                output.set_asked_delays(*models, *asked)?;
             }
         }
         Ok(())

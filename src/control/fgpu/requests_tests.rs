@@ -3,6 +3,9 @@ use crate::config::tests::engine;
 use crate::control::katcp::sensor::Sensors;
 use crate::control::katcp::{Device, Kind};
 use crate::engine::steer::{Change, Steered};
+use crate::units::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 const WIDEBAND: &str = "name=wideband,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
@@ -171,7 +174,7 @@ fn delays_are_models() {
         "?delays wideband 1632561931.0 3.76e-9,0.12e-9:7.322,1.91 2.67e-9,0.02e-9:5.678,-1.81";
     assert_eq!(bench.ask(line), ["ok"]);
     let request = bench.steered.outputs[0].take().expect("a request");
-    let Change::Delays(models) = request.change else {
+    let Change::Delays { models, .. } = request.change else {
         panic!("{request:?}");
     };
     assert_eq!(models.map(|m| m.start()), [17_120_000_000; 2]);
@@ -194,13 +197,73 @@ fn models_that_begin_between_samples_are_carried_on_to_one() {
     let line = "?delays wideband 1632561921.0000002384185791015625 1e-6,0.5:1,1e9 0,0:0,0";
     assert_eq!(bench.ask(line), ["ok"]);
     let request = bench.steered.outputs[0].take().expect("a request");
-    let Change::Delays([model, _]) = request.change else {
+    let Change::Delays { models, .. } = request.change else {
         panic!("{request:?}");
     };
+    let model = models[0];
     let begin = 1712e6 / 4_194_304.0;
     assert_eq!(model.start(), 408);
     assert!((model.delay() - (1712.0 + (408.0 - begin) * 0.5)).abs() < 1e-6);
     assert!((model.phase() - (1.0 + (408.0 - begin) / 1712e6 * 1e9)).abs() < 1e-6);
+}
+
+/// Lines for replays ask for the very same, to the last bit.
+#[test]
+fn what_was_applied_can_be_asked_for_again() {
+    let bench = Bench::new();
+    let mut random = StdRng::seed_from_u64(1);
+    let mut number = || {
+        let number = random.random_range(-1.0..1.0_f64);
+        number * 10f64.powi(random.random_range(-12..4))
+    };
+    for _ in 0..1000 {
+        let start = 1_632_561_921.0 + 1e6 * number().abs();
+        let mut model = || {
+            let rate = number() / 1e4;
+            format!("{},{rate}:{},{}", number(), number(), number())
+        };
+        let delays = format!("?delays wideband {start} {} {}", model(), model());
+        let mut gain = || format!("{}{:+}j", number(), number());
+        let each: Vec<_> = (0..64).map(|_| gain()).collect();
+        let gains = format!("?gain wideband 1 {}", each.join(" "));
+        let all = format!("?gain-all wideband {}", gain());
+        for line in [delays, gains, all] {
+            assert_eq!(bench.ask(&line)[0], "ok", "{line}");
+            let change = bench.steered.outputs[0].take().expect("a request").change;
+            let applied = Applied {
+                output: 0,
+                from: Timestamp(1 << 47),
+                change,
+            };
+            let lines = replay_lines("wideband", &applied);
+            let [again] = &lines[..] else {
+                panic!("{lines:?}");
+            };
+            let (at, again) = again.split_once(' ').expect("a timestamp");
+            assert_eq!(at, "140737488355328");
+            assert_eq!(again.split(' ').next(), line.split(' ').next());
+            bench.ask(again);
+            let asked = bench.steered.outputs[0].take().expect("a request");
+            assert_eq!(asked.change, applied.change, "{line}: {again}");
+        }
+    }
+}
+
+#[test]
+fn gains_that_were_applied_together_are_asked_for_by_input() {
+    let [x, y] = [1.0, 0.5].map(|gain| Some(Gains::uniform(64, Complex32::from(gain))));
+    let lines = |gains| {
+        let applied = Applied {
+            output: 0,
+            from: Timestamp(7),
+            change: Change::Gains(gains),
+        };
+        replay_lines("a b", &applied)
+    };
+    let each = ["7 ?gain a\\_b 0 1+0j", "7 ?gain a\\_b 1 0.5+0j"];
+    assert_eq!(lines([x.clone(), y.clone()]), each);
+    assert_eq!(lines([None, y]), each[1..]);
+    assert_eq!(lines([x.clone(), x]), ["7 ?gain-all a\\_b 1+0j"]);
 }
 
 #[test]

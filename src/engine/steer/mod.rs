@@ -15,6 +15,8 @@
 //! Requests at a timestamp are for replays, where they make the output a function of the capture and the requests alone,
 //! whatever the size of chunks. They are queued in the order of their timestamps.
 //!
+//! The engine tells when each took effect ([`Event::Applied`]): asked for at that timestamp, it has the same effect again.
+//!
 //! # The steady-state timestamp
 //!
 //! Every request returns a timestamp from which on all output reflects it. The engine publishes the end E of the output
@@ -40,7 +42,7 @@ use crossbeam::queue::ArrayQueue;
 use rustfft::num_complex::Complex32;
 
 pub use gains::{GainError, Gains};
-pub use published::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
+pub use published::{ActiveDelay, Applied, Event, PowerLevel, Published, Received, Sent};
 
 use crate::config::EngineConfig;
 use crate::dsp::delay::LinearDelay;
@@ -56,7 +58,21 @@ pub enum Change {
     /// New gains, of the polarisations that have some.
     Gains([Option<Gains>; N_POL]),
     /// One more delay model per polarisation.
-    Delays([LinearDelay; N_POL]),
+    Delays {
+        /// The models.
+        models: [LinearDelay; N_POL],
+        /// What they were made of, if a client asked for them.
+        asked: Option<AskedDelays>,
+    },
+}
+
+/// Delay models in the units of `?delays`. Other units may not have the numbers that make the same models to the last bit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AskedDelays {
+    /// Where they begin: UNIX time in seconds.
+    pub start_time: f64,
+    /// Per polarisation: delay in s, rate in s/s, phase in rad, phase rate in rad/s.
+    pub models: [[f64; 4]; N_POL],
 }
 
 /// A change, and when it is due.
@@ -228,9 +244,26 @@ impl OutputSteering {
     /// Adds one delay model per polarisation to those that it has (see
     /// [`DelayModels::add`](crate::dsp::delay::DelayModels::add)). Returns from which timestamp on it has them.
     pub fn set_delays(&self, models: [LinearDelay; N_POL]) -> Result<Timestamp, SteerError> {
+        self.change_delays(models, None)
+    }
+
+    /// The same for models that were made of what a client `asked` for.
+    pub fn set_asked_delays(
+        &self,
+        models: [LinearDelay; N_POL],
+        asked: AskedDelays,
+    ) -> Result<Timestamp, SteerError> {
+        self.change_delays(models, Some(asked))
+    }
+
+    fn change_delays(
+        &self,
+        models: [LinearDelay; N_POL],
+        asked: Option<AskedDelays>,
+    ) -> Result<Timestamp, SteerError> {
         // Held so that requests return increasing timestamps.
         let _order = self.requested();
-        self.send(Change::Delays(models))
+        self.send(Change::Delays { models, asked })
     }
 
     fn change_gains(&self, gains: [Option<Gains>; N_POL]) -> Result<Timestamp, SteerError> {

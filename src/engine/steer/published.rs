@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
 
+use super::Change;
 use super::latest::Latest;
 use crate::dsp::delay::LinearDelay;
 use crate::monitor::counter;
@@ -12,8 +13,9 @@ use crate::units::{N_POL, Timestamp};
 /// Events that wait for control, at most: tens of seconds' worth of a live engine's.
 const EVENTS: usize = 4096;
 
-/// Something that a sensor shows. Counts are totals since the start, so that an event makes up for lost ones before it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Something that a sensor shows, or the log. Counts are totals since the start, so that an event makes up for lost ones
+/// before it.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A non-empty receive chunk was taken over.
     Received(Received),
@@ -23,6 +25,8 @@ pub enum Event {
     Delay(ActiveDelay),
     /// A window of digitiser power ended.
     Power(PowerLevel),
+    /// A request took effect.
+    Applied(Applied),
 }
 
 /// Totals with a receive chunk.
@@ -73,6 +77,18 @@ pub struct PowerLevel {
     pub dbfs: Option<[f64; N_POL]>,
 }
 
+/// A request that took effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// Index of the output.
+    pub output: usize,
+    /// All that has this timestamp or a later one reflects it, and nothing before: spectra in the case of delays, batches
+    /// in that of gains.
+    pub from: Timestamp,
+    /// What changed. Gains that were replaced before they took effect are not told.
+    pub change: Change,
+}
+
 /// Where an engine tells what happens: written by its thread, which never waits, and read by control.
 #[derive(Debug)]
 pub struct Published {
@@ -99,7 +115,7 @@ impl Published {
     }
 
     /// Events that newer ones displaced because nobody took them. After a displaced [`Event::Delay`],
-    /// [`delay`](Self::delay) tells; all others are made up for by later ones.
+    /// [`delay`](Self::delay) tells; a displaced [`Event::Applied`] is lost; all others are made up for by later ones.
     pub fn overwritten(&self) -> u64 {
         self.overwritten.load(Ordering::Relaxed)
     }
@@ -112,8 +128,8 @@ impl Published {
 
     /// Tells of `event`; the engine's thread only.
     pub fn tell(&self, event: Event) {
-        if let Event::Delay(ActiveDelay { output, pol, model }) = event
-            && let Some(latest) = self.delays.get(output).and_then(|pols| pols.get(pol))
+        if let Event::Delay(ActiveDelay { output, pol, model }) = &event
+            && let Some(latest) = self.delays.get(*output).and_then(|pols| pols.get(*pol))
         {
             latest.write(model.to_words());
         }

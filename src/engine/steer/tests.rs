@@ -33,7 +33,13 @@ fn requests_arrive_in_order_with_their_times() {
     let taken: Vec<_> = std::iter::from_fn(|| steered.outputs[0].take()).collect();
     let expected = [
         (None, Change::Gains([None, Some(gains(2.0))])),
-        (Some(Timestamp(77)), Change::Delays([model(1), model(2)])),
+        (
+            Some(Timestamp(77)),
+            Change::Delays {
+                models: [model(1), model(2)],
+                asked: None,
+            },
+        ),
         (None, Change::Gains([Some(gains(3.0)), Some(gains(3.0))])),
     ];
     assert_eq!(taken, expected.map(|(at, change)| Request { at, change }));
