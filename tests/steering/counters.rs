@@ -38,7 +38,12 @@ fn powers(outcome: &Outcome) -> Vec<PowerLevel> {
 fn missing_heaps() {
     let noise = noise(100.0, 1 << 16);
     let samples = |pol: usize, t: u64| noise[t as usize % noise.len()][pol];
-    for (channels, taps, chunk_heaps) in [(64, 16, 32), (1024, 4, 64), (2048, 8, 128)] {
+    for (channels, taps, chunk_heaps, chunks, gap) in [
+        (64, 16, 32, 13, 5..7),
+        (1024, 4, 64, 9, 5..7),
+        (2048, 8, 128, 9, 5..7),
+        (8192, 4, 2048, 4, 2..3),
+    ] {
         let mut config = config(channels, taps, 32);
         config.gain = 0.2;
         config.recv.chunk_samples = chunk_heaps * 4096;
@@ -47,13 +52,17 @@ fn missing_heaps() {
         config.clock.adc_sample_rate = 4.0 * batch as f64;
         config.validate().unwrap();
         let chunk = chunk_heaps as u64;
-        let chunks = 400u64.div_ceil(chunk).max(9);
-        let lost = [(8, 10), (15, 16), (117, 133), (5 * chunk, 7 * chunk)];
+        let lost = [
+            (8, 10),
+            (15, 16),
+            (117, 133),
+            (gap.start * chunk, gap.end * chunk),
+        ];
         let present = |pol: usize, t: u64| {
             let heap = t / 4096;
-            let gap = lost.iter().position(|(a, b)| (*a..*b).contains(&heap));
+            let lost = lost.iter().position(|(a, b)| (*a..*b).contains(&heap));
             // Whole chunks lose both polarisations, others one.
-            !gap.is_some_and(|gap| gap == 3 || pol == gap % 2)
+            !lost.is_some_and(|which| which == 3 || pol == which % 2)
         };
         let output = &config.outputs[0];
         let (spectrum, window) = (
@@ -83,7 +92,7 @@ fn missing_heaps() {
             );
             assert!(got.batches[0] == expected, "{channels}: other values");
 
-            let gaps = [2 + 16, 1].map(|heaps| heaps + 2 * chunk);
+            let gaps = [2 + 16, 1].map(|heaps| heaps + (gap.end - gap.start) * chunk);
             assert_eq!(got.input.missing_heaps(), gaps);
             let pols = got.input.pols();
             assert_eq!(
