@@ -61,6 +61,8 @@ fn live_engines_that_cannot_be_are_usage_errors() {
     let narrowband =
         "--narrowband=name=n,channels=1024,dst=239.11.0.0,centre_frequency=1e8,decimation=8";
     let none = folder.path().join("none.toml");
+    // 0.7 GB each.
+    let chunks = "--recv-chunk-samples=268435456";
     for (args, expected) in [
         (vec![narrowband], "wideband outputs only"),
         (vec!["--send-sample-bits=4"], "--send-sample-bits 4"),
@@ -74,6 +76,10 @@ fn live_engines_that_cannot_be_are_usage_errors() {
         (
             vec!["--send-interface=no-such-interface"],
             "no-such-interface",
+        ),
+        (
+            vec!["--send-interface=lo", chunks, "--recv-spare-chunks=1024"],
+            "lower --recv-spare-chunks",
         ),
     ] {
         let output = karoo([&["fgpu"], &FGPU[..], &args].concat());

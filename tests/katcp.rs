@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use karoo::config::{EngineConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions};
+use karoo::control::katcp::Reserved;
 use karoo::control::{Control, ControlEnd, fgpu};
 use karoo::engine::steer::{
     ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
@@ -126,10 +127,11 @@ fn start() -> Running {
     let engine = Engine::start(steered);
     let (halt, halted) = mpsc::channel();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let any = Reserved::bind(any).expect("a free port");
     let on_end = move |end| halt.send(end).expect("a test that waits");
     let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_end);
     Running {
-        control: control.expect("a free port"),
+        control: control.expect("it listens"),
         engine,
         halted,
     }

@@ -17,14 +17,14 @@ use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
 use crate::control::ControlEnd;
 use crate::control::fgpu::AppliedLog;
-use crate::control::katcp::{SensorInfo, Type};
+use crate::control::katcp::{Reserved, SensorInfo, Type};
 use crate::cpu::Workers;
 use crate::dpdk::{Abort, Eal, EalConfig, allowed_cpus};
 use crate::engine::steer::{REQUESTS, Steering};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::live::{
-    self, Backend, Compute, Interfaces, LiveEngine, LiveError, LiveParts, Placement, StageError,
-    Threads, Wanted, Wishes, run_on,
+    self, Backend, Compute, Demand, Interfaces, LiveEngine, LiveError, LiveParts, Placement,
+    StageError, Threads, Wanted, Wishes, run_on,
 };
 use crate::monitor::report::Chosen;
 
@@ -115,10 +115,13 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         tracing::info!(options, "taken for compatibility, without effect");
     }
     let interfaces = Interfaces::find(&config).map_err(Failure::usage)?;
-    let katcp = katcp_address(&args.options)?;
-    let sockets = Sockets::bind(args.options.prometheus_port)?;
     let placement = place(args, &config);
     let spare_chunks = spare_chunks(args, &config);
+    let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
+    demands.push(interfaces.demand(&config));
+    Demand::check(demands).map_err(Failure::usage)?;
+    let katcp = Reserved::bind(katcp_address(&args.options)?).map_err(Failure::usage)?;
+    let sockets = Sockets::bind(args.options.prometheus_port)?;
     let compute = compute(args, &config, &placement, spare_chunks)?;
     let constants = constants(&compute);
     let eal = start_dpdk(&config, &interfaces, &placement)?;

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 
 use super::host::TimeSensors;
-use super::katcp::{BindError, Device, Ended, Limits, Sensors, Server};
+use super::katcp::{BindError, Device, Ended, Limits, Reserved, Sensors, Server};
 
 /// Control cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +42,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// Serves `device` at `address`, while `work` sets its `sensors`; port 0 takes a free one. `on_end` is called at most
+    /// Serves `device` at `address`, while `work` sets its `sensors`. `on_end` is called at most
     /// once, when no client is left: not if its owner stops it.
     ///
     /// The thread inherits the caller's CPU affinity: call it from a housekeeping core.
     pub fn start<D: Device>(
-        address: SocketAddr,
+        address: Reserved,
         device: Arc<D>,
         sensors: Sensors,
         limits: Limits,
@@ -61,7 +61,7 @@ impl Control {
             .build()?;
         let server = {
             let _guard = runtime.enter();
-            Server::bind(address, device, sensors.clone(), limits)?
+            Server::listen(address, device, sensors.clone(), limits)?
         };
         let address = server.local_addr()?;
         let (stop, stopped) = oneshot::channel();
@@ -171,11 +171,11 @@ mod tests {
         work: impl Future<Output = ()> + Send + 'static,
     ) -> (Control, impl Fn() -> Option<ControlEnd>) {
         let (ends, ended) = channel();
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let any = Reserved::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let on_end = move |end| ends.send(end).expect("a test that waits");
         let (sensors, limits) = (Sensors::default(), Limits::default());
         let control = Control::start(any, Arc::new(Nothing), sensors, limits, work, on_end);
-        (control.expect("a free port"), move || ended.recv().ok())
+        (control.expect("it listens"), move || ended.recv().ok())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The assembly of an engine: which lcores there are between its rx queues and its tx queues.
 //!
 //! * [`take`]: what computes, and in which memory; [`outputs`]: the output chunks behind it;
+//! * [`Demand`]: whether it fits the memory that there is;
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike;
 //! * [`SourceLcore`]: a capture into rx queues;
@@ -9,6 +10,7 @@
 //! * [`LiveEngine`]: all of it, for one engine on live ports.
 
 mod compute;
+mod demand;
 mod interface;
 mod placement;
 mod port;
@@ -20,6 +22,7 @@ mod threads;
 pub use compute::{
     Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, Wanted, outputs, take,
 };
+pub use demand::{Demand, DemandError};
 pub use interface::{Interface, InterfaceError, Memberships};
 pub use placement::{Placement, Wishes, run_on};
 pub use port::{PortError, PortUse};

@@ -49,6 +49,11 @@ impl PortUse {
         self.rx_queues * pool_size(DESCRIPTORS.into(), 2 * BURST) * (DATA_ROOM + MBUF)
     }
 
+    /// The kernel's memory for its rings: one to receive and one to send for each queue.
+    pub fn ring_bytes(&self) -> usize {
+        2 * self.rx_queues.max(1) * self.frames() * FRAME
+    }
+
     /// Packets that its transmit queue holds.
     pub fn tx_packets(&self) -> usize {
         self.frames()

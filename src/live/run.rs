@@ -11,7 +11,8 @@ use super::interface::{Interface, InterfaceError, Memberships};
 use super::port::{PortError, PortUse};
 use super::source::{Feed, SourceLcore};
 use super::{
-    Compute, OutputError, Placement, RxStage, StageError, StageParts, Stages, Threads, outputs,
+    Compute, Demand, OutputError, Placement, RxStage, StageError, StageParts, Stages, Threads,
+    outputs,
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::dpdk::{
@@ -118,6 +119,22 @@ impl Interfaces {
     fn tx_packets(&self) -> usize {
         let packets = self.uses.iter().map(|(_, port)| port.tx_packets());
         packets.max().unwrap_or_default()
+    }
+
+    /// All memory for packets.
+    pub fn demand(&self, config: &FgpuConfig) -> Demand {
+        let rings: usize = self.uses.iter().map(|(_, port)| port.ring_bytes()).sum();
+        let sent = ("--send-buffer", config.egress.buffer);
+        let (option, value) = match config.input {
+            InputConfig::Live { buffer, .. } if buffer >= sent.1 => ("--recv-buffer", buffer),
+            _ => sent,
+        };
+        Demand {
+            what: "packet buffers".to_owned(),
+            bytes: (rings as u64).saturating_add((self.memory_mib(config) as u64) << 20),
+            option: option.to_owned(),
+            value,
+        }
     }
 
     /// Memory for DPDK, in MiB.

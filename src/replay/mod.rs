@@ -12,7 +12,6 @@
 //! * [`Requests`]: requests to the engine, each for a timestamp of its output;
 //! * [`run()`]: the lcores, the engine, and the report.
 
-mod demand;
 mod observer;
 mod plan;
 mod progress;
@@ -21,8 +20,7 @@ mod requests;
 mod run;
 mod scan;
 
-pub use crate::live::Backend;
-pub use demand::DemandError;
+pub use crate::live::{Backend, DemandError};
 pub use plan::{Plan, PlanError, plan};
 pub use requests::{Requests, RequestsError};
 pub use run::{ReplayError, ReplayOptions, run};

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use crossbeam::queue::ArrayQueue;
 
-use super::demand::{self, DemandError};
 use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::progress::ProgressBar;
@@ -24,8 +23,8 @@ use crate::engine::EngineError;
 use crate::engine::steer::{SteerError, Steered, Steering};
 use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
 use crate::live::{
-    self, Backend, Compute, ComputeError, Feed, OutputError, Progress, RxStage, SourceLcore,
-    StageError, StageParts, Stages, Threads, Wanted,
+    self, Backend, Compute, ComputeError, Demand, DemandError, Feed, OutputError, Progress,
+    RxStage, SourceLcore, StageError, StageParts, Stages, Threads, Wanted,
 };
 use crate::memory::MemoryError;
 use crate::monitor::report::{InputReport, RateReport, Reply, RunReport};
@@ -163,8 +162,8 @@ pub fn run(
         return Err(ReplayError::SameFile(options.output.display().to_string()));
     }
     let cpus = allowed_cpus();
-    demand::check(plan, options.workers.unwrap_or(cpus.len()))?;
     let workers = options.workers.unwrap_or(cpus.len());
+    Demand::check(Demand::of(&plan.engine, 0, workers))?;
     let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
     let engines = std::slice::from_ref(&plan.engine);
     let wanted = Wanted {

@@ -5,7 +5,6 @@ mod feed;
 mod requests;
 mod sensors;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -16,7 +15,8 @@ pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
 use super::katcp::{
-    Device, Help, Limits, Message, Reading, Refusal, Response, SensorInfo, Sensors, Type, Value,
+    Device, Help, Limits, Message, Reading, Refusal, Reserved, Response, SensorInfo, Sensors, Type,
+    Value,
 };
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
@@ -76,7 +76,7 @@ impl Device for Fgpu {
 ///
 /// `on_end` is called once if control wants the engine to end.
 pub fn start(
-    address: SocketAddr,
+    address: Reserved,
     config: &EngineConfig,
     steering: Steering,
     published: Arc<Published>,

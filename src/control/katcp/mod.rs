@@ -26,5 +26,5 @@ pub use device::{ArgumentError, Device, Help, Parameters, Refusal, Response};
 pub use message::{Kind, Message};
 pub use reading::{Reading, SensorInfo, Status};
 pub use sensor::{SensorId, Sensors};
-pub use server::{BindError, Ended, Limits, Server};
+pub use server::{BindError, Ended, Limits, Reserved, Server};
 pub use value::{Type, Value, ValueError};

@@ -82,6 +82,38 @@ pub enum Ended {
     Stopped,
 }
 
+/// An address that is taken, where nobody listens yet: connections are refused.
+#[derive(Debug)]
+pub struct Reserved {
+    address: SocketAddr,
+    socket: TcpSocket,
+}
+
+impl Reserved {
+    /// Takes `address`; port 0 takes a free one. Refused if somebody listens there.
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let bind = || {
+            let socket = match address.ip() {
+                IpAddr::V4(_) => TcpSocket::new_v4()?,
+                IpAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            socket.set_reuseaddr(true)?;
+            // Connections inherit it: clients whose host is gone are noticed some time.
+            socket.set_keepalive(true)?;
+            socket.bind(address)?;
+            Ok(socket)
+        };
+        let socket = bind().map_err(|source| BindError { address, source })?;
+        Ok(Self { address, socket })
+    }
+
+    fn listen(self) -> Result<TcpListener, BindError> {
+        let Self { address, socket } = self;
+        let listener = socket.listen(1024);
+        listener.map_err(|source| BindError { address, source })
+    }
+}
+
 /// A server that listens.
 pub struct Server<D> {
     listener: TcpListener,
@@ -104,16 +136,15 @@ struct Clients {
 }
 
 impl<D: Device> Server<D> {
-    /// Listens on `address`; port 0 takes a free one. Needs a tokio runtime around it.
-    pub fn bind(
-        address: SocketAddr,
+    /// Listens on an address. Needs a tokio runtime around it.
+    pub fn listen(
+        address: Reserved,
         device: Arc<D>,
         sensors: Sensors,
         limits: Limits,
     ) -> Result<Self, BindError> {
-        let listener = listen(address).map_err(|source| BindError { address, source })?;
         Ok(Self {
-            listener,
+            listener: address.listen()?,
             shared: Arc::new(Common {
                 standard: Standard::new(device, sensors),
                 limits,
@@ -167,18 +198,6 @@ impl<D: Device> Server<D> {
         let _ = timeout(shared.limits.farewell, all).await;
         ended
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address.ip() {
-        IpAddr::V4(_) => TcpSocket::new_v4()?,
-        IpAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    // Connections inherit it: clients whose host is gone are noticed some time.
-    socket.set_keepalive(true)?;
-    socket.bind(address)?;
-    socket.listen(1024)
 }
 
 impl<D: Device> Common<D> {

@@ -17,7 +17,8 @@ struct Running {
 fn serve(limits: Limits) -> Running {
     let sensors = sensors();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let server = Server::bind(any, Arc::new(Adder), sensors.clone(), limits).expect("a free port");
+    let any = Reserved::bind(any).expect("a free port");
+    let server = Server::listen(any, Arc::new(Adder), sensors.clone(), limits).expect("listens");
     let (stop, stopped) = oneshot::channel();
     Running {
         address: server.local_addr().expect("an address"),

@@ -1,17 +1,16 @@
-//! How much memory a plan takes, compared with what there is before anything starts.
+//! How much memory an engine takes, compared with what there is before anything starts.
 //!
 //! Memory is only reserved when it is allocated: without this, a run that cannot fit would be killed
 //! somewhere in its middle.
 
 use std::fs;
 
-use super::plan::Plan;
-use crate::config::OutputConfig;
-use crate::live::OUTPUT_CHUNKS;
+use super::OUTPUT_CHUNKS;
+use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::MemoryKind;
-use crate::recv::receive_bytes;
+use crate::recv::{chunk_bytes, receive_bytes};
 
-/// A plan needs more memory than there is.
+/// An engine needs more memory than there is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{option} {value}: {what} would take {} MiB and the whole run {} MiB, but {} MiB are available; lower {option}",
@@ -33,18 +32,60 @@ pub struct DemandError {
 }
 
 /// One use of memory.
-struct Demand {
-    what: String,
-    bytes: u64,
-    option: String,
-    value: usize,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// What it is for.
+    pub what: String,
+    /// How much.
+    pub bytes: u64,
+    /// The option that it follows from.
+    pub option: String,
+    /// The option's value.
+    pub value: usize,
 }
 
-/// Refuses a plan that does not fit the memory that is available now.
-pub(super) fn check(plan: &Plan, workers: usize) -> Result<(), DemandError> {
-    match available() {
-        Some(available) => compare(demands(plan, workers), available),
-        None => Ok(()),
+impl Demand {
+    /// Those of an engine with spare receive chunks and so many compute threads.
+    pub fn of(engine: &EngineConfig, spare_chunks: usize, workers: usize) -> Vec<Self> {
+        let (recv, tail) = (&engine.recv, engine.tail_samples());
+        let mut demands = vec![
+            Self {
+                what: "receive chunks".to_owned(),
+                bytes: receive_bytes(recv, tail, MemoryKind::Host),
+                option: "--recv-chunk-samples".to_owned(),
+                value: recv.chunk_samples,
+            },
+            Self {
+                what: "spare receive chunks".to_owned(),
+                bytes: (spare_chunks as u64).saturating_mul(chunk_bytes(recv, tail)),
+                option: "--recv-spare-chunks".to_owned(),
+                value: spare_chunks,
+            },
+        ];
+        for output in &engine.outputs {
+            let batches = (engine.send.chunk_jones / output.jones_per_batch) as u64;
+            demands.push(Self {
+                what: format!("output chunks of '{}'", output.name),
+                bytes: (OUTPUT_CHUNKS as u64 * batches).saturating_mul(output.batch_bytes() as u64),
+                option: "--send-chunk-jones".to_owned(),
+                value: engine.send.chunk_jones,
+            });
+            demands.push(Self {
+                what: format!("filters of '{}'", output.name),
+                bytes: filter_bytes(output, workers as u64),
+                option: format!("--wideband taps of '{}'", output.name),
+                value: output.taps,
+            });
+        }
+        demands
+    }
+
+    /// Refuses demands that together do not fit the memory that is available now.
+    pub fn check(demands: Vec<Self>) -> Result<(), DemandError> {
+        match available() {
+            Some(available) => compare(demands, available),
+            None => Ok(()),
+        }
     }
 }
 
@@ -63,32 +104,6 @@ fn compare(demands: Vec<Demand>, available: u64) -> Result<(), DemandError> {
         }),
         _ => Ok(()),
     }
-}
-
-fn demands(plan: &Plan, workers: usize) -> Vec<Demand> {
-    let engine = &plan.engine;
-    let mut demands = vec![Demand {
-        what: "receive chunks".to_owned(),
-        bytes: receive_bytes(&engine.recv, engine.tail_samples(), MemoryKind::Host),
-        option: "--recv-chunk-samples".to_owned(),
-        value: engine.recv.chunk_samples,
-    }];
-    for output in &engine.outputs {
-        let batches = (engine.send.chunk_jones / output.jones_per_batch) as u64;
-        demands.push(Demand {
-            what: format!("output chunks of '{}'", output.name),
-            bytes: (OUTPUT_CHUNKS as u64 * batches).saturating_mul(output.batch_bytes() as u64),
-            option: "--send-chunk-jones".to_owned(),
-            value: engine.send.chunk_jones,
-        });
-        demands.push(Demand {
-            what: format!("filters of '{}'", output.name),
-            bytes: filter_bytes(output, workers as u64),
-            option: format!("--wideband taps of '{}'", output.name),
-            value: output.taps,
-        });
-    }
-    demands
 }
 
 /// Coefficients in both precisions, and each worker's rows: about what the CPU backend allocates.
