@@ -164,14 +164,15 @@ impl Signals {
     /// The first SIGINT or SIGTERM asks for the end, the second is the end; SIGUSR2 changes the log level to debug and
     /// back. Never returns.
     async fn handle(mut self, ends: SyncSender<End>, level: LogLevel) {
-        let (mut told, mut debug) = (false, false);
+        let (mut told, mut on) = (false, false);
         loop {
             let (name, code) = tokio::select! {
                 _ = self.interrupt.recv() => ("SIGINT", 130),
                 _ = self.terminate.recv() => ("SIGTERM", 143),
                 _ = self.user2.recv() => {
-                    debug = !debug;
-                    level.debug(debug);
+                    on = !on;
+                    level.debug(on);
+                    tracing::info!(on, "debug messages");
                     continue;
                 }
             };

@@ -11,8 +11,8 @@ mod rig;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 
 use karoo::dsp::delay::{DelayModels, LinearDelay};
@@ -370,6 +370,7 @@ fn ports_in_use_are_refused() {
         let mut rig = Rig::start(cable, &options, capture.to_str().unwrap());
         assert_eq!(rig.died().code(), Some(2), "{}", rig.log());
         assert!(rig.log().contains(named), "{}", rig.log());
+        assert!(!rig.log().contains("CPUs"), "{}", rig.log());
     }
 }
 
@@ -411,4 +412,49 @@ fn a_second_signal_ends_at_once() {
     rig.signal("TERM");
     assert_eq!(rig.died().code(), Some(143), "{}", rig.log());
     assert_eq!(rig.received.stops, 0);
+}
+
+/// Output so slow that the end would never come: it is cut off, and says so.
+#[test]
+fn an_end_that_takes_too_long_is_cut_off() {
+    let Some(cable) = Cable::new("late") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let options = ["--send-rate-factor=1e-6"];
+    let mut rig = Rig::start(cable, &options, capture.to_str().unwrap()).up();
+    rig.wait(|rig| rig.received.end().is_some());
+    rig.signal("INT");
+    assert_eq!(rig.died().code(), Some(1), "{}", rig.log());
+    assert_eq!(rig.received.stops, 0);
+    let log = rig.log();
+    assert!(log.contains("why=SIGINT"), "{log}");
+    assert!(log.contains("were still at work"), "{log}");
+}
+
+/// SIGUSR2 turns debug messages on, and off again.
+#[test]
+fn debug_messages_are_turned_on_and_off() {
+    let Some(cable) = Cable::new("debug") else {
+        return;
+    };
+    let options = ["--recv-interface=k0"];
+    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
+    for (switch, connected) in [
+        ("debug messages on=true", true),
+        ("debug messages on=false", false),
+    ] {
+        rig.signal("USR2");
+        rig.wait(|rig| rig.log().contains(switch));
+        Cable::within(&rig.cable.engine, || {
+            // Clients are greeted when the log knows of them.
+            let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        });
+        let log = rig.log();
+        let (_, since) = log.split_once(switch).unwrap();
+        assert_eq!(since.contains("client connected"), connected, "{log}");
+    }
+    rig.signal("INT");
+    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
 }
