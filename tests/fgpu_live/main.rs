@@ -240,7 +240,6 @@ fn a_controller_steers_and_halts() {
     let told = rig.python("steer.py", &steer, "");
     let steady = told["steady"].as_u64().unwrap();
     assert!(steady > first && steady < middle + BATCH, "{told}");
-    assert_eq!(told["status"], "nominal", "{told}");
     assert!(told["received"].as_u64().unwrap() >= first, "{told}");
 
     rig.send(&capture, middle, u64::MAX);

@@ -38,10 +38,11 @@ async def main(host, port, action, *args):
         pass
     else:
         raise AssertionError("one model is not enough")
-    status, received = await sensor(client, "input0.rx.timestamp")
+    # Its status depends on how long ago the last chunk came.
+    _, received = await sensor(client, "input0.rx.timestamp")
     client.close()
     await client.wait_closed()
-    return {"steady": int(steady), "status": status, "received": int(received)}
+    return {"steady": int(steady), "received": int(received)}
 
 
 json.dump(asyncio.run(main(*sys.argv[1:])), sys.stdout)
