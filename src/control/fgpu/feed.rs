@@ -64,10 +64,11 @@ impl Feed {
     pub fn new(config: &EngineConfig, published: Arc<Published>, sensors: FgpuSensors) -> Self {
         let chunk = config.recv.chunk_samples as f64 / config.clock.adc_sample_rate;
         let timeouts = sensors.inputs.iter().flat_map(|input| {
+            // Errors first, so that they are never all nominal when data stop.
             [
-                (input.missing, Status::Nominal),
                 (input.timestamp, Status::Error),
                 (input.unixtime, Status::Error),
+                (input.missing, Status::Nominal),
             ]
         });
         let timeouts = timeouts.map(|(sensor, status)| Timeout {
