@@ -111,6 +111,7 @@ impl Changes {
             self.stats.changes += 1;
             self.steered.spend(request);
         }
+        self.steered.publish_models(self.delays[0].upcoming());
         let set = !building && self.set_gains(next, pipeline);
         if set || self.stats.changes > before {
             self.stats.stalls.saturating_record(tsc() - begun);

@@ -40,6 +40,11 @@ impl DelayModels {
         &self.models[0]
     }
 
+    /// Models behind the first.
+    pub fn upcoming(&self) -> usize {
+        self.models.len() - 1
+    }
+
     /// Adds a model. It replaces every stored one that starts at the same time or later.
     ///
     /// True when it becomes the current model at once, because nothing earlier is left.

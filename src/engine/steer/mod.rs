@@ -35,7 +35,7 @@ mod gains;
 mod latest;
 mod published;
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::queue::ArrayQueue;
@@ -51,6 +51,9 @@ use crate::units::{N_POL, Timestamp};
 /// Requests to one output that a live engine may have before it, at most. An engine takes them within a block, so that
 /// more are waiting only when it is stuck.
 pub const REQUESTS: usize = 256;
+
+/// Delay models of an output that may be yet to begin. Requests on their way may be added to them.
+pub const MODELS: usize = 4096;
 
 /// What control asks of an output.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +100,16 @@ pub enum SteerError {
         /// Requests in its queue.
         waiting: usize,
     },
+    /// So many models are yet to begin that more would only cost memory and time.
+    #[error(
+        "output '{output}' has {waiting} delay models that are yet to begin, and at most {MODELS} are kept: ask for more when some have begun"
+    )]
+    Models {
+        /// Stream name.
+        output: String,
+        /// How many there are.
+        waiting: usize,
+    },
     /// The gains are not for this output.
     #[error("output '{output}' has {channels} channels, but there are gains for {given}")]
     Channels {
@@ -132,6 +145,8 @@ struct Shared {
     spent: ArrayQueue<Spent>,
     /// End of the output chunk under construction.
     end: AtomicU64,
+    /// Delay models that are yet to begin.
+    models: AtomicUsize,
 }
 
 /// Control's end of an engine: cheap to clone.
@@ -158,6 +173,7 @@ impl Steering {
                 // A request, and the gains that its own take the place of.
                 spent: ArrayQueue::new((1 + N_POL) * requests.max(1)),
                 end: AtomicU64::new(0),
+                models: AtomicUsize::new(0),
             })
         };
         let shared: Vec<_> = config.outputs.iter().map(output).collect();
@@ -261,6 +277,11 @@ impl OutputSteering {
         models: [LinearDelay; N_POL],
         asked: Option<AskedDelays>,
     ) -> Result<Timestamp, SteerError> {
+        let waiting = self.shared.models.load(Ordering::Relaxed);
+        if waiting >= MODELS {
+            let output = self.name().to_owned();
+            return Err(SteerError::Models { output, waiting });
+        }
         // Held so that requests return increasing timestamps.
         let _order = self.requested();
         self.send(Change::Delays { models, asked })
@@ -341,6 +362,11 @@ impl SteeredOutput {
     pub fn publish_end(&self, end: Timestamp) {
         self.0.end.store(end.0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// Publishes how many delay models are yet to begin.
+    pub fn publish_models(&self, upcoming: usize) {
+        self.0.models.store(upcoming, Ordering::Relaxed);
     }
 
     /// The next request.

@@ -74,6 +74,27 @@ fn the_gains_told_are_those_that_were_queued() {
     assert!(steering.output("v").is_none());
 }
 
+#[test]
+fn models_that_are_yet_to_begin_are_bounded() {
+    let (steering, steered) = steering(1);
+    let output = steering.output("w").unwrap();
+    steered.outputs[0].publish_models(MODELS);
+    let refused = output.set_delays([LinearDelay::ZERO; 2]).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            SteerError::Models {
+                waiting: MODELS,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert_eq!(steered.outputs[0].take(), None);
+    steered.outputs[0].publish_models(MODELS - 1);
+    assert!(output.set_delays([LinearDelay::ZERO; 2]).is_ok());
+}
+
 /// An engine that begins chunk after chunk, and control that asks all the time: each request is taken no later than
 /// before the chunk that begins at the timestamp that it was given.
 #[test]
