@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::{ArgMatches, Args, Command};
 
@@ -26,6 +27,7 @@ use crate::live::{
     self, Backend, Compute, Demand, Interfaces, LiveEngine, LiveError, LiveParts, Placement,
     StageError, Threads, Wanted, Wishes, run_on,
 };
+use crate::monitor::prometheus::Metrics;
 use crate::monitor::report::Chosen;
 
 /// How often the main thread looks whether a stage has ended.
@@ -120,7 +122,11 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
     demands.push(interfaces.demand(&config));
     Demand::check(demands).map_err(Failure::usage)?;
-    let katcp = Reserved::bind(katcp_address(&args.options)?).map_err(Failure::usage)?;
+    let katcp = Reserved::bind(katcp_address(
+        &args.options.katcp_host,
+        args.options.katcp_port,
+    )?)
+    .map_err(Failure::usage)?;
     let sockets = Sockets::bind(args.options.prometheus_port)?;
     let compute = compute(args, &config, &placement, spare_chunks)?;
     let constants = constants(&compute);
@@ -137,7 +143,8 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     };
     let engine = LiveEngine::start(&config, &interfaces, threads, parts, &placement);
     let engine = engine.map_err(failure)?;
-    let serving = match Serving::start(sockets, &config, &engine, level) {
+    let metrics = Arc::new(metrics(&config, &engine));
+    let serving = match Serving::start(sockets, metrics, level) {
         Ok(serving) => serving,
         Err(failure) => return Err(give_up(engine, failure)),
     };
@@ -253,9 +260,29 @@ fn start_dpdk(
     Ok(eal)
 }
 
-/// Where the KATCP server listens; all IPv4 addresses without a host.
-fn katcp_address(options: &FgpuOptions) -> Result<SocketAddr, Failure> {
-    let (host, port) = (&options.katcp_host[..], options.katcp_port);
+/// What is scraped of an engine.
+fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Metrics {
+    let stages = engine.stages();
+    let mut rx = stages.rx_stats().to_vec();
+    rx.extend(engine.capture_stats().cloned());
+    Metrics {
+        config: config.engine.clone(),
+        rx,
+        input: stages.input_stats().clone(),
+        outputs: stages.output_stats().to_vec(),
+        latencies: stages.latencies().to_vec(),
+        busy: engine.busy().to_vec(),
+        memory: engine.memory().clone(),
+        pools: engine.output_pools().to_vec(),
+        ports: engine.ports().to_vec(),
+        times: engine.threads().times().to_vec(),
+        clock: engine.threads().clock(),
+        started: SystemTime::now(),
+    }
+}
+
+/// Where a KATCP server listens; all IPv4 addresses without a host.
+pub fn katcp_address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let host = if host.is_empty() { "0.0.0.0" } else { host };
     let refused =
         |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));

@@ -1,4 +1,4 @@
-//! What a running engine listens to: signals, and scrapes by Prometheus. All of it on one thread.
+//! What a command that runs for long listens to: signals, and scrapes by Prometheus. All of it on one thread.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,6 @@ use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -18,9 +17,7 @@ use tokio::sync::oneshot;
 
 use super::Failure;
 use super::log::LogLevel;
-use crate::config::FgpuConfig;
-use crate::live::LiveEngine;
-use crate::monitor::prometheus::Metrics;
+use crate::monitor::Scrape;
 
 /// Content type of a scrape.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -34,9 +31,9 @@ pub enum End {
     Signal(&'static str),
     /// The capture has ended.
     Input,
-    /// A stage of the engine failed.
+    /// A data thread failed.
     Stage,
-    /// Something beside the engine failed.
+    /// Something beside the data threads failed.
     Failed(String),
 }
 
@@ -83,11 +80,10 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts it for `engine`, on the CPUs of the caller.
+    /// Starts it with what is scraped, on the CPUs of the caller.
     pub fn start(
         sockets: Sockets,
-        config: &FgpuConfig,
-        engine: &LiveEngine,
+        metrics: Arc<dyn Scrape>,
         level: LogLevel,
     ) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -100,9 +96,7 @@ impl Serving {
             let _guard = runtime.enter();
             Signals::listen().map_err(Failure::data)?
         };
-        let metrics = sockets
-            .metrics
-            .map(|listener| (listener, metrics(config, engine)));
+        let metrics = sockets.metrics.map(|listener| (listener, metrics));
         let ends = sender.clone();
         let work = move || {
             runtime.block_on(async {
@@ -126,7 +120,7 @@ impl Serving {
         })
     }
 
-    /// Where others say that the engine is to end.
+    /// Where others say that it is to end.
     pub fn ender(&self) -> SyncSender<End> {
         self.ends.0.clone()
     }
@@ -186,28 +180,8 @@ impl Signals {
     }
 }
 
-fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Arc<Metrics> {
-    let stages = engine.stages();
-    let mut rx = stages.rx_stats().to_vec();
-    rx.extend(engine.capture_stats().cloned());
-    Arc::new(Metrics {
-        config: config.engine.clone(),
-        rx,
-        input: stages.input_stats().clone(),
-        outputs: stages.output_stats().to_vec(),
-        latencies: stages.latencies().to_vec(),
-        busy: engine.busy().to_vec(),
-        memory: engine.memory().clone(),
-        pools: engine.output_pools().to_vec(),
-        ports: engine.ports().to_vec(),
-        times: engine.threads().times().to_vec(),
-        clock: engine.threads().clock(),
-        started: SystemTime::now(),
-    })
-}
-
-async fn serve(listener: TcpListener, metrics: Arc<Metrics>, ends: SyncSender<End>) {
-    let scrape = move || async move { response(&metrics) };
+async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender<End>) {
+    let scrape = move || async move { response(&*metrics) };
     let router = Router::new()
         .route("/", get(scrape.clone()))
         .route("/metrics", get(scrape));
@@ -218,7 +192,7 @@ async fn serve(listener: TcpListener, metrics: Arc<Metrics>, ends: SyncSender<En
     }
 }
 
-fn response(metrics: &Metrics) -> Response {
+fn response(metrics: &dyn Scrape) -> Response {
     match metrics.scrape() {
         Ok(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -9,5 +9,8 @@ pub mod phases;
 mod picture;
 pub mod prometheus;
 pub mod report;
+pub mod scrape;
 pub mod spectra;
 pub mod verdict;
+
+pub use scrape::Scrape;

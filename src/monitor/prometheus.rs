@@ -4,17 +4,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use prometheus::TextEncoder;
-use prometheus::core::Collector;
-use prometheus::process_collector::ProcessCollector;
-use prometheus::proto::{
-    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
-};
+use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
 use super::latency::{BOUNDS, Latency};
 use super::phases::PhaseTimes;
+use super::scrape::{Samples, Scrape, counter, family, label_pairs, plain, text};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::dpdk::{ExtPool, Port, TscClock};
 use crate::engine::OutputStats;
@@ -50,40 +46,21 @@ pub struct Metrics {
     pub started: SystemTime,
 }
 
-/// The samples of one metric: labels and value.
-type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
-
-impl Metrics {
-    /// The text of a scrape (version 0.0.4 of the format), or why there is none.
-    pub fn scrape(&self) -> Result<String, prometheus::Error> {
+impl Scrape for Metrics {
+    fn scrape(&self) -> Result<String, prometheus::Error> {
         let mut families = Vec::new();
         self.add_input(&mut families);
         self.add_outputs(&mut families);
         self.add_own(&mut families);
         self.add_ports(&mut families);
-        families.extend(ProcessCollector::for_self().collect());
-        TextEncoder::new().encode_to_string(&families)
+        text(families)
     }
+}
 
+impl Metrics {
     /// A counter, with the time since when it counts.
     fn counter(&self, families: &mut Vec<MetricFamily>, name: &str, help: &str, samples: Samples) {
-        let started = self
-            .started
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs_f64();
-        let created = samples
-            .iter()
-            .map(|(labels, _)| (labels.clone(), started))
-            .collect();
-        let total = format!("{name}_total");
-        families.extend(family(&total, help, MetricType::COUNTER, samples));
-        families.extend(family(
-            &format!("{name}_created"),
-            help,
-            MetricType::GAUGE,
-            created,
-        ));
+        counter(families, self.started, name, help, samples);
     }
 
     fn add_input(&self, families: &mut Vec<MetricFamily>) {
@@ -358,10 +335,6 @@ impl Metrics {
     }
 }
 
-fn plain(value: u64) -> Samples {
-    vec![(Vec::new(), value as f64)]
-}
-
 fn by_pol(values: [u64; N_POL]) -> Samples {
     let label = |pol: usize| vec![("pol", pol.to_string())];
     values
@@ -369,38 +342,4 @@ fn by_pol(values: [u64; N_POL]) -> Samples {
         .enumerate()
         .map(|(pol, value)| (label(pol), value as f64))
         .collect()
-}
-
-/// One metric; none without samples, which the format cannot write.
-fn family(name: &str, help: &str, kind: MetricType, samples: Samples) -> Option<MetricFamily> {
-    let metric = |(labels, value): (Vec<(&'static str, String)>, f64)| {
-        let mut metric = Metric::default();
-        metric.set_label(label_pairs(labels));
-        if kind == MetricType::COUNTER {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            metric.set_counter(counter);
-        } else {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-        }
-        metric
-    };
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(samples.into_iter().map(metric).collect());
-    (!family.get_metric().is_empty()).then_some(family)
-}
-
-fn label_pairs(labels: Vec<(&'static str, String)>) -> Vec<LabelPair> {
-    let pair = |(name, value): (&str, String)| {
-        let mut pair = LabelPair::default();
-        pair.set_name(name.to_owned());
-        pair.set_value(value);
-        pair
-    };
-    labels.into_iter().map(pair).collect()
 }
