@@ -157,7 +157,7 @@ impl Rig {
                 port: 49152,
             }],
             rate_factor: 0.0,
-            idle: IdlePolicy::Share,
+            idle: IdlePolicy::Share.into(),
         };
         let mut threads = Threads::new(eal, Abort::default());
         let stages = Stages::start(&mut threads, &config, parts).unwrap();

@@ -28,5 +28,5 @@ pub use placement::{Placement, Wishes, run_on};
 pub use port::{PortError, PortUse};
 pub use run::{Interfaces, LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};
-pub use stages::{Ended, RxStage, StageError, StageParts, Stages};
+pub use stages::{Ended, RxStage, StageError, StageIdle, StageParts, Stages};
 pub use threads::Threads;

@@ -3,6 +3,7 @@
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
+use super::StageIdle;
 use crate::dpdk::IdlePolicy;
 
 /// What there is to place.
@@ -35,8 +36,10 @@ pub struct Placement {
     pub workers: Vec<usize>,
     /// All other threads: control, metrics, drivers.
     pub housekeeping: Vec<usize>,
-    /// Lcores poll if each has a CPU that nothing else runs on.
-    pub idle: IdlePolicy,
+    /// An lcore polls if it has a CPU that no other lcore and no housekeeping runs on.
+    pub idle: StageIdle,
+    /// The same for the lcore that reads a capture.
+    pub source_idle: IdlePolicy,
 }
 
 impl Placement {
@@ -66,38 +69,47 @@ impl Placement {
         let mut tx = || wishes.tx.unwrap_or_else(&mut next);
         let tx: Vec<_> = (0..wishes.tx_lcores).map(|_| tx()).collect();
         let source = wishes.source.then(&mut next);
-        let mut lcores: Vec<_> = rx
+        let lcores: Vec<_> = rx
             .iter()
             .chain([&engine])
             .chain(&tx)
             .chain(&source)
             .copied()
             .collect();
-        let count = lcores.len();
-        lcores.sort_unstable();
-        lcores.dedup();
         let rest: Vec<_> = free
             .iter()
             .copied()
             .filter(|cpu| !lcores.contains(cpu))
             .collect();
-        let alone = lcores.len() == count && !rest.is_empty();
+        let housekeeping = match rest.first() {
+            Some(&first) => vec![first],
+            None => free,
+        };
+        let idle = |cpu: &usize| {
+            let lcores = lcores.iter().filter(|other| *other == cpu).count();
+            match lcores == 1 && !housekeeping.contains(cpu) {
+                true => IdlePolicy::Poll,
+                false => IdlePolicy::Share,
+            }
+        };
+        let stages = StageIdle {
+            rx: rx.iter().map(idle).collect(),
+            engine: idle(&engine),
+            tx: tx.iter().map(idle).collect(),
+        };
         // The engine's lcore waits while its workers compute, so they may have its CPU.
         let mut for_workers = rest.get(1..).unwrap_or_default().to_vec();
         for_workers.push(engine);
         let workers = wishes.workers.unwrap_or(for_workers.len());
         Self {
             workers: for_workers.iter().copied().cycle().take(workers).collect(),
-            housekeeping: if rest.is_empty() { free } else { vec![rest[0]] },
+            idle: stages,
+            source_idle: source.as_ref().map_or(IdlePolicy::Share, idle),
+            housekeeping,
             rx,
             engine,
             tx,
             source,
-            idle: if alone {
-                IdlePolicy::Poll
-            } else {
-                IdlePolicy::Share
-            },
         }
     }
 
@@ -120,6 +132,12 @@ pub fn run_on(cpus: &[usize]) -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use IdlePolicy::{Poll, Share};
+
+    fn idle(rx: &[IdlePolicy], engine: IdlePolicy, tx: &[IdlePolicy]) -> StageIdle {
+        let (rx, tx) = (rx.to_vec(), tx.to_vec());
+        StageIdle { rx, engine, tx }
+    }
 
     fn place(rx: &[Option<usize>], tx: Option<usize>, allowed: &[usize]) -> Placement {
         let wishes = Wishes {
@@ -142,7 +160,7 @@ mod tests {
             (placed.housekeeping, placed.workers),
             (vec![0], vec![5, 6, 1])
         );
-        assert_eq!(placed.idle, IdlePolicy::Poll);
+        assert_eq!(placed.idle, idle(&[Poll, Poll], Poll, &[Poll]));
     }
 
     /// The controller gives one CPU to each of receive, send and the rest, and runs the process on the last alone.
@@ -154,11 +172,12 @@ mod tests {
             (6, &[4][..], &[5][..])
         );
         assert_eq!((placed.housekeeping, placed.workers), (vec![6], vec![6]));
-        assert_eq!(placed.idle, IdlePolicy::Share);
+        // Control shares the engine's CPU: the engine naps, and nobody else.
+        assert_eq!(placed.idle, idle(&[Poll], Share, &[Poll]));
         let placed = place(&[Some(4)], Some(5), &[6, 7]);
         assert_eq!(
             (placed.engine, placed.housekeeping, placed.idle),
-            (7, vec![6], IdlePolicy::Poll)
+            (7, vec![6], idle(&[Poll], Poll, &[Poll]))
         );
     }
 
@@ -171,12 +190,12 @@ mod tests {
         );
         assert_eq!(
             (placed.idle, placed.housekeeping),
-            (IdlePolicy::Share, vec![0, 1])
+            (idle(&[Share, Share], Share, &[Share]), vec![0, 1])
         );
         let placed = place(&[Some(0)], Some(0), &[0]);
         assert_eq!(
             (placed.lcores(), placed.idle),
-            (vec![0, 0, 0], IdlePolicy::Share)
+            (vec![0, 0, 0], idle(&[Share], Share, &[Share]))
         );
     }
 }

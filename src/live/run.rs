@@ -269,7 +269,7 @@ impl LiveEngine {
             tx_packets: interfaces.tx_packets(),
             sources: ends.sources,
             rate_factor: config.egress.rate_factor,
-            idle: placement.idle,
+            idle: placement.idle.clone(),
         };
         let stages = Stages::start(&mut threads, engine, parts)?;
         let mut memberships = Memberships::default();
@@ -287,7 +287,7 @@ impl LiveEngine {
                 stats: stats.clone(),
                 progress: Arc::default(),
                 stop: stop.clone(),
-                idle: placement.idle,
+                idle: placement.source_idle,
                 abort: threads.abort().clone(),
             };
             let lcore = threads.spawn("capture", move |clock| source.run(clock))?;

@@ -60,7 +60,26 @@ pub struct StageParts {
     /// Rate of each output as a multiple of its own; 0: as fast as the ports take packets.
     pub rate_factor: f64,
     /// What the lcores do when there is nothing to do.
-    pub idle: IdlePolicy,
+    pub idle: StageIdle,
+}
+
+/// What each lcore does when there is nothing to do: one that has a CPU of its own polls, whatever others share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageIdle {
+    /// Each rx lcore.
+    pub rx: Vec<IdlePolicy>,
+    /// The engine's lcore, and those that the lists do not reach.
+    pub engine: IdlePolicy,
+    /// Each tx lcore.
+    pub tx: Vec<IdlePolicy>,
+}
+
+impl From<IdlePolicy> for StageIdle {
+    /// All lcores alike.
+    fn from(engine: IdlePolicy) -> Self {
+        let (rx, tx) = (Vec::new(), Vec::new());
+        Self { rx, engine, tx }
+    }
 }
 
 /// Why stages ended before their input.
@@ -123,7 +142,7 @@ impl Stages {
             recv: config.recv.clone(),
             when_full: parts.when_full,
             ours: None,
-            idle,
+            idle: idle.engine,
         };
         let horizons = parts.rx.iter().map(|rx| rx.horizons.clone()).collect();
         let mut lcores = Vec::new();
@@ -134,6 +153,7 @@ impl Stages {
             let lcore = RxLcore::new(
                 RxConfig {
                     ours: rx.ours,
+                    idle: *idle.rx.get(lane).unwrap_or(&idle.engine),
                     ..rx_config.clone()
                 },
                 rx.queue,
@@ -158,7 +178,7 @@ impl Stages {
             outputs: parts.outputs,
             steered: parts.steered,
             finished: finished.clone(),
-            idle,
+            idle: idle.engine,
             abort: abort.clone(),
         };
         let mut engine = Engine::new(config, engine);
@@ -180,6 +200,7 @@ impl Stages {
             .collect();
         let tsc_clock = TscClock::new(threads.eal());
         let (interfaces, per_interface) = (parts.sources.len(), tx_lcores / parts.sources.len());
+        let tx_idle = |index: usize| *idle.tx.get(index).unwrap_or(&idle.engine);
         let outputs = |index: usize| {
             let interface = index / per_interface;
             let output = |output| {
@@ -187,7 +208,9 @@ impl Stages {
                     .through(interface, interfaces)
                     .share(index % per_interface, per_interface);
                 let pace = match parts.rate_factor * packetiser.rate() {
-                    rate if rate > 0.0 => Pace::new(tsc_clock, rate, idle.longest_nap(), tsc()),
+                    rate if rate > 0.0 => {
+                        Pace::new(tsc_clock, rate, tx_idle(index).longest_nap(), tsc())
+                    }
                     _ => Pace::UNLIMITED,
                 };
                 TxOutput {
@@ -208,9 +231,10 @@ impl Stages {
                 queue,
                 pools,
                 outputs: outputs(index),
+                idle: tx_idle(index),
             });
         }
-        let team = TxLcore::team(finished, paths, idle, &abort);
+        let team = TxLcore::team(finished, paths, &abort);
         for (index, tx) in team.into_iter().enumerate() {
             let counts = [Count::of(&running), Count::of(&sending)];
             lcores.push(threads.spawn(&tx_name(index), move |clock| {

@@ -336,7 +336,7 @@ impl Replay {
             tx_packets: TX_RING,
             sources: vec![SOURCE],
             rate_factor: 0.0,
-            idle: IDLE,
+            idle: IDLE.into(),
         };
         let stages = Stages::start(&mut threads, config, parts)?;
         let recorder = RecorderLcore {

@@ -124,6 +124,8 @@ pub struct TxPath {
     pub pools: TxPools,
     /// What it sends of each output.
     pub outputs: Vec<TxOutput>,
+    /// What it does when there is nothing to do.
+    pub idle: IdlePolicy,
 }
 
 /// What one tx lcore sends of an output.
@@ -155,7 +157,6 @@ impl TxLcore {
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
         paths: Vec<TxPath>,
-        idle: IdlePolicy,
         abort: &Abort,
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
@@ -176,7 +177,7 @@ impl TxLcore {
             pools: path.pools,
             queue: path.queue,
             batch: MbufBatch::new(),
-            idle: Idle::new(idle),
+            idle: Idle::new(path.idle),
             abort: abort.clone(),
         };
         paths.into_iter().zip(inlets).map(lcore).collect()

@@ -224,7 +224,7 @@ impl Rig {
                 tx_packets: options.tx_descriptors,
                 sources: vec![SOURCE],
                 rate_factor: 0.0,
-                idle,
+                idle: idle.into(),
             };
             let stages = Stages::start(&mut threads, config, parts)?;
             sending.push(stages.sending().clone());
