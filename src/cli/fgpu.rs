@@ -14,6 +14,7 @@ use clap::{ArgMatches, Args, Command};
 use super::Failure;
 use super::log::{self, LogTo};
 use super::serve::{End, Serving, Sockets};
+use super::service::{self, Service};
 use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
 use crate::control::ControlEnd;
@@ -128,8 +129,10 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     )?)
     .map_err(Failure::usage)?;
     let sockets = Sockets::bind(args.options.prometheus_port)?;
+    service::status("Starting: what computes");
     let compute = compute(args, &config, &placement, spare_chunks)?;
     let constants = constants(&compute);
+    service::status("Starting: ports");
     let eal = start_dpdk(&config, &interfaces, &placement)?;
 
     let (steering, steered) = Steering::new(&config.engine, REQUESTS);
@@ -175,6 +178,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
 
     let end = wait(&serving, &engine);
     tracing::info!(why = %end, "ending");
+    service::stopping(&format!("Ending: {end}"));
     control.stop();
     // Signals are heard until the last stop heap: a second one ends at once.
     let finished = finish(engine, &config);
@@ -189,7 +193,9 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
 
 /// Waits until the engine is to end, or does.
 fn wait(serving: &Serving, engine: &LiveEngine) -> End {
+    let mut service = Service::ready(engine);
     loop {
+        service.tend(engine, Instant::now());
         match serving.ended().recv_timeout(LOOK) {
             Ok(end) => return end,
             Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),

@@ -10,6 +10,7 @@ mod fgpu;
 mod log;
 mod replay;
 mod serve;
+mod service;
 mod sink;
 
 use std::ffi::OsString;

@@ -139,7 +139,7 @@ impl Engine {
 
     fn work(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
         while !self.abort.is_set() {
-            clock.turn();
+            self.turn(clock);
             match self.receiver.poll() {
                 Collected::Chunk(id, chunk) => {
                     clock.mark(Phase::WaitInput);
@@ -148,7 +148,7 @@ impl Engine {
                     self.advance(Some((id, chunk)), clock)?;
                 }
                 Collected::Nothing => {
-                    self.hand_over()?;
+                    self.hand_over(clock)?;
                     self.outputs.iter_mut().for_each(Output::take_requests);
                     self.idle.wait();
                 }
@@ -159,6 +159,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Ends a turn. While chunks are being finished, only a finished one shows that the backend is at work.
+    fn turn(&self, clock: &mut PhaseClock) {
+        if self.finishing.is_empty() {
+            clock.turn();
+        } else {
+            clock.wait_for_device();
+        }
     }
 
     /// Tells control what came up to chunk `id`.
@@ -202,7 +211,7 @@ impl Engine {
         clock.mark(Phase::Work);
         for index in 0..self.outputs.len() {
             loop {
-                clock.turn();
+                self.turn(clock);
                 let view = self.intake.view(Timestamp(input.start()), input.samples());
                 let Some(view) = view.map_err(of_input)? else {
                     return Ok(());
@@ -222,18 +231,18 @@ impl Engine {
                 if self.abort.is_set() {
                     return Ok(());
                 }
-                self.hand_over()?;
+                self.hand_over(clock)?;
             }
         }
         self.absent = input.into_buffers();
         self.intake.retire().map_err(of_input)?;
-        self.hand_over()?;
+        self.hand_over(clock)?;
         clock.mark(Phase::Work);
         Ok(())
     }
 
     /// Passes on what is complete: output chunks to the tx lcore, input chunks to the receivers.
-    fn hand_over(&mut self) -> Result<(), EngineError> {
+    fn hand_over(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
         while let Some(chunk) = self.intake.reclaim().map_err(of_input)? {
             self.receiver.recycle(chunk);
         }
@@ -243,6 +252,7 @@ impl Engine {
                 break;
             };
             self.finishing.pop_front();
+            clock.turn();
             self.idle.reset();
             // The queue has room for every chunk of every output.
             let _ = self.finished.push(Finished::Chunk(index, chunk));
@@ -260,7 +270,7 @@ impl Engine {
             }
         }
         while !self.finishing.is_empty() && !self.abort.is_set() {
-            self.hand_over()?;
+            self.hand_over(clock)?;
             self.idle.wait();
         }
         clock.mark(Phase::Compute);

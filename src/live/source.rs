@@ -82,6 +82,7 @@ impl SourceLcore {
         let mut newest = 0;
         let mut cut = 0;
         let outcome = loop {
+            clock.turn();
             if self.abort.is_set() || self.stop.is_set() {
                 break Ok(());
             }
@@ -192,6 +193,7 @@ impl Feeds {
 
     /// Waits, having given every queue what it can take: one may wait for what another still misses.
     fn wait(&mut self, clock: &mut PhaseClock) {
+        clock.turn();
         clock.mark(Phase::Work);
         for feed in &mut self.feeds {
             feed.ring.enqueue(&mut feed.batch);

@@ -5,6 +5,7 @@ pub mod html;
 #[cfg(test)]
 mod html_tests;
 pub mod latency;
+pub mod liveness;
 pub mod phases;
 mod picture;
 pub mod prometheus;

@@ -1,7 +1,7 @@
 //! Time per data thread, split by what it did.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::report::LcoreReport;
 use crate::dpdk::{TscClock, tsc};
@@ -33,6 +33,8 @@ pub struct PhaseTimes {
     core: Option<usize>,
     ticks: [AtomicU64; PHASES.len()],
     longest_turn: AtomicU64,
+    progress: AtomicU64,
+    ended: AtomicBool,
 }
 
 impl PhaseTimes {
@@ -43,7 +45,19 @@ impl PhaseTimes {
             core,
             ticks: Default::default(),
             longest_turn: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
         })
+    }
+
+    /// The thread's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Turns of its loop so far, but for those that only waited for a device; `None` once it has ended.
+    pub fn progress(&self) -> Option<u64> {
+        (!self.ended.load(Ordering::Relaxed)).then(|| self.progress.load(Ordering::Relaxed))
     }
 
     /// Starts to look for the longest turn anew.
@@ -88,6 +102,15 @@ impl PhaseClock {
     /// Ends a turn of the thread's loop, idle or not. A turn far longer than its work had its CPU taken away.
     #[inline]
     pub fn turn(&mut self) {
+        self.wait_for_device();
+        let progress = &self.times.progress;
+        // This thread is the only writer.
+        progress.store(progress.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Ends a turn that had nothing to do but wait for a device. If there are no others any more, the device is stuck.
+    #[inline]
+    pub fn wait_for_device(&mut self) {
         let now = tsc();
         let turn = now.wrapping_sub(self.turn);
         self.turn = now;
@@ -108,5 +131,11 @@ impl PhaseClock {
             Ordering::Relaxed,
         );
         self.last = now;
+    }
+}
+
+impl Drop for PhaseClock {
+    fn drop(&mut self) {
+        self.times.ended.store(true, Ordering::Relaxed);
     }
 }

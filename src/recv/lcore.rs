@@ -282,6 +282,7 @@ impl Placer {
             // Between bursts, so that the collector sees the new floor and can free chunks.
             publish(stored);
             self.lane.end();
+            clock.turn();
             clock.mark(Phase::Work);
             self.idle.wait();
             clock.mark(Phase::WaitOutput);

@@ -348,6 +348,7 @@ impl TxLcore {
 
     /// Packets in flight hold all mbufs: let them go.
     fn wait_for_packets(&mut self, clock: &mut PhaseClock) {
+        clock.turn();
         clock.mark(Phase::Work);
         self.flush_some(clock);
         self.idle.wait();

@@ -8,6 +8,7 @@ mod support;
 
 mod hostile;
 mod rig;
+mod service;
 
 use std::collections::BTreeMap;
 use std::fs::File;

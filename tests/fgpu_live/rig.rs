@@ -188,6 +188,16 @@ pub struct Rig {
 impl Rig {
     /// An engine that is starting.
     pub fn start(cable: Cable, options: &[&str], source: &str) -> Self {
+        Self::start_with(cable, options, source, &[])
+    }
+
+    /// An engine that is starting, with variables of its environment.
+    pub fn start_with(
+        cable: Cable,
+        options: &[&str],
+        source: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let socket = Cable::within(&cable.test, || {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
             // What the system does not grant, closed loops do without.
@@ -233,6 +243,7 @@ impl Rig {
             .args(options)
             .arg(source)
             .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
             .stderr(log.reopen().unwrap())
             .spawn()
             .unwrap();

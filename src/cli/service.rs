@@ -1,0 +1,101 @@
+//! What systemd is told about an engine that it started as a service of `Type=notify`; nothing, if it did not.
+
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+use crate::live::LiveEngine;
+use crate::monitor::liveness::Liveness;
+
+/// How often data threads are looked at where no watchdog says how often.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often the status is renewed.
+const STATUS: Duration = Duration::from_secs(5);
+/// Looks per period of the watchdog. A turn may take all of the period but one of them.
+const LOOKS: u32 = 4;
+
+/// Tells what is under way.
+pub fn status(text: &str) {
+    tell(&[NotifyState::Status(text)]);
+}
+
+/// Tells that the engine is to end.
+pub fn stopping(why: &str) {
+    tell(&[NotifyState::Stopping, NotifyState::Status(why)]);
+}
+
+fn tell(state: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!(%error, "systemd cannot be told");
+    }
+}
+
+/// Feeds the watchdog as long as all data threads go on, and renews the status.
+pub struct Service {
+    liveness: Liveness,
+    watchdog: bool,
+    every: Duration,
+    next_look: Instant,
+    next_status: Instant,
+    stuck: bool,
+}
+
+impl Service {
+    /// Tells that `engine` is ready.
+    pub fn ready(engine: &LiveEngine) -> Self {
+        let watchdog = sd_notify::watchdog_enabled();
+        let every = watchdog.map_or(LOOK, |period| period / LOOKS);
+        let now = Instant::now();
+        tell(&[NotifyState::Ready, NotifyState::Status(&summary(engine))]);
+        Self {
+            liveness: Liveness::of(engine.threads().times()),
+            watchdog: watchdog.is_some(),
+            every,
+            next_look: now + every,
+            next_status: now + STATUS,
+            stuck: false,
+        }
+    }
+
+    /// Looks whether it is time for anything.
+    pub fn tend(&mut self, engine: &LiveEngine, now: Instant) {
+        if now >= self.next_look {
+            self.next_look = now + self.every;
+            self.look();
+        }
+        if now >= self.next_status && !self.stuck {
+            self.next_status = now + STATUS;
+            status(&summary(engine));
+        }
+    }
+
+    fn look(&mut self) {
+        let stuck = self.liveness.stuck();
+        if stuck.is_empty() {
+            if self.watchdog {
+                tell(&[NotifyState::Watchdog]);
+            }
+            if std::mem::take(&mut self.stuck) {
+                tracing::info!("all data threads go on");
+            }
+        } else if !std::mem::replace(&mut self.stuck, true) {
+            let threads = stuck.join(", ");
+            tracing::error!(
+                threads,
+                "no turn for {:?}: the watchdog is not fed",
+                self.every
+            );
+            status(&format!("Stuck: {threads}"));
+        }
+    }
+}
+
+/// One line for `systemctl status`.
+fn summary(engine: &LiveEngine) -> String {
+    let stages = engine.stages();
+    let input = stages.input_stats();
+    let missing: u64 = input.missing_heaps().iter().sum();
+    let heaps: u64 = stages.output_stats().iter().map(|o| o.report().heaps).sum();
+    let chunks = input.chunks();
+    format!("Running: {chunks} chunks received, {missing} heaps missing, {heaps} heaps sent")
+}
