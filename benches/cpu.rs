@@ -7,7 +7,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use karoo::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
 use karoo::cpu::simd::{self, DitherKey, FirTile, Supported, TILE, Unpacker};
 use karoo::cpu::{Level, Wideband, Workers};
 use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
@@ -134,6 +134,8 @@ fn backend(c: &mut Criterion) {
                     window_function: WindowFunction::Hann,
                     dither: Dither::Uniform,
                     dither_seed: 1,
+                    sample_bits: OutputBits::Eight,
+                    narrowband: None,
                 };
                 let samples = (128 + TAPS - 1) * config.spectrum_samples();
                 let packed = noise(ten_bits().bytes(samples) + InputView::PADDING);

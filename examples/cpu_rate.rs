@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use karoo::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use karoo::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
 use karoo::cpu::{Wideband, Workers};
 use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory};
@@ -47,6 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         window_function: WindowFunction::Hann,
         dither: Dither::None,
         dither_seed: 1,
+        sample_bits: OutputBits::Eight,
+        narrowband: None,
     };
     let samples = (spectra + taps - 1) * config.spectrum_samples();
     let file = std::fs::read(input)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustfft::num_complex::Complex32;
 use serde::Serialize;
 
-use crate::config::{Dither, OutputConfig, SampleBits, WindowFunction};
+use crate::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
 use crate::dsp::delay::{DelayModels, LinearDelay};
 use crate::dsp::model::Model;
 use crate::dsp::{dither, quantise, unpack};
@@ -209,6 +209,8 @@ impl Scene {
             window_function: WindowFunction::Hann,
             dither: Dither::Uniform,
             dither_seed: 0x0123_4567_89AB_CDEF,
+            sample_bits: OutputBits::Eight,
+            narrowband: None,
         };
         let samples = (spectra + case.taps) * output.spectrum_samples() + 2 * LEAD as usize;
         // The coarse delays stay what they are for the whole pass.

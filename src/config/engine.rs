@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use super::ConfigError;
+use super::{ConfigError, Narrowband};
 use crate::units::{Clock, N_POL};
 
 /// Digitiser bits per sample: 2 to 16, two's complement, packed most significant bit first.
@@ -24,6 +24,55 @@ impl SampleBits {
     /// Bytes of `samples` packed samples, rounded up.
     pub fn bytes(self, samples: usize) -> usize {
         (samples * self.0 as usize).div_ceil(8)
+    }
+}
+
+/// Bits of each real and imaginary part that is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(into = "u32")]
+pub enum OutputBits {
+    /// Two's complement nibbles, a complex sample a byte: the real part in its high nibble.
+    Four,
+    /// A complex sample is two signed bytes, real and imaginary.
+    #[default]
+    Eight,
+}
+
+impl OutputBits {
+    /// Accepts 4 and 8.
+    pub fn new(bits: u32) -> Option<Self> {
+        match bits {
+            4 => Some(Self::Four),
+            8 => Some(Self::Eight),
+            _ => None,
+        }
+    }
+
+    /// Bits per real or imaginary part.
+    pub fn get(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+
+    /// Largest magnitude of a part: 7 or 127. The most negative code is never produced.
+    pub fn limit(self) -> f32 {
+        match self {
+            Self::Four => 7.0,
+            Self::Eight => 127.0,
+        }
+    }
+
+    /// Bytes of one Jones vector: a complex sample of each polarisation.
+    pub fn jones_bytes(self) -> usize {
+        N_POL * 2 * self.get() as usize / 8
+    }
+}
+
+impl From<OutputBits> for u32 {
+    fn from(bits: OutputBits) -> Self {
+        bits.get()
     }
 }
 
@@ -115,7 +164,7 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// One wideband output stream.
+/// One output stream.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct OutputConfig {
     /// Stream name: prefix of sensors, label of metrics.
@@ -136,27 +185,79 @@ pub struct OutputConfig {
     pub dither: Dither,
     /// Key of the dither generator.
     pub dither_seed: u64,
+    /// Width of what is sent.
+    pub sample_bits: OutputBits,
+    /// What is done before the PFB, and which channels are kept: narrowband. `None`: wideband.
+    pub narrowband: Option<Narrowband>,
 }
 
 impl OutputConfig {
+    /// The option that asks for such an output.
+    pub fn option(&self) -> &'static str {
+        match self.narrowband {
+            None => "--wideband",
+            Some(_) => "--narrowband",
+        }
+    }
+
     /// Spectra per output heap (SPH).
     pub fn spectra_per_heap(&self) -> usize {
         self.jones_per_batch / self.channels
     }
 
-    /// ADC samples between successive spectra (SS = 2C).
-    pub fn spectrum_samples(&self) -> usize {
-        self.channels.saturating_mul(2)
+    /// By how much the output band is narrower than the digitised one (D); 1 for wideband.
+    pub fn decimation(&self) -> usize {
+        self.narrowband.as_ref().map_or(1, |n| n.decimation)
     }
 
-    /// ADC samples that contribute to one spectrum (W = T·SS).
+    /// ADC samples from one sample of the PFB's input to the next (S), and what a window's first timestamp is a multiple of;
+    /// 1 for wideband.
+    pub fn subsampling(&self) -> usize {
+        self.narrowband.as_ref().map_or(1, Narrowband::subsampling)
+    }
+
+    /// Samples of the PFB's input from one spectrum to the next, which is the length of the transform: 2C real ones for
+    /// wideband; complex ones for narrowband, 2C where the outer half of the transform is discarded, C where it is not.
+    pub fn pfb_step(&self) -> usize {
+        match &self.narrowband {
+            Some(Narrowband {
+                pass_bandwidth: Some(_),
+                ..
+            }) => self.channels,
+            _ => self.channels.saturating_mul(2),
+        }
+    }
+
+    /// Element of the transform that is output channel `c`, for narrowband: bin (c − C/2) mod [`pfb_step`](Self::pfb_step).
+    /// For wideband it is c itself.
+    pub fn bin(&self, c: usize) -> usize {
+        match self.narrowband {
+            None => c,
+            Some(_) => (c + self.pfb_step() - self.channels / 2) % self.pfb_step(),
+        }
+    }
+
+    /// ADC samples between successive spectra (SS = 2CD).
+    pub fn spectrum_samples(&self) -> usize {
+        self.pfb_step().saturating_mul(self.subsampling())
+    }
+
+    /// ADC samples that contribute to one spectrum: W = T·SS, and for narrowband L − S more.
     pub fn window_samples(&self) -> usize {
-        self.taps.saturating_mul(self.spectrum_samples())
+        let window = self.taps.saturating_mul(self.spectrum_samples());
+        match &self.narrowband {
+            None => window,
+            Some(narrowband) => window
+                .saturating_add(narrowband.ddc_taps())
+                .saturating_sub(self.subsampling()),
+        }
     }
 
     /// ADC samples between successive heaps of a substream (SPH·SS).
     pub fn batch_samples(&self) -> usize {
-        2 * self.jones_per_batch
+        self.jones_per_batch
+            .saturating_mul(self.decimation())
+            .saturating_mul(2)
     }
 
     /// Channels per substream.
@@ -164,14 +265,14 @@ impl OutputConfig {
         self.channels / self.dst.len()
     }
 
-    /// Bytes of one output heap: 8-bit real and imaginary parts of two polarisations.
+    /// Bytes of one output heap.
     pub fn heap_bytes(&self) -> usize {
-        self.channels_per_substream() * self.spectra_per_heap() * N_POL * 2
+        self.channels_per_substream() * self.spectra_per_heap() * self.sample_bits.jones_bytes()
     }
 
     /// Bytes of one batch, all substreams.
     pub fn batch_bytes(&self) -> usize {
-        self.jones_per_batch * N_POL * 2
+        self.jones_per_batch * self.sample_bits.jones_bytes()
     }
 }
 
@@ -192,6 +293,6 @@ pub struct EngineConfig {
     pub max_delay_diff: usize,
     /// Initial gain of every channel of every output.
     pub gain: f64,
-    /// Outputs, at least one.
+    /// Outputs, at least one; wideband ones come first.
     pub outputs: Vec<OutputConfig>,
 }

@@ -9,19 +9,22 @@ mod fgpu;
 #[cfg(test)]
 mod fgpu_tests;
 mod file;
+mod narrowband;
 mod options;
 mod outputs;
 mod suboptions;
 mod validate;
 
 pub use engine::{
-    Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig, WindowFunction,
+    Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits, SendConfig,
+    WindowFunction,
 };
 pub use error::ConfigError;
 pub use fgpu::{
     Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,
 };
 pub use file::{FileError, arguments, to_toml};
+pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{NarrowbandOptions, WidebandOptions};
 

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::str::FromStr;
 
 use super::suboptions::{SubOptions, choice};
-use super::{ConfigError, Dither, OutputConfig, WindowFunction};
+use super::{ConfigError, Dither, OutputBits, OutputConfig, WindowFunction};
 use crate::net::endpoint;
 
 /// One `--wideband` value.
@@ -41,6 +41,8 @@ impl WidebandOptions {
             window_function: self.window_function,
             dither: self.dither,
             dither_seed,
+            sample_bits: OutputBits::Eight,
+            narrowband: None,
         }
     }
 

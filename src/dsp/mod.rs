@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`unpack`] | packed digitiser samples |
 //! | [`pfb`] | prototype filter of the polyphase filter bank |
+//! | [`remez`] | equiripple filters (Parks–McClellan) |
+//! | [`mixer`] | phase of a narrowband output's mixer, exact from ADC timestamp 0 |
+//! | [`ddc`] | digital down-conversion: its filter, and what it computes |
 //! | [`delay`] | delay models: one polynomial, piecewise lists, alignment |
 //! | [`dither`] | counter-based dither (Philox4x32-10) |
 //! | [`quantise`] | float to signed integer, saturation |
@@ -14,10 +17,13 @@
 //! `docs/signal-path.md`. Nothing here depends on anything of ours but [`units`](crate::units) and
 //! the value types of [`config`](crate::config).
 
+pub mod ddc;
 pub mod delay;
 pub mod dither;
+pub mod mixer;
 pub mod model;
 pub mod pfb;
 pub mod power;
 pub mod quantise;
+pub mod remez;
 pub mod unpack;

@@ -34,11 +34,15 @@ impl InputView<'_> {
 }
 
 /// Residual delay and phase of one spectrum (reference: delay/phase application).
+///
+/// Output channel c is multiplied by e^{i(`phase` − π·(`delay`/C)·(c − C/2))} and its gain, wideband and narrowband alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FineDelay {
-    /// Residual delay per polarisation, in samples of the PFB input.
+    /// Residual delay per polarisation, in units of D ADC samples ([`OutputConfig::decimation`]).
+    ///
+    /// [`OutputConfig::decimation`]: crate::config::OutputConfig::decimation
     pub delay: [f32; N_POL],
-    /// Phase at the band centre per polarisation, in radians, coarse-delay correction included.
+    /// Phase at the band centre per polarisation, in radians; for wideband, coarse-delay correction included.
     pub phase: [f32; N_POL],
 }
 
@@ -47,7 +51,16 @@ pub struct FineDelay {
 pub struct Block<'a> {
     /// Index in the output chunk of the first spectrum.
     pub first: usize,
-    /// Per polarisation, sample index in the input of the first sample of the first spectrum's window.
+    /// Per polarisation, index in the input of the first ADC sample of the first spectrum's window. The windows of later
+    /// spectra follow in steps of [`OutputConfig::spectrum_samples`], and each is [`OutputConfig::window_samples`] long.
+    ///
+    /// For narrowband, both this and the timestamp of the input's sample 0 are multiples of the subsampling
+    /// ([`OutputConfig::subsampling`]), and the timestamp of the sample, the sum of both, is what the mixer's phase
+    /// is that of.
+    ///
+    /// [`OutputConfig::spectrum_samples`]: crate::config::OutputConfig::spectrum_samples
+    /// [`OutputConfig::window_samples`]: crate::config::OutputConfig::window_samples
+    /// [`OutputConfig::subsampling`]: crate::config::OutputConfig::subsampling
     pub offset: [usize; N_POL],
     /// One per spectrum; the block has `fine.len()` spectra.
     pub fine: &'a [FineDelay],
@@ -58,12 +71,16 @@ pub struct Block<'a> {
 pub struct BatchStats {
     /// Complex samples that quantisation clamped, per polarisation.
     pub saturated: [u64; N_POL],
-    /// Σ x² over the last tap of each spectrum's window, per polarisation.
+    /// Σ x² over the last tap of each spectrum's window, per polarisation: with o the window's first sample, T taps and
+    /// SS = [`OutputConfig::spectrum_samples`], over samples o + (T − 1)·SS … o + T·SS − 1. Those of successive spectra tile
+    /// the time axis. Outputs of an engine other than its first may leave it 0.
+    ///
+    /// [`OutputConfig::spectrum_samples`]: crate::config::OutputConfig::spectrum_samples
     pub power: [u64; N_POL],
 }
 
 /// An output chunk while it is being computed: whole batches in wire layout,
-/// each (channel, spectrum, polarisation, re/im) of `i8`.
+/// each (channel, spectrum, polarisation, re/im) of `i8`, or of nibbles, the real part in the high one, where the output has 4 bits.
 #[derive(Debug)]
 pub struct OutputSpan<'a> {
     /// Timestamp of spectrum 0.
@@ -139,6 +156,18 @@ pub struct Backend {
 }
 
 /// One output stream's computation on some backend.
+///
+/// What it computes is [`Model`](crate::dsp::model::Model), from what
+/// [`OutputConfig`](crate::config::OutputConfig) says:
+///
+/// | | wideband | narrowband |
+/// |---|---|---|
+/// | PFB input u | the samples | [`dsp::ddc`](crate::dsp::ddc) with `narrowband.filter` and `narrowband.mixer`: one complex number every `subsampling()` samples |
+/// | transform | real, 2C | complex, `pfb_step()`: 2C or C |
+/// | channel c is element | c | `bin(c)` = (c − C/2) mod `pfb_step()` |
+/// | quantised to | `sample_bits` | `sample_bits` |
+///
+/// Dither is that of the spectrum's timestamp and output channel c in both.
 ///
 /// The engine calls [`front`](Self::front) with blocks in order, without gaps in the output chunk's
 /// spectra, then [`back`](Self::back) once per chunk; after that the next block starts at spectrum 0.

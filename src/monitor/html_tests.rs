@@ -8,7 +8,8 @@ use super::spectra::SpectraAccumulator;
 use super::verdict::Grade;
 use super::verdict::{Verdict, explain};
 use crate::config::{
-    Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig, WindowFunction,
+    Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits, SendConfig,
+    WindowFunction,
 };
 use crate::units::{Clock, Timestamp};
 use std::fs;
@@ -28,6 +29,8 @@ fn report() -> RunReport {
         window_function: WindowFunction::Hann,
         dither: Dither::Uniform,
         dither_seed: 1,
+        sample_bits: OutputBits::Eight,
+        narrowband: None,
     };
     let config = EngineConfig {
         clock: Clock {

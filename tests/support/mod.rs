@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use karoo::config::{Dither, OutputConfig, SampleBits, WidebandOptions, WindowFunction};
+use karoo::config::{
+    Dither, OutputBits, OutputConfig, SampleBits, WidebandOptions, WindowFunction,
+};
 use karoo::dsp::delay::DelayModels;
 use karoo::dsp::model::Model;
 use karoo::dsp::unpack::{pack, unpack};
@@ -282,6 +284,8 @@ pub fn output(
         window_function: WindowFunction::Hann,
         dither,
         dither_seed: 0x0123_4567_89AB_CDEF,
+        sample_bits: OutputBits::Eight,
+        narrowband: None,
     }
 }
 

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::signal::Signal;
 use crate::config::{
-    ConfigError, Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig,
-    WindowFunction,
+    ConfigError, Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits,
+    SendConfig, WindowFunction,
 };
 use crate::dsp::pfb;
 use crate::gpu::{KernelOptions, MemoryChoice};
@@ -232,6 +232,8 @@ impl BenchOptions {
             window_function: WindowFunction::Hann,
             dither: self.dither,
             dither_seed: engine as u64,
+            sample_bits: OutputBits::Eight,
+            narrowband: None,
         }
     }
 }

@@ -1,0 +1,498 @@
+//! Equiripple filters by the Parks–McClellan algorithm.
+//!
+//! J. H. McClellan, T. W. Parks and L. R. Rabiner, "A computer program for designing optimum FIR linear phase
+//! digital filters", IEEE Trans. Audio Electroacoust. 21 (1973). The response of a symmetric filter of L taps is
+//! e^{−πi(L−1)f}·A(f) with A(f) = Q(f)·P(cos 2πf), where Q is 1 for odd L and cos πf for even L, and P is a polynomial
+//! of degree r − 1, r = ⌈L/2⌉. The exchange finds the P whose weighted error is least at its largest, over a dense grid of
+//! the bands: there the error alternates between ±δ on r + 1 points. P is held by its values on r of them, in
+//! barycentric form, which is stable for any number of taps.
+
+use std::f64::consts::PI;
+
+/// Grid points per basis function: that of the peer's design, so that both solve the same problem.
+const GRID_DENSITY: usize = 16;
+/// Exchanges, at most; designs that converge take some tens.
+const MOST_EXCHANGES: usize = 1000;
+/// Taps up to which any guess of the extremal points will do.
+const SHORT: usize = 32;
+/// By how much of itself the largest error may exceed the common error of the extremal points.
+const TOLERANCE: f64 = 1e-9;
+
+/// A stretch of frequencies with one desired response.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    /// Lower edge in cycles per sample.
+    pub low: f64,
+    /// Upper edge, at most ½.
+    pub high: f64,
+    /// Amplitude wanted.
+    pub desired: f64,
+    /// What an error here counts.
+    pub weight: f64,
+}
+
+/// Why there is no filter.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum RemezError {
+    /// A filter has at least one tap.
+    #[error("0 taps: at least 1 is needed")]
+    Taps,
+    /// Bands that are empty, overlap, go beyond half of the sample rate, or have no positive weight.
+    #[error(
+        "band {low} to {high} of weight {weight}: bands must ascend without overlap within 0 and 0.5 cycles per \
+         sample, with positive weights"
+    )]
+    Band {
+        /// Lower edge.
+        low: f64,
+        /// Upper edge.
+        high: f64,
+        /// Weight.
+        weight: f64,
+    },
+    /// The exchange went on and on, or lost its alternation.
+    #[error(
+        "the design of {taps} taps does not converge ({exchanges} exchanges); fewer taps or a wider transition do"
+    )]
+    NotConverged {
+        /// Taps asked for.
+        taps: usize,
+        /// Exchanges made.
+        exchanges: usize,
+    },
+}
+
+/// The filter of `taps` coefficients whose largest weighted error over `bands` is least. It is symmetric.
+pub fn remez(taps: usize, bands: &[Band]) -> Result<Vec<f64>, RemezError> {
+    if taps == 0 {
+        return Err(RemezError::Taps);
+    }
+    check(bands)?;
+    // Extremal points of a filter of half the length, spread over the grid, are near those of this one. From a guess without
+    // that the error of a long filter is lost in rounding.
+    let halvings = taps.div_ceil(SHORT).next_power_of_two().ilog2();
+    let mut shorter: Option<(Grid, Vec<usize>)> = None;
+    for halving in (1..=halvings).rev() {
+        let grid = Grid::new(taps >> halving, bands);
+        let found = grid.exchange_from(shorter.as_ref());
+        shorter = found.ok().map(|(_, extremal)| (grid, extremal));
+    }
+    let (response, _) = Grid::new(taps, bands).exchange_from(shorter.as_ref())?;
+    Ok(impulse_response(taps, &response))
+}
+
+fn check(bands: &[Band]) -> Result<(), RemezError> {
+    let mut least = 0.0;
+    for &Band {
+        low,
+        high,
+        desired,
+        weight,
+    } in bands
+    {
+        let ordered = least <= low && low < high && high <= 0.5;
+        if !(ordered && weight > 0.0 && weight.is_finite() && desired.is_finite()) {
+            return Err(RemezError::Band { low, high, weight });
+        }
+        // Strictly: between bands the response must have room to change.
+        least = high.next_up();
+    }
+    match bands {
+        [] => Err(RemezError::Band {
+            low: 0.0,
+            high: 0.0,
+            weight: 0.0,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// One frequency of the dense grid, in terms of P: what it should be and what an error counts there.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// cos 2πf.
+    x: f64,
+    desired: f64,
+    weight: f64,
+}
+
+struct Grid {
+    taps: usize,
+    points: Vec<Point>,
+    /// Index behind the last point of each band.
+    ends: Vec<usize>,
+}
+
+/// Q(f): the factor that all filters of so many taps share.
+fn common_factor(taps: usize, f: f64) -> f64 {
+    if taps.is_multiple_of(2) {
+        (PI * f).cos()
+    } else {
+        1.0
+    }
+}
+
+impl Grid {
+    fn new(taps: usize, bands: &[Band]) -> Self {
+        let step = 0.5 / (GRID_DENSITY * taps.div_ceil(2)) as f64;
+        let (mut points, mut ends) = (Vec::new(), Vec::new());
+        for band in bands {
+            let count = ((band.high - band.low) / step) as usize + 1;
+            for i in 0..count {
+                // The last point is the edge itself.
+                let f = match i + 1 {
+                    last if last == count => band.high,
+                    _ => band.low + i as f64 * step,
+                };
+                // An even number of taps has a zero at ½, where nothing can be asked for.
+                if taps.is_multiple_of(2) && f > 0.5 - step {
+                    continue;
+                }
+                let common = common_factor(taps, f);
+                points.push(Point {
+                    x: (2.0 * PI * f).cos(),
+                    desired: band.desired / common,
+                    weight: band.weight * common,
+                });
+            }
+            ends.push(points.len());
+        }
+        Self { taps, points, ends }
+    }
+
+    /// Functions that P is a sum of: r. There is one extremal point more.
+    fn functions(&self) -> usize {
+        self.taps.div_ceil(2)
+    }
+
+    /// Extremal points in equal steps over the grid; fewer than it takes if the grid is that coarse.
+    fn evenly(&self) -> Vec<usize> {
+        let (functions, last) = (self.functions(), self.points.len().saturating_sub(1));
+        let mut extremal: Vec<usize> = (0..=functions).map(|i| i * last / functions).collect();
+        extremal.dedup();
+        extremal
+    }
+
+    /// Extremal points that lie in the bands as those of another filter do, for whose grid they are.
+    fn spread(&self, former: &Self, extremal: &[usize]) -> Vec<usize> {
+        let count = self.functions() + 1;
+        let frequency = |band: usize, grid: &Self, i: usize| {
+            let (start, end) = grid.band(band);
+            (i - start) as f64 / (end - start - 1).max(1) as f64
+        };
+        // Positions as band + fraction, in order, and then `count` of them in equal steps through the list.
+        let mut positions = Vec::with_capacity(extremal.len());
+        let mut band = 0;
+        for &i in extremal {
+            while i >= former.ends[band] {
+                band += 1;
+            }
+            positions.push((band, frequency(band, former, i)));
+        }
+        let mut spread = Vec::with_capacity(count);
+        for j in 0..count {
+            let at = j as f64 * (positions.len() - 1) as f64 / (count - 1) as f64;
+            let (i, part) = (at as usize, at.fract());
+            let (band, from) = positions[i];
+            let to = match positions.get(i + 1) {
+                Some(&(same, to)) if same == band => to,
+                // Between the last point of a band and the first of the next.
+                Some(_) => 1.0,
+                None => from,
+            };
+            let (start, end) = self.band(band);
+            let place = from + part * (to - from);
+            spread.push(start + (place * (end - start - 1) as f64).round() as usize);
+        }
+        // All different, ascending, and within the grid.
+        for j in 1..count {
+            spread[j] = spread[j].max(spread[j - 1] + 1);
+        }
+        let mut most = self.points.len();
+        for place in spread.iter_mut().rev() {
+            most = most.saturating_sub(1);
+            *place = (*place).min(most);
+            most = *place;
+        }
+        spread
+    }
+
+    /// Indices of the first point of a band, and behind its last.
+    fn band(&self, band: usize) -> (usize, usize) {
+        let start = band.checked_sub(1).map_or(0, |before| self.ends[before]);
+        (start, self.ends[band])
+    }
+
+    /// Exchanges from extremal points near those of a `shorter` filter, if there is one, or else from even ones.
+    fn exchange_from(
+        &self,
+        shorter: Option<&(Self, Vec<usize>)>,
+    ) -> Result<(Interpolant, Vec<usize>), RemezError> {
+        let spread = shorter.map(|(grid, extremal)| self.exchange(self.spread(grid, extremal)));
+        match spread {
+            Some(Ok(found)) => Ok(found),
+            _ => self.exchange(self.evenly()),
+        }
+    }
+
+    /// Exchanges extremal points until the error is the same at all of them and nowhere larger; what they are then.
+    fn exchange(&self, mut extremal: Vec<usize>) -> Result<(Interpolant, Vec<usize>), RemezError> {
+        let failed = |exchanges| RemezError::NotConverged {
+            taps: self.taps,
+            exchanges,
+        };
+        let count = self.functions() + 1;
+        if extremal.len() < count {
+            return Err(failed(0));
+        }
+        // What double precision leaves of the error of a filter that is as good as perfect.
+        let heaviest = self.points.iter().fold(0.0f64, |w, p| w.max(p.weight));
+        let noise = f64::EPSILON * heaviest;
+        for exchanges in 1..=MOST_EXCHANGES {
+            let (interpolant, deviation) = self.interpolate(&extremal);
+            let error = |p: &Point| p.weight * (interpolant.at(p.x) - p.desired);
+            let mut errors: Vec<f64> = self.points.iter().map(error).collect();
+            // Known without the rounding that would hide a small one, and with it the alternation.
+            for (i, &at) in extremal.iter().enumerate() {
+                errors[at] = -sign(i) * deviation;
+            }
+            let largest = errors.iter().fold(0.0f64, |most, e| most.max(e.abs()));
+            if !largest.is_finite() {
+                return Err(failed(exchanges));
+            }
+            let next = self.alternation(&errors, count);
+            let next = next.ok_or_else(|| failed(exchanges))?;
+            if largest <= deviation.abs() * (1.0 + TOLERANCE) + noise || next == extremal {
+                return Ok((interpolant, next));
+            }
+            extremal = next;
+        }
+        Err(failed(MOST_EXCHANGES))
+    }
+
+    /// The P whose weighted error alternates between ±δ on `extremal`, and δ.
+    fn interpolate(&self, extremal: &[usize]) -> (Interpolant, f64) {
+        let points: Vec<Point> = extremal.iter().map(|&i| self.points[i]).collect();
+        let nodes: Vec<f64> = points.iter().map(|p| p.x).collect();
+        let weights = barycentric_weights(&nodes);
+        let (mut wanted, mut alternating) = (0.0, 0.0);
+        for (i, (b, p)) in weights.iter().zip(&points).enumerate() {
+            wanted += b * p.desired;
+            alternating += b * sign(i) / p.weight;
+        }
+        let deviation = wanted / alternating;
+        // All but the last node determine a polynomial of degree r − 1, and it passes through the last one as well.
+        let n = nodes.len() - 1;
+        let values = (0..n).map(|i| points[i].desired - sign(i) * deviation / points[i].weight);
+        let values = values.collect();
+        let last = nodes[n];
+        let weights = (0..n).map(|i| weights[i] * (nodes[i] - last)).collect();
+        let interpolant = Interpolant {
+            nodes: nodes[..n].to_vec(),
+            weights,
+            values,
+        };
+        (interpolant, deviation)
+    }
+
+    /// `count` points on which the error is extremal and alternates in sign, the largest that there are.
+    fn alternation(&self, errors: &[f64], count: usize) -> Option<Vec<usize>> {
+        let mut found: Vec<usize> = Vec::with_capacity(2 * count);
+        let mut start = 0;
+        for &end in &self.ends {
+            for i in start..end {
+                let e = errors[i];
+                let rises = |other: usize| errors[other] * e.signum() > e.abs();
+                let inner = (i == start || !rises(i - 1)) && (i + 1 == end || !rises(i + 1));
+                if !inner || e == 0.0 {
+                    continue;
+                }
+                // Of neighbours with the same sign, the larger stays.
+                match found.last_mut() {
+                    Some(last) if errors[*last] * e > 0.0 => {
+                        if e.abs() > errors[*last].abs() {
+                            *last = i;
+                        }
+                    }
+                    _ => found.push(i),
+                }
+            }
+            start = end;
+        }
+        while found.len() > count {
+            let (first, last) = (*found.first()?, *found.last()?);
+            if found.len() == count + 1 {
+                // One too many: the smaller end goes, and the alternation stays.
+                match errors[first].abs() < errors[last].abs() {
+                    true => drop(found.remove(0)),
+                    false => drop(found.pop()),
+                }
+                continue;
+            }
+            // Two or more too many: the smallest goes, with the smaller of its neighbours unless it is at an end.
+            let size = |i: &usize| errors[found[*i]].abs();
+            let least = (0..found.len()).min_by(|a, b| size(a).total_cmp(&size(b)))?;
+            if least == 0 || least + 1 == found.len() {
+                found.remove(least);
+            } else {
+                let with = match size(&(least - 1)) < size(&(least + 1)) {
+                    true => least - 1,
+                    false => least,
+                };
+                found.drain(with..with + 2);
+            }
+        }
+        (found.len() == count).then_some(found)
+    }
+}
+
+fn sign(i: usize) -> f64 {
+    if i.is_multiple_of(2) { 1.0 } else { -1.0 }
+}
+
+/// 1/Πⱼ(xᵢ − xⱼ) to a common factor, which keeps them representable for any number of nodes.
+fn barycentric_weights(nodes: &[f64]) -> Vec<f64> {
+    let logs: Vec<(f64, bool)> = nodes
+        .iter()
+        .enumerate()
+        .map(|(i, x)| {
+            let others = nodes.iter().enumerate().filter(|(j, _)| *j != i);
+            others.fold((0.0, false), |(log, negative), (_, other)| {
+                let difference = x - other;
+                (log - difference.abs().ln(), negative ^ (difference < 0.0))
+            })
+        })
+        .collect();
+    let most = logs.iter().fold(f64::MIN, |most, log| most.max(log.0));
+    let weight = |(log, negative): (f64, bool)| {
+        let size = (log - most).exp();
+        if negative { -size } else { size }
+    };
+    logs.into_iter().map(weight).collect()
+}
+
+/// A polynomial by its values on nodes.
+struct Interpolant {
+    nodes: Vec<f64>,
+    weights: Vec<f64>,
+    values: Vec<f64>,
+}
+
+impl Interpolant {
+    fn at(&self, x: f64) -> f64 {
+        let (mut above, mut below) = (0.0, 0.0);
+        for ((node, weight), value) in self.nodes.iter().zip(&self.weights).zip(&self.values) {
+            let difference = x - node;
+            if difference == 0.0 {
+                return *value;
+            }
+            let c = weight / difference;
+            above += c * value;
+            below += c;
+        }
+        above / below
+    }
+}
+
+/// Samples A(k/L) and transforms them: h\[n\] = (A(0) + 2·Σₖ A(k/L)·cos(2πk(n − (L−1)/2)/L))/L.
+fn impulse_response(taps: usize, response: &Interpolant) -> Vec<f64> {
+    let length = taps as f64;
+    let amplitude = |k: usize| {
+        let f = k as f64 / length;
+        common_factor(taps, f) * response.at((2.0 * PI * f).cos())
+    };
+    let amplitudes: Vec<f64> = (0..taps.div_ceil(2)).map(amplitude).collect();
+    // cos(πj/L) for every j that the sum asks for: 2k(n − (L−1)/2) = k(2n − L + 1).
+    let cosines: Vec<f64> = (0..2 * taps)
+        .map(|j| (PI * j as f64 / length).cos())
+        .collect();
+    let coefficient = |n: usize| {
+        let offset = (2 * n + 1).abs_diff(taps);
+        let terms = amplitudes.iter().enumerate().skip(1);
+        let sum: f64 = terms
+            .map(|(k, a)| a * cosines[k * offset % (2 * taps)])
+            .sum();
+        (amplitudes[0] + 2.0 * sum) / length
+    };
+    let half: Vec<f64> = (0..taps.div_ceil(2)).map(coefficient).collect();
+    (0..taps).map(|n| half[n.min(taps - 1 - n)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn band(low: f64, high: f64, desired: f64, weight: f64) -> Band {
+        Band {
+            low,
+            high,
+            desired,
+            weight,
+        }
+    }
+
+    /// A(f) by its definition.
+    fn amplitude(filter: &[f64], f: f64) -> f64 {
+        let centre = (filter.len() - 1) as f64 / 2.0;
+        let terms = (0..).zip(filter);
+        terms
+            .map(|(n, h)| h * (2.0 * PI * f * (f64::from(n) - centre)).cos())
+            .sum()
+    }
+
+    proptest! {
+        /// By the alternation theorem nothing else is optimal: the weighted error is extremal, equal, and of alternating sign on
+        /// one point more than there are functions.
+        #[test]
+        fn the_error_alternates(taps in 3usize..48, pass in 0.02f64..0.2, gap in 0.05f64..0.2, log_weight in -2.0f64..2.0) {
+            let weight = 10f64.powf(log_weight);
+            let bands = [band(0.0, pass, 1.0, weight), band(pass + gap, 0.5, 0.0, 1.0)];
+            let filter = remez(taps, &bands).unwrap();
+            let points = 200 * taps;
+            let mut runs: Vec<f64> = Vec::new();
+            for band in &bands {
+                for i in 0..=points {
+                    let f = band.low + (band.high - band.low) * i as f64 / points as f64;
+                    let error = band.weight * (amplitude(&filter, f) - band.desired);
+                    match runs.last_mut() {
+                        Some(last) if *last * error > 0.0 => *last = last.signum() * last.abs().max(error.abs()),
+                        _ => runs.push(error),
+                    }
+                }
+            }
+            let largest = runs.iter().fold(0.0f64, |most, e| most.max(e.abs()));
+            // Between its points, the grid lets the error grow by some tenths where it turns fast.
+            let extremal = runs.iter().filter(|e| e.abs() > 0.75 * largest).count();
+            prop_assert!(largest < 1e-9 || extremal > taps.div_ceil(2), "{} of {:?}", extremal, runs);
+            prop_assert!(filter.iter().zip(filter.iter().rev()).all(|(a, b)| a == b));
+        }
+
+        #[test]
+        fn whatever_is_asked_for_is_answered(taps in 0usize..70, edges in prop::collection::vec(-0.1f64..0.6, 0..8), weight in -0.5f64..2.0) {
+            let bands: Vec<Band> = edges.chunks_exact(2).map(|e| band(e[0], e[1], e[0], weight)).collect();
+            if let Ok(filter) = remez(taps, &bands) {
+                prop_assert_eq!(filter.len(), taps);
+                prop_assert!(filter.iter().all(|h| h.is_finite()));
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_designs_are_refused() {
+        let good = [band(0.0, 0.1, 1.0, 1.0), band(0.2, 0.5, 0.0, 1.0)];
+        assert_eq!(remez(0, &good), Err(RemezError::Taps));
+        for bad in [
+            vec![],
+            vec![band(0.2, 0.1, 1.0, 1.0)],
+            vec![band(0.0, 0.6, 1.0, 1.0)],
+            vec![band(0.0, 0.2, 1.0, 0.0)],
+            vec![band(0.0, 0.2, 1.0, f64::NAN)],
+            vec![good[1], good[0]],
+            vec![band(0.0, 0.2, 1.0, 1.0), band(0.2, 0.5, 0.0, 1.0)],
+        ] {
+            let refused = remez(16, &bad);
+            assert!(matches!(refused, Err(RemezError::Band { .. })), "{bad:?}");
+        }
+    }
+}
