@@ -129,11 +129,23 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     )?)
     .map_err(Failure::usage)?;
     let sockets = Sockets::bind(args.options.prometheus_port)?;
+    let allowed = allowed_cpus();
+    run_on(&placement.housekeeping).map_err(Failure::data)?;
+    let mut serving = Serving::start(sockets, level)?;
+    run_on(&allowed).map_err(Failure::data)?;
     service::status("Starting: what computes");
     let compute = compute(args, &config, &placement, spare_chunks)?;
+    if let Some(end) = serving.told_to_end() {
+        ended_early(serving, &end);
+        return Ok(());
+    }
     let constants = constants(&compute);
     service::status("Starting: ports");
     let eal = start_dpdk(&config, &interfaces, &placement)?;
+    if let Some(end) = serving.told_to_end() {
+        ended_early(serving, &end);
+        return Ok(());
+    }
 
     let (steering, steered) = Steering::new(&config.engine, REQUESTS);
     let published = steered.published.clone();
@@ -146,11 +158,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     };
     let engine = LiveEngine::start(&config, &interfaces, threads, parts, &placement);
     let engine = engine.map_err(failure)?;
-    let metrics = Arc::new(metrics(&config, &engine));
-    let serving = match Serving::start(sockets, metrics, level) {
-        Ok(serving) => serving,
-        Err(failure) => return Err(give_up(engine, failure)),
-    };
+    serving.scrape(Arc::new(metrics(&config, &engine)));
     let ender = serving.ender();
     let on_end = move |end| {
         let end = match end {
@@ -189,6 +197,13 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         End::Failed(what) => Err(Failure::data(format!("{what} failed: see the log"))),
         _ => Ok(()),
     }
+}
+
+/// Ends before there is an engine: nothing has been sent.
+fn ended_early(serving: Serving, end: &End) {
+    tracing::info!(why = %end, "ended before it was up");
+    service::stopping(&format!("Ended early: {end}"));
+    serving.stop();
 }
 
 /// Waits until the engine is to end, or does.

@@ -75,33 +75,36 @@ impl Sockets {
 /// The thread at work.
 pub struct Serving {
     ends: (SyncSender<End>, Receiver<End>),
+    metrics: Option<oneshot::Sender<Arc<dyn Scrape>>>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Serving {
-    /// Starts it with what is scraped, on the CPUs of the caller.
-    pub fn start(
-        sockets: Sockets,
-        metrics: Arc<dyn Scrape>,
-        level: LogLevel,
-    ) -> Result<Self, Failure> {
+    /// Listens to signals from now on, and for scrapes once there is something to [`scrape`](Self::scrape). The thread
+    /// is on the CPUs of the caller.
+    pub fn start(sockets: Sockets, level: LogLevel) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(Failure::data)?;
         let (sender, receiver) = sync_channel(8);
         let (stop, stopped) = oneshot::channel();
+        let (metrics, scraped) = oneshot::channel();
         let signals = {
             let _guard = runtime.enter();
             Signals::listen().map_err(Failure::data)?
         };
-        let metrics = sockets.metrics.map(|listener| (listener, metrics));
         let ends = sender.clone();
         let work = move || {
             runtime.block_on(async {
-                if let Some((listener, metrics)) = metrics {
-                    tokio::spawn(serve(listener, metrics, ends.clone()));
+                if let Some(listener) = sockets.metrics {
+                    let ends = ends.clone();
+                    tokio::spawn(async {
+                        if let Ok(metrics) = scraped.await {
+                            serve(listener, metrics, ends).await;
+                        }
+                    });
                 }
                 tokio::select! {
                     () = signals.handle(ends, level) => {}
@@ -115,9 +118,22 @@ impl Serving {
             .map_err(Failure::data)?;
         Ok(Self {
             ends: (sender, receiver),
+            metrics: Some(metrics),
             stop,
             thread,
         })
+    }
+
+    /// Lets `metrics` be scraped from now on.
+    pub fn scrape(&mut self, metrics: Arc<dyn Scrape>) {
+        if let Some(waiting) = self.metrics.take() {
+            let _ = waiting.send(metrics);
+        }
+    }
+
+    /// Why it is to end, if somebody has said so by now.
+    pub fn told_to_end(&self) -> Option<End> {
+        self.ends.1.try_recv().ok()
     }
 
     /// Where others say that it is to end.

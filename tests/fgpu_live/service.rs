@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::ptrace;
@@ -30,11 +31,11 @@ impl Manager {
     }
 
     /// Waits for a message with this line; returns those before it, and it.
-    fn wait(&self, line: &str, rig: &Rig) -> Vec<String> {
+    fn wait(&self, line: &str, time: Duration) -> Vec<String> {
         let begun = Instant::now();
         let mut heard: Vec<String> = Vec::new();
         while !heard.last().is_some_and(|message| has(message, line)) {
-            assert!(begun.elapsed() < TOO_LONG, "{heard:?}\n{}", rig.log());
+            assert!(begun.elapsed() < time, "no {line}: {heard:?}");
             heard.extend(self.heard(Duration::from_millis(50)));
         }
         heard
@@ -61,27 +62,27 @@ fn the_watchdog_is_fed_while_all_threads_turn() {
     ];
     let options = ["--recv-interface=k0"];
     let mut rig = Rig::start_with(cable, &options, "239.102.0.64+7", &environment);
-    let before = manager.wait("READY=1", &rig);
+    let before = manager.wait("READY=1", TOO_LONG);
     // Control is the last that starts.
     assert!(rig.log().contains("up"), "{}", rig.log());
     assert!(before[0].starts_with("STATUS=Starting"), "{before:?}");
     assert!(!before.iter().any(|message| has(message, "WATCHDOG=1")));
     for _ in 0..3 {
-        manager.wait("WATCHDOG=1", &rig);
+        manager.wait("WATCHDOG=1", TOO_LONG);
     }
 
-    let engine = thread(rig.id(), "engine");
+    let engine = thread_of(rig.id(), "engine");
     ptrace::seize(engine, ptrace::Options::empty()).unwrap();
     ptrace::interrupt(engine).unwrap();
     waitpid(engine, Some(WaitPidFlag::__WALL)).unwrap();
-    manager.wait("STATUS=Stuck: engine", &rig);
+    manager.wait("STATUS=Stuck: engine", TOO_LONG);
     assert!(rig.log().contains("engine"), "{}", rig.log());
     assert_eq!(manager.heard(2 * PERIOD), None);
     ptrace::detach(engine, None).unwrap();
-    manager.wait("WATCHDOG=1", &rig);
+    manager.wait("WATCHDOG=1", TOO_LONG);
 
     rig.signal("TERM");
-    let last = manager.wait("STOPPING=1", &rig);
+    let last = manager.wait("STOPPING=1", TOO_LONG);
     assert!(has(last.last().unwrap(), "STATUS=Ending: SIGTERM"));
     assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
     assert_eq!(rig.received.stops, SUBSTREAMS);
@@ -90,8 +91,54 @@ fn the_watchdog_is_fed_while_all_threads_turn() {
     }
 }
 
+/// The engine waits in the middle of its start, for a service manager that takes no message.
+#[test]
+fn a_signal_ends_an_engine_that_is_not_up_yet() {
+    let Some(cable) = Cable::new("early") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = Manager(UnixDatagram::bind(&path).unwrap());
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"full", &path).is_ok() {}
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    let mut rig = Rig::start_with(
+        cable,
+        &["--recv-interface=k0"],
+        "239.102.0.64+7",
+        &environment,
+    );
+    let status = format!("/proc/{}/status", rig.id());
+    rig.wait(|_| catches_sigterm(&fs::read_to_string(&status).unwrap_or_default()));
+    rig.signal("TERM");
+    let heard = thread::scope(|scope| {
+        let drain = scope.spawn(|| manager.wait("STOPPING=1", TOO_LONG));
+        assert_eq!(rig.died().code(), Some(0), "{}", rig.log());
+        drain.join().unwrap()
+    });
+    assert!(
+        !heard.iter().any(|message| has(message, "READY=1")),
+        "{heard:?}"
+    );
+    assert!(
+        rig.log().contains("ended before it was up"),
+        "{}",
+        rig.log()
+    );
+    assert_eq!((rig.received.descriptors, rig.received.stops), (0, 0));
+}
+
+/// Whether a process of this `/proc/PID/status` has a handler for SIGTERM.
+fn catches_sigterm(status: &str) -> bool {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> 14 & 1 == 1)
+}
+
 /// The thread of a process that has this name.
-fn thread(process: u32, name: &str) -> Pid {
+fn thread_of(process: u32, name: &str) -> Pid {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let named = |path: &std::path::PathBuf| {
         fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
