@@ -1,5 +1,6 @@
 //! What a command that runs for long listens to: signals, and scrapes by Prometheus. All of it on one thread.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
@@ -7,13 +8,19 @@ use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use super::log::LogLevel;
@@ -21,6 +28,13 @@ use crate::monitor::Scrape;
 
 /// Content type of a scrape.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Connections for scrapes at the same time: the oldest makes room for the next.
+const CONNECTIONS: usize = 16;
+/// How long each has, from the connection to the last byte that it reads.
+const SCRAPE: Duration = Duration::from_secs(10);
+/// Bytes of a request, at most.
+const REQUEST: usize = 16 << 10;
 
 /// Why an engine is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,10 +215,38 @@ async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender
     let router = Router::new()
         .route("/", get(scrape.clone()))
         .route("/metrics", get(scrape));
-    let served = async { axum::serve(tokio::net::TcpListener::from_std(listener)?, router).await };
-    if let Err(error) = served.await {
-        tracing::error!(%error, "metrics");
-        let _ = ends.try_send(End::Failed("the server of metrics".to_owned()));
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "metrics");
+            let _ = ends.try_send(End::Failed("the server of metrics".to_owned()));
+            return;
+        }
+    };
+    let mut open = VecDeque::with_capacity(CONNECTIONS);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, as a rule: connections that end give theirs back.
+                tracing::warn!(%error, "no scrape can connect");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        open.retain(|connection: &AbortHandle| !connection.is_finished());
+        if open.len() == CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
+        }
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http1::Builder::new()
+            .keep_alive(false)
+            .max_buf_size(REQUEST)
+            .serve_connection(TokioIo::new(stream), service);
+        let connection = async { timeout(SCRAPE, connection).await };
+        open.push_back(tokio::spawn(connection).abort_handle());
     }
 }
 

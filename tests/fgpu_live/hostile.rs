@@ -1,8 +1,10 @@
 //! Clients that mean harm to control, while an engine is at work: the stream goes on without a lost heap.
 
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 
-use super::rig::{BATCH, Cable, KATCP, METRICS, OUTPUT, Rig, WINDOW, run_python};
+use super::rig::{BATCH, Cable, KATCP, METRICS, OUTPUT, Rig, TOO_LONG, WINDOW, run_python};
 use super::support::{Samples, check_against_model, data, output_config};
 
 #[test]
@@ -59,4 +61,26 @@ fn hostile_clients_cost_no_heap() {
         &Default::default(),
         0.05,
     );
+}
+
+#[test]
+fn idle_connections_keep_no_scrape_out() {
+    let Some(cable) = Cable::new("idle") else {
+        return;
+    };
+    let metrics_port = METRICS.to_string();
+    let options = ["--recv-interface=k0", "--prometheus-port", &metrics_port];
+    let mut rig = Rig::start(cable, &options, "239.102.0.64+7").up();
+    let mut idle = Cable::within(&rig.cable.engine, || {
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS)).unwrap();
+        (0..300).map(|_| connect()).collect::<Vec<_>>()
+    });
+    assert!(rig.scrape().contains("karoo_build_info"));
+    // All are closed: most to make room, the last in time.
+    for connection in [0, 299] {
+        idle[connection].set_read_timeout(Some(TOO_LONG)).unwrap();
+        assert!(matches!(idle[connection].read(&mut [0]), Ok(0)));
+    }
+    rig.signal("INT");
+    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
 }
