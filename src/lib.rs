@@ -26,6 +26,7 @@
 //! | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
 //! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
 //! | [`live`] | the lcores of an engine, put together on ports |
+//! | [`plan`] | the host's topology, and which thread and buffer goes where on it |
 //! | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | [`sim`] | digitiser simulator and fault injection |
 //! | [`sink`] | reads output streams back from captures and checks them |
@@ -51,6 +52,7 @@ pub mod live;
 pub mod memory;
 pub mod monitor;
 pub mod net;
+pub mod plan;
 pub mod recv;
 pub mod replay;
 pub mod send;

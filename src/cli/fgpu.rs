@@ -13,6 +13,7 @@ use clap::{ArgMatches, Args, Command};
 
 use super::Failure;
 use super::log::{self, LogTo};
+use super::plan::PlaceOptions;
 use super::serve::{End, Serving, Sockets};
 use super::service::{self, Service};
 use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
@@ -25,11 +26,13 @@ use crate::dpdk::{Abort, Eal, EalConfig, allowed_cpus};
 use crate::engine::steer::{REQUESTS, Steering};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::live::{
-    self, Backend, Compute, Demand, Interfaces, LiveEngine, LiveError, LiveParts, Placement,
-    StageError, Threads, Wanted, Wishes, run_on,
+    self, Backend, Compute, Demand, Interfaces, LiveEngine, LiveError, LiveParts, StageError,
+    Threads, Wanted, run_on,
 };
+use crate::memory::prefer_node;
 use crate::monitor::prometheus::Metrics;
 use crate::monitor::report::Chosen;
+use crate::plan::{EnginePlan, Lcore, Memory, Wishes};
 
 /// How often the main thread looks whether a stage has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -59,12 +62,17 @@ pub struct FgpuArgs {
     /// Where receive chunks are if a GPU computes
     #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = "Karoo's own")]
     memory: MemoryChoice,
-    /// Compute threads of the CPU backend; as many as CPUs are left unless given
+    /// Compute threads of the CPU backend; as many as cores are left unless given
     #[arg(long, value_name = "N", help_heading = "Karoo's own", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
     /// Receive chunks beside those that it needs [default: 50 ms' worth, at most 64]
     #[arg(long, value_name = "N", help_heading = "Karoo's own", value_parser = clap::value_parser!(u16).range(..=1024))]
     recv_spare_chunks: Option<u16>,
+    #[command(flatten, next_help_heading = "Karoo's own")]
+    place: PlaceOptions,
+    /// Print which thread would run on which CPU, and which buffer would be where, and why, and end
+    #[arg(long, help_heading = "Karoo's own")]
+    print_plan: bool,
     /// Where log messages go
     #[arg(long, value_enum, default_value_t, help_heading = "Karoo's own")]
     log: LogTo,
@@ -118,8 +126,17 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         tracing::info!(options, "taken for compatibility, without effect");
     }
     let interfaces = Interfaces::find(&config).map_err(Failure::usage)?;
-    let placement = place(args, &config);
     let spare_chunks = spare_chunks(args, &config);
+    let wishes = wishes(args, &config, &interfaces, spare_chunks);
+    let (plan, number) = args.place.plan(wishes)?;
+    if args.print_plan {
+        print!("{plan}");
+        return Ok(());
+    }
+    for warning in &plan.warnings {
+        tracing::warn!(rule = warning.rule, "{}", warning.text);
+    }
+    let placement = &plan.engines[number];
     let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
     demands.push(interfaces.demand(&config));
     Demand::check(demands).map_err(Failure::usage)?;
@@ -129,19 +146,22 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     )?)
     .map_err(Failure::usage)?;
     let sockets = Sockets::bind(args.options.prometheus_port)?;
-    let allowed = allowed_cpus();
-    run_on(&placement.housekeeping).map_err(Failure::data)?;
+    run_on(placement.housekeeping.iter()).map_err(Failure::data)?;
     let mut serving = Serving::start(sockets, level)?;
-    run_on(&allowed).map_err(Failure::data)?;
     service::status("Starting: what computes");
-    let compute = compute(args, &config, &placement, spare_chunks)?;
+    if plan.machine.nodes.len() > 1
+        && let Err(error) = prefer_node(placement.node)
+    {
+        tracing::warn!(node = placement.node, %error, "memory may come from any NUMA node");
+    }
+    let compute = compute(args, &config, placement, spare_chunks)?;
     if let Some(end) = serving.told_to_end() {
         ended_early(serving, &end);
         return Ok(());
     }
     let constants = constants(&compute);
     service::status("Starting: ports");
-    let eal = start_dpdk(&config, &interfaces, &placement)?;
+    let eal = start_dpdk(&config, &interfaces, placement)?;
     if let Some(end) = serving.told_to_end() {
         ended_early(serving, &end);
         return Ok(());
@@ -156,7 +176,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         steered,
         spare_chunks,
     };
-    let engine = LiveEngine::start(&config, &interfaces, threads, parts, &placement);
+    let engine = LiveEngine::start(&config, &interfaces, threads, parts, placement);
     let engine = engine.map_err(failure)?;
     serving.scrape(Arc::new(metrics(&config, &engine)));
     let ender = serving.ender();
@@ -224,7 +244,7 @@ fn wait(serving: &Serving, engine: &LiveEngine) -> End {
 fn compute(
     args: &FgpuArgs,
     config: &FgpuConfig,
-    placement: &Placement,
+    placement: &EnginePlan,
     spare_chunks: usize,
 ) -> Result<Compute, Failure> {
     let wanted = Wanted {
@@ -237,7 +257,10 @@ fn compute(
         spare_chunks,
         kernels: args.kernels.kernels(Tune::Auto),
     };
-    let workers = || Workers::pinned(&placement.workers);
+    // What starts threads of its own leaves the lcores alone.
+    let workers = placement.worker_cpus();
+    run_on(placement.housekeeping.iter().chain(workers.iter().copied())).map_err(Failure::usage)?;
+    let workers = || Workers::pinned(&workers);
     let taken = live::take(&wanted, std::slice::from_ref(&config.engine), workers);
     let taken = taken.map_err(Failure::usage)?;
     for Chosen { option, value, why } in &taken.chosen {
@@ -253,31 +276,29 @@ fn compute(
 fn start_dpdk(
     config: &FgpuConfig,
     interfaces: &Interfaces,
-    placement: &Placement,
+    placement: &EnginePlan,
 ) -> Result<Eal, Failure> {
-    let Placement {
-        rx,
-        engine,
-        tx,
-        workers,
-        housekeeping,
+    for Lcore {
+        name,
+        cpu,
         idle,
+        why,
         ..
-    } = placement;
-    tracing::info!(?rx, engine, ?tx, ?workers, ?housekeeping, ?idle, "CPUs");
-    // The options may name CPUs that this process was not started on.
-    let all: Vec<_> = allowed_cpus()
-        .into_iter()
-        .chain(placement.lcores())
-        .collect();
-    run_on(&all).map_err(Failure::usage)?;
+    } in &placement.lcores
+    {
+        tracing::info!(name, cpu, ?idle, why, "lcore");
+    }
+    let (workers, housekeeping) = (placement.worker_cpus(), &placement.housekeeping);
+    tracing::info!(?workers, %housekeeping, "other threads");
+    // The plan may name CPUs that this process was not started on.
+    run_on(allowed_cpus().into_iter().chain(placement.lcore_cpus())).map_err(Failure::usage)?;
     let eal = Eal::init(&EalConfig {
-        worker_cpus: placement.lcores(),
+        worker_cpus: placement.lcore_cpus(),
         memory_mib: interfaces.memory_mib(config),
         ..EalConfig::default()
     });
     let eal = eal.map_err(Failure::usage)?;
-    run_on(housekeeping).map_err(Failure::data)?;
+    run_on(housekeeping.iter()).map_err(Failure::data)?;
     Ok(eal)
 }
 
@@ -346,19 +367,35 @@ fn spare_chunks(args: &FgpuArgs, config: &FgpuConfig) -> usize {
         .map_or((chunks.ceil() as usize).min(64), usize::from)
 }
 
-fn place(args: &FgpuArgs, config: &FgpuConfig) -> Placement {
-    let (rx, source) = match &config.input {
-        InputConfig::Live { cpus, .. } => (cpus.clone(), false),
-        InputConfig::Capture { cpu, .. } => (vec![*cpu], true),
+/// What the engine needs placed.
+fn wishes(
+    args: &FgpuArgs,
+    config: &FgpuConfig,
+    interfaces: &Interfaces,
+    spare_chunks: usize,
+) -> Wishes {
+    let (rx, recv_interfaces, source) = match &config.input {
+        InputConfig::Live {
+            cpus, interfaces, ..
+        } => (cpus.clone(), interfaces.clone(), false),
+        InputConfig::Capture { cpu, .. } => (vec![*cpu], Vec::new(), true),
     };
-    let wishes = Wishes {
+    let mut demands = Demand::of(&config.engine, spare_chunks, 0);
+    demands.push(interfaces.demand(config));
+    let memory = |demand: Demand| Memory {
+        what: demand.what,
+        bytes: demand.bytes,
+    };
+    Wishes {
         rx,
         tx: config.egress.cpu,
         tx_lcores: config.egress.interfaces.len(),
         source,
         workers: args.workers.map(|workers| workers as usize),
-    };
-    Placement::new(&wishes, &allowed_cpus())
+        recv_interfaces,
+        send_interfaces: config.egress.interfaces.clone(),
+        memory: demands.into_iter().map(memory).collect(),
+    }
 }
 
 /// Ends an engine that nobody can talk to.

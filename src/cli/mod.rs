@@ -8,6 +8,7 @@ mod dsim;
 mod failure;
 mod fgpu;
 mod log;
+mod plan;
 mod replay;
 mod serve;
 mod service;
@@ -36,6 +37,7 @@ enum Command {
     Dsim(Box<dsim::DsimArgs>),
     Sink(sink::SinkArgs),
     Bench(bench::BenchArgs),
+    Plan(plan::PlanArgs),
 }
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.
@@ -83,5 +85,6 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Dsim(args) => dsim::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Plan(args) => plan::run(args),
     }
 }

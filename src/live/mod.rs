@@ -6,13 +6,11 @@
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike;
 //! * [`SourceLcore`]: a capture into rx queues;
 //! * [`Interface`], [`PortUse`], [`Memberships`]: interfaces of this host, as ports, in multicast groups;
-//! * [`Placement`]: which thread runs on which CPU;
-//! * [`LiveEngine`]: all of it, for one engine on live ports.
+//! * [`LiveEngine`]: all of it, for one engine on live ports, on the CPUs that its [`EnginePlan`](crate::plan::EnginePlan) says.
 
 mod compute;
 mod demand;
 mod interface;
-mod placement;
 mod port;
 mod run;
 mod source;
@@ -24,9 +22,8 @@ pub use compute::{
 };
 pub use demand::{Demand, DemandError};
 pub use interface::{Interface, InterfaceError, Memberships};
-pub use placement::{Placement, Wishes, run_on};
 pub use port::{PortError, PortUse};
 pub use run::{Interfaces, LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};
 pub use stages::{Ended, RxStage, StageError, StageIdle, StageParts, Stages};
-pub use threads::Threads;
+pub use threads::{Threads, run_on};

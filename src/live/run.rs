@@ -11,17 +11,18 @@ use super::interface::{Interface, InterfaceError, Memberships};
 use super::port::{PortError, PortUse};
 use super::source::{Feed, SourceLcore};
 use super::{
-    Compute, Demand, OutputError, Placement, RxStage, StageError, StageParts, Stages, Threads,
+    Compute, Demand, OutputError, RxStage, StageError, StageIdle, StageParts, Stages, Threads,
     outputs,
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::dpdk::{
-    Abort, BURST, Device, DpdkError, Eal, ExtPool, LcoreHandle, LcorePanic, MbufPool, PoolConfig,
-    Port, PortConfig, RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
+    Abort, BURST, Device, DpdkError, Eal, ExtPool, IdlePolicy, LcoreHandle, LcorePanic, MbufPool,
+    PoolConfig, Port, PortConfig, RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
 };
 use crate::engine::steer::Steered;
 use crate::memory::{MemoryError, OutputMemory};
 use crate::net::{CaptureError, CaptureReader, FlowRule, MacAddr, QueueId, Steering};
+use crate::plan::{EnginePlan, Role};
 use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
 use crate::send::{Source, TxPools};
 use crate::spead::{digitiser, spectra};
@@ -184,16 +185,16 @@ struct Capture {
 impl LiveEngine {
     /// Starts everything, then lets packets in.
     ///
-    /// `threads` has an lcore for each of [`Placement::lcores`]. On an error some may run already: they are aborted.
+    /// `threads` has an lcore for each of the plan's. On an error some may run already: they are aborted.
     pub fn start(
         config: &FgpuConfig,
         interfaces: &Interfaces,
         threads: Threads,
         parts: LiveParts,
-        placement: &Placement,
+        plan: &EnginePlan,
     ) -> Result<Self, LiveError> {
         let abort = threads.abort().clone();
-        Self::try_start(config, interfaces, threads, parts, placement).inspect_err(|_| abort.set())
+        Self::try_start(config, interfaces, threads, parts, plan).inspect_err(|_| abort.set())
     }
 
     fn try_start(
@@ -201,7 +202,7 @@ impl LiveEngine {
         interfaces: &Interfaces,
         mut threads: Threads,
         parts: LiveParts,
-        placement: &Placement,
+        plan: &EnginePlan,
     ) -> Result<Self, LiveError> {
         let LiveParts {
             compute,
@@ -269,7 +270,7 @@ impl LiveEngine {
             tx_packets: interfaces.tx_packets(),
             sources: ends.sources,
             rate_factor: config.egress.rate_factor,
-            idle: placement.idle.clone(),
+            idle: idle(plan),
         };
         let stages = Stages::start(&mut threads, engine, parts)?;
         let mut memberships = Memberships::default();
@@ -287,7 +288,7 @@ impl LiveEngine {
                 stats: stats.clone(),
                 progress: Arc::default(),
                 stop: stop.clone(),
-                idle: placement.source_idle,
+                idle: one(&plan.idle(|role| role == Role::Source)),
                 abort: threads.abort().clone(),
             };
             let lcore = threads.spawn("capture", move |clock| source.run(clock))?;
@@ -379,6 +380,20 @@ impl LiveEngine {
         drop(ended);
         Ok(())
     }
+}
+
+/// What the lcores of the stages do when idle.
+fn idle(plan: &EnginePlan) -> StageIdle {
+    StageIdle {
+        rx: plan.idle(|role| matches!(role, Role::Rx(_))),
+        engine: one(&plan.idle(|role| role == Role::Engine)),
+        tx: plan.idle(|role| matches!(role, Role::Tx(_))),
+    }
+}
+
+/// That of the only lcore of its kind.
+fn one(idle: &[IdlePolicy]) -> IdlePolicy {
+    *idle.first().unwrap_or(&IdlePolicy::Share)
 }
 
 /// Where packets come from and go to, before there are stages.

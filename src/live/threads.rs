@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
 use crate::dpdk::{Abort, DpdkError, Eal, LcoreHandle, TscClock};
 use crate::monitor::phases::{PhaseClock, PhaseTimes};
 use crate::monitor::report::LcoreReport;
@@ -80,4 +83,13 @@ impl Threads {
         let clock = self.clock();
         self.times.iter().map(|times| times.report(clock)).collect()
     }
+}
+
+/// Lets this thread, and those that it starts from now on, run on `cpus`.
+pub fn run_on(cpus: impl IntoIterator<Item = usize>) -> nix::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(cpu)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)
 }

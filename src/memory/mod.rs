@@ -12,6 +12,7 @@
 
 mod chunk;
 mod kind;
+mod node;
 mod output;
 mod region;
 mod store;
@@ -20,6 +21,7 @@ pub use chunk::{Chunk, ChunkLayout, FrozenChunk, HeapSlot, StoredHeap, publish};
 pub use kind::{
     CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
 };
+pub use node::prefer_node;
 pub use output::OutputMemory;
 pub use region::Region;
 pub use store::Store;

@@ -224,25 +224,7 @@ impl Rig {
             })
         });
         let log = tempfile::NamedTempFile::new().unwrap();
-        let engine = Command::new("ip")
-            .args([
-                "netns",
-                "exec",
-                &cable.engine,
-                env!("CARGO_BIN_EXE_karoo"),
-                "fgpu",
-            ])
-            .args([
-                "--send-interface=k0",
-                "--sync-time=1763700000",
-                "--wideband",
-                OUTPUT,
-            ])
-            .args(ENGINE_OPTIONS)
-            .arg("--log=stderr")
-            .args(options)
-            .arg(source)
-            .env_remove("RUST_LOG")
+        let engine = command(&cable, options, source)
             .envs(environment.iter().copied())
             .stderr(log.reopen().unwrap())
             .spawn()
@@ -257,6 +239,25 @@ impl Rig {
             split: false,
             begun: Instant::now(),
         }
+    }
+
+    /// Names and CPUs of the lcores as `--print-plan` has them, each as JSON writes it.
+    pub fn planned(&self, options: &[&str], source: &str) -> Vec<(String, String)> {
+        let output = command(&self.cable, options, source)
+            .arg("--print-plan")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lcore = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let (name, cpu) = match words[..] {
+                [name, "CPU", cpu, "polls" | "naps", ..] => (name, cpu),
+                _ => return None,
+            };
+            Some((format!("{name:?}"), format!("{cpu:?}")))
+        };
+        text.lines().filter_map(lcore).collect()
     }
 
     /// Waits until the engine is up: its KATCP port answers.
@@ -472,4 +473,20 @@ impl Drop for Rig {
 
 pub fn first(capture: &Path) -> u64 {
     Samples::read(capture, 10, 4096).first()
+}
+
+/// The engine's command line, in its namespace.
+fn command(cable: &Cable, options: &[&str], source: &str) -> Command {
+    let mut command = Command::new("ip");
+    command
+        .args(["netns", "exec", &cable.engine])
+        .args([env!("CARGO_BIN_EXE_karoo"), "fgpu"])
+        .args(["--send-interface=k0", "--sync-time=1763700000"])
+        .args(["--wideband", OUTPUT])
+        .args(ENGINE_OPTIONS)
+        .arg("--log=stderr")
+        .args(options)
+        .arg(source)
+        .env_remove("RUST_LOG");
+    command
 }

@@ -1,0 +1,218 @@
+//! `karoo plan`: what would run where on this host, or on a recorded one.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Command};
+
+use super::Failure;
+use crate::config::{FgpuOptions, List};
+use crate::dpdk::allowed_cpus;
+use crate::live::Demand;
+use crate::plan::{self, CoreTimes, CpuList, Machine, Memory, Plan, Root, Wishes, picture};
+
+/// Show which thread would run on which CPU, and which buffer would be in which memory, and why
+///
+/// Starts nothing. For a single engine with all its options: karoo fgpu --print-plan. Exit codes: 0 also with warnings;
+/// 2 the command line is wrong or the host cannot be read.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Engines on this host
+    #[arg(long, value_name = "N", default_value = "1")]
+    engines: NonZeroUsize,
+    /// rx lcores of each engine
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    rx_lcores: u16,
+    /// tx lcores of each engine
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    tx_lcores: u16,
+    /// Interfaces to receive on, dealt out to the engines; those that are fit for it unless given
+    #[arg(long, value_name = "IFACE,…")]
+    recv_interface: Option<List<String>>,
+    /// Interfaces to send on, dealt out to the engines; those that they receive on unless given
+    #[arg(long, value_name = "IFACE,…")]
+    send_interface: Option<List<String>>,
+    /// CPUs that may be used; all of a recorded host's, those of this process otherwise, unless given
+    #[arg(long, value_name = "CPU,…")]
+    cpus: Option<CpuList>,
+    /// Folder with a recorded host's proc and sys
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json if it is there]
+    #[arg(long, value_name = "FILE")]
+    cores_file: Option<PathBuf>,
+    /// Print the plan as JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the plan, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let root = Root::new(&args.root);
+    let machine = Machine::read(&root).map_err(Failure::usage)?;
+    let allowed = match &args.cpus {
+        Some(cpus) => cpus.and(&machine.online()),
+        None => usable(&root, &machine),
+    };
+    if allowed.is_empty() {
+        let online = machine.online();
+        let text = format!("--cpus: none of these is online; there are {online}");
+        return Err(Failure::usage(text));
+    }
+    let cores = core_times(&root, args.cores_file.as_deref())?;
+    let wishes: Vec<_> = (0..args.engines.get())
+        .map(|engine| wishes(args, engine))
+        .collect();
+    let plan = plan::plan(&machine, &wishes, &allowed, cores.as_ref());
+    if let Some(path) = &args.picture {
+        fs::write(path, picture(&plan))
+            .map_err(|error| Failure::usage(format!("--picture {}: {error}", path.display())))?;
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(&plan).map_err(Failure::data)?;
+        println!("{text}");
+    } else {
+        print!("{plan}");
+    }
+    Ok(())
+}
+
+fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
+    let dealt = |names: &Option<List<String>>| -> Vec<String> {
+        let names = names.iter().flat_map(|List(names)| names);
+        let count = names.clone().count().max(1);
+        names
+            .cloned()
+            .cycle()
+            .skip(engine % count)
+            .take(1)
+            .collect()
+    };
+    Wishes {
+        rx: vec![None; args.rx_lcores.into()],
+        tx_lcores: args.tx_lcores.into(),
+        recv_interfaces: dealt(&args.recv_interface),
+        send_interfaces: dealt(&args.send_interface),
+        memory: usual_memory(),
+        ..Wishes::default()
+    }
+}
+
+/// What an engine with the defaults of `karoo fgpu` and one output keeps in memory, interfaces apart.
+fn usual_memory() -> Vec<Memory> {
+    const ARGS: [&str; 8] = [
+        "fgpu",
+        "239.102.0.64+15:7148",
+        "--recv-interface=eth0",
+        "--send-interface=eth0",
+        "--adc-sample-rate=1712e6",
+        "--sync-time=0",
+        "--array-size=64",
+        "--wideband=name=w,channels=4096,dst=239.10.0.0+63:7148",
+    ];
+    let command = FgpuOptions::with_defaults(FgpuOptions::augment_args(Command::new("fgpu")));
+    let matches = command.try_get_matches_from(ARGS);
+    let options = matches.and_then(|m| <FgpuOptions as clap::FromArgMatches>::from_arg_matches(&m));
+    let config = options.ok().and_then(|options| options.resolve().ok());
+    let demands = config.map(|config| Demand::of(&config.engine, 0, 0));
+    let memory = |demand: Demand| Memory {
+        what: demand.what,
+        bytes: demand.bytes,
+    };
+    let demands = demands.into_iter().flatten();
+    demands
+        .filter(|demand| demand.bytes > 0)
+        .map(memory)
+        .collect()
+}
+
+/// Options of `karoo fgpu` about its place on the host.
+#[derive(Debug, Args)]
+pub struct PlaceOptions {
+    /// This engine's number among those of its NUMA node, each of which is started with the same N: they get CPUs of
+    /// their own without knowing of each other
+    #[arg(long, value_name = "I/N", default_value = "0/1")]
+    engine_slot: Slot,
+    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json if it is there]
+    #[arg(long, value_name = "FILE")]
+    cores_file: Option<PathBuf>,
+}
+
+impl PlaceOptions {
+    /// The plan of the engine and those that are like it, and which of them it is.
+    pub fn plan(&self, wishes: Wishes) -> Result<(Plan, usize), Failure> {
+        let root = Root::host();
+        let machine = Machine::read(&root).map_err(Failure::usage)?;
+        let cores = core_times(&root, self.cores_file.as_deref())?;
+        let Slot { number, count } = self.engine_slot;
+        let allowed = usable(&root, &machine);
+        // What the options of the others name is not known.
+        let other = Wishes {
+            rx: vec![None; wishes.rx.len()],
+            tx: None,
+            ..wishes.clone()
+        };
+        let mut engines = vec![other; count];
+        engines[number] = wishes;
+        let plan = plan::plan(&machine, &engines, &allowed, cores.as_ref());
+        Ok((plan, number))
+    }
+}
+
+/// One of several engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    number: usize,
+    count: usize,
+}
+
+/// Not one of several.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("must be I/N with I from 0 to N-1 and N at most 64: 0/4 is the first of four")]
+struct SlotError;
+
+impl FromStr for Slot {
+    type Err = SlotError;
+
+    fn from_str(text: &str) -> Result<Self, SlotError> {
+        let (number, count) = text.split_once('/').ok_or(SlotError)?;
+        let slot = Self {
+            number: number.parse().map_err(|_| SlotError)?,
+            count: count.parse().map_err(|_| SlotError)?,
+        };
+        match slot.number < slot.count && slot.count <= 64 {
+            true => Ok(slot),
+            false => Err(SlotError),
+        }
+    }
+}
+
+/// CPUs that threads may be put on: this process's own, and isolated ones where it was kept off nothing else.
+fn usable(root: &Root, machine: &Machine) -> CpuList {
+    let online = machine.online();
+    if !root.is_host() {
+        return online;
+    }
+    let allowed: CpuList = allowed_cpus().into_iter().collect();
+    match allowed == online.without(&machine.isolated) {
+        true => online,
+        false => allowed,
+    }
+}
+
+fn core_times(root: &Root, file: Option<&Path>) -> Result<Option<CoreTimes>, Failure> {
+    let cache = Path::new(CoreTimes::CACHE);
+    match file {
+        Some(file) => CoreTimes::read(file).map(Some).map_err(Failure::usage),
+        // A cache that cannot be used is none.
+        None if root.is_host() && cache.exists() => Ok(CoreTimes::read(cache)
+            .inspect_err(|error| tracing::warn!(%error, "measurements are left out"))
+            .ok()),
+        None => Ok(None),
+    }
+}
