@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use karoo::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
-use karoo::cpu::simd::{self, DitherKey, FirTile, Supported, TILE, Unpacker};
-use karoo::cpu::{Level, Wideband, Workers};
+use karoo::cpu::simd::{self, Bins, DitherKey, FirTile, Supported, TILE, Unpacker};
+use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory};
 use karoo::units::Timestamp;
@@ -66,6 +66,7 @@ fn stages(c: &mut Criterion) {
                                 step,
                                 column,
                                 samples: [&samples; 2],
+                                pitch: TILE,
                                 partial: &mut partial,
                             };
                             simd::fir(at, &mut tile, SPECTRA, &mut out, pitch);
@@ -96,7 +97,8 @@ fn stages(c: &mut Criterion) {
                     let mut out = vec![0; channels];
                     group.throughput(Throughput::Elements(step as u64));
                     group.bench_function(id, |b| {
-                        b.iter(|| simd::quantise(at, &z, [&coefs; 2], dither, &mut out));
+                        let bins = Bins::Joint(&z);
+                        b.iter(|| simd::quantise(at, bins, [&coefs; 2], dither, 127.0, &mut out));
                     });
                 }
             }
@@ -153,7 +155,8 @@ fn backend(c: &mut Criterion) {
                     .collect();
                 let memory = OutputMemory::new(2, config.batch_bytes(), &HostAllocator::default());
                 let mut chunk = Some(OutputChunk::lone(memory.expect("memory")));
-                let mut pipeline = Wideband::new(&config, ten_bits(), 0, 0.01, Arc::new(workers));
+                let mut pipeline =
+                    Channeliser::new(&config, ten_bits(), 0, 0.01, Arc::new(workers));
                 group.throughput(Throughput::Elements(
                     (128 * config.spectrum_samples()) as u64,
                 ));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use karoo::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
-use karoo::cpu::{Wideband, Workers};
+use karoo::cpu::{Channeliser, Workers};
 use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory};
 use karoo::units::Timestamp;
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         config.batch_bytes(),
         &HostAllocator::default(),
     )?);
-    let mut pipeline = Wideband::new(&config, bits, 0, gain, Arc::new(Workers::pinned(&cores)?));
+    let mut pipeline = Channeliser::new(&config, bits, 0, gain, Arc::new(Workers::pinned(&cores)?));
     let mut best = f64::INFINITY;
     for _ in 0..repeats {
         let begun = Instant::now();

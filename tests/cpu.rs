@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 
 use karoo::config::{Dither, OutputConfig, SampleBits};
-use karoo::cpu::{Level, Wideband, Workers};
+use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
@@ -95,7 +95,7 @@ impl Plan {
 /// Runs one chunk in blocks that end at `cuts`.
 fn run(
     config: &OutputConfig,
-    pipeline: &mut Wideband,
+    pipeline: &mut Channeliser,
     signal: &Signal,
     plan: &Plan,
     cuts: &[usize],
@@ -118,9 +118,9 @@ fn run(
     contents(&pipeline.poll().unwrap().unwrap())
 }
 
-fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Wideband {
+fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Channeliser {
     let workers = Arc::new(Workers::unpinned(workers).unwrap());
-    Wideband::with_level(
+    Channeliser::with_level(
         config,
         SampleBits::new(BITS).unwrap(),
         3,

@@ -59,13 +59,13 @@ fn live_engines_that_cannot_be_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = file(folder.path(), "wrong.toml", "no-such-option = 1");
     let narrowband =
-        "--narrowband=name=n,channels=1024,dst=239.11.0.0,centre_frequency=1e8,decimation=8";
+        "--narrowband=name=n,channels=1024,dst=239.11.0.0,centre_frequency=1e8,decimation=7";
     let none = folder.path().join("none.toml");
     // 0.7 GB each.
     let chunks = "--recv-chunk-samples=268435456";
     for (args, expected) in [
-        (vec![narrowband], "wideband outputs only"),
-        (vec!["--send-sample-bits=4"], "--send-sample-bits 4"),
+        (vec![narrowband], "must be even without pass_bandwidth"),
+        (vec!["--send-sample-bits=5"], "--send-sample-bits 5"),
         (vec!["--send-sample-bits=x"], "--send-sample-bits"),
         (vec!["--no-such-option"], "--no-such-option"),
         (

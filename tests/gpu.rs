@@ -90,9 +90,9 @@ impl Case {
         }
     }
 
-    fn on_cpu(&self) -> cpu::Wideband {
+    fn on_cpu(&self) -> cpu::Channeliser {
         let workers = Arc::new(Workers::unpinned(4).unwrap());
-        cpu::Wideband::new(&self.config, self.bits, FENG_ID, 1.0, workers)
+        cpu::Channeliser::new(&self.config, self.bits, FENG_ID, 1.0, workers)
     }
 
     fn layout(&self) -> ChunkLayout {
@@ -159,7 +159,7 @@ impl Case {
         pipeline.back(self.batches, chunk).unwrap();
     }
 
-    fn run_on_cpu(&self, pipeline: &mut cpu::Wideband, cuts: &[usize]) -> Contents {
+    fn run_on_cpu(&self, pipeline: &mut cpu::Channeliser, cuts: &[usize]) -> Contents {
         self.issue(pipeline, &self.view(), cuts);
         next_complete(pipeline)
     }

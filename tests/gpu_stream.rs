@@ -174,7 +174,7 @@ impl StreamCase {
 
     fn on_cpu(&self, intake: Box<dyn Intake>) -> Rig {
         let workers = Arc::new(Workers::unpinned(2).unwrap());
-        let pipeline = cpu::Wideband::new(&self.config, self.bits, FENG_ID, 1.0, workers);
+        let pipeline = cpu::Channeliser::new(&self.config, self.bits, FENG_ID, 1.0, workers);
         Rig {
             intake,
             pipeline: Box::new(pipeline),

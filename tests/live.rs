@@ -77,7 +77,7 @@ fn config() -> EngineConfig {
 fn on_cpu(config: &EngineConfig) -> Box<dyn Pipeline> {
     let workers = Arc::new(Workers::unpinned(1).unwrap());
     let bits = config.recv.sample_bits;
-    let pipeline = cpu::Wideband::new(
+    let pipeline = cpu::Channeliser::new(
         &config.outputs[0],
         bits,
         config.feng_id,

@@ -125,6 +125,14 @@ impl RecvConfig {
         }
     }
 
+    /// The same, and whole samples of the PFBs' inputs of all `outputs`.
+    pub fn chunk_grid(&self, outputs: &[OutputConfig]) -> usize {
+        outputs.iter().fold(self.chunk_step(), |grid, output| {
+            let s = output.subsampling().max(1);
+            (grid / gcd(grid, s)).saturating_mul(s)
+        })
+    }
+
     /// Heaps per polarisation in one chunk.
     pub fn chunk_heaps(&self) -> usize {
         self.chunk_samples / self.packet_samples
@@ -151,7 +159,7 @@ impl SendConfig {
         });
         let unit = unit.ok_or_else(|| {
             let rule = "the outputs' values have no common multiple that fits memory";
-            ConfigError::new("--wideband jones_per_batch", "", rule, "use powers of two")
+            ConfigError::new("jones_per_batch", "", rule, "use powers of two")
         })?;
         jones.max(1).checked_next_multiple_of(unit).ok_or_else(|| {
             let rule = "does not fit memory";
@@ -251,6 +259,19 @@ impl OutputConfig {
                 .saturating_add(narrowband.ddc_taps())
                 .saturating_sub(self.subsampling()),
         }
+    }
+
+    /// Group delay of the PFB in ADC samples, as telescopes publish it: −(step·T − 1)/2·S. Timestamps are not corrected for it.
+    pub fn pfb_group_delay(&self) -> f64 {
+        let window = self.taps.saturating_mul(self.pfb_step());
+        -(window as f64 - 1.0) / 2.0 * self.subsampling() as f64
+    }
+
+    /// Group delay of the down-conversion in ADC samples, −(L − 1)/2; 0 for wideband.
+    pub fn ddc_group_delay(&self) -> f64 {
+        self.narrowband
+            .as_ref()
+            .map_or(0.0, |n| -(n.ddc_taps() as f64 - 1.0) / 2.0)
     }
 
     /// ADC samples between successive heaps of a substream (SPH·SS).

@@ -7,10 +7,7 @@ use std::str::FromStr;
 
 use clap::{Args, Command};
 
-use super::{
-    ConfigError, EngineConfig, EngineOptions, NarrowbandOptions, OutputConfig, RecvConfig,
-    SampleBits, SendConfig,
-};
+use super::{ConfigError, EngineConfig, EngineOptions, RecvConfig, SampleBits, SendConfig};
 use crate::net::parse_endpoints;
 use crate::units::Clock;
 
@@ -34,9 +31,6 @@ pub struct FgpuOptions {
     /// What every engine has.
     #[command(flatten)]
     pub engine: EngineOptions,
-    /// Add a narrowband output (this build refuses it: it has wideband outputs only)
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    pub narrowband: Vec<NarrowbandOptions>,
     /// Interfaces to receive on, dealt out to the receive queues
     #[arg(long, value_name = "IFACE,…")]
     pub recv_interface: Option<List<String>>,
@@ -68,9 +62,6 @@ pub struct FgpuOptions {
     /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the interface takes them
     #[arg(long, value_name = "X", default_value_t = 1.1)]
     pub send_rate_factor: f64,
-    /// Bits of each real and imaginary part sent; this build has 8 only
-    #[arg(long, value_name = "BITS", default_value_t = 8)]
-    pub send_sample_bits: u32,
     /// Address that the KATCP server listens on; empty: all
     #[arg(long, value_name = "HOST", default_value = "")]
     pub katcp_host: String,
@@ -275,7 +266,7 @@ impl FgpuOptions {
         for output in &engine.outputs {
             let (destinations, interfaces) = (output.dst.len(), egress.interfaces.len());
             if !destinations.is_multiple_of(interfaces) {
-                let option = format!("--wideband dst of '{}'", output.name);
+                let option = format!("{} dst of '{}'", output.option(), output.name);
                 let rule = format!(
                     "{destinations} must be a multiple of the {interfaces} of --send-interface"
                 );
@@ -292,24 +283,19 @@ impl FgpuOptions {
 
     fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
         let options = &self.engine;
-        let outputs = self.outputs()?;
+        self.check_names()?;
         let bits = options.dig_sample_bits.unwrap_or_default();
         let sample_bits = SampleBits::new(bits).ok_or_else(|| {
             ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
         })?;
-        if self.send_sample_bits != 8 {
-            let (value, rule) = (
-                self.send_sample_bits,
-                "must be 8: this build sends no other width",
-            );
-            return Err(ConfigError::new("--send-sample-bits", value, rule, "try 8"));
-        }
         let chunk_jones = options.send_chunk_jones.unwrap_or_default();
+        let clock = Clock {
+            adc_sample_rate: required("--adc-sample-rate", options.adc_sample_rate, "1712e6")?,
+            sync_time: required("--sync-time", options.sync_time, "1763700000")?,
+        };
+        let outputs = options.outputs(clock, |_, _, _| JONES_PER_BATCH)?;
         let engine = EngineConfig {
-            clock: Clock {
-                adc_sample_rate: required("--adc-sample-rate", options.adc_sample_rate, "1712e6")?,
-                sync_time: required("--sync-time", options.sync_time, "1763700000")?,
-            },
+            clock,
             feng_id: options.feng_id,
             array_size: options.array_size,
             recv: RecvConfig {
@@ -331,44 +317,28 @@ impl FgpuOptions {
         Ok(engine)
     }
 
-    fn outputs(&self) -> Result<Vec<OutputConfig>, ConfigError> {
-        let narrowband = self.narrowband.iter().map(|output| &output.common.name);
+    /// Before filters are designed.
+    fn check_names(&self) -> Result<(), ConfigError> {
+        let EngineOptions {
+            wideband,
+            narrowband,
+            ..
+        } = &self.engine;
+        let narrowband = narrowband.iter().map(|output| &output.common.name);
         let mut names = HashSet::new();
-        for name in self
-            .engine
-            .wideband
-            .iter()
-            .map(|output| &output.name)
-            .chain(narrowband)
-        {
-            if !names.insert(name) {
+        let mut all = wideband.iter().map(|output| &output.name).chain(narrowband);
+        match all.find(|&name| !names.insert(name)) {
+            None => Ok(()),
+            Some(name) => {
                 let rule = "is the name of two outputs";
-                return Err(ConfigError::new(
+                Err(ConfigError::new(
                     "--wideband name",
                     name,
                     rule,
                     "rename one",
-                ));
+                ))
             }
         }
-        if let Some(output) = self.narrowband.first() {
-            let rule = "this build has wideband outputs only";
-            let way_out = "leave it out, or run it on an engine that has them";
-            return Err(ConfigError::new(
-                "--narrowband",
-                &output.common.name,
-                rule,
-                way_out,
-            ));
-        }
-        let outputs = self.engine.wideband.iter().cloned().zip(0..);
-        Ok(outputs
-            .map(|(output, n)| {
-                // Outputs do not share draws.
-                let seed = self.engine.dither_seed.wrapping_add(n);
-                output.into_config(JONES_PER_BATCH, seed)
-            })
-            .collect())
     }
 
     fn egress(&self) -> Result<EgressConfig, ConfigError> {

@@ -222,8 +222,8 @@ fn every_rule_is_kept() {
         ),
         (
             "7, output",
-            vec!["--send-sample-bits=4".into()],
-            "--send-sample-bits 4: must be 8",
+            vec!["--send-sample-bits=5".into()],
+            "--send-sample-bits 5: must be 4 or 8",
         ),
         ("8", vec!["--".into()], ""),
         (
@@ -313,7 +313,41 @@ fn every_rule_is_kept() {
             vec!["--send-interface=a,a".into()],
             "different interfaces",
         ),
-        ("narrowband", vec![narrow("", "")], "wideband outputs only"),
+        (
+            "15, discard",
+            vec![narrow("channels=1024", "channels=16")],
+            "at least 32",
+        ),
+        (
+            "15, no-discard",
+            vec![narrow("channels=1024", "pass_bandwidth=60e6,channels=32")],
+            "at least 64",
+        ),
+        (
+            "20",
+            vec![narrow("decimation", "ddc_taps=0,decimation")],
+            "must be a positive number",
+        ),
+        (
+            "21",
+            vec![narrow("decimation=8", "decimation=24")],
+            "must be a multiple of 24",
+        ),
+        (
+            "pass band",
+            vec![narrow("decimation", "pass_bandwidth=107e6,decimation")],
+            "less than the output's bandwidth, 107000000 Hz",
+        ),
+        (
+            "filter",
+            vec![narrow("decimation=8", "decimation=1024")],
+            "must be at most 8192",
+        ),
+        (
+            "weight",
+            vec![narrow("decimation", "weight_pass=0,decimation")],
+            "must be positive",
+        ),
     ];
     for (rule, args, expected) in cases {
         let args: Vec<_> = args.iter().map(String::as_str).collect();

@@ -128,12 +128,16 @@ pub fn to_toml(command: &Command, matches: &ArgMatches, config: &FgpuConfig) -> 
     }
     let chunk = config.engine.send.chunk_jones as i64;
     table.insert("send-chunk-jones".to_owned(), Value::Integer(chunk));
-    let outputs = config
-        .engine
-        .outputs
-        .iter()
-        .map(|output| Value::Table(output_table(output)));
-    table.insert("wideband".to_owned(), Value::Array(outputs.collect()));
+    for option in OUTPUTS {
+        let outputs = config.engine.outputs.iter();
+        let outputs = outputs.filter(|output| output.option().trim_start_matches('-') == option);
+        let outputs: Vec<_> = outputs
+            .map(|output| Value::Table(output_table(output)))
+            .collect();
+        if !outputs.is_empty() {
+            table.insert(option.to_owned(), Value::Array(outputs));
+        }
+    }
     table.to_string()
 }
 
@@ -167,5 +171,17 @@ fn output_table(output: &OutputConfig) -> Table {
     set("w_cutoff", Value::Float(output.w_cutoff));
     set("window_function", choice(&output.window_function));
     set("dither", choice(&output.dither));
+    if let Some(narrowband) = &output.narrowband {
+        set(
+            "centre_frequency",
+            Value::Float(narrowband.centre_frequency),
+        );
+        set("decimation", Value::Integer(narrowband.decimation as i64));
+        set("ddc_taps", Value::Integer(narrowband.ddc_taps() as i64));
+        set("weight_pass", Value::Float(narrowband.weight_pass));
+        if let Some(pass) = narrowband.pass_bandwidth {
+            set("pass_bandwidth", Value::Float(pass));
+        }
+    }
     table
 }

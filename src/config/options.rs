@@ -5,8 +5,9 @@
 
 use clap::Args;
 
-use super::{ConfigError, WidebandOptions};
+use super::{ConfigError, NarrowbandOptions, OutputBits, OutputConfig, WidebandOptions};
 use crate::dsp::delay::LinearDelay;
+use crate::units::Clock;
 
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
@@ -15,6 +16,10 @@ pub struct EngineOptions {
     /// jones_per_batch, taps, w_cutoff, window_function (hann|rect), dither (none|uniform)
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub wideband: Vec<WidebandOptions>,
+    /// Add a narrowband output: the keys of a wideband one, and centre_frequency=HZ,decimation=… and optionally ddc_taps,
+    /// weight_pass, pass_bandwidth=HZ
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pub narrowband: Vec<NarrowbandOptions>,
     /// ADC sample rate in hertz
     #[arg(long, value_name = "HZ")]
     pub adc_sample_rate: Option<f64>,
@@ -42,6 +47,9 @@ pub struct EngineOptions {
     /// Payload bytes of an output packet
     #[arg(long, value_name = "BYTES", default_value_t = 8192)]
     pub send_packet_payload: usize,
+    /// Bits of each real and imaginary part sent, 4 or 8
+    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    pub send_sample_bits: u32,
     /// Time to live of output packets
     #[arg(long, value_name = "TTL", default_value_t = 4)]
     pub send_ttl: u8,
@@ -62,6 +70,37 @@ pub struct EngineOptions {
     /// Key of the dither generator: the same key and capture give the same bytes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub dither_seed: u64,
+}
+
+impl EngineOptions {
+    /// The outputs, wideband ones first. `jones_per_batch` gives the batches of those that do not say; it is told the
+    /// option that an output is from, and its decimation.
+    pub fn outputs(
+        &self,
+        clock: Clock,
+        mut jones_per_batch: impl FnMut(&WidebandOptions, &'static str, usize) -> usize,
+    ) -> Result<Vec<OutputConfig>, ConfigError> {
+        let sample_bits = OutputBits::new(self.send_sample_bits).ok_or_else(|| {
+            let rule = "must be 4 or 8";
+            ConfigError::new("--send-sample-bits", self.send_sample_bits, rule, "try 8")
+        })?;
+        // Outputs do not share draws.
+        let mut seeds = (0..).map(|n| self.dither_seed.wrapping_add(n));
+        let mut seed = || seeds.next().unwrap_or_default();
+        let mut outputs = Vec::new();
+        for options in &self.wideband {
+            let jones = jones_per_batch(options, "--wideband", 1);
+            outputs.push(options.clone().into_config(jones, seed()));
+        }
+        for options in &self.narrowband {
+            let jones = jones_per_batch(&options.common, "--narrowband", options.spec.decimation);
+            outputs.push(options.clone().into_config(jones, seed(), clock)?);
+        }
+        for output in &mut outputs {
+            output.sample_bits = sample_bits;
+        }
+        Ok(outputs)
+    }
 }
 
 /// Options in place of what a live engine hears from its interfaces and its controller.

@@ -4,8 +4,17 @@ use std::net::SocketAddrV4;
 use std::str::FromStr;
 
 use super::suboptions::{SubOptions, choice};
-use super::{ConfigError, Dither, OutputBits, OutputConfig, WindowFunction};
+use super::validate::check_rate;
+use super::{
+    ConfigError, Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, WindowFunction,
+};
 use crate::net::endpoint;
+use crate::units::Clock;
+
+/// Largest decimation of a narrowband output.
+const MAX_DECIMATION: usize = 1024;
+/// Most taps of its filter: the time of a design grows with their square, and this is seconds.
+const MAX_DDC_TAPS: usize = 8192;
 
 /// One `--wideband` value.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,16 +108,8 @@ impl FromStr for WidebandOptions {
 pub struct NarrowbandOptions {
     /// The keys that wideband outputs have as well.
     pub common: WidebandOptions,
-    /// Centre of the band in hertz above 0 Hz of the digitised band.
-    pub centre_frequency: f64,
-    /// Decimation (D).
-    pub decimation: usize,
-    /// Taps of the down-conversion filter (L).
-    pub ddc_taps: Option<usize>,
-    /// Weight of the pass band in the filter's design.
-    pub weight_pass: f64,
-    /// Width of the pass band in hertz; it selects the variant that discards no channels.
-    pub pass_bandwidth: Option<f64>,
+    /// What makes it narrowband.
+    pub spec: NarrowbandSpec,
 }
 
 impl FromStr for NarrowbandOptions {
@@ -120,13 +121,15 @@ impl FromStr for NarrowbandOptions {
         let positive = |s: &str| s.parse().ok().filter(|&value: &usize| value > 0);
         let options = Self {
             common: WidebandOptions::take(&mut given)?,
-            centre_frequency: given.required("centre_frequency", "hertz", "284e6", finite)?,
-            decimation: given.required("decimation", "a positive number", "8", positive)?,
-            ddc_taps: given.optional("ddc_taps", "a positive number", "128", positive)?,
-            weight_pass: given
-                .optional("weight_pass", "a number", "0.005", finite)?
-                .unwrap_or(0.005),
-            pass_bandwidth: given.optional("pass_bandwidth", "hertz", "53.5e6", finite)?,
+            spec: NarrowbandSpec {
+                centre_frequency: given.required("centre_frequency", "hertz", "284e6", finite)?,
+                decimation: given.required("decimation", "a positive number", "8", positive)?,
+                ddc_taps: given.optional("ddc_taps", "a positive number", "128", positive)?,
+                weight_pass: given
+                    .optional("weight_pass", "a number", "0.005", finite)?
+                    .unwrap_or(0.005),
+                pass_bandwidth: given.optional("pass_bandwidth", "hertz", "53.5e6", finite)?,
+            },
         };
         given.nothing_left(&format!(
             "{KEYS}, centre_frequency, decimation, ddc_taps, weight_pass, pass_bandwidth"
@@ -140,29 +143,80 @@ impl NarrowbandOptions {
     /// The rules that hold for an output by itself.
     fn check(&self) -> Result<(), ConfigError> {
         let WidebandOptions {
-            name,
             channels,
             dst,
             jones_per_batch,
             ..
         } = &self.common;
-        let refuse = |key: &str, value: usize, rule: String, way_out: &str| {
-            let option = format!("--narrowband {key} of '{name}'");
-            Err(ConfigError::new(option, value, rule, way_out))
-        };
         if *channels == 0 || !channels.is_multiple_of(dst.len()) {
             let rule = format!("destinations must divide the {channels} channels");
-            return refuse("dst", dst.len(), rule, "try +7 for eight of them");
+            return Err(self.refuse("dst", dst.len(), rule, "try +7 for eight of them"));
         }
         if let Some(batch) = jones_per_batch.filter(|batch| !batch.is_multiple_of(*channels)) {
             let rule = format!("must be a multiple of the {channels} channels");
-            return refuse("jones_per_batch", batch, rule, "try 1048576");
+            return Err(self.refuse("jones_per_batch", batch, rule, "try 1048576"));
         }
-        if self.pass_bandwidth.is_none() && !self.decimation.is_multiple_of(2) {
-            let rule = "must be even without pass_bandwidth".to_owned();
-            return refuse("decimation", self.decimation, rule, "try 8");
+        let decimation = self.spec.decimation;
+        if self.spec.pass_bandwidth.is_none() && !decimation.is_multiple_of(2) {
+            let rule = "must be even without pass_bandwidth";
+            return Err(self.refuse("decimation", decimation, rule, "try 8"));
+        }
+        if decimation > MAX_DECIMATION {
+            let rule = format!("must be at most {MAX_DECIMATION}");
+            return Err(self.refuse("decimation", decimation, rule, "try 16"));
+        }
+        let taps = self.spec.taps();
+        if taps > MAX_DDC_TAPS {
+            let rule =
+                format!("must be at most {MAX_DDC_TAPS}, for which a filter can be designed");
+            return Err(self.refuse("ddc_taps", taps, rule, format!("try {MAX_DDC_TAPS}")));
+        }
+        if self.spec.weight_pass <= 0.0 {
+            let (weight, rule) = (self.spec.weight_pass, "must be positive");
+            return Err(self.refuse("weight_pass", weight, rule, "try 0.005"));
         }
         Ok(())
+    }
+
+    /// The output's configuration for samples of `clock`'s rate; `jones_per_batch` where the option does not say.
+    ///
+    /// Designs the filter.
+    pub fn into_config(
+        self,
+        jones_per_batch: usize,
+        dither_seed: u64,
+        clock: Clock,
+    ) -> Result<OutputConfig, ConfigError> {
+        check_rate(clock.adc_sample_rate)?;
+        let bandwidth = clock.adc_sample_rate / 2.0 / self.spec.decimation as f64;
+        if let Some(pass) = self.spec.pass_bandwidth
+            && !(pass > 0.0 && pass < bandwidth)
+        {
+            let rule =
+                format!("must be positive and less than the output's bandwidth, {bandwidth} Hz");
+            let way_out = format!("try {}", (0.6 * bandwidth).round());
+            return Err(self.refuse("pass_bandwidth", pass, rule, way_out));
+        }
+        let narrowband = Narrowband::new(&self.spec, clock).map_err(|error| {
+            let (taps, rule) = (self.spec.taps(), format!("make no filter: {error}"));
+            let way_out = format!("try {}", 16 * self.spec.subsampling());
+            self.refuse("ddc_taps", taps, rule, way_out)
+        })?;
+        Ok(OutputConfig {
+            narrowband: Some(narrowband),
+            ..self.common.into_config(jones_per_batch, dither_seed)
+        })
+    }
+
+    fn refuse(
+        &self,
+        key: &str,
+        value: impl ToString,
+        rule: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> ConfigError {
+        let option = format!("--narrowband {key} of '{}'", self.common.name);
+        ConfigError::new(option, value, rule, way_out)
     }
 }
 

@@ -6,8 +6,8 @@ use super::{ConfigError, EngineConfig, OutputConfig};
 
 /// Largest number of samples per polarisation in one input buffer.
 const MAX_SAMPLES: usize = 1 << 29;
-/// Fewest channels of a wideband output.
-const MIN_CHANNELS: usize = 64;
+/// Fewest elements that real samples of one transform take up: two for each of its bins.
+const MIN_TRANSFORM: usize = 128;
 /// Spectra per heap come in groups of this many.
 const SPECTRA_GROUP: usize = 32;
 /// Largest UDP payload that receivers of this protocol accept.
@@ -53,13 +53,14 @@ impl EngineConfig {
             }
         }
         self.validate_send()?;
+        self.validate_subsampling()?;
         let (tail, chunk) = (self.tail_samples(), self.recv.chunk_samples);
         if tail > chunk {
             let rule = format!(
                 "must hold --max-delay-diff ({}) and the longest window, {tail} samples in all",
                 self.max_delay_diff
             );
-            let step = self.recv.chunk_step();
+            let step = self.recv.chunk_grid(&self.outputs);
             let least = tail
                 .checked_next_power_of_two()
                 .and_then(|least| least.checked_next_multiple_of(step))
@@ -82,12 +83,28 @@ impl EngineConfig {
         Ok(())
     }
 
+    /// Chunks begin on the grid of every output's samples.
+    fn validate_subsampling(&self) -> Result<(), ConfigError> {
+        let chunk = self.recv.chunk_samples;
+        let uneven = |output: &&OutputConfig| !chunk.is_multiple_of(output.subsampling());
+        let Some(output) = self.outputs.iter().find(uneven) else {
+            return Ok(());
+        };
+        let s = output.subsampling();
+        let rule = format!(
+            "must be a multiple of {s}, ADC samples per sample of '{}' before its PFB",
+            output.name
+        );
+        let near = chunk.checked_next_multiple_of(self.recv.chunk_grid(&self.outputs));
+        let way_out = match near.filter(|&near| near <= MAX_SAMPLES / 2) {
+            Some(near) => format!("try {near}"),
+            None => "choose a decimation that is a power of two".to_owned(),
+        };
+        Err(refuse("--recv-chunk-samples", chunk, rule, way_out))
+    }
+
     fn validate_clock(&self) -> Result<(), ConfigError> {
-        let rate = self.clock.adc_sample_rate;
-        if !(rate.is_finite() && rate > 0.0) {
-            let rule = "must be a positive number of hertz";
-            return Err(refuse("--adc-sample-rate", rate, rule, "try 1712e6"));
-        }
+        check_rate(self.clock.adc_sample_rate)?;
         if !self.clock.sync_time.is_finite() {
             let rule = "must be UNIX seconds";
             return Err(refuse(
@@ -190,11 +207,17 @@ impl EngineConfig {
 
 impl OutputConfig {
     fn validate(&self) -> Result<(), ConfigError> {
-        let option = |key: &str| format!("--wideband {key} of '{}'", self.name);
+        let option = |key: &str| format!("{} {key} of '{}'", self.option(), self.name);
         let channels = self.channels;
-        if channels < MIN_CHANNELS || !channels.is_power_of_two() || channels > MAX_SAMPLES / 2 {
-            let most = MAX_SAMPLES / 2;
-            let rule = format!("must be a power of two, at least {MIN_CHANNELS}, at most {most}");
+        // A discarding transform has twice as many bins as channels; that of wideband has twice as many samples as bins.
+        let discards = matches!(&self.narrowband, Some(n) if n.pass_bandwidth.is_none());
+        let least = match discards {
+            true => MIN_TRANSFORM / 4,
+            false => MIN_TRANSFORM / 2,
+        };
+        let most = MAX_SAMPLES / 2 / self.decimation().max(1);
+        if channels < least || !channels.is_power_of_two() || channels > most {
+            let rule = format!("must be a power of two, at least {least}, at most {most}");
             return Err(refuse(option("channels"), channels, rule, "try 1024"));
         }
         if self.dst.is_empty() || !channels.is_multiple_of(self.dst.len()) {
@@ -249,6 +272,15 @@ impl OutputConfig {
         }
         Ok(())
     }
+}
+
+/// What every rate must be.
+pub(super) fn check_rate(rate: f64) -> Result<(), ConfigError> {
+    if rate.is_finite() && rate > 0.0 {
+        return Ok(());
+    }
+    let rule = "must be a positive number of hertz";
+    Err(refuse("--adc-sample-rate", rate, rule, "try 1712e6"))
 }
 
 fn refuse(

@@ -16,13 +16,16 @@ const FINE: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Coefficients {
     table: [Vec<Complex32>; N_POL],
+    /// Factors that the transform leaves to be applied.
+    factors: [Complex64; N_POL],
     coarse: Vec<Complex32>,
     fine: Vec<Complex32>,
     of: Option<(FineDelay, u64)>,
 }
 
-/// Factors of the transform's separation: 1/2 for polarisation 0, 1/(2i) for polarisation 1.
-const SEPARATION: [Complex64; N_POL] = [Complex64::new(0.5, 0.0), Complex64::new(0.0, -0.5)];
+/// Factors of a joint transform's separation: 1/2 for polarisation 0, 1/(2i) for polarisation 1.
+pub(super) const SEPARATION: [Complex64; N_POL] =
+    [Complex64::new(0.5, 0.0), Complex64::new(0.0, -0.5)];
 
 /// Gains of both polarisations.
 #[derive(Clone, Debug)]
@@ -49,13 +52,14 @@ impl Gains {
 }
 
 impl Coefficients {
-    pub fn new(channels: usize) -> Self {
+    pub fn new(channels: usize, factors: [Complex64; N_POL]) -> Self {
         let fine = FINE.min(channels);
         Self {
             table: [
                 vec![Complex32::default(); channels],
                 vec![Complex32::default(); channels],
             ],
+            factors,
             coarse: vec![Complex32::default(); channels.div_ceil(fine)],
             fine: vec![Complex32::default(); fine],
             of: None,
@@ -84,7 +88,7 @@ impl Coefficients {
         [&self.table[0], &self.table[1]]
     }
 
-    /// e^{i(phase − π·(delay/C)·(k − C/2))} · gain\[k\] (reference: delay/phase application), separated.
+    /// e^{i(phase − π·(delay/C)·(k − C/2))} · gain\[k\] (reference: delay/phase application), times the polarisation's factor.
     ///
     /// Both levels of the table are powers of a rotation, in `f64`: errors stay below 1e-12.
     fn compute(
@@ -104,7 +108,7 @@ impl Coefficients {
             *fine = single(z);
             z *= step;
         }
-        let mut z = Complex64::cis(phase - slope * channels / 2.0) * SEPARATION[pol];
+        let mut z = Complex64::cis(phase - slope * channels / 2.0) * self.factors[pol];
         let step = Complex64::cis(slope * self.fine.len() as f64);
         for coarse in &mut self.coarse {
             *coarse = single(z);
@@ -126,7 +130,7 @@ mod tests {
             log in 2u32..=15, delay in -0.5f32..0.5, phase in -3.2f32..3.2, level in prop::sample::select(&Level::ALL[..]),
         ) {
             let channels = 1usize << log;
-            let mut coefficients = Coefficients::new(channels);
+            let mut coefficients = Coefficients::new(channels, SEPARATION);
             let at = FineDelay { delay: [delay, -delay], phase: [phase, 0.0] };
             let got = coefficients.update(Supported::new(level), at, &Gains::new(channels, 2.0));
             for k in 0..channels {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustfft::num_complex::Complex32;
+use rustfft::num_complex::{Complex32, Complex64};
 use rustfft::{Fft, FftPlanner};
 
-use super::coefficients::{Coefficients, Gains};
-use super::simd::{self, DitherKey, FirTile, GroupOutput, Level, Supported, TILE, Unpacker};
-use crate::config::SampleBits;
+use super::coefficients::{Coefficients, Gains, SEPARATION};
+use super::down::Baseband;
+use super::simd::{self, Bins, DitherKey, FirTile, GroupOutput, Level, Supported, TILE, Unpacker};
+use crate::config::{Dither, OutputBits, OutputConfig, SampleBits};
+use crate::dsp::pfb;
 use crate::engine::{FineDelay, InputView};
 use crate::units::{N_POL, Timestamp};
 
@@ -19,6 +21,13 @@ pub(super) struct Kernels {
     pub taps: usize,
     /// Spectra per group.
     pub group: usize,
+    /// ADC samples from spectrum to spectrum.
+    pub spectrum_samples: usize,
+    pub bits: OutputBits,
+    /// Elements of a transform.
+    step: usize,
+    /// Transforms of one spectrum: wideband has one for both polarisations.
+    transforms: usize,
     weights: Vec<f32>,
     unpacker: Unpacker,
     fft: Arc<dyn Fft<f32>>,
@@ -28,12 +37,13 @@ pub(super) struct Kernels {
 /// Time per phase of one worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PhaseTimes {
+    pub ddc: Duration,
     pub fir: Duration,
     pub fft: Duration,
     pub post: Duration,
 }
 
-/// FIR output of one group: `group` rows of 2C complex numbers, each followed by padding.
+/// FIR output of one group: per spectrum and transform a row of complex numbers, each followed by padding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows(Vec<Complex32>);
 
@@ -41,6 +51,8 @@ pub(super) struct Rows(Vec<Complex32>);
 pub(super) struct Scratch {
     pub rows: Rows,
     pub times: PhaseTimes,
+    /// Samples in front of a down-conversion.
+    pub tile: Vec<f32>,
     samples: [Vec<f32>; N_POL],
     partial: Vec<f32>,
     fft: Vec<Complex32>,
@@ -49,30 +61,47 @@ pub(super) struct Scratch {
 }
 
 impl Kernels {
+    /// The kernels of `output` for `sample_bits` of input, in groups of `group` spectra.
     pub fn new(
         level: Level,
-        channels: usize,
-        weights: Vec<f32>,
-        bits: SampleBits,
+        output: &OutputConfig,
+        sample_bits: SampleBits,
         group: usize,
-        dither: Option<(u64, u64)>,
+        feng_id: u64,
     ) -> Self {
+        let step = output.pfb_step();
+        let (w_cutoff, window) = (output.w_cutoff, output.window_function);
         Self {
             at: Supported::new(level),
-            channels,
-            taps: weights.len() / (2 * channels),
+            channels: output.channels,
+            taps: output.taps,
             group,
-            weights,
-            unpacker: Unpacker::new(bits, level),
-            fft: FftPlanner::new().plan_fft_forward(2 * channels),
-            dither,
+            spectrum_samples: output.spectrum_samples(),
+            bits: output.sample_bits,
+            step,
+            transforms: match output.narrowband {
+                None => 1,
+                Some(_) => N_POL,
+            },
+            weights: pfb::weights(step, output.taps, w_cutoff, window),
+            unpacker: Unpacker::new(sample_bits, level),
+            fft: FftPlanner::new().plan_fft_forward(step),
+            dither: match output.dither {
+                Dither::None => None,
+                Dither::Uniform => Some((output.dither_seed, feng_id)),
+            },
         }
     }
 
     /// Complex numbers from row to row: room for the copy of element 0, and an odd number of
     /// cache lines so that rows do not fall on the same cache sets.
     fn pitch(&self) -> usize {
-        (2 * self.channels).next_multiple_of(16) + 8
+        self.step.next_multiple_of(16) + 8
+    }
+
+    /// The same from spectrum to spectrum.
+    fn spectrum_pitch(&self) -> usize {
+        self.transforms * self.pitch()
     }
 
     /// Words from row to row of the quantised group.
@@ -81,23 +110,36 @@ impl Kernels {
     }
 
     pub fn rows(&self) -> Rows {
-        Rows(vec![Complex32::default(); self.group * self.pitch()])
+        Rows(vec![
+            Complex32::default();
+            self.group * self.spectrum_pitch()
+        ])
     }
 
-    pub fn scratch(&self) -> Scratch {
-        let samples = vec![0.0; (self.group + self.taps - 1) * TILE];
+    /// Buffers of one worker; `tile` samples in front of a down-conversion.
+    pub fn scratch(&self, tile: usize) -> Scratch {
+        let joint = self.transforms == 1;
+        let unpacked = match joint {
+            true => vec![0.0; (self.group + self.taps - 1) * TILE],
+            false => Vec::new(),
+        };
+        let factors = match joint {
+            true => SEPARATION,
+            false => [Complex64::new(1.0, 0.0); N_POL],
+        };
         Scratch {
             rows: self.rows(),
             times: PhaseTimes::default(),
-            samples: [samples.clone(), samples],
-            partial: vec![0.0; self.group * N_POL * TILE],
+            tile: vec![0.0; tile],
+            samples: [unpacked.clone(), unpacked],
+            partial: vec![0.0; self.group * 2 * TILE],
             fft: vec![Complex32::default(); self.fft.get_inplace_scratch_len()],
             quantised: vec![0; self.group * self.quantised_pitch()],
-            coefficients: Coefficients::new(self.channels),
+            coefficients: Coefficients::new(self.channels, factors),
         }
     }
 
-    /// FIR of `count` spectra into `rows[first..]`; the first window starts at `offset`.
+    /// FIR of `count` spectra of samples into `rows[first..]`; the first window starts at `offset`.
     /// Returns the digitiser power over the last taps.
     pub fn front(
         &self,
@@ -109,8 +151,8 @@ impl Kernels {
         count: usize,
     ) -> [u64; N_POL] {
         let begun = Instant::now();
-        let step = 2 * self.channels;
-        let out = &mut rows.0[first * self.pitch()..];
+        let step = self.step;
+        let out = &mut rows.0[first * self.spectrum_pitch()..];
         let mut power = [0; N_POL];
         for column in (0..step).step_by(TILE) {
             let width = TILE.min(step - column);
@@ -131,12 +173,65 @@ impl Kernels {
                 step,
                 column,
                 samples: [&scratch.samples[0], &scratch.samples[1]],
+                pitch: TILE,
                 partial: &mut scratch.partial,
             };
-            simd::fir(self.at, &mut tile, count, out, self.pitch());
+            simd::fir(self.at, &mut tile, count, out, self.spectrum_pitch());
         }
         scratch.times.fir += begun.elapsed();
         power
+    }
+
+    /// FIR of `count` spectra of a down-converted block into `rows[first..]`; the first window starts at row `row`.
+    /// Returns the digitiser power over the last taps.
+    pub fn front_down(
+        &self,
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+        baseband: &Baseband,
+        row: usize,
+        first: usize,
+        count: usize,
+    ) -> [u64; N_POL] {
+        let begun = Instant::now();
+        let step = self.step;
+        let mut power = [0; N_POL];
+        for pol in 0..N_POL {
+            let out = &mut rows.0[first * self.spectrum_pitch() + pol * self.pitch()..];
+            let plane = &baseband.rows[pol][row * 2 * step..];
+            for column in (0..step).step_by(TILE) {
+                let mut tile = FirTile {
+                    weights: &self.weights,
+                    step,
+                    column,
+                    samples: [&plane[column..], &plane[step + column..]],
+                    pitch: 2 * step,
+                    partial: &mut scratch.partial,
+                };
+                simd::fir(self.at, &mut tile, count, out, self.spectrum_pitch());
+            }
+            let last_taps = &baseband.power[pol][row + self.taps - 1..][..count];
+            power[pol] = last_taps.iter().sum();
+        }
+        scratch.times.fir += begun.elapsed();
+        power
+    }
+
+    /// Transforms one spectrum in place.
+    fn transform(&self, spectrum: &mut [Complex32], scratch: &mut [Complex32]) {
+        for row in spectrum.chunks_exact_mut(self.pitch()) {
+            self.fft
+                .process_with_scratch(&mut row[..self.step], scratch);
+            row[self.step] = row[0];
+        }
+    }
+
+    /// The transforms of one spectrum.
+    fn bins<'a>(&self, spectrum: &'a [Complex32]) -> Bins<'a> {
+        match self.transforms {
+            1 => Bins::Joint(&spectrum[..self.step + 1]),
+            _ => Bins::Apart([0, 1].map(|pol| &spectrum[pol * self.pitch()..][..self.step])),
+        }
     }
 
     /// FFT and post-processing of a whole group; `start` is its first spectrum's timestamp.
@@ -150,24 +245,23 @@ impl Kernels {
         start: Timestamp,
         output: GroupOutput<'_>,
     ) -> [u64; N_POL] {
-        let step = 2 * self.channels;
         let mut saturated = [0; N_POL];
         let mut last = Instant::now();
         let lines = scratch.quantised.chunks_exact_mut(self.quantised_pitch());
-        let rows = rows.0.chunks_exact_mut(self.pitch());
-        for (s, ((row, line), &fine)) in rows.zip(lines).zip(fine).enumerate() {
-            self.fft
-                .process_with_scratch(&mut row[..step], &mut scratch.fft);
-            row[step] = row[0];
+        let spectra = rows.0.chunks_exact_mut(self.spectrum_pitch());
+        for (s, ((spectrum, line), &fine)) in spectra.zip(lines).zip(fine).enumerate() {
+            self.transform(spectrum, &mut scratch.fft);
             let transformed = Instant::now();
             scratch.times.fft += transformed - last;
             let coefs = scratch.coefficients.update(self.at, fine, gains);
             let dither = self.dither.map(|(seed, feng_id)| DitherKey {
                 seed,
-                timestamp: (start + (s * step) as u64).0,
+                timestamp: (start + (s * self.spectrum_samples) as u64).0,
                 feng_id,
             });
-            let clamped = simd::quantise(self.at, row, coefs, dither, &mut line[..self.channels]);
+            let (bins, limit) = (self.bins(spectrum), self.bits.limit());
+            let line = &mut line[..self.channels];
+            let clamped = simd::quantise(self.at, bins, coefs, dither, limit, line);
             for pol in 0..N_POL {
                 saturated[pol] += clamped[pol];
             }
@@ -179,35 +273,30 @@ impl Kernels {
         saturated
     }
 
-    /// Spectra of a group's transforms before quantisation, for tests: (pol, spectrum, channel).
+    /// Spectra of filtered rows before quantisation, for tests: (pol, spectrum, channel).
     #[cfg(test)]
-    pub fn spectra(
+    fn spectra(
         &self,
-        input: &InputView<'_>,
-        offset: [usize; N_POL],
+        scratch: &mut Scratch,
+        rows: &mut Rows,
         fine: &[FineDelay],
         gains: &Gains,
     ) -> [Vec<Vec<Complex32>>; N_POL] {
-        let mut scratch = self.scratch();
-        let mut rows = self.rows();
-        self.front(&mut scratch, &mut rows, input, offset, 0, fine.len());
-        let step = 2 * self.channels;
         let mut spectra = [vec![], vec![]];
-        for (row, &fine) in rows.0.chunks_exact_mut(self.pitch()).zip(fine) {
-            self.fft
-                .process_with_scratch(&mut row[..step], &mut scratch.fft);
-            row[step] = row[0];
+        for (spectrum, &fine) in rows.0.chunks_exact_mut(self.spectrum_pitch()).zip(fine) {
+            self.transform(spectrum, &mut scratch.fft);
             let coefs = scratch.coefficients.update(self.at, fine, gains);
-            spectra[0].push(
-                (0..self.channels)
-                    .map(|k| (row[k] + row[step - k].conj()) * coefs[0][k])
-                    .collect(),
-            );
-            spectra[1].push(
-                (0..self.channels)
-                    .map(|k| (row[k] - row[step - k].conj()) * coefs[1][k])
-                    .collect(),
-            );
+            let element = |pol: usize, k: usize| match self.bins(spectrum) {
+                Bins::Joint(z) => match pol {
+                    0 => z[k] + z[self.step - k].conj(),
+                    _ => z[k] - z[self.step - k].conj(),
+                },
+                Bins::Apart(z) => z[pol][(k + self.step - self.channels / 2) % self.step],
+            };
+            for (pol, spectra) in spectra.iter_mut().enumerate() {
+                let channels = 0..self.channels;
+                spectra.push(channels.map(|k| element(pol, k) * coefs[pol][k]).collect());
+            }
         }
         spectra
     }
@@ -218,10 +307,47 @@ mod tests {
     use std::f64::consts::FRAC_PI_2;
 
     use super::*;
-    use crate::config::WindowFunction;
+    use crate::config::{Narrowband, NarrowbandSpec, WindowFunction};
+    use crate::cpu::Workers;
+    use crate::cpu::down::DownConverter;
+    use crate::dsp::delay::{DelayModels, LinearDelay};
     use crate::dsp::model::hash_sample;
-    use crate::dsp::pfb;
     use crate::dsp::unpack::pack;
+    use crate::units::Clock;
+
+    fn output(narrowband: Option<Narrowband>) -> OutputConfig {
+        OutputConfig {
+            name: "golden".into(),
+            channels: 64,
+            dst: Vec::new(),
+            jones_per_batch: 64 * 32,
+            taps: 4,
+            w_cutoff: 1.0,
+            window_function: WindowFunction::Hann,
+            dither: Dither::None,
+            dither_seed: 0,
+            sample_bits: OutputBits::Eight,
+            narrowband,
+        }
+    }
+
+    /// A channel, and what its first two spectra are.
+    type Golden = (usize, [(f64, f64); 2]);
+
+    fn assert_golden(spectra: &[Vec<Vec<Complex32>>; N_POL], golden: &[Golden], of: &str) {
+        for pol in spectra {
+            for &(k, expected) in golden {
+                for (s, (re, im)) in expected.into_iter().enumerate() {
+                    let x = pol[s][k];
+                    let error = (f64::from(x.re) - re).hypot(f64::from(x.im) - im);
+                    assert!(
+                        error < 3e-4,
+                        "channel {k} spectrum {s} {of}: {x} is not {re} {im}"
+                    );
+                }
+            }
+        }
+    }
 
     /// Reference: end-to-end golden vectors, wideband.
     #[test]
@@ -249,21 +375,77 @@ mod tests {
             (63, [(-10.53079, 105.45046), (41.36645, -34.27742)]),
         ];
         for level in Level::ALL {
-            let weights = pfb::weights(128, 4, 1.0, WindowFunction::Hann);
-            let kernels = Kernels::new(level, 64, weights, bits, 32, None);
+            let kernels = Kernels::new(level, &output(None), bits, 32, 0);
             let offset = 64 - coarse as usize;
-            let spectra = kernels.spectra(&input, [offset; 2], &fine, &Gains::new(64, 1.0));
-            for pol in &spectra {
-                for (k, expected) in golden {
-                    for (s, (re, im)) in expected.into_iter().enumerate() {
-                        let x = pol[s][k];
-                        let error = (f64::from(x.re) - re).hypot(f64::from(x.im) - im);
-                        assert!(
-                            error < 3e-4,
-                            "channel {k} spectrum {s} at {level}: {x} is not {re} {im}"
-                        );
-                    }
-                }
+            let (mut scratch, mut rows) = (kernels.scratch(0), kernels.rows());
+            kernels.front(&mut scratch, &mut rows, &input, [offset; 2], 0, 2);
+            let spectra = kernels.spectra(&mut scratch, &mut rows, &fine, &Gains::new(64, 1.0));
+            assert_golden(&spectra, &golden, level.name());
+        }
+    }
+
+    /// Reference: end-to-end golden vectors, narrowband discard and no-discard.
+    #[test]
+    fn golden_narrowband_vectors() {
+        let discard: &[Golden] = &[
+            (0, [(224.77781, -497.23375), (-106.63819, 38.41002)]),
+            (1, [(44.88668, -169.38023), (-158.09319, -137.28178)]),
+            (20, [(45.62350, -69.90893), (-21.78340, 368.08318)]),
+            (32, [(87.16980, -321.16968), (-242.37789, -206.29643)]),
+            (33, [(295.67849, 351.16107), (212.56058, -241.02844)]),
+            (63, [(-258.91240, 363.85167), (-179.99432, 353.85024)]),
+        ];
+        let whole: &[Golden] = &[
+            (0, [(61.55002, -235.00318), (-32.85111, -2.65446)]),
+            (1, [(32.61977, -133.38614), (-11.27249, -29.77063)]),
+            (20, [(39.74812, 41.80738), (-359.12623, -3.32963)]),
+            (32, [(52.77379, -292.67209), (-226.12102, -200.04996)]),
+            (33, [(159.25311, 403.77555), (273.18811, -123.81115)]),
+            (63, [(-82.05101, 189.23376), (-101.43696, 130.95067)]),
+        ];
+        let bits = SampleBits::new(10).unwrap();
+        let start = Timestamp((1 << 17) - 64);
+        let samples = 8192;
+        let packed = pack((start.0..start.0 + samples as u64).map(hash_sample), bits);
+        let input = InputView {
+            start,
+            samples,
+            pol: [&packed, &packed],
+            device: None,
+        };
+        for (pass, taps, golden) in [(None, 128, discard), (Some(0.6 * 107e6), 256, whole)] {
+            let clock = Clock {
+                adc_sample_rate: 1712e6,
+                sync_time: 0.0,
+            };
+            let spec = NarrowbandSpec {
+                centre_frequency: 408173015.5944824,
+                decimation: 8,
+                ddc_taps: Some(taps),
+                weight_pass: 0.005,
+                pass_bandwidth: pass,
+            };
+            let output = output(Some(Narrowband::new(&spec, clock).unwrap()));
+            let mut models = DelayModels::with_subsampling(output.subsampling() as u32);
+            models.add(LinearDelay::new(0, 42.4, 0.0, 0.3, 0.0).unwrap());
+            let point = models.at(Timestamp(1 << 17));
+            let fine = [FineDelay {
+                delay: [(point.residual / 8.0) as f32; 2],
+                phase: [point.phase as f32; 2],
+            }; 2];
+            let offset = [(point.orig - start.0 as i64) as usize; 2];
+            for level in Level::ALL {
+                let kernels = Kernels::new(level, &output, bits, 32, 0);
+                let narrowband = output.narrowband.as_ref().unwrap();
+                let down = DownConverter::new(narrowband, output.pfb_step(), bits, level);
+                let scratch = std::sync::Mutex::new(kernels.scratch(down.tile_samples()));
+                let (workers, mut baseband) = (Workers::unpinned(1).unwrap(), Baseband::default());
+                let scratches = std::slice::from_ref(&scratch);
+                down.run(&workers, scratches, &input, offset, 5, &mut baseband);
+                let (mut scratch, mut rows) = (scratch.into_inner().unwrap(), kernels.rows());
+                kernels.front_down(&mut scratch, &mut rows, &baseband, 0, 0, 2);
+                let spectra = kernels.spectra(&mut scratch, &mut rows, &fine, &Gains::new(64, 1.0));
+                assert_golden(&spectra, golden, level.name());
             }
         }
     }

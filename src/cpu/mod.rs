@@ -1,26 +1,30 @@
 //! CPU backend: vectorised, spread over pinned worker threads.
 //!
-//! Work is cut into groups of consecutive spectra. One worker takes a group through unpacking and
+//! Work is cut into groups of consecutive spectra. For wideband, one worker takes a group through unpacking and
 //! the PFB FIR (both in tiles of columns that stay in L1), one complex FFT per spectrum that holds
 //! both polarisations (polarisation 0 in the real part, 1 in the imaginary part), and
 //! post-processing, which takes the two spectra apart, applies delay, phase and gain, dithers and
 //! quantises, and at last transposes into wire layout in whole cache lines.
 //!
+//! For narrowband, the input of a block first goes through mixer and filter (unpacking in tiles that stay in L1), which
+//! leaves one complex number per `subsampling` samples; FIR and FFT are then complex, one for each polarisation.
+//!
 //! No result depends on how the work was cut: the arithmetic of a sample is the same in every
 //! group, on every worker and at every [`Level`].
 
+mod channeliser;
 mod coefficients;
+mod down;
 mod group;
 mod intake;
 pub mod simd;
-mod wideband;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use channeliser::Channeliser;
 pub use intake::Intake;
 pub use simd::Level;
-pub use wideband::Wideband;
 pub use workers::{Workers, WorkersError};
 
 use crate::config::{EngineConfig, OutputConfig};
@@ -29,7 +33,7 @@ use crate::engine::{Backend, Pipeline};
 /// Everything that computes for an engine of this configuration.
 pub fn backend(engine: &EngineConfig, workers: &Arc<Workers>) -> Backend {
     let pipeline = |output: &OutputConfig| -> Box<dyn Pipeline> {
-        Box::new(Wideband::new(
+        Box::new(Channeliser::new(
             output,
             engine.recv.sample_bits,
             engine.feng_id,
@@ -41,4 +45,9 @@ pub fn backend(engine: &EngineConfig, workers: &Arc<Workers>) -> Backend {
         intake: Box::<Intake>::default(),
         pipelines: engine.outputs.iter().map(pipeline).collect(),
     }
+}
+
+/// A worker that panicked has already failed the run; its buffers hold nothing worth guarding.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

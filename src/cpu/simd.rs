@@ -9,6 +9,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod ddc;
 mod output;
 mod portable;
 mod unpack;
@@ -17,6 +18,7 @@ use std::fmt;
 
 use rustfft::num_complex::Complex32;
 
+pub use ddc::{DdcTaps, rotate};
 pub use output::{GroupOutput, OutputGroups};
 pub use unpack::Unpacker;
 
@@ -96,7 +98,8 @@ impl Supported {
     }
 }
 
-/// One FIR tile: [`TILE`] columns of the PFB, both polarisations.
+/// One FIR tile: [`TILE`] columns of the PFB. Its two signals are the polarisations of real samples, or real and imaginary parts
+/// of complex ones.
 #[derive(Debug)]
 pub struct FirTile<'a> {
     /// `taps` rows of `step` coefficients.
@@ -105,13 +108,15 @@ pub struct FirTile<'a> {
     pub step: usize,
     /// First column.
     pub column: usize,
-    /// Per polarisation, rows of [`TILE`] samples: `spectra + taps - 1` of them.
-    pub samples: [&'a [f32]; N_POL],
-    /// Partial sums, `spectra × N_POL × TILE`, only touched with more than 16 taps.
+    /// Two real signals: from the first column on, rows of samples, `spectra + taps - 1` of them.
+    pub samples: [&'a [f32]; 2],
+    /// Samples from row to row.
+    pub pitch: usize,
+    /// Partial sums, `spectra × 2 × TILE`, only touched with more than 16 taps.
     pub partial: &'a mut [f32],
 }
 
-/// FIR over one tile: polarisation 0 to the real parts, 1 to the imaginary parts of
+/// FIR over one tile: signal 0 to the real parts, 1 to the imaginary parts of
 /// `out[s·pitch + column ..][..TILE]` for each of `spectra` spectra.
 ///
 /// # Panics
@@ -126,14 +131,14 @@ pub fn fir(
     let taps = tile.weights.len() / tile.step;
     let width = TILE.min(tile.step - tile.column);
     assert!(taps >= 1 && tile.weights.len() == taps * tile.step);
-    for pol in tile.samples {
-        assert!(pol.len() >= (spectra + taps - 1) * TILE);
-    }
     if spectra == 0 {
         return;
     }
+    for signal in tile.samples {
+        assert!(signal.len() >= (spectra + taps - 2) * tile.pitch + width);
+    }
     assert!(out.len() >= (spectra - 1) * pitch + tile.column + width);
-    assert!(tile.partial.len() >= spectra * N_POL * TILE);
+    assert!(tile.partial.len() >= spectra * 2 * TILE);
     #[cfg(target_arch = "x86_64")]
     if width == TILE {
         match at.0 {
@@ -160,37 +165,50 @@ pub struct DitherKey {
     pub feng_id: u64,
 }
 
-/// Takes the two spectra of one transform apart, applies coefficients, dithers and quantises.
+/// Transforms of one spectrum.
+#[derive(Clone, Copy, Debug)]
+pub enum Bins<'a> {
+    /// Wideband, both polarisations in one: a transform of length 2C followed by a copy of its element 0. With a = z\[k\] and
+    /// b = conj z\[2C−k\], channel k is a + b for polarisation 0 and a − b for polarisation 1; the factors 1/2 and 1/(2i)
+    /// are part of the coefficients.
+    Joint(&'a [Complex32]),
+    /// Narrowband, one for each polarisation, of at least C elements: channel c is element c − C/2, counted from the end
+    /// if that is negative.
+    Apart([&'a [Complex32]; N_POL]),
+}
+
+/// Takes channels out of transforms, applies coefficients, dithers, clamps to ±`limit` and quantises.
 ///
-/// `z` is the transform of length `2C` followed by a copy of its element 0. With a = z\[k\] and
-/// b = conj z\[2C−k\], polarisation 0 is (a + b)·`coefs[0][k]`, 1 is (a − b)·`coefs[1][k]`: the
-/// factors 1/2 and 1/(2i) are part of the coefficients. `out[k]` gets the bytes re0 im0 re1 im1.
-/// Returns the complex samples that were clamped, per polarisation.
+/// `out[c]` gets the bytes re0 im0 re1 im1. Returns the complex samples that were clamped, per polarisation.
 ///
 /// # Panics
 /// If a slice is too short for the shape.
 pub fn quantise(
     at: Supported,
-    z: &[Complex32],
+    bins: Bins<'_>,
     coefs: [&[Complex32]; N_POL],
     dither: Option<DitherKey>,
+    limit: f32,
     out: &mut [u32],
 ) -> [u64; N_POL] {
     let channels = out.len();
-    assert!(z.len() > 2 * channels);
+    match bins {
+        Bins::Joint(z) => assert!(z.len() > 2 * channels),
+        Bins::Apart(z) => assert!(z.iter().all(|z| z.len() >= channels)),
+    }
     assert!(coefs[0].len() == channels && coefs[1].len() == channels);
     #[cfg(target_arch = "x86_64")]
     if channels.is_multiple_of(32) {
         match at.0 {
             // SAFETY: `Supported` proves the instruction set; lengths were checked above.
-            Level::Avx512 => return unsafe { avx512::quantise(z, coefs, dither, out) },
+            Level::Avx512 => return unsafe { avx512::quantise(bins, coefs, dither, limit, out) },
             // SAFETY: `Supported` proves the instruction set; the form is plain Rust.
-            Level::Avx2 => return unsafe { avx2::quantise(z, coefs, dither, out) },
+            Level::Avx2 => return unsafe { avx2::quantise(bins, coefs, dither, limit, out) },
             Level::Portable => {}
         }
     }
     let _ = at;
-    portable::quantise(z, coefs, dither, out)
+    portable::quantise(bins, coefs, dither, limit, out)
 }
 
 /// `out[k] = gains[k] · (coarse[k / fine.len()] · fine[k % fine.len()])`: coefficients from a

@@ -55,13 +55,18 @@ impl RequestStats {
 }
 
 impl Changes {
-    /// Nothing was asked for yet of the output with this index.
-    pub fn new(output: usize, steered: SteeredOutput, published: Arc<Published>) -> Self {
+    /// Nothing was asked for yet of the output with this index, whose input samples are on multiples of `subsampling`.
+    pub fn new(
+        output: usize,
+        subsampling: u32,
+        steered: SteeredOutput,
+        published: Arc<Published>,
+    ) -> Self {
         Self {
             output,
             steered,
             published,
-            delays: Default::default(),
+            delays: [0; N_POL].map(|_| DelayModels::with_subsampling(subsampling)),
             upcoming: None,
             gains: [None, None],
             cut: false,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::{EngineConfig, OutputConfig, SampleBits};
 use crate::dpdk::{ExtBuffer, ExtPool};
-use crate::dsp::delay::DelayPoint;
+use crate::dsp::delay::{DelayPoint, Stretch};
 use crate::dsp::power::{self, PowerWindow};
 use crate::memory::OutputMemory;
 use crate::monitor::phases::{Phase, PhaseClock};
@@ -87,8 +87,9 @@ impl Output {
     ) -> Self {
         let capacity = config.send.chunk_jones / parts.config.channels;
         let power = (index == 0).then(|| Power::new(config, &parts.config));
+        let subsampling = parts.config.subsampling() as u32;
         Self {
-            changes: Changes::new(index, steered, published.clone()),
+            changes: Changes::new(index, subsampling, steered, published.clone()),
             fine: Vec::with_capacity(capacity),
             parts,
             index,
@@ -215,8 +216,14 @@ impl Output {
     /// windows `input` has.
     fn plan_block(&mut self, input: &Input, first: [DelayPoint; N_POL], room: usize) {
         self.fine.clear();
-        let step = self.parts.config.spectrum_samples() as u64;
-        let window = self.parts.config.window_samples() as i64;
+        let config = &self.parts.config;
+        let step = config.spectrum_samples() as u64;
+        let window = config.window_samples() as i64;
+        let decimation = config.decimation() as f64;
+        let phase = match config.narrowband {
+            None => Stretch::wideband_phase,
+            Some(_) => Stretch::phase,
+        };
         let coarse = first.map(|point| point.coarse);
         // The last spectrum's window may end where the input does, of the polarisation that is less delayed.
         let end = (input.end() as i64).saturating_add(coarse[0].min(coarse[1]));
@@ -234,8 +241,8 @@ impl Output {
             }
             self.fine
                 .extend((0..x.len().min(y.len())).map(|i| FineDelay {
-                    delay: [x.residual(i) as f32, y.residual(i) as f32],
-                    phase: [x.wideband_phase(i) as f32, y.wideband_phase(i) as f32],
+                    delay: [x, y].map(|pol| (pol.residual(i) / decimation) as f32),
+                    phase: [x, y].map(|pol| phase(&pol, i) as f32),
                 }));
         }
     }

@@ -74,24 +74,27 @@ pub fn plan(
     let clock = pick_clock(options, scan, &mut picks);
     let (packet_samples, sample_bits) = pick_heap(options, scan, &mut picks)?;
     let samples = scan.estimated_heaps.saturating_mul(packet_samples as u64);
-    let outputs = pick_outputs(options, samples, &mut picks)?;
+    let outputs = pick_outputs(options, clock, samples, &mut picks)?;
     let window = outputs
         .iter()
         .map(OutputConfig::window_samples)
         .max()
         .unwrap_or(0);
-    let (chunk_samples, max_delay_diff) = pick_chunk(options, packet_samples, window, &mut picks);
+    let mut recv = RecvConfig {
+        packet_samples,
+        sample_bits,
+        chunk_samples: 0,
+        mask_timestamp: options.mask_timestamp,
+    };
+    let grid = recv.chunk_grid(&outputs);
+    let (chunk_samples, max_delay_diff) = pick_chunk(options, window, grid, &mut picks);
+    recv.chunk_samples = chunk_samples;
     let chunk_jones = pick_send_chunk(options, &outputs, &mut picks)?;
     let engine = EngineConfig {
         clock,
         feng_id: options.feng_id,
         array_size: options.array_size,
-        recv: RecvConfig {
-            packet_samples,
-            sample_bits,
-            chunk_samples,
-            mask_timestamp: options.mask_timestamp,
-        },
+        recv,
         send: SendConfig {
             packet_payload: options.send_packet_payload,
             chunk_jones,
@@ -194,38 +197,34 @@ fn pick_heap(
 
 fn pick_outputs(
     options: &EngineOptions,
+    clock: Clock,
     samples: u64,
     picks: &mut Picks,
 ) -> Result<Vec<OutputConfig>, ConfigError> {
-    let mut wideband = options.wideband.clone();
-    if wideband.is_empty() {
+    let mut options = options.clone();
+    if options.wideband.is_empty() && options.narrowband.is_empty() {
         let default: WidebandOptions = DEFAULT_OUTPUT.parse()?;
         let why = "no output was asked for".to_owned();
         let (option, value) = ("--wideband".to_owned(), DEFAULT_OUTPUT.to_owned());
         picks.0.push(Chosen { option, value, why });
-        wideband.push(default);
+        options.wideband.push(default);
     }
-    Ok(wideband
-        .into_iter()
-        .zip(0..)
-        .map(|(output, index)| {
-            let option = format!("--wideband jones_per_batch of '{}'", output.name);
-            let least = output.channels.saturating_mul(32).max(1);
-            let fit = (samples / WANTED_BATCHES / 2).max(1).ilog2();
-            let fit = (1usize << fit.min(62)).clamp(least, DEFAULT_JONES_PER_BATCH.max(least));
-            let why = "a whole number of batches that the capture fills several times";
-            let jones = picks.or(output.jones_per_batch, &option, fit, why);
-            // Outputs do not share draws either.
-            output.into_config(jones, options.dither_seed.wrapping_add(index))
-        })
-        .collect())
+    options.outputs(clock, |output, kind, decimation| {
+        let option = format!("{kind} jones_per_batch of '{}'", output.name);
+        let least = output.channels.saturating_mul(32).max(1);
+        let fit = samples / WANTED_BATCHES / 2 / decimation as u64;
+        let fit = 1usize << fit.max(1).ilog2().min(62);
+        let fit = fit.clamp(least, DEFAULT_JONES_PER_BATCH.max(least));
+        let why = "a whole number of batches that the capture fills several times";
+        picks.or(output.jones_per_batch, &option, fit, why)
+    })
 }
 
-/// Receive chunk and largest delay difference: either follows from the other.
+/// Receive chunk, a multiple of `grid`, and largest delay difference: either follows from the other.
 fn pick_chunk(
     options: &EngineOptions,
-    packet_samples: usize,
     window: usize,
+    grid: usize,
     picks: &mut Picks,
 ) -> (usize, usize) {
     let option = "--max-delay-diff";
@@ -254,15 +253,9 @@ fn pick_chunk(
         .checked_next_power_of_two()
         .unwrap_or(usize::MAX / 4)
         .saturating_mul(2);
-    let step = if packet_samples.is_multiple_of(8) {
-        1
-    } else {
-        8
-    };
-    let step = packet_samples.max(1).saturating_mul(step);
     let chunk = room
         .max(CHUNK)
-        .checked_next_multiple_of(step)
+        .checked_next_multiple_of(grid)
         .unwrap_or(room);
     let why = "twice what the tail needs";
     (

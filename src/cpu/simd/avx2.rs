@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use rustfft::num_complex::Complex32;
 
 use super::unpack::Plan;
-use super::{DitherKey, FirTile, portable};
+use super::{Bins, DitherKey, FirTile, portable};
 use crate::units::N_POL;
 
 #[target_feature(enable = "avx2,fma")]
@@ -21,12 +21,13 @@ pub(super) fn fir(
 
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn quantise(
-    z: &[Complex32],
+    bins: Bins<'_>,
     coefs: [&[Complex32]; N_POL],
     key: Option<DitherKey>,
+    limit: f32,
     out: &mut [u32],
 ) -> [u64; N_POL] {
-    portable::quantise(z, coefs, key, out)
+    portable::quantise(bins, coefs, key, limit, out)
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -87,4 +88,20 @@ pub(super) unsafe fn unpack<const POWER: bool>(
     // SAFETY: 32 bytes into 32 bytes.
     unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), power) };
     sums.iter().sum()
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn ddc(
+    taps: [&[f32]; 2],
+    samples: &[f32],
+    subsampling: usize,
+    re: &mut [f32],
+    im: &mut [f32],
+) {
+    portable::ddc(taps, samples, subsampling, re, im);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn rotate(base: [f32; 2], table: [&[f32]; 2], re: &mut [f32], im: &mut [f32]) {
+    portable::rotate(base, table, re, im);
 }

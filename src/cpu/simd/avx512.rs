@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use rustfft::num_complex::Complex32;
 
 use super::unpack::Plan;
-use super::{DitherKey, FirTile, TILE, portable};
+use super::{Bins, DitherKey, FirTile, TILE, portable};
 use crate::units::N_POL;
 
 /// Philox4x32 multipliers and key increments (Salmon et al. 2011).
@@ -139,16 +139,16 @@ unsafe fn fir_block<const N: usize>(
                 std::array::from_fn(|j| _mm512_loadu_ps(weights.add(j * tile.step)));
             let x = tile
                 .samples
-                .map(|pol| pol.as_ptr().add(block.first * TILE + column));
+                .map(|signal| signal.as_ptr().add(block.first * tile.pitch + column));
             let out = out.as_mut_ptr().add(tile.column + column);
             let partial = tile.partial.as_mut_ptr().add(column);
             for s in 0..spectra {
-                let mut acc = [_mm512_setzero_ps(); N_POL];
+                let mut acc = [_mm512_setzero_ps(); 2];
                 if block.more {
-                    acc = [0, 1].map(|p| _mm512_loadu_ps(partial.add((s * N_POL + p) * TILE)));
+                    acc = [0, 1].map(|p| _mm512_loadu_ps(partial.add((s * 2 + p) * TILE)));
                 }
                 for (j, &w) in w.iter().enumerate() {
-                    let row = (s + j) * TILE;
+                    let row = (s + j) * tile.pitch;
                     acc[0] = _mm512_fmadd_ps(w, _mm512_loadu_ps(x[0].add(row)), acc[0]);
                     acc[1] = _mm512_fmadd_ps(w, _mm512_loadu_ps(x[1].add(row)), acc[1]);
                 }
@@ -158,7 +158,7 @@ unsafe fn fir_block<const N: usize>(
                     _mm512_storeu_ps(to.add(16), _mm512_permutex2var_ps(acc[0], high, acc[1]));
                 } else {
                     for (p, acc) in acc.into_iter().enumerate() {
-                        _mm512_storeu_ps(partial.add((s * N_POL + p) * TILE), acc);
+                        _mm512_storeu_ps(partial.add((s * 2 + p) * TILE), acc);
                     }
                 }
             }
@@ -180,19 +180,19 @@ fn mul(x: __m512, c: __m512) -> __m512 {
 }
 
 /// # Safety
-/// `out` holds a multiple of 32 channels; `z`, `coefs` as [`super::quantise`] asserts.
+/// `out` holds a multiple of 32 channels; `bins`, `coefs` as [`super::quantise`] asserts.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn quantise(
-    z: &[Complex32],
+    bins: Bins<'_>,
     coefs: [&[Complex32]; N_POL],
     key: Option<DitherKey>,
+    limit: f32,
     out: &mut [u32],
 ) -> [u64; N_POL] {
     let channels = out.len();
-    let n = 2 * channels;
     let reverse = _mm512_setr_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     let conj = _mm512_castsi512_ps(_mm512_set1_epi64(i64::MIN));
-    let (top, bottom) = (_mm512_set1_ps(127.0), _mm512_set1_ps(-127.0));
+    let (top, bottom) = (_mm512_set1_ps(limit), _mm512_set1_ps(-limit));
     let scale = _mm512_set1_ps(DITHER_SCALE);
     let offset = _mm512_set1_ps(DITHER_OFFSET);
     let mut saturated = [0u64; N_POL];
@@ -205,16 +205,29 @@ pub(super) unsafe fn quantise(
         }
         for (first, noise) in [low, low + half].into_iter().zip(&noise) {
             for k in (first..first + 16).step_by(8) {
-                // SAFETY: k + 8 <= channels, and n - k - 7 .. n - k lies in the 2·channels + 1 of `z`.
+                // SAFETY: k + 8 <= channels; n - k - 7 .. n - k with n = 2·channels lies in the n + 1 of a joint transform, and
+                // eight elements from `at` on, which do not cross the middle of the band, in one of `channels` or more.
                 unsafe {
-                    let a = _mm512_loadu_ps(z.as_ptr().add(k).cast());
-                    let b = _mm512_loadu_pd(z.as_ptr().add(n - k - 7).cast());
-                    let b = _mm512_castpd_ps(_mm512_permutexvar_pd(reverse, b));
-                    let b = _mm512_xor_ps(b, conj);
-                    let sums = [_mm512_add_ps(a, b), _mm512_sub_ps(a, b)];
+                    let x = match bins {
+                        Bins::Joint(z) => {
+                            let a = _mm512_loadu_ps(z.as_ptr().add(k).cast());
+                            let b = _mm512_loadu_pd(z.as_ptr().add(2 * channels - k - 7).cast());
+                            let b = _mm512_castpd_ps(_mm512_permutexvar_pd(reverse, b));
+                            let b = _mm512_xor_ps(b, conj);
+                            [_mm512_add_ps(a, b), _mm512_sub_ps(a, b)]
+                        }
+                        Bins::Apart(z) => z.map(|z| {
+                            let at = if k < half {
+                                z.len() - half + k
+                            } else {
+                                k - half
+                            };
+                            _mm512_loadu_ps(z.as_ptr().add(at).cast())
+                        }),
+                    };
                     let mut bytes = [_mm_setzero_si128(); N_POL];
                     for p in 0..N_POL {
-                        let mut y = mul(sums[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()));
+                        let mut y = mul(x[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()));
                         if key.is_some() {
                             let d = _mm256_loadu_si256(noise[p].as_ptr().add(k - first).cast());
                             let d = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(d));
@@ -282,6 +295,78 @@ fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
     noise
 }
 
+/// Outputs of [`ddc`] that share loads of the taps: with two sums each, as many accumulators as one vector has lanes.
+const DDC_BLOCK: usize = 8;
+
+/// # Safety
+/// `samples` has those that [`DdcTaps::apply`](super::DdcTaps::apply) asserts; both of `taps` are whole vectors.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn ddc(
+    taps: [&[f32]; 2],
+    samples: &[f32],
+    subsampling: usize,
+    re: &mut [f32],
+    im: &mut [f32],
+) {
+    let whole = re.len() / DDC_BLOCK * DDC_BLOCK;
+    for first in (0..whole).step_by(DDC_BLOCK) {
+        // SAFETY: outputs first .. first + 8 are there, and so are the samples that they read.
+        unsafe {
+            let from = samples.as_ptr().add(first * subsampling);
+            let mut acc = [[_mm512_setzero_ps(); DDC_BLOCK]; 2];
+            for l in (0..taps[0].len()).step_by(16) {
+                let g = taps.map(|part| _mm512_loadu_ps(part.as_ptr().add(l)));
+                for i in 0..DDC_BLOCK {
+                    let x = _mm512_loadu_ps(from.add(i * subsampling + l));
+                    acc[0][i] = _mm512_fmadd_ps(g[0], x, acc[0][i]);
+                    acc[1][i] = _mm512_fmadd_ps(g[1], x, acc[1][i]);
+                }
+            }
+            let sums = sum_lanes(acc);
+            _mm256_storeu_ps(re.as_mut_ptr().add(first), _mm512_castps512_ps256(sums));
+            let high = _mm512_castps_pd(sums);
+            let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(high));
+            _mm256_storeu_ps(im.as_mut_ptr().add(first), high);
+        }
+    }
+    let rest = &samples[(whole * subsampling).min(samples.len())..];
+    portable::ddc(taps, rest, subsampling, &mut re[whole..], &mut im[whole..]);
+}
+
+/// The sums over the lanes of each of 16 vectors, in their order: of lanes i and i + 8, then of i and i + 4, and so on, as
+/// `portable::ddc_block` does. Each step halves the vectors and keeps all lanes busy.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sum_lanes(acc: [[__m512; DDC_BLOCK]; 2]) -> __m512 {
+    // The steps leave the sum of vector 4e + k in lane 4k + e.
+    let v = |i: usize| {
+        let lane = i % 4 * 4 + i / 4;
+        acc[lane / DDC_BLOCK][lane % DDC_BLOCK]
+    };
+    let eights: [__m512; 8] = std::array::from_fn(|i| {
+        let (a, b) = (v(2 * i), v(2 * i + 1));
+        let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b);
+        _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b))
+    });
+    let fours: [__m512; 4] = std::array::from_fn(|i| {
+        let (a, b) = (eights[2 * i], eights[2 * i + 1]);
+        let low = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+        _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b))
+    });
+    let twos: [__m512; 2] = std::array::from_fn(|i| {
+        let (a, b) = (fours[2 * i], fours[2 * i + 1]);
+        let low = _mm512_shuffle_ps::<0b01_00_01_00>(a, b);
+        _mm512_add_ps(low, _mm512_shuffle_ps::<0b11_10_11_10>(a, b))
+    });
+    let low = _mm512_shuffle_ps::<0b10_00_10_00>(twos[0], twos[1]);
+    _mm512_add_ps(low, _mm512_shuffle_ps::<0b11_01_11_01>(twos[0], twos[1]))
+}
+
+#[target_feature(enable = "avx512f")]
+pub(super) fn rotate(base: [f32; 2], table: [&[f32]; 2], re: &mut [f32], im: &mut [f32]) {
+    portable::rotate(base, table, re, im);
+}
+
 #[target_feature(enable = "avx512f")]
 pub(super) fn phasors(
     gains: &[Complex32],
@@ -306,13 +391,28 @@ pub(super) fn phasors(
     }
 }
 
-/// Transposes `spectra` rows of `channels` words into lines of 16 words at `to + k·stride`.
+/// Two bytes per word: of the signed bytes re0 im0 re1 im1, the low nibbles, re0 on top of im0, re1 on top of im1.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn nibbles(x: __m512i) -> __m256i {
+    // Within each 16 bits: the low byte's nibble to bits 4 to 7, the high byte's to bits 0 to 3.
+    let re = _mm512_and_si512(_mm512_slli_epi32::<4>(x), _mm512_set1_epi32(0x00F0_00F0));
+    let im = _mm512_and_si512(_mm512_srli_epi32::<8>(x), _mm512_set1_epi32(0x000F_000F));
+    let pairs = _mm512_or_si512(re, im);
+    // Byte 0 and byte 2 of each word.
+    let low = _mm512_and_si512(pairs, _mm512_set1_epi32(0xFF));
+    let high = _mm512_srli_epi32::<8>(pairs);
+    _mm512_cvtepi32_epi16(_mm512_or_si512(low, high))
+}
+
+/// Transposes `spectra` rows of `channels` words into lines of 16 words at `to + k·stride`, or of 16 half words if
+/// `NARROW`: the [`nibbles`] of the words.
 ///
 /// # Safety
 /// `rows` has `spectra` rows of `channels` words at `pitch`, both multiples of 16;
-/// `4·spectra` bytes at each `to + k·stride` are writable.
+/// `4·spectra` bytes at each `to + k·stride` are writable, or half of that if `NARROW`.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn transpose(
+pub(super) unsafe fn transpose<const NARROW: bool>(
     rows: *const u32,
     pitch: usize,
     spectra: usize,
@@ -330,7 +430,12 @@ pub(super) unsafe fn transpose(
                     _mm512_loadu_si512(from.add(i * pitch).cast())
                 }));
                 for (i, x) in x.into_iter().enumerate() {
-                    let line = to.add((k + i) * stride + 4 * s);
+                    let line = to.add((k + i) * stride);
+                    if NARROW {
+                        _mm256_storeu_si256(line.add(2 * s).cast(), nibbles(x));
+                        continue;
+                    }
+                    let line = line.add(4 * s);
                     if aligned {
                         _mm512_stream_si512(line.cast(), x);
                     } else {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Level, Supported};
+use crate::config::OutputBits;
 
 /// Groups of spectra of an output chunk, each handed out once.
 ///
@@ -13,6 +14,7 @@ use super::{Level, Supported};
 #[derive(Debug)]
 pub struct OutputGroups<'a> {
     data: *mut u8,
+    bits: OutputBits,
     channels: usize,
     batch_spectra: usize,
     group: usize,
@@ -28,6 +30,7 @@ unsafe impl Sync for OutputGroups<'_> {}
 #[derive(Debug)]
 pub struct GroupOutput<'a> {
     data: *mut u8,
+    bits: OutputBits,
     channels: usize,
     batch_spectra: usize,
     group: usize,
@@ -43,15 +46,17 @@ impl<'a> OutputGroups<'a> {
     /// If `group` does not divide `batch_spectra`.
     pub fn new(
         data: &'a mut [u8],
+        bits: OutputBits,
         channels: usize,
         batch_spectra: usize,
         group: usize,
         groups: Range<usize>,
     ) -> Self {
         assert!(group > 0 && batch_spectra.is_multiple_of(group));
-        let batches = data.len() / (channels * batch_spectra * 4);
+        let batches = data.len() / (channels * batch_spectra * bits.jones_bytes());
         Self {
             data: data.as_mut_ptr(),
+            bits,
             channels,
             batch_spectra,
             group,
@@ -67,6 +72,7 @@ impl<'a> OutputGroups<'a> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.end).then_some(GroupOutput {
             data: self.data,
+            bits: self.bits,
             channels: self.channels,
             batch_spectra: self.batch_spectra,
             group: self.group,
@@ -82,7 +88,7 @@ impl GroupOutput<'_> {
         self.index
     }
 
-    /// Writes the group: `rows[s·pitch + k]` is spectrum s, channel k.
+    /// Writes the group: `rows[s·pitch + k]` is spectrum s, channel k, as four signed bytes.
     ///
     /// # Panics
     /// If `rows` is too short.
@@ -90,8 +96,9 @@ impl GroupOutput<'_> {
         assert!(pitch >= self.channels && rows.len() >= (self.group - 1) * pitch + self.channels);
         let first = self.index * self.group;
         let (batch, spectrum) = (first / self.batch_spectra, first % self.batch_spectra);
-        let start = (batch * self.batch_spectra * self.channels + spectrum) * 4;
-        let stride = self.batch_spectra * 4;
+        let jones = self.bits.jones_bytes();
+        let start = (batch * self.batch_spectra * self.channels + spectrum) * jones;
+        let stride = self.batch_spectra * jones;
         // SAFETY: the group lies in the chunk (`OutputGroups::new`), so `start` does.
         let to = unsafe { self.data.add(start) };
         #[cfg(target_arch = "x86_64")]
@@ -99,29 +106,35 @@ impl GroupOutput<'_> {
             && self.group.is_multiple_of(16)
             && self.channels.is_multiple_of(16)
         {
-            // SAFETY: `Supported` proves the instruction set. Channel k's `4·group` bytes at
+            let transpose = match self.bits {
+                OutputBits::Eight => super::avx512::transpose::<false>,
+                OutputBits::Four => super::avx512::transpose::<true>,
+            };
+            // SAFETY: `Supported` proves the instruction set. Channel k's `jones·group` bytes at
             // `to + k·stride` belong to this group alone; `rows` was checked above.
             return unsafe {
-                super::avx512::transpose(
-                    rows.as_ptr(),
-                    pitch,
-                    self.group,
-                    self.channels,
-                    to,
-                    stride,
-                );
+                transpose(rows.as_ptr(), pitch, self.group, self.channels, to, stride);
             };
         }
         let _ = at;
         for k in 0..self.channels {
             for s in 0..self.group {
+                let word = rows[s * pitch + k];
                 // SAFETY: as above, one element at a time, any alignment.
                 unsafe {
-                    to.add(k * stride + 4 * s)
-                        .cast::<u32>()
-                        .write_unaligned(rows[s * pitch + k])
+                    let to = to.add(k * stride + jones * s);
+                    match self.bits {
+                        OutputBits::Eight => to.cast::<u32>().write_unaligned(word),
+                        OutputBits::Four => to.cast::<[u8; 2]>().write(nibbles(word)),
+                    }
                 };
             }
         }
     }
+}
+
+/// Of the signed bytes re0 im0 re1 im1, the low nibbles, re0 on top of im0, re1 on top of im1.
+fn nibbles(word: u32) -> [u8; 2] {
+    let [re0, im0, re1, im1] = word.to_le_bytes();
+    [re0 << 4 | im0 & 0xF, re1 << 4 | im1 & 0xF]
 }

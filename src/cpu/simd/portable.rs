@@ -5,7 +5,8 @@
 
 use rustfft::num_complex::Complex32;
 
-use super::{DitherKey, FirTile, TILE};
+use super::ddc::LANES;
+use super::{Bins, DitherKey, FirTile, TILE};
 use crate::dsp::dither;
 use crate::units::N_POL;
 
@@ -46,11 +47,11 @@ pub(super) fn fir(
 ) {
     let width = TILE.min(tile.step - tile.column);
     for s in 0..spectra {
-        let mut acc = [[0f32; TILE]; N_POL];
+        let mut acc = [[0f32; TILE]; 2];
         for j in 0..taps {
             let w = &tile.weights[j * tile.step + tile.column..][..width];
             for (acc, samples) in acc.iter_mut().zip(tile.samples) {
-                let x = &samples[(s + j) * TILE..][..width];
+                let x = &samples[(s + j) * tile.pitch..][..width];
                 for i in 0..width {
                     acc[i] = w[i].mul_add(x[i], acc[i]);
                 }
@@ -73,21 +74,21 @@ pub(super) fn mul(x: Complex32, c: Complex32) -> Complex32 {
 }
 
 #[inline(always)]
-fn component(x: f32, dither: f32, saturated: &mut bool) -> u8 {
+fn component(x: f32, dither: f32, limit: f32, saturated: &mut bool) -> u8 {
     let x = x + dither;
-    let clamped = x.clamp(-127.0, 127.0);
+    let clamped = x.clamp(-limit, limit);
     *saturated |= x != clamped;
     clamped.round_ties_even() as i8 as u8
 }
 
 #[inline(always)]
 pub(super) fn quantise(
-    z: &[Complex32],
+    bins: Bins<'_>,
     coefs: [&[Complex32]; N_POL],
     key: Option<DitherKey>,
+    limit: f32,
     out: &mut [u32],
 ) -> [u64; N_POL] {
-    let n = 2 * out.len();
     let mut saturated = [0; N_POL];
     let half = out.len() / 2;
     for low in 0..half {
@@ -97,15 +98,21 @@ pub(super) fn quantise(
             None => [[0f32; 4]; 2],
         };
         for (k, noise) in [low, low + half].into_iter().zip(noise) {
-            let a = z[k];
-            let b = z[n - k].conj();
-            let y = [mul(a + b, coefs[0][k]), mul(a - b, coefs[1][k])];
+            let x = match bins {
+                Bins::Joint(z) => {
+                    let (a, b) = (z[k], z[4 * half - k].conj());
+                    [a + b, a - b]
+                }
+                Bins::Apart(z) if k < half => z.map(|z| z[z.len() - half + k]),
+                Bins::Apart(z) => z.map(|z| z[k - half]),
+            };
+            let y = [mul(x[0], coefs[0][k]), mul(x[1], coefs[1][k])];
             let mut bytes = [0; 4];
             for p in 0..N_POL {
                 let d = &noise[2 * p..][..2];
                 let mut clamped = false;
-                bytes[2 * p] = component(y[p].re, d[0], &mut clamped);
-                bytes[2 * p + 1] = component(y[p].im, d[1], &mut clamped);
+                bytes[2 * p] = component(y[p].re, d[0], limit, &mut clamped);
+                bytes[2 * p + 1] = component(y[p].im, d[1], limit, &mut clamped);
                 saturated[p] += u64::from(clamped);
             }
             out[k] = u32::from_le_bytes(bytes);
@@ -126,5 +133,73 @@ pub(super) fn phasors(
         for ((out, &g), &f) in out.iter_mut().zip(gains).zip(fine) {
             *out = mul(g, mul(f, c));
         }
+    }
+}
+
+/// Outputs that share loads of the taps.
+const DDC_BLOCK: usize = 2;
+
+#[inline(always)]
+pub(super) fn ddc(
+    taps: [&[f32]; 2],
+    samples: &[f32],
+    subsampling: usize,
+    re: &mut [f32],
+    im: &mut [f32],
+) {
+    let blocks = re.chunks_mut(DDC_BLOCK).zip(im.chunks_mut(DDC_BLOCK));
+    for (block, (re, im)) in blocks.enumerate() {
+        let from = &samples[block * DDC_BLOCK * subsampling..];
+        match re.len() {
+            DDC_BLOCK => ddc_block::<DDC_BLOCK>(taps, from, subsampling, re, im),
+            _ => ddc_block::<1>(taps, from, subsampling, re, im),
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn ddc_block<const N: usize>(
+    taps: [&[f32]; 2],
+    samples: &[f32],
+    subsampling: usize,
+    re: &mut [f32],
+    im: &mut [f32],
+) {
+    let mut acc = [[[0f32; LANES]; 2]; N];
+    for first in (0..taps[0].len()).step_by(LANES) {
+        let g = taps.map(|part| &part[first..first + LANES]);
+        for (i, acc) in acc.iter_mut().enumerate() {
+            let x = &samples[i * subsampling + first..][..LANES];
+            for (acc, g) in acc.iter_mut().zip(g) {
+                for lane in 0..LANES {
+                    acc[lane] = g[lane].mul_add(x[lane], acc[lane]);
+                }
+            }
+        }
+    }
+    for ((acc, re), im) in acc.iter_mut().zip(re).zip(im) {
+        for part in acc.iter_mut() {
+            let mut width = LANES / 2;
+            while width > 0 {
+                for lane in 0..width {
+                    part[lane] += part[lane + width];
+                }
+                width /= 2;
+            }
+        }
+        (*re, *im) = (acc[0][0], acc[1][0]);
+    }
+}
+
+#[inline(always)]
+pub(super) fn rotate(base: [f32; 2], table: [&[f32]; 2], re: &mut [f32], im: &mut [f32]) {
+    let base = Complex32::new(base[0], base[1]);
+    let table = table[0].iter().zip(table[1]);
+    for ((re, im), (&table_re, &table_im)) in re.iter_mut().zip(im).zip(table) {
+        let turned = mul(
+            Complex32::new(*re, *im),
+            mul(Complex32::new(table_re, table_im), base),
+        );
+        (*re, *im) = (turned.re, turned.im);
     }
 }

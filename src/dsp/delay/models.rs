@@ -194,9 +194,14 @@ impl Stretch {
         self.model.delay_at(self.time(i)) - self.coarse as f64
     }
 
+    /// [`DelayPoint::phase`] of the `i`th timestamp.
+    pub fn phase(&self, i: usize) -> f64 {
+        self.model.phase_at(self.time(i))
+    }
+
     /// [`DelayPoint::wideband_phase`] of the `i`th timestamp.
     pub fn wideband_phase(&self, i: usize) -> f64 {
-        wrap_angle(self.model.phase_at(self.time(i)) + self.turned)
+        wrap_angle(self.phase(i) + self.turned)
     }
 
     fn time(&self, i: usize) -> Timestamp {

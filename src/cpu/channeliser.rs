@@ -1,17 +1,17 @@
-//! One wideband output stream on the workers.
+//! One output stream on the workers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustfft::num_complex::Complex32;
 
 use super::coefficients::Gains;
+use super::down::{Baseband, DownConverter};
 use super::group::{Kernels, Rows, Scratch};
 use super::simd::{GroupOutput, OutputGroups};
-use super::{Level, Workers};
-use crate::config::{Dither, OutputConfig, SampleBits};
-use crate::dsp::pfb;
+use super::{Level, Workers, lock};
+use crate::config::{OutputConfig, SampleBits};
 use crate::engine::{
     BatchStats, Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
     steer,
@@ -23,9 +23,12 @@ use crate::units::N_POL;
 /// fewer rows twice (`taps − 1` per group), but lose more when the transforms leave the caches.
 const MAX_GROUP: usize = 16;
 
-/// A wideband [`Pipeline`] on CPU workers.
-pub struct Wideband {
+/// A [`Pipeline`] on CPU workers, wideband or narrowband.
+pub struct Channeliser {
     kernels: Kernels,
+    /// In front of a narrowband output, with what it made of the current block.
+    down: Option<DownConverter>,
+    baseband: Baseband,
     batch_spectra: usize,
     workers: Arc<Workers>,
     scratch: Vec<Mutex<Scratch>>,
@@ -46,7 +49,7 @@ struct Pending {
     fine: Vec<FineDelay>,
 }
 
-impl Wideband {
+impl Channeliser {
     /// A pipeline at the highest [`Level`] of the machine, its gains all `gain`.
     pub fn new(
         output: &OutputConfig,
@@ -69,17 +72,10 @@ impl Wideband {
     ) -> Self {
         let batch_spectra = output.spectra_per_heap();
         let group = 1 << batch_spectra.trailing_zeros().min(MAX_GROUP.ilog2());
-        let weights = pfb::weights(
-            output.spectrum_samples(),
-            output.taps,
-            output.w_cutoff,
-            output.window_function,
-        );
-        let dither = match output.dither {
-            Dither::None => None,
-            Dither::Uniform => Some((output.dither_seed, feng_id)),
-        };
-        let kernels = Kernels::new(level, output.channels, weights, bits, group, dither);
+        let kernels = Kernels::new(level, output, bits, group, feng_id);
+        let down = output.narrowband.as_ref();
+        let down = down.map(|n| DownConverter::new(n, output.pfb_step(), bits, level));
+        let tile = down.as_ref().map_or(0, DownConverter::tile_samples);
         let pending = || {
             Mutex::new(Pending {
                 rows: kernels.rows(),
@@ -89,7 +85,7 @@ impl Wideband {
         Self {
             batch_spectra,
             scratch: (0..workers.count())
-                .map(|_| Mutex::new(kernels.scratch()))
+                .map(|_| Mutex::new(kernels.scratch(tile)))
                 .collect(),
             pending: [pending(), pending()],
             current: 0,
@@ -101,6 +97,8 @@ impl Wideband {
             begun: Instant::now(),
             workers,
             kernels,
+            down,
+            baseband: Baseband::default(),
         }
     }
 
@@ -110,14 +108,9 @@ impl Wideband {
     }
 }
 
-/// A worker that panicked has already failed the run; its buffers hold nothing worth guarding.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// One call of [`Pipeline::front`], as the workers see it.
 struct Front<'a> {
-    pipeline: &'a Wideband,
+    pipeline: &'a Channeliser,
     input: &'a InputView<'a>,
     block: &'a Block<'a>,
     start: crate::units::Timestamp,
@@ -125,23 +118,42 @@ struct Front<'a> {
 }
 
 impl Front<'_> {
+    /// FIR of `count` spectra from spectrum `first` of the chunk on into `rows[to..]`.
+    fn filter(
+        &self,
+        scratch: &mut Scratch,
+        rows: &mut Rows,
+        first: usize,
+        to: usize,
+        count: usize,
+    ) -> [u64; N_POL] {
+        let Channeliser {
+            kernels, baseband, ..
+        } = self.pipeline;
+        let row = first - self.block.first;
+        if self.pipeline.down.is_some() {
+            return kernels.front_down(scratch, rows, baseband, row, to, count);
+        }
+        let offset = self
+            .block
+            .offset
+            .map(|o| o + row * kernels.spectrum_samples);
+        kernels.front(scratch, rows, self.input, offset, to, count)
+    }
+
     /// Takes one group as far as the block reaches.
     fn group(&self, scratch: &mut Scratch, output: GroupOutput<'_>) {
-        let Wideband { kernels, .. } = self.pipeline;
-        let (group, step) = (kernels.group, 2 * kernels.channels);
+        let Channeliser { kernels, .. } = self.pipeline;
+        let (group, step) = (kernels.group, kernels.spectrum_samples);
         let group_first = output.index() * group;
         let first = group_first.max(self.block.first);
         let end = (group_first + group).min(self.block.first + self.block.fine.len());
         let fine = &self.block.fine[first - self.block.first..end - self.block.first];
-        let offset = self
-            .block
-            .offset
-            .map(|o| o + (first - self.block.first) * step);
         let start = self.start + (group_first * step) as u64;
         let batch = group_first / self.pipeline.batch_spectra;
         let (power, saturated) = if fine.len() == group {
             let mut rows = std::mem::take(&mut scratch.rows);
-            let power = kernels.front(scratch, &mut rows, self.input, offset, 0, group);
+            let power = self.filter(scratch, &mut rows, first, 0, group);
             let saturated = kernels.back(
                 scratch,
                 &mut rows,
@@ -157,7 +169,7 @@ impl Front<'_> {
             let Pending { rows, fine: kept } = &mut *lock(&self.pipeline.pending[pending]);
             let (from, to) = (first - group_first, end - group_first);
             kept[from..to].copy_from_slice(fine);
-            let power = kernels.front(scratch, rows, self.input, offset, from, to - from);
+            let power = self.filter(scratch, rows, first, from, to - from);
             let saturated = if to == group {
                 kernels.back(scratch, rows, kept, &self.pipeline.gains, start, output)
             } else {
@@ -174,7 +186,7 @@ impl Front<'_> {
     }
 }
 
-impl Wideband {
+impl Channeliser {
     /// Which pending buffer a cut group uses: the current one if the block starts inside it.
     fn pending_for(&self, block: &Block<'_>, group_first: usize) -> usize {
         if group_first <= block.first {
@@ -185,7 +197,7 @@ impl Wideband {
     }
 }
 
-impl Pipeline for Wideband {
+impl Pipeline for Channeliser {
     fn name(&self) -> String {
         format!(
             "cpu ({}, {} workers)",
@@ -221,8 +233,14 @@ impl Pipeline for Wideband {
         let end = block.first + block.fine.len();
         let groups = block.first / group..end.div_ceil(group);
         let last = groups.end - 1;
+        if let Some(down) = &self.down {
+            let (rows, scratch) = (block.fine.len() + self.kernels.taps - 1, &self.scratch);
+            let baseband = &mut self.baseband;
+            down.run(&self.workers, scratch, input, block.offset, rows, baseband);
+        }
         let output = OutputGroups::new(
             chunk.data,
+            self.kernels.bits,
             self.kernels.channels,
             self.batch_spectra,
             group,
@@ -261,18 +279,23 @@ impl Pipeline for Wideband {
         let total = self.begun.elapsed();
         let worker = |(i, scratch): (usize, &Mutex<Scratch>)| {
             let times = lock(scratch).times;
-            let busy = times.fir + times.fft + times.post;
+            let busy = times.ddc + times.fir + times.fft + times.post;
             let phase =
                 |name: &str, time: std::time::Duration| (name.to_owned(), time.as_secs_f64());
             LcoreReport {
                 name: format!("cpu-{i}"),
                 core: self.workers.core(i),
-                phases: vec![
-                    phase("unpack+fir", times.fir),
+                phases: match self.down {
+                    None => vec![phase("unpack+fir", times.fir)],
+                    Some(_) => vec![phase("unpack+ddc", times.ddc), phase("fir", times.fir)],
+                }
+                .into_iter()
+                .chain([
                     phase("fft", times.fft),
                     phase("post", times.post),
                     phase("wait", total.saturating_sub(busy)),
-                ],
+                ])
+                .collect(),
                 longest_turn: None,
             }
         };

@@ -1,0 +1,192 @@
+//! Digital down-conversion of one block's input, in front of a narrowband PFB.
+//!
+//! A row is as many outputs as the PFB's transform has elements. The rows of a block are computed once, spread over the
+//! workers, before any spectrum of it: neighbouring spectra share all but one of their rows.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use rustfft::num_complex::Complex64;
+
+use super::group::Scratch;
+use super::lock;
+use super::simd::{self, DdcTaps, Level, Supported, Unpacker};
+use super::workers::Workers;
+use crate::config::{Narrowband, SampleBits};
+use crate::dsp::ddc;
+use crate::dsp::mixer::Mixer;
+use crate::engine::InputView;
+use crate::units::N_POL;
+
+/// Samples that are unpacked at a time, beside those that the taps reach beyond.
+const TILE_SAMPLES: usize = 4096;
+/// Outputs of one task, at least.
+const TASK_OUTPUTS: usize = 4096;
+/// Outputs that share one phasor of the mixer in double precision.
+const ROTATIONS: usize = 256;
+
+/// Mixer, filter and subsampling of one output.
+pub(super) struct DownConverter {
+    at: Supported,
+    unpacker: Unpacker,
+    taps: DdcTaps,
+    mixer: Mixer,
+    /// Outputs per row.
+    row: usize,
+    subsampling: usize,
+    /// Outputs per tile.
+    tile: usize,
+    /// e^{2πi·m·S·j} for j below [`ROTATIONS`].
+    rotations: [Vec<f32>; 2],
+}
+
+/// The rows of one block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Baseband {
+    /// Per polarisation; a row is its real parts, then its imaginary parts.
+    pub rows: [Vec<f32>; N_POL],
+    /// Σ x² of the samples that each row begins at and that lie before the next.
+    pub power: [Vec<u64>; N_POL],
+}
+
+/// Consecutive rows of one polarisation.
+struct Task<'a> {
+    pol: usize,
+    first: usize,
+    rows: &'a mut [f32],
+    power: &'a mut [u64],
+}
+
+impl DownConverter {
+    /// For a PFB whose transform has `row` elements.
+    pub fn new(narrowband: &Narrowband, row: usize, bits: SampleBits, level: Level) -> Self {
+        let subsampling = narrowband.subsampling();
+        let tile = (TILE_SAMPLES / subsampling).max(1);
+        let phasor = |j: usize| narrowband.mixer.phasor((j * subsampling) as i64);
+        let rotations: Vec<Complex64> = (0..ROTATIONS).map(phasor).collect();
+        Self {
+            at: Supported::new(level),
+            unpacker: Unpacker::new(bits, level),
+            taps: DdcTaps::new(&ddc::mixed(&narrowband.filter, &narrowband.mixer)),
+            mixer: narrowband.mixer,
+            row,
+            subsampling,
+            tile: tile.next_multiple_of(8).min(row),
+            rotations: [
+                rotations.iter().map(|z| z.re as f32).collect(),
+                rotations.iter().map(|z| z.im as f32).collect(),
+            ],
+        }
+    }
+
+    /// Samples of the largest tile.
+    pub fn tile_samples(&self) -> usize {
+        (self.tile - 1) * self.subsampling + self.taps.span().max(self.subsampling)
+    }
+
+    /// Computes `rows` rows of `input` from sample `offset` on.
+    pub fn run(
+        &self,
+        workers: &Workers,
+        scratch: &[Mutex<Scratch>],
+        input: &InputView<'_>,
+        offset: [usize; N_POL],
+        rows: usize,
+        baseband: &mut Baseband,
+    ) {
+        let [x, y] = &mut baseband.rows;
+        let [x_power, y_power] = &mut baseband.power;
+        let first = self.tasks(0, rows, x, x_power);
+        let tasks = Mutex::new(first.chain(self.tasks(1, rows, y, y_power)));
+        workers.run(|worker| {
+            let scratch = &mut *lock(&scratch[worker]);
+            let begun = Instant::now();
+            loop {
+                // In a statement of its own, so that others can take theirs meanwhile.
+                let task = lock(&tasks).next();
+                let Some(task) = task else {
+                    break;
+                };
+                self.task(scratch, input, offset[task.pol], task);
+            }
+            scratch.times.ddc += begun.elapsed();
+        });
+    }
+
+    /// Cuts `rows` rows of one polarisation into tasks. The buffers grow to the longest block, and stay so.
+    fn tasks<'a>(
+        &self,
+        pol: usize,
+        rows: usize,
+        plane: &'a mut Vec<f32>,
+        power: &'a mut Vec<u64>,
+    ) -> impl Iterator<Item = Task<'a>> + use<'a> {
+        let length = 2 * self.row;
+        plane.resize(plane.len().max(rows * length), 0.0);
+        power.resize(power.len().max(rows), 0);
+        let at_once = (TASK_OUTPUTS / self.row).max(1);
+        let rows_of = plane[..rows * length].chunks_mut(at_once * length);
+        let tasks = rows_of.zip(power[..rows].chunks_mut(at_once)).enumerate();
+        tasks.map(move |(i, (rows, power))| Task {
+            pol,
+            first: i * at_once,
+            rows,
+            power,
+        })
+    }
+
+    fn task(&self, scratch: &mut Scratch, input: &InputView<'_>, offset: usize, task: Task<'_>) {
+        let rows = task.rows.chunks_exact_mut(2 * self.row).zip(task.power);
+        for ((row, power), index) in rows.zip(task.first..) {
+            *power = 0;
+            let (re, im) = row.split_at_mut(self.row);
+            let mut first = offset + index * self.row * self.subsampling;
+            for (re, im) in re.chunks_mut(self.tile).zip(im.chunks_mut(self.tile)) {
+                let new = re.len() * self.subsampling;
+                let packed = input.pol[task.pol];
+                *power += self.tile(&mut scratch.tile, packed, first, re, im);
+                self.mix(input.start.0 as i64 + first as i64, re, im);
+                first += new;
+            }
+        }
+    }
+
+    /// Filters one tile from sample `first` on; returns Σ x² of the samples before the next tile.
+    fn tile(
+        &self,
+        samples: &mut [f32],
+        packed: &[u8],
+        first: usize,
+        re: &mut [f32],
+        im: &mut [f32],
+    ) -> u64 {
+        let new = re.len() * self.subsampling;
+        let span = (re.len() - 1) * self.subsampling + self.taps.span();
+        let samples = &mut samples[..span.max(new)];
+        let (ours, beyond) = samples.split_at_mut(new);
+        let power = self.unpacker.unpack_power(packed, first, ours);
+        self.unpacker.unpack(packed, first + new, beyond);
+        self.taps.apply(self.at, samples, self.subsampling, re, im);
+        power
+    }
+
+    /// Turns outputs whose first is that of ADC timestamp `t`, a multiple of the subsampling.
+    ///
+    /// Phasors are cut at fixed timestamps, so that they do not depend on where the block begins.
+    fn mix(&self, t: i64, re: &mut [f32], im: &mut [f32]) {
+        let mut done = 0;
+        while done < re.len() {
+            let k = t / self.subsampling as i64 + done as i64;
+            let within = k as usize % ROTATIONS;
+            let base = self
+                .mixer
+                .phasor((k - within as i64) * self.subsampling as i64);
+            let end = (done + ROTATIONS - within).min(re.len());
+            let table = self.rotations.each_ref();
+            let table = table.map(|part| &part[within..within + end - done]);
+            let base = [base.re as f32, base.im as f32];
+            simd::rotate(self.at, base, table, &mut re[done..end], &mut im[done..end]);
+            done = end;
+        }
+    }
+}
