@@ -56,7 +56,8 @@ impl Sender {
 
     fn descriptors(&mut self) {
         for sub in 0..SUBSTREAMS {
-            let payload = descriptor::emit_heap(self.count(), &Descriptor::spectra(PER, SPECTRA));
+            let payload =
+                descriptor::emit_heap(self.count(), &Descriptor::spectra(PER, SPECTRA, 8));
             self.sent.push(Datagram { sub, payload });
         }
     }

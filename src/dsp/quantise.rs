@@ -24,6 +24,11 @@ pub fn quantise_complex(value: Complex32, limit: f32) -> ([i8; 2], bool) {
     ([re, im], re_saturated | im_saturated)
 }
 
+/// Real and imaginary part of a complex sample of 4 bits: the high and the low nibble, two's complement.
+pub fn nibbles(byte: u8) -> [i8; 2] {
+    [byte as i8 >> 4, (byte << 4) as i8 >> 4]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,10 +70,20 @@ impl Demand {
                 option: "--send-chunk-jones".to_owned(),
                 value: engine.send.chunk_jones,
             });
+            if output.narrowband.is_some() {
+                // Two polarisations of complex numbers for each subsampled sample of a chunk and its tail.
+                let samples = (recv.chunk_samples + tail) / output.subsampling();
+                demands.push(Self {
+                    what: format!("the baseband of '{}'", output.name),
+                    bytes: 16 * samples as u64,
+                    option: "--recv-chunk-samples".to_owned(),
+                    value: recv.chunk_samples,
+                });
+            }
             demands.push(Self {
                 what: format!("filters of '{}'", output.name),
                 bytes: filter_bytes(output, workers as u64),
-                option: format!("--wideband taps of '{}'", output.name),
+                option: format!("{} taps of '{}'", output.option(), output.name),
                 value: output.taps,
             });
         }
@@ -111,8 +121,11 @@ fn filter_bytes(output: &OutputConfig, workers: u64) -> u64 {
     const GROUP: u64 = 16;
     const TILE: u64 = 128;
     let (channels, taps) = (output.channels as u64, output.taps as u64);
-    let weights = 12 * output.window_samples() as u64;
-    let rows = GROUP * (16 + 4) * channels;
+    let step = output.pfb_step() as u64;
+    let weights = 12 * taps * step;
+    // Wideband has both polarisations in one transform.
+    let transforms = output.narrowband.as_ref().map_or(1, |_| 2);
+    let rows = GROUP * (8 * step * transforms + 4 * channels);
     let samples = (GROUP + taps) * TILE * 8;
     weights.saturating_add(workers.saturating_mul(rows + samples))
 }

@@ -1,5 +1,7 @@
 //! Mean and peak power per channel and a time–frequency picture, gathered from output batches in bounded memory.
 
+use crate::config::{OutputBits, OutputConfig};
+use crate::dsp::quantise::nibbles;
 use crate::units::{N_POL, Timestamp};
 
 /// Columns of the waterfall at most.
@@ -14,6 +16,7 @@ const MAX_ROWS: usize = 512;
 pub struct SpectraAccumulator {
     channels: usize,
     spectra_per_heap: usize,
+    bits: OutputBits,
     batches: u64,
     /// Per polarisation and channel.
     sum: [Vec<u64>; N_POL],
@@ -42,12 +45,21 @@ struct Row {
 }
 
 impl SpectraAccumulator {
-    /// For batches of this shape.
+    /// For batches of `output`.
+    pub fn of(output: &OutputConfig) -> Self {
+        let mut spectra = Self::new(output.channels, output.spectra_per_heap());
+        spectra.bits = output.sample_bits;
+        spectra.waterfall.batch_samples = output.batch_samples() as u64;
+        spectra
+    }
+
+    /// For wideband batches of this shape, of 8 bits.
     pub fn new(channels: usize, spectra_per_heap: usize) -> Self {
         let columns = channels.clamp(1, MAX_COLUMNS);
         Self {
             channels,
             spectra_per_heap,
+            bits: OutputBits::Eight,
             batches: 0,
             sum: [vec![0; channels], vec![0; channels]],
             peak: [vec![0; channels], vec![0; channels]],
@@ -62,13 +74,16 @@ impl SpectraAccumulator {
         }
     }
 
-    /// Adds one batch in wire layout, (channel, spectrum, polarisation, re/im) of `i8`.
+    /// Adds one batch in wire layout, (channel, spectrum, polarisation, re/im).
     ///
-    /// A batch of another length than `channels × spectra_per_heap × 4` is cut or taken as far as it goes.
+    /// A batch of another length than `channels × spectra_per_heap` Jones vectors is cut or taken as far as it goes.
     pub fn add_batch(&mut self, timestamp: Timestamp, data: &[u8]) {
-        let stride = (self.spectra_per_heap * N_POL * 2).max(1);
+        let stride = (self.spectra_per_heap * self.bits.jones_bytes()).max(1);
         for (channel, values) in data.chunks_exact(stride).take(self.channels).enumerate() {
-            let (sum, peak) = channel_power(values);
+            let (sum, peak) = match self.bits {
+                OutputBits::Eight => channel_power(values),
+                OutputBits::Four => channel_power_of_nibbles(values),
+            };
             for pol in 0..N_POL {
                 self.batch[pol][channel] = sum[pol];
                 self.sum[pol][channel] += sum[pol];
@@ -212,6 +227,21 @@ fn channel_power(values: &[u8]) -> ([u64; N_POL], [u32; N_POL]) {
     (sum, peak)
 }
 
+/// The same where real and imaginary part are the nibbles of a byte.
+fn channel_power_of_nibbles(values: &[u8]) -> ([u64; N_POL], [u32; N_POL]) {
+    let mut sum = [0u64; N_POL];
+    let mut peak = [0u32; N_POL];
+    for spectrum in values.chunks_exact(N_POL) {
+        for pol in 0..N_POL {
+            let parts = nibbles(spectrum[pol]).map(i32::from);
+            let power = (parts[0].pow(2) + parts[1].pow(2)) as u32;
+            sum[pol] += u64::from(power);
+            peak[pol] = peak[pol].max(power);
+        }
+    }
+    (sum, peak)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +287,23 @@ mod tests {
         let row = spectra.row(0, 1).expect("a batch");
         assert_eq!(row.len(), 512);
         assert_eq!((row[2], row[3]), (1.0, (4096.75 + 1.0) / 2.0));
+    }
+
+    #[test]
+    fn nibbles_have_the_power_of_their_bytes() {
+        let mut wide = SpectraAccumulator::new(8, 2);
+        let mut narrow = SpectraAccumulator::new(8, 2);
+        narrow.bits = OutputBits::Four;
+        let values: Vec<i8> = (0..8 * 2 * 4).map(|i| (i * 5 % 15) - 7).collect();
+        let bytes: Vec<u8> = values.iter().map(|&x| x as u8).collect();
+        let pack = |parts: &[i8]| (parts[0] << 4 | parts[1] & 0xF) as u8;
+        let packed: Vec<u8> = values.chunks(2).map(pack).collect();
+        wide.add_batch(Timestamp(0), &bytes);
+        narrow.add_batch(Timestamp(0), &packed);
+        for pol in 0..N_POL {
+            assert_eq!(wide.mean_power(pol), narrow.mean_power(pol));
+            assert_eq!(wide.peak_power(pol), narrow.peak_power(pol));
+        }
     }
 
     #[test]

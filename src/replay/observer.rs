@@ -16,8 +16,7 @@ pub struct SpectraObserver {
 impl SpectraObserver {
     /// The observer, and where its result will be.
     pub fn new(config: &OutputConfig) -> (Self, Arc<Mutex<SpectraAccumulator>>) {
-        let spectra = SpectraAccumulator::new(config.channels, config.spectra_per_heap());
-        let spectra = Arc::new(Mutex::new(spectra));
+        let spectra = Arc::new(Mutex::new(SpectraAccumulator::of(config)));
         let batch_samples = config.batch_samples() as u64;
         (
             Self {

@@ -102,6 +102,7 @@ impl Packetiser {
         };
         let interval = DESCRIPTOR_INTERVAL * config.clock.adc_sample_rate;
         let (channels, spectra) = (output.channels_per_substream(), output.spectra_per_heap());
+        let bits = output.sample_bits.get() as u16;
         let all = 0..output.dst.len();
         Self {
             rate: rate(config, &output),
@@ -114,7 +115,7 @@ impl Packetiser {
             block: all.clone(),
             control: all,
             share: (0, 1),
-            descriptors: Descriptor::spectra(channels as u64, spectra as u64),
+            descriptors: Descriptor::spectra(channels as u64, spectra as u64, bits),
             config: output,
         }
     }

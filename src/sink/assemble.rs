@@ -1,5 +1,6 @@
 //! The second pass: every packet to its place.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -11,10 +12,12 @@ use super::files::{npy_header, write_npy};
 use super::layout::{Layout, gcd};
 use super::{Kind, SinkError, StreamReport, spectrum};
 
+use crate::config::OutputBits;
+use crate::dsp::quantise::nibbles;
 use crate::spead::SpectraRepr;
 use crate::units::{N_POL, Timestamp};
 
-/// Bytes of a Jones vector: two polarisations, real and imaginary part.
+/// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
 const JONES: usize = N_POL * 2;
 
 /// A heap of which something arrived.
@@ -146,7 +149,10 @@ impl Assembler {
         report.packets += 1;
         report.bytes += payload.len() as u64;
 
-        let at = first_channel * layout.spectra_per_heap * JONES as u64 + range.0;
+        // From here on a real or imaginary part is a byte, as it is in the file.
+        let widening = widening(layout.bits);
+        let at = first_channel * layout.spectra_per_heap * JONES as u64 + range.0 * widening;
+        let payload = &*widened(payload, layout.bits);
         add_power(
             payload,
             at as usize,
@@ -155,7 +161,9 @@ impl Assembler {
             &mut self.jones,
         );
         match &self.output {
-            Some(output) => output.write(payload, batch as u64 * layout.batch_bytes() + at),
+            Some(output) => {
+                output.write(payload, batch as u64 * layout.batch_bytes() * widening + at)
+            }
             None => Ok(()),
         }
     }
@@ -171,8 +179,10 @@ impl Assembler {
             self.report.incomplete_heaps += 1;
             if let Some(output) = &self.output {
                 let base = batch as u64 * self.layout.batch_bytes() + sub as u64 * heap_bytes;
+                let widening = widening(self.layout.bits);
                 for range in ranges {
-                    output.write(&vec![0; (range.1 - range.0) as usize], base + range.0)?;
+                    let zeros = vec![0; ((range.1 - range.0) * widening) as usize];
+                    output.write(&zeros, (base + range.0) * widening)?;
                 }
             }
         }
@@ -195,6 +205,7 @@ impl Assembler {
         report.channels = layout.channels;
         report.channels_per_substream = layout.channels_per_substream;
         report.spectra_per_heap = layout.spectra_per_heap;
+        report.sample_bits = layout.bits;
         report.batch_samples = layout.batch_samples();
         report.first_timestamp = layout.batches.first().copied();
         report.last_timestamp = layout.batches.last().copied();
@@ -337,7 +348,7 @@ impl Output {
             let file = File::create(&path)?;
             file.write_all_at(&header, 0)?;
             let data = layout.batches.len() as u64;
-            let length = data.checked_mul(layout.batch_bytes());
+            let length = data.checked_mul(layout.batch_bytes() * widening(layout.bits));
             let length = length.and_then(|n| n.checked_add(header.len() as u64));
             file.set_len(length.ok_or(io::ErrorKind::FileTooLarge)?)?;
             Ok(file)
@@ -354,6 +365,22 @@ impl Output {
         self.file
             .write_all_at(bytes, self.header + at)
             .map_err(|e| write_error(&self.path, e))
+    }
+}
+
+/// Bytes of the output file for each on the wire.
+fn widening(bits: OutputBits) -> u64 {
+    (JONES / bits.jones_bytes()) as u64
+}
+
+/// Real and imaginary parts of a payload, a byte each.
+fn widened(payload: &[u8], bits: OutputBits) -> Cow<'_, [u8]> {
+    match bits {
+        OutputBits::Eight => payload.into(),
+        OutputBits::Four => {
+            let parts = payload.iter().flat_map(|&byte| nibbles(byte));
+            parts.map(|part| part as u8).collect()
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
+use crate::config::OutputBits;
 use crate::spead::descriptor::ElementType;
 use crate::spead::{Descriptor, item};
 use crate::units::Timestamp;
@@ -29,6 +30,8 @@ pub struct Layout {
     pub channels_per_substream: u64,
     /// Spectra in one heap.
     pub spectra_per_heap: u64,
+    /// Width of real and imaginary parts.
+    pub bits: OutputBits,
     /// By substream number; None where nothing was captured.
     pub destinations: Vec<Option<SocketAddrV4>>,
     /// Timestamps of all batches of which there is anything, ascending, also where those on the wire wrap.
@@ -46,12 +49,12 @@ pub struct Layout {
 impl Layout {
     /// Bytes of one heap.
     pub fn heap_bytes(&self) -> u64 {
-        self.channels_per_substream * self.spectra_per_heap * 4
+        self.channels_per_substream * self.spectra_per_heap * self.bits.jones_bytes() as u64
     }
 
     /// Bytes of one batch, all substreams.
     pub fn batch_bytes(&self) -> u64 {
-        self.channels * self.spectra_per_heap * 4
+        self.channels * self.spectra_per_heap * self.bits.jones_bytes() as u64
     }
 
     /// ADC samples in a wideband batch; the batches of narrowband streams are multiples of it.
@@ -199,7 +202,7 @@ fn layout(
     let (src, dst) = group[0].0;
     let firsts: Vec<u64> = group.iter().filter_map(|(_, s)| s.first_channel).collect();
     let described = group.iter().find_map(|(_, s)| s.described.as_ref());
-    let (channels_per_substream, spectra_per_heap) = match described {
+    let (channels_per_substream, spectra_per_heap, bits) = match described {
         Some((shape, element)) => shape_of(dst, shape, element)?,
         None => guess_shape(dst, &group, &firsts, options)?,
     };
@@ -245,6 +248,7 @@ fn layout(
         channels,
         channels_per_substream,
         spectra_per_heap,
+        bits,
         destinations: vec![None; substreams],
         batches: Vec::new(),
         array_size: None,
@@ -300,25 +304,29 @@ fn unwrap(timestamps: &mut [u64]) {
     }
 }
 
-/// Channels and spectra of a heap, as its descriptor says.
+/// Channels and spectra of a heap, and their width, as its descriptor says.
 fn shape_of(
     dst: SocketAddrV4,
     shape: &[Option<u64>],
     element: &ElementType,
-) -> Result<(u64, u64), SinkError> {
+) -> Result<(u64, u64, OutputBits), SinkError> {
     let wrong = |what: String, rule| SinkError::Shape { dst, what, rule };
-    let bytes = match element {
-        ElementType::Numpy { descr, .. } => descr.ends_with("i1"),
-        ElementType::Format(fields) => fields[..] == [('i', 8)],
+    let bits = match element {
+        ElementType::Numpy { descr, .. } if descr.ends_with("i1") => Some(OutputBits::Eight),
+        ElementType::Format(fields) => match fields[..] {
+            [('i', bits)] => OutputBits::new(bits.into()),
+            _ => None,
+        },
+        ElementType::Numpy { .. } => None,
     };
-    if !bytes {
+    let Some(bits) = bits else {
         return Err(wrong(
             format!("feng_raw of type {element:?}"),
-            "only 8-bit spectra can be read",
+            "only spectra of 8 and of 4 bits can be read",
         ));
-    }
+    };
     match *shape {
-        [Some(channels), Some(spectra), Some(2), Some(2)] => Ok((channels, spectra)),
+        [Some(channels), Some(spectra), Some(2), Some(2)] => Ok((channels, spectra, bits)),
         _ => Err(wrong(
             format!("feng_raw of shape {shape:?}"),
             "its axes are channels, spectra, 2 polarisations, and real and imaginary part",
@@ -326,13 +334,14 @@ fn shape_of(
     }
 }
 
-/// Channels and spectra of a heap, from options and from what the heaps themselves say.
+/// Channels and spectra of a heap, from options and from what the heaps themselves say. They have 8 bits, unless the options
+/// leave room for 4 only.
 fn guess_shape(
     dst: SocketAddrV4,
     group: &[(Route, Substream)],
     firsts: &[u64],
     options: &SinkOptions,
-) -> Result<(u64, u64), SinkError> {
+) -> Result<(u64, u64, OutputBits), SinkError> {
     let heap_bytes = group.iter().map(|(_, s)| s.heap_bytes).max().unwrap_or(0);
     let jones = heap_bytes / 4;
     let per_substream = match (options.channels, options.substreams) {
@@ -347,8 +356,13 @@ fn guess_shape(
         })?;
     let spectra = options
         .spectra_per_heap
-        .or_else(|| jones.checked_div(per_substream));
-    Ok((per_substream, spectra.unwrap_or(0)))
+        .or_else(|| jones.checked_div(per_substream))
+        .unwrap_or(0);
+    let bits = match per_substream.checked_mul(spectra) == Some(2 * jones) {
+        true => OutputBits::Four,
+        false => OutputBits::Eight,
+    };
+    Ok((per_substream, spectra, bits))
 }
 
 /// Greatest common divisor; 0 is divisible by everything.

@@ -6,6 +6,8 @@ use std::net::SocketAddrV4;
 
 use serde::Serialize;
 
+use crate::config::OutputBits;
+
 /// Everything that was read.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SinkReport {
@@ -54,6 +56,8 @@ pub struct StreamReport {
     pub channels_per_substream: u64,
     /// Spectra in one heap.
     pub spectra_per_heap: u64,
+    /// Bits of each real and imaginary part.
+    pub sample_bits: OutputBits,
     /// ADC samples in a wideband batch, of which timestamps are multiples.
     pub batch_samples: u64,
     /// Timestamp of the first batch.

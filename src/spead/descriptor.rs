@@ -89,9 +89,16 @@ impl Descriptor {
         }
     }
 
-    /// Descriptors of an F-engine output stream of 8-bit spectra:
-    /// `channels` per substream and `spectra` per heap.
-    pub fn spectra(channels: u64, spectra: u64) -> Vec<Self> {
+    /// Descriptors of an F-engine output stream: `channels` per substream and `spectra` per heap, whose real and imaginary
+    /// parts have 8 bits, or another number of them that no array's type has.
+    pub fn spectra(channels: u64, spectra: u64, bits: u16) -> Vec<Self> {
+        let element = match bits {
+            8 => ElementType::Numpy {
+                descr: "|i1".to_owned(),
+                fortran_order: false,
+            },
+            _ => ElementType::Format(vec![('i', bits)]),
+        };
         vec![
             Self::immediate(
                 item::TIMESTAMP,
@@ -115,10 +122,7 @@ impl Descriptor {
                     "Channelised voltages: channel, spectrum, polarisation, real and imaginary part"
                         .to_owned(),
                 shape: [channels, spectra, 2, 2].map(Some).to_vec(),
-                element: ElementType::Numpy {
-                    descr: "|i1".to_owned(),
-                    fortran_order: false,
-                },
+                element,
             },
         ]
     }

@@ -77,6 +77,22 @@ impl FgpuSensors {
                 ),
                 Value::String(output.dither_seed.to_string().into()),
             );
+            let (pfb, ddc) = (output.pfb_group_delay(), output.ddc_group_delay());
+            for (filter, of, delay) in [
+                ("pfb", "the polyphase filter bank", pfb),
+                ("ddc", "the down-conversion's filter", ddc),
+                ("filter", "all filters", pfb + ddc),
+            ] {
+                nominal(
+                    SensorInfo::new(
+                        format!("karoo.{}.{filter}-group-delay", output.name),
+                        format!("Group delay of {of}, for which timestamps are not corrected"),
+                        "samples",
+                        Type::Float,
+                    ),
+                    Value::Float(delay),
+                );
+            }
             [0, 1].map(|pol| {
                 let gains = steered.gains(pol);
                 let gains = gains.unwrap_or_else(|| steered.default_gains().clone());

@@ -4,7 +4,7 @@ use super::*;
 
 /// Descriptors of 64 channels by 256 spectra, with free text as long as the golden packet's.
 fn golden_lengths() -> Vec<Descriptor> {
-    let mut descriptors = Descriptor::spectra(64, 256);
+    let mut descriptors = Descriptor::spectra(64, 256, 8);
     for (descriptor, len) in descriptors.iter_mut().zip([87, 53, 74, 87]) {
         descriptor.description = "x".repeat(len);
     }
@@ -52,7 +52,7 @@ fn four_bit_heap_has_no_dtype() {
 #[test]
 fn heaps_are_read_back() {
     for descriptors in [
-        Descriptor::spectra(64, 256),
+        Descriptor::spectra(64, 256, 8),
         Descriptor::digitiser(4096, 10),
     ] {
         let heap = emit_heap(3, &descriptors);
