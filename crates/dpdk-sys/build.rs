@@ -50,6 +50,7 @@ const OPAQUE: &[&str] = &[
     "rte_mempool",
     "rte_ring",
     "rte_device",
+    "rte_flow",
     "rte_eth_rxconf",
     "rte_eth_txconf",
 ];

@@ -92,6 +92,8 @@ unsigned karoo_ring_count(const struct rte_ring *ring) { return rte_ring_count(r
 
 unsigned karoo_ring_capacity(const struct rte_ring *ring) { return rte_ring_get_capacity(ring); }
 
+#define RX_CHECKSUM (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM)
+
 int karoo_port_info(uint16_t port, struct karoo_port_info *info)
 {
     struct rte_eth_dev_info device;
@@ -111,7 +113,74 @@ int karoo_port_info(uint16_t port, struct karoo_port_info *info)
     info->rx_scatter = (device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
     info->rx_split = (device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
                      device.rx_seg_capa.multi_pools && device.rx_seg_capa.max_nseg >= 2;
+    info->rx_checksum = (device.rx_offload_capa & RX_CHECKSUM) == RX_CHECKSUM;
+    info->rx_timestamp = (device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
+    info->tx_timestamp = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP) != 0;
     return 0;
+}
+
+int karoo_mbuf_bad_checksum(const struct rte_mbuf *mbuf)
+{
+    return (mbuf->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_BAD ||
+           (mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
+}
+
+static void say(char *why, size_t size, const struct rte_flow_error *error)
+{
+    snprintf(why, size, "%s", error->message != NULL ? error->message : rte_strerror(rte_errno));
+}
+
+struct rte_flow *karoo_flow_to_queue(uint16_t port, uint32_t dst, uint32_t mask, uint16_t udp_port, int igmp,
+                                     uint16_t queue, char *why, size_t size)
+{
+    struct rte_flow_attr attr = {.ingress = 1};
+    struct rte_flow_item_ipv4 ip = {.hdr.dst_addr = rte_cpu_to_be_32(dst)};
+    struct rte_flow_item_ipv4 ip_mask = {.hdr.dst_addr = rte_cpu_to_be_32(mask)};
+    struct rte_flow_item_udp udp = {.hdr.dst_port = rte_cpu_to_be_16(udp_port)};
+    struct rte_flow_item_udp udp_mask = {.hdr.dst_port = udp_port != 0 ? 0xffff : 0};
+    struct rte_flow_action_queue to = {.index = queue};
+    struct rte_flow_item pattern[] = {
+        {.type = RTE_FLOW_ITEM_TYPE_ETH},
+        {.type = RTE_FLOW_ITEM_TYPE_IPV4, .spec = &ip, .mask = &ip_mask},
+        {.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &udp, .mask = &udp_mask},
+        {.type = RTE_FLOW_ITEM_TYPE_END},
+    };
+    struct rte_flow_action actions[] = {
+        {.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to},
+        {.type = RTE_FLOW_ACTION_TYPE_END},
+    };
+    struct rte_flow_error error;
+    struct rte_flow *flow;
+
+    memset(&error, 0, sizeof(error));
+    if (igmp) {
+        ip.hdr.next_proto_id = 2;
+        ip_mask.hdr.next_proto_id = 0xff;
+        pattern[2].type = RTE_FLOW_ITEM_TYPE_END;
+    }
+    flow = rte_flow_create(port, &attr, pattern, actions, &error);
+    if (flow == NULL)
+        say(why, size, &error);
+    return flow;
+}
+
+int karoo_flow_destroy(uint16_t port, struct rte_flow *flow)
+{
+    struct rte_flow_error error;
+
+    return rte_flow_destroy(port, flow, &error);
+}
+
+int karoo_flow_isolate(uint16_t port, char *why, size_t size)
+{
+    struct rte_flow_error error;
+    int ret;
+
+    memset(&error, 0, sizeof(error));
+    ret = rte_flow_isolate(port, 1, &error);
+    if (ret != 0)
+        say(why, size, &error);
+    return ret;
 }
 
 int karoo_port_configure(uint16_t port, const struct karoo_port_options *options)
@@ -124,6 +193,8 @@ int karoo_port_configure(uint16_t port, const struct karoo_port_options *options
         conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER;
     if (options->split)
         conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+    if (options->checksum)
+        conf.rxmode.offloads |= RX_CHECKSUM;
     if (options->multi_segs)
         conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
     return rte_eth_dev_configure(port, options->rx_queues, options->tx_queues, &conf);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <rte_ethdev.h>
+#include <rte_flow.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
@@ -35,6 +36,9 @@ struct karoo_port_info {
     int tx_multi_segs; /* chained mbufs can be transmitted */
     int rx_scatter;    /* packets can be received into chained mbufs */
     int rx_split;      /* they can be split over two pools */
+    int rx_checksum;   /* IPv4 and UDP checksums of what is received can be verified */
+    int rx_timestamp;  /* packets can be stamped when they are received */
+    int tx_timestamp;  /* packets can be sent at a given time */
 };
 
 struct karoo_link {
@@ -49,7 +53,19 @@ struct karoo_port_options {
     int scatter;
     int split; /* receive queues are set up by karoo_rx_queue_setup_split */
     int multi_segs;
+    int checksum; /* verify checksums */
 };
+
+/* Whether the device found a checksum of a received packet wrong. */
+int karoo_mbuf_bad_checksum(const struct rte_mbuf *mbuf);
+
+/* Datagrams to dst & mask and a port (0: any) go to a queue; IGMP does if mask and dst are 0 and igmp is set. On
+ * failure null, and a message in why. */
+struct rte_flow *karoo_flow_to_queue(uint16_t port, uint32_t dst, uint32_t mask, uint16_t udp_port, int igmp,
+                                     uint16_t queue, char *why, size_t size);
+int karoo_flow_destroy(uint16_t port, struct rte_flow *flow);
+/* Nothing but what flow rules name reaches the port: to be called before it is configured. */
+int karoo_flow_isolate(uint16_t port, char *why, size_t size);
 
 int karoo_errno(void);
 unsigned karoo_lcore_id(void);

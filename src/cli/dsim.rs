@@ -1,12 +1,16 @@
-//! `karoo dsim`: a simulated digitiser that writes a capture file.
+//! `karoo dsim`: a simulated digitiser that sends in real time, or writes a capture file.
+
+mod live;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::SampleBits;
+use crate::config::{Cpu, SampleBits};
+use crate::control::dsim::canonical;
+use crate::control::katcp::reading::unix_now;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
 use crate::sim::faults::{Fault, Ledger};
@@ -14,32 +18,37 @@ use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, parse};
 use crate::units::Clock;
 
 use super::Failure;
+use super::log::LogTo;
 
-/// Write what a digitiser would send to a capture file.
+/// Send what a digitiser would send through an interface, in real time, or write it to a capture file.
+///
+/// With --interface it takes the command line of katgpucbf's dsim and goes on until it is told to end. SIGINT, SIGTERM
+/// and ?halt end it. Exit codes: 0 ended as told, or all was written; 1 the run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
+#[group(id = "to", required = true, args = ["output", "interface"])]
 pub struct DsimArgs {
     /// Capture file to write
-    #[arg(long, value_name = "CAPTURE.pcap")]
-    pub output: PathBuf,
-    /// Samples per polarisation, rounded up to whole heaps
-    #[arg(long, value_name = "N", default_value_t = 1 << 22, conflicts_with = "seconds")]
-    pub samples: u64,
+    #[arg(long, value_name = "CAPTURE.pcap", conflicts_with = "interface")]
+    pub output: Option<PathBuf>,
+    /// Interface to send through, in real time
+    #[arg(long, value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// Samples per polarisation, rounded up to whole heaps [default: 4194304 with --output, else without end]
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub samples: Option<u64>,
     /// Length in seconds of sample time, rounded up to whole heaps
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
-    /// ADC sample rate in hertz
-    #[arg(long, value_name = "HZ", default_value_t = 1712e6)]
-    pub adc_sample_rate: f64,
-    /// UNIX time of timestamp 0
-    #[arg(long, value_name = "UNIX", default_value_t = 1_763_700_000.0)]
-    pub sync_time: f64,
+    /// ADC sample rate in hertz [default: 1712e6 with --output]
+    #[arg(long, value_name = "HZ")]
+    pub adc_sample_rate: Option<f64>,
+    /// UNIX time of timestamp 0 [default: 1763700000 with --output, else now]
+    #[arg(long, value_name = "UNIX")]
+    pub sync_time: Option<f64>,
     /// Signals, one for all destinations or one for each: cw, multicw, comb, wgn, delay, nodither, + - *
-    #[arg(
-        long,
-        value_name = "SPEC",
-        default_value = "cw(0.25, 232101234.0) + wgn(0.05); cw(0.15, 381407890.0) + wgn(0.05);"
-    )]
-    pub signals: String,
+    /// [default: "cw(1.0, 232101234.0);", with --output tones and noise]
+    #[arg(long, value_name = "SPEC")]
+    pub signals: Option<String>,
     /// Samples per heap
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub heap_samples: usize,
@@ -49,18 +58,18 @@ pub struct DsimArgs {
     /// Digitiser number of the first polarisation
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub first_id: u64,
-    /// Samples after which the signals repeat
-    #[arg(long, value_name = "N", default_value_t = 1 << 22)]
-    pub period: u64,
+    /// Samples after which the signals repeat [default: 134217728, with --output 4194304]
+    #[arg(long, value_name = "N")]
+    pub period: Option<u64>,
     /// Samples after which everything repeats [default: the period]
     #[arg(long, value_name = "N")]
     pub max_period: Option<u64>,
-    /// Timestamp of the first heap
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub first_timestamp: u64,
-    /// Seed of the dither
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub dither_seed: u64,
+    /// Timestamp of the first heap; in real time it follows from the sync time [default: 0]
+    #[arg(long, value_name = "N", conflicts_with = "interface")]
+    pub first_timestamp: Option<u64>,
+    /// Seed of the dither [default: 1 with --output, else any]
+    #[arg(long, value_name = "N")]
+    pub dither_seed: Option<u64>,
     /// Seed of noise that gives none
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -74,11 +83,160 @@ pub struct DsimArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub fault_seed: u64,
     /// Write what was sent and which faults were injected as JSON
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", conflicts_with = "interface")]
     pub truth: Option<PathBuf>,
+    /// CPU of the lcore that sends, which then polls; -1: any
+    #[arg(
+        long,
+        value_name = "CPU",
+        default_value = "-1",
+        allow_hyphen_values = true,
+        requires = "interface"
+    )]
+    pub affinity: Cpu,
+    /// CPU of everything else; -1: any
+    #[arg(
+        long,
+        value_name = "CPU",
+        default_value = "-1",
+        allow_hyphen_values = true,
+        requires = "interface"
+    )]
+    pub main_affinity: Cpu,
+    /// Bytes that packets may wait in
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    pub send_buffer: usize,
+    /// Address that the KATCP server listens on; empty: all
+    #[arg(long, value_name = "HOST", default_value = "")]
+    pub katcp_host: String,
+    /// Port of the KATCP server; 0: any
+    #[arg(long, value_name = "PORT", default_value_t = 7147)]
+    pub katcp_port: u16,
+    /// Port of http://…/metrics for Prometheus; none unless given
+    #[arg(long, value_name = "PORT")]
+    pub prometheus_port: Option<u16>,
+    /// Where log messages go
+    #[arg(long, value_enum, default_value_t)]
+    pub log: LogTo,
+    #[command(flatten)]
+    ignored: Ignored,
     /// Addresses of each polarisation, a.b.c.d[+n][:port]
-    #[arg(value_name = "DEST", default_values = ["239.102.0.64+7:7148", "239.102.1.64+7:7148"])]
+    /// [default with --output: 239.102.0.64+7:7148 239.102.1.64+7:7148]
+    #[arg(value_name = "DEST")]
     pub dest: Vec<String>,
+}
+
+/// Options of the peer that do nothing here.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Taken for compatibility, without effect")]
+struct Ignored {
+    /// Kernel bypass: the interface's DPDK driver decides
+    #[arg(long)]
+    ibv: bool,
+    /// Completion vector
+    #[arg(long, value_name = "V", allow_hyphen_values = true)]
+    comp_vector: Option<i64>,
+    /// Monitor of the peer's event loop
+    #[arg(long)]
+    aiomonitor: bool,
+    /// Address of that
+    #[arg(long, value_name = "HOST")]
+    aiomonitor_host: Option<String>,
+    /// Port of that
+    #[arg(long, value_name = "PORT")]
+    aiomonitor_port: Option<u16>,
+    /// Port of its console
+    #[arg(long, value_name = "PORT")]
+    aioconsole_port: Option<u16>,
+}
+
+/// What a capture holds unless the options say otherwise.
+const CAPTURE_SIGNALS: &str =
+    "cw(0.25, 232101234.0) + wgn(0.05); cw(0.15, 381407890.0) + wgn(0.05);";
+const CAPTURE_DESTS: [&str; 2] = ["239.102.0.64+7:7148", "239.102.1.64+7:7148"];
+/// What the peer sends.
+const LIVE_SIGNALS: &str = "cw(1.0, 232101234.0);";
+
+/// Where it all goes.
+#[derive(Clone, Copy)]
+enum To {
+    Capture,
+    Interface,
+}
+
+impl DsimArgs {
+    /// Whether it sends in real time.
+    pub fn is_live(&self) -> bool {
+        self.interface.is_some()
+    }
+
+    fn signals_text(&self, to: To) -> &str {
+        let default = match to {
+            To::Capture => CAPTURE_SIGNALS,
+            To::Interface => LIVE_SIGNALS,
+        };
+        self.signals.as_deref().unwrap_or(default)
+    }
+
+    fn dests(&self, to: To) -> Vec<&str> {
+        match to {
+            To::Capture if self.dest.is_empty() => CAPTURE_DESTS.to_vec(),
+            _ => self.dest.iter().map(String::as_str).collect(),
+        }
+    }
+
+    fn config(&self, to: To) -> Result<DigitiserConfig, Failure> {
+        let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
+        let signals = parse(self.signals_text(to), || seeds.next_u64()).map_err(Failure::usage)?;
+        let dests = self.dests(to);
+        if dests.is_empty() {
+            let text = "DEST is missing: give the addresses of each polarisation, such as 239.102.0.64+7:7148";
+            return Err(Failure::usage(text));
+        }
+        let dests: Result<_, _> = dests.into_iter().map(parse_endpoints).collect();
+        let (rate, sync_time, period, dither_seed) = match to {
+            To::Capture => (Some(1712e6), 1_763_700_000.0, 1 << 22, 1),
+            To::Interface => (None, unix_now(), 1 << 27, rand::random()),
+        };
+        let Some(adc_sample_rate) = self.adc_sample_rate.or(rate) else {
+            let text = "--adc-sample-rate is missing: it is required with --interface; try 1712e6";
+            return Err(Failure::usage(text));
+        };
+        let period = self.period.unwrap_or(period);
+        let config = DigitiserConfig {
+            clock: Clock {
+                adc_sample_rate,
+                sync_time: self.sync_time.unwrap_or(sync_time),
+            },
+            signals,
+            dests: dests.map_err(Failure::usage)?,
+            heap_samples: self.heap_samples,
+            sample_bits: self.sample_bits,
+            first_id: self.first_id,
+            period,
+            max_period: self.max_period.unwrap_or(period),
+            dither_seed: self.dither_seed.unwrap_or(dither_seed),
+            ttl: self.ttl,
+            first_timestamp: self.first_timestamp.unwrap_or(0),
+        };
+        config.check().map_err(Failure::usage)?;
+        Ok(config)
+    }
+
+    /// Heaps per polarisation that were asked for.
+    fn heaps(&self, adc_sample_rate: f64) -> Result<Option<u64>, Failure> {
+        let samples = match self.seconds {
+            Some(seconds) if seconds.is_finite() && seconds > 0.0 => {
+                Some((seconds * adc_sample_rate).ceil() as u64)
+            }
+            Some(seconds) => {
+                let message = format!("--seconds {seconds} must be a positive number, such as 0.1");
+                return Err(Failure::usage(message));
+            }
+            None => self.samples,
+        };
+        Ok(samples.map(|samples| samples.div_ceil(self.heap_samples as u64)))
+    }
 }
 
 /// What went into a capture.
@@ -101,65 +259,45 @@ struct Truth<'a> {
 
 /// Runs the command.
 pub fn run(args: &DsimArgs) -> Result<(), Failure> {
-    let mut seeds = ChaCha8Rng::seed_from_u64(args.seed);
-    let signals = parse(&args.signals, || seeds.next_u64()).map_err(Failure::usage)?;
-    let canonical: Vec<String> = signals.iter().map(ToString::to_string).collect();
-    let dests: Result<_, _> = args.dest.iter().map(|list| parse_endpoints(list)).collect();
-    let samples = match args.seconds {
-        Some(seconds) if seconds.is_finite() && seconds > 0.0 => {
-            (seconds * args.adc_sample_rate).ceil() as u64
-        }
-        Some(seconds) => {
-            let message = format!("--seconds {seconds} must be a positive number, such as 0.1");
-            return Err(Failure::usage(message));
-        }
-        None => args.samples,
-    };
-    let config = DigitiserConfig {
-        clock: Clock {
-            adc_sample_rate: args.adc_sample_rate,
-            sync_time: args.sync_time,
-        },
-        signals,
-        dests: dests.map_err(Failure::usage)?,
-        heap_samples: args.heap_samples,
-        sample_bits: args.sample_bits,
-        first_id: args.first_id,
-        period: args.period,
-        max_period: args.max_period.unwrap_or(args.period),
-        dither_seed: args.dither_seed,
-        ttl: args.ttl,
-        first_timestamp: args.first_timestamp,
-    };
-    let digitiser = Digitiser::new(config).map_err(Failure::usage)?;
-    let heaps = samples.div_ceil(args.heap_samples as u64);
+    match (&args.interface, &args.output) {
+        (Some(interface), _) => live::run(args, args.config(To::Interface)?, interface),
+        (None, Some(path)) => write(args, path),
+        (None, None) => Err(Failure::usage("give --interface or --output")),
+    }
+}
+
+fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
+    let to = To::Capture;
+    let config = args.config(to)?;
+    let heaps = args.heaps(config.clock.adc_sample_rate)?;
+    let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
+    let digitiser = Digitiser::new(config.clone()).map_err(Failure::usage)?;
     let ledger = Ledger::default();
     let stream = args
         .faults
         .decorate(digitiser.heaps(heaps), args.fault_seed, &ledger);
-    let mut capture =
-        CaptureWriter::create(&args.output, Precision::Nanoseconds).map_err(Failure::data)?;
+    let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
     let frames = digitiser
         .write(stream, &mut capture)
         .map_err(Failure::data)?;
     capture.finish().map_err(Failure::data)?;
+    let samples = heaps * args.heap_samples as u64;
     tracing::info!(
-        "{}: {frames} heaps, {} samples per polarisation, {} faults",
-        args.output.display(),
-        heaps * args.heap_samples as u64,
+        "{}: {frames} heaps, {samples} samples per polarisation, {} faults",
+        path.display(),
         ledger.borrow().len(),
     );
     if let Some(path) = &args.truth {
         let truth = Truth {
             bits: args.sample_bits,
             heap_samples: args.heap_samples,
-            samples: heaps * args.heap_samples as u64,
-            first_timestamp: args.first_timestamp,
-            sync_time: args.sync_time,
-            adc_sample_rate: args.adc_sample_rate,
-            sources: args.dest.join(","),
-            signals: canonical.join(" "),
-            dither_seed: args.dither_seed,
+            samples,
+            first_timestamp: config.first_timestamp,
+            sync_time: config.clock.sync_time,
+            adc_sample_rate: config.clock.adc_sample_rate,
+            sources: args.dests(to).join(","),
+            signals: canonical(&config.signals),
+            dither_seed: config.dither_seed,
             fault_plan: args.faults,
             fault_seed: args.fault_seed,
             frames,

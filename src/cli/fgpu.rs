@@ -236,7 +236,7 @@ fn wait(serving: &Serving, engine: &LiveEngine) -> End {
             Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),
             Err(RecvTimeoutError::Timeout) if engine.is_aborted() => return End::Stage,
             Err(RecvTimeoutError::Timeout) if !engine.is_running() => return End::Input,
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => engine.links().look(),
         }
     }
 }
@@ -316,7 +316,7 @@ fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Metrics {
         busy: engine.busy().to_vec(),
         memory: engine.memory().clone(),
         pools: engine.output_pools().to_vec(),
-        ports: engine.ports().to_vec(),
+        links: engine.links().clone(),
         times: engine.threads().times().to_vec(),
         clock: engine.threads().clock(),
         started: SystemTime::now(),

@@ -40,6 +40,17 @@ enum Command {
     Plan(plan::PlanArgs),
 }
 
+impl Command {
+    /// Whether it starts its log by itself.
+    fn runs_for_long(&self) -> bool {
+        match self {
+            Self::Fgpu(_) => true,
+            Self::Dsim(args) => args.is_live(),
+            _ => false,
+        }
+    }
+}
+
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
     match run(arguments()) {
@@ -51,14 +62,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The process's arguments. Called by the peer's name, it is the peer's command.
+/// The process's arguments. Called by the name of one of the peer's programs, it is that command.
 fn arguments() -> Vec<OsString> {
     let mut args: Vec<_> = std::env::args_os().collect();
     let name = args
         .first()
         .and_then(|program| Path::new(program).file_name());
-    if name.is_some_and(|name| name == "fgpu") {
-        args.insert(1, "fgpu".into());
+    let peers = ["fgpu", "dsim"].into_iter();
+    if let Some(command) = peers
+        .into_iter()
+        .find(|peer| name.is_some_and(|name| name == *peer))
+    {
+        args.insert(1, command.into());
     }
     args
 }
@@ -73,7 +88,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         matches = command.clone().get_matches_from(args);
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if !matches!(cli.command, Command::Fgpu(_)) {
+    if !cli.command.runs_for_long() {
         log::to_terminal();
     }
     match &cli.command {

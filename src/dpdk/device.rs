@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::{DpdkError, Errno, c_args, c_name};
 use super::mempool::PoolConfig;
+use super::packet_socket::PacketSockets;
 use super::port::{StartedPort, queues};
 use super::ring::{Ring, RingReceiver, RingSender};
 use super::{BURST, Eal, MbufPool};
@@ -24,6 +25,8 @@ pub struct PortConfig {
     pub mtu: Option<u16>,
     /// Take every frame, whatever its destination. Multicast is always taken.
     pub promiscuous: bool,
+    /// Have checksums verified, if the device can: packets with wrong ones [say so](super::Mbuf::has_bad_checksum).
+    pub checksum: bool,
 }
 
 impl Default for PortConfig {
@@ -35,6 +38,7 @@ impl Default for PortConfig {
             tx_descriptors: 1024,
             mtu: None,
             promiscuous: true,
+            checksum: false,
         }
     }
 }
@@ -52,6 +56,12 @@ pub struct DeviceInfo {
     pub max_mtu: u32,
     /// Chained mbufs can be transmitted as they are.
     pub multi_segment_tx: bool,
+    /// Checksums of what is received can be verified.
+    pub rx_checksum: bool,
+    /// Packets can be stamped when they are received.
+    pub rx_timestamp: bool,
+    /// Packets can be sent at a given time.
+    pub tx_timestamp: bool,
 }
 
 /// A device that is not started.
@@ -60,6 +70,8 @@ pub struct Device {
     pub(super) port: u16,
     name: String,
     owned: Owned,
+    /// Of the AF_PACKET driver.
+    pub(super) sockets: PacketSockets,
     pub(super) eal: Eal,
     /// Set before the start if packets are to be split.
     #[cfg(feature = "nic")]
@@ -100,16 +112,19 @@ impl Device {
         let c_args = c_args("virtual device arguments", args)?;
         let _control = eal.control();
         // SAFETY: EAL is up; the strings are C strings that DPDK copies; the control lock serialises devices.
-        let ret = unsafe {
+        let add = || unsafe {
             dpdk_sys::rte_eal_hotplug_add(c"vdev".as_ptr(), c_name.as_ptr(), c_args.as_ptr())
         };
+        let (ret, sockets) = PacketSockets::opened_by(add);
         if ret < 0 {
             return Err(DpdkError::call(
                 format!("rte_eal_hotplug_add(vdev, {name}, {args})"),
                 Errno::from_return(ret),
             ));
         }
-        Self::find(eal, name, &c_name, Owned::Vdev(c_name.clone()))
+        let mut device = Self::find(eal, name, &c_name, Owned::Vdev(c_name.clone()))?;
+        device.sockets = sockets;
+        Ok(device)
     }
 
     /// Makes a port out of rings: what is put into `rx[i]`'s other end is received on queue i, and what is
@@ -158,6 +173,7 @@ impl Device {
                 vdev: c_args("ring port name", &format!("net_ring_{name}"))?,
                 _rings: rx,
             },
+            sockets: PacketSockets::default(),
             eal: eal.clone(),
             #[cfg(feature = "nic")]
             split: None,
@@ -177,6 +193,7 @@ impl Device {
             port,
             name: name.to_owned(),
             owned,
+            sockets: PacketSockets::default(),
             eal: eal.clone(),
             #[cfg(feature = "nic")]
             split: None,
@@ -197,6 +214,9 @@ impl Device {
             max_tx_queues: raw.max_tx_queues,
             max_mtu: raw.max_mtu,
             multi_segment_tx: raw.tx_multi_segs != 0,
+            rx_checksum: raw.rx_checksum != 0,
+            rx_timestamp: raw.rx_timestamp != 0,
+            tx_timestamp: raw.tx_timestamp != 0,
         })
     }
 
@@ -288,6 +308,7 @@ impl Device {
             ),
             split: i32::from(self.payloads(0).is_some()),
             multi_segs: raw.tx_multi_segs,
+            checksum: i32::from(config.checksum && raw.rx_checksum != 0),
         };
         // SAFETY: the port exists and is stopped.
         let ret = unsafe { dpdk_sys::karoo_port_configure(self.port, &options) };

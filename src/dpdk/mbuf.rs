@@ -107,6 +107,13 @@ impl Mbuf {
         unsafe { field!(self.0.as_ptr(), u16, KAROO_MBUF_NB_SEGS) as usize }
     }
 
+    /// Whether the device found a checksum wrong; false also where it was not asked to look.
+    #[inline]
+    pub fn has_bad_checksum(&self) -> bool {
+        // SAFETY: the mbuf is ours.
+        unsafe { dpdk_sys::karoo_mbuf_bad_checksum(self.0.as_ptr()) != 0 }
+    }
+
     /// Port that it was received on.
     #[inline]
     pub fn port(&self) -> u16 {

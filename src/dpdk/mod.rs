@@ -14,6 +14,7 @@
 //! | pass packets on | [`mbuf_ring`] (one producer, one consumer), [`SharedRing`] |
 //! | get a port | [`Device::by_name`], [`Device::vdev`], [`Device::rings`], then [`Device::start`]`(&PortConfig { .. })` |
 //! | receive and transmit | [`RxQueue::rx_burst`]`(&mut batch)`, [`TxQueue::tx_burst`]`(&mut batch)`; what was not taken stays in the batch |
+//! | steer packets | [`Device::isolate`], [`Flows::steer`]`(&port, &rules)` |
 //! | count | [`Port::stats`], [`Port::xstats`], [`Port::link`] |
 //! | measure time | [`tsc`], [`TscClock`] |
 //!
@@ -27,10 +28,12 @@ mod device;
 mod eal;
 mod error;
 mod extbuf;
+mod flow;
 mod idle;
 mod lcore;
 mod mbuf;
 mod mempool;
+mod packet_socket;
 mod port;
 mod ring;
 #[cfg(feature = "nic")]
@@ -41,6 +44,7 @@ pub use device::{Device, DeviceInfo, PortConfig};
 pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus};
 pub use error::{DpdkError, Errno};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, SharedBuffer};
+pub use flow::{FlowError, Flows};
 pub use idle::{Abort, AbortGuard, Idle, IdlePolicy};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
 pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};

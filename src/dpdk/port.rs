@@ -1,7 +1,7 @@
 //! Started ports: bursts queue by queue, counters, and registration of memory.
 
 use std::ffi::CStr;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::device::{Device, DeviceInfo};
 use super::error::{DpdkError, Errno};
@@ -126,7 +126,8 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Bytes transmitted.
     pub tx_bytes: u64,
-    /// Packets that the device dropped because no descriptor was free (`imissed`).
+    /// Packets that the device dropped because no descriptor was free (`imissed`), or the kernel because
+    /// AF_PACKET's ring was full (`tp_drops`).
     pub rx_missed: u64,
     /// Packets received with errors.
     pub rx_errors: u64,
@@ -149,6 +150,16 @@ impl Port {
     /// Its name.
     pub fn name(&self) -> &str {
         self.0.device.name()
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> u16 {
+        self.0.device.port
+    }
+
+    /// Serialises what DPDK leaves unprotected.
+    pub(super) fn control(&self) -> MutexGuard<'_, ()> {
+        self.0.device.eal.control()
     }
 
     /// What the device can do.
@@ -192,7 +203,7 @@ impl Port {
             tx_packets: raw.opackets,
             rx_bytes: raw.ibytes,
             tx_bytes: raw.obytes,
-            rx_missed: raw.imissed,
+            rx_missed: raw.imissed + self.0.device.sockets.dropped(),
             rx_errors: raw.ierrors,
             tx_errors: raw.oerrors,
             rx_no_mbuf: raw.rx_nombuf,

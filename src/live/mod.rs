@@ -6,12 +6,15 @@
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike;
 //! * [`SourceLcore`]: a capture into rx queues;
 //! * [`Interface`], [`PortUse`], [`Memberships`]: interfaces of this host, as ports, in multicast groups;
+//! * [`Links`]: whether the ports' links are up;
 //! * [`LiveEngine`]: all of it, for one engine on live ports, on the CPUs that its [`EnginePlan`](crate::plan::EnginePlan) says.
 
 mod compute;
 mod demand;
 mod interface;
+mod links;
 mod port;
+mod resolve;
 mod run;
 mod source;
 mod stages;
@@ -22,7 +25,9 @@ pub use compute::{
 };
 pub use demand::{Demand, DemandError};
 pub use interface::{Interface, InterfaceError, Memberships};
+pub use links::Links;
 pub use port::{PortError, PortUse};
+pub use resolve::{Driver, LocateError, Located, locate};
 pub use run::{Interfaces, LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};
 pub use stages::{Ended, RxStage, StageError, StageIdle, StageParts, Stages};

@@ -88,7 +88,9 @@ impl PortUse {
             interface.name,
             self.frames(),
         );
-        let device = Device::vdev(eal, &format!("net_af_packet{number}"), &args)?;
+        // The name says which interface it is, and the driver goes by its beginning.
+        let name = format!("net_af_packet_{}", interface.name);
+        let device = Device::vdev(eal, &name, &args)?;
         let pool = |queue| {
             let config = PoolConfig {
                 mbufs: pool_size(DESCRIPTORS.into(), 2 * BURST),
@@ -106,6 +108,7 @@ impl PortUse {
             mtu: None,
             // The kernel has joined the groups.
             promiscuous: false,
+            checksum: true,
         })
     }
 }

@@ -11,8 +11,8 @@ use super::interface::{Interface, InterfaceError, Memberships};
 use super::port::{PortError, PortUse};
 use super::source::{Feed, SourceLcore};
 use super::{
-    Compute, Demand, OutputError, RxStage, StageError, StageIdle, StageParts, Stages, Threads,
-    outputs,
+    Compute, Demand, Links, OutputError, RxStage, StageError, StageIdle, StageParts, Stages,
+    Threads, outputs,
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::dpdk::{
@@ -168,7 +168,7 @@ pub struct LiveEngine {
     threads: Threads,
     memory: Arc<ReceiveMemory>,
     pools: Vec<(String, ExtPool<OutputMemory>)>,
-    ports: Vec<Port>,
+    links: Links,
     capture: Option<Capture>,
     busy: Vec<(String, Arc<AtomicU64>)>,
     _memberships: Memberships,
@@ -301,7 +301,7 @@ impl LiveEngine {
             threads,
             memory,
             pools,
-            ports: ends.ports,
+            links: Links::new(ends.ports),
             _memberships: memberships,
         })
     }
@@ -349,9 +349,9 @@ impl LiveEngine {
         &self.busy
     }
 
-    /// Its ports.
-    pub fn ports(&self) -> &[Port] {
-        &self.ports
+    /// Its ports and their links.
+    pub fn links(&self) -> &Links {
+        &self.links
     }
 
     /// Its lcores' counters.

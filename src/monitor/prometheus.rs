@@ -12,8 +12,9 @@ use super::latency::{BOUNDS, Latency};
 use super::phases::PhaseTimes;
 use super::scrape::{Samples, Scrape, counter, family, label_pairs, plain, text};
 use crate::config::{EngineConfig, OutputConfig};
-use crate::dpdk::{ExtPool, Port, TscClock};
+use crate::dpdk::{ExtPool, Port, PortStats, TscClock};
 use crate::engine::OutputStats;
+use crate::live::Links;
 use crate::memory::OutputMemory;
 use crate::recv::{DropCause, InputStats, ReceiveMemory, RxStats};
 use crate::units::N_POL;
@@ -37,7 +38,7 @@ pub struct Metrics {
     /// Output chunks, by stream.
     pub pools: Vec<(String, ExtPool<OutputMemory>)>,
     /// Ports.
-    pub ports: Vec<Port>,
+    pub links: Links,
     /// Time of each lcore.
     pub times: Vec<Arc<PhaseTimes>>,
     /// What their ticks are.
@@ -52,7 +53,7 @@ impl Scrape for Metrics {
         self.add_input(&mut families);
         self.add_outputs(&mut families);
         self.add_own(&mut families);
-        self.add_ports(&mut families);
+        ports(&mut families, self.started, &self.links);
         text(families)
     }
 }
@@ -294,45 +295,68 @@ impl Metrics {
         );
         family
     }
+}
 
-    fn add_ports(&self, families: &mut Vec<MetricFamily>) {
-        let stats: Vec<_> = self
-            .ports
-            .iter()
-            .filter_map(|port| Some((port.name(), port.stats().ok()?)))
-            .collect();
-        let mut add = |name: &str, help: &str, value: fn(&crate::dpdk::PortStats) -> u64| {
-            let of = |(port, stats): &(&str, _)| {
-                (vec![("port", (*port).to_owned())], value(stats) as f64)
-            };
-            self.counter(
-                families,
-                &format!("karoo_port_{name}"),
-                help,
-                stats.iter().map(of).collect(),
-            );
-        };
-        add("rx_packets", "packets received", |stats| stats.rx_packets);
-        add("rx_bytes", "bytes received", |stats| stats.rx_bytes);
-        add(
-            "rx_missed",
-            "packets dropped because no descriptor was free",
-            |stats| stats.rx_missed,
+/// Adds the counters of ports, and the state of their links.
+pub fn ports(families: &mut Vec<MetricFamily>, started: SystemTime, links: &Links) {
+    links.look();
+    let label = |port: &Port| vec![("port", port.name().to_owned())];
+    let states = links.states();
+    let up = states.map(|(port, up, _)| (label(port), f64::from(u8::from(up))));
+    let help = "whether the port's link is up";
+    families.extend(family(
+        "karoo_port_link_up",
+        help,
+        MetricType::GAUGE,
+        up.collect(),
+    ));
+    let downs = links
+        .states()
+        .map(|(port, _, downs)| (label(port), downs as f64));
+    let help = "how often the port's link went down";
+    counter(
+        families,
+        started,
+        "karoo_port_link_downs",
+        help,
+        downs.collect(),
+    );
+    let stats: Vec<_> = links
+        .states()
+        .filter_map(|(port, ..)| Some((port.name(), port.stats().ok()?)))
+        .collect();
+    let mut add = |name: &str, help: &str, value: fn(&PortStats) -> u64| {
+        let of =
+            |(port, stats): &(&str, _)| (vec![("port", (*port).to_owned())], value(stats) as f64);
+        let samples = stats.iter().map(of).collect();
+        counter(
+            families,
+            started,
+            &format!("karoo_port_{name}"),
+            help,
+            samples,
         );
-        add("rx_errors", "packets received with errors", |stats| {
-            stats.rx_errors
-        });
-        add(
-            "rx_no_mbuf",
-            "failures to get a buffer to receive into",
-            |stats| stats.rx_no_mbuf,
-        );
-        add("tx_packets", "packets sent", |stats| stats.tx_packets);
-        add("tx_bytes", "bytes sent", |stats| stats.tx_bytes);
-        add("tx_errors", "packets that could not be sent", |stats| {
-            stats.tx_errors
-        });
-    }
+    };
+    add("rx_packets", "packets received", |stats| stats.rx_packets);
+    add("rx_bytes", "bytes received", |stats| stats.rx_bytes);
+    add(
+        "rx_missed",
+        "packets dropped because no descriptor was free",
+        |stats| stats.rx_missed,
+    );
+    add("rx_errors", "packets received with errors", |stats| {
+        stats.rx_errors
+    });
+    add(
+        "rx_no_mbuf",
+        "failures to get a buffer to receive into",
+        |stats| stats.rx_no_mbuf,
+    );
+    add("tx_packets", "packets sent", |stats| stats.tx_packets);
+    add("tx_bytes", "bytes sent", |stats| stats.tx_bytes);
+    add("tx_errors", "packets that could not be sent", |stats| {
+        stats.tx_errors
+    });
 }
 
 fn by_pol(values: [u64; N_POL]) -> Samples {

@@ -296,7 +296,7 @@ impl HeaderTemplate {
 }
 
 /// One's-complement sum of big-endian words, an odd last byte padded with zero (RFC 1071).
-fn sum_words(sum: u32, bytes: &[u8]) -> u32 {
+pub(super) fn sum_words(sum: u32, bytes: &[u8]) -> u32 {
     let (words, odd) = bytes.as_chunks::<2>();
     let mut sum = u64::from(sum);
     sum += words
@@ -310,7 +310,8 @@ fn sum_words(sum: u32, bytes: &[u8]) -> u32 {
     sum as u32
 }
 
-fn fold(mut sum: u32) -> u16 {
+/// The sum in 16 bits.
+pub(super) fn fold(mut sum: u32) -> u16 {
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }

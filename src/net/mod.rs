@@ -5,6 +5,7 @@
 //! | [`endpoint`] | lists of IPv4 addresses and ports |
 //! | [`frame`] | Ethernet, IPv4 and UDP: checked views, header templates, multicast addresses |
 //! | [`steer`] | rules that give each datagram its receive queue |
+//! | [`igmp`] | membership in groups where no kernel sees to it |
 //! | [`capture`] | pcap and pcapng files: a streaming reader, a writer |
 
 pub mod capture;
@@ -12,6 +13,7 @@ pub mod endpoint;
 #[doc(hidden)]
 pub mod exercise;
 pub mod frame;
+pub mod igmp;
 pub mod steer;
 
 pub use capture::{CaptureError, CaptureReader, CaptureWriter, Frame};

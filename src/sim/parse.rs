@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::signal::{Operator, Signal, Term};
 
@@ -366,7 +366,7 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
 
 fn dithered(term: Term) -> Signal {
     Signal {
-        term: Rc::new(term),
+        term: Arc::new(term),
         dither: true,
     }
 }
@@ -380,7 +380,7 @@ fn bounded(term: Term, at: usize) -> Result<Signal, SignalError> {
 }
 
 /// The term of a signal that becomes a part of another.
-fn inner(signal: Signal, at: usize) -> Result<Rc<Term>, SignalError> {
+fn inner(signal: Signal, at: usize) -> Result<Arc<Term>, SignalError> {
     match signal.dither {
         true => Ok(signal.term),
         false => Err(SignalError::Nodither {

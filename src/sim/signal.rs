@@ -1,7 +1,7 @@
 //! Signals as values.
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Operators between signals, sample by sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +50,16 @@ pub enum Term {
         seed: u64,
     },
     /// Another signal later, circularly within the period.
-    Delay(Rc<Term>, i64),
+    Delay(Arc<Term>, i64),
     /// Two signals combined.
-    Combine(Operator, Rc<Term>, Rc<Term>),
+    Combine(Operator, Arc<Term>, Arc<Term>),
 }
 
 /// One output of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signal {
     /// What is quantised.
-    pub term: Rc<Term>,
+    pub term: Arc<Term>,
     /// Whether dither is added before.
     pub dither: bool,
 }

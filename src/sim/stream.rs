@@ -1,27 +1,21 @@
-//! Heaps of a digitiser, put into frames.
+//! Heaps of a digitiser, put into packets, and those into a capture.
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::config::SampleBits;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
 use crate::net::{CaptureError, CaptureWriter};
 use crate::spead::descriptor::{Descriptor, emit_heap};
 use crate::spead::digitiser::PREAMBLE_LEN;
-use crate::spead::packet::MAX_PACKET;
 use crate::spead::{DigitiserRepr, IMMEDIATE_MASK};
-use crate::units::Clock;
 
+use super::config::{DigitiserConfig, SimError};
 use super::faults::SimHeap;
-use super::signal::Signal;
-use super::window::{Window, WindowConfig};
-
-/// Longest period, in samples: one window of packed samples per polarisation is kept in memory.
-pub const MAX_PERIOD: u64 = 1 << 30;
+use super::window::Windows;
 
 /// Seconds of sample time between descriptor heaps.
 const DESCRIPTOR_SECONDS: f64 = 5.0;
 
-/// First source address; further polarisations follow. From TEST-NET-1 (RFC 5737).
+/// First source address of a capture; further polarisations follow. From TEST-NET-1 (RFC 5737).
 const SOURCE: [u8; 4] = [192, 0, 2, 1];
 const DATA_PORT: u16 = 49152;
 const DESCRIPTOR_PORT: u16 = 49153;
@@ -29,139 +23,141 @@ const SOURCE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);
 /// Where a destination is not a multicast group.
 const UNICAST_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 2]);
 
-/// What a simulated digitiser is to do.
-#[derive(Clone, Debug)]
-pub struct DigitiserConfig {
-    /// Sample counts to UNIX time.
-    pub clock: Clock,
-    /// One per destination, or one for all.
-    pub signals: Vec<Signal>,
-    /// Addresses of each polarisation, which its heaps take by turns.
-    pub dests: Vec<Vec<SocketAddrV4>>,
-    /// Samples per heap.
-    pub heap_samples: usize,
-    /// Bits per sample.
-    pub sample_bits: SampleBits,
-    /// Digitiser number of the first polarisation; the others follow.
-    pub first_id: u64,
-    /// Samples after which the signals repeat.
-    pub period: u64,
-    /// Samples in the replayed window.
-    pub max_period: u64,
-    /// Seed of the dither.
-    pub dither_seed: u64,
-    /// Time to live of the datagrams.
-    pub ttl: u8,
-    /// First timestamp.
-    pub first_timestamp: u64,
+/// Where frames say that they come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// IPv4 address of the first polarisation.
+    pub ip: Ipv4Addr,
+    /// What is added to it for each further one.
+    pub step: u8,
 }
 
-/// A value that cannot be used.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SimError {
-    /// Rates are positive.
-    #[error("--adc-sample-rate {0} must be a positive number of hertz, such as 1712e6")]
-    SampleRate(f64),
-    /// Times are UNIX times.
-    #[error("--sync-time {0} must be a UNIX time from 0 to 2106, such as 1763700000")]
-    SyncTime(f64),
-    /// Signals match destinations.
-    #[error(
-        "--signals makes {signals} signals for {dests} destinations; make one for all, or one for each"
-    )]
-    SignalCount {
-        /// Output signals.
-        signals: usize,
-        /// Destinations.
-        dests: usize,
-    },
-    /// Heaps fill whole bytes and one packet.
-    #[error(
-        "--heap-samples {samples} of {bits} bits must fill whole bytes of one packet, at most {most} bytes; 4096 would do"
-    )]
-    HeapSize {
-        /// Samples.
-        samples: usize,
-        /// Bits per sample.
-        bits: u32,
-        /// Payload bytes that fit.
-        most: usize,
-    },
-    /// The signal's period.
-    #[error("--period {0} must be from 1 to {MAX_PERIOD} samples")]
-    Period(u64),
-    /// The window.
-    #[error(
-        "--max-period {max_period} must be a multiple of the period {period} and of {heap_samples} samples per heap, at least two heaps, at most {MAX_PERIOD} samples; {fit} would do"
-    )]
-    MaxPeriod {
-        /// As given.
-        max_period: u64,
-        /// The period.
-        period: u64,
-        /// Samples per heap.
-        heap_samples: usize,
-        /// A value that would do.
-        fit: u64,
-    },
-    /// The first timestamp.
-    #[error(
-        "--first-timestamp {timestamp} must be a multiple of {heap_samples} samples per heap below 2^48; {fit} would do"
-    )]
-    FirstTimestamp {
-        /// As given.
-        timestamp: u64,
-        /// Samples per heap.
-        heap_samples: usize,
-        /// A value that would do.
-        fit: u64,
-    },
-    /// Dither and heap headers have room for so many.
-    #[error("{0} destinations are more than the 255 that have source addresses")]
-    Dests(usize),
+impl Origin {
+    /// What captures say: addresses that are nobody's.
+    pub const CAPTURE: Self = Self {
+        mac: SOURCE_MAC,
+        ip: Ipv4Addr::new(SOURCE[0], SOURCE[1], SOURCE[2], SOURCE[3]),
+        step: 1,
+    };
+
+    fn template(&self, pol: usize, port: u16, dst: SocketAddrV4, ttl: u8) -> HeaderTemplate {
+        let [a, b, c, d] = self.ip.octets();
+        let d = d.wrapping_add(self.step.wrapping_mul(pol as u8));
+        let src = SocketAddrV4::new([a, b, c, d].into(), port);
+        HeaderTemplate::multicast(self.mac, src, dst, ttl)
+            .unwrap_or_else(|| HeaderTemplate::new(self.mac, UNICAST_MAC, src, dst, ttl))
+    }
 }
 
-/// A simulated digitiser: signals evaluated and packed, ready to be sent.
+/// Heaps in the order they are sent: all polarisations of one time, then those of the next.
+pub fn heaps(pols: usize, per_pol: u64) -> impl Iterator<Item = SimHeap> + use<> {
+    (0..per_pol).flat_map(move |index| (0..pols).map(move |pol| SimHeap::new(index, pol)))
+}
+
+/// Heaps to UDP payloads and their headers.
+pub struct Packets {
+    first_timestamp: u64,
+    heap_samples: u64,
+    first_id: u64,
+    templates: Vec<Vec<HeaderTemplate>>,
+    descriptors: Vec<Descriptor>,
+    /// Descriptors go to the first address alone, from a port of their own.
+    descriptor_template: Option<HeaderTemplate>,
+    /// Samples from one descriptor heap to the next.
+    descriptor_step: f64,
+    descriptor_heaps: u64,
+}
+
+impl Packets {
+    /// The packets of `config`, from `origin`.
+    pub fn new(config: &DigitiserConfig, origin: Origin) -> Self {
+        let of = |(pol, dests): (usize, &Vec<SocketAddrV4>)| {
+            let template = |dst: &_| origin.template(pol, DATA_PORT, *dst, config.ttl);
+            dests.iter().map(template).collect()
+        };
+        let first = config.dests.iter().flatten().next();
+        let (samples, bits) = (config.heap_samples as u64, config.sample_bits.get() as u16);
+        Self {
+            first_timestamp: config.first_timestamp,
+            heap_samples: samples,
+            first_id: config.first_id,
+            templates: config.dests.iter().enumerate().map(of).collect(),
+            descriptors: Descriptor::digitiser(samples, bits),
+            descriptor_template: first
+                .map(|dst| origin.template(0, DESCRIPTOR_PORT, *dst, config.ttl)),
+            descriptor_step: DESCRIPTOR_SECONDS * config.clock.adc_sample_rate,
+            descriptor_heaps: 0,
+        }
+    }
+
+    /// Headers of the frame that `heap` goes in.
+    pub fn template(&self, heap: SimHeap) -> &HeaderTemplate {
+        let templates = &self.templates[heap.pol];
+        &templates[(heap.index % templates.len() as u64) as usize]
+    }
+
+    /// What is in front of the samples of a heap.
+    pub fn preamble(&self, heap: SimHeap, saturated: u16, bytes: usize) -> [u8; PREAMBLE_LEN] {
+        let pols = self.templates.len() as u64;
+        let repr = DigitiserRepr {
+            heap_count: (2 * (heap.index * pols + heap.pol as u64 + 1)) & IMMEDIATE_MASK,
+            timestamp: (self.first_timestamp + heap.index * self.heap_samples) & IMMEDIATE_MASK,
+            digitiser_id: self.first_id + heap.pol as u64,
+            saturated,
+            payload_length: bytes,
+        };
+        let mut preamble = [0; PREAMBLE_LEN];
+        repr.emit(&mut preamble);
+        preamble
+    }
+
+    /// The heap's place in the windows, counted from timestamp 0.
+    pub fn place(&self, heap: SimHeap) -> u64 {
+        self.first_timestamp / self.heap_samples + heap.index
+    }
+
+    /// The UDP payload of a heap, damaged if it is to be.
+    pub fn packet(&self, windows: &Windows, heap: SimHeap, packet: &mut Vec<u8>) {
+        let (payload, saturated) = windows.heap(heap.pol, self.place(heap));
+        packet.clear();
+        packet.extend(self.preamble(heap, saturated, payload.len()));
+        packet.extend_from_slice(payload);
+        if let Some(damage) = heap.damage {
+            damage.apply(packet);
+        }
+    }
+
+    /// Headers and UDP payload of the descriptors, if they are due before the heaps of this time.
+    pub fn descriptors(&mut self, index: u64) -> Option<(&HeaderTemplate, Vec<u8>)> {
+        let start = (index * self.heap_samples) as f64;
+        if start < self.descriptor_heaps as f64 * self.descriptor_step {
+            return None;
+        }
+        let packet = emit_heap(2 * self.descriptor_heaps + 1, &self.descriptors);
+        self.descriptor_heaps += 1;
+        Some((self.descriptor_template.as_ref()?, packet))
+    }
+}
+
+/// A simulated digitiser: signals evaluated and packed, ready to be written.
 pub struct Digitiser {
     config: DigitiserConfig,
-    windows: Vec<Window>,
-    headers: Vec<Vec<HeaderTemplate>>,
+    windows: Windows,
 }
 
 impl Digitiser {
     /// Checks the configuration and makes one window of samples per polarisation.
     pub fn new(config: DigitiserConfig) -> Result<Self, SimError> {
-        check(&config)?;
-        let repeat = lcm(config.period, config.heap_samples as u64);
-        let window = WindowConfig {
-            period: config.period,
-            samples: repeat,
-            heap_samples: config.heap_samples,
-            bits: config.sample_bits,
-            adc_sample_rate: config.clock.adc_sample_rate,
-            dither_seed: config.dither_seed,
-        };
-        let signal = |pol| config.signals.get(pol).or(config.signals.first());
-        let windows = (0..config.dests.len())
-            .filter_map(|pol| Some(Window::new(&window, signal(pol)?, pol)))
-            .collect();
-        let headers = config.dests.iter().enumerate().map(|(pol, dests)| {
-            let dests = dests.iter();
-            dests
-                .map(|dst| headers(pol, DATA_PORT, *dst, config.ttl))
-                .collect()
-        });
-        Ok(Self {
-            headers: headers.collect(),
-            windows,
-            config,
-        })
+        config.check()?;
+        let windows = Windows::new(&config, &config.signals, config.period);
+        Ok(Self { config, windows })
     }
 
     /// Heaps in the order they are sent: all polarisations of one time, then those of the next.
     pub fn heaps(&self, per_pol: u64) -> impl Iterator<Item = SimHeap> + use<> {
-        let pols = self.config.dests.len();
-        (0..per_pol).flat_map(move |index| (0..pols).map(move |pol| SimHeap::new(index, pol)))
+        heaps(self.config.dests.len(), per_pol)
     }
 
     /// Writes heaps, and descriptors before and between them. Returns the number of data frames.
@@ -170,71 +166,32 @@ impl Digitiser {
         heaps: impl Iterator<Item = SimHeap>,
         capture: &mut CaptureWriter,
     ) -> Result<u64, CaptureError> {
-        let config = &self.config;
-        let pols = self.windows.len() as u64;
-        let step = DESCRIPTOR_SECONDS * config.clock.adc_sample_rate;
-        let mut descriptors = 0u64;
+        let mut packets = Packets::new(&self.config, Origin::CAPTURE);
+        let (samples, pols) = (
+            self.config.heap_samples as u64,
+            self.config.dests.len() as u64,
+        );
         let mut sent = 0;
         // The clock of the network: heaps leave when their last sample is there, polarisations after one another,
         // and a heap that was held back leaves with the one after which it goes.
         let mut now = 0;
         let mut packet = Vec::new();
+        let mut headers = [0; HEADERS_LEN];
         for heap in heaps {
-            let start = heap.index * config.heap_samples as u64;
-            if start as f64 >= descriptors as f64 * step {
-                self.write_descriptors(2 * descriptors + 1, start, capture)?;
-                descriptors += 1;
+            let start = heap.index * samples;
+            if let Some((template, packet)) = packets.descriptors(heap.index) {
+                template.emit_checksummed(&[&packet], &mut headers);
+                capture.write_frame(self.time_ns(start), &[&headers, &packet])?;
             }
-            let (payload, saturated) = self.window(heap);
-            packet.clear();
-            packet.resize(PREAMBLE_LEN, 0);
-            let repr = DigitiserRepr {
-                heap_count: 2 * (heap.index * pols + heap.pol as u64 + 1),
-                timestamp: (config.first_timestamp + start) & IMMEDIATE_MASK,
-                digitiser_id: config.first_id + heap.pol as u64,
-                saturated,
-                payload_length: payload.len(),
-            };
-            if let Some(preamble) = packet.first_chunk_mut() {
-                repr.emit(preamble);
-            }
-            packet.extend_from_slice(payload);
-            if let Some(damage) = heap.damage {
-                damage.apply(&mut packet);
-            }
-            now = now.max(start + config.heap_samples as u64 * (heap.pol as u64 + 1) / pols);
-            let dests = &self.headers[heap.pol];
-            let template = &dests[(heap.index % dests.len() as u64) as usize];
-            let mut headers = [0; HEADERS_LEN];
-            template.emit_checksummed(&[&packet], &mut headers);
+            packets.packet(&self.windows, heap, &mut packet);
+            now = now.max(start + samples * (heap.pol as u64 + 1) / pols);
+            packets
+                .template(heap)
+                .emit_checksummed(&[&packet], &mut headers);
             capture.write_frame(self.time_ns(now), &[&headers, &packet])?;
             sent += 1;
         }
         Ok(sent)
-    }
-
-    fn window(&self, heap: SimHeap) -> (&[u8], u16) {
-        let first = self.config.first_timestamp / self.config.heap_samples as u64;
-        self.windows[heap.pol].heap(first + heap.index)
-    }
-
-    /// To the first address alone, from a port of its own.
-    fn write_descriptors(
-        &self,
-        heap_count: u64,
-        samples: u64,
-        capture: &mut CaptureWriter,
-    ) -> Result<(), CaptureError> {
-        let config = &self.config;
-        let Some(dst) = config.dests.iter().flatten().next() else {
-            return Ok(());
-        };
-        let descriptors =
-            Descriptor::digitiser(config.heap_samples as u64, config.sample_bits.get() as u16);
-        let packet = emit_heap(heap_count, &descriptors);
-        let mut frame = [0; HEADERS_LEN];
-        headers(0, DESCRIPTOR_PORT, *dst, config.ttl).emit_checksummed(&[&packet], &mut frame);
-        capture.write_frame(self.time_ns(samples), &[&frame, &packet])
     }
 
     /// UNIX time in nanoseconds, so many samples after the first.
@@ -247,83 +204,17 @@ impl Digitiser {
     }
 }
 
-fn headers(pol: usize, port: u16, dst: SocketAddrV4, ttl: u8) -> HeaderTemplate {
-    let [a, b, c, d] = SOURCE;
-    let src = SocketAddrV4::new([a, b, c, d.wrapping_add(pol as u8)].into(), port);
-    HeaderTemplate::multicast(SOURCE_MAC, src, dst, ttl)
-        .unwrap_or_else(|| HeaderTemplate::new(SOURCE_MAC, UNICAST_MAC, src, dst, ttl))
-}
-
-fn check(config: &DigitiserConfig) -> Result<(), SimError> {
-    let rate = config.clock.adc_sample_rate;
-    if !(rate > 0.0 && rate.is_finite()) {
-        return Err(SimError::SampleRate(rate));
-    }
-    let sync = config.clock.sync_time;
-    if !(0.0..=4_294_967_295.0).contains(&sync) {
-        return Err(SimError::SyncTime(sync));
-    }
-    let (signals, dests) = (config.signals.len(), config.dests.len());
-    if dests > 255 {
-        return Err(SimError::Dests(dests));
-    }
-    if signals == 0 || signals != 1 && signals != dests {
-        return Err(SimError::SignalCount { signals, dests });
-    }
-    let (samples, bits) = (config.heap_samples, config.sample_bits.get());
-    let most = MAX_PACKET - PREAMBLE_LEN;
-    let fits = samples > 0 && samples <= 8 * most && samples * bits as usize <= 8 * most;
-    if !fits || !(samples * bits as usize).is_multiple_of(8) {
-        return Err(SimError::HeapSize {
-            samples,
-            bits,
-            most,
-        });
-    }
-    let (period, max_period) = (config.period, config.max_period);
-    if !(1..=MAX_PERIOD).contains(&period) {
-        return Err(SimError::Period(period));
-    }
-    let heap = samples as u64;
-    let unit = lcm(period, heap);
-    if !max_period.is_multiple_of(unit) || !(2 * heap..=MAX_PERIOD).contains(&max_period) {
-        let wanted = max_period.clamp(2 * heap, MAX_PERIOD);
-        return Err(SimError::MaxPeriod {
-            max_period,
-            period,
-            heap_samples: samples,
-            fit: wanted.div_ceil(unit) * unit,
-        });
-    }
-    let timestamp = config.first_timestamp;
-    if !timestamp.is_multiple_of(heap) || timestamp > IMMEDIATE_MASK {
-        return Err(SimError::FirstTimestamp {
-            timestamp,
-            heap_samples: samples,
-            fit: timestamp.min(IMMEDIATE_MASK) / heap * heap,
-        });
-    }
-    Ok(())
-}
-
-/// Least common multiple of positive numbers.
-fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x * b
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SampleBits;
     use crate::net::capture::Precision;
     use crate::net::{CaptureReader, Datagram, parse_endpoints};
     use crate::sim::faults::{FaultPlan, Ledger};
     use crate::sim::parse;
     use crate::spead::descriptor::parse_heap;
     use crate::spead::{DigitiserHeap, Packet};
+    use crate::units::Clock;
 
     fn config() -> DigitiserConfig {
         DigitiserConfig {

@@ -2,9 +2,41 @@
 
 use crate::config::SampleBits;
 
+use super::config::{DigitiserConfig, lcm};
 use super::evaluate::Evaluator;
 use super::quantise::{DitherSource, pack, quantise, saturated};
-use super::signal::Signal;
+use super::signal::{Signal, Term};
+
+/// The windows of all polarisations.
+pub struct Windows(Vec<Window>);
+
+impl Windows {
+    /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after `period` samples. Where all
+    /// are zero there is no dither either (reference: quantisation).
+    pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
+        let silent = signals.iter().all(|s| *s.term == Term::Constant(0.0));
+        let window = WindowConfig {
+            period,
+            samples: lcm(period, config.heap_samples as u64),
+            heap_samples: config.heap_samples,
+            bits: config.sample_bits,
+            adc_sample_rate: config.clock.adc_sample_rate,
+            dither_seed: config.dither_seed,
+        };
+        let signal = |pol| signals.get(pol).or(signals.first());
+        let window = |pol| {
+            let mut signal = signal(pol)?.clone();
+            signal.dither &= !silent;
+            Some(Window::new(&window, &signal, pol))
+        };
+        Self((0..config.dests.len()).filter_map(window).collect())
+    }
+
+    /// Packed samples and saturation count of heap `heap` of polarisation `pol`, counted from timestamp 0.
+    pub fn heap(&self, pol: usize, heap: u64) -> (&[u8], u16) {
+        self.0[pol].heap(heap)
+    }
+}
 
 /// Heaps of one polarisation that repeat.
 pub struct Window {

@@ -1,7 +1,12 @@
 //! What is behind a server, and how it reads requests and answers them.
 
+use std::pin::Pin;
+
 use super::message::{Arguments, Kind, Line, Message, push_argument};
 use super::value::{ValueError, string};
+
+/// What becomes of a request that takes time: the arguments of its reply, or why there are none.
+pub type Slow = Pin<Box<dyn Future<Output = Result<Vec<String>, Refusal>> + Send>>;
 
 /// What can be controlled by KATCP.
 pub trait Device: Send + Sync + 'static {
@@ -16,6 +21,13 @@ pub trait Device: Send + Sync + 'static {
 
     /// Answers one of its own requests. It is not to take long: all other clients wait.
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal>;
+
+    /// Begins one of its own requests that takes long, in place of [`handle`](Self::handle): only this client's next
+    /// request waits, and what it does not await is given up when the client leaves.
+    fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+        let _ = request;
+        None
+    }
 }
 
 /// What a request is for.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
-use super::device::{Device, Help, Parameters, Refusal, Response, text};
+use super::device::{Device, Help, Parameters, Refusal, Response, Slow, text};
 use super::message::Message;
 use super::number::format_float;
 use super::outbox::Outbox;
@@ -165,6 +165,14 @@ impl<D: Device> Standard<D> {
             sensors,
             log_level: AtomicUsize::new(warn.unwrap_or(0)),
         }
+    }
+
+    /// Begins a request of the device that takes long.
+    pub fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+        let mut requests = self.device.requests().iter();
+        requests
+            .any(|help| help.name == request.name())
+            .then(|| self.device.begin(request))?
     }
 
     /// Answers a request of the client with this outbox, where `clients` are the addresses of all.

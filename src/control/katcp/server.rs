@@ -278,7 +278,16 @@ impl<D: Device> Common<D> {
             };
             match Message::parse(line) {
                 Ok(Some(request)) if request.kind() == Kind::Request => {
-                    self.answer(&request, outbox);
+                    match self.standard.begin(&request) {
+                        Some(slow) => {
+                            let mut response = Response::to(&request);
+                            let outcome = slow.await.map(|arguments| {
+                                arguments.iter().for_each(|a| response.argument(a));
+                            });
+                            outbox.push(response.finish(outcome));
+                        }
+                        None => self.answer(&request, outbox),
+                    }
                 }
                 // Clients have nothing to reply to or to inform of.
                 Ok(_) => {}

@@ -116,7 +116,7 @@ fn size_is_bounded() {
     assert!(matches!(error(&chain), SignalError::TooComplex { .. }));
 }
 
-fn term() -> impl Strategy<Value = Rc<Term>> {
+fn term() -> impl Strategy<Value = Arc<Term>> {
     let number = -1e9..1e9f64;
     let leaf = prop_oneof![
         number.clone().prop_map(Term::Constant),
@@ -135,15 +135,15 @@ fn term() -> impl Strategy<Value = Rc<Term>> {
         }),
         (number, any::<u64>()).prop_map(|(std, seed)| Term::Wgn { std, seed }),
     ];
-    leaf.prop_map(Rc::new).prop_recursive(4, 20, 2, |inner| {
+    leaf.prop_map(Arc::new).prop_recursive(4, 20, 2, |inner| {
         let operator = prop_oneof![
             Just(Operator::Add),
             Just(Operator::Subtract),
             Just(Operator::Multiply)
         ];
         prop_oneof![
-            (inner.clone(), any::<i32>()).prop_map(|(t, d)| Rc::new(Term::Delay(t, d.into()))),
-            (operator, inner.clone(), inner).prop_map(|(o, a, b)| Rc::new(Term::Combine(o, a, b))),
+            (inner.clone(), any::<i32>()).prop_map(|(t, d)| Arc::new(Term::Delay(t, d.into()))),
+            (operator, inner.clone(), inner).prop_map(|(o, a, b)| Arc::new(Term::Combine(o, a, b))),
         ]
     })
 }

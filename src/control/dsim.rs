@@ -1,0 +1,303 @@
+//! A simulated digitiser as a KATCP device: the peer's requests, sensors and names (reference: dsim).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam::queue::ArrayQueue;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::sync::{Mutex as Turn, oneshot};
+
+use super::katcp::device::text;
+use super::katcp::number::format_float;
+use super::katcp::reading::{DEVICE_STATUS, unix_now};
+use super::katcp::value::integer;
+use super::katcp::{
+    Device, Help, Limits, Message, Parameters, Reading, Refusal, Reserved, Response, SensorId,
+    SensorInfo, Sensors, Slow, Type, Value,
+};
+use super::{Control, ControlEnd, ControlError};
+use crate::sim::config::MAX_PERIOD;
+use crate::sim::live::Change;
+use crate::sim::{DigitiserConfig, Signal, Windows, parse};
+use crate::units::Timestamp;
+
+/// The interface that it has, which is the peer's.
+const VERSION: &str = "katgpucbf-dsim-1.0";
+const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
+/// How long the sending lcore may take to change to other signals.
+const TAKEN_UP: Duration = Duration::from_secs(10);
+
+const HELP: &[Help] = &[
+    Help {
+        name: "signals",
+        parameters: "signals [period]",
+        summary: "Send other signals, one for each polarisation, that repeat after so many samples; tell from which timestamp on.",
+    },
+    Help {
+        name: "time",
+        parameters: "",
+        summary: "Tell this host's UNIX time.",
+    },
+];
+
+/// Signals that cannot be sent. Clients look for the first words of some.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum SignalsError {
+    #[error("expected {expected} signals, received {received}")]
+    Count { expected: usize, received: usize },
+    #[error(
+        "period {period} must be positive and divide the longest period, {max_period}, a sensor of its own"
+    )]
+    Period { period: i64, max_period: u64 },
+    #[error("the sender has ended, or does not come to change its signals")]
+    Sender,
+    #[error("the signals cannot be computed: {0}")]
+    Compute(String),
+}
+
+/// A digitiser that can be controlled.
+pub struct Dsim {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: DigitiserConfig,
+    changes: Arc<ArrayQueue<Change>>,
+    /// Of noise that names none.
+    seeds: Mutex<ChaCha8Rng>,
+    /// Whose signals are being changed.
+    turn: Turn<()>,
+    sensors: Sensors,
+    original: SensorId,
+    signals: SensorId,
+    period: SensorId,
+    steady_state: SensorId,
+    /// The newest timestamp that a change was made at.
+    steady: AtomicU64,
+}
+
+impl Dsim {
+    /// The digitiser of `config`, whose signals were given as `original`; adds its sensors.
+    pub fn new(
+        config: DigitiserConfig,
+        original: &str,
+        seed: u64,
+        changes: Arc<ArrayQueue<Change>>,
+        sensors: &Sensors,
+    ) -> Self {
+        let add = |name: &str, what: &str, units, of, value| {
+            sensors.add(SensorInfo::new(name, what, units, of), Reading::now(value))
+        };
+        let string = |text: String| Value::String(text.into());
+        let count = |value: u64| Value::Integer(value as i64);
+        let clock = config.clock;
+        add(
+            "dither-seed",
+            "Seed of the dither",
+            "",
+            Type::String,
+            string(config.dither_seed.to_string()),
+        );
+        add(
+            "max-period",
+            "Samples after which everything repeats, whatever the signals",
+            "samples",
+            Type::Integer,
+            count(config.max_period),
+        );
+        add(
+            "adc-sample-rate",
+            "Rate of the samples",
+            "Hz",
+            Type::Float,
+            Value::Float(clock.adc_sample_rate),
+        );
+        add(
+            "sample-bits",
+            "Bits of a sample",
+            "",
+            Type::Integer,
+            count(config.sample_bits.get().into()),
+        );
+        add(
+            "sync-time",
+            "UNIX time of timestamp 0",
+            "s",
+            Type::Float,
+            Value::Float(clock.sync_time),
+        );
+        let shared = Shared {
+            original: add(
+                "signals-orig",
+                "Signals as they were given",
+                "",
+                Type::String,
+                string(original.to_owned()),
+            ),
+            signals: add(
+                "signals",
+                "Signals, written out so that they can be given again",
+                "",
+                Type::String,
+                string(canonical(&config.signals)),
+            ),
+            period: add(
+                "period",
+                "Samples after which the signals repeat",
+                "samples",
+                Type::Integer,
+                count(config.period),
+            ),
+            steady_state: add(
+                "steady-state-timestamp",
+                "Heaps with this timestamp or a later one reflect all requests so far",
+                "",
+                Type::Integer,
+                Value::Integer(0),
+            ),
+            steady: AtomicU64::new(0),
+            seeds: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
+            turn: Turn::new(()),
+            sensors: sensors.clone(),
+            changes,
+            config,
+        };
+        let status = "Whether all sensors are nominal";
+        sensors.add_aggregate(
+            SensorInfo::new("device-status", status, "", DEVICE_STATUS),
+            |_| true,
+        );
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The signals and their period that a request asks for.
+    fn asked(&self, request: &Message<'_>) -> Result<(String, Vec<Signal>, u64), Refusal> {
+        let mut parameters = Parameters::of(request);
+        let original = parameters.required("signals", text)?;
+        let period = parameters.optional("period", integer)?;
+        parameters.end()?;
+        let shared = &self.shared;
+        let signals = {
+            let seeds = shared.seeds.lock();
+            let mut seeds = seeds.unwrap_or_else(PoisonError::into_inner);
+            parse(&original, || seeds.next_u64())?
+        };
+        let (expected, received) = (shared.config.dests.len(), signals.len());
+        if expected != received {
+            return Err(SignalsError::Count { expected, received }.into());
+        }
+        let max_period = shared.config.max_period;
+        let period = match period {
+            None => max_period,
+            Some(period) => match u64::try_from(period) {
+                Ok(given @ 1..=MAX_PERIOD) if max_period.is_multiple_of(given) => given,
+                _ => return Err(SignalsError::Period { period, max_period }.into()),
+            },
+        };
+        Ok((original, signals, period))
+    }
+}
+
+impl Device for Dsim {
+    fn version(&self) -> &str {
+        VERSION
+    }
+
+    fn build(&self) -> &str {
+        BUILD
+    }
+
+    fn requests(&self) -> &'static [Help] {
+        HELP
+    }
+
+    fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {
+        // The other one is slow.
+        Parameters::of(request).end()?;
+        response.argument(format_float(unix_now()));
+        Ok(())
+    }
+
+    fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+        if request.name() != "signals" {
+            return None;
+        }
+        let asked = self.asked(request);
+        let shared = self.shared.clone();
+        Some(Box::pin(async move {
+            let (original, signals, period) = asked?;
+            let timestamp = shared.change(&original, signals, period).await?;
+            Ok(vec![timestamp.to_string()])
+        }))
+    }
+}
+
+impl Shared {
+    /// Computes signals, has them sent, and tells from which timestamp on.
+    async fn change(
+        self: Arc<Self>,
+        original: &str,
+        signals: Vec<Signal>,
+        period: u64,
+    ) -> Result<Timestamp, SignalsError> {
+        let _turn = self.turn.lock().await;
+        let text = canonical(&signals);
+        let (computed, windows) = oneshot::channel();
+        let shared = self.clone();
+        let compute = move || {
+            let windows = Windows::new(&shared.config, &signals, period);
+            // A client that is gone needs them not.
+            let _ = computed.send(Arc::new(windows));
+        };
+        let thread = thread::Builder::new().name("signals".to_owned());
+        let failed = |error: &dyn ToString| SignalsError::Compute(error.to_string());
+        thread.spawn(compute).map_err(|error| failed(&error))?;
+        let windows = windows.await.map_err(|error| failed(&error))?;
+        let (done, taken) = oneshot::channel();
+        if self.changes.push(Change { windows, done }).is_err() {
+            return Err(SignalsError::Sender);
+        }
+        let Ok(Ok((timestamp, unused))) = tokio::time::timeout(TAKEN_UP, taken).await else {
+            return Err(SignalsError::Sender);
+        };
+        drop(unused);
+        let steady = self.steady.fetch_max(timestamp.0, Ordering::Relaxed);
+        let steady = Value::Integer(steady.max(timestamp.0) as i64);
+        for (sensor, value) in [
+            (self.original, Value::String(original.to_owned().into())),
+            (self.signals, Value::String(text.into())),
+            (self.period, Value::Integer(period as i64)),
+            (self.steady_state, steady),
+        ] {
+            self.sensors.set(sensor, Reading::now(value));
+        }
+        tracing::info!(original, period, from = timestamp.0, "signals");
+        Ok(timestamp)
+    }
+}
+
+/// Signals written out.
+pub fn canonical(signals: &[Signal]) -> String {
+    let signals: Vec<_> = signals.iter().map(ToString::to_string).collect();
+    signals.join(" ")
+}
+
+/// Serves a digitiser at `address`. `on_end` is called once if control wants it to end.
+pub fn start(
+    address: Reserved,
+    config: DigitiserConfig,
+    original: &str,
+    seed: u64,
+    changes: Arc<ArrayQueue<Change>>,
+    on_end: impl FnOnce(ControlEnd) + Send + 'static,
+) -> Result<Control, ControlError> {
+    let sensors = Sensors::default();
+    let dsim = Dsim::new(config, original, seed, changes, &sensors);
+    let limits = Limits::default();
+    Control::start(address, Arc::new(dsim), sensors, limits, async {}, on_end)
+}

@@ -1,0 +1,198 @@
+//! Messages against bytes of real ones, and what a host says when.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+const ROUTER: (MacAddr, Ipv4Addr) = (MacAddr([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 0, 0, 1));
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 102, 0, 64);
+const OTHER: Ipv4Addr = Ipv4Addr::new(239, 102, 0, 65);
+
+fn seconds(s: f64) -> Duration {
+    Duration::from_secs_f64(s)
+}
+
+/// Type and, for version 3, records; destination address as well.
+fn said(frame: &[u8]) -> (Ipv4Addr, u8, Vec<(u8, Ipv4Addr)>) {
+    let address = |at: usize| Ipv4Addr::from(*frame[at..].first_chunk::<4>().unwrap());
+    assert_eq!(frame[14], 0x46, "router alert");
+    assert_eq!((frame[22], frame[23]), (1, 2), "time to live, protocol");
+    assert_eq!(address(26), IP);
+    let to = address(30);
+    assert_eq!(&frame[..6], MacAddr::multicast(to).unwrap().0);
+    let message = &frame[38..];
+    let records = match message[0] {
+        0x22 => (0..usize::from(u16::from_be_bytes([message[6], message[7]])))
+            .map(|i| (message[8 + 8 * i], address(38 + 12 + 8 * i)))
+            .collect(),
+        _ => vec![(0, address(42))],
+    };
+    // A receiver's checks.
+    assert_eq!(fold(sum_words(0, &frame[14..38])), 0xffff);
+    assert!(matches!(Message::parse(frame), Ok(Message::Other(kind)) if kind == message[0]));
+    (to, message[0], records)
+}
+
+/// A general query of version 2 with 10 s, written out: its checksum, ee9b, is the one that analysers show for it.
+#[test]
+fn a_routers_query_is_read() {
+    let frame: [u8; 46] = [
+        0x01, 0x00, 0x5e, 0x00, 0x00, 0x01, 0x02, 0x42, 0xac, 0x11, 0x00, 0x02, 0x08, 0x00, 0x46,
+        0xc0, 0x00, 0x20, 0x00, 0x00, 0x40, 0x00, 0x01, 0x02, 0x04, 0x17, 0x00, 0x00, 0x00, 0x00,
+        0xe0, 0x00, 0x00, 0x01, 0x94, 0x04, 0x00, 0x00, 0x11, 0x64, 0xee, 0x9b, 0x00, 0x00, 0x00,
+        0x00,
+    ];
+    let expected = Message::Query {
+        version: Version::V2,
+        group: None,
+        within: seconds(10.0),
+    };
+    assert_eq!(Message::parse(&frame), Ok(expected));
+    let mut broken = frame;
+    broken[39] = 0x65;
+    assert_eq!(Message::parse(&broken), Err(IgmpError::Checksum));
+}
+
+#[test]
+fn response_codes_are_floating() {
+    // RFC 3376, 4.1.1: the mantissa has a hidden bit.
+    for (code, tenths) in [(0, 0), (127, 127), (128, 128), (0x8f, 248), (0xff, 31744)] {
+        assert_eq!(floating(code), tenths, "{code}");
+    }
+}
+
+#[test]
+fn joining_and_leaving_are_said_twice() {
+    let mut host = Host::new(MAC, IP);
+    host.join(GROUP, seconds(1.0));
+    host.join(GROUP, seconds(1.1));
+    assert_eq!(host.next(), Some(seconds(1.0)));
+    let frames = host.poll(seconds(1.2), 0.5);
+    let said_now: Vec<_> = frames.iter().map(|frame| said(frame)).collect();
+    assert_eq!(said_now, [(V3_ROUTERS, 0x22, vec![(4, GROUP)])]);
+    assert_eq!(host.next(), Some(seconds(1.7)));
+    assert_eq!(host.poll(seconds(1.6), 0.5), Vec::<Vec<u8>>::new());
+    assert_eq!(said(&host.poll(seconds(1.7), 0.5)[0]).2, [(4, GROUP)]);
+    assert_eq!(host.next(), Some(UNASKED));
+    host.leave(OTHER, seconds(2.0));
+    host.leave_all(seconds(2.0));
+    assert_eq!(host.groups().count(), 0);
+    assert_eq!(said(&host.poll(seconds(2.0), 0.0)[0]).2, [(3, GROUP)]);
+    assert_eq!(said(&host.poll(seconds(2.0), 0.0)[0]).2, [(3, GROUP)]);
+    assert_eq!(host.next(), None);
+}
+
+/// A host that has said what changed.
+fn member(groups: &[Ipv4Addr]) -> Host {
+    let mut host = Host::new(MAC, IP);
+    groups
+        .iter()
+        .for_each(|&group| host.join(group, Duration::ZERO));
+    host.poll(Duration::ZERO, 0.0);
+    host.poll(Duration::ZERO, 0.0);
+    host
+}
+
+#[test]
+fn queries_are_answered_in_time() {
+    let mut host = member(&[GROUP, OTHER]);
+    let general = query(Version::V3, None, 100, ROUTER);
+    host.receive(&general, seconds(5.0), 0.25).unwrap();
+    assert_eq!(host.next(), Some(seconds(7.5)));
+    let frames = host.poll(seconds(7.5), 0.0);
+    assert_eq!(
+        said(&frames[0]),
+        (V3_ROUTERS, 0x22, vec![(2, GROUP), (2, OTHER)])
+    );
+
+    let specific = query(Version::V3, Some(OTHER), 10, ROUTER);
+    host.receive(&specific, seconds(8.0), 1.0).unwrap();
+    assert_eq!(said(&host.poll(seconds(9.0), 0.0)[0]).2, [(2, OTHER)]);
+    // Of no interest.
+    let strange = query(Version::V3, Some([239, 1, 1, 1].into()), 10, ROUTER);
+    host.receive(&strange, seconds(9.0), 0.0).unwrap();
+    assert_eq!(host.poll(seconds(10.0), 0.0), Vec::<Vec<u8>>::new());
+    // Nobody asks: said all the same.
+    assert_eq!(said(&host.poll(UNASKED, 0.0)[0]).2.len(), 2);
+}
+
+#[test]
+fn older_queriers_are_answered_in_their_version() {
+    let mut host = member(&[GROUP, OTHER]);
+    host.receive(&query(Version::V2, None, 10, ROUTER), seconds(1.0), 0.0)
+        .unwrap();
+    assert_eq!(host.version(seconds(1.0)), Version::V2);
+    let frames: Vec<_> = host
+        .poll(seconds(1.0), 0.0)
+        .iter()
+        .map(|f| said(f))
+        .collect();
+    assert_eq!(
+        frames,
+        [GROUP, OTHER].map(|group| (group, 0x16, vec![(0, group)]))
+    );
+    host.leave(OTHER, seconds(2.0));
+    assert_eq!(
+        said(&host.poll(seconds(2.0), 0.0)[0]),
+        (ALL_ROUTERS, 0x17, vec![(0, OTHER)])
+    );
+    host.receive(&query(Version::V1, None, 0, ROUTER), seconds(3.0), 0.0)
+        .unwrap();
+    let frames: Vec<_> = host
+        .poll(seconds(3.0), 0.0)
+        .iter()
+        .map(|f| said(f).1)
+        .collect();
+    assert_eq!(frames, [0x12]);
+    // A newer one does not make the oldest forgotten, time does.
+    host.receive(&query(Version::V2, None, 10, ROUTER), seconds(4.0), 0.0)
+        .unwrap();
+    assert_eq!(host.version(seconds(200.0)), Version::V1);
+    assert_eq!(host.version(seconds(263.1)), Version::V3);
+}
+
+#[test]
+fn many_groups_take_several_reports() {
+    let mut host = Host::new(MAC, IP);
+    (0..300u32).for_each(|i| host.join((u32::from(GROUP) + i).into(), Duration::ZERO));
+    let frames = host.poll(Duration::ZERO, 0.0);
+    let counts: Vec<_> = frames.iter().map(|frame| said(frame).2.len()).collect();
+    assert_eq!(counts, [128, 128, 44]);
+    assert!(frames.iter().all(|frame| frame.len() <= 1514));
+}
+
+proptest! {
+    /// Whatever comes, nothing panics, and what is said is well formed and about groups that were joined.
+    #[test]
+    fn damage_does_no_harm(
+        version in 1..=3u8,
+        specific in any::<bool>(),
+        tenths in any::<u8>(),
+        damage in proptest::collection::vec((0..60usize, any::<u8>()), 0..4),
+        length in 0..70usize,
+    ) {
+        let version = [Version::V1, Version::V2, Version::V3][usize::from(version) - 1];
+        let mut frame = query(version, specific.then_some(GROUP), tenths, ROUTER);
+        for (at, value) in damage {
+            if let Some(byte) = frame.get_mut(at) {
+                *byte = value;
+            }
+        }
+        frame.truncate(length);
+        let mut host = member(&[GROUP]);
+        let read = host.receive(&frame, Duration::ZERO, 0.5);
+        let now = host.next().unwrap_or_default();
+        for frame in host.poll(now, 0.5) {
+            let groups = said(&frame).2;
+            prop_assert!(groups.iter().all(|(_, group)| *group == GROUP));
+        }
+        prop_assert!(read.is_ok() || host.answer_all.is_none());
+    }
+
+    #[test]
+    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Message::parse(&bytes);
+    }
+}

@@ -1,0 +1,362 @@
+//! A digitiser that sends in real time: the loop of its lcore.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam::queue::ArrayQueue;
+use tokio::sync::oneshot;
+
+use super::config::DigitiserConfig;
+use super::faults::{FaultPlan, Ledger, SimHeap};
+use super::stream::{Origin, Packets, heaps};
+use super::window::Windows;
+use crate::dpdk::{
+    Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, TscClock, TxQueue, tsc,
+};
+use crate::monitor::phases::{Phase, PhaseClock};
+use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
+use crate::send::Pace;
+use crate::spead::digitiser::PREAMBLE_LEN;
+use crate::units::Timestamp;
+
+/// Rate at which heaps that are late are made up for (as the peer's library has it).
+const CATCH_UP: f64 = 1.05;
+/// Heaps that are later than this are never sent: a digitiser does not wait for the network.
+const MOST_LATE: Duration = Duration::from_millis(500);
+/// Room for a frame with descriptors.
+const DESCRIPTOR_FRAME: usize = 1024;
+
+/// What was sent so far.
+#[derive(Debug, Default)]
+pub struct SimStats {
+    /// Data heaps.
+    pub heaps: AtomicU64,
+    /// Bytes of samples in them.
+    pub bytes: AtomicU64,
+    /// Heaps that the port did not take in time.
+    pub skipped: AtomicU64,
+    /// Wall clock less nominal time when the last heap was handed over, in seconds: bits of an `f64`.
+    time_error: AtomicU64,
+    /// Faults by kind.
+    faults: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl SimStats {
+    /// Wall clock less nominal time when the last heap was handed over, in seconds.
+    pub fn time_error(&self) -> f64 {
+        f64::from_bits(self.time_error.load(Ordering::Relaxed))
+    }
+
+    /// Faults injected so far, by kind.
+    pub fn faults(&self) -> BTreeMap<&'static str, u64> {
+        let faults = self.faults.lock();
+        faults.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Other signals, from the next heap on.
+pub struct Change {
+    /// Their samples.
+    pub windows: Arc<Windows>,
+    /// Told from which timestamp on they are sent; with it come those that are of no use any more.
+    pub done: oneshot::Sender<(Timestamp, Option<Arc<Windows>>)>,
+}
+
+/// When a digitiser begins: its first timestamp, and when that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// A multiple of the longest period, so that all digitisers of one sync time are in step.
+    pub timestamp: u64,
+    /// Nanoseconds from `now` until then.
+    pub wait: Duration,
+}
+
+impl Start {
+    /// The first start at or after `now`; `None` if the sync time is later than that.
+    pub fn after(config: &DigitiserConfig, now: f64) -> Option<Self> {
+        let since = now - config.clock.sync_time;
+        let periods = (since * config.clock.adc_sample_rate / config.max_period as f64).ceil();
+        if since < 0.0 || !periods.is_finite() {
+            return None;
+        }
+        let timestamp = (periods as u64).checked_mul(config.max_period)?;
+        let wait = timestamp as f64 / config.clock.adc_sample_rate - since;
+        Some(Self {
+            timestamp,
+            wait: Duration::try_from_secs_f64(wait.max(0.0)).ok()?,
+        })
+    }
+}
+
+/// What a sending lcore is made of.
+pub struct SimParts {
+    /// What to send; its first timestamp is that of the start.
+    pub config: DigitiserConfig,
+    /// The samples.
+    pub windows: Arc<Windows>,
+    /// Where frames say that they come from.
+    pub origin: Origin,
+    /// When the first sample is taken.
+    pub begin: Instant,
+    /// Heaps per polarisation; `None`: without end.
+    pub heaps: Option<u64>,
+    /// Faults, and their seed.
+    pub faults: (FaultPlan, u64),
+    /// Where they go.
+    pub queue: TxQueue,
+    /// Their buffers, with room for [`SimParts::data_room`].
+    pub pool: MbufPool,
+    /// Ticks of its pace.
+    pub clock: TscClock,
+    /// Signals to change to.
+    pub changes: Arc<ArrayQueue<Change>>,
+    /// What was sent.
+    pub stats: Arc<SimStats>,
+    /// What to do while nothing is due.
+    pub idle: IdlePolicy,
+    /// Ends it.
+    pub stop: Abort,
+}
+
+impl SimParts {
+    /// Room that a buffer has to have.
+    pub fn data_room(config: &DigitiserConfig) -> usize {
+        (HEADERS_LEN + PREAMBLE_LEN + config.heap_bytes()).max(DESCRIPTOR_FRAME)
+    }
+}
+
+/// The lcore of a digitiser.
+pub struct SimLcore {
+    parts: SimParts,
+    packets: Packets,
+    pace: Pace,
+    /// Heaps of this index and later ones are of `parts.windows`, earlier ones of `before`.
+    from: u64,
+    before: Option<Arc<Windows>>,
+    /// Index after that of the newest heap sent.
+    next: u64,
+    batch: MbufBatch,
+    /// Of the heap that was put into the batch last.
+    last: Option<SimHeap>,
+    idle: Idle,
+}
+
+impl SimLcore {
+    /// An lcore that has not begun.
+    pub fn new(parts: SimParts) -> Self {
+        let config = &parts.config;
+        let packet = (PREAMBLE_LEN + config.heap_bytes()) * config.dests.len();
+        let rate = packet as f64 * config.clock.adc_sample_rate / config.heap_samples as f64;
+        Self {
+            pace: Pace::new(
+                parts.clock,
+                CATCH_UP * rate,
+                parts.idle.longest_nap(),
+                tsc(),
+            ),
+            packets: Packets::new(config, parts.origin),
+            from: 0,
+            before: None,
+            next: 0,
+            batch: MbufBatch::new(),
+            last: None,
+            idle: Idle::new(parts.idle),
+            parts,
+        }
+    }
+
+    /// Sends each heap when its last sample is there, until it is stopped or has sent all.
+    pub fn run(mut self, clock: &mut PhaseClock) {
+        let ledger = Ledger::default();
+        let pols = self.parts.config.dests.len();
+        let (plan, seed) = self.parts.faults;
+        let all = heaps(pols, self.parts.heaps.unwrap_or(u64::MAX));
+        let mut heaps = plan.decorate(all, seed, &ledger).peekable();
+        while !self.parts.stop.is_set() {
+            clock.turn();
+            if let Some(change) = self.parts.changes.pop() {
+                self.change(change);
+            }
+            let due = self.due();
+            let late = self.heap_times(MOST_LATE);
+            let mut work = false;
+            while self.batch.room() > 0
+                && let Some(&heap) = heaps.peek()
+                && heap.index.max(self.next.saturating_sub(1)) < due
+                && self.pace.allows(tsc())
+            {
+                work = true;
+                if heap.index + late < due && heap.index >= self.next {
+                    heaps.next();
+                    self.parts.stats.skipped.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                if !self.fill(heap) {
+                    break;
+                }
+                heaps.next();
+            }
+            if work {
+                clock.mark(Phase::Work);
+            }
+            self.note_faults(&ledger);
+            // Also when there is nothing: drivers then free what was sent.
+            if self.flush() > 0 {
+                self.idle.reset();
+                clock.mark(Phase::Work);
+            } else if self.batch.is_empty() && heaps.peek().is_none() {
+                break;
+            } else {
+                self.idle.wait();
+                let waits = if self.batch.is_empty() {
+                    Phase::WaitInput
+                } else {
+                    Phase::WaitOutput
+                };
+                clock.mark(waits);
+            }
+        }
+    }
+
+    /// Heaps per polarisation of which all samples are there.
+    fn due(&self) -> u64 {
+        self.heap_times(Instant::now().saturating_duration_since(self.parts.begin))
+    }
+
+    fn heap_times(&self, time: Duration) -> u64 {
+        let config = &self.parts.config;
+        (time.as_secs_f64() * config.clock.adc_sample_rate / config.heap_samples as f64) as u64
+    }
+
+    fn change(&mut self, change: Change) {
+        let old = std::mem::replace(&mut self.parts.windows, change.windows);
+        // Faults may still send heaps of the old signals.
+        let unused = self.before.replace(old);
+        self.from = self.next;
+        let timestamp = self.parts.config.timestamp(self.from);
+        // A client that is gone need not know.
+        let _ = change.done.send((Timestamp(timestamp), unused));
+    }
+
+    /// Puts a heap into the batch, with descriptors before it if they are due. False while there are no buffers.
+    fn fill(&mut self, heap: SimHeap) -> bool {
+        if self.batch.room() > 1
+            && let Some((template, packet)) = self.packets.descriptors(heap.index)
+        {
+            let Some(mbuf) = frame(&self.parts.pool, template, &[&packet]) else {
+                return false;
+            };
+            // There is room.
+            let _ = self.batch.push(mbuf);
+        }
+        let old = self.before.as_ref().filter(|_| heap.index < self.from);
+        let windows = old.unwrap_or(&self.parts.windows);
+        let template = self.packets.template(heap);
+        let mbuf = if heap.damage.is_some() {
+            let mut packet = Vec::new();
+            self.packets.packet(windows, heap, &mut packet);
+            frame(&self.parts.pool, template, &[&packet])
+        } else {
+            let (payload, saturated) = windows.heap(heap.pol, self.packets.place(heap));
+            let preamble = self.packets.preamble(heap, saturated, payload.len());
+            frame(&self.parts.pool, template, &[&preamble, payload])
+        };
+        let Some(mbuf) = mbuf else {
+            return false;
+        };
+        self.pace.sent(mbuf.pkt_len() - HEADERS_LEN, tsc());
+        let _ = self.batch.push(mbuf);
+        self.next = self.next.max(heap.index + 1);
+        self.last = Some(heap);
+        let stats = &self.parts.stats;
+        stats.heaps.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.parts.config.heap_bytes() as u64;
+        stats.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+
+    /// Hands over what is in the batch, as far as the port takes it.
+    fn flush(&mut self) -> usize {
+        let taken = self.parts.queue.tx_burst(&mut self.batch);
+        if taken > 0
+            && let Some(heap) = self.last
+        {
+            let config = &self.parts.config;
+            let end = Timestamp(config.timestamp(heap.index + 1)).unix(config.clock);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let error = now.unwrap_or_default().as_secs_f64() - end;
+            let bits = error.to_bits();
+            self.parts.stats.time_error.store(bits, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn note_faults(&self, ledger: &Ledger) {
+        let mut ledger = ledger.borrow_mut();
+        if ledger.is_empty() {
+            return;
+        }
+        let faults = self.parts.stats.faults.lock();
+        let mut faults = faults.unwrap_or_else(PoisonError::into_inner);
+        for fault in ledger.drain(..) {
+            *faults.entry(fault.kind).or_default() += 1;
+        }
+    }
+}
+
+/// A frame with a payload in parts; `None` while there are no buffers.
+fn frame(pool: &MbufPool, template: &HeaderTemplate, payload: &[&[u8]]) -> Option<Mbuf> {
+    let bytes = payload.iter().map(|part| part.len()).sum::<usize>();
+    let mut mbuf = pool.alloc()?;
+    let data = mbuf.append(HEADERS_LEN + bytes)?;
+    let (headers, mut rest) = data.split_first_chunk_mut::<HEADERS_LEN>()?;
+    template.emit(bytes, headers);
+    for part in payload {
+        let (place, behind) = rest.split_at_mut(part.len());
+        place.copy_from_slice(part);
+        rest = behind;
+    }
+    Some(mbuf)
+}
+
+const _: () = assert!(BURST > 2, "descriptors go in front of a heap");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SampleBits;
+    use crate::units::Clock;
+
+    fn config(sync_time: f64) -> DigitiserConfig {
+        DigitiserConfig {
+            clock: Clock {
+                adc_sample_rate: 1e6,
+                sync_time,
+            },
+            signals: crate::sim::parse("0;", || 0).unwrap(),
+            dests: vec![vec!["239.102.0.64:7148".parse().unwrap()]],
+            heap_samples: 4096,
+            sample_bits: SampleBits::new(10).unwrap(),
+            first_id: 0,
+            period: 8192,
+            max_period: 1 << 20,
+            dither_seed: 1,
+            ttl: 4,
+            first_timestamp: 0,
+        }
+    }
+
+    /// The next multiple of the longest period, and how long it is until then.
+    #[test]
+    fn starts_are_in_step() {
+        let start = Start::after(&config(1000.0), 1003.0).unwrap();
+        assert_eq!(start.timestamp, 3 << 20);
+        let wait = (3 << 20) as f64 * 1e-6 - 3.0;
+        assert!((start.wait.as_secs_f64() - wait).abs() < 1e-9, "{start:?}");
+        let now = Start::after(&config(1000.0), 1000.0).unwrap();
+        assert_eq!((now.timestamp, now.wait), (0, Duration::ZERO));
+        assert_eq!(Start::after(&config(1000.0), 999.9), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! Links that go down and come back.
+
+use std::process::Command;
+
+use super::rig::{BATCH, CHUNK, Cable, METRICS, OUTPUT, Rig};
+use super::support::{Samples, check_against_model, data, output_config};
+
+fn set(namespace: &str, state: &str) {
+    let status = Command::new("ip")
+        .args(["-n", namespace, "link", "set", "k0", state])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// What is lost meanwhile is counted as missing, and what comes behind it is channelised as before, whichever end of the cable
+/// was pulled.
+#[test]
+fn a_link_that_comes_back_is_used_again() {
+    let Some(cable) = Cable::new("link") else {
+        return;
+    };
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    let metrics_port = METRICS.to_string();
+    let options = [
+        "--recv-interface=k0",
+        "--recv-spare-chunks=8",
+        "--send-rate-factor=0",
+        "--prometheus-port",
+        &metrics_port,
+    ];
+    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
+    let (engine, test) = (rig.cable.engine.clone(), rig.cable.test.clone());
+    let up = |rig: &Rig, value: &str| {
+        let line = format!("karoo_port_link_up{{port=\"net_af_packet_k0\"}} {value}");
+        rig.scrape().lines().any(|found| found == line)
+    };
+    assert!(up(&rig, "1"), "{}", rig.scrape());
+    let mut from = samples.first();
+    let mut lost = 0;
+    for end in [&test, &engine] {
+        let until = from + 6 * CHUNK;
+        rig.send(&capture, from, until);
+        rig.wait(|rig| {
+            rig.received
+                .end()
+                .is_some_and(|end| end + 3 * CHUNK > until)
+        });
+        set(end, "down");
+        rig.wait(|rig| up(rig, "0"));
+        // A chunk of data is lost, or the sender would not let it out at all.
+        lost += 2 * CHUNK / 4096;
+        set(end, "up");
+        rig.wait(|rig| up(rig, "1"));
+        from = until + CHUNK;
+    }
+    rig.send(&capture, from, from + 6 * CHUNK);
+    rig.wait(|rig| {
+        rig.received
+            .end()
+            .is_some_and(|end| end + 3 * CHUNK > from + 6 * CHUNK)
+    });
+    let metrics = rig.metrics();
+    let total = |family: &str| {
+        let samples = metrics[family][1].as_array().unwrap();
+        let values = samples.iter().map(|sample| sample[2].as_f64().unwrap());
+        values.sum::<f64>() as u64
+    };
+    assert_eq!(total("fgpu_input_missing_heaps"), lost);
+    assert_eq!(total("karoo_port_link_downs"), 2);
+    rig.signal("INT");
+    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    let log = rig.log();
+    assert_eq!(log.matches("link is down").count(), 2, "{log}");
+    assert_eq!(log.matches("link is up again").count(), 2, "{log}");
+    let batches = rig.received.batches();
+    assert!(
+        batches.len() as u64 > 10 * CHUNK / BATCH,
+        "{:?}",
+        batches.keys()
+    );
+    check_against_model(
+        &samples,
+        &output_config(OUTPUT),
+        &batches,
+        &Default::default(),
+        0.05,
+    );
+}
