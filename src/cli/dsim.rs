@@ -310,7 +310,8 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn sample_bits(text: &str) -> Result<SampleBits, String> {
+/// A number of bits that samples may have.
+pub fn sample_bits(text: &str) -> Result<SampleBits, String> {
     let bits = text.parse().ok().and_then(SampleBits::new);
     bits.ok_or_else(|| "must be a whole number from 2 to 16".to_owned())
 }

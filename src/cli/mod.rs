@@ -35,7 +35,7 @@ enum Command {
     Fgpu(Box<fgpu::FgpuArgs>),
     Replay(Box<replay::ReplayArgs>),
     Dsim(Box<dsim::DsimArgs>),
-    Sink(sink::SinkArgs),
+    Sink(Box<sink::SinkArgs>),
     Bench(bench::BenchArgs),
     Plan(plan::PlanArgs),
 }
@@ -46,6 +46,7 @@ impl Command {
         match self {
             Self::Fgpu(_) => true,
             Self::Dsim(args) => args.is_live(),
+            Self::Sink(args) => args.is_live(),
             _ => false,
         }
     }

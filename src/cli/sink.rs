@@ -1,40 +1,63 @@
-//! `karoo sink`: reads an output stream back from a capture.
+//! `karoo sink`: takes an output stream in, from an interface or a capture, and checks it.
 
-use std::path::PathBuf;
+mod live;
+
+use std::path::{Path, PathBuf};
 
 use super::Failure;
 use crate::sink::{self, SinkError, SinkOptions};
+use live::LiveArgs;
 
-/// Read F-engine heaps back from a capture, check them, and write the spectra as arrays.
+/// Take F-engine heaps in, from an interface while they come or from a capture, and check them.
 ///
-/// Exit code 1 when anything is missing or wrong. Where the capture has descriptors no option is needed.
+/// From a capture, spectra are also written as arrays; where it has descriptors no option is needed. Exit codes: 0 all
+/// that came was whole and right; 1 something is missing or wrong, or the run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
+#[group(id = "from", required = true, args = ["capture", "interface"])]
 pub struct SinkArgs {
     /// Capture of the output (pcap or pcapng)
-    pub capture: PathBuf,
+    #[arg(conflicts_with = "interface")]
+    pub capture: Option<PathBuf>,
     /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy, NAME.timestamps.npy and
     /// NAME.spectrum.svg of every stream here
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "interface")]
     pub output_dir: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
     /// Channels of streams without descriptors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface")]
     pub channels: Option<u64>,
     /// Spectra per heap of streams without descriptors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface")]
     pub spectra_per_heap: Option<u64>,
     /// Substreams of streams without descriptors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface")]
     pub substreams: Option<u64>,
-    /// F-engines in the array, the step of heap counts [default: found out]
+    /// F-engines in the array, the step of heap counts [default: from a capture, found out]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub array_size: Option<u64>,
+    #[command(flatten)]
+    live: LiveArgs,
+}
+
+impl SinkArgs {
+    /// Whether it receives from an interface.
+    pub fn is_live(&self) -> bool {
+        self.live.interface.is_some()
+    }
 }
 
 /// Runs the command; the summary goes to standard output.
 pub fn run(args: &SinkArgs) -> Result<(), Failure> {
+    match (&args.live.interface, &args.capture) {
+        (Some(interface), _) => live::run(args, interface),
+        (None, Some(capture)) => read(args, capture),
+        (None, None) => Err(Failure::usage("give a capture or --interface")),
+    }
+}
+
+fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
     let options = SinkOptions {
         channels: args.channels,
         spectra_per_heap: args.spectra_per_heap,
@@ -42,7 +65,7 @@ pub fn run(args: &SinkArgs) -> Result<(), Failure> {
         array_size: args.array_size,
         output_dir: args.output_dir.clone(),
     };
-    let report = sink::read(&args.capture, &options).map_err(|error| match error {
+    let report = sink::read(capture, &options).map_err(|error| match error {
         SinkError::Unknown { .. } => Failure::usage(error),
         _ => Failure::data(error),
     })?;
@@ -54,9 +77,13 @@ pub fn run(args: &SinkArgs) -> Result<(), Failure> {
     } else {
         println!("{report}");
     }
-    match report.problems().count() {
+    problems(report.problems().count(), "capture")
+}
+
+fn problems(count: usize, of: &str) -> Result<(), Failure> {
+    match count {
         0 => Ok(()),
-        1 => Err(Failure::data("1 problem in the capture")),
-        n => Err(Failure::data(format!("{n} problems in the capture"))),
+        1 => Err(Failure::data(format!("1 problem in the {of}"))),
+        n => Err(Failure::data(format!("{n} problems in the {of}"))),
     }
 }

@@ -32,6 +32,11 @@ impl Windows {
         Self((0..config.dests.len()).filter_map(window).collect())
     }
 
+    /// The sample of polarisation `pol` at timestamp `t`.
+    pub fn sample(&self, pol: usize, t: u64) -> i32 {
+        self.0[pol].sample(t)
+    }
+
     /// Packed samples and saturation count of heap `heap` of polarisation `pol`, counted from timestamp 0.
     pub fn heap(&self, pol: usize, heap: u64) -> (&[u8], u16) {
         self.0[pol].heap(heap)
@@ -41,6 +46,7 @@ impl Windows {
 /// Heaps of one polarisation that repeat.
 pub struct Window {
     heap_bytes: usize,
+    bits: SampleBits,
     packed: Vec<u8>,
     saturated: Vec<u16>,
 }
@@ -76,6 +82,7 @@ impl Window {
         let mut samples = vec![0; config.heap_samples];
         let mut window = Self {
             heap_bytes,
+            bits: config.bits,
             packed: Vec::with_capacity(heaps as usize * heap_bytes),
             saturated: Vec::with_capacity(heaps as usize),
         };
@@ -95,6 +102,19 @@ impl Window {
             pack(&samples, config.bits, &mut window.packed);
         }
         window
+    }
+
+    /// The sample at timestamp `t`.
+    pub fn sample(&self, t: u64) -> i32 {
+        let bits = self.bits.get() as usize;
+        let samples = self.packed.len() * 8 / bits;
+        let first = (t % samples as u64) as usize * bits;
+        // Most significant bit first; at most 16 bits begin anywhere in a byte.
+        let bytes = self.packed[first / 8..].iter().take(3);
+        let word = bytes
+            .zip([24, 16, 8])
+            .fold(0u32, |word, (byte, shift)| word | u32::from(*byte) << shift);
+        (word << (first % 8)).cast_signed() >> (32 - bits)
     }
 
     /// Packed samples and saturation count of heap `heap`, counted from timestamp 0.

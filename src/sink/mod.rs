@@ -5,10 +5,13 @@
 //! their shape (from the descriptors), and which batches there are. The second (`assemble`) puts every
 //! packet where it belongs, straight into the output file, so that memory holds no spectra: only a few
 //! bytes for each heap, and what arrived of the heaps that are not complete.
+//!
+//! Streams that come from a port cannot be read twice: [`live`].
 
 mod assemble;
 mod files;
 pub mod layout;
+pub mod live;
 pub mod report;
 pub mod spectrum;
 
@@ -113,10 +116,10 @@ pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkErr
 }
 
 /// Where a datagram came from, and where it went.
-type Route = (std::net::Ipv4Addr, SocketAddrV4);
+pub type Route = (std::net::Ipv4Addr, SocketAddrV4);
 
 /// What a datagram carries.
-enum Kind<'a> {
+pub enum Kind<'a> {
     /// Part of a heap of spectra, and its payload.
     Spectra(SpectraRepr, &'a [u8]),
     /// A descriptor heap with this heap count.

@@ -6,7 +6,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod chain;
 mod hostile;
+mod link;
 mod rig;
 mod service;
 

@@ -16,9 +16,9 @@ use crate::control::katcp::Reserved;
 use crate::control::katcp::reading::unix_now;
 use crate::control::{ControlEnd, dsim};
 use crate::dpdk::{
-    Abort, BURST, Eal, EalConfig, IdlePolicy, MbufPool, PoolConfig, Port, allowed_cpus, pool_size,
+    Abort, BURST, Eal, EalConfig, IdlePolicy, MbufPool, PoolConfig, allowed_cpus, pool_size,
 };
-use crate::live::{Interface, PortUse, Threads, run_on};
+use crate::live::{Interface, Links, PortUse, Threads, run_on};
 use crate::monitor::Scrape;
 use crate::monitor::prometheus::ports;
 use crate::monitor::scrape::{Samples, counter, family, plain, text};
@@ -110,9 +110,10 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         stop: abort.clone(),
         config: config.clone(),
     });
+    let links = Links::new([port.port]);
     let metrics = Arc::new(Metrics {
         stats: stats.clone(),
-        ports: vec![port.port],
+        links: links.clone(),
         started: SystemTime::now(),
     });
     let serving = Serving::start(sockets, metrics, level)?;
@@ -149,7 +150,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     );
 
     // A panic sets the former.
-    let end = wait(&serving, || abort.is_set() || ended.is_set());
+    let end = wait(&serving, &links, || abort.is_set() || ended.is_set());
     tracing::info!(why = %end, "ending");
     abort.set();
     let sent = sender.join().map_err(Failure::data);
@@ -205,13 +206,13 @@ fn start_dpdk(args: &DsimArgs, config: &DigitiserConfig) -> Result<Eal, Failure>
     Ok(eal)
 }
 
-fn wait(serving: &Serving, ended: impl Fn() -> bool) -> End {
+fn wait(serving: &Serving, links: &Links, ended: impl Fn() -> bool) -> End {
     loop {
         match serving.ended().recv_timeout(LOOK) {
             Ok(end) => return end,
             Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),
             Err(RecvTimeoutError::Timeout) if ended() => return End::Input,
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => links.look(),
         }
     }
 }
@@ -219,7 +220,7 @@ fn wait(serving: &Serving, ended: impl Fn() -> bool) -> End {
 /// What is scraped: the peer's metrics by name, and Karoo's own.
 struct Metrics {
     stats: Arc<SimStats>,
-    ports: Vec<Port>,
+    links: Links,
     started: SystemTime,
 }
 
@@ -256,7 +257,7 @@ impl Scrape for Metrics {
             MetricType::GAUGE,
             vec![(Vec::new(), stats.time_error())],
         ));
-        ports(&mut families, self.started, &self.ports);
+        ports(&mut families, self.started, &self.links);
         text(families)
     }
 }

@@ -1,0 +1,549 @@
+//! `karoo sink --interface`: output streams while they come.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddrV4;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use prometheus::proto::MetricType;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use super::SinkArgs;
+use crate::cli::Failure;
+use crate::cli::log::{self, LogTo};
+use crate::cli::serve::{End, Serving, Sockets};
+use crate::config::{Cpu, OutputConfig, SampleBits, WidebandOptions};
+use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
+use crate::live::{Interface, Links, Memberships, PortUse, Threads, run_on};
+use crate::monitor::Scrape;
+use crate::monitor::prometheus::ports;
+use crate::monitor::scrape::{Samples, counter, family, text};
+use crate::net::parse_endpoints;
+use crate::sim::{DigitiserConfig, parse};
+use crate::sink::StreamReport;
+use crate::sink::live::{
+    Asked, Checked, Checker, Seen, Shape, Shown, SinkLcore, SinkParts, Tracker,
+};
+use crate::units::Clock;
+
+/// How often the main thread looks whether it is over.
+const LOOK: Duration = Duration::from_millis(20);
+/// Memory for DPDK beside mbuf pools, in bytes.
+const DPDK_BYTES: usize = 32 << 20;
+/// The peer's default of the sub-option `jones_per_batch`.
+const JONES_PER_BATCH: usize = 1 << 20;
+
+/// Options of a sink on an interface.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "From an interface")]
+pub struct LiveArgs {
+    /// Interface to receive on
+    #[arg(long, value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// A wideband output to take in, as karoo fgpu was given it
+    #[arg(long, value_name = "KEY=VALUE,…", requires = "interface")]
+    wideband: Vec<WidebandOptions>,
+    /// Destinations of an output that its descriptors tell the shape of: a.b.c.d[+n][:port]
+    #[arg(long, value_name = "DST", requires = "interface")]
+    dst: Vec<String>,
+    /// End after so many seconds
+    #[arg(long, value_name = "S")]
+    duration: Option<f64>,
+    /// End when every stream has had so many whole heaps
+    #[arg(long, value_name = "N")]
+    heaps: Option<u64>,
+    /// End when a stop heap has come on every substream
+    #[arg(long, requires = "interface")]
+    until_stop: bool,
+    /// Seconds between lines that say how it goes
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    report_interval: f64,
+    /// Bytes that packets may wait in
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 25)]
+    recv_buffer: usize,
+    /// CPU of the lcore that receives, which then polls; -1: any
+    #[arg(
+        long,
+        value_name = "CPU",
+        default_value = "-1",
+        allow_hyphen_values = true
+    )]
+    affinity: Cpu,
+    /// Port of http://…/metrics for Prometheus; none unless given
+    #[arg(long, value_name = "PORT")]
+    prometheus_port: Option<u16>,
+    /// Where log messages go
+    #[arg(long, value_enum, default_value_t)]
+    log: LogTo,
+    /// Signals that karoo dsim sends: some heaps of every --wideband output are held against what follows from them
+    #[arg(
+        long,
+        value_name = "SPEC",
+        requires = "wideband",
+        requires = "adc_sample_rate"
+    )]
+    signals: Option<String>,
+    /// ADC sample rate of the digitiser in hertz
+    #[arg(long, value_name = "HZ")]
+    adc_sample_rate: Option<f64>,
+    /// Samples per heap of the digitiser
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    heap_samples: usize,
+    /// Bits per sample of the digitiser, 2 to 16
+    #[arg(long, value_name = "B", default_value = "10", value_parser = crate::cli::dsim::sample_bits)]
+    sample_bits: SampleBits,
+    /// Samples after which the signals repeat
+    #[arg(long, value_name = "N", default_value_t = 1 << 27)]
+    period: u64,
+    /// Seed of the digitiser's dither
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    dither_seed: u64,
+    /// Seed of the digitiser's noise that gives none
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Gain of the F-engine
+    #[arg(long, value_name = "GAIN", default_value_t = 1.0)]
+    gain: f64,
+}
+
+impl LiveArgs {
+    fn outputs(&self) -> Vec<OutputConfig> {
+        let outputs = self.wideband.iter().cloned();
+        outputs
+            .map(|output| output.into_config(JONES_PER_BATCH, 0))
+            .collect()
+    }
+
+    fn trackers(
+        &self,
+        outputs: &[OutputConfig],
+        array_size: Option<u64>,
+    ) -> Result<Vec<Tracker>, Failure> {
+        let known = outputs.iter().map(|output| {
+            let shape = Shape {
+                channels: output.channels_per_substream() as u64,
+                spectra: output.spectra_per_heap() as u64,
+            };
+            Ok(Tracker::new(
+                &output.name,
+                output.dst.clone(),
+                Some(shape),
+                array_size,
+            ))
+        });
+        let unknown = self.dst.iter().map(|list| {
+            let endpoints = parse_endpoints(list).map_err(Failure::usage)?;
+            Ok(Tracker::new(list, endpoints, None, array_size))
+        });
+        let trackers = known.chain(unknown).collect::<Result<Vec<_>, Failure>>()?;
+        if trackers.is_empty() {
+            let text = "give the outputs to take in: --wideband as karoo fgpu has it, or --dst";
+            return Err(Failure::usage(text));
+        }
+        Ok(trackers)
+    }
+
+    /// What spectra are held against, if anything.
+    fn asked(&self, outputs: Vec<OutputConfig>) -> Result<Option<Asked>, Failure> {
+        let (Some(signals), Some(adc_sample_rate)) = (&self.signals, self.adc_sample_rate) else {
+            return Ok(None);
+        };
+        let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
+        let signals = parse(signals, || seeds.next_u64()).map_err(Failure::usage)?;
+        // Two polarisations, wherever they go.
+        let nowhere = SocketAddrV4::new([239, 0, 0, 0].into(), 7148);
+        let digitiser = DigitiserConfig {
+            clock: Clock {
+                adc_sample_rate,
+                sync_time: 0.0,
+            },
+            signals,
+            dests: vec![vec![nowhere]; 2],
+            heap_samples: self.heap_samples,
+            sample_bits: self.sample_bits,
+            first_id: 0,
+            period: self.period,
+            max_period: self.period,
+            dither_seed: self.dither_seed,
+            ttl: 1,
+            first_timestamp: 0,
+        };
+        digitiser.check().map_err(Failure::usage)?;
+        Ok(Some(Asked {
+            digitiser,
+            outputs,
+            gain: self.gain,
+        }))
+    }
+
+    /// A positive number of seconds.
+    fn seconds(option: &str, seconds: f64) -> Result<Duration, Failure> {
+        let positive = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|s| !s.is_zero());
+        positive.ok_or_else(|| {
+            Failure::usage(format!(
+                "{option} {seconds} must be a positive number of seconds, such as 10"
+            ))
+        })
+    }
+}
+
+/// Receives until it is told to end or has what was asked for; the summary goes to standard output.
+pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
+    let live = &args.live;
+    let level = log::start(live.log);
+    let every = LiveArgs::seconds("--report-interval", live.report_interval)?;
+    let duration = live
+        .duration
+        .map(|s| LiveArgs::seconds("--duration", s))
+        .transpose()?;
+    let outputs = live.outputs();
+    let trackers = live.trackers(&outputs, args.array_size)?;
+    let asked = live.asked(outputs)?;
+    let interface = Interface::find(name).map_err(Failure::usage)?;
+    let sockets = Sockets::bind(live.prometheus_port)?;
+
+    let port_use = PortUse {
+        rx_queues: 1,
+        rx_bytes: live.recv_buffer,
+        ..PortUse::default()
+    };
+    let eal = start_dpdk(live, &port_use)?;
+    let mut port = port_use.open(&eal, &interface).map_err(Failure::usage)?;
+    let queue = port
+        .rx
+        .pop()
+        .ok_or_else(|| Failure::data("the port has no receive queue"))?;
+    let mut memberships = Memberships::default();
+    for tracker in &trackers {
+        let groups = tracker.destinations();
+        memberships
+            .join(groups, &interface)
+            .map_err(Failure::usage)?;
+    }
+    let checker = asked
+        .map(Checker::start)
+        .transpose()
+        .map_err(Failure::data)?;
+    let (stop, shown) = (Abort::default(), Shown::default());
+    let mut threads = Threads::new(&eal, stop.clone());
+    let lcore = SinkLcore::new(SinkParts {
+        queue,
+        trackers,
+        check: checker.as_ref().map(Checker::inlet),
+        shown: shown.clone(),
+        stop: stop.clone(),
+        clock: threads.clock(),
+        idle: live
+            .affinity
+            .0
+            .map_or(IdlePolicy::Share, |_| IdlePolicy::Poll),
+    });
+    let metrics = Arc::new(Metrics {
+        shown: shown.clone(),
+        checked: Mutex::default(),
+        links: Links::new([port.port.clone()]),
+        started: SystemTime::now(),
+    });
+    let serving = Serving::start(sockets, metrics.clone(), level)?;
+    let receiver = threads.spawn("sink", move |clock| lcore.run(clock));
+    let receiver = receiver.map_err(Failure::data)?;
+    tracing::info!(interface = name, "up");
+
+    let begun = Instant::now();
+    let watch = Watch {
+        live,
+        serving: &serving,
+        shown: &shown,
+        metrics: &metrics,
+        checker: checker.as_ref(),
+        every,
+        end: duration.map(|duration| begun + duration),
+    };
+    let end = watch.wait(&stop);
+    tracing::info!(why = %end, "ending");
+    stop.set();
+    let seen = receiver.join().map_err(Failure::data)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(memberships);
+    let checked = checker.map(Checker::finish);
+    let missed = port.port.stats().map_or(0, |stats| stats.rx_missed);
+    serving.stop();
+    let report = LiveReport::new(name, seconds, seen, missed, checked);
+    if args.json {
+        let json = serde_json::to_string_pretty(&report).map_err(Failure::data)?;
+        println!("{json}");
+    } else {
+        println!("{report}");
+    }
+    match end {
+        End::Failed(what) => Err(Failure::data(format!("{what} failed: see the log"))),
+        _ => super::problems(report.problems().count(), "streams"),
+    }
+}
+
+/// Starts DPDK, and leaves this thread where it was.
+fn start_dpdk(live: &LiveArgs, port: &PortUse) -> Result<Eal, Failure> {
+    let allowed = allowed_cpus();
+    let receiver = live.affinity.0.or(allowed.last().copied()).unwrap_or(0);
+    let all: Vec<_> = allowed.iter().copied().chain([receiver]).collect();
+    run_on(&all).map_err(Failure::usage)?;
+    let eal = Eal::init(&EalConfig {
+        worker_cpus: vec![receiver],
+        memory_mib: (DPDK_BYTES + port.mbuf_bytes()).div_ceil(1 << 20),
+        ..EalConfig::default()
+    });
+    let eal = eal.map_err(Failure::usage)?;
+    run_on(&allowed).map_err(Failure::usage)?;
+    Ok(eal)
+}
+
+/// What the main thread does while packets come.
+struct Watch<'a> {
+    live: &'a LiveArgs,
+    serving: &'a Serving,
+    shown: &'a Shown,
+    metrics: &'a Metrics,
+    checker: Option<&'a Checker>,
+    every: Duration,
+    end: Option<Instant>,
+}
+
+impl Watch<'_> {
+    /// Says how it goes until it is over.
+    fn wait(&self, stop: &Abort) -> End {
+        let mut last = (Instant::now(), Seen::default());
+        loop {
+            match self.serving.ended().recv_timeout(LOOK) {
+                Ok(end) => return end,
+                Err(RecvTimeoutError::Disconnected) => return End::Failed("the log".to_owned()),
+                // A panic sets it.
+                Err(RecvTimeoutError::Timeout) if stop.is_set() => return End::Stage,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.metrics.links.look();
+            let seen = self.shown.get();
+            if let Some(checker) = self.checker
+                && let Ok(mut checked) = self.metrics.checked.lock()
+            {
+                *checked = checker.checked();
+            }
+            let late = self.end.is_some_and(|end| Instant::now() >= end);
+            if late || self.has_enough(&seen.streams) {
+                return End::Input;
+            }
+            let since = last.0.elapsed();
+            if since >= self.every {
+                say(&last.1, &seen, since.as_secs_f64());
+                last = (Instant::now(), seen);
+            }
+        }
+    }
+
+    fn has_enough(&self, streams: &[StreamReport]) -> bool {
+        let all =
+            |done: &dyn Fn(&StreamReport) -> bool| !streams.is_empty() && streams.iter().all(done);
+        let substreams = |s: &StreamReport| s.destinations.len() as u64;
+        self.live.heaps.is_some_and(|n| all(&|s| s.heaps >= n))
+            || self.live.until_stop && all(&|s| s.stop_heaps >= substreams(s))
+    }
+}
+
+/// One line for each stream.
+fn say(before: &Seen, now: &Seen, seconds: f64) {
+    for (i, stream) in now.streams.iter().enumerate() {
+        let since = |count: fn(&StreamReport) -> u64| {
+            count(stream) - before.streams.get(i).map_or(0, count)
+        };
+        tracing::info!(
+            stream = stream.name,
+            heaps_per_second = format!("{:.1}", since(|s| s.heaps) as f64 / seconds),
+            gbps = format!("{:.4}", since(|s| s.bytes) as f64 * 8e-9 / seconds),
+            incomplete = since(|s| s.incomplete_heaps),
+            missing = since(|s| s.missing_heaps),
+            not_sent = stream.batches_not_sent,
+            power_db = ?stream.mean_power_db,
+            "heaps"
+        );
+    }
+}
+
+/// One stream, and what came of its check.
+#[derive(Serialize)]
+struct LiveStream {
+    #[serde(flatten)]
+    report: StreamReport,
+    /// Gigabits of payload per second of the run.
+    gbps: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked: Option<Checked>,
+}
+
+/// What a sink found.
+#[derive(Serialize)]
+struct LiveReport {
+    interface: String,
+    seconds: f64,
+    frames: u64,
+    missed: u64,
+    ignored: BTreeMap<&'static str, u64>,
+    streams: Vec<LiveStream>,
+}
+
+impl LiveReport {
+    fn new(
+        interface: &str,
+        seconds: f64,
+        seen: Seen,
+        missed: u64,
+        checked: Option<Vec<Checked>>,
+    ) -> Self {
+        let stream = |(i, mut report): (usize, StreamReport)| {
+            let checked = checked.as_ref().and_then(|all| all.get(i).copied());
+            if let Some(Checked { wrong: 1.., .. }) = checked {
+                report
+                    .problems
+                    .push("spectra are not those of the signals that were asked for".to_owned());
+            }
+            if let Some(Checked { heaps: 0, .. }) = checked {
+                report
+                    .problems
+                    .push("no heap was held against the signals".to_owned());
+            }
+            LiveStream {
+                gbps: report.bytes as f64 * 8e-9 / seconds,
+                report,
+                checked,
+            }
+        };
+        Self {
+            interface: interface.to_owned(),
+            seconds,
+            frames: seen.frames,
+            missed,
+            ignored: seen.ignored.into_iter().collect(),
+            streams: seen.streams.into_iter().enumerate().map(stream).collect(),
+        }
+    }
+
+    fn problems(&self) -> impl Iterator<Item = String> + '_ {
+        let missed = (self.missed > 0).then(|| {
+            format!(
+                "{} packets found no room here: give a larger --recv-buffer, or more CPUs",
+                self.missed
+            )
+        });
+        let streams = self
+            .streams
+            .iter()
+            .flat_map(|s| s.report.problems.iter().cloned());
+        missed.into_iter().chain(streams)
+    }
+}
+
+impl fmt::Display for LiveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: {:.1} s, {} frames",
+            self.interface, self.seconds, self.frames
+        )?;
+        if !self.ignored.is_empty() {
+            let causes: Vec<_> = self
+                .ignored
+                .iter()
+                .map(|(k, n)| format!("{n} {k}"))
+                .collect();
+            writeln!(f, "  ignored: {}", causes.join(", "))?;
+        }
+        for stream in &self.streams {
+            write!(f, "{}", stream.report)?;
+            writeln!(f, "  rate       {:.4} Gb/s of payload", stream.gbps)?;
+            if let Some(checked) = &stream.checked {
+                writeln!(
+                    f,
+                    "  checked    {} values of {} heaps: {} wrong, at most {:.2} from the model",
+                    checked.values, checked.heaps, checked.wrong, checked.worst
+                )?;
+            }
+        }
+        match self.problems().count() {
+            0 => write!(f, "clean"),
+            1 => write!(f, "1 problem"),
+            n => write!(f, "{n} problems"),
+        }
+    }
+}
+
+/// What is scraped.
+struct Metrics {
+    shown: Shown,
+    checked: Mutex<Vec<Checked>>,
+    links: Links,
+    started: SystemTime,
+}
+
+impl Scrape for Metrics {
+    fn scrape(&self) -> Result<String, prometheus::Error> {
+        let seen = self.shown.get();
+        let checked = self.checked.lock().map(|c| c.clone()).unwrap_or_default();
+        let mut families = Vec::new();
+        let label = |stream: &StreamReport| vec![("stream", stream.name.clone())];
+        let mut add = |name: &str, help: &str, value: fn(&StreamReport) -> u64| {
+            let of = |stream: &StreamReport| (label(stream), value(stream) as f64);
+            let samples = seen.streams.iter().map(of).collect();
+            counter(
+                &mut families,
+                self.started,
+                &format!("karoo_sink_{name}"),
+                help,
+                samples,
+            );
+        };
+        add("heaps", "whole heaps", |s| s.heaps);
+        add("bytes", "bytes of payload", |s| s.bytes);
+        add("incomplete_heaps", "heaps that lack packets", |s| {
+            s.incomplete_heaps
+        });
+        add("missing_heaps", "heaps missing of batches that came", |s| {
+            s.missing_heaps
+        });
+        add("batches_not_sent", "batches of which nothing came", |s| {
+            s.batches_not_sent
+        });
+        let both = seen.streams.iter().zip(&checked);
+        let wrong: Samples = both.map(|(s, c)| (label(s), c.wrong as f64)).collect();
+        let help = "values that do not follow from the signals asked for";
+        counter(
+            &mut families,
+            self.started,
+            "karoo_sink_wrong_values",
+            help,
+            wrong,
+        );
+        let power = seen.streams.iter().flat_map(|stream| {
+            let pols = stream.mean_power_db.iter().enumerate();
+            pols.filter_map(|(pol, db)| {
+                Some((
+                    [label(stream), vec![("pol", pol.to_string())]].concat(),
+                    (*db)?,
+                ))
+            })
+        });
+        let help = "mean power, dB relative to one count";
+        families.extend(family(
+            "karoo_sink_power_db",
+            help,
+            MetricType::GAUGE,
+            power.collect(),
+        ));
+        ports(&mut families, self.started, &self.links);
+        text(families)
+    }
+}

@@ -1,0 +1,162 @@
+//! What comes, held against what digitiser and F-engine were asked for, by the golden model.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustfft::num_complex::Complex32;
+use serde::Serialize;
+
+use super::track::KeptHeap;
+use crate::config::{Dither, OutputConfig};
+use crate::dsp::model::Model;
+use crate::sim::{DigitiserConfig, Windows};
+use crate::units::{N_POL, Timestamp};
+
+/// Values so near to a tie may round to either side: backends compute in single precision.
+const TIE: f64 = 0.01;
+
+/// What was asked for.
+pub struct Asked {
+    /// The digitiser; its first timestamp does not matter.
+    pub digitiser: DigitiserConfig,
+    /// The outputs, in the order of the streams.
+    pub outputs: Vec<OutputConfig>,
+    /// Default gain of the engine.
+    pub gain: f64,
+}
+
+/// What came of the comparison so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Checked {
+    /// Heaps compared.
+    pub heaps: u64,
+    /// Real and imaginary parts in them.
+    pub values: u64,
+    /// Those that are not the model's value rounded, dither allowed for.
+    pub wrong: u64,
+    /// Largest distance from the model's value.
+    pub worst: f64,
+}
+
+impl Checked {
+    fn add(&mut self, other: Self) {
+        self.heaps += other.heaps;
+        self.values += other.values;
+        self.wrong += other.wrong;
+        self.worst = self.worst.max(other.worst);
+    }
+}
+
+/// A thread that compares one heap at a time.
+pub struct Checker {
+    offers: SyncSender<KeptHeap>,
+    checked: Arc<Mutex<Vec<Checked>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Checker {
+    /// Computes the signals, and starts.
+    pub fn start(asked: Asked) -> std::io::Result<Self> {
+        // One is compared, the next may wait.
+        let (offers, heaps) = sync_channel(1);
+        let checked = Arc::new(Mutex::new(vec![Checked::default(); asked.outputs.len()]));
+        let results = checked.clone();
+        let thread = thread::Builder::new().name("check".to_owned());
+        let thread = thread.spawn(move || compare_all(&asked, &heaps, &results))?;
+        Ok(Self {
+            offers,
+            checked,
+            thread,
+        })
+    }
+
+    /// Where heaps are offered.
+    pub fn inlet(&self) -> Inlet {
+        Inlet(self.offers.clone())
+    }
+
+    /// What came of it so far, per stream.
+    pub fn checked(&self) -> Vec<Checked> {
+        let checked = self.checked.lock();
+        checked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it, when what was taken has been compared and every inlet is gone.
+    pub fn finish(self) -> Vec<Checked> {
+        drop(self.offers);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that checks spectra panicked");
+        }
+        let checked = self.checked.lock();
+        checked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Where whole heaps are offered.
+#[derive(Clone, Debug)]
+pub struct Inlet(SyncSender<KeptHeap>);
+
+impl Inlet {
+    /// Offers a heap. Gives it back if another is being compared still.
+    pub fn offer(&self, heap: KeptHeap) -> Option<KeptHeap> {
+        match self.0.try_send(heap) {
+            Ok(()) => None,
+            Err(TrySendError::Full(heap) | TrySendError::Disconnected(heap)) => Some(heap),
+        }
+    }
+}
+
+fn compare_all(asked: &Asked, heaps: &Receiver<KeptHeap>, results: &Mutex<Vec<Checked>>) {
+    let digitiser = &asked.digitiser;
+    let windows = Windows::new(digitiser, &digitiser.signals, digitiser.period);
+    let models: Vec<_> = asked.outputs.iter().map(|o| Model::new(o, 0)).collect();
+    for heap in heaps {
+        let output = &asked.outputs[heap.stream];
+        let checked = compare(&windows, &models[heap.stream], output, asked.gain, &heap);
+        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+        results[heap.stream].add(checked);
+    }
+}
+
+/// Compares one heap of an engine that has default gains and no delays.
+fn compare(
+    windows: &Windows,
+    model: &Model,
+    output: &OutputConfig,
+    gain: f64,
+    heap: &KeptHeap,
+) -> Checked {
+    let source = |pol: usize, t: u64| windows.sample(pol, t);
+    let gains = [0, 1].map(|_| vec![Complex32::from(gain as f32); output.channels]);
+    let allowed = TIE
+        + match output.dither {
+            Dither::None => 0.5,
+            Dither::Uniform => 1.0,
+        };
+    let (spectra, channels) = (output.spectra_per_heap(), output.channels_per_substream());
+    let first = heap.substream * channels;
+    let mut checked = Checked {
+        heaps: 1,
+        ..Checked::default()
+    };
+    for s in 0..spectra {
+        let t = Timestamp(heap.timestamp + (s * output.spectrum_samples()) as u64);
+        let spectrum = model.spectrum(&source, t, &Default::default(), &gains);
+        for k in 0..channels {
+            for (pol, bins) in spectrum.iter().enumerate() {
+                let bin = bins[first + k];
+                for (part, value) in [bin.re, bin.im].into_iter().enumerate() {
+                    let at = ((k * spectra + s) * N_POL + pol) * 2 + part;
+                    let got = f64::from(heap.data[at] as i8);
+                    let distance = (got - value.clamp(-127.0, 127.0)).abs();
+                    checked.values += 1;
+                    checked.wrong += u64::from(distance > allowed);
+                    checked.worst = checked.worst.max(distance);
+                }
+            }
+        }
+    }
+    checked
+}

@@ -1,0 +1,13 @@
+//! The consumer's side of output streams while they come: what is lost, and whether the spectra are right.
+//!
+//! * [`Tracker`]: one stream: which heaps are whole, in bounded memory;
+//! * [`SinkLcore`]: the loop that receives;
+//! * [`Checker`]: some heaps, held against the golden model.
+
+mod check;
+mod lcore;
+mod track;
+
+pub use check::{Asked, Checked, Checker, Inlet};
+pub use lcore::{Seen, Shown, SinkLcore, SinkParts};
+pub use track::{KeptHeap, Shape, Tracker};

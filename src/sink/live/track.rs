@@ -1,0 +1,534 @@
+//! One output stream as it comes: which heaps are whole, which are not, which never came.
+//!
+//! Memory does not grow with time: a few batches are open, and a batch is judged when it is the oldest of more.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+use crate::sink::layout::gcd;
+use crate::sink::{Kind, StreamReport};
+use crate::spead::{Descriptor, SpectraRepr, item};
+use crate::units::{N_POL, Timestamp};
+
+/// Batches of which heaps may still come.
+const OPEN: usize = 4;
+/// Power is added up of one batch in so many.
+const POWER_EVERY: u64 = 8;
+/// Bytes of a Jones vector with 8-bit parts.
+const JONES: u64 = 2 * N_POL as u64;
+
+/// Channels and spectra of a stream's heaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Channels of one substream.
+    pub channels: u64,
+    /// Spectra in a heap.
+    pub spectra: u64,
+}
+
+impl Shape {
+    fn heap_bytes(self) -> u64 {
+        self.channels * self.spectra * JONES
+    }
+
+    /// As a descriptor says; `None` if that is not of 8-bit spectra.
+    fn described(descriptors: &[Descriptor]) -> Option<Self> {
+        let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW)?;
+        match raw.shape[..] {
+            [Some(channels), Some(spectra), Some(2), Some(2)] => {
+                Some(Self { channels, spectra }).filter(|shape| shape.heap_bytes() > 0)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A heap that is whole, with all its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptHeap {
+    /// Index of its stream.
+    pub stream: usize,
+    /// Index of its substream.
+    pub substream: usize,
+    /// Timestamp.
+    pub timestamp: u64,
+    /// Payload.
+    pub data: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum Heap {
+    #[default]
+    Nothing,
+    Open {
+        count: u64,
+        ranges: Vec<(u64, u64)>,
+        /// Its bytes, if they are to be kept.
+        data: Option<Vec<u8>>,
+    },
+    Whole(u64),
+}
+
+/// What became of the substreams of a stream so far.
+#[derive(Debug)]
+pub struct Tracker {
+    destinations: Vec<SocketAddrV4>,
+    shape: Option<Shape>,
+    array_size: Option<u64>,
+    open: BTreeMap<u64, Vec<Heap>>,
+    /// Timestamp of the first batch seen: it may have begun before us.
+    first_seen: Option<u64>,
+    /// Newest batch that was judged.
+    judged: Option<u64>,
+    /// What all steps between batches have in common.
+    step: u64,
+    stopped: Vec<bool>,
+    described: Vec<bool>,
+    /// Σ |x|² per polarisation, and how many were added.
+    power: ([u64; N_POL], u64),
+    /// Batches opened so far, and the one whose power is added up.
+    opened: u64,
+    power_of: Option<u64>,
+    late_packets: u64,
+    counts: StreamReport,
+}
+
+impl Tracker {
+    /// A stream to these destinations, whose shape may have to be found out.
+    pub fn new(
+        name: &str,
+        destinations: Vec<SocketAddrV4>,
+        shape: Option<Shape>,
+        array_size: Option<u64>,
+    ) -> Self {
+        let substreams = destinations.len();
+        Self {
+            counts: StreamReport {
+                name: name.to_owned(),
+                array_size,
+                destinations: destinations.iter().copied().map(Some).collect(),
+                ..StreamReport::default()
+            },
+            destinations,
+            shape,
+            array_size,
+            open: BTreeMap::new(),
+            first_seen: None,
+            judged: None,
+            step: 0,
+            stopped: vec![false; substreams],
+            described: vec![false; substreams],
+            power: ([0; N_POL], 0),
+            opened: 0,
+            power_of: None,
+            late_packets: 0,
+        }
+    }
+
+    /// Its destinations.
+    pub fn destinations(&self) -> &[SocketAddrV4] {
+        &self.destinations
+    }
+
+    /// Takes what came to substream `sub`. The payload is kept if `keep` says so and nothing of its heap came before;
+    /// returns the heap once it is whole.
+    pub fn add(
+        &mut self,
+        sub: usize,
+        kind: &Kind<'_>,
+        keep: impl FnOnce() -> bool,
+    ) -> Option<KeptHeap> {
+        match kind {
+            Kind::Spectra(spectra, payload) => {
+                return self.add_spectra(sub, spectra, payload, keep);
+            }
+            Kind::Descriptors(_, descriptors) => {
+                self.counts.descriptor_heaps += 1;
+                self.described[sub] = true;
+                self.shape = self.shape.or_else(|| Shape::described(descriptors));
+            }
+            Kind::Stop(_) => {
+                self.counts.stop_heaps += 1;
+                self.stopped[sub] = true;
+            }
+            Kind::Other => {}
+        }
+        None
+    }
+
+    fn add_spectra(
+        &mut self,
+        sub: usize,
+        spectra: &SpectraRepr,
+        payload: &[u8],
+        keep: impl FnOnce() -> bool,
+    ) -> Option<KeptHeap> {
+        let counts = &mut self.counts;
+        counts.packets_after_stop += u64::from(self.stopped[sub]);
+        let Some(shape) = self.shape else {
+            counts.wrong_size_packets += 1;
+            return None;
+        };
+        if self.first_seen.is_none() {
+            counts.feng_id = spectra.feng_id;
+        }
+        let misplaced = spectra.feng_id != counts.feng_id
+            || spectra.first_channel != sub as u64 * shape.channels
+            || self
+                .array_size
+                .is_some_and(|size| spectra.heap_count % size != spectra.feng_id);
+        if misplaced {
+            counts.misplaced_packets += 1;
+            return None;
+        }
+        if spectra.heap_length != shape.heap_bytes() {
+            counts.wrong_size_packets += 1;
+            return None;
+        }
+        let near = self.open.keys().next_back().or(self.judged.as_ref());
+        let near = Timestamp(near.copied().unwrap_or(spectra.timestamp));
+        let timestamp = Timestamp::unwrap(spectra.timestamp, near).0;
+        if !timestamp.is_multiple_of(2 * shape.spectra * shape.channels) {
+            // A wideband batch of one substream: what every batch is a multiple of.
+            counts.bad_timestamp_packets += 1;
+            return None;
+        }
+        if self.judged.is_some_and(|judged| timestamp <= judged) {
+            self.late_packets += 1;
+            return None;
+        }
+        self.first_seen.get_or_insert(timestamp);
+        if !self.open.contains_key(&timestamp) {
+            let heaps = self.destinations.iter().map(|_| Heap::Nothing).collect();
+            self.open.insert(timestamp, heaps);
+            if self.opened.is_multiple_of(POWER_EVERY) {
+                self.power_of = Some(timestamp);
+            }
+            self.opened += 1;
+            while self.open.len() > OPEN {
+                self.judge_oldest(true);
+            }
+        }
+        let heap = self.open.get_mut(&timestamp).map(|heaps| &mut heaps[sub])?;
+        let counts = &mut self.counts;
+        if matches!(heap, Heap::Nothing) {
+            *heap = Heap::Open {
+                count: spectra.heap_count,
+                ranges: Vec::new(),
+                data: keep().then(|| vec![0; shape.heap_bytes() as usize]),
+            };
+        }
+        let (count, ranges, data) = match heap {
+            Heap::Open {
+                count,
+                ranges,
+                data,
+            } => (count, ranges, data),
+            Heap::Whole(count) if *count == spectra.heap_count => {
+                counts.duplicate_packets += 1;
+                return None;
+            }
+            _ => {
+                counts.duplicate_heap_packets += 1;
+                return None;
+            }
+        };
+        if *count != spectra.heap_count {
+            counts.duplicate_heap_packets += 1;
+            return None;
+        }
+        let start = spectra.payload_offset;
+        let end = start + payload.len() as u64;
+        if end > shape.heap_bytes() || ranges.iter().any(|r| r.0 < end && start < r.1) {
+            counts.duplicate_packets += 1;
+            return None;
+        }
+        match ranges.last_mut() {
+            // Packets come in order, as a rule.
+            Some(last) if last.1 == start => last.1 = end,
+            _ => ranges.push((start, end)),
+        }
+        counts.packets += 1;
+        counts.bytes += payload.len() as u64;
+        if let Some(data) = data {
+            data[start as usize..end as usize].copy_from_slice(payload);
+        }
+        if self.power_of == Some(timestamp) {
+            add_power(payload, start, &mut self.power);
+        }
+        if ranges.iter().map(|r| r.1 - r.0).sum::<u64>() < shape.heap_bytes() {
+            return None;
+        }
+        let data = data.take();
+        *heap = Heap::Whole(spectra.heap_count);
+        Some(KeptHeap {
+            stream: 0,
+            substream: sub,
+            timestamp,
+            data: data?,
+        })
+    }
+
+    /// Closes the oldest open batch. It is not held against anybody that heaps are missing unless `all_came`.
+    fn judge_oldest(&mut self, all_came: bool) {
+        let Some((timestamp, heaps)) = self.open.pop_first() else {
+            return;
+        };
+        let whole = heaps.iter().filter(|h| matches!(h, Heap::Whole(_))).count();
+        let open = heaps
+            .iter()
+            .filter(|h| matches!(h, Heap::Open { .. }))
+            .count();
+        let partial = whole < heaps.len();
+        let counts = &mut self.counts;
+        let previous = self.judged.replace(timestamp);
+        counts.heaps += whole as u64;
+        if partial && !all_came {
+            counts.notes.push(format!(
+                "the batch at {timestamp} was under way when this ended: {whole} of {} heaps were whole",
+                heaps.len()
+            ));
+            return;
+        }
+        if partial && self.first_seen == Some(timestamp) {
+            counts.notes.push(format!(
+                "the batch at {timestamp} was under way when this began: {whole} of {} heaps were whole",
+                heaps.len()
+            ));
+            return;
+        }
+        counts.incomplete_heaps += open as u64;
+        counts.missing_heaps += (heaps.len() - whole - open) as u64;
+        counts.batches += 1;
+        counts.first_timestamp.get_or_insert(timestamp);
+        counts.last_timestamp = Some(timestamp);
+        if let Some(previous) = previous {
+            self.step = gcd(self.step, timestamp - previous);
+        }
+    }
+
+    /// What is known so far.
+    pub fn report(&self) -> StreamReport {
+        let mut report = self.counts.clone();
+        if let Some(shape) = self.shape {
+            report.channels_per_substream = shape.channels;
+            report.channels = shape.channels * self.destinations.len() as u64;
+            report.spectra_per_heap = shape.spectra;
+            report.batch_samples = 2 * report.channels * shape.spectra;
+        }
+        if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp)
+            && self.step > 0
+        {
+            // Batches judged, but those that were not counted, begin with the first.
+            report.batches_not_sent =
+                ((last - first) / self.step + 1).saturating_sub(report.batches);
+        }
+        report.mean_power_db = self.power.0.map(|power| {
+            let mean = power as f64 / self.power.1 as f64;
+            (power > 0).then(|| 10.0 * mean.log10())
+        });
+        report
+    }
+
+    /// Judges what is open, and says what is wrong.
+    pub fn finish(mut self) -> StreamReport {
+        // Whoever sent stop heaps has sent everything before.
+        let all_came = self.stopped.iter().all(|&stopped| stopped);
+        while self.open.len() > 1 {
+            self.judge_oldest(true);
+        }
+        self.judge_oldest(all_came);
+        let mut report = self.report();
+        let mut problem = |n: u64, what: &str| {
+            if n > 0 {
+                report.problems.push(format!("{n} {what}"));
+            }
+        };
+        problem(report.incomplete_heaps, "heaps lack packets");
+        problem(
+            report.missing_heaps,
+            "heaps of received batches are missing",
+        );
+        problem(
+            report.duplicate_packets,
+            "packets came twice, or do not fit their heap",
+        );
+        problem(
+            report.duplicate_heap_packets,
+            "packets belong to second heaps of the same timestamp and substream",
+        );
+        problem(
+            report.wrong_size_packets,
+            "packets belong to heaps of an unknown or wrong size",
+        );
+        problem(
+            report.bad_timestamp_packets,
+            "packets have timestamps that are no multiples of the batch",
+        );
+        problem(
+            report.misplaced_packets,
+            "packets have an F-engine number, first channel or heap count that is not their destination's",
+        );
+        problem(report.packets_after_stop, "packets follow the stop heap");
+        problem(self.late_packets, "packets came after four later batches");
+        if report.heaps == 0 {
+            report.problems.push("no heap came".to_owned());
+        }
+        let without = self
+            .described
+            .iter()
+            .filter(|&&described| !described)
+            .count();
+        if without > 0 {
+            let note = format!("{without} substreams had no descriptors meanwhile");
+            report.notes.push(note);
+        }
+        report
+    }
+}
+
+/// Adds |x|² of bytes that begin at byte `at` of a heap.
+fn add_power(payload: &[u8], at: u64, (power, jones): &mut ([u64; N_POL], u64)) {
+    for (i, &byte) in payload.iter().enumerate() {
+        let place = (at as usize + i) % JONES as usize;
+        power[place / 2] += u64::from((byte as i8).unsigned_abs()).pow(2);
+        *jones += u64::from(place == 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        channels: 4,
+        spectra: 8,
+    };
+    const STEP: u64 = 2 * 8 * 8;
+
+    fn tracker() -> Tracker {
+        let destinations = ["239.10.0.0:7148", "239.10.0.1:7148"].map(|d| d.parse().unwrap());
+        Tracker::new("w", destinations.to_vec(), Some(SHAPE), Some(8))
+    }
+
+    /// Packet `part` of 2 of the heap of substream `sub` in batch `batch`.
+    fn packet(tracker: &mut Tracker, batch: u64, sub: usize, part: u64) -> Option<KeptHeap> {
+        let spectra = SpectraRepr {
+            heap_count: 3 + 8 * (2 * batch + sub as u64),
+            heap_length: 128,
+            payload_offset: 64 * part,
+            payload_length: 64,
+            timestamp: (100 + batch) * STEP,
+            feng_id: 3,
+            first_channel: 4 * sub as u64,
+        };
+        let payload = [part as u8 + 1; 64];
+        tracker.add(sub, &Kind::Spectra(spectra, &payload), || true)
+    }
+
+    fn batch(tracker: &mut Tracker, number: u64) {
+        for part in 0..2 {
+            for sub in 0..2 {
+                packet(tracker, number, sub, part);
+            }
+        }
+    }
+
+    fn stop(tracker: &mut Tracker) {
+        (0..2).for_each(|sub| drop(tracker.add(sub, &Kind::Stop(0), || false)));
+    }
+
+    #[test]
+    fn whole_batches_are_clean_and_gaps_are_counted() {
+        let mut tracker = tracker();
+        for number in [0, 1, 2, 5, 6, 7, 8] {
+            batch(&mut tracker, number);
+        }
+        stop(&mut tracker);
+        let report = tracker.finish();
+        assert_eq!(report.problems, Vec::<String>::new());
+        assert_eq!((report.batches, report.heaps), (7, 14));
+        assert_eq!(report.batches_not_sent, 2);
+        assert_eq!((report.feng_id, report.channels), (3, 8));
+        assert_eq!(report.first_timestamp, Some(100 * STEP));
+    }
+
+    #[test]
+    fn losses_are_told_apart() {
+        let mut tracker = tracker();
+        batch(&mut tracker, 0);
+        // A packet and a heap are lost, one packet comes twice.
+        packet(&mut tracker, 1, 0, 0);
+        batch(&mut tracker, 2);
+        packet(&mut tracker, 2, 1, 1);
+        for number in 3..8 {
+            batch(&mut tracker, number);
+        }
+        packet(&mut tracker, 1, 0, 1);
+        stop(&mut tracker);
+        packet(&mut tracker, 7, 1, 1);
+        let report = tracker.finish();
+        assert_eq!((report.incomplete_heaps, report.missing_heaps), (1, 1));
+        assert_eq!(
+            (report.duplicate_packets, report.packets_after_stop),
+            (2, 1)
+        );
+        assert_eq!(report.problems.len(), 5, "{:?}", report.problems);
+    }
+
+    /// Who comes and leaves in the middle of a batch has not lost anything.
+    #[test]
+    fn ends_that_are_cut_are_no_losses() {
+        let mut tracker = tracker();
+        packet(&mut tracker, 0, 1, 1);
+        for number in 1..6 {
+            batch(&mut tracker, number);
+        }
+        packet(&mut tracker, 6, 0, 0);
+        let report = tracker.finish();
+        assert_eq!(report.problems, Vec::<String>::new());
+        assert_eq!((report.batches, report.notes.len()), (5, 3));
+    }
+
+    #[test]
+    fn strangers_are_refused() {
+        let mut tracker = tracker();
+        batch(&mut tracker, 0);
+        let mut spectra = SpectraRepr {
+            heap_count: 3,
+            heap_length: 128,
+            payload_offset: 0,
+            payload_length: 64,
+            timestamp: 101 * STEP,
+            feng_id: 3,
+            first_channel: 4,
+        };
+        let mut add = |spectra: SpectraRepr| {
+            tracker.add(0, &Kind::Spectra(spectra, &[0; 64]), || false);
+        };
+        add(spectra);
+        (spectra.first_channel, spectra.heap_count) = (0, 4);
+        add(spectra);
+        (spectra.heap_count, spectra.heap_length) = (3, 64);
+        add(spectra);
+        (spectra.heap_length, spectra.timestamp) = (128, 101 * STEP + 1);
+        add(spectra);
+        let counts = tracker.report();
+        assert_eq!(counts.misplaced_packets, 2);
+        assert_eq!(counts.wrong_size_packets, 1);
+        assert_eq!(counts.bad_timestamp_packets, 1);
+    }
+
+    #[test]
+    fn heaps_are_kept_whole() {
+        let mut tracker = tracker();
+        assert_eq!(packet(&mut tracker, 0, 1, 1), None);
+        let heap = packet(&mut tracker, 0, 1, 0).unwrap();
+        assert_eq!((heap.substream, heap.timestamp), (1, 100 * STEP));
+        assert_eq!(heap.data, [[1; 64], [2; 64]].concat());
+        let report = tracker.report();
+        // 64 bytes of 1 and of 2: two per polarisation and Jones vector.
+        let power = 10f64.powf(report.mean_power_db[0].unwrap() / 10.0);
+        assert!((power - 5.0).abs() < 1e-9, "{power}");
+    }
+}

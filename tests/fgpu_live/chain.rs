@@ -1,0 +1,324 @@
+//! `karoo dsim`, `karoo fgpu` and `karoo sink`, as the README has them: three processes and two cables.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::rig::{Cable, KATCP, OUTPUT, TOO_LONG};
+
+const RATE: &str = "--adc-sample-rate=1e6";
+const SIGNALS: &str = "--signals=cw(0.3, 1.8e5) + wgn(0.05); cw(0.2, 3.1e5) + wgn(0.05);";
+/// Samples after which the signals repeat.
+const PERIOD: &str = "--period=65536";
+
+/// A command of Karoo's in a namespace; killed when dropped.
+struct Karoo {
+    child: Child,
+    log: tempfile::NamedTempFile,
+    begun: Instant,
+}
+
+impl Karoo {
+    fn start(namespace: &str, args: &[&str]) -> Self {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let child = Command::new("ip")
+            .args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_karoo")])
+            .args(args)
+            .arg("--log=stderr")
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::piped())
+            .stderr(log.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            log,
+            begun: Instant::now(),
+        }
+    }
+
+    fn log(&self) -> String {
+        let mut log = String::new();
+        File::open(self.log.path())
+            .and_then(|mut file| file.read_to_string(&mut log))
+            .unwrap();
+        log
+    }
+
+    fn wait(&mut self, mut happened: impl FnMut(&mut Self) -> bool) {
+        while !happened(self) {
+            assert!(self.begun.elapsed() < TOO_LONG, "{}", self.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it says that it is up.
+    fn up(mut self) -> Self {
+        self.wait(|karoo| {
+            assert_eq!(karoo.child.try_wait().unwrap(), None, "{}", karoo.log());
+            karoo.log().contains("INFO up")
+        });
+        self
+    }
+
+    fn interrupt(&self) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", "INT", &id]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// What it printed, once it has ended.
+    fn ended(&mut self) -> (ExitStatus, String) {
+        let mut status = None;
+        self.wait(|karoo| {
+            status = karoo.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let mut text = String::new();
+        let stdout = self.child.stdout.as_mut().unwrap();
+        stdout.read_to_string(&mut text).unwrap();
+        (status.unwrap(), text)
+    }
+}
+
+impl Drop for Karoo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Multicast groups that the system has joined on an interface.
+fn groups(namespace: &str, interface: &str) -> Vec<String> {
+    let output = Command::new("ip")
+        .args(["-n", namespace, "maddr", "show", "dev", interface])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let groups = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("inet "));
+    let groups = groups.map(|group| group.trim().to_owned());
+    groups.filter(|group| group.starts_with("239.")).collect()
+}
+
+/// The reply to one request of KATCP.
+fn request(namespace: &str, port: u16, line: &str) -> String {
+    Cable::within(namespace, || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut text = String::new();
+        let mut buffer = [0; 4096];
+        loop {
+            let bytes = stream.read(&mut buffer).unwrap();
+            assert!(bytes > 0, "{text}");
+            text.push_str(std::str::from_utf8(&buffer[..bytes]).unwrap());
+            let reply = text.lines().find(|line| line.starts_with('!'));
+            if let Some(reply) = reply.filter(|_| text.ends_with('\n')) {
+                return reply.to_owned();
+            }
+        }
+    })
+}
+
+struct Chain {
+    cable: Cable,
+    sync_time: String,
+    engine: Karoo,
+    sink: Karoo,
+}
+
+impl Chain {
+    /// An engine and a sink behind it.
+    fn start(cable: Cable, sink: &[&str]) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let sync_time = format!("--sync-time={}", now.as_secs() - 100);
+        let engine = [
+            "fgpu",
+            "--recv-interface=k0",
+            "--send-interface=k1",
+            RATE,
+            &sync_time,
+            "--recv-chunk-samples=16384",
+            "--recv-spare-chunks=64",
+            "--max-delay-diff=1024",
+            "--send-chunk-jones=4096",
+            "--gain=0.05",
+            "--feng-id=3",
+            "--array-size=8",
+            "--backend=cpu",
+            "--wideband",
+            OUTPUT,
+            "239.102.0.64+7,239.102.1.64+7",
+        ];
+        let sink_args = ["sink", "--interface=k1", "--array-size=8", "--json"];
+        let sink = Karoo::start(&cable.test, &[&sink_args, sink].concat()).up();
+        let engine = Karoo::start(&cable.engine, &engine).up();
+        Self {
+            cable,
+            sync_time,
+            engine,
+            sink,
+        }
+    }
+
+    fn digitiser(&self, options: &[&str]) -> Karoo {
+        let katcp = format!("--katcp-port={}", KATCP + 1);
+        let args = [
+            "dsim",
+            "--interface=k0",
+            RATE,
+            &self.sync_time,
+            PERIOD,
+            "--dither-seed=1",
+            &katcp,
+            SIGNALS,
+            "239.102.0.64+7:7148",
+            "239.102.1.64+7:7148",
+        ];
+        Karoo::start(&self.cable.test, &[&args, options].concat()).up()
+    }
+
+    /// Ends the engine, and with it the sink; returns the stream of its report.
+    fn end(&mut self) -> (ExitStatus, Value) {
+        self.engine.interrupt();
+        let (status, _) = self.engine.ended();
+        assert_eq!(status.code(), Some(0), "{}", self.engine.log());
+        let (status, report) = self.sink.ended();
+        let log = self.sink.log();
+        let report: Value = serde_json::from_str(&report).unwrap_or_else(|_| panic!("{log}"));
+        (status, report["streams"][0].clone())
+    }
+}
+
+#[test]
+fn three_commands_make_a_correlators_front() {
+    let Some(cable) = Cable::new("chain") else {
+        return;
+    };
+    let check = [
+        "--wideband",
+        OUTPUT,
+        "--until-stop",
+        RATE,
+        SIGNALS,
+        PERIOD,
+        "--gain=0.05",
+    ];
+    let mut chain = Chain::start(cable, &check);
+    let (engine, test) = (chain.cable.engine.clone(), chain.cable.test.clone());
+    assert_eq!(groups(&engine, "k0").len(), 16);
+    assert_eq!(groups(&test, "k1").len(), 4);
+
+    let mut digitiser = chain.digitiser(&["--seconds=4"]);
+    let (status, _) = digitiser.ended();
+    assert_eq!(status.code(), Some(0), "{}", digitiser.log());
+    let (status, stream) = chain.end();
+    assert_eq!(status.code(), Some(0), "{stream}\n{}", chain.sink.log());
+
+    // 4 s are 488 batches, but those at the ends, and what a busy machine may have cost.
+    let count = |name: &str| stream[name].as_u64().unwrap();
+    assert!(
+        count("batches") + count("batches_not_sent") > 470,
+        "{stream}"
+    );
+    assert!(count("heaps") > 4 * 300, "{stream}");
+    assert_eq!(count("stop_heaps"), 4, "{stream}");
+    assert!(stream["checked"]["heaps"].as_u64().unwrap() > 3, "{stream}");
+    assert_eq!(stream["checked"]["wrong"], 0, "{stream}");
+    // Groups are left.
+    assert_eq!(groups(&engine, "k0"), Vec::<String>::new());
+    assert_eq!(groups(&test, "k1"), Vec::<String>::new());
+}
+
+/// Other signals: the digitiser tells from when on, and the sink notices that they are not those asked for.
+#[test]
+fn signals_are_changed_while_they_are_sent() {
+    let Some(cable) = Cable::new("change") else {
+        return;
+    };
+    let check = [
+        "--wideband",
+        OUTPUT,
+        "--until-stop",
+        RATE,
+        SIGNALS,
+        PERIOD,
+        "--gain=0.05",
+    ];
+    let mut chain = Chain::start(cable, &check);
+    let digitiser = chain.digitiser(&[]);
+    let test = chain.cable.test.clone();
+    let ask = |line: &str| request(&test, KATCP + 1, line);
+    assert_eq!(
+        ask("?signals cw(0.1,1e5);"),
+        "!signals fail expected\\_2\\_signals,\\_received\\_1"
+    );
+    let unknown = ask("?signals a;1;");
+    assert!(
+        unknown.starts_with("!signals fail") && unknown.contains("'a'"),
+        "{unknown}"
+    );
+    let period = ask("?signals 0;0; 3");
+    assert!(
+        period.starts_with("!signals fail") && period.contains("65536"),
+        "{period}"
+    );
+    let time: f64 = ask("?time")
+        .strip_prefix("!time ok ")
+        .unwrap()
+        .parse()
+        .unwrap();
+    let reply = ask("?signals cw(0.4,\\_2.5e5);0.1; 8192");
+    let from: u64 = reply.strip_prefix("!signals ok ").unwrap().parse().unwrap();
+    let sync_time: f64 = chain
+        .sync_time
+        .strip_prefix("--sync-time=")
+        .unwrap()
+        .parse()
+        .unwrap();
+    let elapsed = from as f64 / 1e6 - (time - sync_time);
+    assert!(
+        (-2.0..TOO_LONG.as_secs_f64()).contains(&elapsed),
+        "{elapsed}"
+    );
+    assert_eq!(ask("?sensor-value period"), "!sensor-value ok 1");
+    // Until the sink has had some of them.
+    let seen = digitiser.begun.elapsed();
+    chain
+        .sink
+        .wait(|_| digitiser.begun.elapsed() > seen + Duration::from_secs(2));
+    digitiser.interrupt();
+    let (status, stream) = chain.end();
+    assert_eq!(status.code(), Some(1), "{stream}");
+    assert!(stream["checked"]["wrong"].as_u64().unwrap() > 0, "{stream}");
+    let problems = stream["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 1, "{stream}");
+}
+
+/// The shape of a stream is in its descriptors.
+#[test]
+fn a_sink_learns_the_shape_from_descriptors() {
+    let Some(cable) = Cable::new("shape") else {
+        return;
+    };
+    let mut chain = Chain::start(cable, &["--dst=239.10.10.0+3:7148", "--heaps=40"]);
+    let digitiser = chain.digitiser(&[]);
+    let (status, report) = chain.sink.ended();
+    assert_eq!(status.code(), Some(0), "{report}\n{}", chain.sink.log());
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let stream = &report["streams"][0];
+    assert_eq!(
+        (&stream["channels"], &stream["feng_id"]),
+        (&64.into(), &3.into())
+    );
+    assert_eq!(stream["descriptor_heaps"], 4);
+    assert!(stream["heaps"].as_u64().unwrap() >= 40, "{stream}");
+    drop(digitiser);
+}
