@@ -2,3 +2,5 @@
 
 pub mod engine;
 pub mod kernels;
+pub mod ports;
+pub mod search;

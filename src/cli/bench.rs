@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::Failure;
 use crate::bench::engine::{self, BenchError, BenchOptions};
+use crate::bench::ports::{self, PortsError, PortsOptions};
 use crate::live::StageError;
 
 /// Measure what this machine can do
@@ -22,6 +23,10 @@ enum Bench {
     /// Losses are counted, not a failure. Exit code 1 when packets are not accounted for, or when the output is wrong.
     Engine(Box<BenchOptions>),
     Kernels(kernels::KernelArgs),
+    /// Send packets from one interface to another, at a rate or at the highest without loss
+    ///
+    /// Exit code 1 when packets are lost at the one rate that was asked for, or when no rate is without loss.
+    Ports(PortsOptions),
 }
 
 /// Runs the command.
@@ -29,6 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
         Bench::Engine(options) => run_engine(options),
         Bench::Kernels(args) => kernels::run(args),
+        Bench::Ports(options) => run_ports(options),
     }
 }
 
@@ -50,5 +56,29 @@ fn run_engine(options: &BenchOptions) -> Result<(), Failure> {
         Err(Failure::data(
             "the output is wrong, or packets are not accounted for: see the report",
         ))
+    }
+}
+
+fn run_ports(options: &PortsOptions) -> Result<(), Failure> {
+    let report = ports::run(options).map_err(|error| match error {
+        PortsError::Lcore(_) | PortsError::Dpdk(_) | PortsError::Interrupted => {
+            Failure::data(error)
+        }
+        _ => Failure::usage(error),
+    })?;
+    if options.json {
+        let text = serde_json::to_string_pretty(&report).map_err(Failure::data)?;
+        println!("{text}");
+    } else {
+        print!("{report}");
+    }
+    let held = match &report.found {
+        Some(found) => found.rate.is_some(),
+        None => report.trials.iter().all(|trial| trial.passed()),
+    };
+    if held {
+        Ok(())
+    } else {
+        Err(Failure::data("packets were lost: see the report"))
     }
 }

@@ -23,6 +23,7 @@ pub use check::Checked;
 pub use options::BenchOptions;
 pub use report::{Counts, EngineBench, Latency, Probe, RxRate};
 
+use super::search::{Found, Method, ladder};
 use crate::config::{ConfigError, EngineConfig};
 use crate::cpu::Workers;
 use crate::dpdk::{
@@ -44,6 +45,11 @@ const SETTLE: f64 = 0.5;
 const SETTLE_CHUNKS: f64 = 16.0;
 /// The search ends when the next step would be less than this share of the highest rate.
 const RESOLUTION: f64 = 0.01;
+/// Of the noisy search: the lowest rate as a share of the highest, the step between rates as a share, and the chance that
+/// a trial says the opposite of what is so.
+const LOWEST: f64 = 1.0 / 32.0;
+const STEP: f64 = 0.02;
+const ERROR: f64 = 0.1;
 /// When the rate found does not hold for the whole measurement: how often, and to how much, it is lowered.
 const RETRIES: usize = 4;
 const STEP_DOWN: f64 = 0.97;
@@ -173,6 +179,14 @@ struct Bench<'a> {
     tsc: TscClock,
 }
 
+/// What came of all measurements.
+struct Outcome {
+    search: Vec<Probe>,
+    found: Option<Found>,
+    start_up: Vec<Counts>,
+    measured: Measured,
+}
+
 /// One measurement, with what is only looked at in the last one.
 struct Measured {
     probe: Probe,
@@ -188,7 +202,12 @@ impl Bench<'_> {
         }
         let (signal, memory) = (self.rig.signal.clone(), self.rig.memory.clone());
         let drained = self.rig.drain();
-        let (search, start_up, measured) = match outcome {
+        let Outcome {
+            search,
+            found: search_found,
+            start_up,
+            measured,
+        } = match outcome {
             Ok(outcome) => outcome,
             // What ended the stages says more than that they ended.
             Err(error) => return Err(drained.err().filter(BenchError::is_cause).unwrap_or(error)),
@@ -218,6 +237,7 @@ impl Bench<'_> {
             chosen: Vec::new(),
             huge_pages: false,
             search,
+            found: search_found,
             start_up,
             rx: rx_rates(&measured, &configs[0]),
             measured: measured.probe,
@@ -231,7 +251,7 @@ impl Bench<'_> {
         })
     }
 
-    fn measure_all(&self) -> Result<(Vec<Probe>, Vec<Counts>, Measured), BenchError> {
+    fn measure_all(&self) -> Result<Outcome, BenchError> {
         let options = self.options;
         self.set_rate(if options.search {
             options.rate / 4.0
@@ -240,25 +260,53 @@ impl Bench<'_> {
         });
         self.wait_for_output()?;
         let mut search = Vec::new();
+        let mut found = None;
         let mut rate = options.rate;
-        if options.search {
-            rate = self.search(&mut search)?;
+        match options.confidence {
+            Some(confidence) if options.search => {
+                let noisy = self.noisy_search(confidence, &mut search)?;
+                rate = noisy.rate.unwrap_or(options.rate * LOWEST);
+                found = Some(noisy);
+            }
+            _ if options.search => rate = self.search(&mut search)?,
+            _ => {}
         }
-        for _ in 0..RETRIES {
+        let mut left = if options.search { RETRIES } else { 0 };
+        loop {
             self.set_rate(rate);
             self.settle(rate)?;
             let start_up = self.rig.counts();
             let measured = self.measure(rate, options.seconds)?;
-            if !options.search || measured.probe.passed() {
-                return Ok((search, start_up, measured));
+            if left == 0 || measured.probe.passed() {
+                return Ok(Outcome {
+                    search,
+                    found,
+                    start_up,
+                    measured,
+                });
             }
+            left -= 1;
             search.push(measured.probe);
             rate *= STEP_DOWN;
         }
-        self.set_rate(rate);
-        self.settle(rate)?;
-        let start_up = self.rig.counts();
-        Ok((search, start_up, self.measure(rate, options.seconds)?))
+    }
+
+    /// Repeats trials until the rate is known well enough.
+    fn noisy_search(&self, confidence: f64, probes: &mut Vec<Probe>) -> Result<Found, BenchError> {
+        let method = Method::Noisy {
+            confidence,
+            error: ERROR,
+            trials: self.options.trials,
+        };
+        let rates = ladder(self.options.rate * LOWEST, self.options.rate, STEP);
+        method.search(&rates, |rate| {
+            self.set_rate(rate);
+            self.settle(rate)?;
+            let probe = self.measure(rate, self.options.probe_seconds)?.probe;
+            let passed = probe.passed();
+            probes.push(probe);
+            Ok(passed)
+        })
     }
 
     /// Halves the distance between a rate that passed and one that did not.

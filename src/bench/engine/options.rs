@@ -34,6 +34,12 @@ pub struct BenchOptions {
     /// Look for the highest rate at which nothing is lost, then measure at it
     #[arg(long)]
     pub search: bool,
+    /// With --search: repeat trials, by noisy bisection, until the rate is known with this probability
+    #[arg(long, value_name = "P", requires = "search")]
+    pub confidence: Option<f64>,
+    /// Trials of that at most
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub trials: u32,
     /// How long --search stays at each rate
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub probe_seconds: f64,
@@ -132,6 +138,10 @@ impl BenchOptions {
             if !(value.is_finite() && value > 0.0 && value <= 1e6) {
                 return refuse(option, value.to_string(), "must be positive", "try 1");
             }
+        }
+        if let Some(confidence) = self.confidence.filter(|p| !(0.5..1.0).contains(p)) {
+            let rule = "must be from 0.5 to below 1";
+            return refuse("--confidence", confidence.to_string(), rule, "try 0.95");
         }
         let most = MAX_TX_LCORES.min(self.substreams);
         for (option, value, most) in [

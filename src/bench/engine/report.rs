@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::check::Checked;
+use crate::bench::search::Found;
 use crate::config::EngineConfig;
 use crate::monitor::report::{Chosen, LcoreReport};
 
@@ -185,6 +186,8 @@ pub struct EngineBench {
     pub huge_pages: bool,
     /// Rates tried by the search.
     pub search: Vec<Probe>,
+    /// What repeated trials found, if they were asked for.
+    pub found: Option<Found>,
     /// Before anything was measured: start-up, warm-up, search.
     pub start_up: Vec<Counts>,
     /// The measurement.
@@ -248,6 +251,23 @@ impl fmt::Display for EngineBench {
             )?;
             for counts in probe.engines.iter().filter(|counts| !counts.lossless()) {
                 writeln!(f, "           {}", counts.losses())?;
+            }
+        }
+        if let Some(found) = &self.found {
+            for tried in &found.tried {
+                writeln!(
+                    f,
+                    "chances    {:.3} Gsample/s: {} of {} trials passed",
+                    tried.rate, tried.passed, tried.trials
+                )?;
+            }
+            let confidence = found.confidence.unwrap_or(0.0);
+            match found.rate {
+                Some(rate) => writeln!(
+                    f,
+                    "highest    {rate:.3} Gsample/s without loss, with confidence {confidence:.3}"
+                )?,
+                None => writeln!(f, "highest    none, with confidence {confidence:.3}")?,
             }
         }
         for counts in &self.start_up {
