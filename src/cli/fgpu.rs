@@ -114,7 +114,7 @@ pub fn with_file(
 
 /// Runs the command; `matches` of `command` are what `args` came of.
 pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
-    let config = args.options.resolve().map_err(Failure::usage)?;
+    let mut config = args.options.resolve().map_err(Failure::usage)?;
     if args.print_config {
         print!("{}", to_toml(command, matches, &config));
         return Ok(());
@@ -125,7 +125,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         let options = ignored.join(" ");
         tracing::info!(options, "taken for compatibility, without effect");
     }
-    let interfaces = Interfaces::find(&config).map_err(Failure::usage)?;
+    let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
     let spare_chunks = spare_chunks(args, &config);
     let wishes = wishes(args, &config, &interfaces, spare_chunks);
     let (plan, number) = args.place.plan(wishes)?;
@@ -292,9 +292,12 @@ fn start_dpdk(
     tracing::info!(?workers, %housekeeping, "other threads");
     // The plan may name CPUs that this process was not started on.
     run_on(allowed_cpus().into_iter().chain(placement.lcore_cpus())).map_err(Failure::usage)?;
+    let (devices, huge_pages) = interfaces.devices().map_err(Failure::usage)?;
     let eal = Eal::init(&EalConfig {
         worker_cpus: placement.lcore_cpus(),
         memory_mib: interfaces.memory_mib(config),
+        devices,
+        huge_pages,
         ..EalConfig::default()
     });
     let eal = eal.map_err(Failure::usage)?;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::{Args, Command};
 
 use super::{ConfigError, EngineConfig, EngineOptions, RecvConfig, SampleBits, SendConfig};
-use crate::net::parse_endpoints;
+use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
 use crate::units::Clock;
 
 /// Defaults of the peer for options that a capture can tell `karoo replay`.
@@ -209,6 +209,34 @@ pub enum InputConfig {
 }
 
 impl InputConfig {
+    /// Which queue of `interface`'s, in the order of the list, each destination that comes through it is for.
+    pub fn steering_of(&self, interface: &str) -> Steering {
+        let Self::Live {
+            endpoints,
+            interfaces,
+            ..
+        } = self
+        else {
+            return Steering::default();
+        };
+        let all = Steering::from_sources(endpoints, interfaces.len());
+        let ours = interfaces.iter().enumerate();
+        let ours: Vec<_> = ours
+            .filter(|(_, name)| *name == interface)
+            .map(|(i, _)| i)
+            .collect();
+        let rules = all.rules().iter().filter_map(|rule| {
+            let queue = ours
+                .iter()
+                .position(|&queue| QueueId(queue) == rule.queue)?;
+            Some(FlowRule {
+                queue: QueueId(queue),
+                ..rule.clone()
+            })
+        });
+        Steering::new(rules.collect())
+    }
+
     /// Destinations whose packets come through `interface`. The list is divided over the receive queues in contiguous
     /// slices (reference: streams), and those of an interface share what is theirs.
     pub fn endpoints_of(&self, interface: &str) -> Vec<SocketAddrV4> {

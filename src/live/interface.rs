@@ -1,26 +1,33 @@
-//! Network interfaces as the system knows them, and the multicast groups that it joins on them.
+//! Interfaces by the names that users give them, and the multicast groups that the system joins on them.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
 
 use super::port::LARGEST_PACKET;
+use super::preset::{Preset, PresetError};
+use super::resolve::{Driver, LocateError, Located, locate, pci_address};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-/// An interface that is up and has an IPv4 address.
+/// An interface that is up and has an IPv4 address, or a device that DPDK has for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Its name; a PCI address where the kernel has none for it.
     pub name: String,
-    /// Its number.
+    /// Its number; 0 where the kernel has none.
     pub index: u32,
-    /// The first of its IPv4 addresses.
+    /// The first of its IPv4 addresses, or the one that was given.
     pub ip: Ipv4Addr,
-    /// Its largest IP packet in bytes, if the system tells.
+    /// Its largest IP packet in bytes, if anybody tells.
     pub mtu: Option<usize>,
+    /// What it is used with.
+    pub driver: Driver,
+    /// PCI address of its device.
+    pub pci: Option<String>,
 }
 
 /// An interface that cannot be used.
@@ -29,13 +36,51 @@ pub enum InterfaceError {
     /// The system does not list its interfaces.
     #[error("cannot list the network interfaces: {0}")]
     List(#[source] nix::Error),
-    /// There is none of that name.
-    #[error("interface '{name}': there is none of that name; there are {known}")]
-    Unknown {
+    /// There is nothing usable of that name.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    /// What a driver is to be told is unknown.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// No interface has that address.
+    #[error("no interface has the address {ip}; there are {known}")]
+    NoSuchAddress {
+        /// As given.
+        ip: Ipv4Addr,
+        /// Those that there are, with their addresses.
+        known: String,
+    },
+    /// The kernel has no interface, and so no address, for a device.
+    #[error(
+        "PCI device {pci} is DPDK's alone, so that nobody knows its IPv4 address: give it as {pci}@ADDRESS"
+    )]
+    AddressMissing {
+        /// The device.
+        pci: String,
+    },
+    /// The address of an interface is the kernel's business.
+    #[error("interface '{name}' has the address {has}, not {given}: leave @{given} out")]
+    AddressGiven {
         /// As given.
         name: String,
-        /// Those that there are.
-        known: String,
+        /// What the kernel says.
+        has: Ipv4Addr,
+        /// What the user said.
+        given: Ipv4Addr,
+    },
+    /// Two names of one interface, through which packets are sent once.
+    #[error("--send-interface names '{name}' twice: give each interface once")]
+    Twice {
+        /// Its own name.
+        name: String,
+    },
+    /// Not an address.
+    #[error("interface '{name}': {text:?} is not an IPv4 address such as 10.1.0.2")]
+    Address {
+        /// As given.
+        name: String,
+        /// What is behind the @.
+        text: String,
     },
     /// It has no address.
     #[error("interface '{name}' has no IPv4 address: ip address add ADDRESS/LENGTH dev {name}")]
@@ -66,9 +111,13 @@ pub enum InterfaceError {
     },
     /// Packets do not fit the driver's frames.
     #[error(
-        "{option} makes IP packets of {needed} bytes, but AF_PACKET takes {LARGEST_PACKET} at most: make it smaller"
+        "{option} makes IP packets of {needed} bytes, but the driver of '{name}' takes {most} at most: make it smaller"
     )]
     TooLarge {
+        /// As given.
+        name: String,
+        /// What the driver's buffers hold.
+        most: usize,
         /// Bytes of the largest packet.
         needed: usize,
         /// The option that says so.
@@ -87,29 +136,87 @@ pub enum InterfaceError {
 }
 
 impl Interface {
-    /// The interface of this name.
+    /// The interface behind a name of the kernel's, an IPv4 address or a PCI address; `PCI@ADDRESS` where only DPDK has the
+    /// device. `af_packet:` in front leaves the kernel's driver in its place whatever there is.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
+        let (name, plain) = match name.strip_prefix("af_packet:") {
+            Some(rest) => (rest, true),
+            None => (name, false),
+        };
+        let (name, given) = match name.split_once('@') {
+            Some((device, text)) if pci_address(device).is_some() => {
+                let ip = text.parse().map_err(|_| InterfaceError::Address {
+                    name: name.to_owned(),
+                    text: text.to_owned(),
+                });
+                (device, Some(ip?))
+            }
+            // Names of interfaces may have one.
+            _ => (name, None),
+        };
+        let by_address;
+        let name = match name.parse::<Ipv4Addr>() {
+            Ok(ip) => {
+                by_address = name_of(ip)?;
+                &by_address
+            }
+            Err(_) => name,
+        };
+        let located = locate(Path::new("/"), name)?;
+        let mut found = Self::of(located, given)?;
+        if plain && found.index != 0 {
+            found.driver = Driver::AfPacket;
+        }
+        Ok(found)
+    }
+
+    fn of(located: Located, given: Option<Ipv4Addr>) -> Result<Self, InterfaceError> {
+        let Located {
+            netdev,
+            pci,
+            driver,
+            why,
+        } = located;
+        tracing::info!(interface = netdev, pci, ?driver, why, "chosen");
+        let Some(name) = netdev else {
+            let pci = pci.unwrap_or_default();
+            let mtu = Some(Preset::of(driver)?.mtu.into());
+            let Some(ip) = given else {
+                return Err(InterfaceError::AddressMissing { pci });
+            };
+            return Ok(Self {
+                name: pci.clone(),
+                index: 0,
+                ip,
+                mtu,
+                driver,
+                pci: Some(pci),
+            });
+        };
         let all: Vec<_> = getifaddrs().map_err(InterfaceError::List)?.collect();
         let ours = || all.iter().filter(|address| address.interface_name == name);
-        let name = name.to_owned();
-        let Some(first) = ours().next() else {
-            let known: BTreeSet<_> = all.iter().map(|a| &a.interface_name[..]).collect();
-            let known = known.into_iter().collect::<Vec<_>>().join(", ");
-            return Err(InterfaceError::Unknown { name, known });
-        };
-        if !first.flags.contains(InterfaceFlags::IFF_UP) {
+        if !ours().any(|address| address.flags.contains(InterfaceFlags::IFF_UP)) {
             return Err(InterfaceError::Down { name });
         }
         let ip = ours().find_map(|address| Some(address.address?.as_sockaddr_in()?.ip()));
         let Some(ip) = ip else {
             return Err(InterfaceError::NoIpv4 { name });
         };
+        if let Some(given) = given.filter(|given| *given != ip) {
+            return Err(InterfaceError::AddressGiven {
+                name,
+                has: ip,
+                given,
+            });
+        }
         let mtu = fs::read_to_string(format!("/sys/class/net/{name}/mtu"));
         Ok(Self {
             index: if_nametoindex(&name[..]).map_err(InterfaceError::List)?,
             ip,
             mtu: mtu.ok().and_then(|mtu| mtu.trim().parse().ok()),
             name,
+            driver,
+            pci,
         })
     }
 
@@ -118,7 +225,13 @@ impl Interface {
         const IPV4_AND_UDP: usize = 28;
         let needed = bytes + IPV4_AND_UDP;
         if needed > LARGEST_PACKET {
-            return Err(InterfaceError::TooLarge { needed, option });
+            let (name, most) = (self.name.clone(), LARGEST_PACKET);
+            return Err(InterfaceError::TooLarge {
+                name,
+                most,
+                needed,
+                option,
+            });
         }
         match self.mtu {
             Some(mtu) if mtu < needed => Err(InterfaceError::Mtu {
@@ -128,6 +241,23 @@ impl Interface {
                 option,
             }),
             _ => Ok(()),
+        }
+    }
+}
+
+/// The interface that has this address.
+fn name_of(ip: Ipv4Addr) -> Result<String, InterfaceError> {
+    let all = getifaddrs().map_err(InterfaceError::List)?;
+    let addresses = all.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())));
+    let addresses: Vec<_> = addresses.collect();
+    match addresses.iter().find(|(_, address)| *address == ip) {
+        Some((name, _)) => Ok(name.clone()),
+        None => {
+            let known = addresses
+                .iter()
+                .map(|(name, ip)| format!("{name} with {ip}"));
+            let known = known.collect::<Vec<_>>().join(", ");
+            Err(InterfaceError::NoSuchAddress { ip, known })
         }
     }
 }
@@ -188,8 +318,38 @@ mod tests {
     fn the_loopback_interface_is_found_and_others_are_named() {
         let lo = Interface::find("lo").unwrap();
         assert_eq!(lo.ip, Ipv4Addr::LOCALHOST);
-        let error = Interface::find("none0").unwrap_err().to_string();
+        assert_eq!(Interface::find("127.0.0.1").unwrap(), lo);
+        assert_eq!(Interface::find("af_packet:lo").unwrap(), lo);
+        let refused = |name: &str| Interface::find(name).unwrap_err().to_string();
+        let error = refused("none0");
         assert!(error.contains("'none0'") && error.contains("lo"), "{error}");
+        let error = refused("192.0.2.77");
+        assert!(
+            error.contains("192.0.2.77") && error.contains("lo with 127.0.0.1"),
+            "{error}"
+        );
+        let error = refused("81:00.0@10.0.0");
+        assert!(error.contains("\"10.0.0\""), "{error}");
+    }
+
+    /// Only DPDK has it: the user says what its address is.
+    #[test]
+    fn devices_without_an_interface_need_an_address() {
+        let located = || Located {
+            netdev: None,
+            pci: Some("0000:41:00.0".to_owned()),
+            driver: Driver::Vfio,
+            why: String::new(),
+        };
+        let error = Interface::of(located(), None).unwrap_err().to_string();
+        assert!(error.contains("0000:41:00.0@ADDRESS"), "{error}");
+        let found = Interface::of(located(), Some([10, 0, 0, 5].into())).unwrap();
+        assert_eq!(
+            (&found.name[..], found.index, found.mtu),
+            ("0000:41:00.0", 0, Some(9000))
+        );
+        found.check_mtu(8972, "--send-packet-payload").unwrap();
+        found.check_mtu(8973, "--send-packet-payload").unwrap_err();
     }
 
     #[test]

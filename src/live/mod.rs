@@ -5,15 +5,18 @@
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, for a replay and for live operation alike;
 //! * [`SourceLcore`]: a capture into rx queues;
-//! * [`Interface`], [`PortUse`], [`Memberships`]: interfaces of this host, as ports, in multicast groups;
+//! * [`Interface`], [`PortUse`], [`Membership`]: interfaces of this host, as ports, in multicast groups;
+//! * [`locate`], [`Preset`]: which driver is best for an interface, and what it is told;
 //! * [`Links`]: whether the ports' links are up;
 //! * [`LiveEngine`]: all of it, for one engine on live ports, on the CPUs that its [`EnginePlan`](crate::plan::EnginePlan) says.
 
 mod compute;
 mod demand;
+mod igmp;
 mod interface;
 mod links;
 mod port;
+mod preset;
 mod resolve;
 mod run;
 mod source;
@@ -24,9 +27,11 @@ pub use compute::{
     Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, Wanted, outputs, take,
 };
 pub use demand::{Demand, DemandError};
+pub use igmp::{ControlQueues, IgmpThread};
 pub use interface::{Interface, InterfaceError, Memberships};
 pub use links::Links;
-pub use port::{PortError, PortUse};
+pub use port::{Membership, OpenPort, PortError, PortUse};
+pub use preset::{Preset, PresetError, devices};
 pub use resolve::{Driver, LocateError, Located, locate};
 pub use run::{Interfaces, LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};

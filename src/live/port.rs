@@ -1,25 +1,33 @@
-//! Interfaces to DPDK ports. The one driver so far is AF_PACKET, which works on any interface of the kernel and leaves
-//! it there.
+//! Interfaces to DPDK ports, by the driver that is best for each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::interface::Interface;
+use super::igmp::{ControlQueues, IgmpThread};
+use super::interface::{Interface, InterfaceError, Memberships};
+use super::preset::{Preset, PresetError};
+use super::resolve::Driver;
 use crate::dpdk::{
-    BURST, Device, DpdkError, Eal, MbufPool, PoolConfig, PortConfig, StartedPort, pool_size,
+    BURST, Device, DpdkError, Eal, Flows, MbufPool, PoolConfig, Port, PortConfig, RxQueue,
+    StartedPort, TxQueue, pool_size,
 };
+use crate::net::{MacAddr, Steering};
 
-/// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost.
-const FRAME: usize = 9216;
-/// IP packets that fit such a frame behind the headers of ring and Ethernet.
+/// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost. Its preset has the same.
+pub(super) const FRAME: usize = 9216;
+/// IP packets that fit such a frame behind the headers of ring and Ethernet; other drivers' buffers are as large.
 pub const LARGEST_PACKET: usize = FRAME - 128;
 /// Bytes of a block of them: whole frames and whole pages.
-const BLOCK: usize = 36864;
+pub(super) const BLOCK: usize = 36864;
 /// Frames of a ring, at least and at most: rings are memory of the kernel, locked.
 const FRAMES: std::ops::RangeInclusive<usize> = 128..=4096;
 /// Room of an mbuf, which must hold a frame.
 const DATA_ROOM: usize = FRAME + 128;
-/// Descriptors of a queue; AF_PACKET has its rings instead.
-const DESCRIPTORS: u16 = 512;
+/// Descriptors of a queue of AF_PACKET's, which has its rings instead.
+const DESCRIPTORS: usize = 512;
+/// Descriptors of the queues for what is not data.
+const CONTROL_DESCRIPTORS: usize = 256;
+/// Longest frame that is not data.
+const CONTROL_ROOM: usize = 2048;
 
 /// What an interface is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,27 +44,90 @@ pub struct PortUse {
 
 /// An interface without a port.
 #[derive(Debug, thiserror::Error)]
-#[error("interface '{interface}' (AF_PACKET, needs CAP_NET_RAW and locked memory)")]
-pub struct PortError {
-    interface: String,
-    source: DpdkError,
+pub enum PortError {
+    /// DPDK does not give one.
+    #[error("interface '{interface}' ({needs})")]
+    Dpdk {
+        /// Its name.
+        interface: String,
+        /// What its driver needs.
+        needs: &'static str,
+        /// Why.
+        source: DpdkError,
+    },
+    /// What its driver is to be told is unknown.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// The host gives no thread to report memberships.
+    #[error("interface '{interface}': no thread for its memberships in groups: {source}")]
+    Thread {
+        /// Its name.
+        interface: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// An interface's port, open.
+#[derive(Debug)]
+pub struct OpenPort {
+    /// For control.
+    pub port: Port,
+    /// Receive queues for data.
+    pub rx: Vec<RxQueue>,
+    /// Transmit queues for data.
+    pub tx: Vec<TxQueue>,
+    /// Its hardware address.
+    pub mac: MacAddr,
+    /// What keeps packets coming; to be kept as long as they are wanted.
+    pub membership: Membership,
+}
+
+/// Rules of a port, and its memberships in groups where the kernel does not see to them.
+#[derive(Debug, Default)]
+pub struct Membership {
+    _flows: Option<Flows>,
+    igmp: Option<IgmpThread>,
+    kernel: Memberships,
+}
+
+impl Membership {
+    /// Joins the groups among `endpoints`.
+    pub fn join(
+        &mut self,
+        endpoints: &[std::net::SocketAddrV4],
+        interface: &Interface,
+    ) -> Result<(), InterfaceError> {
+        match &self.igmp {
+            Some(igmp) => {
+                igmp.join(endpoints.iter().map(|endpoint| *endpoint.ip()));
+                Ok(())
+            }
+            None => self.kernel.join(endpoints, interface),
+        }
+    }
 }
 
 impl PortUse {
     /// DPDK's memory for it.
-    pub fn mbuf_bytes(&self) -> usize {
+    pub fn mbuf_bytes(&self, interface: &Interface) -> usize {
         const MBUF: usize = 512;
-        self.rx_queues * pool_size(DESCRIPTORS.into(), 2 * BURST) * (DATA_ROOM + MBUF)
+        let data = self.rx_queues * pool_size(self.descriptors(interface), 2 * BURST);
+        let control = pool_size(CONTROL_DESCRIPTORS, 2 * BURST);
+        data * (DATA_ROOM + MBUF) + 2 * control * (CONTROL_ROOM + MBUF)
     }
 
     /// The kernel's memory for its rings: one to receive and one to send for each queue.
-    pub fn ring_bytes(&self) -> usize {
-        2 * self.rx_queues.max(1) * self.frames() * FRAME
+    pub fn ring_bytes(&self, interface: &Interface) -> usize {
+        match interface.driver {
+            Driver::AfPacket => 2 * self.rx_queues.max(1) * self.frames() * FRAME,
+            _ => 0,
+        }
     }
 
     /// Packets that its transmit queue holds.
-    pub fn tx_packets(&self) -> usize {
-        self.frames()
+    pub fn tx_packets(&self, interface: &Interface) -> usize {
+        self.frames().max(self.descriptors(interface))
     }
 
     /// Frames of each ring; all rings of a device have the same.
@@ -67,48 +138,214 @@ impl PortUse {
         frames.next_multiple_of(per_block)
     }
 
-    /// Opens and starts the interface's port, which has one transmit queue if it has any.
-    ///
-    /// The interface's own MTU holds: setting another through the port would change the interface.
-    pub fn open(&self, eal: &Eal, interface: &Interface) -> Result<StartedPort, PortError> {
-        let failed = |source| PortError {
-            interface: interface.name.clone(),
-            source,
-        };
-        self.start(eal, interface).map_err(failed)
+    /// Descriptors of each queue: as the preset says, or what holds the bytes.
+    fn descriptors(&self, interface: &Interface) -> usize {
+        match interface.driver {
+            Driver::AfPacket => DESCRIPTORS,
+            driver => Preset::of(driver).map_or(1024, |preset| preset.descriptors.into()),
+        }
     }
 
-    fn start(&self, eal: &Eal, interface: &Interface) -> Result<StartedPort, DpdkError> {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    /// Opens and starts the interface's port, which has one transmit queue if it has any. Datagrams come to its queues by
+    /// `steering`, if the device can do that; if not, to any, and whoever receives looks at them.
+    ///
+    /// The interface's own MTU holds: setting another through the port would change the interface.
+    pub fn open(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        steering: &Steering,
+    ) -> Result<OpenPort, PortError> {
+        let preset = Preset::of(interface.driver)?;
+        let opened = match (interface.driver, &interface.pci) {
+            (Driver::AfPacket, _) | (_, None) => self.open_af_packet(eal, interface, &preset),
+            (driver, Some(pci)) => match Device::by_name(eal, pci) {
+                Ok(device) => self.open_device(eal, interface, &preset, device, steering),
+                // Drivers say why in DPDK's log.
+                Err(error) if driver.leaves_to_kernel() => {
+                    let name = &interface.name;
+                    tracing::warn!(interface = name, %error, "DPDK does not take it: using AF_PACKET");
+                    let preset = Preset::of(Driver::AfPacket)?;
+                    self.open_af_packet(eal, interface, &preset)
+                }
+                Err(error) => Err(error.into()),
+            },
+        };
+        opened.map_err(|error| match error {
+            OpenError::Dpdk(source) => PortError::Dpdk {
+                interface: interface.name.clone(),
+                needs: needs(interface.driver),
+                source,
+            },
+            OpenError::Thread(source) => PortError::Thread {
+                interface: interface.name.clone(),
+                source,
+            },
+        })
+    }
+
+    fn open_af_packet(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        preset: &Preset,
+    ) -> Result<OpenPort, OpenError> {
         // The kernel spreads packets over all queues, so there must be no more than are received from.
         let queues = self.rx_queues.max(1);
-        let args = format!(
-            "iface={},qpairs={queues},blocksz={BLOCK},framesz={FRAME},framecnt={}",
-            interface.name,
-            self.frames(),
-        );
-        // The name says which interface it is, and the driver goes by its beginning.
-        let name = format!("net_af_packet_{}", interface.name);
-        let device = Device::vdev(eal, &name, &args)?;
-        let pool = |queue| {
-            let config = PoolConfig {
-                mbufs: pool_size(DESCRIPTORS.into(), 2 * BURST),
-                cache: BURST,
-                data_room: DATA_ROOM,
-                socket: None,
-            };
-            MbufPool::new(eal, &format!("port{number}_rx{queue}"), config)
-        };
-        device.start(&PortConfig {
-            rx_pools: (0..self.rx_queues).map(pool).collect::<Result<_, _>>()?,
+        let vdev = preset.vdev(&interface.name, queues, self.frames());
+        let (name, options) = vdev.unwrap_or_default();
+        let device = Device::vdev(eal, &name, &options)?;
+        let port = device.start(&PortConfig {
+            rx_pools: pools(eal, self.rx_queues, DESCRIPTORS, DATA_ROOM)?,
             tx_queues: usize::from(self.tx),
-            rx_descriptors: DESCRIPTORS,
-            tx_descriptors: DESCRIPTORS,
+            rx_descriptors: DESCRIPTORS as u16,
+            tx_descriptors: DESCRIPTORS as u16,
             mtu: None,
             // The kernel has joined the groups.
             promiscuous: false,
             checksum: true,
+        })?;
+        Ok(OpenPort {
+            mac: MacAddr(port.port.mac()?),
+            port: port.port,
+            rx: port.rx,
+            tx: port.tx,
+            membership: Membership::default(),
         })
     }
+
+    fn open_device(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        preset: &Preset,
+        device: Device,
+        steering: &Steering,
+    ) -> Result<OpenPort, OpenError> {
+        let info = device.info()?;
+        let shared = interface.driver.leaves_to_kernel();
+        if shared && let Err(error) = device.isolate() {
+            tracing::warn!(%error, "the kernel gets none of this port's packets");
+        }
+        // Behind the queues for data: queries that come, reports that go.
+        let control = usize::from(!shared);
+        let mut rx_pools = pools(eal, self.rx_queues, preset.descriptors.into(), DATA_ROOM)?;
+        rx_pools.extend(pools(
+            eal,
+            control,
+            preset.descriptors.into(),
+            CONTROL_ROOM,
+        )?);
+        let started = device.start(&PortConfig {
+            rx_pools,
+            tx_queues: usize::from(self.tx) + control,
+            rx_descriptors: preset.descriptors,
+            tx_descriptors: preset.descriptors,
+            mtu: interface.mtu.and_then(|mtu| mtu.try_into().ok()),
+            promiscuous: false,
+            checksum: info.rx_checksum,
+        })?;
+        let StartedPort {
+            port,
+            mut rx,
+            mut tx,
+        } = started;
+        let mac = MacAddr(port.mac()?);
+        let igmp = (control > 0).then_some(self.rx_queues as u16);
+        let flows = match Flows::steer(&port, steering.rules(), igmp) {
+            Ok(flows) => {
+                tracing::info!(
+                    port = port.name(),
+                    rules = flows.len(),
+                    "packets are steered by the device"
+                );
+                Some(flows)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "packets are steered by software, from the first queue");
+                None
+            }
+        };
+        tracing::info!(
+            port = port.name(),
+            driver = info.driver,
+            checksums = info.rx_checksum,
+            receive_timestamps = info.rx_timestamp,
+            send_at_timestamps = info.tx_timestamp,
+            "what the device does by itself"
+        );
+        let igmp = match (
+            control,
+            rx.pop_if(|_| control > 0),
+            tx.pop_if(|_| control > 0),
+        ) {
+            (1, Some(rx), Some(tx)) => {
+                let pool = pools(eal, 1, CONTROL_DESCRIPTORS, CONTROL_ROOM)?;
+                let pool = pool.into_iter().next();
+                pool.map(|pool| {
+                    IgmpThread::start(ControlQueues { rx, tx, pool }, mac, interface.ip)
+                })
+            }
+            _ => None,
+        };
+        Ok(OpenPort {
+            membership: Membership {
+                _flows: flows,
+                igmp: igmp.transpose()?,
+                kernel: Memberships::default(),
+            },
+            port,
+            rx,
+            tx,
+            mac,
+        })
+    }
+}
+
+#[derive(Debug)]
+enum OpenError {
+    Dpdk(DpdkError),
+    Thread(std::io::Error),
+}
+
+impl From<DpdkError> for OpenError {
+    fn from(error: DpdkError) -> Self {
+        Self::Dpdk(error)
+    }
+}
+
+impl From<std::io::Error> for OpenError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Thread(error)
+    }
+}
+
+fn needs(driver: Driver) -> &'static str {
+    match driver {
+        Driver::AfPacket => "AF_PACKET, needs CAP_NET_RAW and locked memory",
+        Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
+        Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
+        Driver::Virtio => "virtio bound to vfio-pci, needs a virtual IOMMU and huge pages",
+    }
+}
+
+/// A pool for each queue.
+fn pools(
+    eal: &Eal,
+    queues: usize,
+    descriptors: usize,
+    data_room: usize,
+) -> Result<Vec<MbufPool>, DpdkError> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let pool = |_| {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let config = PoolConfig {
+            mbufs: pool_size(descriptors, 2 * BURST),
+            cache: BURST,
+            data_room,
+            socket: None,
+        };
+        MbufPool::new(eal, &format!("port_pool{number}"), config)
+    };
+    (0..queues).map(pool).collect()
 }

@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicU64;
 
 use crossbeam::queue::ArrayQueue;
 
-use super::interface::{Interface, InterfaceError, Memberships};
-use super::port::{PortError, PortUse};
+use super::interface::{Interface, InterfaceError};
+use super::port::{Membership, PortError, PortUse};
+use super::preset::{PresetError, devices};
 use super::source::{Feed, SourceLcore};
 use super::{
     Compute, Demand, Links, OutputError, RxStage, StageError, StageIdle, StageParts, Stages,
@@ -16,12 +17,12 @@ use super::{
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::dpdk::{
-    Abort, BURST, Device, DpdkError, Eal, ExtPool, IdlePolicy, LcoreHandle, LcorePanic, MbufPool,
-    PoolConfig, Port, PortConfig, RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
+    Abort, BURST, Device, DpdkError, Eal, ExtPool, HugePages, IdlePolicy, LcoreHandle, LcorePanic,
+    MbufPool, PoolConfig, Port, PortConfig, RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
 };
 use crate::engine::steer::Steered;
 use crate::memory::{MemoryError, OutputMemory};
-use crate::net::{CaptureError, CaptureReader, FlowRule, MacAddr, QueueId, Steering};
+use crate::net::{CaptureError, CaptureReader, FlowRule, QueueId, Steering};
 use crate::plan::{EnginePlan, Role};
 use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
 use crate::send::{Source, TxPools};
@@ -81,12 +82,38 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Finds them, and sees to it that packets fit them.
-    pub fn find(config: &FgpuConfig) -> Result<Self, InterfaceError> {
+    /// Finds them, and sees to it that packets fit them. From then on the configuration calls each by its own name,
+    /// whatever the user called it.
+    pub fn find(config: &mut FgpuConfig) -> Result<Self, InterfaceError> {
+        let mut found: BTreeMap<String, Interface> = BTreeMap::new();
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        let mut resolve = |names: &mut Vec<String>| {
+            for name in names {
+                let own = match given.get(name) {
+                    Some(own) => own.clone(),
+                    None => {
+                        let interface = Interface::find(name)?;
+                        let own = interface.name.clone();
+                        given.insert(name.clone(), own.clone());
+                        found.entry(own.clone()).or_insert(interface);
+                        own
+                    }
+                };
+                *name = own;
+            }
+            Ok::<_, InterfaceError>(())
+        };
+        resolve(&mut config.egress.interfaces)?;
+        if let InputConfig::Live { interfaces, .. } = &mut config.input {
+            resolve(interfaces)?;
+        }
         let mut uses: BTreeMap<&str, PortUse> = BTreeMap::new();
         let egress = &config.egress;
         for name in &egress.interfaces {
             let port = uses.entry(name).or_default();
+            if port.tx {
+                return Err(InterfaceError::Twice { name: name.clone() });
+            }
             port.tx = true;
             port.tx_bytes = egress.buffer / egress.interfaces.len();
         }
@@ -100,8 +127,8 @@ impl Interfaces {
                 port.rx_bytes = buffer / interfaces.len();
             }
         }
-        let find = |(name, port): (&str, PortUse)| {
-            let interface = Interface::find(name)?;
+        let check = |(name, port): (&str, PortUse)| {
+            let interface = found[name].clone();
             if port.rx_queues > 0 {
                 let heap = digitiser::PREAMBLE_LEN + config.engine.recv.heap_bytes();
                 interface.check_mtu(heap, "--recv-packet-samples")?;
@@ -110,21 +137,26 @@ impl Interfaces {
                 let packet = spectra::PREAMBLE_LEN + config.engine.send.packet_payload;
                 interface.check_mtu(packet, "--send-packet-payload")?;
             }
-            Ok((interface, port))
+            Ok::<_, InterfaceError>((interface, port))
         };
-        let uses = uses.into_iter().map(find).collect::<Result<_, _>>()?;
+        let uses = uses.into_iter().map(check).collect::<Result<_, _>>()?;
         Ok(Self { uses })
+    }
+
+    /// PCI devices that DPDK is to drive, with their drivers' options, and whether they need huge pages.
+    pub fn devices(&self) -> Result<(Vec<String>, HugePages), PresetError> {
+        devices(self.uses.iter().map(|(interface, _)| interface))
     }
 
     /// Packets that a transmit queue holds, at most.
     fn tx_packets(&self) -> usize {
-        let packets = self.uses.iter().map(|(_, port)| port.tx_packets());
+        let packets = self.uses.iter().map(|(i, port)| port.tx_packets(i));
         packets.max().unwrap_or_default()
     }
 
     /// All memory for packets.
     pub fn demand(&self, config: &FgpuConfig) -> Demand {
-        let rings: usize = self.uses.iter().map(|(_, port)| port.ring_bytes()).sum();
+        let rings: usize = self.uses.iter().map(|(i, port)| port.ring_bytes(i)).sum();
         let sent = ("--send-buffer", config.egress.buffer);
         let (option, value) = match config.input {
             InputConfig::Live { buffer, .. } if buffer >= sent.1 => ("--recv-buffer", buffer),
@@ -141,7 +173,7 @@ impl Interfaces {
     /// Memory for DPDK, in MiB.
     pub fn memory_mib(&self, config: &FgpuConfig) -> usize {
         const MBUF: usize = 512;
-        let rx: usize = self.uses.iter().map(|(_, port)| port.mbuf_bytes()).sum();
+        let rx: usize = self.uses.iter().map(|(i, port)| port.mbuf_bytes(i)).sum();
         let tx = config.egress.interfaces.len() * pool_size(self.tx_packets(), 2 * BURST);
         let tx = tx * (TxPools::BYTES_PER_PACKET + 2 * MBUF);
         let capture = match config.input {
@@ -171,7 +203,7 @@ pub struct LiveEngine {
     links: Links,
     capture: Option<Capture>,
     busy: Vec<(String, Arc<AtomicU64>)>,
-    _memberships: Memberships,
+    _memberships: Vec<Membership>,
 }
 
 /// The lcore that reads a capture.
@@ -273,9 +305,9 @@ impl LiveEngine {
             idle: idle(plan),
         };
         let stages = Stages::start(&mut threads, engine, parts)?;
-        let mut memberships = Memberships::default();
-        for (interface, _) in &interfaces.uses {
-            memberships.join(&config.input.endpoints_of(&interface.name), interface)?;
+        let mut memberships = ends.memberships;
+        for ((interface, _), membership) in interfaces.uses.iter().zip(&mut memberships) {
+            membership.join(&config.input.endpoints_of(&interface.name), interface)?;
         }
         let capture = feed.map(|(reader, (ring, pool))| {
             let (stop, stats) = (Abort::default(), Arc::new(RxStats::default()));
@@ -301,7 +333,11 @@ impl LiveEngine {
             threads,
             memory,
             pools,
-            links: Links::new(ends.ports),
+            links: Links::new(
+                ends.ports
+                    .into_iter()
+                    .zip(interfaces.uses.iter().map(|(i, _)| i)),
+            ),
             _memberships: memberships,
         })
     }
@@ -402,19 +438,23 @@ struct Ends {
     tx: Vec<TxQueue>,
     sources: Vec<Source>,
     ports: Vec<Port>,
+    /// One for each interface.
+    memberships: Vec<Membership>,
 }
 
 impl Ends {
     /// Starts the port of each interface, and puts its queues in the order in which the configuration names it.
     fn open(eal: &Eal, config: &FgpuConfig, interfaces: &Interfaces) -> Result<Self, LiveError> {
         let mut started = BTreeMap::new();
-        let mut ports = Vec::new();
+        let (mut ports, mut memberships) = (Vec::new(), Vec::new());
         for (interface, port_use) in &interfaces.uses {
-            let port = port_use.open(eal, interface)?;
-            ports.push(port.port.clone());
+            let steering = config.input.steering_of(&interface.name);
+            let port = port_use.open(eal, interface, &steering)?;
+            ports.push(port.port);
+            memberships.push(port.membership);
             started.insert(
                 &interface.name[..],
-                (interface, port.port, port.rx.into_iter(), port.tx),
+                (interface, port.mac, port.rx.into_iter(), port.tx),
             );
         }
         let mut ends = Self {
@@ -422,6 +462,7 @@ impl Ends {
             tx: Vec::new(),
             sources: Vec::new(),
             ports,
+            memberships,
         };
         if let InputConfig::Live { interfaces, .. } = &config.input {
             for name in interfaces {
@@ -430,10 +471,10 @@ impl Ends {
             }
         }
         for name in &config.egress.interfaces {
-            if let Some((interface, port, _, tx)) = started.get_mut(&name[..]) {
+            if let Some((interface, mac, _, tx)) = started.get_mut(&name[..]) {
                 ends.tx.append(tx);
                 ends.sources.push(Source {
-                    mac: MacAddr(port.mac()?),
+                    mac: *mac,
                     ip: interface.ip,
                     port: SOURCE_PORT,
                 });

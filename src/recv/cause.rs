@@ -42,6 +42,8 @@ drop_causes! {
     Ipv4Fragment => "ipv4-fragment",
     /// UDP length and IPv4 length disagree.
     BadUdpLength => "bad-udp-length",
+    /// A checksum that the NIC found wrong.
+    BadChecksum => "bad-checksum",
     /// A destination that no flow rule takes.
     NotOurs => "not-ours",
     /// Fewer bytes than a SPEAD header.

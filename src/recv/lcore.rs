@@ -232,6 +232,9 @@ impl Placer {
         stored: &mut Vec<StoredHeap<'m>>,
         clock: &mut PhaseClock,
     ) -> Result<(), DropCause> {
+        if mbuf.has_bad_checksum() {
+            return Err(DropCause::BadChecksum);
+        }
         let datagram = Datagram::new_checked(mbuf.data())
             .map_err(|error| DropCause::from(&SteerError::Frame(error)))?;
         if self

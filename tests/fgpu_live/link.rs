@@ -44,11 +44,11 @@ fn a_link_that_comes_back_is_used_again() {
         rig.wait(|rig| {
             rig.received
                 .end()
-                .is_some_and(|end| end + 3 * CHUNK > until)
+                .is_some_and(|end| end + 3 * CHUNK >= until)
         });
         set(end, "down");
         rig.wait(|rig| up(rig, "0"));
-        // A chunk of data is lost, or the sender would not let it out at all.
+        // Two chunks' worth of what is sent meanwhile finds no way.
         lost += 2 * CHUNK / 4096;
         set(end, "up");
         rig.wait(|rig| up(rig, "1"));
@@ -58,7 +58,7 @@ fn a_link_that_comes_back_is_used_again() {
     rig.wait(|rig| {
         rig.received
             .end()
-            .is_some_and(|end| end + 3 * CHUNK > from + 6 * CHUNK)
+            .is_some_and(|end| end >= from + 3 * CHUNK)
     });
     let metrics = rig.metrics();
     let total = |family: &str| {

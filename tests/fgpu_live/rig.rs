@@ -62,6 +62,7 @@ impl Cable {
             format!("netns add {engine}"),
             format!("netns add {test}"),
             format!("-n {engine} link set lo up"),
+            format!("-n {test} link set lo up"),
         ];
         let wire = |i: usize| {
             [

@@ -18,11 +18,11 @@ use crate::control::{ControlEnd, dsim};
 use crate::dpdk::{
     Abort, BURST, Eal, EalConfig, IdlePolicy, MbufPool, PoolConfig, allowed_cpus, pool_size,
 };
-use crate::live::{Interface, Links, PortUse, Threads, run_on};
+use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
 use crate::monitor::Scrape;
 use crate::monitor::prometheus::ports;
 use crate::monitor::scrape::{Samples, counter, family, plain, text};
-use crate::net::MacAddr;
+use crate::net::Steering;
 use crate::sim::live::{SimLcore, SimParts, SimStats, Start};
 use crate::sim::stream::Origin;
 use crate::sim::{DigitiserConfig, Windows};
@@ -57,6 +57,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     let address = katcp_address(&args.katcp_host, args.katcp_port)?;
     let katcp = Reserved::bind(address).map_err(Failure::usage)?;
     let sockets = Sockets::bind(args.prometheus_port)?;
+    let mut serving = Serving::start(sockets, level)?;
     // Before the start is chosen, since it may take long.
     let computing = Instant::now();
     let windows = Arc::new(Windows::new(&config, &config.signals, config.period));
@@ -65,13 +66,21 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         "signals computed"
     );
 
-    let eal = start_dpdk(args, &config)?;
+    if let Some(end) = serving.told_to_end() {
+        tracing::info!(why = %end, "ended before it was up");
+        serving.stop();
+        return Ok(());
+    }
+
+    let eal = start_dpdk(args, &config, &interface)?;
     let port_use = PortUse {
         tx: true,
         tx_bytes: args.send_buffer,
         ..PortUse::default()
     };
-    let mut port = port_use.open(&eal, &interface).map_err(Failure::usage)?;
+    let mut port = port_use
+        .open(&eal, &interface, &Steering::default())
+        .map_err(Failure::usage)?;
     let queue = port
         .tx
         .pop()
@@ -83,7 +92,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         socket: None,
     };
     let pool = MbufPool::new(&eal, "digitiser", pool).map_err(Failure::data)?;
-    let mac = MacAddr(port.port.mac().map_err(Failure::data)?);
+    let mac = port.mac;
     let (start, begin) = start(&config)?;
     config.first_timestamp = start.timestamp;
 
@@ -110,13 +119,13 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         stop: abort.clone(),
         config: config.clone(),
     });
-    let links = Links::new([port.port]);
+    let links = Links::new([(port.port, &interface)]);
     let metrics = Arc::new(Metrics {
         stats: stats.clone(),
         links: links.clone(),
         started: SystemTime::now(),
     });
-    let serving = Serving::start(sockets, metrics, level)?;
+    serving.scrape(metrics);
     let ended = Abort::default();
     let at_end = ended.clone();
     let sender = threads.spawn("digitiser", move |clock| {
@@ -188,21 +197,28 @@ fn idle(args: &DsimArgs) -> IdlePolicy {
 }
 
 /// Starts DPDK, and leaves this thread where everything else is to run.
-fn start_dpdk(args: &DsimArgs, config: &DigitiserConfig) -> Result<Eal, Failure> {
+fn start_dpdk(
+    args: &DsimArgs,
+    config: &DigitiserConfig,
+    interface: &Interface,
+) -> Result<Eal, Failure> {
     const MBUF: usize = 512;
     let allowed = allowed_cpus();
     let sender = args.affinity.0.or(allowed.last().copied()).unwrap_or(0);
     let all: Vec<_> = allowed.iter().copied().chain([sender]).collect();
-    run_on(&all).map_err(Failure::usage)?;
+    run_on(all).map_err(Failure::usage)?;
     let bytes = pool_size(QUEUE, 2 * BURST) * (SimParts::data_room(config) + MBUF);
+    let (devices, huge_pages) = devices([interface]).map_err(Failure::usage)?;
     let eal = Eal::init(&EalConfig {
+        devices,
+        huge_pages,
         worker_cpus: vec![sender],
         memory_mib: (DPDK_BYTES + bytes).div_ceil(1 << 20),
         ..EalConfig::default()
     });
     let eal = eal.map_err(Failure::usage)?;
     let main = args.main_affinity.0.map_or(allowed, |cpu| vec![cpu]);
-    run_on(&main).map_err(Failure::usage)?;
+    run_on(main).map_err(Failure::usage)?;
     Ok(eal)
 }
 

@@ -19,11 +19,11 @@ use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{End, Serving, Sockets};
 use crate::config::{Cpu, OutputConfig, SampleBits, WidebandOptions};
 use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
-use crate::live::{Interface, Links, Memberships, PortUse, Threads, run_on};
+use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
 use crate::monitor::Scrape;
 use crate::monitor::prometheus::ports;
 use crate::monitor::scrape::{Samples, counter, family, text};
-use crate::net::parse_endpoints;
+use crate::net::{Steering, parse_endpoints};
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
@@ -214,19 +214,21 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         rx_bytes: live.recv_buffer,
         ..PortUse::default()
     };
-    let eal = start_dpdk(live, &port_use)?;
-    let mut port = port_use.open(&eal, &interface).map_err(Failure::usage)?;
+    let eal = start_dpdk(live, &port_use, &interface)?;
+    let all: Vec<_> = trackers
+        .iter()
+        .flat_map(|t| t.destinations())
+        .copied()
+        .collect();
+    let steering = Steering::from_sources(&all, 1);
+    let port = port_use.open(&eal, &interface, &steering);
+    let mut port = port.map_err(Failure::usage)?;
     let queue = port
         .rx
         .pop()
         .ok_or_else(|| Failure::data("the port has no receive queue"))?;
-    let mut memberships = Memberships::default();
-    for tracker in &trackers {
-        let groups = tracker.destinations();
-        memberships
-            .join(groups, &interface)
-            .map_err(Failure::usage)?;
-    }
+    let joined = port.membership.join(&all, &interface);
+    joined.map_err(Failure::usage)?;
     let checker = asked
         .map(Checker::start)
         .transpose()
@@ -248,10 +250,11 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics {
         shown: shown.clone(),
         checked: Mutex::default(),
-        links: Links::new([port.port.clone()]),
+        links: Links::new([(port.port.clone(), &interface)]),
         started: SystemTime::now(),
     });
-    let serving = Serving::start(sockets, metrics.clone(), level)?;
+    let mut serving = Serving::start(sockets, level)?;
+    serving.scrape(metrics.clone());
     let receiver = threads.spawn("sink", move |clock| lcore.run(clock));
     let receiver = receiver.map_err(Failure::data)?;
     tracing::info!(interface = name, "up");
@@ -271,7 +274,7 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     stop.set();
     let seen = receiver.join().map_err(Failure::data)?;
     let seconds = begun.elapsed().as_secs_f64();
-    drop(memberships);
+    drop(port.membership);
     let checked = checker.map(Checker::finish);
     let missed = port.port.stats().map_or(0, |stats| stats.rx_missed);
     serving.stop();
@@ -289,18 +292,21 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
 }
 
 /// Starts DPDK, and leaves this thread where it was.
-fn start_dpdk(live: &LiveArgs, port: &PortUse) -> Result<Eal, Failure> {
+fn start_dpdk(live: &LiveArgs, port: &PortUse, interface: &Interface) -> Result<Eal, Failure> {
     let allowed = allowed_cpus();
     let receiver = live.affinity.0.or(allowed.last().copied()).unwrap_or(0);
     let all: Vec<_> = allowed.iter().copied().chain([receiver]).collect();
-    run_on(&all).map_err(Failure::usage)?;
+    run_on(all).map_err(Failure::usage)?;
+    let (devices, huge_pages) = devices([interface]).map_err(Failure::usage)?;
     let eal = Eal::init(&EalConfig {
+        devices,
+        huge_pages,
         worker_cpus: vec![receiver],
-        memory_mib: (DPDK_BYTES + port.mbuf_bytes()).div_ceil(1 << 20),
+        memory_mib: (DPDK_BYTES + port.mbuf_bytes(interface)).div_ceil(1 << 20),
         ..EalConfig::default()
     });
     let eal = eal.map_err(Failure::usage)?;
-    run_on(&allowed).map_err(Failure::usage)?;
+    run_on(allowed).map_err(Failure::usage)?;
     Ok(eal)
 }
 
