@@ -13,13 +13,14 @@ pub fn prefer_node(node: usize) -> io::Result<()> {
         .get_mut(node / BITS)
         .ok_or(io::ErrorKind::InvalidInput)?;
     *word |= 1 << (node % BITS);
-    // SAFETY: the kernel reads NODES bits of the mask, which it has, and changes nothing of ours.
+    // The kernel reads one bit less than it is told.
+    // SAFETY: it reads NODES bits of the mask, which it has, and changes nothing of ours.
     let result = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,
             libc::MPOL_PREFERRED,
             mask.as_ptr(),
-            NODES,
+            NODES + 1,
         )
     };
     match result {

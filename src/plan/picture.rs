@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{EnginePlan, Machine, Plan, Role};
 
-const CELL: usize = 30;
+const CELL: usize = 36;
 const GAP: usize = 8;
 const LINE: usize = 18;
 const PER_ROW: usize = 8;
@@ -107,7 +107,7 @@ fn tenant(plan: &Plan, cpu: usize) -> (&'static str, String, String) {
     let class = if lcores > 1 { "shared" } else { class };
     let word = match names.len() {
         0 => String::new(),
-        1 => names[0].chars().take(7).collect(),
+        1 => names[0].chars().take(8).collect(),
         count => format!("{count}×"),
     };
     (class, word, format!("CPU {cpu}: {}", names.join(", ")))
@@ -214,7 +214,7 @@ fn legend(canvas: &mut Canvas) {
     ];
     let y = canvas.y + GAP;
     for (index, (class, word)) in WORDS.into_iter().enumerate() {
-        let x = GAP + index * 68;
+        let x = GAP + index * 78;
         canvas.frame([x, y, 10, 10], class, word);
         let _ = writeln!(
             canvas.body,
