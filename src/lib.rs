@@ -27,6 +27,7 @@
 //! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
 //! | [`live`] | the lcores of an engine, put together on ports |
 //! | [`plan`] | the host's topology, and which thread and buffer goes where on it |
+//! | [`tuning`] | what a host should be like for engines, and the changes that make it so |
 //! | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | [`sim`] | digitiser simulator and fault injection |
 //! | [`sink`] | reads output streams back from captures and checks them |
@@ -59,4 +60,5 @@ pub mod send;
 pub mod sim;
 pub mod sink;
 pub mod spead;
+pub mod tuning;
 pub mod units;

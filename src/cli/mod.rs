@@ -13,6 +13,7 @@ mod replay;
 mod serve;
 mod service;
 mod sink;
+mod tune;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -38,6 +39,7 @@ enum Command {
     Sink(Box<sink::SinkArgs>),
     Bench(bench::BenchArgs),
     Plan(plan::PlanArgs),
+    Tune(tune::TuneArgs),
 }
 
 impl Command {
@@ -102,5 +104,6 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Sink(args) => sink::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Tune(args) => tune::run(args),
     }
 }

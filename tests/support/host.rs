@@ -1,7 +1,8 @@
 //! Recorded hosts: `tests/data/hosts/NAME.host` as folders with `proc` and `sys`.
 //!
 //! A line is `path = text`, with `\n` and `\t` for their characters, or `path -> where a link leads`. A path with
-//! `[0-7]` stands for eight, in whose texts `{n}`, `{n+8}` and `{n-8}` are the number. `#` begins a comment.
+//! `[0-7]` stands for eight, in whose texts `{n}`, `{n+8}` and `{n-8}` are the number. `path =x 256 06:1000` is a file
+//! of 256 bytes, zero but for those from 0x06 on. `#` begins a comment.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +11,7 @@ use std::path::Path;
 use karoo::plan::CpuList;
 use tempfile::TempDir;
 
-use super::data;
+use super::support::data;
 
 /// The text of a recorded host.
 pub fn record(name: &str) -> String {
@@ -62,12 +63,29 @@ fn with_number(text: &str, n: usize) -> String {
 }
 
 fn write(folder: &Path, path: &str, text: &str) {
+    let path = prepare(folder, path);
+    if let Some(sparse) = text.strip_prefix("x ") {
+        return fs::write(path, bytes(sparse)).unwrap();
+    }
     let text = text.replace("\\n", "\n").replace("\\t", "\t");
-    fs::write(prepare(folder, path), text + "\n").unwrap();
+    fs::write(path, text + "\n").unwrap();
 }
 
 fn prepare(folder: &Path, path: &str) -> std::path::PathBuf {
     let path = folder.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     path
+}
+
+fn bytes(sparse: &str) -> Vec<u8> {
+    let (size, pieces) = sparse.split_once(' ').unwrap();
+    let mut bytes = vec![0; size.parse().unwrap()];
+    let hex = |text: &str| u8::from_str_radix(text, 16).unwrap();
+    for piece in pieces.split(' ') {
+        let (at, values) = piece.split_once(':').unwrap();
+        for (index, pair) in values.as_bytes().chunks(2).enumerate() {
+            bytes[usize::from(hex(at)) + index] = hex(std::str::from_utf8(pair).unwrap());
+        }
+    }
+    bytes
 }

@@ -1,0 +1,165 @@
+//! Changes, and the way back.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, Host, HostError, Journal, JournalError, Record, Target};
+
+/// A change to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The entry that asks for it.
+    pub entry: String,
+    /// Which value.
+    pub target: Target,
+    /// What it is.
+    pub current: String,
+    /// What it will be.
+    pub value: String,
+}
+
+/// What became of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is what it was to be.
+    Done,
+    /// The system refused; it is what it was.
+    Refused(String),
+    /// It is something else now.
+    Differs(String),
+    /// A reboot has undone it already.
+    Gone,
+}
+
+/// A value and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// Which value.
+    pub target: Target,
+    /// What it was to be; `None` for a file that was to go.
+    pub value: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// The changes that `findings` call for, each value once.
+pub fn changes(findings: &[Finding]) -> Vec<Change> {
+    let mut seen = BTreeSet::new();
+    let mut changes = Vec::new();
+    for finding in findings {
+        for knob in &finding.values {
+            if let Some((target, value)) = &knob.change
+                && seen.insert(target.clone())
+            {
+                changes.push(Change {
+                    entry: finding.entry.id.clone(),
+                    target: target.clone(),
+                    current: knob.current.clone(),
+                    value: value.clone(),
+                });
+            }
+        }
+    }
+    changes
+}
+
+/// Makes changes one after another; each is in the journal, on disk, before it is made. `made` sees each outcome.
+///
+/// A change that the system refuses does not keep the others from being made.
+pub fn apply(
+    host: &Host,
+    journal: &mut Journal,
+    changes: &[Change],
+    mut made: impl FnMut(&Applied),
+) -> Result<(), JournalError> {
+    for change in changes {
+        let target = &change.target;
+        let report = |outcome| Applied {
+            target: target.clone(),
+            value: Some(change.value.clone()),
+            outcome,
+        };
+        let old = match host.get(target) {
+            Ok(old) => old,
+            Err(error) => {
+                made(&report(Outcome::Refused(error.to_string())));
+                continue;
+            }
+        };
+        let mut record = Record {
+            entry: change.entry.clone(),
+            target: target.clone(),
+            old,
+            new: change.value.clone(),
+            boot: journal.boot().to_owned(),
+            refused: false,
+        };
+        journal.write(record.clone())?;
+        let outcome = put(host, target, Some(&change.value));
+        if let Outcome::Refused(_) = outcome {
+            record.refused = true;
+            journal.write(record)?;
+        }
+        made(&report(outcome));
+    }
+    Ok(())
+}
+
+/// Undoes all that the journal has, the last change first, and empties it if everything is as it was. `made` sees each
+/// outcome.
+pub fn revert(
+    host: &Host,
+    journal: &mut Journal,
+    mut made: impl FnMut(&Applied),
+) -> Result<bool, JournalError> {
+    let mut whole = true;
+    for record in originals(journal.records()).into_iter().rev() {
+        let gone = !record.target.survives_reboot() && record.boot != journal.boot();
+        let outcome = match gone {
+            true => Outcome::Gone,
+            false => put(host, &record.target, record.old.as_deref()),
+        };
+        whole &= matches!(outcome, Outcome::Done | Outcome::Gone);
+        made(&Applied {
+            target: record.target,
+            value: record.old,
+            outcome,
+        });
+    }
+    if whole {
+        journal.clear()?;
+    }
+    Ok(whole)
+}
+
+/// The first change of each value in each boot that counts for it: it has what the value was before all.
+fn originals(records: &[Record]) -> Vec<Record> {
+    let mut originals: Vec<Record> = Vec::new();
+    for record in records.iter().filter(|record| !record.refused) {
+        let same = |other: &Record| {
+            other.target == record.target
+                && (record.target.survives_reboot() || other.boot == record.boot)
+        };
+        if !originals.iter().any(same) {
+            originals.push(record.clone());
+        }
+    }
+    originals
+}
+
+/// Sets a value, if it is another, and reads it back.
+fn put(host: &Host, target: &Target, value: Option<&str>) -> Outcome {
+    let same = |now: &Option<String>| now.as_deref().map(str::trim) == value.map(str::trim);
+    let set_and_read = || -> Result<Option<String>, HostError> {
+        let now = host.get(target)?;
+        if same(&now) {
+            return Ok(now);
+        }
+        host.set(target, value)?;
+        host.get(target)
+    };
+    match set_and_read() {
+        Err(error) => Outcome::Refused(error.to_string()),
+        Ok(now) if same(&now) => Outcome::Done,
+        Ok(now) => Outcome::Differs(now.unwrap_or_default().trim().to_owned()),
+    }
+}
