@@ -1,5 +1,6 @@
 //! Measurements of this machine, for `karoo bench`.
 
+pub mod cores;
 pub mod engine;
 pub mod kernels;
 pub mod ports;

@@ -1,5 +1,6 @@
 //! `karoo bench`: what this machine can do.
 
+mod cores;
 mod kernels;
 
 use clap::{Args, Subcommand};
@@ -27,6 +28,7 @@ enum Bench {
     ///
     /// Exit code 1 when packets are lost at the one rate that was asked for, or when no rate is without loss.
     Ports(PortsOptions),
+    Cores(cores::CoresArgs),
 }
 
 /// Runs the command.
@@ -35,6 +37,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         Bench::Engine(options) => run_engine(options),
         Bench::Kernels(args) => kernels::run(args),
         Bench::Ports(options) => run_ports(options),
+        Bench::Cores(args) => cores::run(args),
     }
 }
 

@@ -147,7 +147,9 @@ impl PlaceOptions {
     /// The plan of the engine and those that are like it, and which of them it is.
     pub fn plan(&self, wishes: Wishes) -> Result<(Plan, usize), Failure> {
         let root = Root::host();
-        let machine = Machine::read(&root).map_err(Failure::usage)?;
+        // Containers may hide the host; engines run there all the same.
+        let machine = Machine::read(&root)
+            .unwrap_or_else(|_| Machine::unknown(&allowed_cpus().into_iter().collect()));
         let cores = core_times(&root, self.cores_file.as_deref())?;
         let Slot { number, count } = self.engine_slot;
         let allowed = usable(&root, &machine);

@@ -16,7 +16,7 @@ pub struct CoreTimes {
     pub model: String,
     /// The CPUs, in the order of rows and columns.
     pub cpus: Vec<usize>,
-    /// Nanoseconds from a store of the row's CPU until the column's sees it; 0 on the diagonal.
+    /// Nanoseconds from a store of the row's CPU until the column's sees it, as half a round trip; 0 on the diagonal.
     pub latency_ns: Vec<Vec<f64>>,
     /// 10⁹ bytes per second that the column's CPU reads of what the row's wrote last; on the diagonal, of its own.
     pub gigabytes_per_second: Vec<Vec<f64>>,

@@ -105,6 +105,34 @@ impl Machine {
         })
     }
 
+    /// A host of which nothing is known but CPUs.
+    pub fn unknown(cpus: &CpuList) -> Self {
+        let first = cpus.first().unwrap_or(0);
+        let cpu = |id| {
+            let cpu = Cpu {
+                package: 0,
+                node: 0,
+                l3: first,
+                siblings: [id].into_iter().collect(),
+            };
+            (id, cpu)
+        };
+        let node = Node {
+            memory: 0,
+            huge_pages: BTreeMap::new(),
+            distances: vec![10],
+        };
+        Self {
+            model: "unknown processor".to_owned(),
+            processor: Processor::default(),
+            cpus: cpus.iter().map(cpu).collect(),
+            nodes: [(0, node)].into(),
+            isolated: CpuList::default(),
+            nics: Vec::new(),
+            gpus: Vec::new(),
+        }
+    }
+
     /// All CPUs.
     pub fn online(&self) -> CpuList {
         self.cpus.keys().copied().collect()

@@ -1,0 +1,64 @@
+//! `karoo bench cores`: how far apart CPUs are.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+
+use super::Failure;
+use crate::bench::cores::{Tables, measure};
+use crate::dpdk::allowed_cpus;
+use crate::plan::{CpuList, Machine, Root};
+
+/// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the rate at which one reads
+/// what another wrote
+///
+/// On a host that does nothing else. karoo plan and karoo fgpu use the figures that --output
+/// /var/lib/karoo/cores.json leaves, or those of --cores-file. Exit codes: 0 measured; 2 the command line is wrong.
+#[derive(Debug, Args)]
+pub struct CoresArgs {
+    /// CPUs to measure between [default: those of this process]
+    #[arg(long, value_name = "CPU,…")]
+    cpus: Option<CpuList>,
+    /// Milliseconds for each figure; a pair has three
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    milliseconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write JSON to a file, for karoo plan
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &CoresArgs) -> Result<(), Failure> {
+    let machine = Machine::read(&Root::host()).map_err(Failure::usage)?;
+    let cpus = match &args.cpus {
+        Some(cpus) => cpus.iter().collect(),
+        None => allowed_cpus(),
+    };
+    let bar = match args.json {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(0),
+    };
+    let time = Duration::from_millis(args.milliseconds);
+    let times = measure(machine.model, &cpus, time, |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let times = times.map_err(Failure::usage)?;
+    let text = serde_json::to_string(&times).map_err(Failure::data)?;
+    if let Some(path) = &args.output {
+        let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
+        fs::write(path, &text).map_err(failed)?;
+    }
+    match args.json {
+        true => println!("{text}"),
+        false => print!("{}", Tables(&times)),
+    }
+    Ok(())
+}
