@@ -1,17 +1,20 @@
 //! Rate of the CPU backend on given data, as one line of JSON; `scripts/compare-numpy` runs it.
 //!
 //! Arguments: channels, taps, spectra per heap, spectra, gain, repeats, cores (comma-separated),
-//! input file (packed 10-bit samples of polarisation 0, then of 1), output file (`-`: none).
+//! input file (packed 10-bit samples of polarisation 0, then of 1), output file (`-`: none), and for narrowband
+//! around an eighth of the sample rate its decimation.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use karoo::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
+use karoo::config::{
+    Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, SampleBits, WindowFunction,
+};
 use karoo::cpu::{Channeliser, Workers};
 use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory};
-use karoo::units::Timestamp;
+use karoo::units::{Clock, Timestamp};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -25,10 +28,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         cores,
         input,
         output,
+        rest @ ..,
     ] = &args[..]
     else {
         return Err("nine arguments are needed; see the top of the source".into());
     };
+    let clock = Clock {
+        adc_sample_rate: 1.0,
+        sync_time: 0.0,
+    };
+    let narrowband = rest.first().map(|decimation| -> Result<_, Box<dyn Error>> {
+        let spec = NarrowbandSpec {
+            centre_frequency: 0.125,
+            decimation: decimation.parse()?,
+            ddc_taps: None,
+            weight_pass: 0.005,
+            pass_bandwidth: None,
+        };
+        Ok(Narrowband::new(&spec, clock)?)
+    });
     let (channels, spectra): (usize, usize) = (channels.parse()?, spectra.parse()?);
     let (taps, gain, repeats): (usize, f64, usize) =
         (taps.parse()?, gain.parse()?, repeats.parse()?);
@@ -48,9 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         dither: Dither::None,
         dither_seed: 1,
         sample_bits: OutputBits::Eight,
-        narrowband: None,
+        narrowband: narrowband.transpose()?,
     };
-    let samples = (spectra + taps - 1) * config.spectrum_samples();
+    let samples = (spectra - 1) * config.spectrum_samples() + config.window_samples();
     let file = std::fs::read(input)?;
     let pols: Vec<Vec<u8>> = file
         .chunks_exact(bits.bytes(samples))
