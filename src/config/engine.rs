@@ -1,6 +1,7 @@
 //! The engine's configuration as types.
 
 use std::net::SocketAddrV4;
+use std::ops::Range;
 
 use super::{ConfigError, Narrowband};
 use crate::units::{Clock, N_POL};
@@ -272,6 +273,15 @@ impl OutputConfig {
         self.narrowband
             .as_ref()
             .map_or(0.0, |n| -(n.ddc_taps() as f64 - 1.0) / 2.0)
+    }
+
+    /// From the centre of channel 0 to where that of channel C would be, in hertz above 0 Hz of the digitised band, for
+    /// samples at `adc_sample_rate`.
+    pub fn band(&self, adc_sample_rate: f64) -> Range<f64> {
+        let width = adc_sample_rate / 2.0 / self.decimation() as f64;
+        let narrowband = self.narrowband.as_ref();
+        let low = narrowband.map_or(0.0, |n| n.centre_frequency - width / 2.0);
+        low..low + width
     }
 
     /// ADC samples between successive heaps of a substream (SPH·SS).

@@ -195,8 +195,7 @@ impl Kernels {
     ) -> [u64; N_POL] {
         let begun = Instant::now();
         let step = self.step;
-        let mut power = [0; N_POL];
-        for pol in 0..N_POL {
+        let power = [0, 1].map(|pol: usize| {
             let out = &mut rows.0[first * self.spectrum_pitch() + pol * self.pitch()..];
             let plane = &baseband.rows[pol][row * 2 * step..];
             for column in (0..step).step_by(TILE) {
@@ -211,8 +210,8 @@ impl Kernels {
                 simd::fir(self.at, &mut tile, count, out, self.spectrum_pitch());
             }
             let last_taps = &baseband.power[pol][row + self.taps - 1..][..count];
-            power[pol] = last_taps.iter().sum();
-        }
+            last_taps.iter().sum()
+        });
         scratch.times.fir += begun.elapsed();
         power
     }

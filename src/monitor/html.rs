@@ -348,7 +348,13 @@ fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraA
         return;
     }
     let rate = report.config.clock.adc_sample_rate;
-    let band_mhz = rate / 2e6;
+    let config = report
+        .config
+        .outputs
+        .iter()
+        .find(|output| output.name == name);
+    let band = config.map_or(0.0..rate / 2.0, |output| output.band(rate));
+    let mhz = band.start / 1e6..band.end / 1e6;
     out.push_str(
         "<p class=\"soft\">Power of the quantised output; 0 dB is one component at 127.\
          <span class=\"key\" style=\"background:var(--mean)\"></span>mean\
@@ -359,7 +365,7 @@ fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraA
             out,
             "<figure class=\"plot\"><figcaption>Polarisation {pol}</figcaption>"
         );
-        match picture::spectrum(spectra, pol, band_mhz) {
+        match picture::spectrum(spectra, pol, &mhz) {
             Some(svg) => out.push_str(&svg),
             None => out.push_str("<p>Every value that was sent is zero.</p>"),
         }
@@ -383,7 +389,7 @@ fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraA
                      <div class=\"scale\" style=\"background:{}\"></div>\
                      <div class=\"axis\"><span>{:.1} dB</span><span>{:.1} dB</span></div>",
                     picture.data_uri,
-                    band_mhz / 2.0,
+                    (mhz.start + mhz.end) / 2.0,
                     spectra.channels().saturating_sub(1),
                     picture::colour_gradient(),
                     picture.darkest,

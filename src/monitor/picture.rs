@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use base64::Engine as _;
+use std::ops::Range;
+
 use plotters::prelude::*;
 
 use super::report::{LcoreReport, PolReport};
@@ -12,7 +14,7 @@ use super::spectra::SpectraAccumulator;
 const POINTS: usize = 1024;
 /// Columns of a presence bar.
 const PRESENCE_COLUMNS: u64 = 1000;
-/// Power of one full-scale component, 127².
+/// Power of one full-scale component of 8 bits, 127².
 const FULL_SCALE: f64 = 127.0 * 127.0;
 
 const MEAN: RGBColor = RGBColor(0x1f, 0x8a, 0xc0);
@@ -24,12 +26,17 @@ fn decibels(power: f64) -> Option<f64> {
     (power > 0.0).then(|| 10.0 * (power / FULL_SCALE).log10())
 }
 
-/// Mean and peak power of each channel, or `None` if all of it is zero. `band_mhz` is the width of all channels.
-pub(super) fn spectrum(spectra: &SpectraAccumulator, pol: usize, band_mhz: f64) -> Option<String> {
+/// Mean and peak power of each channel, or `None` if all of it is zero. `mhz` is from the centre of the first
+/// to that of one behind the last.
+pub(super) fn spectrum(
+    spectra: &SpectraAccumulator,
+    pol: usize,
+    mhz: &Range<f64>,
+) -> Option<String> {
     let channels = spectra.channels();
     let points = channels.min(POINTS);
     let (mean, peak) = (spectra.mean_power(pol), spectra.peak_power(pol));
-    let curve = |pick: &dyn Fn(std::ops::Range<usize>) -> f64| -> Vec<(f64, Option<f64>)> {
+    let curve = |pick: &dyn Fn(Range<usize>) -> f64| -> Vec<(f64, Option<f64>)> {
         (0..points)
             .map(|point| {
                 let range = point * channels / points..(point + 1) * channels / points;
@@ -50,7 +57,7 @@ pub(super) fn spectrum(spectra: &SpectraAccumulator, pol: usize, band_mhz: f64) 
 
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, (540, 320)).into_drawing_area();
-    let drawn = draw_spectrum(&root, [&mean, &peak], channels, band_mhz, bottom..top);
+    let drawn = draw_spectrum(&root, [&mean, &peak], channels, mhz, bottom..top);
     drop(root);
     drawn.ok().map(|()| svg)
 }
@@ -62,10 +69,11 @@ fn draw_spectrum<'a>(
     root: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
     [mean, peak]: [&[(f64, Option<f64>)]; 2],
     channels: usize,
-    band_mhz: f64,
-    power: std::ops::Range<f64>,
+    mhz: &Range<f64>,
+    power: Range<f64>,
 ) -> DrawResult<'a> {
     let last = channels.saturating_sub(1).max(1) as f64;
+    let width = mhz.end - mhz.start;
     let label = ("sans-serif", 13);
     let mut chart = ChartBuilder::on(root)
         .margin(8)
@@ -74,7 +82,10 @@ fn draw_spectrum<'a>(
         .top_x_label_area_size(44)
         .y_label_area_size(58)
         .build_cartesian_2d(0.0..last, power.clone())?
-        .set_secondary_coord(0.0..band_mhz * last / channels as f64, power.clone());
+        .set_secondary_coord(
+            mhz.start..mhz.start + width * last / channels as f64,
+            power.clone(),
+        );
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -96,13 +107,13 @@ fn draw_spectrum<'a>(
         .label_style(label)
         .axis_desc_style(label)
         .x_label_formatter(&|mhz| {
-            if band_mhz >= 20.0 {
+            if width >= 20.0 {
                 format!("{mhz:.0}")
             } else {
                 format!("{mhz:.2}")
             }
         })
-        .x_desc("MHz from the band's edge")
+        .x_desc("MHz above 0 Hz of the digitised band")
         .draw()?;
     for (curve, style) in [(peak, PEAK.stroke_width(1)), (mean, MEAN.stroke_width(2))] {
         let floor = power.start;
@@ -335,7 +346,7 @@ mod tests {
             "the missing batch is transparent"
         );
         assert!(
-            spectrum(&spectra, 1, 32.0)
+            spectrum(&spectra, 1, &(0.0..32.0))
                 .expect("a chart")
                 .contains("<polyline")
         );
@@ -344,9 +355,9 @@ mod tests {
     #[test]
     fn silence_has_no_pictures() {
         let mut spectra = SpectraAccumulator::new(64, 2);
-        assert!(spectrum(&spectra, 0, 32.0).is_none());
+        assert!(spectrum(&spectra, 0, &(0.0..32.0)).is_none());
         spectra.add_batch(Timestamp(0), &[0; 512]);
-        assert!(spectrum(&spectra, 0, 32.0).is_none());
+        assert!(spectrum(&spectra, 0, &(0.0..32.0)).is_none());
         assert!(waterfall(&spectra, 0).is_none());
     }
 

@@ -153,10 +153,11 @@ impl fmt::Display for StreamReport {
         writeln!(f, "{}: F-engine {}, {range}", self.name, self.feng_id)?;
         writeln!(
             f,
-            "  shape      {} channels in {} substreams, {} spectra per heap, batches of {} samples",
+            "  shape      {} channels in {} substreams, {} spectra per heap of {} bits, batches of {} samples",
             self.channels,
             self.destinations.len(),
             self.spectra_per_heap,
+            self.sample_bits.get(),
             self.batch_samples
         )?;
         if let (Some(first), Some(last)) = (self.first_timestamp, self.last_timestamp) {

@@ -8,6 +8,8 @@ EXPECTATION is a JSON object (or a file that holds one); only what it names is e
     dst             list of "address:port", one per substream, in order (required)
     channels        channels of the stream (required)
     spectra_per_heap, feng_id, array_size (required)
+    sample_bits     8, or 4: then feng_raw has no dtype, and spead2 decodes its fields (default 8)
+    decimation      of a narrowband stream (default 1)
     batches         number of batches
     first_timestamp, last_timestamp
     stop_heaps      whether every substream must end with a stop heap (default true)
@@ -46,7 +48,9 @@ def read_substream(capture, endpoint, expect, problem):
     substream = expect["dst"].index(endpoint)
     per = expect["channels"] // len(expect["dst"])
     shape = (per, expect["spectra_per_heap"], 2, 2)
-    step = 2 * expect["channels"] * expect["spectra_per_heap"]
+    step = 2 * expect["channels"] * expect["spectra_per_heap"] * expect.get("decimation", 1)
+    bits = expect.get("sample_bits", 8)
+    dtype = np.dtype({8: np.int8, 4: object}[bits])
     group = spead2.ItemGroup()
     found = {"data": [], "descriptors": [], "stops": [], "sum_squares": 0}
     for heap in stream:
@@ -63,7 +67,7 @@ def read_substream(capture, endpoint, expect, problem):
         updated = group.update(heap)
         if descriptors:
             found["descriptors"].append(heap.cnt)
-            check_descriptors(descriptors, shape, where, problem)
+            check_descriptors(descriptors, shape, bits, where, problem)
             if not updated:
                 continue
         if set(updated) != {"timestamp", "feng_id", "frequency", "feng_raw"}:
@@ -77,10 +81,10 @@ def read_substream(capture, endpoint, expect, problem):
             problem(f"{where}: feng_id {group['feng_id'].value}, not {expect['feng_id']}")
         if int(group["frequency"].value) != substream * per:
             problem(f"{where}: frequency {group['frequency'].value}, not {substream * per}")
-        if raw.shape != shape or raw.dtype != np.int8:
-            problem(f"{where}: feng_raw {raw.dtype} {raw.shape}, not int8 {shape}")
-        if (raw == -128).any():
-            problem(f"{where}: feng_raw holds -128, which is never sent")
+        if raw.shape != shape or raw.dtype != dtype:
+            problem(f"{where}: feng_raw {raw.dtype} {raw.shape}, not {dtype} {shape}")
+        if (raw == -(2 ** (bits - 1))).any():
+            problem(f"{where}: feng_raw holds {-(2 ** (bits - 1))}, which is never sent")
         found["data"].append((timestamp, heap.cnt))
         found["sum_squares"] += int((raw.astype(np.int64) ** 2).sum())
     stream.stop()
@@ -90,7 +94,7 @@ def read_substream(capture, endpoint, expect, problem):
     return found
 
 
-def check_descriptors(descriptors, shape, where, problem):
+def check_descriptors(descriptors, shape, bits, where, problem):
     by_id = {d.id: d for d in descriptors}
     if set(by_id) != {TIMESTAMP, FENG_ID, FREQUENCY, FENG_RAW}:
         problem(f"{where}: descriptors of {[hex(i) for i in sorted(by_id)]}")
@@ -103,8 +107,10 @@ def check_descriptors(descriptors, shape, where, problem):
     if raw.name.decode() != "feng_raw":
         problem(f"{where}: descriptor of feng_raw is named {raw.name!r}")
     decoded = spead2.Item.from_raw(raw, spead2.Flavour())
-    if tuple(decoded.shape) != shape or decoded.dtype != np.int8:
-        problem(f"{where}: feng_raw is described as {decoded.dtype} {decoded.shape}, not int8 {shape}")
+    described = (tuple(decoded.shape), decoded.dtype, list(decoded.format or []))
+    expected = (shape, np.int8, []) if bits == 8 else (shape, None, [("i", bits)])
+    if described != expected:
+        problem(f"{where}: feng_raw is described as {described}, not {expected}")
 
 
 def check(capture, expect):

@@ -316,10 +316,11 @@ pub(super) unsafe fn ddc(
             let mut acc = [[_mm512_setzero_ps(); DDC_BLOCK]; 2];
             for l in (0..taps[0].len()).step_by(16) {
                 let g = taps.map(|part| _mm512_loadu_ps(part.as_ptr().add(l)));
-                for i in 0..DDC_BLOCK {
+                let [re, im] = &mut acc;
+                for (i, (re, im)) in re.iter_mut().zip(im).enumerate() {
                     let x = _mm512_loadu_ps(from.add(i * subsampling + l));
-                    acc[0][i] = _mm512_fmadd_ps(g[0], x, acc[0][i]);
-                    acc[1][i] = _mm512_fmadd_ps(g[1], x, acc[1][i]);
+                    *re = _mm512_fmadd_ps(g[0], x, *re);
+                    *im = _mm512_fmadd_ps(g[1], x, *im);
                 }
             }
             let sums = sum_lanes(acc);

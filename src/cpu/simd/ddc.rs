@@ -53,8 +53,8 @@ impl DdcTaps {
         let taps = [&self.re[..], &self.im[..]];
         #[cfg(target_arch = "x86_64")]
         match at.level() {
-            // SAFETY: `Supported` proves the instruction set; the assertions above are the bounds that the form relies on.
             Level::Avx512 => {
+                // SAFETY: `Supported` proves the instruction set; the assertions above are the bounds that the form relies on.
                 return unsafe { super::avx512::ddc(taps, samples, subsampling, re, im) };
             }
             // SAFETY: `Supported` proves the instruction set; the form is plain Rust.
