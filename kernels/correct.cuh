@@ -21,12 +21,22 @@ __device__ __forceinline__ float reduce(float angle) {
     return fmaf(rintf(angle * 0.159154943091895336f), -6.28318530717958648f, angle);
 }
 
+// The largest magnitude of a part.
+constexpr float LIMIT = OUT_BITS == 8 ? 127.f : 7.f;
+
 // Clamps, and counts. What is not a number becomes zero.
 __device__ __forceinline__ void clamp(float2 &x, u32 &saturated) {
-    saturated += !(fabsf(x.x) <= 127.f && fabsf(x.y) <= 127.f);
-    x.x = x.x == x.x ? fminf(fmaxf(x.x, -127.f), 127.f) : 0.f;
-    x.y = x.y == x.y ? fminf(fmaxf(x.y, -127.f), 127.f) : 0.f;
+    saturated += !(fabsf(x.x) <= LIMIT && fabsf(x.y) <= LIMIT);
+    x.x = x.x == x.x ? fminf(fmaxf(x.x, -LIMIT), LIMIT) : 0.f;
+    x.y = x.y == x.y ? fminf(fmaxf(x.y, -LIMIT), LIMIT) : 0.f;
 }
+
+// A Jones vector on the wire: pol 0 re, im, pol 1 re, im; of four bits, the first is a byte's upper half.
+#if OUT_BITS == 8
+typedef u32 Quantised;
+#else
+typedef unsigned short Quantised;
+#endif
 
 // Rounds half to even. Returns re and im in the low two bytes.
 __device__ __forceinline__ u32 round(float2 x) {
@@ -38,12 +48,17 @@ __device__ __forceinline__ u32 round(float2 x) {
 struct Jones {
     float2 x[2];
 
-    // From a = Z[k] and b = Z[N - k], with the gains and the angles of channel k.
+    // With the gains and the angles of channel k: from a = Z[k] and b = Z[N - k], or each polarisation's own.
     __device__ __forceinline__ Jones(float2 a, float2 b, float4 gain, float angle0, float angle1) {
         constexpr float bias = DITHER ? UNIFORM_BIAS : 0.f;
+#if BASEBAND
+        const float2 x0 = a, x1 = b;
+#else
         // Twice X0 = Z + conj Z', and 2i times X1 = Z - conj Z'; the gains have the factors.
-        x[0] = turn(multiply(make_float2(a.x + b.x, a.y - b.y), make_float2(gain.x, gain.y)), angle0, bias);
-        x[1] = turn(multiply(make_float2(a.x - b.x, a.y + b.y), make_float2(gain.z, gain.w)), angle1, bias);
+        const float2 x0 = make_float2(a.x + b.x, a.y - b.y), x1 = make_float2(a.x - b.x, a.y + b.y);
+#endif
+        x[0] = turn(multiply(x0, make_float2(gain.x, gain.y)), angle0, bias);
+        x[1] = turn(multiply(x1, make_float2(gain.z, gain.w)), angle1, bias);
     }
 
     // Adds the four draws in two words.
@@ -53,7 +68,7 @@ struct Jones {
     }
 
     __device__ __forceinline__ bool fits() const {
-        return fabsf(x[0].x) <= 127.f && fabsf(x[0].y) <= 127.f && fabsf(x[1].x) <= 127.f && fabsf(x[1].y) <= 127.f;
+        return fabsf(x[0].x) <= LIMIT && fabsf(x[0].y) <= LIMIT && fabsf(x[1].x) <= LIMIT && fabsf(x[1].y) <= LIMIT;
     }
 
     __device__ __forceinline__ void clamp_both(u32 (&saturated)[2]) {
@@ -61,27 +76,34 @@ struct Jones {
         clamp(x[1], saturated[1]);
     }
 
-    // Pol 0 re, im, pol 1 re, im.
-    __device__ __forceinline__ u32 quantised() const { return __byte_perm(round(x[0]), round(x[1]), 0x5410); }
+    __device__ __forceinline__ Quantised quantised() const {
+        const u32 bytes = __byte_perm(round(x[0]), round(x[1]), 0x5410);
+#if OUT_BITS == 8
+        return bytes;
+#else
+        const u32 nibbles = bytes << 4 & 0x00F000F0 | bytes >> 8 & 0x000F000F;
+        return Quantised(nibbles | nibbles >> 8);
+#endif
+    }
 };
 
 // Residual delay and phase of one spectrum, and its time.
 struct Correction {
-    // Radians per channel, and radians; the delay is below a sample.
+    // Radians per channel, and radians.
     float slope[2], phase[2];
     u64 time;
     u32 feng_id;
 
     __device__ __forceinline__ Correction(float4 fine, const Stream &stream, int spectrum)
         : slope{fine.x * (-3.14159265358979324f / CHANNELS), fine.y * (-3.14159265358979324f / CHANNELS)},
-          phase{reduce(fine.z), reduce(fine.w)}, time(stream.start + u64(spectrum) * N), feng_id(stream.feng_id) {}
+          phase{reduce(fine.z), reduce(fine.w)}, time(stream.start + u64(spectrum) * (u64(N) * SUBSAMPLING)), feng_id(stream.feng_id) {}
 
     // The angle of channel k.
     __device__ __forceinline__ float angle(int pol, int k) const {
         return fmaf(slope[pol], float(k - CHANNELS / 2), phase[pol]);
     }
 
-    // Dithers channel k, below half of the band, and the one half a band above: one run of the generator serves both.
+    // Dithers channel k, in the lower half, and the one half a band above: one run of the generator serves both.
     __device__ __forceinline__ void dither(int k, Jones &low, Jones &high) const {
 #if DITHER
         const uint4 draws = philox4x32_10(make_uint4(u32(time), u32(time >> 32), u32(k), feng_id));

@@ -3,8 +3,9 @@
 //
 // A block has the rows k1 and N1 - k1 of mid for BACK_GROUP spectra, because Z[k] and Z[N - k] belong together:
 // with k = k1 + N1*k2, N - k lies in row N1 - k1 at N2 - 1 - k2. Block 0 has rows 0 and N1/2, which are their own
-// partners. Grid (N1/2 * GROUP/BACK_GROUP, as many as are resident at a time): each block
-// has several groups, and copies the next one while it finishes one.
+// partners. For narrowband, a block has row k1 of either polarisation's transform.
+// Grid (pairs of rows * GROUP/BACK_GROUP, as many as are resident at a time): each block has several groups, and
+// copies the next one while it finishes one.
 //
 // A row's transform is made in place, by decimation in frequency: a pass of radix R takes the points p + j * L/R,
 // transforms them, multiplies output d by e^(-2*pi*i*p*d/L), and leaves R transforms of L/R points. The last pass of
@@ -22,6 +23,13 @@ constexpr int MIDDLE = N2 / LAST / FIRST;
 constexpr int LINES = N2 / LAST;
 static_assert(N2 >= 16 && MIDDLE <= 16, "three passes");
 static_assert(LINES * BACK_GROUP == BACK_THREADS, "a thread has one line of each row");
+
+// Channels of a row in the lower half of the band, which are those of a line there; the upper half has as many. Wideband has
+// them in the rows of a pair.
+constexpr int ROW_HALF = CHANNELS / N1 / 2, LINE_HALF = ROW_HALF / LINES;
+static_assert(LINE_HALF >= 1, "a line has channels in both halves");
+// Rows whose channels a block finishes.
+constexpr int OWN_ROWS = BASEBAND ? 1 : 2;
 
 // Where a point of a row and a spectrum lies. The lines of the last pass are a bank apart if groups are small.
 __device__ __forceinline__ int address(int row, int at, int g) {
@@ -81,17 +89,19 @@ struct Turns {
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
-         const float4 *__restrict__ fine, u32 *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
+         const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
     extern __shared__ float2 z[]; // (row, point, spectrum), at first in granules, and what follows
     float4 *gain = reinterpret_cast<float4 *>(z + POINTS); // of the channels of both rows
     float4 *delays = gain + N2;                            // of this turn's and the next turn's spectra
     float2 *first_pass = reinterpret_cast<float2 *>(delays + 2 * BACK_GROUP); // roots, (output, point)
     float2 *second_pass = first_pass + N2;
     const int pair = blockIdx.x / PARTS, part = blockIdx.x % PARTS;
-    const int rows[2] = {pair, pair == 0 ? N1 / 2 : N1 - pair};
+    const int rows[2] = {pair, BASEBAND ? N1 + pair : pair == 0 ? N1 / 2 : N1 - pair};
+    // Rows that are their own partners.
+    const bool alone = !BASEBAND && pair == 0;
     const int g = threadIdx.x % BACK_GROUP, line = threadIdx.x / BACK_GROUP;
     // Complement digits make the mirror: this line of the one row goes with that one of the other.
-    const int lines[2] = {line, LINES - 1 - line};
+    const int lines[2] = {line, BASEBAND ? line : LINES - 1 - line};
 
     const Turns turns(stretch, run);
     auto spectrum_of = [&](int turn) { return (turns.first + turns.group(turn)) * GROUP + part * BACK_GROUP; };
@@ -114,8 +124,8 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         return;
     }
     copy(turn, 0);
-    for (int i = threadIdx.x; i < N2; i += BACK_THREADS) {
-        copy_async<16>(gain + i, gains + (i < N2 / 2 ? rows[0] : rows[1]) + N1 * (i % (N2 / 2)));
+    for (int i = threadIdx.x; i < OWN_ROWS * 2 * ROW_HALF; i += BACK_THREADS) {
+        copy_async<16>(gain + i, gains + rows[i / (2 * ROW_HALF)] + N1 * (i % (2 * ROW_HALF)));
     }
     commit_copies();
 
@@ -178,13 +188,13 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         const float4 delay = delays[parity * BACK_GROUP + g];
         parity ^= 1;
         __syncthreads();
-        if (more && pair != 0) {
+        if (more && !alone) {
             copy(turn, parity);
         }
         Dft<LAST>::run(y[0]);
         Dft<LAST>::run(y[1]);
-        if (pair == 0) {
-            // Rows that are their own partners: of each, this thread has one line, whose mirror another thread has. It takes
+        if (alone) {
+            // Of each row, this thread has one line, whose mirror another thread has. It takes
             // that in place of the half that is above the Nyquist channel.
 #pragma unroll
             for (int row = 0; row < 2; row++) {
@@ -215,26 +225,28 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
             batch = spectrum / SPECTRA_PER_HEAP;
         }
         const Correction correction(delay, stream, spectrum);
-        u32 *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
+        Quantised *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
 #pragma unroll
-        for (int row = 0; row < 2; row++) {
+        for (int row = 0; row < OWN_ROWS; row++) {
             // A line has every LINES-th k2, so that its channels are STEP apart.
-            constexpr int STEP = N1 * LINES, HALF = LAST / 4;
+            constexpr int STEP = N1 * LINES;
             const int k2 = frequency(lines[row]), k = rows[row] + N1 * k2;
             const float angle0 = correction.angle(0, k), angle1 = correction.angle(1, k);
-            const float4 *own_gain = gain + row * (N2 / 2) + k2;
-            u32 *to = jones + k * (long long)SPECTRA_PER_HEAP;
+            const float4 *own_gain = gain + row * 2 * ROW_HALF + k2;
+            Quantised *to = jones + k * (long long)SPECTRA_PER_HEAP;
+            // Channel k + d * STEP. The lower half of narrowband has negative frequencies, at the end of the transform.
             auto corrected = [&](int d) {
-                return Jones(y[row][d], y[1 - row][LAST - 1 - d], own_gain[d * LINES],
+                const int at = !BASEBAND ? d : d < LINE_HALF ? d + LAST - LINE_HALF : d - LINE_HALF;
+                return Jones(y[row][at], BASEBAND ? y[1][at] : y[1 - row][LAST - 1 - d], own_gain[d * LINES],
                              fmaf(correction.slope[0], float(d * STEP), angle0), fmaf(correction.slope[1], float(d * STEP), angle1));
             };
 #pragma unroll
-            for (int d = 0; d < HALF; d++) {
-                Jones low = corrected(d), high = corrected(d + HALF);
+            for (int d = 0; d < LINE_HALF; d++) {
+                Jones low = corrected(d), high = corrected(d + LINE_HALF);
                 correction.dither(k + d * STEP, low, high);
                 saturate(low, high, saturated);
                 to[d * STEP * (long long)SPECTRA_PER_HEAP] = low.quantised();
-                to[(d + HALF) * STEP * (long long)SPECTRA_PER_HEAP] = high.quantised();
+                to[(d + LINE_HALF) * STEP * (long long)SPECTRA_PER_HEAP] = high.quantised();
             }
         }
     }

@@ -2,7 +2,11 @@
 //
 //   BITS              digitiser bits per sample, 2 to 16
 //   TAPS              taps of the filter bank
-//   LOG_N1, LOG_N2    the transform has N = 2C = N1 * N2 points
+//   BASEBAND          0: wideband, the input is packed samples, and one transform is of both polarisations;
+//                     else narrowband, the input is complex numbers, and each polarisation has its transform, of which
+//                     1: all channels are kept, 2: the half around 0 Hz
+//   SUBSAMPLING       digitiser samples per number of the input: 1 for wideband
+//   LOG_N1, LOG_N2    the transform has N = N1 * N2 points, 2C of them unless all channels are kept
 //   TILE              adjacent columns n2 of one block of the front end
 //   WIDTH             adjacent columns of one of its threads, 1 or 2
 //   GROUP             adjacent spectra of one of its blocks; the innermost index of the intermediate
@@ -11,6 +15,7 @@
 //   FRONT_THREADS, FRONT_BLOCKS, BACK_THREADS, BACK_BLOCKS
 //                     threads per block, and blocks that a multiprocessor is to have room for
 //   DEPTH             rows of samples that a block of pfb_fft_run has in shared memory
+//   OUT_BITS          of each part of the output, 8 or 4
 //   DITHER            1: uniform, 0: none
 //   SEED_LOW, SEED_HIGH
 //                     of the dither, two words of 32 bits
@@ -22,7 +27,9 @@ typedef unsigned long long u64;
 constexpr int N1 = 1 << LOG_N1;
 constexpr int N2 = 1 << LOG_N2;
 constexpr int N = N1 * N2;
-constexpr int CHANNELS = N / 2;
+constexpr int CHANNELS = BASEBAND == 1 ? N : N / 2;
+// Transforms per spectrum.
+constexpr int SERIES = BASEBAND ? 2 : 1;
 
 static_assert((WIDTH == 1 || WIDTH == 2) && TILE % WIDTH == 0 && N2 % TILE == 0, "whole tiles");
 static_assert(BITS >= 2 && BITS <= 16, "WIDTH samples lie within two words");
@@ -34,6 +41,7 @@ struct Stretch {
     int end;         // behind the last; the back end discards spectra from there on
     int first_group; // group of the first block
     int ring;        // groups in the intermediate, a power of two; group i lies at i % ring
+    int input_ring;  // numbers of each polarisation in the input of narrowband, a power of two
 };
 
 // Counters of one batch.

@@ -1,7 +1,7 @@
 // The intermediate between front end and back end. Memory is what the front end waits for, so that a complex number has six
 // bytes: its components are rounded to the upper 24 bits of single precision, which leaves them 16 significant ones.
 //
-// A group is (k1, part of BACK_GROUP spectra); each of these is a row of N2 points, (n2, spectrum), that a block of the back end
+// A group is (transform, k1, part of BACK_GROUP spectra); each of these is a row of N2 points, (n2, spectrum), that a block of the back end
 // reads as one piece. Every 32 numbers, a warp's, are a granule: 32 words with the upper halves of both components, then
 // 32 halfwords with a lower byte of each.
 #pragma once
@@ -12,7 +12,8 @@ constexpr int PARTS = GROUP / BACK_GROUP;
 constexpr int GRANULE = 32 * 6;
 constexpr int POINTS_PER_GRANULE = 32 / BACK_GROUP;
 constexpr int ROW = N2 * BACK_GROUP / 32 * GRANULE; // bytes
-constexpr long long GROUP_BYTES = (long long)N1 * PARTS * ROW;
+constexpr long long TRANSFORM_BYTES = (long long)N1 * PARTS * ROW;
+constexpr long long GROUP_BYTES = SERIES * TRANSFORM_BYTES;
 
 // Point n2 of row k1 for one spectrum of a group, and those of the rows behind.
 struct MidColumn {

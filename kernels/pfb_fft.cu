@@ -5,8 +5,8 @@
 //   Z[k] = sum over n2 of e^(-2*pi*i*n2*k2/N2) * mid[k1][n2]
 //   mid[k1][n2] = e^(-2*pi*i*n2*k1/N) * sum over n1 of y[N2*n1 + n2]*e^(-2*pi*i*n1*k1/N1)
 //
-// y's real part is polarisation 0, its imaginary part polarisation 1. One block makes mid for TILE columns n2
-// and GROUP spectra; grid (N2/TILE, groups). mid is (group, k1, n2, spectrum).
+// y's real part is polarisation 0, its imaginary part polarisation 1; for narrowband, it is one polarisation. One block makes mid
+// for TILE columns n2 and GROUP spectra; grid (N2/TILE, groups), and one layer per transform. mid is (group, transform, k1, n2, spectrum).
 #include "geometry.cuh"
 #include "fft.cuh"
 #include "filter.cuh"
@@ -19,7 +19,7 @@ constexpr int ITEMS = COLUMNS / FOLD / WIDTH;
 static_assert(ITEMS % FRONT_THREADS == 0, "no thread is idle");
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
-pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
+pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 offset0, u64 offset1,
         const float *__restrict__ weights, const float2 *__restrict__ roots, char *__restrict__ mid,
         BatchStats *stats, Stretch stretch) {
     extern __shared__ float2 z[]; // (column, spectrum)
@@ -30,6 +30,7 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
     const int valid_end = min(stretch.end - group * GROUP, GROUP);
     // The offsets are those of the stretch's first spectrum; rows count from the group's first.
     const long long lead = (long long)(group * GROUP - stretch.first) * N;
+    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
 
     GroupPower power(stats, group, valid);
     const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
@@ -41,11 +42,7 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
         const int row = item / (TILE / WIDTH), c0 = item % (TILE / WIDTH) * WIDTH;
 #pragma unroll
         for (int fold = 0; fold < FOLD; fold++) {
-            const int q = (row + fold * LAST) * N2 + column + c0;
-            const long long bit0 = ((long long)offset0 + lead + q) * BITS;
-            const long long bit1 = ((long long)offset1 + lead + q) * BITS;
-            const Columns samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
-            filter(samples, whole, valid, valid_end, y[fold], power);
+            filter(input, weights, (row + fold * LAST) * N2 + column + c0, whole, valid, valid_end, y[fold], power);
         }
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
@@ -70,7 +67,7 @@ pfb_fft(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
     power.add_together();
     __syncthreads();
 
-    char *out = mid + (group & (stretch.ring - 1)) * GROUP_BYTES;
+    char *out = mid + (group & (stretch.ring - 1)) * GROUP_BYTES + blockIdx.z * TRANSFORM_BYTES;
 #pragma unroll 1
     for (int item = threadIdx.x; item < TILE * GROUP * FOLD; item += FRONT_THREADS) {
         const int g = item % GROUP, c = item / GROUP % TILE, d = item / (GROUP * TILE);

@@ -1,14 +1,15 @@
 // Decode and PFB FIR in front of a library's transform: packed samples to y, in natural order.
 //
-// y's real part is polarisation 0, its imaginary part polarisation 1 (reference: PFB FIR). A thread makes WIDTH
-// columns for GROUP spectra. Grid (N/WIDTH/FRONT_THREADS, groups). y is (spectrum, q).
+// y's real part is polarisation 0, its imaginary part polarisation 1 (reference: PFB FIR); for narrowband, it is one polarisation.
+// A thread makes WIDTH columns for GROUP spectra. Grid (N/WIDTH/FRONT_THREADS, groups), and one layer per transform. y is
+// (group, transform, spectrum, q).
 #include "geometry.cuh"
 #include "filter.cuh"
 
 static_assert(N / WIDTH % FRONT_THREADS == 0, "no thread is idle");
 
 extern "C" __global__ void __launch_bounds__(FRONT_THREADS, FRONT_BLOCKS)
-pfb_fir(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1,
+pfb_fir(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 offset0, u64 offset1,
         const float *__restrict__ weights, float2 *__restrict__ out, BatchStats *stats, Stretch stretch) {
     const int group = stretch.first_group + blockIdx.y;
     const int q = (blockIdx.x * FRONT_THREADS + threadIdx.x) * WIDTH;
@@ -19,14 +20,13 @@ pfb_fir(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0,
 
     GroupPower power(stats, group, valid);
     const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
-    const long long bit0 = ((long long)offset0 + lead + q) * BITS;
-    const long long bit1 = ((long long)offset1 + lead + q) * BITS;
-    const Columns samples = {{pol0 + (bit0 >> 5), pol1 + (bit1 >> 5)}, {Place(bit0 & 31), Place(bit1 & 31)}, weights + q};
+    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
     float2 y[WIDTH][GROUP] = {};
-    filter(samples, whole, valid, valid_end, y, power);
+    filter(input, weights, q, whole, valid, valid_end, y, power);
     power.add_together();
 
-    float2 *spectra = out + (long long)(group & (stretch.ring - 1)) * N * GROUP + q;
+    const long long first = ((long long)(group & (stretch.ring - 1)) * SERIES + blockIdx.z) * GROUP;
+    float2 *spectra = out + first * N + q;
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         if (g >= valid && g < valid_end) {

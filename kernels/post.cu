@@ -1,7 +1,7 @@
 // Everything behind a library's transform: the two polarisations are separated, corrected, quantised, counted, and
 // stored as (batch, channel, spectrum, pol, re/im).
 //
-// z is (spectrum, k), in natural order. A block has TILE/2 channels below half of the band and those half a band above,
+// z is (group, transform, spectrum, k), in natural order. A block has TILE/2 channels below half of the band and those half a band above,
 // for GROUP spectra, reads along the channels and writes along the spectra. Grid (CHANNELS/TILE, groups).
 #include "geometry.cuh"
 #include "correct.cuh"
@@ -11,11 +11,11 @@ static_assert(CHANNELS % TILE == 0, "whole blocks");
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float4 *__restrict__ fine,
-     u32 *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream) {
-    __shared__ u32 tile[2][PAIRS][GROUP + 1]; // (half of the band, channel, spectrum)
+     Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream) {
+    __shared__ Quantised tile[2][PAIRS][GROUP + 1]; // (half of the band, channel, spectrum)
     const int group = stretch.first_group + blockIdx.y;
     const int first = blockIdx.x * PAIRS;
-    const float2 *in = z + (long long)(group & (stretch.ring - 1)) * N * GROUP;
+    const float2 *in = z + (long long)(group & (stretch.ring - 1)) * SERIES * GROUP * N;
 
     for (int item = threadIdx.x; item < PAIRS * GROUP; item += BACK_THREADS) {
         const int c = item % PAIRS, g = item / PAIRS;
@@ -26,7 +26,10 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
         const float2 *bins = in + (long long)g * N;
         const Correction correction(__ldg(&fine[spectrum]), stream, spectrum);
         auto corrected = [&](int k) {
-            return Jones(__ldg(bins + k), __ldg(bins + (N - k) % N), __ldg(&gains[k]), correction.angle(0, k), correction.angle(1, k));
+            // Narrowband begins with negative frequencies.
+            const float2 *own = bins + (BASEBAND ? (k + N - CHANNELS / 2) % N : k);
+            const float2 *other = BASEBAND ? own + GROUP * N : bins + (N - k) % N;
+            return Jones(__ldg(own), __ldg(other), __ldg(&gains[k]), correction.angle(0, k), correction.angle(1, k));
         };
         const int k = first + c;
         Jones low = corrected(k), high = corrected(k + CHANNELS / 2);

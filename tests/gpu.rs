@@ -13,7 +13,7 @@ use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Intake as _, Pipeline};
-use karoo::gpu::{Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune, Wideband};
+use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
 use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
@@ -120,11 +120,11 @@ impl Case {
         streams: &Arc<Streams>,
         gain: f32,
         kernels: &Kernels,
-    ) -> Result<Wideband, GpuError> {
+    ) -> Result<Channeliser, GpuError> {
         let (batches, count) = (self.batches, CHUNKS);
         let (bits, gain) = (self.bits, f64::from(gain));
         let chunks = OutputChunks { batches, count };
-        Wideband::new(
+        Channeliser::new(
             streams.clone(),
             &self.config,
             bits,
@@ -436,7 +436,7 @@ fn refusals_name_the_way_out() {
         count: 4,
     };
     let (config, kernels) = (output(1024, 4, 32, Dither::None), Kernels::default());
-    let refused = Wideband::new(streams.clone(), &config, bits, chunks, 0, 1.0, &kernels);
+    let refused = Channeliser::new(streams.clone(), &config, bits, chunks, 0, 1.0, &kernels);
     let error = refused.err().expect("a refusal").to_string();
     assert!(error.contains("--send-chunk-jones"), "{error}");
     let huge = layout(bits, 1 << 40, 0);

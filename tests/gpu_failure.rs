@@ -5,7 +5,7 @@ mod support;
 
 use karoo::config::{Dither, SampleBits};
 use karoo::engine::{Block, FineDelay, InputView, Pipeline};
-use karoo::gpu::{Kernels, OutputChunks, Streams, Wideband};
+use karoo::gpu::{Channeliser, Kernels, OutputChunks, Streams};
 use karoo::units::Timestamp;
 use support::{device, output, output_chunk};
 
@@ -18,7 +18,7 @@ fn a_fault_is_reported_with_a_way_out() {
     let (batches, count) = (1, 2);
     let chunks = OutputChunks { batches, count };
     let (bits, kernels) = (SampleBits::new(10).unwrap(), Kernels::default());
-    let mut pipeline = Wideband::new(streams, &config, bits, chunks, 0, 1.0, &kernels).unwrap();
+    let mut pipeline = Channeliser::new(streams, &config, bits, chunks, 0, 1.0, &kernels).unwrap();
     let view = InputView {
         start: Timestamp(0),
         samples: 1 << 20,

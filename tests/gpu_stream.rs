@@ -12,7 +12,7 @@ use karoo::config::{Dither, OutputConfig, SampleBits};
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, InputView, Intake, OutputChunk, PipelineError};
-use karoo::gpu::{BarAllocator, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams, Wideband};
+use karoo::gpu::{BarAllocator, Channeliser, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams};
 use karoo::memory::{ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
 use rand::{Rng, SeedableRng};
@@ -185,7 +185,7 @@ impl StreamCase {
         let streams = Streams::new(gpu.clone()).unwrap();
         let batches = Self::BATCHES;
         let chunks = OutputChunks { batches, count };
-        let pipeline = Wideband::new(
+        let pipeline = Channeliser::new(
             streams.clone(),
             &self.config,
             self.bits,

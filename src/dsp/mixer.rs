@@ -45,6 +45,11 @@ impl Mixer {
         (self.step.wrapping_mul(i128::from(t) as u128) >> 64) as u64
     }
 
+    /// m·t mod 1 of m as it is kept, in units of 2⁻¹²⁸ cycles: exactly, so that sums of these are those of others.
+    pub fn exact(&self, t: u64) -> u128 {
+        self.step.wrapping_mul(u128::from(t))
+    }
+
     /// By how much the phase advances in `samples`: m·`samples` mod 1, in units of 2⁻⁶⁴ cycles, to the nearest.
     ///
     /// Adding it n times is off by at most n·2⁻⁶⁵ cycles.

@@ -8,7 +8,7 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 10] = [
+const HEADERS: [(&CStr, &str); 13] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
@@ -16,7 +16,10 @@ const HEADERS: [(&CStr, &str); 10] = [
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
     (c"filter.cuh", include_str!("../../kernels/filter.cuh")),
     (c"correct.cuh", include_str!("../../kernels/correct.cuh")),
+    (c"input.cuh", include_str!("../../kernels/input.cuh")),
     (c"mid.cuh", include_str!("../../kernels/mid.cuh")),
+    (c"rows.cuh", include_str!("../../kernels/rows.cuh")),
+    (c"tensor.cuh", include_str!("../../kernels/tensor.cuh")),
     (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
     (c"philox.cuh", include_str!("../../kernels/philox.cuh")),
 ];
@@ -53,6 +56,18 @@ pub(super) const PFB_FFT_RUN: Kernel = Kernel {
 pub(super) const FFT_POST: Kernel = Kernel {
     name: "fft_post",
     source: include_str!("../../kernels/fft_post.cu"),
+};
+
+/// Down-conversion of narrowband.
+pub(super) const DDC: Kernel = Kernel {
+    name: "ddc",
+    source: include_str!("../../kernels/ddc.cu"),
+};
+
+/// The digitiser's power where there is no wideband.
+pub(super) const POWER: Kernel = Kernel {
+    name: "power",
+    source: include_str!("../../kernels/power.cu"),
 };
 
 /// Filter alone.

@@ -74,6 +74,20 @@ pub enum GpuError {
         /// What there is.
         known: String,
     },
+    /// The down-conversion's samples do not fit.
+    #[error(
+        "decimating by {subsampling} with {taps} taps takes {needs} bytes of shared memory per block, and this device has {has}: lower decimation or ddc_taps, or use --backend cpu"
+    )]
+    Subsampling {
+        /// Samples per number that it makes.
+        subsampling: usize,
+        /// Taps.
+        taps: usize,
+        /// Bytes.
+        needs: usize,
+        /// Bytes.
+        has: usize,
+    },
     /// Not enough memory, before anything was allocated.
     #[error(
         "{what} take {} MiB of the GPU's memory, of which {} of {} MiB are free: lower {option} or use --backend cpu",

@@ -91,6 +91,7 @@ impl fmt::Display for Form {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::Input;
     use super::*;
 
     #[test]
@@ -98,13 +99,7 @@ mod tests {
         assert_eq!("off".parse(), Ok(Tune::Off));
         assert_eq!("auto".parse(), Ok(Tune::Auto));
         assert_eq!("again".parse(), Ok(Tune::Again));
-        let name = Shape::candidates(
-            1024,
-            16,
-            crate::config::SampleBits::new(10).unwrap(),
-            1 << 20,
-        )[0]
-        .to_string();
+        let name = Shape::candidates(2048, 16, Input::Numbers, 1 << 20)[0].to_string();
         assert_eq!(name.parse(), Ok(Tune::Fixed(name.clone())));
         let refusal = "fast".parse::<Tune>().unwrap_err();
         assert!(refusal.contains("auto"), "{refusal}");

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::sys::{
+    CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
+};
 use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
 
+use super::ddc::{Ddc, Held};
 use super::form::{Form, Kernels};
-use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
+use super::variant::{
+    BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, Variant, address,
+};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, SampleBits};
 use crate::engine::{BatchStats, FineDelay, InputView};
@@ -31,6 +36,8 @@ pub struct Pass<'a> {
     pub start: Timestamp,
     /// Packed samples of each set, with [`InputView::PADDING`](crate::engine::InputView::PADDING) behind them.
     pub packed: &'a [[Vec<u8>; N_POL]],
+    /// Timestamp of the first sample of each.
+    pub begin: Timestamp,
     /// Per polarisation, index of the first sample of the first spectrum's window.
     pub offset: [usize; N_POL],
     /// One per spectrum.
@@ -65,6 +72,7 @@ pub struct Buffers {
     output: OutputConfig,
     bits: SampleBits,
     spectra: usize,
+    begin: Timestamp,
     offset: [usize; N_POL],
     feng_id: u32,
     start: Timestamp,
@@ -76,7 +84,7 @@ pub struct Buffers {
 #[derive(Debug)]
 struct Set {
     samples: [CudaSlice<u32>; N_POL],
-    out: CudaSlice<u32>,
+    out: CudaSlice<u8>,
     counters: CudaSlice<u64>,
 }
 
@@ -88,7 +96,7 @@ impl Buffers {
         let mut gains = vec![Float4::default(); pass.output.channels];
         for (pol, of_pol) in pass.gains.iter().enumerate() {
             for (entry, &gain) in gains.iter_mut().zip(of_pol) {
-                entry.set_gain(pol, gain);
+                entry.set_gain(pol, gain, pass.output.narrowband.is_none());
             }
         }
         let fine: Vec<Float4> = pass.fine.iter().map(Float4::from).collect();
@@ -104,7 +112,7 @@ impl Buffers {
         let set = |[pol0, pol1]: &[Vec<u8>; N_POL]| -> Result<Set, GpuError> {
             Ok(Set {
                 samples: [samples(pol0)?, samples(pol1)?],
-                out: gpu.zeros("output", batches * pass.output.jones_per_batch)?,
+                out: gpu.zeros("output", batches * pass.output.batch_bytes())?,
                 counters: gpu.zeros("counters", batches * COUNTERS)?,
             })
         };
@@ -117,6 +125,7 @@ impl Buffers {
             output: pass.output.clone(),
             bits: pass.bits,
             spectra,
+            begin: pass.begin,
             offset: pass.offset,
             feng_id: pass.feng_id as u32,
             start: pass.start,
@@ -130,6 +139,8 @@ impl Buffers {
 /// What can be timed by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// Down-conversion of narrowband.
+    Convert,
     /// Decoding, filter, and the first half of a fused transform.
     Front,
     /// A library's transform.
@@ -144,8 +155,9 @@ pub struct Trial<'a> {
     buffers: &'a Buffers,
     form: Form,
     variant: Variant,
+    ddc: Option<Ddc>,
     groups: usize,
-    sets: Vec<(FrontArgs, BackArgs)>,
+    sets: Vec<([CUdeviceptr; N_POL], BackArgs)>,
     _intermediate: CudaSlice<f32>,
 }
 
@@ -160,6 +172,8 @@ impl<'a> Trial<'a> {
         let gpu = &buffers.gpu;
         let spectra = buffers.spectra;
         let variant = Variant::new(gpu, &buffers.output, buffers.bits, form, spectra)?;
+        let ddc = |narrowband| Ddc::new(gpu, &buffers.output, narrowband, buffers.bits, spectra);
+        let ddc = buffers.output.narrowband.as_ref().map(ddc).transpose()?;
         let groups = variant.ring(spectra);
         let memory = gpu.zeros("the intermediate", groups * variant.group_bytes() / 4)?;
         let intermediate = Intermediate {
@@ -167,13 +181,6 @@ impl<'a> Trial<'a> {
             groups,
         };
         let args = |set: &Set| {
-            let front = FrontArgs {
-                samples: set.samples.each_ref().map(address),
-                offset: buffers.offset.map(|offset| offset as u64),
-                spectra: (0, 0),
-                intermediate,
-                counters: address(&set.counters),
-            };
             let back = BackArgs {
                 intermediate,
                 gains: address(&buffers.gains),
@@ -184,7 +191,7 @@ impl<'a> Trial<'a> {
                 limit: spectra,
                 feng_id: buffers.feng_id,
             };
-            (front, back)
+            (set.samples.each_ref().map(address), back)
         };
         let sets = buffers.sets.iter().map(args).collect();
         gpu.stream.synchronize().map_err(failed)?;
@@ -192,6 +199,7 @@ impl<'a> Trial<'a> {
             buffers,
             form,
             variant,
+            ddc,
             groups,
             sets,
             _intermediate: memory,
@@ -204,15 +212,17 @@ impl<'a> Trial<'a> {
     }
 
     /// The stages in order, with their names.
-    pub fn stages(&self) -> &'static [(Stage, &'static str)] {
-        match self.form {
+    pub fn stages(&self) -> Vec<(Stage, &'static str)> {
+        let convert = self.ddc.iter().map(|_| (Stage::Convert, "ddc"));
+        let others: &[_] = match self.form {
             Form::Fused(_) => &[(Stage::Front, "front"), (Stage::Post, "back")],
             Form::Cufft => &[
                 (Stage::Front, "fir"),
                 (Stage::Transform, "fft"),
                 (Stage::Post, "post"),
             ],
-        }
+        };
+        convert.chain(others.iter().copied()).collect()
     }
 
     /// Bytes that a stage must read and write in a pass; what it reads twice while it is near counts once.
@@ -220,100 +230,93 @@ impl<'a> Trial<'a> {
         let Buffers {
             output, spectra, ..
         } = self.buffers;
-        let step = output.spectrum_samples();
-        let intermediate = self.variant.number_bytes() * spectra * step;
+        let transforms = if self.ddc.is_some() { N_POL } else { 1 };
+        let points = transforms * spectra * output.pfb_step();
+        let intermediate = self.variant.number_bytes() * points;
+        let window = output.window_samples() - output.spectrum_samples();
+        let samples = spectra * output.spectrum_samples() + window;
+        let samples = N_POL * self.buffers.bits.bytes(samples);
+        let numbers = |ddc: &Ddc| ddc.bytes(spectra + output.taps - 1);
         match stage {
+            Stage::Convert => samples + self.ddc.as_ref().map_or(0, numbers),
             Stage::Front => {
-                let samples = (spectra + output.taps - 1) * step;
-                let weights = 4 * output.window_samples();
-                N_POL * self.buffers.bits.bytes(samples) + weights + intermediate
+                let weights = 4 * output.taps * output.pfb_step();
+                self.ddc.as_ref().map_or(samples, numbers) + weights + intermediate
             }
             Stage::Transform => 2 * intermediate,
             Stage::Post => {
                 let tables = size_of::<Float4>() * (spectra + output.channels);
-                let jones = 4 * spectra * output.channels;
+                let jones = output.sample_bits.jones_bytes() * spectra * output.channels;
                 intermediate + tables + jones
             }
         }
     }
 
-    /// Puts a pass over each set on the stream, or one stage of it.
-    fn enqueue(&self, stage: Option<Stage>) -> Result<(), DriverError> {
-        let stream = &self.buffers.stream;
+    /// Puts a pass over a set on the stream, or one stage of it.
+    fn enqueue(
+        &self,
+        stream: &CudaStream,
+        set: usize,
+        stage: Option<Stage>,
+    ) -> Result<(), DriverError> {
         let (variant, spectra) = (&self.variant, self.buffers.spectra);
         let step = self.buffers.output.spectrum_samples();
-        for (front, back) in &self.sets {
-            let (mut first, mut finished) = (0, 0);
-            while first < spectra {
-                let end = spectra.min(variant.reach(first, self.groups));
-                let front = FrontArgs {
-                    offset: front.offset.map(|offset| offset + (first * step) as u64),
-                    spectra: (first, end),
-                    ..*front
-                };
-                let whole = if end == spectra {
-                    end.div_ceil(variant.group())
-                } else {
-                    end / variant.group()
-                };
-                let groups = finished..whole;
-                // SAFETY: the buffers are of the sizes that a pass needs, and `self` keeps them; all is on one stream,
-                // which is idle before anything is dropped. Stages by themselves find what the last pass left.
-                unsafe {
-                    match stage {
-                        None => {
-                            variant.front(stream, &front)?;
-                            variant.back(stream, groups, back)?;
-                        }
-                        Some(Stage::Front) => variant.front(stream, &front)?,
-                        Some(Stage::Transform) => groups.into_iter().try_for_each(|group| {
-                            variant.transform(stream, group, front.intermediate)
-                        })?,
-                        Some(Stage::Post) => variant.post(stream, groups, back)?,
+        let most = self.ddc.as_ref().map_or(spectra, Ddc::most_spectra);
+        let (samples, back) = &self.sets[set];
+        let wanted = |of: Stage| stage.is_none_or(|stage| stage == of);
+        let mut held: [Held; N_POL] = Default::default();
+        let (mut first, mut finished) = (0, 0);
+        while first < spectra {
+            let end = spectra.min(variant.reach(first, self.groups));
+            let end = end.min(first + most);
+            let whole = if end == spectra {
+                end.div_ceil(variant.group())
+            } else {
+                end / variant.group()
+            };
+            let groups = finished..whole;
+            let offset = self.buffers.offset.map(|offset| offset + first * step);
+            let begin = self.buffers.begin;
+            // SAFETY: the buffers are of the sizes that a pass needs, and `self` keeps them; all is on one stream,
+            // which is idle before anything is dropped. Stages by themselves find what the last pass left.
+            unsafe {
+                let input = match &self.ddc {
+                    None => FrontInput {
+                        pol: *samples,
+                        offset: offset.map(|offset| offset as u64),
+                        ring: 0,
+                    },
+                    Some(ddc) if wanted(Stage::Convert) => {
+                        ddc.convert(stream, &mut held, *samples, begin, offset, end - first)?
                     }
+                    Some(ddc) => ddc.input(begin, offset),
+                };
+                let front = FrontArgs {
+                    input,
+                    spectra: (first, end),
+                    intermediate: back.intermediate,
+                    counters: back.counters,
+                };
+                if wanted(Stage::Front) {
+                    variant.front(stream, &front)?;
                 }
-                (first, finished) = (end, whole);
+                match stage {
+                    None => variant.back(stream, groups, back)?,
+                    Some(Stage::Transform) => groups.into_iter().try_for_each(|group| {
+                        variant.transform(stream, group, back.intermediate)
+                    })?,
+                    Some(Stage::Post) => variant.post(stream, groups, back)?,
+                    Some(Stage::Convert | Stage::Front) => {}
+                }
             }
+            (first, finished) = (end, whole);
         }
         Ok(())
     }
 
-    fn graph(&self, stage: Option<Stage>) -> Result<CudaGraph, DriverError> {
-        let stream = &self.buffers.stream;
-        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
-        let enqueued = self.enqueue(stage);
-        // The stream must leave its capture whatever happened.
-        let graph = stream.end_capture(CUgraphInstantiate_flags(0));
-        enqueued?;
-        graph?.ok_or(DriverError(
-            cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_VALUE,
-        ))
-    }
-
     /// Seconds of a pass, or of one stage of it: the median of `replays` replays of a CUDA graph over all sets.
     pub fn time(&self, stage: Option<Stage>, replays: usize) -> Result<f64, GpuError> {
-        self.try_time(stage, replays).map_err(failed)
-    }
-
-    fn try_time(&self, stage: Option<Stage>, replays: usize) -> Result<f64, DriverError> {
-        let stream = &self.buffers.stream;
-        let graph = self.graph(stage)?;
-        // A stage by itself works on what a pass leaves, since a transform of its own output soon overflows.
-        let refresh = stage.map(|_| self.graph(None)).transpose()?;
-        let mut seconds = Vec::with_capacity(replays);
-        for replay in 0..WARM_UP + replays {
-            if let Some(refresh) = &refresh {
-                refresh.launch()?;
-            }
-            let begin = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?;
-            graph.launch()?;
-            let end = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?;
-            let milliseconds = begin.elapsed_ms(&end)?;
-            if replay >= WARM_UP {
-                seconds.push(f64::from(milliseconds) * 1e-3 / self.sets.len() as f64);
-            }
-        }
-        Ok(median(seconds))
+        try_time(&[self], stage, replays).map_err(failed)
     }
 
     /// What a pass over the first set makes: batches in wire layout, and their counts.
@@ -325,11 +328,10 @@ impl<'a> Trial<'a> {
         let stream = &self.buffers.stream;
         let set = &self.buffers.sets[0];
         let before = stream.clone_dtoh(&set.counters)?;
-        self.enqueue(None)?;
-        let jones = stream.clone_dtoh(&set.out)?;
+        self.enqueue(stream, 0, None)?;
+        let data = stream.clone_dtoh(&set.out)?;
         let after = stream.clone_dtoh(&set.counters)?;
         stream.synchronize()?;
-        let data = jones.iter().flat_map(|jones| jones.to_le_bytes()).collect();
         let stats = before.chunks(COUNTERS).zip(after.chunks(COUNTERS));
         let stats = stats.map(|(before, after)| {
             let counted = |i: usize| after[i].wrapping_sub(before[i]);
@@ -347,6 +349,49 @@ impl Drop for Trial<'_> {
         // The stream may be at work on what is dropped; where that fails, nothing works any more.
         let _ = self.buffers.stream.synchronize();
     }
+}
+
+/// Seconds of a pass of all outputs of an engine, one behind the other: as [`Trial::time`]. All have as many sets.
+pub fn time_together(trials: &[&Trial<'_>], replays: usize) -> Result<f64, GpuError> {
+    try_time(trials, None, replays).map_err(failed)
+}
+
+fn graph(trials: &[&Trial<'_>], stage: Option<Stage>) -> Result<CudaGraph, DriverError> {
+    let (stream, sets) = (&trials[0].buffers.stream, trials[0].sets.len());
+    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+    let mut passes = (0..sets).flat_map(|set| trials.iter().map(move |trial| (set, trial)));
+    let enqueued = passes.try_for_each(|(set, trial)| trial.enqueue(stream, set, stage));
+    // The stream must leave its capture whatever happened.
+    let graph = stream.end_capture(CUgraphInstantiate_flags(0));
+    enqueued?;
+    graph?.ok_or(DriverError(
+        cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_VALUE,
+    ))
+}
+
+fn try_time(
+    trials: &[&Trial<'_>],
+    stage: Option<Stage>,
+    replays: usize,
+) -> Result<f64, DriverError> {
+    let (stream, sets) = (&trials[0].buffers.stream, trials[0].sets.len());
+    let timed = graph(trials, stage)?;
+    // A stage by itself works on what a pass leaves, since a transform of its own output soon overflows.
+    let refresh = stage.map(|_| graph(trials, None)).transpose()?;
+    let mut seconds = Vec::with_capacity(replays);
+    for replay in 0..WARM_UP + replays {
+        if let Some(refresh) = &refresh {
+            refresh.launch()?;
+        }
+        let begin = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?;
+        timed.launch()?;
+        let end = stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?;
+        let milliseconds = begin.elapsed_ms(&end)?;
+        if replay >= WARM_UP {
+            seconds.push(f64::from(milliseconds) * 1e-3 / sets as f64);
+        }
+    }
+    Ok(median(seconds))
 }
 
 /// Bytes per second, read and written, of copies within the GPU's memory.

@@ -1,9 +1,9 @@
-//! CUDA backend: the wideband channeliser on one GPU.
+//! CUDA backend: the channelisers of engines on one GPU.
 //!
 //! The driver and NVRTC are opened at run time: the same binary starts where there is neither. Kernels
 //! (`kernels/`, whose README has the mathematics) are compiled for the device found and cached on disk.
 //! Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`Intake`], which brings received chunks to where
-//! kernels read them, and one [`Wideband`] per output: copying chunk n + 1 in, computing chunk n and copying chunk
+//! kernels read them, and one [`Channeliser`] per output: copying chunk n + 1 in, computing chunk n and copying chunk
 //! n − 1 out go on at once, ordered by events; the CPU waits for none of them.
 //!
 //! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or those around cuFFT. What is
@@ -13,8 +13,10 @@
 
 mod bar;
 mod cache;
+mod channeliser;
 mod compile;
 mod cufft;
+mod ddc;
 mod device;
 mod form;
 mod intake;
@@ -22,14 +24,15 @@ pub mod measure;
 mod memory;
 #[cfg(feature = "nic")]
 mod nic;
+mod power;
 mod shape;
 mod streams;
 mod tune;
 mod variant;
 mod vulkan;
-mod wideband;
 
 pub use bar::{BarAllocator, BarError};
+pub use channeliser::{Channeliser, OutputChunks};
 pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
 pub use form::{Fft, KernelOptions, Kernels, Tune};
@@ -38,7 +41,6 @@ pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 #[cfg(feature = "nic")]
 pub use nic::{Gather, GatherError, GpuPackets};
 pub use streams::Streams;
-pub use wideband::{OutputChunks, Wideband};
 
 use std::sync::Arc;
 
@@ -57,26 +59,27 @@ pub fn backend(
 ) -> Result<Backend, GpuError> {
     let streams = Streams::new(gpu)?;
     let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());
-    let pipeline = |output: &OutputConfig| -> Result<Box<dyn Pipeline>, GpuError> {
+    let bits = engine.recv.sample_bits;
+    let pipeline = |(i, output): (usize, &OutputConfig)| -> Result<Box<dyn Pipeline>, GpuError> {
         let chunks = OutputChunks {
             batches: engine.send.chunk_jones / output.jones_per_batch,
             count: chunks,
         };
-        Ok(Box::new(Wideband::new(
-            streams.clone(),
-            output,
-            engine.recv.sample_bits,
-            chunks,
-            engine.feng_id,
-            engine.gain,
-            kernels,
-        )?))
+        let (feng_id, gain) = (engine.feng_id, engine.gain);
+        let streams = streams.clone();
+        let mut pipeline = Channeliser::new(streams, output, bits, chunks, feng_id, gain, kernels)?;
+        // The engine takes it from its first output.
+        if i == 0 {
+            pipeline.count_power(output, bits)?;
+        }
+        Ok(Box::new(pipeline))
     };
     Ok(Backend {
         intake: Box::new(Intake::new(streams.clone(), &layout, kind)?),
         pipelines: engine
             .outputs
             .iter()
+            .enumerate()
             .map(pipeline)
             .collect::<Result<_, _>>()?,
     })

@@ -1,4 +1,4 @@
-//! How the transform is cut for a number of channels and a device.
+//! How the transform is cut for a number of points and a device.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use crate::config::SampleBits;
 /// One entry of `kernels/shapes.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct Shape {
-    pub channels: usize,
+    /// Points of the transform, N.
+    pub points: usize,
     /// log₂ of the first factor of the transform.
     pub log_n1: u32,
     /// Columns of one block of the front kernel.
@@ -27,32 +28,42 @@ pub(super) struct Shape {
     pub back_blocks: u32,
 }
 
+/// What a front kernel reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// Packed samples of both polarisations.
+    Samples(SampleBits),
+    /// Complex numbers of one.
+    Numbers,
+}
+
 impl Shape {
     /// Taps that the front kernel for long runs can have.
     const MOST_TAPS: usize = 16;
 
-    /// Shapes for `channels` and `taps` whose blocks fit `shared` bytes, the likeliest best first.
-    pub fn candidates(channels: usize, taps: usize, bits: SampleBits, shared: usize) -> Vec<Self> {
+    /// Shapes for `points` and `taps` whose blocks fit `shared` bytes, the likeliest best first.
+    pub fn candidates(points: usize, taps: usize, input: Input, shared: usize) -> Vec<Self> {
         let mut all = Self::all();
         all.retain(|shape| {
-            shape.channels == channels
+            shape.points == points
                 && (taps <= Self::MOST_TAPS || shape.depth == 0)
-                && shape.front_shared(bits).max(shape.back_shared()) <= shared
+                && shape.front_shared(input).max(shape.back_shared()) <= shared
         });
         all
     }
 
-    /// What the kernels around a library's transform are. They have no first factor; a tile is of channels.
-    pub fn plain(channels: usize) -> Self {
+    /// What the kernels around a library's transform are. They have no first factor; a tile is of channels, half of the
+    /// points at least.
+    pub fn plain(points: usize) -> Self {
         Self {
-            channels,
+            points,
             log_n1: 0,
-            tile: 64,
+            tile: (points / 2).min(64),
             width: 2,
             group: 16,
             depth: 0,
             // No thread without columns where there are few.
-            front_threads: channels.min(128) as u32,
+            front_threads: (points / 2).min(128) as u32,
             front_blocks: 3,
             back_group: 16,
             back_blocks: 4,
@@ -64,7 +75,7 @@ impl Shape {
         serde_json::from_str(include_str!("../../kernels/shapes.json")).unwrap_or_default()
     }
 
-    /// What tells the kernels of one shape from those of another with as many channels.
+    /// What tells the kernels of one shape from those of another with as many points.
     pub fn macros(&self) -> [(&'static str, u64); 9] {
         [
             ("LOG_N1", self.log_n1.into()),
@@ -79,11 +90,6 @@ impl Shape {
         ]
     }
 
-    /// Points of the transform, N.
-    pub fn points(&self) -> usize {
-        2 * self.channels
-    }
-
     /// First factor of N.
     pub fn n1(&self) -> usize {
         1 << self.log_n1
@@ -91,7 +97,7 @@ impl Shape {
 
     /// Second factor of N.
     pub fn n2(&self) -> usize {
-        self.points() >> self.log_n1
+        self.points >> self.log_n1
     }
 
     /// Points of the last pass of the back kernel: as fft_post.cu has it.
@@ -109,21 +115,27 @@ impl Shape {
     }
 
     /// Bytes of shared memory of a block of the front kernel.
-    pub fn front_shared(&self, bits: SampleBits) -> usize {
+    pub fn front_shared(&self, input: Input) -> usize {
         let columns = self.n1() * self.tile;
         let buffer = columns * (self.group + 1) * 8;
         if self.depth == 0 {
             return buffer;
         }
-        // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and what keeps rows in different banks.
-        let pieces = (127 + self.tile * bits.get() as usize).div_ceil(128);
-        let apart = match self.tile {
-            8 => 16,
-            32 => 48,
-            _ => 0,
+        let row = match input {
+            Input::Samples(bits) => {
+                // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and what keeps rows in different banks.
+                let pieces = (127 + self.tile * bits.get() as usize).div_ceil(128);
+                let apart = match self.tile {
+                    8 => 16,
+                    32 => 48,
+                    _ => 0,
+                };
+                self.n1() * (2 * 16 * pieces + apart)
+            }
+            Input::Numbers => columns * 8,
         };
         let roots = (columns + self.n1()) * 8;
-        2 * buffer + roots + self.depth * self.n1() * (2 * 16 * pieces + apart)
+        2 * buffer + roots + self.depth * row
     }
 
     /// Bytes of shared memory of a block of the back kernel.
@@ -153,34 +165,38 @@ impl fmt::Display for Shape {
 mod tests {
     use super::*;
 
-    fn candidates(channels: usize, taps: usize, shared: usize) -> Vec<Shape> {
-        Shape::candidates(channels, taps, SampleBits::new(10).unwrap(), shared)
+    fn candidates(points: usize, taps: usize, shared: usize) -> Vec<Shape> {
+        let samples = Input::Samples(SampleBits::new(10).unwrap());
+        Shape::candidates(points, taps, samples, shared)
     }
 
     #[test]
     fn every_architecture_has_a_shape_for_almost_every_size() {
         // Bytes per block of sm_75, sm_86, sm_80 and sm_90; what is larger is left to cuFFT.
         for (shared, most) in [(64, 16384), (99, 32768), (163, 65536), (227, 65536)] {
-            for log in 6..=16 {
-                let channels = 1 << log;
+            for log in 7..=17 {
+                let points = 1 << log;
                 for taps in [1, 16, 17] {
-                    let any = !candidates(channels, taps, shared << 10).is_empty();
-                    assert_eq!(
-                        any,
-                        channels <= most,
-                        "{channels} channels, {taps} taps, {shared} KiB"
-                    );
+                    let samples = candidates(points, taps, shared << 10);
+                    let numbers = Shape::candidates(points, taps, Input::Numbers, shared << 10);
+                    for any in [!samples.is_empty(), !numbers.is_empty()] {
+                        assert_eq!(
+                            any,
+                            points <= 2 * most,
+                            "{points}, {taps} taps, {shared} KiB"
+                        );
+                    }
                 }
             }
         }
-        assert!(candidates(32, 16, 1 << 20).is_empty());
+        assert!(candidates(64, 16, 1 << 20).is_empty());
     }
 
     #[test]
     fn long_runs_are_for_few_taps() {
-        assert!(candidates(4096, 16, 227 << 10)[0].depth > 0);
+        assert!(candidates(8192, 16, 227 << 10)[0].depth > 0);
         assert!(
-            candidates(4096, 17, 227 << 10)
+            candidates(8192, 17, 227 << 10)
                 .iter()
                 .all(|shape| shape.depth == 0)
         );
@@ -191,8 +207,7 @@ mod tests {
         let all = Shape::all();
         for (i, shape) in all.iter().enumerate() {
             let name = shape.to_string();
-            let same =
-                |other: &&Shape| other.channels == shape.channels && other.to_string() == name;
+            let same = |other: &&Shape| other.points == shape.points && other.to_string() == name;
             assert_eq!(all.iter().filter(same).count(), 1, "{i}: {name}");
         }
     }
@@ -203,7 +218,7 @@ mod tests {
             serde_json::from_str(include_str!("../../kernels/shapes.json")).unwrap();
         for (entry, shape) in list.as_array().unwrap().iter().zip(Shape::all()) {
             let mut fields = entry.as_object().unwrap().clone();
-            fields.remove("channels");
+            fields.remove("points");
             let name = shape.to_string();
             assert_eq!(name.split(',').count(), fields.len(), "{name}");
             for field in name.split(',') {
@@ -215,19 +230,19 @@ mod tests {
 
     #[test]
     fn kernels_around_a_transform_leave_no_thread_idle() {
-        for log in 6..=17 {
+        for log in 6..=18 {
             let shape = Shape::plain(1 << log);
-            let threads = shape.points() / shape.width;
+            let threads = shape.points / shape.width;
             assert_eq!(threads % shape.front_threads as usize, 0, "{shape:?}");
             assert!(shape.front_threads.is_multiple_of(32), "{shape:?}");
-            assert_eq!(shape.channels % shape.tile, 0, "{shape:?}");
+            assert_eq!(shape.points / 2 % shape.tile, 0, "{shape:?}");
         }
     }
 
     #[test]
     fn shapes_are_whole() {
         for shape in Shape::all() {
-            assert!(shape.channels.is_power_of_two() && shape.group.is_power_of_two());
+            assert!(shape.points.is_power_of_two() && shape.group.is_power_of_two());
             assert_eq!(shape.n2() % shape.tile, 0, "{shape:?}");
             assert_eq!(shape.tile % shape.width, 0, "{shape:?}");
             let columns = shape.n1() * shape.tile / shape.width;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
 use super::form::{Fft, Form, Kernels, Tune};
 use super::measure::{self, Buffers, Pass, Trial};
-use super::shape::Shape;
+use super::shape::{Input, Shape};
 use super::{Gpu, GpuError, cache};
 use crate::config::{OutputConfig, SampleBits};
 use crate::engine::FineDelay;
@@ -30,12 +30,17 @@ pub(super) fn pick(
     if wanted.fft == Fft::Cufft {
         return Ok(Form::Cufft);
     }
-    let shapes = Shape::candidates(output.channels, output.taps, bits, gpu.shared());
+    let input = match output.narrowband {
+        None => Input::Samples(bits),
+        Some(_) => Input::Numbers,
+    };
+    let points = output.pfb_step();
+    let shapes = Shape::candidates(points, output.taps, input, gpu.shared());
     let Some(&first) = shapes.first() else {
         tracing::warn!(
-            channels = output.channels,
+            points,
             shared = gpu.shared(),
-            "no fused kernels for so many channels in so much shared memory per block: cuFFT instead"
+            "no fused kernels for a transform of so many points in so much shared memory per block: cuFFT instead"
         );
         return Ok(Form::Cufft);
     };
@@ -60,11 +65,12 @@ pub(super) fn pick(
 /// Everything that decides which shape is the fastest.
 fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
     let key = format!(
-        "{}, driver {}, NVRTC {:?}, {} channels, {} bits, {} taps, dither {:?}, {} spectra per heap",
+        "{}, driver {}, NVRTC {:?}, {} channels of {} points, {} bits, {} taps, dither {:?}, {} spectra per heap",
         gpu.name(),
         gpu.driver(),
         super::nvrtc_version(),
         output.channels,
+        output.pfb_step(),
         bits.get(),
         output.taps,
         output.dither,
@@ -101,7 +107,9 @@ fn measured(
 ) -> Result<Option<Shape>, GpuError> {
     let batches = (SAMPLES / output.batch_samples()).max(1);
     let spectra = batches * output.spectra_per_heap();
-    let samples = (spectra + output.taps) * output.spectrum_samples();
+    // Coarse delays, in steps of the subsampling.
+    let offset = [3, 5].map(|steps| steps * output.subsampling());
+    let samples = (spectra - 1) * output.spectrum_samples() + output.window_samples() + offset[1];
     let gains = vec![measure::gain(bits, 20.0); output.channels];
     let pass = Pass {
         output,
@@ -109,7 +117,8 @@ fn measured(
         feng_id: 0,
         start: Timestamp(0),
         packed: &measure::noise(bits, samples, SETS),
-        offset: [3, 5],
+        begin: Timestamp(0),
+        offset,
         fine: &vec![FineDelay::default(); spectra],
         gains: &[gains.clone(), gains],
     };
@@ -141,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
-        let shapes = Shape::candidates(8192, 16, SampleBits::new(10).unwrap(), 227 << 10);
+        let shapes = Shape::candidates(16384, 16, Input::Numbers, 227 << 10);
         assert!(shapes.len() > 1);
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));

@@ -12,7 +12,7 @@ use rustfft::num_complex::{Complex32, Complex64};
 use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;
 use super::form::Form;
-use super::shape::Shape;
+use super::shape::{Input, Shape};
 use super::{Gpu, GpuError};
 use crate::config::{Dither, OutputConfig, SampleBits};
 use crate::dsp::pfb;
@@ -28,16 +28,17 @@ const POST_THREADS: u32 = 256;
 
 /// Four numbers, as the kernels' `float4`; two of them a `float2`.
 ///
-/// Gains: per channel, complex, of polarisation 0 and 1, times the factors of the separation, 1/2 and 1/(2i).
-/// Delays: per spectrum, delays in samples of polarisation 0 and 1, then phases in radians.
+/// Gains: per channel, complex, of polarisation 0 and 1; for wideband times the factors of the separation, 1/2 and 1/(2i).
+/// Delays: per spectrum, as [`FineDelay`] has them, delays of polarisation 0 and 1, then phases.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Float4(pub [f32; 4]);
 
 impl Float4 {
-    /// Sets the gain of one polarisation. The factors of the separation are exact.
-    pub fn set_gain(&mut self, pol: usize, gain: Complex32) {
+    /// Sets the gain of one polarisation. The factors of the separation, which transforms of both polarisations need, are exact.
+    pub fn set_gain(&mut self, pol: usize, gain: Complex32, separate: bool) {
         let pair = match pol {
+            _ if !separate => [gain.re, gain.im],
             0 => [gain.re / 2.0, gain.im / 2.0],
             _ => [gain.im / 2.0, -gain.re / 2.0],
         };
@@ -67,9 +68,10 @@ struct Stretch {
     end: i32,
     first_group: i32,
     ring: i32,
+    input_ring: i32,
 }
 
-// SAFETY: the same four integers as in geometry.cuh.
+// SAFETY: the same five integers as in geometry.cuh.
 unsafe impl DeviceRepr for Stretch {}
 
 /// `Stream` of correct.cuh.
@@ -93,13 +95,23 @@ pub(super) struct Intermediate {
     pub groups: usize,
 }
 
+/// Where the windows of a stretch of spectra are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrontInput {
+    /// Per polarisation, packed samples, 16-byte aligned, with `InputView::PADDING` bytes behind the last; for narrowband a ring
+    /// of complex numbers.
+    pub pol: [CUdeviceptr; N_POL],
+    /// Per polarisation, index of the first sample or number of the window of the first spectrum.
+    pub offset: [u64; N_POL],
+    /// Numbers in a ring, a power of two; of no meaning for wideband.
+    pub ring: usize,
+}
+
 /// What the front end reads, and which spectra it makes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrontArgs {
-    /// Packed samples per polarisation, 16-byte aligned, with `InputView::PADDING` bytes behind the last.
-    pub samples: [CUdeviceptr; N_POL],
-    /// Per polarisation, index of the first sample of the window of the first spectrum.
-    pub offset: [u64; N_POL],
+    /// What it reads.
+    pub input: FrontInput,
     /// First spectrum in the output chunk, and the one behind the last.
     pub spectra: (usize, usize),
     /// Where filtered groups go.
@@ -134,6 +146,8 @@ pub(super) struct BackArgs {
 pub(super) struct Variant {
     form: Form,
     shape: Shape,
+    /// Of a spectrum: one for wideband, one per polarisation for narrowband.
+    transforms: usize,
     /// A library's, over a slice.
     transform: Option<Transform>,
     /// Groups of the kernels in one of the variant, a power of two.
@@ -150,6 +164,7 @@ pub(super) struct Variant {
 struct Kernel {
     function: CudaFunction,
     columns: usize,
+    layers: usize,
     threads: u32,
     shared: usize,
     /// Rows of blocks that run at a time.
@@ -159,7 +174,7 @@ struct Kernel {
 impl Kernel {
     fn config(&self, rows: usize) -> LaunchConfig {
         LaunchConfig {
-            grid_dim: (self.columns as u32, rows as u32, 1),
+            grid_dim: (self.columns as u32, rows as u32, self.layers as u32),
             block_dim: (self.threads, 1, 1),
             shared_mem_bytes: self.shared as u32,
         }
@@ -194,19 +209,27 @@ impl Variant {
     ) -> Result<Self, GpuError> {
         let shape = match form {
             Form::Fused(shape) => shape,
-            Form::Cufft => Shape::plain(output.channels),
+            Form::Cufft => Shape::plain(output.pfb_step()),
         };
-        let points = shape.points();
+        let points = shape.points;
+        let (transforms, baseband, input) = match &output.narrowband {
+            None => (1, 0, Input::Samples(bits)),
+            Some(_) if output.channels == points => (N_POL, 1, Input::Numbers),
+            Some(_) => (N_POL, 2, Input::Numbers),
+        };
         let slice = match form {
             Form::Fused(_) => 1,
-            Form::Cufft => (INTERMEDIATE / (points * shape.group * 8))
+            Form::Cufft => (INTERMEDIATE / (transforms * points * shape.group * 8))
                 .clamp(1, spectra.div_ceil(shape.group).max(1)),
         };
         // A power of two, because the kernels' ring is one: the one below.
         let slice = 1 << slice.ilog2();
         let transform = match form {
             Form::Fused(_) => None,
-            Form::Cufft => Some(Transform::new(gpu, points, slice * shape.group)?),
+            Form::Cufft => {
+                let count = slice * transforms * shape.group;
+                Some(Transform::new(gpu, points, count)?)
+            }
         };
         let back_threads = match form {
             Form::Fused(_) => shape.back_threads(),
@@ -214,6 +237,9 @@ impl Variant {
         };
         let others = [
             ("BITS", u64::from(bits.get())),
+            ("BASEBAND", baseband),
+            ("SUBSAMPLING", output.subsampling() as u64),
+            ("OUT_BITS", u64::from(output.sample_bits.get())),
             ("TAPS", output.taps as u64),
             ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
@@ -223,27 +249,29 @@ impl Variant {
             ("BACK_THREADS", u64::from(back_threads)),
         ];
         let macros = [&shape.macros()[..], &others].concat();
-        let kernel = |source, columns, threads, shared, blocks| {
+        let kernel = |source, columns, layers, threads, shared, blocks: u32| {
             let function = gpu.function(source, &macros, shared)?;
             Ok::<_, GpuError>(Kernel {
                 function,
                 columns,
+                layers,
                 threads,
                 shared,
-                rows: (gpu.multiprocessors() * blocks as usize / columns).max(1),
+                rows: (gpu.multiprocessors() * blocks as usize / (columns * layers)).max(1),
             })
         };
         let front = |source, columns, shared| {
             kernel(
                 source,
                 columns,
+                transforms,
                 shape.front_threads,
                 shared,
                 shape.front_blocks,
             )
         };
         let back = |source, columns, shared| {
-            kernel(source, columns, back_threads, shared, shape.back_blocks)
+            kernel(source, columns, 1, back_threads, shared, shape.back_blocks)
         };
         let (front, back) = match form {
             Form::Fused(_) => {
@@ -252,21 +280,23 @@ impl Variant {
                     _ => PFB_FFT_RUN,
                 };
                 let parts = shape.group / shape.back_group;
+                // Two rows make a block: of one transform, or of both.
+                let pairs = shape.n1() * transforms / 2;
                 (
-                    front(source, shape.n2() / shape.tile, shape.front_shared(bits))?,
-                    back(FFT_POST, shape.n1() / 2 * parts, shape.back_shared())?,
+                    front(source, shape.n2() / shape.tile, shape.front_shared(input))?,
+                    back(FFT_POST, pairs * parts, shape.back_shared())?,
                 )
             }
             Form::Cufft => {
                 let threads = shape.width * shape.front_threads as usize;
                 (
                     front(PFB_FIR, points / threads, 0)?,
-                    back(POST, shape.channels / shape.tile, 0)?,
+                    back(POST, output.channels / shape.tile, 0)?,
                 )
             }
         };
         let weights = pfb::weights(
-            output.spectrum_samples(),
+            output.pfb_step(),
             output.taps,
             output.w_cutoff,
             output.window_function,
@@ -283,6 +313,7 @@ impl Variant {
             roots: Table::new(gpu, "twiddle factors", &roots)?,
             form,
             shape,
+            transforms,
             transform,
             slice,
         })
@@ -305,7 +336,7 @@ impl Variant {
 
     /// Bytes of one group in the intermediate.
     pub fn group_bytes(&self) -> usize {
-        self.shape.points() * self.group() * self.number_bytes()
+        self.transforms * self.shape.points * self.group() * self.number_bytes()
     }
 
     /// Groups that the ring should have for output chunks of `spectra` spectra, a power of two.
@@ -342,6 +373,7 @@ impl Variant {
             end: end as i32,
             first_group: first_group as i32,
             ring: (args.intermediate.groups * self.slice) as i32,
+            input_ring: args.input.ring as i32,
         };
         let groups = end.div_ceil(group) - first_group;
         let run = self.run(groups);
@@ -351,10 +383,10 @@ impl Variant {
         };
         let mut launch = stream.launch_builder(&self.front.function);
         launch
-            .arg(&args.samples[0])
-            .arg(&args.samples[1])
-            .arg(&args.offset[0])
-            .arg(&args.offset[1])
+            .arg(&args.input.pol[0])
+            .arg(&args.input.pol[1])
+            .arg(&args.input.offset[0])
+            .arg(&args.input.offset[1])
             .arg(&self.weights.at);
         if self.transform.is_none() {
             launch.arg(&self.roots.at);
@@ -443,6 +475,7 @@ impl Variant {
             end: args.limit.min(end * self.shape.group) as i32,
             first_group: first as i32,
             ring: (args.intermediate.groups * self.slice) as i32,
+            input_ring: 0,
         };
         let parameters = Stream {
             start: args.start,

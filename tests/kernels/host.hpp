@@ -6,6 +6,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -59,6 +60,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return unsigned((uint64_t(high) << 32 | low) >> (shift & 31));
 }
+inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return uint64_t((unsigned __int128)a * b >> 64); }
 inline void __sincosf(float angle, float *s, float *c) {
     *s = std::sin(angle);
     *c = std::cos(angle);
@@ -86,6 +88,7 @@ struct Block {
     std::vector<Thread> threads;
     std::map<int, Barrier> barriers;
     std::vector<uint64_t> lanes; // what a warp exchanges
+    std::vector<std::array<unsigned, 6>> factors; // of its matrix products
     ucontext_t scheduler;
     unsigned current = 0;
     std::function<void()> kernel;
@@ -127,6 +130,7 @@ struct Block {
         threads = std::vector<Thread>(count);
         barriers.clear();
         lanes.assign(count, 0);
+        factors.assign(count, {});
         running() = this;
         for (Thread &thread : threads) {
             thread.stack.reset(new char[STACK]);
@@ -178,14 +182,53 @@ template <typename T> T __shfl_down_sync(unsigned, T value, int distance) {
     return other;
 }
 
+// What tensor.cuh has.
+inline unsigned halves(float low, float high) {
+    const _Float16 both[2] = {_Float16(low), _Float16(high)};
+    unsigned packed;
+    std::memcpy(&packed, both, 4);
+    return packed;
+}
+inline float half_of(unsigned packed, int which) {
+    _Float16 both[2];
+    std::memcpy(both, &packed, 4);
+    return both[which];
+}
+inline void load_matrix(unsigned (&a)[4], const unsigned *row) {
+    const unsigned x = threadIdx.x, g = x % 32 / 4, t = x % 4;
+    auto &lanes = Block::running()->lanes;
+    lanes[x] = uintptr_t(row);
+    __syncwarp();
+    for (unsigned i = 0; i < 4; i++) {
+        a[i] = reinterpret_cast<const unsigned *>(lanes[x / 32 * 32 + 8 * i + g])[t];
+    }
+    __syncwarp();
+}
+inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    const unsigned x = threadIdx.x, g = x % 32 / 4, t = x % 4;
+    auto &factors = Block::running()->factors;
+    factors[x] = {a[0], a[1], a[2], a[3], b0, b1};
+    __syncwarp();
+    const auto *warp = &factors[x / 32 * 32];
+    for (unsigned k = 0; k < 16; k++) {
+        const unsigned pair = k % 8 / 2, upper = k / 8;
+        for (unsigned i = 0; i < 4; i++) {
+            const float left = half_of(warp[4 * g + pair][2 * upper + i / 2], k % 2);
+            const float right = half_of(warp[4 * (2 * t + i % 2) + pair][4 + upper], k % 2);
+            c[i] += left * right;
+        }
+    }
+    __syncwarp();
+}
+
 // Whether every thread of every block came to its end, and wrote no more than `shared` bytes of shared memory.
-inline bool launch(unsigned columns, unsigned rows, unsigned threads, size_t shared, bool backwards,
-                   const std::function<void()> &kernel) {
+inline bool launch(Dim grid, unsigned threads, size_t shared, bool backwards, const std::function<void()> &kernel) {
     Block block;
-    gridDim = {columns, rows, 1};
-    for (unsigned i = 0; i < columns * rows; i++) {
-        const unsigned at = backwards ? columns * rows - 1 - i : i;
-        blockIdx = {at % columns, at / columns, 0};
+    gridDim = grid;
+    const unsigned blocks = grid.x * grid.y * grid.z;
+    for (unsigned i = 0; i < blocks; i++) {
+        const unsigned at = backwards ? blocks - 1 - i : i;
+        blockIdx = {at % grid.x, at / grid.x % grid.y, at / grid.x / grid.y};
         std::memset(shared_memory, 0xFF, sizeof shared_memory);
         if (!block.run(threads, backwards, kernel)) {
             return false;

@@ -1,4 +1,4 @@
-//! One wideband output stream on the GPU.
+//! One output stream on the GPU.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,9 +8,13 @@ use std::time::Instant;
 use cudarc::driver::{CudaEvent, CudaSlice, DriverError, PinnedHostSlice, result};
 use rustfft::num_complex::Complex32;
 
+use super::ddc::{Ddc, Held};
 use super::form::Kernels;
+use super::power::Power;
 use super::streams::{Stopwatch, Streams, failed};
-use super::variant::{BackArgs, COUNTERS, Float4, FrontArgs, Intermediate, Variant, address};
+use super::variant::{
+    BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, Variant, address,
+};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, SampleBits};
 use crate::engine::steer::Gains;
@@ -29,10 +33,14 @@ pub struct OutputChunks {
     pub count: usize,
 }
 
-/// A wideband [`Pipeline`] on a GPU.
-pub struct Wideband {
+/// A [`Pipeline`] on a GPU.
+pub struct Channeliser {
     streams: Arc<Streams>,
     variant: Variant,
+    /// What makes the filter bank's input; `None` where that is the samples.
+    ddc: Option<(Ddc, [Held; N_POL])>,
+    /// Counts the digitiser's power where the filter bank does not.
+    power: Option<Power>,
     spectrum_samples: usize,
     batch_spectra: usize,
     batch_bytes: usize,
@@ -64,7 +72,7 @@ pub struct Wideband {
 /// What an output chunk needs on its way.
 #[derive(Debug)]
 struct Slot {
-    out: CudaSlice<u32>,
+    out: CudaSlice<u8>,
     counters: CudaSlice<u64>,
     host_counters: PinnedHostSlice<u64>,
     /// Written by the CPU before the launch that copies them.
@@ -85,7 +93,7 @@ impl Slot {
             })
         };
         Ok(Self {
-            out: gpu.zeros("output chunks", batches * output.jones_per_batch)?,
+            out: gpu.zeros("output chunks", batches * output.batch_bytes())?,
             counters: gpu.zeros("counters", batches * COUNTERS)?,
             host_counters: gpu.pinned("counters", batches * COUNTERS)?,
             host_gains: gpu.pinned("gains", output.channels)?,
@@ -96,7 +104,7 @@ impl Slot {
     }
 }
 
-impl Wideband {
+impl Channeliser {
     /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all `gain`.
     pub fn new(
         streams: Arc<Streams>,
@@ -114,6 +122,8 @@ impl Wideband {
         let spectra = batches.saturating_mul(batch_spectra);
         let form = tune::pick(&gpu, output, bits, kernels)?;
         let variant = Variant::new(&gpu, output, bits, form, spectra)?;
+        let ddc = |narrowband| Ddc::new(&gpu, output, narrowband, bits, spectra);
+        let ddc = output.narrowband.as_ref().map(ddc).transpose()?;
         let ring = variant.ring(spectra);
         let intermediate = ring.saturating_mul(variant.group_bytes());
         let out = batches.saturating_mul(output.batch_bytes());
@@ -133,6 +143,8 @@ impl Wideband {
             changed: true,
             ring,
             variant,
+            ddc: ddc.map(|ddc| (ddc, Default::default())),
+            power: None,
             spectrum_samples: output.spectrum_samples(),
             batch_spectra,
             batch_bytes: output.batch_bytes(),
@@ -148,6 +160,14 @@ impl Wideband {
             computing: Stopwatch::default(),
             streams,
         })
+    }
+
+    /// Has the digitiser's power counted for narrowband, too, which costs another pass over the samples.
+    pub fn count_power(&mut self, output: &OutputConfig, bits: SampleBits) -> Result<(), GpuError> {
+        if self.ddc.is_some() {
+            self.power = Some(Power::new(self.streams.gpu(), output, bits)?);
+        }
+        Ok(())
     }
 
     /// Starts a chunk in the next slot: gains that were set since the last one, and counters at zero.
@@ -182,8 +202,8 @@ impl Wideband {
         let table = slot.host_gains.as_mut_slice()?;
         let [x, y] = self.wanted.each_ref().map(Gains::each);
         for (entry, (x, y)) in table.iter_mut().zip(x.iter().zip(y)) {
-            entry.set_gain(0, *x);
-            entry.set_gain(1, *y);
+            entry.set_gain(0, *x, self.ddc.is_none());
+            entry.set_gain(1, *y, self.ddc.is_none());
         }
         let from = slot.host_gains.as_ptr()? as u64;
         // SAFETY: both tables have all channels, and the slot's is not written before `done`.
@@ -209,20 +229,37 @@ impl Wideband {
         }
     }
 
-    /// Filters spectra `first .. end`, and finishes the groups that are then whole.
+    /// Filters spectra `first .. end`, and finishes the groups that are then whole. The first window begins `offset` samples
+    /// into the view, which begins at `begin`; the output chunk begins at `start`.
     fn stretch(
         &mut self,
-        samples: [u64; N_POL],
+        (samples, begin): ([u64; N_POL], Timestamp),
         offset: [usize; N_POL],
         (first, end): (usize, usize),
         start: Timestamp,
     ) -> Result<(), DriverError> {
+        let counters = address(&self.slots[self.current].counters);
+        let stream = &self.streams.compute;
+        if let Some(power) = &self.power {
+            // SAFETY: as below.
+            unsafe { power.add(stream, samples, offset, (first, end - first), counters) }?;
+        }
+        let input = match &mut self.ddc {
+            None => FrontInput {
+                pol: samples,
+                offset: offset.map(|offset| offset as u64),
+                ring: 0,
+            },
+            // SAFETY: as below; nobody else has the rings.
+            Some((ddc, held)) => {
+                unsafe { ddc.convert(stream, held, samples, begin, offset, end - first) }?
+            }
+        };
         let args = FrontArgs {
-            samples,
-            offset: offset.map(|offset| offset as u64),
+            input,
             spectra: (first, end),
             intermediate: self.intermediate(),
-            counters: address(&self.slots[self.current].counters),
+            counters,
         };
         // SAFETY: all that is used is on the compute stream, which the intake has made wait for the samples. They have the
         // windows of spectra `first .. end`, or the engine would not give them, and padding behind; the ring has room for all
@@ -270,7 +307,7 @@ impl Wideband {
 
     fn try_front(
         &mut self,
-        samples: [u64; N_POL],
+        input: ([u64; N_POL], Timestamp),
         block: &Block<'_>,
         start: Timestamp,
     ) -> Result<(), DriverError> {
@@ -281,11 +318,13 @@ impl Wideband {
         self.computing.start(&streams.compute)?;
         self.send_fine(block.first, block.fine)?;
         let end = block.first + block.fine.len();
+        let most = self.ddc.as_ref().map(|(ddc, _)| ddc.most_spectra());
         let mut first = block.first;
         while first < end {
             let to = end.min(self.variant.reach(first, self.ring));
+            let to = to.min(most.map_or(to, |most| first + most));
             let skip = (first - block.first) * self.spectrum_samples;
-            self.stretch(samples, block.offset.map(|o| o + skip), (first, to), start)?;
+            self.stretch(input, block.offset.map(|o| o + skip), (first, to), start)?;
             first = to;
         }
         self.computing.stop(&streams.compute)
@@ -341,7 +380,7 @@ impl Wideband {
     }
 }
 
-impl Pipeline for Wideband {
+impl Pipeline for Channeliser {
     fn name(&self) -> String {
         let (gpu, kernels) = (self.streams.gpu().name(), self.variant.name());
         format!("cuda ({gpu}; {kernels})")
@@ -374,7 +413,7 @@ impl Pipeline for Wideband {
         if block.fine.is_empty() {
             return Ok(());
         }
-        self.try_front(samples, block, chunk.start)
+        self.try_front((samples, input.start), block, chunk.start)
             .map_err(failed(stage))
     }
 
@@ -398,7 +437,7 @@ impl Pipeline for Wideband {
     }
 }
 
-impl Drop for Wideband {
+impl Drop for Channeliser {
     fn drop(&mut self) {
         self.streams.settle();
     }

@@ -1,0 +1,75 @@
+//! The digitiser's power where no wideband output counts it.
+
+use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
+
+use super::compile::POWER;
+use super::{Gpu, GpuError};
+use crate::config::{OutputConfig, SampleBits};
+use crate::units::N_POL;
+
+/// Threads of a block, as the kernel has it.
+const THREADS: usize = 256;
+/// Blocks of one spectrum, at most: a stretch has many.
+const BLOCKS: usize = 32;
+
+/// The kernel, for one output.
+#[derive(Debug)]
+pub(super) struct Power {
+    function: CudaFunction,
+    spectrum_samples: usize,
+    /// From the begin of a window to its last tap.
+    last_tap: usize,
+}
+
+impl Power {
+    /// For the spectra of `output`.
+    pub fn new(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Result<Self, GpuError> {
+        let spectrum_samples = output.spectrum_samples();
+        let macros = [
+            ("BITS", u64::from(bits.get())),
+            ("SPECTRUM_SAMPLES", spectrum_samples as u64),
+            ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
+        ];
+        Ok(Self {
+            function: gpu.function(POWER, &macros, 0)?,
+            spectrum_samples,
+            last_tap: (output.taps - 1) * spectrum_samples,
+        })
+    }
+
+    /// Adds the power of spectra `first ..` to the counters of their batches; `stream` has it behind all that it had before.
+    ///
+    /// `samples` are packed, `offset` is where the first window begins in them, and there are `spectra` windows.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Variant::front`](super::variant::Variant::front), of wideband.
+    pub unsafe fn add(
+        &self,
+        stream: &CudaStream,
+        samples: [CUdeviceptr; N_POL],
+        offset: [usize; N_POL],
+        (first, spectra): (usize, usize),
+        counters: CUdeviceptr,
+    ) -> Result<(), DriverError> {
+        let offset = offset.map(|offset| (offset + self.last_tap) as u64);
+        let first = first as i32;
+        let mut launch = stream.launch_builder(&self.function);
+        launch
+            .arg(&samples[0])
+            .arg(&samples[1])
+            .arg(&offset[0])
+            .arg(&offset[1])
+            .arg(&counters)
+            .arg(&first);
+        let blocks = self.spectrum_samples.div_ceil(2 * THREADS).min(BLOCKS);
+        let config = LaunchConfig {
+            grid_dim: (blocks as u32, spectra as u32, N_POL as u32),
+            block_dim: (THREADS as u32, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        // SAFETY: the arguments are those of power, and the caller vouches for what they point to.
+        unsafe { launch.launch(config) }.map(drop)
+    }
+}
