@@ -5,17 +5,20 @@ use std::sync::Arc;
 use rustfft::num_complex::Complex32;
 use serde::Serialize;
 
-use crate::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
+use crate::config::{
+    Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, SampleBits, WindowFunction,
+};
 use crate::dsp::delay::{DelayModels, LinearDelay};
 use crate::dsp::model::Model;
+use crate::dsp::remez::RemezError;
 use crate::dsp::{dither, quantise, unpack};
 use crate::engine::{BatchStats, FineDelay};
 use crate::gpu::measure::{self, Buffers, Pass, Trial};
 use crate::gpu::{Gpu, GpuError, Kernels};
-use crate::units::{N_POL, Timestamp};
+use crate::units::{Clock, N_POL, Timestamp};
 
 /// Samples per polarisation of a pass, as in the table of the reference F-engine's kernels.
-const SAMPLES: usize = 1 << 24;
+pub const SAMPLES: usize = 1 << 24;
 /// Spectra per heap, or all of a pass that has fewer.
 const SPECTRA_PER_HEAP: usize = 256;
 /// Passes over different samples, so that none is in the L2 cache when it is read again.
@@ -26,8 +29,11 @@ const REPLAYS: usize = 21;
 const CHECKED: usize = 6;
 const FENG_ID: u64 = 3;
 const START: Timestamp = Timestamp(1 << 33);
-/// Samples before the first one that any window needs.
-const LEAD: u64 = 64;
+/// Numbers of the filter bank's input before the first one that any window needs.
+const LEAD: usize = 64;
+/// Of the digitiser, and of narrowband's centre: any will do.
+const ADC_SAMPLE_RATE: f64 = 1712e6;
+const CENTRE_FREQUENCY: f64 = 408_173_015.594_482_4;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -38,6 +44,14 @@ pub struct Case {
     pub bits: SampleBits,
     /// Taps.
     pub taps: usize,
+    /// By how much the band is narrower than the digitised one: 1 for wideband.
+    pub decimation: usize,
+    /// Of narrowband: width of the pass band as a fraction of the output band where no channel is discarded.
+    pub pass_fraction: Option<f64>,
+    /// Width of the output.
+    pub sample_bits: OutputBits,
+    /// Samples per polarisation of a pass.
+    pub samples: usize,
     /// Which kernels.
     pub kernels: Kernels,
 }
@@ -77,6 +91,12 @@ pub struct Row {
     pub bits: u32,
     /// Taps.
     pub taps: usize,
+    /// 1 for wideband.
+    pub decimation: usize,
+    /// Taps of narrowband's down-conversion.
+    pub ddc_taps: Option<usize>,
+    /// Bits of the output.
+    pub sample_bits: u32,
     /// The kernels.
     pub kernels: String,
     /// Samples per polarisation of a pass.
@@ -87,6 +107,9 @@ pub struct Row {
     pub seconds: f64,
     /// Samples per second and polarisation.
     pub rate: f64,
+    /// Samples per second and polarisation of the down-conversion by itself, which converts the windows' overlap at the end of
+    /// a pass as well.
+    pub ddc_rate: Option<f64>,
     /// Bytes that all stages together must move over those of samples in and Jones vectors out.
     pub moved_over_ideal: f64,
     /// Bytes that all stages together must move in that time, of the bandwidth of a copy.
@@ -97,12 +120,35 @@ pub struct Row {
     pub differ: usize,
 }
 
+/// All outputs of an engine, one behind the other.
+#[derive(Clone, Debug, Serialize)]
+pub struct Together {
+    /// Channels of each.
+    pub channels: usize,
+    /// Bits per sample.
+    pub bits: u32,
+    /// Decimations of the outputs.
+    pub decimations: Vec<usize>,
+    /// Seconds of a pass of all.
+    pub seconds: f64,
+    /// Input samples per second and polarisation.
+    pub rate: f64,
+}
+
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The GPU cannot be used.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// There is no such filter.
+    #[error("decimation {decimation}: {source}; try another one")]
+    Filter {
+        /// What was asked for.
+        decimation: usize,
+        /// Why there is none.
+        source: RemezError,
+    },
     /// The kernels are wrong.
     #[error(
         "{channels} channels, {bits} bits, {kernels}: {what}; the kernels are wrong on this device, please report it"
@@ -129,20 +175,35 @@ pub fn machine(gpu: &Gpu) -> Result<Machine, GpuError> {
     })
 }
 
-/// Measures a case: 2^24 samples per polarisation a pass, 8-bit output with dither.
+/// Measures `cases`, at least one, which are outputs of one engine, at once.
+pub fn run_together(gpu: &Arc<Gpu>, cases: &[Case]) -> Result<Together, KernelError> {
+    let scenes = cases
+        .iter()
+        .map(Scene::new)
+        .collect::<Result<Vec<_>, _>>()?;
+    let buffers = scenes
+        .iter()
+        .map(|scene| scene.buffers(gpu))
+        .collect::<Result<Vec<_>, _>>()?;
+    let trials = buffers
+        .iter()
+        .zip(cases)
+        .map(|(buffers, case)| Trial::new(buffers, &case.kernels))
+        .collect::<Result<Vec<_>, _>>()?;
+    let seconds = measure::time_together(&trials.iter().collect::<Vec<_>>(), REPLAYS)?;
+    Ok(Together {
+        channels: cases[0].channels,
+        bits: cases[0].bits.get(),
+        decimations: cases.iter().map(|case| case.decimation).collect(),
+        seconds,
+        rate: cases[0].samples as f64 / seconds,
+    })
+}
+
+/// Measures a case, with dither.
 pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, KernelError> {
-    let scene = Scene::new(case);
-    let pass = Pass {
-        output: &scene.output,
-        bits: case.bits,
-        feng_id: FENG_ID,
-        start: START,
-        packed: &scene.packed,
-        offset: scene.offset(),
-        fine: &scene.fine(),
-        gains: &scene.gains,
-    };
-    let buffers = Buffers::new(gpu, &pass)?;
+    let scene = Scene::new(case)?;
+    let buffers = scene.buffers(gpu)?;
     let mut trial = Trial::new(&buffers, &case.kernels)?;
     let (data, stats) = trial.output()?;
     let kernels = trial.name();
@@ -153,11 +214,14 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
         what,
     };
     let (compared, differ) = scene.compare(&data).map_err(wrong)?;
-    scene.compare_power(&stats).map_err(wrong)?;
+    if scene.output.narrowband.is_none() {
+        scene.compare_power(&stats).map_err(wrong)?;
+    }
 
+    let samples = scene.spectra * scene.output.spectrum_samples();
     let seconds = trial.time(None, REPLAYS)?;
     let mut stages = Vec::new();
-    for &(stage, name) in trial.stages() {
+    for (stage, name) in trial.stages() {
         let seconds = trial.time(Some(stage), REPLAYS)?;
         let bytes = trial.bytes(stage);
         stages.push(StageRow {
@@ -168,16 +232,26 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
         });
     }
     let moved: usize = stages.iter().map(|stage| stage.bytes).sum();
-    let ideal = N_POL * case.bits.bytes(SAMPLES) + data.len();
+    let ideal = N_POL * case.bits.bytes(samples) + data.len();
+    // Those of the windows that begin in the pass.
+    let converted =
+        (samples + scene.output.window_samples()).saturating_sub(scene.output.spectrum_samples());
     Ok(Row {
         channels: case.channels,
         bits: case.bits.get(),
         taps: case.taps,
+        decimation: case.decimation,
+        ddc_taps: scene.output.narrowband.as_ref().map(Narrowband::ddc_taps),
+        sample_bits: case.sample_bits.get(),
         kernels,
-        samples: SAMPLES,
+        samples,
+        ddc_rate: stages
+            .iter()
+            .find(|stage| stage.name == "ddc")
+            .map(|ddc| converted as f64 / ddc.seconds),
         stages,
         seconds,
-        rate: SAMPLES as f64 / seconds,
+        rate: samples as f64 / seconds,
         moved_over_ideal: moved as f64 / ideal as f64,
         copy_fraction: moved as f64 / seconds / machine.copy_bandwidth,
         compared,
@@ -196,8 +270,27 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(case: &Case) -> Self {
-        let spectra = (SAMPLES / (2 * case.channels)).max(1);
+    fn new(case: &Case) -> Result<Self, KernelError> {
+        let clock = Clock {
+            adc_sample_rate: ADC_SAMPLE_RATE,
+            sync_time: 0.0,
+        };
+        let output_bandwidth = ADC_SAMPLE_RATE / 2.0 / case.decimation as f64;
+        let spec = NarrowbandSpec {
+            centre_frequency: CENTRE_FREQUENCY,
+            decimation: case.decimation,
+            ddc_taps: None,
+            weight_pass: 0.005,
+            pass_bandwidth: case.pass_fraction.map(|pass| pass * output_bandwidth),
+        };
+        let narrowband = (case.decimation > 1).then(|| Narrowband::new(&spec, clock));
+        let narrowband = narrowband
+            .transpose()
+            .map_err(|source| KernelError::Filter {
+                decimation: case.decimation,
+                source,
+            })?;
+        let spectra = (case.samples / (2 * case.channels * case.decimation)).max(1);
         let spectra_per_heap = spectra.min(SPECTRA_PER_HEAP);
         let output = OutputConfig {
             name: "bench".into(),
@@ -209,29 +302,50 @@ impl Scene {
             window_function: WindowFunction::Hann,
             dither: Dither::Uniform,
             dither_seed: 0x0123_4567_89AB_CDEF,
-            sample_bits: OutputBits::Eight,
-            narrowband: None,
+            sample_bits: case.sample_bits,
+            narrowband,
         };
-        let samples = (spectra + case.taps) * output.spectrum_samples() + 2 * LEAD as usize;
+        let samples = (spectra - 1) * output.spectrum_samples() + output.window_samples();
+        let samples = samples + 2 * LEAD * output.subsampling();
         // The coarse delays stay what they are for the whole pass.
         let delays = [(5.25, 0.7), (-17.3, -2.1)].map(|(delay, phase)| {
-            let mut models = DelayModels::new();
+            let mut models = DelayModels::with_subsampling(output.subsampling() as u32);
             if let Ok(model) = LinearDelay::new(START.0 as i64, delay, 1e-9, phase, 1e-6) {
                 models.add(model);
             }
             models
         });
-        let gain = measure::gain(case.bits, 30.0);
+        let gain = measure::gain(case.bits, case.sample_bits.limit() / 4.2);
         let turned = |k: usize| gain * Complex32::cis(k as f32);
         let gains = (0..case.channels).map(turned).collect::<Vec<_>>();
-        Self {
+        Ok(Self {
             packed: measure::noise(case.bits, samples, SETS),
             bits: case.bits,
             gains: [gains.clone(), gains.iter().map(Complex32::conj).collect()],
             spectra,
             output,
             delays,
-        }
+        })
+    }
+
+    fn buffers(&self, gpu: &Arc<Gpu>) -> Result<Buffers, GpuError> {
+        let pass = Pass {
+            output: &self.output,
+            bits: self.bits,
+            feng_id: FENG_ID,
+            start: START,
+            packed: &self.packed,
+            begin: self.begin(),
+            offset: self.offset(),
+            fine: &self.fine(),
+            gains: &self.gains,
+        };
+        Buffers::new(gpu, &pass)
+    }
+
+    /// Timestamp of sample 0 of the buffers.
+    fn begin(&self) -> Timestamp {
+        Timestamp(START.0 - (LEAD * self.output.subsampling()) as u64)
     }
 
     fn time(&self, spectrum: usize) -> Timestamp {
@@ -241,26 +355,27 @@ impl Scene {
     fn fine(&self) -> Vec<FineDelay> {
         let fine = |spectrum| {
             let points = self.delays.each_ref().map(|d| d.at(self.time(spectrum)));
+            let decimation = self.output.decimation() as f64;
             FineDelay {
-                delay: points.map(|point| point.residual as f32),
-                phase: points.map(|point| point.wideband_phase() as f32),
+                delay: points.map(|point| (point.residual / decimation) as f32),
+                phase: points.map(|point| match self.output.narrowband {
+                    None => point.wideband_phase() as f32,
+                    Some(_) => point.phase as f32,
+                }),
             }
         };
         (0..self.spectra).map(fine).collect()
     }
 
-    /// Sample 0 of the buffers is [`LEAD`] before the start.
     fn offset(&self) -> [usize; N_POL] {
-        let first = |delays: &DelayModels| (delays.at(START).orig + LEAD as i64) as u64 - START.0;
-        self.delays.each_ref().map(|delays| first(delays) as usize)
+        let begin = self.begin().0 as i64;
+        let first = |delays: &DelayModels| (delays.at(START).orig - begin) as usize;
+        self.delays.each_ref().map(first)
     }
 
     fn sample(&self, pol: usize, t: u64) -> i32 {
-        unpack::sample(
-            &self.packed[0][pol],
-            self.bits,
-            (t + LEAD - START.0) as usize,
-        )
+        let at = t - self.begin().0;
+        unpack::sample(&self.packed[0][pol], self.bits, at as usize)
     }
 
     /// Holds some spectra of the first pass against the model. Returns how many bytes were compared and how many differ.
@@ -269,8 +384,15 @@ impl Scene {
         let source = |pol: usize, t: u64| self.sample(pol, t);
         let per_heap = self.output.spectra_per_heap();
         let (mut compared, mut differ) = (0, 0);
-        for i in 0..CHECKED {
-            let spectrum = i * (self.spectra - 1) / (CHECKED - 1);
+        // The model of narrowband is slow.
+        let checked = if self.output.narrowband.is_none() {
+            CHECKED
+        } else {
+            2
+        };
+        let jones_bytes = self.output.sample_bits.jones_bytes();
+        for i in 0..checked {
+            let spectrum = i * (self.spectra - 1) / (checked - 1);
             let t = self.time(spectrum);
             let expected = model.spectrum(&source, t, &self.delays, &self.gains);
             let batch = &data[spectrum / per_heap * self.output.batch_bytes()..];
@@ -282,15 +404,19 @@ impl Scene {
                     k,
                     self.output.channels,
                 );
-                let got = &batch[(k * per_heap + spectrum % per_heap) * 2 * N_POL..];
+                let got = &batch[(k * per_heap + spectrum % per_heap) * jones_bytes..];
                 for (pol, x) in expected.iter().map(|bins| bins[k]).enumerate() {
                     let x = [
                         x.re as f32 + dither[2 * pol],
                         x.im as f32 + dither[2 * pol + 1],
                     ];
                     for (part, x) in x.into_iter().enumerate() {
-                        let (want, _) = quantise::quantise(x, quantise::LIMIT_8BIT);
-                        let got = got[2 * pol + part] as i8;
+                        let (want, _) = quantise::quantise(x, self.output.sample_bits.limit());
+                        let got = match self.output.sample_bits {
+                            OutputBits::Eight => got[2 * pol + part] as i8,
+                            // The real part is the upper nibble.
+                            OutputBits::Four => (got[pol] << (4 * part)) as i8 >> 4,
+                        };
                         if got.abs_diff(want) > 1 {
                             return Err(format!(
                                 "spectrum {spectrum} channel {k} polarisation {pol} is {got}, should be {want}"

@@ -3,12 +3,12 @@
 use clap::Args;
 use serde::Serialize;
 
-use crate::bench::kernels::{self, Case, KernelError, Machine, Row};
+use crate::bench::kernels::{self, Case, KernelError, Machine, Row, Together};
 use crate::cli::Failure;
-use crate::config::{ConfigError, SampleBits};
+use crate::config::{ConfigError, OutputBits, SampleBits};
 use crate::gpu::{Fft, Gpu, Kernels, Tune};
 
-/// Time the GPU's kernels: 2^24 samples per polarisation a pass, 8-bit output with dither.
+/// Time the GPU's kernels, with dither.
 ///
 /// What they make is compared with the double-precision model before they are timed.
 #[derive(Debug, Args)]
@@ -27,6 +27,21 @@ pub struct KernelArgs {
     /// Taps of the filter bank
     #[arg(long, value_name = "N", default_value_t = 16)]
     taps: usize,
+    /// Decimations of outputs, powers of two up to 64: 1 for wideband, others for narrowband
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    decimation: Vec<usize>,
+    /// Pass band of narrowband outputs as a fraction of their band, to discard no channel
+    #[arg(long, value_name = "P")]
+    pass_fraction: Option<f64>,
+    /// Bits per output sample, 4 or 8
+    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    send_sample_bits: u32,
+    /// Samples per polarisation of a pass, or those of one spectrum if that is more
+    #[arg(long, value_name = "N", default_value_t = kernels::SAMPLES)]
+    samples: usize,
+    /// Time the outputs of all decimations together as well, as those of one engine
+    #[arg(long)]
+    together: bool,
     /// Who makes the transform
     #[arg(
         long,
@@ -50,6 +65,7 @@ struct Report<'a> {
     #[serde(flatten)]
     machine: &'a Machine,
     kernels: &'a [Row],
+    together: &'a [Together],
 }
 
 /// Runs the command.
@@ -60,21 +76,33 @@ pub fn run(args: &KernelArgs) -> Result<(), Failure> {
     if !args.json {
         print_head(&machine);
     }
+    let failed = |error| match error {
+        KernelError::Gpu(_) | KernelError::Filter { .. } => Failure::usage(error),
+        KernelError::Wrong { .. } => Failure::data(error),
+    };
     let mut rows = Vec::new();
     for case in &cases {
-        let row = kernels::run(&gpu, &machine, case).map_err(|error| match error {
-            KernelError::Gpu(_) => Failure::usage(error),
-            KernelError::Wrong { .. } => Failure::data(error),
-        })?;
+        let row = kernels::run(&gpu, &machine, case).map_err(failed)?;
         if !args.json {
             print_row(&row);
         }
         rows.push(row);
     }
+    let mut together = Vec::new();
+    // Cases that differ in nothing but their decimation stand together.
+    let engines = args.together.then(|| cases.chunks(args.decimation.len()));
+    for outputs in engines.into_iter().flatten() {
+        let row = kernels::run_together(&gpu, outputs).map_err(failed)?;
+        if !args.json {
+            print_together(&row);
+        }
+        together.push(row);
+    }
     if args.json {
         let report = Report {
             machine: &machine,
             kernels: &rows,
+            together: &together,
         };
         println!(
             "{}",
@@ -86,6 +114,32 @@ pub fn run(args: &KernelArgs) -> Result<(), Failure> {
 
 fn cases(args: &KernelArgs) -> Result<Vec<Case>, ConfigError> {
     let mut cases = Vec::new();
+    let sample_bits = OutputBits::new(args.send_sample_bits).ok_or_else(|| {
+        let bits = args.send_sample_bits;
+        ConfigError::new("--send-sample-bits", bits, "must be 4 or 8", "try 8")
+    })?;
+    for &decimation in &args.decimation {
+        if !decimation.is_power_of_two() || decimation > 64 {
+            let rule = "must be a power of two, 1 to 64";
+            return Err(ConfigError::new("--decimation", decimation, rule, "try 8"));
+        }
+    }
+    if let Some(pass) = args
+        .pass_fraction
+        .filter(|pass| !(*pass > 0.0 && *pass < 1.0))
+    {
+        let rule = "must be between 0 and 1";
+        return Err(ConfigError::new("--pass-fraction", pass, rule, "try 0.6"));
+    }
+    if !(1..=1 << 28).contains(&args.samples) {
+        let rule = "must be 1 to 268435456";
+        return Err(ConfigError::new(
+            "--samples",
+            args.samples,
+            rule,
+            "try 16777216",
+        ));
+    }
     for &channels in &args.channels {
         if !channels.is_power_of_two() || !(64..=1 << 17).contains(&channels) {
             let rule = "must be a power of two, 64 to 131072";
@@ -103,15 +157,20 @@ fn cases(args: &KernelArgs) -> Result<Vec<Case>, ConfigError> {
             let width = SampleBits::new(bits)
                 .ok_or_else(|| ConfigError::new("--bits", bits, "must be 2 to 16", "try 10"))?;
             for &fft in &args.fft {
-                cases.push(Case {
+                let case = |&decimation| Case {
                     channels,
                     bits: width,
                     taps: args.taps,
+                    decimation,
+                    pass_fraction: args.pass_fraction,
+                    sample_bits,
+                    samples: args.samples,
                     kernels: Kernels {
                         fft,
                         tune: args.tune.clone(),
                     },
-                });
+                };
+                cases.extend(args.decimation.iter().map(case));
             }
         }
     }
@@ -133,8 +192,8 @@ fn print_head(machine: &Machine) {
         "copy: bytes moved per second over those of a copy; differ: bytes off by one of those compared with the model."
     );
     println!(
-        "{:>8} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>12}  stages, kernels",
-        "channels", "bits", "taps", "whole", "rate", "moved", "copy", "differ"
+        "{:>8} {:>10} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>12}  stages, kernels",
+        "channels", "decimation", "bits", "taps", "whole", "rate", "moved", "copy", "differ"
     );
 }
 
@@ -144,9 +203,13 @@ fn print_row(row: &Row) {
         .iter()
         .map(|s| format!("{} {:.1} ({:.2})", s.name, s.seconds * 1e6, s.copy_fraction))
         .collect();
+    let ddc = row.ddc_rate.map_or(String::new(), |rate| {
+        format!(", ddc at {:.0} Gsample/s", rate * 1e-9)
+    });
     println!(
-        "{:>8} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>12}  {}; {}",
+        "{:>8} {:>10} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>12}  {}{ddc}; {}",
         row.channels,
+        row.decimation,
         row.bits,
         row.taps,
         row.seconds * 1e6,
@@ -156,6 +219,18 @@ fn print_row(row: &Row) {
         format!("{}/{}", row.differ, row.compared),
         stages.join(", "),
         row.kernels
+    );
+}
+
+fn print_together(row: &Together) {
+    let list: Vec<_> = row.decimations.iter().map(usize::to_string).collect();
+    println!(
+        "{:>8} {:>10} {:>4}      {:>8.1} {:>6.1}  together",
+        row.channels,
+        list.join("+"),
+        row.bits,
+        row.seconds * 1e6,
+        row.rate * 1e-9
     );
 }
 
@@ -198,6 +273,9 @@ mod tests {
         }
         assert_eq!(listed, expected);
         assert_eq!(cases_of(&[]).unwrap().len(), 4);
+        let decimations = cases_of(&["--channels", "64", "--decimation", "1,8,8"]).unwrap();
+        let listed: Vec<_> = decimations.iter().map(|case| case.decimation).collect();
+        assert_eq!(listed, [1, 8, 8]);
     }
 
     #[test]
@@ -209,6 +287,11 @@ mod tests {
             ("--bits", "1"),
             ("--bits", "17"),
             ("--taps", "0"),
+            ("--decimation", "3"),
+            ("--decimation", "128"),
+            ("--pass-fraction", "1"),
+            ("--send-sample-bits", "5"),
+            ("--samples", "0"),
         ] {
             let refusal = cases_of(&[option, value]).unwrap_err().to_string();
             assert!(
