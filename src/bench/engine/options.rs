@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::signal::Signal;
 use crate::config::{
-    ConfigError, Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits,
-    SendConfig, WindowFunction,
+    ConfigError, Dither, EngineConfig, Narrowband, NarrowbandSpec, OutputBits, OutputConfig,
+    RecvConfig, SampleBits, SendConfig, WindowFunction,
 };
 use crate::dsp::pfb;
 use crate::gpu::{KernelOptions, MemoryChoice};
@@ -83,6 +83,12 @@ pub struct BenchOptions {
     /// PFB taps
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub taps: usize,
+    /// Narrowband outputs of each engine beside its wideband one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub narrowband: usize,
+    /// Decimation of the narrowband outputs
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub decimation: usize,
     /// Destinations among which the channels are divided
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub substreams: usize,
@@ -155,6 +161,9 @@ impl BenchOptions {
             ),
             ("--sinks", self.sinks, self.engines * self.tx_queues),
             ("--workers", self.workers, 1024),
+            // None at all will do.
+            ("--narrowband", self.narrowband.max(1), 16),
+            ("--decimation", self.decimation, 1024),
             ("--substreams", self.substreams, 256),
             ("--rx-descriptors", self.rx_descriptors(), 1 << 16),
             ("--tx-descriptors", self.tx_descriptors, 1 << 16),
@@ -197,6 +206,13 @@ impl BenchOptions {
             let bits = self.dig_sample_bits;
             ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
         })?;
+        let clock = Clock {
+            adc_sample_rate: self.rate * 1e9,
+            sync_time: 0.0,
+        };
+        let narrowband = (0..self.narrowband)
+            .map(|number| self.narrowband(number, clock))
+            .collect::<Result<Vec<_>, _>>()?;
         let recv = RecvConfig {
             packet_samples: self.recv_packet_samples,
             sample_bits,
@@ -206,10 +222,7 @@ impl BenchOptions {
         (0..self.engines)
             .map(|engine| {
                 let mut config = EngineConfig {
-                    clock: Clock {
-                        adc_sample_rate: self.rate * 1e9,
-                        sync_time: 0.0,
-                    },
+                    clock,
                     feng_id: engine as u64,
                     array_size: self.engines as u64,
                     recv: recv.clone(),
@@ -220,7 +233,11 @@ impl BenchOptions {
                     },
                     max_delay_diff: self.max_delay_diff,
                     gain: 1.0,
-                    outputs: vec![self.output(engine)],
+                    outputs: std::iter::once(None)
+                        .chain(narrowband.iter().cloned().map(Some))
+                        .enumerate()
+                        .map(|(number, narrowband)| self.output(engine, number, narrowband))
+                        .collect(),
                 };
                 config.validate()?;
                 config.gain = gain(&config);
@@ -229,11 +246,32 @@ impl BenchOptions {
             .collect()
     }
 
-    fn output(&self, engine: usize) -> OutputConfig {
-        let group = u32::from(Ipv4Addr::new(239, 10, 0, 0)) + (engine * self.substreams) as u32;
+    /// Bands that lie side by side from the middle of the digitised one on, and around it where there are more.
+    fn narrowband(&self, number: usize, clock: Clock) -> Result<Narrowband, ConfigError> {
+        let width = clock.adc_sample_rate / (2 * self.decimation) as f64;
+        let spec = NarrowbandSpec {
+            centre_frequency: (clock.adc_sample_rate / 4.0 + number as f64 * width)
+                % (clock.adc_sample_rate / 2.0),
+            decimation: self.decimation,
+            ddc_taps: None,
+            weight_pass: 0.005,
+            pass_bandwidth: None,
+        };
+        Narrowband::new(&spec, clock).map_err(|error| {
+            let rule = error.to_string();
+            ConfigError::new("--decimation", self.decimation, rule, "try 8")
+        })
+    }
+
+    fn output(&self, engine: usize, number: usize, narrowband: Option<Narrowband>) -> OutputConfig {
+        let first = (engine * (1 + self.narrowband) + number) * self.substreams;
+        let group = u32::from(Ipv4Addr::new(239, 10, 0, 0)) + first as u32;
         let dst = |i| SocketAddrV4::new(Ipv4Addr::from(group + i), DEFAULT_PORT);
         OutputConfig {
-            name: "wideband".into(),
+            name: match narrowband {
+                None => "wideband".into(),
+                Some(_) => format!("narrowband{number}"),
+            },
             channels: self.channels,
             dst: (0..self.substreams as u32).map(dst).collect(),
             jones_per_batch: self.jones_per_batch,
@@ -243,7 +281,7 @@ impl BenchOptions {
             dither: self.dither,
             dither_seed: engine as u64,
             sample_bits: OutputBits::Eight,
-            narrowband: None,
+            narrowband,
         }
     }
 }

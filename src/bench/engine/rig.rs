@@ -11,7 +11,7 @@ use super::generator::{Feed, FeedStats, GeneratorLcore, HEADER_BYTES, Pace, Stam
 use super::options::BenchOptions;
 use super::report::Counts;
 use super::signal::Signal;
-use super::sink::{Found, SinkLcore, SinkStats, Stream, Window};
+use super::sink::{Found, SinkLcore, SinkStats, Sinks, Stream, Window};
 use crate::config::EngineConfig;
 use crate::dpdk::{
     Abort, BURST, Device, Eal, IdlePolicy, LcoreHandle, MbufPool, PoolConfig, PortConfig, TscClock,
@@ -163,16 +163,14 @@ impl Rig {
             for queue in 0..options.tx_queues {
                 let name = format!("{prefix}tx{queue}");
                 let (sender, ring) = mbuf_ring(eal, &name, options.tx_descriptors)?;
-                let stream = Stream::new(
-                    config,
-                    number,
-                    (queue, options.tx_queues),
-                    ring,
-                    window.clone(),
-                    signal.clone(),
-                    stamps.clone(),
-                    TscClock::new(eal),
-                );
+                let common = Sinks {
+                    window: window.clone(),
+                    signal: signal.clone(),
+                    stamps: stamps.clone(),
+                    tsc: TscClock::new(eal),
+                };
+                let share = (queue, options.tx_queues);
+                let stream = Stream::new(config, number, share, ring, &common);
                 sink_stats.push(stream.stats().clone());
                 let turn = (number * options.tx_queues + queue) % streams.len();
                 streams[turn].push(stream);

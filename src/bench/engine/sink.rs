@@ -92,10 +92,12 @@ pub struct KeptHeap {
     pub data: Vec<u8>,
 }
 
-/// What a stream's sink found.
+/// What a stream's sink found of one output.
 pub struct Found {
     /// Engine.
     pub engine: usize,
+    /// Which of its outputs.
+    pub output: usize,
     /// Nanoseconds from the last packet that a heap needs to its own last packet, in the last measurement.
     pub latency: Histogram<u64>,
     /// Heaps to be checked.
@@ -104,9 +106,15 @@ pub struct Found {
     pub first_wrong: Option<String>,
 }
 
-/// What one tx queue of an engine sends, in order.
+/// What one tx queue of an engine sends.
 pub struct Stream {
     ring: RingReceiver,
+    stats: Arc<SinkStats>,
+    outputs: Vec<OutputStream>,
+}
+
+/// What it sends of one output, in order.
+struct OutputStream {
     stats: Arc<SinkStats>,
     window: Arc<Window>,
     signal: Arc<Signal>,
@@ -129,51 +137,61 @@ pub struct Stream {
     found: Found,
 }
 
+/// What the streams of one engine have in common.
+#[derive(Clone)]
+pub struct Sinks {
+    /// Which part of the run is measured.
+    pub window: Arc<Window>,
+    /// What the engine was sent, and when.
+    pub signal: Arc<Signal>,
+    pub stamps: Arc<Stamps>,
+    pub tsc: TscClock,
+}
+
 impl Stream {
-    /// The stream that tx queue `index` of `of` sends into `ring`, for the engine with number `engine`, which has one
-    /// output.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is another part of the bench"
-    )]
+    /// The stream that tx queue `index` of `of` sends into `ring`, for the engine with number `engine`.
     pub fn new(
         config: &EngineConfig,
         engine: usize,
         (index, of): (usize, usize),
         ring: RingReceiver,
-        window: Arc<Window>,
-        signal: Arc<Signal>,
-        stamps: Arc<Stamps>,
-        tsc: TscClock,
+        sinks: &Sinks,
     ) -> Self {
-        let output = config.outputs[0].clone();
-        let substreams = (index..output.dst.len()).step_by(of).len();
-        let latency = Histogram::new_with_bounds(1, 100_000_000_000, 3);
+        let stats = Arc::new(SinkStats::default());
+        let output = |(number, output): (usize, &OutputConfig)| {
+            let substreams = (index..output.dst.len()).step_by(of).len();
+            let latency = Histogram::new_with_bounds(1, 100_000_000_000, 3);
+            OutputStream {
+                stats: stats.clone(),
+                window: sinks.window.clone(),
+                signal: sinks.signal.clone(),
+                stamps: sinks.stamps.clone(),
+                tsc: sinks.tsc,
+                output: output.clone(),
+                feng_id: config.feng_id,
+                array_size: config.array_size,
+                packet_payload: config.send.packet_payload,
+                share: (index, of, substreams),
+                batch: None,
+                next: 0,
+                seen: None,
+                keep_after: 0,
+                keeping: None,
+                // Touched now, so that no page fault comes later.
+                spare: vec![vec![1; output.heap_bytes()]; KEPT],
+                found: Found {
+                    engine,
+                    output: number,
+                    latency: latency.expect("bounds and digits are in range"),
+                    kept: Vec::with_capacity(KEPT),
+                    first_wrong: None,
+                },
+            }
+        };
         Self {
             ring,
-            stats: Arc::new(SinkStats::default()),
-            window,
-            signal,
-            stamps,
-            tsc,
-            feng_id: config.feng_id,
-            array_size: config.array_size,
-            packet_payload: config.send.packet_payload,
-            share: (index, of, substreams),
-            batch: None,
-            next: 0,
-            seen: None,
-            keep_after: 0,
-            keeping: None,
-            // Touched now, so that no page fault comes later.
-            spare: vec![vec![1; output.heap_bytes()]; KEPT],
-            found: Found {
-                engine,
-                latency: latency.expect("bounds and digits are in range"),
-                kept: Vec::with_capacity(KEPT),
-                first_wrong: None,
-            },
-            output,
+            outputs: config.outputs.iter().enumerate().map(output).collect(),
+            stats,
         }
     }
 
@@ -182,27 +200,52 @@ impl Stream {
         &self.stats
     }
 
-    /// Packets of one batch by this queue.
-    fn batch_packets(&self) -> usize {
-        self.share.2 * self.output.heap_bytes().div_ceil(self.packet_payload)
-    }
-
     fn packet(&mut self, mbuf: &Mbuf, now: u64) {
         let Some(words) = data_words(mbuf.data()) else {
             add(&self.stats.control, 1);
             return;
         };
+        // Each output has groups of its own; what goes elsewhere is wrong for any of them.
+        let dst = destination(mbuf);
+        let has =
+            |output: &&mut OutputStream| output.output.dst.iter().any(|of| of.ip().octets() == dst);
+        let output = match self.outputs.len() {
+            1 => self.outputs.first_mut(),
+            _ => self.outputs.iter_mut().find(has),
+        };
+        match output {
+            Some(output) => output.packet(&words, mbuf, now),
+            None => add(&self.stats.wrong, 1),
+        }
+    }
+}
+
+/// The address that a packet goes to.
+fn destination(mbuf: &Mbuf) -> [u8; 4] {
+    let address = mbuf.data().get(30..34);
+    address
+        .and_then(|address| address.try_into().ok())
+        .unwrap_or_default()
+}
+
+impl OutputStream {
+    /// Packets of one batch by this queue.
+    fn batch_packets(&self) -> usize {
+        self.share.2 * self.output.heap_bytes().div_ceil(self.packet_payload)
+    }
+
+    fn packet(&mut self, words: &[u64; word::COUNT], mbuf: &Mbuf, now: u64) {
         add(&self.stats.packets, 1);
-        if let Err(what) = self.check(&words, mbuf) {
+        if let Err(what) = self.check(words, mbuf) {
             add(&self.stats.wrong, 1);
             let first = &mut self.found.first_wrong;
             first.get_or_insert_with(|| format!("{what} in a packet with words {words:x?}"));
         }
         let [offset, length] =
-            [word::PAYLOAD_OFFSET, word::PAYLOAD_LENGTH].map(|w| value(&words, w) as usize);
-        let timestamp = value(&words, word::TIMESTAMP);
+            [word::PAYLOAD_OFFSET, word::PAYLOAD_LENGTH].map(|w| value(words, w) as usize);
+        let timestamp = value(words, word::TIMESTAMP);
         add(&self.stats.bytes, length as u64);
-        self.keep(&words, mbuf, now);
+        self.keep(words, mbuf, now);
         if offset + length == self.output.heap_bytes() {
             add(&self.stats.heaps, 1);
             if self.window.current().is_some() {
@@ -269,7 +312,7 @@ impl Stream {
             mbuf.pkt_len() == HEADERS_LEN + PREAMBLE_LEN + length,
             "packet length",
         )?;
-        let dst = mbuf.data()[30..34] == self.output.dst[substream].ip().octets();
+        let dst = destination(mbuf) == self.output.dst[substream].ip().octets();
         is(dst, "destination")
     }
 
@@ -395,7 +438,8 @@ impl SinkLcore {
                 return self
                     .streams
                     .into_iter()
-                    .map(|stream| stream.found)
+                    .flat_map(|stream| stream.outputs)
+                    .map(|output| output.found)
                     .collect();
             } else {
                 idle.wait();
