@@ -79,7 +79,6 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         ReplayError::SameFile(_)
         | ReplayError::Demand(_)
         | ReplayError::Gpu(_)
-        | ReplayError::Compute(_)
         | ReplayError::Bar(_) => Failure::usage(error),
         ReplayError::Engine(_) => Failure::device(error),
         _ => Failure::data(error),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{EngineConfig, OutputBits, OutputConfig};
+use crate::config::{EngineConfig, OutputConfig};
 use crate::cpu::{self, Workers, WorkersError};
 use crate::dpdk::{DpdkError, Eal, ExtPool};
 use crate::engine::{self, OutputParts, OutputStats, Pipeline};
@@ -62,11 +62,6 @@ pub enum ComputeError {
     /// The GPU that was asked for cannot be used.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// An output that the CUDA backend does not compute.
-    #[error(
-        "output '{0}' is narrowband or of 4 bits, which the CUDA backend does not compute; use --backend cpu"
-    )]
-    Output(String),
     /// The chunk memory that was asked for cannot be had.
     #[error(transparent)]
     Bar(#[from] BarError),
@@ -110,13 +105,6 @@ pub fn take(
 }
 
 fn on_gpu(wanted: &Wanted, engines: &[EngineConfig]) -> Result<(String, Taken), ComputeError> {
-    let mut outputs = engines.iter().flat_map(|engine| &engine.outputs);
-    let beyond = |output: &&OutputConfig| {
-        output.narrowband.is_some() || output.sample_bits != OutputBits::Eight
-    };
-    if let Some(output) = outputs.find(beyond) {
-        return Err(ComputeError::Output(output.name.clone()));
-    }
     let gpu = Gpu::open()?;
     let demand = |engine: &EngineConfig| {
         let (recv, tail) = (&engine.recv, engine.tail_samples());

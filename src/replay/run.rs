@@ -99,9 +99,6 @@ pub enum ReplayError {
     /// The chunk memory that was asked for cannot be had.
     #[error(transparent)]
     Bar(#[from] BarError),
-    /// An output that the backend that was asked for does not compute.
-    #[error(transparent)]
-    Compute(ComputeError),
     /// The backend failed while it computed.
     #[error("{0}; no output was written")]
     Engine(#[source] EngineError),
@@ -126,7 +123,6 @@ impl From<ComputeError> for ReplayError {
         match error {
             ComputeError::Gpu(error) => Self::Gpu(error),
             ComputeError::Bar(error) => Self::Bar(error),
-            ComputeError::Output(_) => Self::Compute(error),
             ComputeError::Workers(error) => Self::Workers(error),
         }
     }
