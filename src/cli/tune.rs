@@ -114,7 +114,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Failure> {
 }
 
 impl About {
-    fn findings(&self) -> Result<Vec<Finding>, Failure> {
+    fn findings(&self) -> Result<(Scope, Vec<Finding>), Failure> {
         let profile = Profile::load(&self.profile).map_err(Failure::usage)?;
         let host = self.at.host();
         let machine = Machine::read(host.root()).map_err(Failure::usage)?;
@@ -137,12 +137,13 @@ impl About {
         }
         let scope = Scope::of(&machine, self.housekeeping.clone(), interfaces);
         let journal = Journal::peek(&self.at.state()).map_err(Failure::data)?;
-        Ok(tuning::check(&profile, &host, &machine, &scope, &journal))
+        let findings = tuning::check(&profile, &host, &machine, &scope, &journal);
+        Ok((scope, findings))
     }
 }
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
-    let findings = args.about.findings()?;
+    let (scope, findings) = args.about.findings()?;
     if args.json {
         let text = serde_json::to_string_pretty(&findings).map_err(Failure::data)?;
         println!("{text}");
@@ -151,7 +152,7 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
             println!("{}", explain(finding));
         }
     } else {
-        print!("{}", table(&findings));
+        print!("{scope}\n{}", table(&findings));
     }
     let missed = findings.iter().filter(|finding| finding.status().is_miss());
     match missed.count() {
@@ -165,7 +166,8 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 fn apply(args: &ApplyArgs) -> Result<(), Failure> {
-    let findings = args.about.findings()?;
+    let (scope, findings) = args.about.findings()?;
+    println!("{scope}");
     let changes = tuning::changes(&findings);
     for change in &changes {
         println!("{}", announce(change));

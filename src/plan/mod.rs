@@ -15,6 +15,8 @@ mod pci;
 mod picture;
 mod place;
 mod root;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::collections::BTreeMap;

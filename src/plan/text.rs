@@ -17,6 +17,7 @@ impl fmt::Display for Plan {
         for (number, engine) in self.engines.iter().enumerate() {
             writeln!(f, "\nengine {number} on node {}", engine.node)?;
             self.engine(f, engine)?;
+            self.options(f, number)?;
         }
         if !self.warnings.is_empty() {
             writeln!(f, "\nwarnings")?;
@@ -128,6 +129,12 @@ impl Plan {
             let (what, mib, node) = (&buffer.what, buffer.bytes.div_ceil(1 << 20), buffer.node);
             writeln!(f, "  {what}: {mib} MiB on node {node}")?;
         }
+        Ok(())
+    }
+
+    /// What makes an engine that is started by itself run so.
+    fn options(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
+        let engine = &self.engines[number];
         let cpus = |wanted: fn(&Role) -> bool| {
             let lcores = engine.lcores.iter().filter(|lcore| wanted(&lcore.role));
             let cpus: Vec<_> = lcores.map(|lcore| lcore.cpu.to_string()).collect();
@@ -137,6 +144,22 @@ impl Plan {
             cpus(|role| matches!(role, Role::Rx(_))),
             cpus(|role| matches!(role, Role::Tx(0))),
         );
-        writeln!(f, "  as options: --recv-affinity {rx} --send-affinity {tx}")
+        let on_node = |engines: &[EnginePlan]| {
+            engines
+                .iter()
+                .filter(|other| other.node == engine.node)
+                .count()
+        };
+        let slot = match on_node(&self.engines) {
+            1 => String::new(),
+            together => format!(
+                ", or --engine-slot {}/{together}",
+                on_node(&self.engines[..number])
+            ),
+        };
+        writeln!(
+            f,
+            "  as options: --recv-affinity {rx} --send-affinity {tx}{slot}"
+        )
     }
 }

@@ -28,6 +28,8 @@ pub use pcie::PciField;
 pub use profile::{Entry, Kind, Limit, Observation, Profile, ProfileError, Want};
 pub use text::{explain, table};
 
+use std::fmt;
+
 use crate::plan::{CpuList, Machine};
 
 /// What of a host a profile is about.
@@ -73,5 +75,22 @@ impl Scope {
                 .collect(),
             interfaces,
         }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |names: &[String]| match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(", "),
+        };
+        write!(
+            f,
+            "housekeeping CPUs {}; CPUs for lcores {}; data interfaces {}; GPUs {}",
+            self.housekeeping,
+            self.lcores,
+            list(&self.interfaces),
+            list(&self.gpus)
+        )
     }
 }
