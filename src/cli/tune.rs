@@ -128,7 +128,7 @@ impl About {
         }
         let interfaces = self.interface.clone().map(|List(names)| names);
         for name in interfaces.iter().flatten() {
-            if !host.root().path(format!("/sys/class/net/{name}")).exists() {
+            if name.contains('/') || !host.root().path(format!("/sys/class/net/{name}")).exists() {
                 let known = host.root().list("/sys/class/net").join(", ");
                 let text =
                     format!("--interface {name}: there is none of that name; there are {known}");

@@ -11,6 +11,7 @@
 mod apply;
 mod check;
 mod ethtool;
+mod finding;
 mod gpu;
 mod host;
 mod journal;
@@ -19,8 +20,9 @@ mod profile;
 mod text;
 
 pub use apply::{Applied, Change, Outcome, apply, changes, revert};
-pub use check::{Finding, Knob, Status, check};
+pub use check::check;
 pub use ethtool::Group;
+pub use finding::{Finding, Knob, Status};
 pub use gpu::GpuSetting;
 pub use host::{Host, HostError, Target};
 pub use journal::{Journal, JournalError, Record};
