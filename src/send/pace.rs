@@ -105,6 +105,27 @@ mod tests {
         assert!(bytes <= most(0.1) && bytes > 0.1 * rate, "{bytes}");
     }
 
+    /// However seldom it looks: a bucket that leaks at the rate never holds more than ours and one packet.
+    #[test]
+    fn no_stretch_of_time_has_more_than_the_bucket() {
+        let clock = TscClock::new(Eal::for_tests());
+        let (hz, rate, packet) = (clock.hz() as f64, 1e9, 8264.0);
+        let mut pace = Pace::new(clock, rate, Duration::ZERO, 0);
+        let (mut level, mut most, mut last): (f64, f64, u64) = (0.0, 0.0, 0);
+        let mut now = 0;
+        for look in 0..20_000u64 {
+            // From a fraction of a packet's time to that of several buckets.
+            now += (hz * packet / rate * (0.1 + (look * look % 97) as f64 / 4.0)) as u64;
+            while pace.allows(now) {
+                pace.sent(packet as usize, now);
+                level = (level - (now - last) as f64 * rate / hz).max(0.0) + packet;
+                most = most.max(level);
+                last = now;
+            }
+        }
+        assert!(most <= BURST_BYTES + packet && most > BURST_BYTES, "{most}");
+    }
+
     #[test]
     fn a_sender_that_naps_keeps_the_rate() {
         let clock = TscClock::new(Eal::for_tests());

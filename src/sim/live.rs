@@ -23,6 +23,8 @@ use crate::units::Timestamp;
 
 /// Rate at which heaps that are late are made up for (as the peer's library has it).
 const CATCH_UP: f64 = 1.05;
+/// How long an lcore that shares its CPU may be held up by others, and then make up for it at once.
+const HELD_UP: Duration = Duration::from_millis(250);
 /// Heaps that are later than this are never sent: a digitiser does not wait for the network.
 const MOST_LATE: Duration = Duration::from_millis(500);
 /// Room for a frame with descriptors.
@@ -149,13 +151,12 @@ impl SimLcore {
         let config = &parts.config;
         let packet = (PREAMBLE_LEN + config.heap_bytes()) * config.dests.len();
         let rate = packet as f64 * config.clock.adc_sample_rate / config.heap_samples as f64;
+        let held_up = match parts.idle {
+            IdlePolicy::Poll => parts.idle.longest_nap(),
+            IdlePolicy::Share => HELD_UP,
+        };
         Self {
-            pace: Pace::new(
-                parts.clock,
-                CATCH_UP * rate,
-                parts.idle.longest_nap(),
-                tsc(),
-            ),
+            pace: Pace::new(parts.clock, CATCH_UP * rate, held_up, tsc()),
             packets: Packets::new(config, parts.origin),
             from: 0,
             before: None,

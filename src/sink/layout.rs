@@ -305,7 +305,7 @@ fn unwrap(timestamps: &mut [u64]) {
 }
 
 /// Channels and spectra of a heap, and their width, as its descriptor says.
-fn shape_of(
+pub(super) fn shape_of(
     dst: SocketAddrV4,
     shape: &[Option<u64>],
     element: &ElementType,

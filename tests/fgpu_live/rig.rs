@@ -203,6 +203,8 @@ impl Rig {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
             // What the system does not grant, closed loops do without.
             let _ = socket.set_recv_buffer_size(16 << 20);
+            // Others may listen as well.
+            socket.set_reuse_address(true).unwrap();
             socket
                 .bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7148)).into())
                 .unwrap();

@@ -17,7 +17,9 @@ use super::SinkArgs;
 use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{End, Serving, Sockets};
-use crate::config::{Cpu, OutputConfig, SampleBits, WidebandOptions};
+use crate::config::{
+    Cpu, NarrowbandOptions, OutputBits, OutputConfig, SampleBits, WidebandOptions,
+};
 use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
 use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
 use crate::monitor::Scrape;
@@ -48,6 +50,17 @@ pub struct LiveArgs {
     /// A wideband output to take in, as karoo fgpu was given it
     #[arg(long, value_name = "KEY=VALUE,…", requires = "interface")]
     wideband: Vec<WidebandOptions>,
+    /// A narrowband output to take in, as karoo fgpu was given it
+    #[arg(
+        long,
+        value_name = "KEY=VALUE,…",
+        requires = "interface",
+        requires = "adc_sample_rate"
+    )]
+    narrowband: Vec<NarrowbandOptions>,
+    /// Bits of each real and imaginary part of these: 4 or 8
+    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    send_sample_bits: u32,
     /// Destinations of an output that its descriptors tell the shape of: a.b.c.d[+n][:port]
     #[arg(long, value_name = "DST", requires = "interface")]
     dst: Vec<String>,
@@ -112,11 +125,28 @@ pub struct LiveArgs {
 }
 
 impl LiveArgs {
-    fn outputs(&self) -> Vec<OutputConfig> {
-        let outputs = self.wideband.iter().cloned();
+    fn outputs(&self) -> Result<Vec<OutputConfig>, Failure> {
+        let Some(bits) = OutputBits::new(self.send_sample_bits) else {
+            let text = format!(
+                "--send-sample-bits {}: must be 4 or 8",
+                self.send_sample_bits
+            );
+            return Err(Failure::usage(text));
+        };
+        let clock = Clock {
+            adc_sample_rate: self.adc_sample_rate.unwrap_or(1.0),
+            sync_time: 0.0,
+        };
+        let wideband = self.wideband.iter().cloned();
+        let wideband = wideband.map(|output| Ok(output.into_config(JONES_PER_BATCH, 0)));
+        let narrowband = self.narrowband.iter().cloned();
+        let narrowband = narrowband.map(|output| output.into_config(JONES_PER_BATCH, 0, clock));
+        let outputs = wideband.chain(narrowband).collect::<Result<Vec<_>, _>>();
+        let mut outputs = outputs.map_err(Failure::usage)?;
         outputs
-            .map(|output| output.into_config(JONES_PER_BATCH, 0))
-            .collect()
+            .iter_mut()
+            .for_each(|output| output.sample_bits = bits);
+        Ok(outputs)
     }
 
     fn trackers(
@@ -128,6 +158,7 @@ impl LiveArgs {
             let shape = Shape {
                 channels: output.channels_per_substream() as u64,
                 spectra: output.spectra_per_heap() as u64,
+                bits: output.sample_bits,
             };
             Ok(Tracker::new(
                 &output.name,
@@ -153,6 +184,10 @@ impl LiveArgs {
         let (Some(signals), Some(adc_sample_rate)) = (&self.signals, self.adc_sample_rate) else {
             return Ok(None);
         };
+        if outputs.is_empty() {
+            let text = "--signals: only outputs given by --wideband or --narrowband can be held against them";
+            return Err(Failure::usage(text));
+        }
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
         let signals = parse(signals, || seeds.next_u64()).map_err(Failure::usage)?;
         // Two polarisations, wherever they go.
@@ -203,7 +238,7 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         .duration
         .map(|s| LiveArgs::seconds("--duration", s))
         .transpose()?;
-    let outputs = live.outputs();
+    let outputs = live.outputs()?;
     let trackers = live.trackers(&outputs, args.array_size)?;
     let asked = live.asked(outputs)?;
     let interface = Interface::find(name).map_err(Failure::usage)?;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use rustfft::num_complex::Complex32;
 use serde::Serialize;
 
-use super::track::KeptHeap;
+use super::track::{KeptHeap, parts};
 use crate::config::{Dither, OutputConfig};
 use crate::dsp::model::Model;
 use crate::sim::{DigitiserConfig, Windows};
@@ -136,6 +136,11 @@ fn compare(
             Dither::Uniform => 1.0,
         };
     let (spectra, channels) = (output.spectra_per_heap(), output.channels_per_substream());
+    let limit = f64::from(output.sample_bits.limit());
+    let bytes = heap.data.iter();
+    let values: Vec<i8> = bytes
+        .flat_map(|&byte| parts(byte, output.sample_bits))
+        .collect();
     let first = heap.substream * channels;
     let mut checked = Checked {
         heaps: 1,
@@ -149,8 +154,8 @@ fn compare(
                 let bin = bins[first + k];
                 for (part, value) in [bin.re, bin.im].into_iter().enumerate() {
                     let at = ((k * spectra + s) * N_POL + pol) * 2 + part;
-                    let got = f64::from(heap.data[at] as i8);
-                    let distance = (got - value.clamp(-127.0, 127.0)).abs();
+                    let got = f64::from(values[at]);
+                    let distance = (got - value.clamp(-limit, limit)).abs();
                     checked.values += 1;
                     checked.wrong += u64::from(distance > allowed);
                     checked.worst = checked.worst.max(distance);

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use crate::sink::layout::gcd;
+use crate::config::OutputBits;
+use crate::sink::layout::{gcd, shape_of};
 use crate::sink::{Kind, StreamReport};
 use crate::spead::{Descriptor, SpectraRepr, item};
 use crate::units::{N_POL, Timestamp};
@@ -14,32 +15,33 @@ use crate::units::{N_POL, Timestamp};
 const OPEN: usize = 4;
 /// Power is added up of one batch in so many.
 const POWER_EVERY: u64 = 8;
-/// Bytes of a Jones vector with 8-bit parts.
-const JONES: u64 = 2 * N_POL as u64;
 
-/// Channels and spectra of a stream's heaps.
+/// What a stream's heaps are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Channels of one substream.
     pub channels: u64,
     /// Spectra in a heap.
     pub spectra: u64,
+    /// Bits of each real and imaginary part.
+    pub bits: OutputBits,
 }
 
 impl Shape {
     fn heap_bytes(self) -> u64 {
-        self.channels * self.spectra * JONES
+        self.channels * self.spectra * self.bits.jones_bytes() as u64
     }
 
-    /// As a descriptor says; `None` if that is not of 8-bit spectra.
-    fn described(descriptors: &[Descriptor]) -> Option<Self> {
+    /// As a descriptor says; `None` if that is not of spectra.
+    fn described(dst: SocketAddrV4, descriptors: &[Descriptor]) -> Option<Self> {
         let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW)?;
-        match raw.shape[..] {
-            [Some(channels), Some(spectra), Some(2), Some(2)] => {
-                Some(Self { channels, spectra }).filter(|shape| shape.heap_bytes() > 0)
-            }
-            _ => None,
-        }
+        let (channels, spectra, bits) = shape_of(dst, &raw.shape, &raw.element).ok()?;
+        let shape = Self {
+            channels,
+            spectra,
+            bits,
+        };
+        (channels > 0 && spectra > 0).then_some(shape)
     }
 }
 
@@ -145,7 +147,8 @@ impl Tracker {
             Kind::Descriptors(_, descriptors) => {
                 self.counts.descriptor_heaps += 1;
                 self.described[sub] = true;
-                self.shape = self.shape.or_else(|| Shape::described(descriptors));
+                let dst = self.destinations[sub];
+                self.shape = self.shape.or_else(|| Shape::described(dst, descriptors));
             }
             Kind::Stop(_) => {
                 self.counts.stop_heaps += 1;
@@ -254,7 +257,7 @@ impl Tracker {
             data[start as usize..end as usize].copy_from_slice(payload);
         }
         if self.power_of == Some(timestamp) {
-            add_power(payload, start, &mut self.power);
+            add_power(payload, start, shape.bits, &mut self.power);
         }
         if ranges.iter().map(|r| r.1 - r.0).sum::<u64>() < shape.heap_bytes() {
             return None;
@@ -314,6 +317,7 @@ impl Tracker {
             report.channels_per_substream = shape.channels;
             report.channels = shape.channels * self.destinations.len() as u64;
             report.spectra_per_heap = shape.spectra;
+            report.sample_bits = shape.bits;
             report.batch_samples = 2 * report.channels * shape.spectra;
         }
         if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp)
@@ -388,12 +392,24 @@ impl Tracker {
 }
 
 /// Adds |x|² of bytes that begin at byte `at` of a heap.
-fn add_power(payload: &[u8], at: u64, (power, jones): &mut ([u64; N_POL], u64)) {
+fn add_power(payload: &[u8], at: u64, bits: OutputBits, (power, jones): &mut ([u64; N_POL], u64)) {
+    let bytes = bits.jones_bytes();
     for (i, &byte) in payload.iter().enumerate() {
-        let place = (at as usize + i) % JONES as usize;
-        power[place / 2] += u64::from((byte as i8).unsigned_abs()).pow(2);
+        let place = (at as usize + i) % bytes;
+        power[place * N_POL / bytes] += parts(byte, bits)
+            .map(|x| u64::from(x.unsigned_abs()).pow(2))
+            .sum::<u64>();
         *jones += u64::from(place == 0);
     }
+}
+
+/// The real and imaginary parts in a byte: one of 8 bits, or both of 4, the real one first.
+pub(super) fn parts(byte: u8, bits: OutputBits) -> impl Iterator<Item = i8> {
+    let (first, second) = match bits {
+        OutputBits::Eight => (byte as i8, None),
+        OutputBits::Four => (byte as i8 >> 4, Some((byte << 4) as i8 >> 4)),
+    };
+    std::iter::once(first).chain(second)
 }
 
 #[cfg(test)]
@@ -403,6 +419,7 @@ mod tests {
     const SHAPE: Shape = Shape {
         channels: 4,
         spectra: 8,
+        bits: OutputBits::Eight,
     };
     const STEP: u64 = 2 * 8 * 8;
 
@@ -517,6 +534,16 @@ mod tests {
         assert_eq!(counts.misplaced_packets, 2);
         assert_eq!(counts.wrong_size_packets, 1);
         assert_eq!(counts.bad_timestamp_packets, 1);
+    }
+
+    #[test]
+    fn bytes_have_one_part_or_two() {
+        let read = |byte, bits| parts(byte, bits).collect::<Vec<_>>();
+        assert_eq!(read(0xfd, OutputBits::Eight), [-3]);
+        assert_eq!(read(0x79, OutputBits::Four), [7, -7]);
+        let mut power = ([0; N_POL], 0);
+        add_power(&[0x12, 0xf0, 0x30, 0x04], 0, OutputBits::Four, &mut power);
+        assert_eq!(power, ([5 + 9, 1 + 16], 2));
     }
 
     #[test]
