@@ -204,15 +204,18 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
             let batches = config.send.chunk_jones / output.jones_per_batch;
             OutputMemory::new(batches, output.batch_bytes(), &host).unwrap()
         });
+        let stats = OutputStats::new(&output.name);
+        stats.expect_departures(1);
         OutputParts {
             config: output.clone(),
             pipeline,
             pool: ExtPool::new(eal, chunks).unwrap(),
-            stats: Arc::new(OutputStats::new(&output.name)),
+            stats: Arc::new(stats),
             observer: None,
         }
     });
-    let outputs = outputs.collect();
+    let outputs: Vec<_> = outputs.collect();
+    let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
     let (queue, abort) = (Arc::new(ArrayQueue::new(5)), Abort::default());
     let idle = IdlePolicy::Share;
     let intake = Box::<Slow>::default();
@@ -234,11 +237,16 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     let stop = abort.clone();
     let receiver = std::thread::spawn(move || receive(&memory, &stop));
     let mut handed = Vec::new();
+    let mut left = [0; 2];
     let ended = loop {
         match queue.pop() {
             // Dropped, it returns to its pool, as when it has been sent.
             Some(Finished::Chunk(output, chunk)) => {
                 handed.push((output, chunk.start().0, chunk.batches()));
+                // Counted when it has left, not before.
+                assert!(stats[output].report().batches <= left[output]);
+                left[output] += (0..chunk.batches()).filter(|&b| chunk.present(b)).count() as u64;
+                stats[output].note_departure(0);
             }
             Some(Finished::End) => break true,
             None if engine.is_finished() && queue.is_empty() => break false,
@@ -248,6 +256,12 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     receiver.join().unwrap();
     let outcome = engine.join().unwrap();
     assert_eq!(outcome.is_err(), abort.is_set());
+    if ended {
+        assert_eq!(
+            [0, 1].map(|output: usize| stats[output].report().batches),
+            left
+        );
+    }
     Run {
         handed,
         ended,

@@ -105,6 +105,7 @@ fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
     steered.published.tell(Event::Sent(Sent {
         output: 0,
         start,
+        end,
         nominal_end: end,
         clipped_samples: [0, start.0 / 2000],
     }));

@@ -291,6 +291,14 @@ impl OutputConfig {
             .saturating_mul(2)
     }
 
+    /// ADC samples from the first to the last that contribute to so many successive batches.
+    pub fn span_samples(&self, batches: usize) -> usize {
+        match batches {
+            0 => 0,
+            _ => batches * self.batch_samples() - self.spectrum_samples() + self.window_samples(),
+        }
+    }
+
     /// Channels per substream.
     pub fn channels_per_substream(&self) -> usize {
         self.channels / self.dst.len()

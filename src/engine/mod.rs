@@ -257,6 +257,7 @@ impl Engine {
             // The queue has room for every chunk of every output.
             let _ = self.finished.push(Finished::Chunk(index, chunk));
         }
+        self.is_accounted();
         Ok(())
     }
 
@@ -276,7 +277,18 @@ impl Engine {
         clock.mark(Phase::Compute);
         // The queue has room for all chunks and this.
         let _ = self.finished.push(Finished::End);
+        while !self.is_accounted() && !self.abort.is_set() {
+            clock.turn();
+            self.idle.wait();
+        }
+        clock.mark(Phase::WaitOutput);
         Ok(())
+    }
+
+    /// Counts what has left by now. Returns whether that is all.
+    fn is_accounted(&mut self) -> bool {
+        let outputs = self.outputs.iter_mut();
+        outputs.fold(true, |all, output| output.account() && all)
     }
 
     /// Counters of the input.

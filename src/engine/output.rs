@@ -4,6 +4,7 @@
 //! cadences: the front end runs over stretches of constant coarse delay, as far as the input reaches;
 //! the back end always ends on whole output chunks, or on whole batches where a skip cuts one short.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::config::{EngineConfig, OutputConfig, SampleBits};
@@ -16,7 +17,7 @@ use crate::units::{N_POL, Timestamp};
 
 use super::changes::{Changes, RequestStats};
 use super::input::Input;
-use super::stats::OutputStats;
+use super::stats::{OutputStats, Tally};
 use super::steer::{ActiveDelay, Event, PowerLevel, Published, Sent, SteeredOutput};
 use super::{Block, FineDelay, InputView, Pipeline, PipelineError};
 
@@ -72,6 +73,10 @@ pub struct Output {
     building: Option<(OutputChunk, usize)>,
     /// Nominal end of the last chunk handed over.
     last_end: Option<u64>,
+    /// What chunks that are being sent will add, oldest first.
+    leaving: VecDeque<(Tally, Sent)>,
+    /// Chunks that have been sent.
+    left: u64,
     /// Reused for every block.
     fine: Vec<FineDelay>,
 }
@@ -86,6 +91,7 @@ impl Output {
         published: Arc<Published>,
     ) -> Self {
         let capacity = config.send.chunk_jones / parts.config.channels;
+        let chunks = parts.pool.capacity();
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         let subsampling = parts.config.subsampling() as u32;
         Self {
@@ -99,6 +105,8 @@ impl Output {
             next: 0,
             building: None,
             last_end: None,
+            leaving: VecDeque::with_capacity(chunks),
+            left: 0,
         }
     }
 
@@ -320,13 +328,39 @@ impl Output {
         self.changes.stats()
     }
 
-    /// The next chunk that is complete and accounted for.
+    /// Counts the chunks that have left, and tells control. Returns whether all have.
+    pub fn account(&mut self) -> bool {
+        while let Some((tally, mut sent)) = self.leaving.front().copied() {
+            if self.parts.stats.departures() <= self.left {
+                return false;
+            }
+            self.leaving.pop_front();
+            self.left += 1;
+            self.parts.stats.note(&tally);
+            sent.clipped_samples = self.parts.stats.clipped_samples();
+            self.published.tell(Event::Sent(sent));
+        }
+        true
+    }
+
+    /// The next chunk that is complete.
     pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         let chunk = self.parts.pipeline.poll()?;
         if let Some(chunk) = &chunk {
-            self.note_gap(chunk);
-            self.parts.stats.note_chunk(chunk, &self.parts.config);
-            self.tell(chunk);
+            let gap = self.gap(chunk);
+            let tally = Tally::new(chunk, &self.parts.config, gap);
+            let step = self.parts.config.batch_samples();
+            let span = self.parts.config.span_samples(chunk.batches());
+            let sent = Sent {
+                output: self.index,
+                start: chunk.start(),
+                end: chunk.start() + span as u64,
+                nominal_end: chunk.start() + (chunk.capacity() * step) as u64,
+                clipped_samples: [0; N_POL],
+            };
+            self.leaving.push_back((tally, sent));
+            self.tell_power(chunk);
+            self.account();
             if let Some(observer) = &mut self.parts.observer {
                 observer.observe(chunk);
             }
@@ -334,35 +368,27 @@ impl Output {
         Ok(chunk)
     }
 
-    /// Tells control what the chunk adds up to.
-    fn tell(&mut self, chunk: &OutputMemory) {
+    /// Tells control of the power of the digitiser's samples behind a chunk.
+    fn tell_power(&mut self, chunk: &OutputMemory) {
         let step = self.parts.config.batch_samples() as u64;
-        if let Some(power) = &mut self.power {
-            for batch in 0..chunk.batches() {
-                let sums = chunk.present(batch).then(|| chunk.stats(batch).power);
-                let start = chunk.start() + batch as u64 * step;
-                if let Some(level) = power.add(start, step, sums) {
-                    self.published.tell(Event::Power(level));
-                }
+        let Some(power) = &mut self.power else {
+            return;
+        };
+        for batch in 0..chunk.batches() {
+            let sums = chunk.present(batch).then(|| chunk.stats(batch).power);
+            let start = chunk.start() + batch as u64 * step;
+            if let Some(level) = power.add(start, step, sums) {
+                self.published.tell(Event::Power(level));
             }
         }
-        self.published.tell(Event::Sent(Sent {
-            output: self.index,
-            start: chunk.start(),
-            nominal_end: chunk.start() + chunk.capacity() as u64 * step,
-            clipped_samples: self.parts.stats.clipped_samples(),
-        }));
     }
 
-    /// Counts the batches between the last chunk and this one as skipped.
-    fn note_gap(&mut self, chunk: &OutputMemory) {
+    /// Batches between the last chunk and this one.
+    fn gap(&mut self, chunk: &OutputMemory) -> u64 {
         let (start, step) = (chunk.start().0, self.parts.config.batch_samples() as u64);
-        if let Some(end) = self.last_end {
-            let batches = start.saturating_sub(end) / step;
-            let heaps = batches * self.parts.config.dst.len() as u64;
-            self.parts.stats.note_skipped(heaps);
-        }
-        self.last_end = Some(start + chunk.batches() as u64 * step);
+        let end = start + chunk.batches() as u64 * step;
+        let before = self.last_end.replace(end);
+        before.map_or(0, |before| start.saturating_sub(before) / step)
     }
 }
 

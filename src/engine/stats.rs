@@ -1,11 +1,12 @@
 //! Counters of an engine, written by its threads and read by anyone.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::OutputConfig;
 use crate::memory::OutputMemory;
 use crate::monitor::report::OutputReport;
-use crate::units::N_POL;
+use crate::units::{N_POL, Timestamp};
 
 /// Counters of one output stream.
 #[derive(Debug)]
@@ -25,6 +26,67 @@ pub struct OutputStats {
     power: [AtomicU64; N_POL],
     first: AtomicU64,
     last: AtomicU64,
+    /// Chunks that each tx lcore has handed over.
+    departures: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// What one chunk adds to the counters once it has been sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
+    batches: u64,
+    heaps: u64,
+    bytes: u64,
+    /// Timestamps of the first and last batch that is sent.
+    first: Timestamp,
+    last: Timestamp,
+    /// Heaps that are not sent: between the chunk before and the first batch of this one that is.
+    skipped_before: u64,
+    skipped_between: u64,
+    skipped_behind: u64,
+    clipped: [u64; N_POL],
+    power: [f64; N_POL],
+}
+
+impl Tally {
+    /// Of a chunk with `gap` batches between it and the one before.
+    pub fn new(chunk: &OutputMemory, config: &OutputConfig, gap: u64) -> Self {
+        let substreams = config.dst.len() as u64;
+        let mut tally = Self {
+            batches: 0,
+            heaps: 0,
+            bytes: 0,
+            first: chunk.start(),
+            last: chunk.start(),
+            skipped_before: gap * substreams,
+            skipped_between: 0,
+            skipped_behind: 0,
+            clipped: [0; N_POL],
+            power: [0.0; N_POL],
+        };
+        for batch in 0..chunk.batches() {
+            if !chunk.present(batch) {
+                match tally.batches {
+                    0 => tally.skipped_before += substreams,
+                    _ => tally.skipped_behind += substreams,
+                }
+                continue;
+            }
+            tally.last = chunk.start() + (batch * config.batch_samples()) as u64;
+            if tally.batches == 0 {
+                tally.first = tally.last;
+            }
+            tally.skipped_between += std::mem::take(&mut tally.skipped_behind);
+            tally.batches += 1;
+            tally.heaps += substreams;
+            tally.bytes += config.batch_bytes() as u64;
+            let stats = chunk.stats(batch);
+            for pol in 0..N_POL {
+                tally.clipped[pol] += stats.saturated[pol];
+                tally.power[pol] += stats.power[pol] as f64;
+            }
+        }
+        tally
+    }
 }
 
 impl OutputStats {
@@ -42,34 +104,61 @@ impl OutputStats {
             power: Default::default(),
             first: AtomicU64::new(u64::MAX),
             last: AtomicU64::new(0),
+            departures: OnceLock::new(),
         }
     }
 
-    /// Counts a chunk that is about to be sent; batches that are not present are skipped ones.
-    pub fn note_chunk(&self, chunk: &OutputMemory, config: &OutputConfig) {
-        let substreams = config.dst.len() as u64;
-        for batch in 0..chunk.batches() {
-            if !chunk.present(batch) {
-                self.note_skipped(substreams);
-                continue;
-            }
-            let timestamp = chunk.start().0 + (batch * config.batch_samples()) as u64;
-            self.first.fetch_min(timestamp, Ordering::Relaxed);
-            self.last.fetch_max(timestamp, Ordering::Relaxed);
-            let skipped = self.skipped_since.swap(0, Ordering::Relaxed);
-            if self.batches.fetch_add(1, Ordering::Relaxed) > 0 {
-                self.skipped_heaps.fetch_add(skipped, Ordering::Relaxed);
-            }
-            self.heaps.fetch_add(substreams, Ordering::Relaxed);
-            self.bytes
-                .fetch_add(config.batch_bytes() as u64, Ordering::Relaxed);
-            let stats = chunk.stats(batch);
-            for pol in 0..N_POL {
-                self.clipped[pol].fetch_add(stats.saturated[pol], Ordering::Relaxed);
-                let power = f64::from_bits(self.power[pol].load(Ordering::Relaxed));
-                let power = power + stats.power[pol] as f64;
-                self.power[pol].store(power.to_bits(), Ordering::Relaxed);
-            }
+    /// So many tx lcores will say when [a chunk has left](Self::note_departure).
+    pub fn expect_departures(&self, lcores: usize) {
+        // Once, before there are chunks.
+        let _ = self
+            .departures
+            .set((0..lcores).map(|_| AtomicU64::new(0)).collect());
+    }
+
+    /// The tx lcore with this index has handed over all that it sends of the output's next chunk.
+    pub fn note_departure(&self, lcore: usize) {
+        if let Some(chunks) = self.departures.get().and_then(|lcores| lcores.get(lcore)) {
+            // Only that lcore writes it.
+            chunks.store(chunks.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
+    }
+
+    /// Chunks that all tx lcores have handed over; all there will ever be, if none says so.
+    pub fn departures(&self) -> u64 {
+        let lcores = self.departures.get().into_iter().flatten();
+        let chunks = lcores.map(|chunks| chunks.load(Ordering::Acquire));
+        chunks.min().unwrap_or(u64::MAX)
+    }
+
+    /// Counts a chunk that has left.
+    pub(super) fn note(&self, chunk: &Tally) {
+        self.not_sent.fetch_add(
+            chunk.skipped_before + chunk.skipped_between + chunk.skipped_behind,
+            Ordering::Relaxed,
+        );
+        self.skipped_since
+            .fetch_add(chunk.skipped_before, Ordering::Relaxed);
+        if chunk.batches == 0 {
+            return;
+        }
+        self.first.fetch_min(chunk.first.0, Ordering::Relaxed);
+        self.last.fetch_max(chunk.last.0, Ordering::Relaxed);
+        let skipped = self
+            .skipped_since
+            .swap(chunk.skipped_behind, Ordering::Relaxed);
+        if self.batches.fetch_add(chunk.batches, Ordering::Relaxed) > 0 {
+            self.skipped_heaps.fetch_add(skipped, Ordering::Relaxed);
+        }
+        self.skipped_heaps
+            .fetch_add(chunk.skipped_between, Ordering::Relaxed);
+        self.heaps.fetch_add(chunk.heaps, Ordering::Relaxed);
+        self.bytes.fetch_add(chunk.bytes, Ordering::Relaxed);
+        for pol in 0..N_POL {
+            self.clipped[pol].fetch_add(chunk.clipped[pol], Ordering::Relaxed);
+            let power = f64::from_bits(self.power[pol].load(Ordering::Relaxed));
+            let power = power + chunk.power[pol];
+            self.power[pol].store(power.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -79,13 +168,6 @@ impl OutputStats {
         let sum = |power: &AtomicU64| f64::from_bits(power.load(Ordering::Relaxed)) as u128;
         let sums = [sum(&self.power[0]), sum(&self.power[1])];
         (sums, batches * config.batch_samples() as u64)
-    }
-
-    /// Counts heaps that are not sent. They show when a later batch is sent: before the first batch and
-    /// after the last there was nothing to send.
-    pub fn note_skipped(&self, heaps: u64) {
-        self.skipped_since.fetch_add(heaps, Ordering::Relaxed);
-        self.not_sent.fetch_add(heaps, Ordering::Relaxed);
     }
 
     /// Heaps not sent as the peer counts them: of batches in output chunks, and between output chunks. Unlike the

@@ -133,7 +133,10 @@ impl Stages {
         let StageParts { prefix, idle, .. } = parts;
         let chunks: usize = parts.outputs.iter().map(|o| o.pool.capacity()).sum();
         let finished = Arc::new(ArrayQueue::new(chunks + 1));
-        let output_stats = parts.outputs.iter().map(|o| o.stats.clone()).collect();
+        let output_stats: Vec<_> = parts.outputs.iter().map(|o| o.stats.clone()).collect();
+        for stats in &output_stats {
+            stats.expect_departures(parts.tx.len());
+        }
         let input_stats = parts.receiver.stats();
         let running = Arc::new(AtomicUsize::new(0));
         let sending = Arc::new(AtomicUsize::new(0));
@@ -217,6 +220,7 @@ impl Stages {
                     packetiser,
                     pace,
                     latency: latencies[output].clone(),
+                    stats: output_stats[output].clone(),
                 }
             };
             (0..config.outputs.len()).map(output).collect()

@@ -11,7 +11,7 @@ use crate::dpdk::{
     Abort, AttachError, BURST, Eal, ExtMemory, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool,
     PoolConfig, SharedBuffer, TxQueue, pool_size, tsc,
 };
-use crate::engine::Finished;
+use crate::engine::{Finished, OutputStats};
 use crate::memory::OutputMemory;
 use crate::monitor::latency::Latency;
 use crate::monitor::phases::{Phase, PhaseClock};
@@ -110,6 +110,7 @@ struct Lane {
     packetiser: Packetiser,
     pace: Pace,
     latency: Arc<Latency>,
+    stats: Arc<OutputStats>,
     /// Chunks, the one being sent first.
     waiting: VecDeque<SharedBuffer<OutputMemory>>,
     /// Where in that: batch, and packet of the batch.
@@ -134,14 +135,18 @@ pub struct TxOutput {
     pub packetiser: Packetiser,
     /// How fast.
     pub pace: Pace,
-    /// Told when a chunk has left.
+    /// Told how old a chunk was when it had left.
     pub latency: Arc<Latency>,
+    /// Told that it has.
+    pub stats: Arc<OutputStats>,
 }
 
 /// One tx lcore: all outputs of an engine, or a share of each one's substreams.
 ///
 /// Without pace, outputs are sent in the order in which their chunks were finished; with it, side by side.
 pub struct TxLcore {
+    /// Which of the team it is.
+    index: usize,
     inlet: Inlet,
     lanes: Vec<Lane>,
     pools: TxPools,
@@ -168,10 +173,12 @@ impl TxLcore {
             packetiser: output.packetiser,
             pace: output.pace,
             latency: output.latency,
+            stats: output.stats,
             waiting: VecDeque::with_capacity(chunks),
             next: (0, 0),
         };
-        let lcore = |(path, inlet): (TxPath, Inlet)| Self {
+        let lcore = |(index, (path, inlet)): (usize, (TxPath, Inlet))| Self {
+            index,
             inlet,
             lanes: path.outputs.into_iter().map(lane).collect(),
             pools: path.pools,
@@ -180,7 +187,8 @@ impl TxLcore {
             idle: Idle::new(path.idle),
             abort: abort.clone(),
         };
-        paths.into_iter().zip(inlets).map(lcore).collect()
+        let paths = paths.into_iter().zip(inlets).enumerate();
+        paths.map(lcore).collect()
     }
 
     /// Sends descriptors, then every chunk until the end, then stop heaps.
@@ -241,9 +249,13 @@ impl TxLcore {
             };
             let (from, packet) = lane.next;
             let Some(index) = (from..chunk.capacity()).find(|&index| chunk.present(index)) else {
-                let config = lane.packetiser.config();
-                let samples = chunk.batches() * config.batch_samples() + config.window_samples();
-                lane.latency.left(chunk.start() + samples as u64);
+                let span = lane.packetiser.config().span_samples(chunk.batches());
+                let end = chunk.start() + span as u64;
+                // Its last packets too.
+                self.flush(clock);
+                let lane = &mut self.lanes[output];
+                lane.latency.left(end);
+                lane.stats.note_departure(self.index);
                 lane.waiting.pop_front();
                 lane.next = (0, 0);
                 return true;

@@ -221,11 +221,16 @@ fn output_clip_counts() {
             _ => None,
         });
         let mut spectra = 0;
+        let (spectrum, window) = (512, 16 * 512);
         let expected = outcome.chunks[0].iter().map(|&(start, batches)| {
             spectra += 32 * batches as u64;
             Sent {
                 output: 0,
                 start: Timestamp(start),
+                // The last spectrum's window begins a spectrum before its end.
+                end: Timestamp(
+                    start + (batches * output.batch_samples()) as u64 - spectrum + window,
+                ),
                 nominal_end: Timestamp(start + 3 * output.batch_samples() as u64),
                 clipped_samples: [0, spectra],
             }

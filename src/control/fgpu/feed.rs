@@ -189,6 +189,7 @@ impl Feed {
             let clipped = Value::Integer(clipped as i64);
             self.set(sensors.clip_count, end, Status::Nominal, clipped);
         }
+        let end = chunk.end.unix(self.clock);
         let age = Value::Float(unix_now() - end);
         let sensor = self.sensors.latencies[chunk.output];
         self.set(sensor, end, Status::Nominal, age);

@@ -43,13 +43,15 @@ pub struct Received {
     pub missing_heaps: [u64; N_POL],
 }
 
-/// Totals with an output chunk.
+/// Totals with an output chunk that has been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Index of the output.
     pub output: usize,
     /// Timestamp of its first spectrum.
     pub start: Timestamp,
+    /// Sample behind the last that contributes to it.
+    pub end: Timestamp,
     /// Where it would end if it were full: the timestamp of the sensor.
     pub nominal_end: Timestamp,
     /// Saturated complex samples in transmitted batches, per polarisation.
