@@ -1,7 +1,7 @@
 //! Lines on their way to one client, and what they may take of memory.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -41,6 +41,7 @@ pub struct Outbox {
     ready: Notify,
     drained: Notify,
     cut: Notify,
+    last_request: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +63,18 @@ impl Outbox {
             ready: Notify::new(),
             drained: Notify::new(),
             cut: Notify::new(),
+            last_request: AtomicU64::new(0),
         }
+    }
+
+    /// The client has asked for something: the request with this number, counted from 1 over all clients.
+    pub fn note_request(&self, number: u64) {
+        self.last_request.store(number, Ordering::Relaxed);
+    }
+
+    /// Number of the last request; 0 if there was none.
+    pub fn last_request(&self) -> u64 {
+        self.last_request.load(Ordering::Relaxed)
     }
 
     /// Whose it is.

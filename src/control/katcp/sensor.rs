@@ -159,6 +159,13 @@ impl Sensors {
         Ok(wanted.last().map_or(Strategy::None, |(_, last)| *last))
     }
 
+    /// Whether a client has subscribed to any.
+    pub fn has_subscribed(&self, client: ClientId) -> bool {
+        let state = self.state();
+        let mut sensors = state.sensors.iter();
+        sensors.any(|sensor| sensor.subscriptions.contains_key(&client))
+    }
+
     /// Ends all subscriptions of a client.
     pub fn forget(&self, client: ClientId) {
         let mut state = self.state();

@@ -4,11 +4,13 @@
 //! A client that sends or reads too slowly, or wants too much, is cut off; nothing that it does takes more memory than
 //! [`Limits`] says.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -126,6 +128,8 @@ struct Common<D> {
     clients: Mutex<Clients>,
     long_lines: Arc<Semaphore>,
     backlogs: Arc<Backlogs>,
+    /// Requests of all clients so far.
+    requests: AtomicU64,
     halt: Notify,
 }
 
@@ -151,6 +155,7 @@ impl<D: Device> Server<D> {
                 clients: Mutex::default(),
                 long_lines: Arc::new(Semaphore::new(limits.long_lines)),
                 backlogs: Arc::default(),
+                requests: AtomicU64::new(0),
                 halt: Notify::new(),
             }),
         })
@@ -209,7 +214,7 @@ impl<D: Device> Common<D> {
     fn welcome(self: &Arc<Self>, stream: TcpStream, address: SocketAddr, tasks: &mut JoinSet<()>) {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         let mut clients = self.clients();
-        if clients.connected.len() >= self.limits.clients {
+        if clients.connected.len() >= self.limits.clients && !self.make_room(&mut clients) {
             tracing::warn!(%address, "too many clients");
             let line = Line::new(Kind::Inform, "disconnect", None).argument("too many clients");
             // Into an empty socket buffer, or not at all.
@@ -239,6 +244,23 @@ impl<D: Device> Common<D> {
         drop(clients);
         tracing::debug!(%address, client, "client connected");
         tasks.spawn(self.clone().serve(stream, outbox));
+    }
+
+    /// Cuts off a client that nobody will miss: the newest of those that never asked for anything, so that whoever was
+    /// there first stays; else the one whose last request is the oldest. Those with subscriptions stay: they listen.
+    fn make_room(&self, clients: &mut Clients) -> bool {
+        let idle = clients
+            .connected
+            .values()
+            .map(|(_, outbox)| outbox)
+            .filter(|outbox| !self.standard.sensors.has_subscribed(outbox.client()));
+        let idle = idle.min_by_key(|outbox| (outbox.last_request(), Reverse(outbox.client())));
+        let Some(idle) = idle.cloned() else {
+            return false;
+        };
+        idle.cut("others come, and it asks for nothing");
+        clients.connected.remove(&idle.client());
+        true
     }
 
     /// One client, until it is gone.
@@ -315,6 +337,7 @@ impl<D: Device> Common<D> {
             let connected = clients.connected.values();
             connected.map(|(address, _)| address.to_string()).collect()
         };
+        outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
         let halt = request.name() == "halt" && request.arguments().len() == 0;
         let lines = self.standard.handle(request, outbox, addresses);
         outbox.push(lines);
@@ -331,7 +354,7 @@ impl<D: Device> Common<D> {
             .values()
             .map(|(_, outbox)| outbox)
             .collect();
-        outboxes.sort_by_cached_key(|outbox| std::cmp::Reverse(outbox.backlog()));
+        outboxes.sort_by_cached_key(|outbox| Reverse(outbox.backlog()));
         for outbox in outboxes {
             if self.backlogs.bytes() <= self.limits.backlogs {
                 break;

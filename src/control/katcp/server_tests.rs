@@ -67,6 +67,17 @@ impl Client {
         read.map_or(String::new(), |_| line.trim_end().to_owned())
     }
 
+    /// Reads up to this line.
+    async fn skip_to(&mut self, last: &str) {
+        loop {
+            let line = self.line().await;
+            assert_ne!(line, "", "closed before {last}");
+            if line.starts_with(last) {
+                return;
+            }
+        }
+    }
+
     /// Whether the server closes the connection, whatever it sends before.
     async fn is_closed(&mut self) -> bool {
         let mut sink = tokio::io::sink();
@@ -311,21 +322,40 @@ async fn the_greediest_are_cut_off_when_all_want_too_much() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_clients_and_no_more() {
+async fn a_newcomer_takes_the_place_of_one_that_asks_for_nothing() {
     let limits = Limits {
-        clients: 2,
+        clients: 4,
         ..Limits::default()
     };
     let server = serve(limits);
-    let one = Client::connect(&server).await;
-    let _two = Client::connect(&server).await;
+    let ask = async |text: &str, answer: &str| {
+        let mut client = Client::connect(&server).await;
+        client.send(text).await;
+        client.skip_to(answer).await;
+        client
+    };
+    let mut silent = Client::connect(&server).await;
+    let mut asks = ask("?watchdog\n", "!watchdog ok").await;
+    let _listens = ask("?sensor-sampling b.count event\n", "!sensor-sampling ok").await;
+    let mut newer = Client::connect(&server).await;
+
+    // The newest that is silent, then the other, then the one that has asked and does not listen.
+    let again = "?sensor-sampling b.count event\n";
+    let _one = ask(again, "!sensor-sampling ok").await;
+    assert!(newer.is_closed().await);
+    silent.send("?watchdog\n").await;
+    silent.skip_to("!watchdog ok").await;
+    let _two = ask(again, "!sensor-sampling ok").await;
+    assert!(asks.is_closed().await);
+    let _three = ask(again, "!sensor-sampling ok").await;
+    assert!(silent.is_closed().await);
+
+    // All listen.
     let stream = TcpStream::connect(server.address)
         .await
         .expect("a connection");
-    let mut third = Client(BufReader::new(stream));
-    assert_eq!(third.line().await, r"#disconnect too\_many\_clients");
-    assert_eq!(third.line().await, "");
-    drop(one);
-    clients(&server, 1).await;
-    Client::connect(&server).await;
+    let mut late = Client(BufReader::new(stream));
+    assert_eq!(late.line().await, r"#disconnect too\_many\_clients");
+    assert_eq!(late.line().await, "");
+    clients(&server, 4).await;
 }
