@@ -2,8 +2,11 @@
 
 mod support;
 
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use support::karoo;
 
@@ -86,5 +89,70 @@ fn live_engines_that_cannot_be_are_usage_errors() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(expected), "{args:?}: {stderr}");
+    }
+}
+
+/// A journal of the test's own, where the command looks for the system's. The command logs two things, and fails.
+#[test]
+fn the_journal_has_messages_with_their_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, path) = (folder.path().join("journal"), folder.path());
+    std::fs::create_dir(&journal).unwrap();
+    let socket = UnixDatagram::bind(journal.join("socket")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let within = "mkdir -p /run/systemd && mount --bind \"$0\" /run/systemd && exec \"$@\"";
+    let stderr = tempfile::tempfile().unwrap();
+    let metadata = stderr.metadata().unwrap();
+    let stream = format!("{}:{}", metadata.dev(), metadata.ino());
+    let can = Command::new("unshare").args(["--mount", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        println!("no mount namespaces");
+        return;
+    }
+    for (option, variable) in [("--log=journald", ""), ("--log=auto", &stream[..])] {
+        let status = Command::new("unshare")
+            .args(["--mount", "sh", "-c", within])
+            .arg(path)
+            .args([env!("CARGO_BIN_EXE_karoo"), "fgpu"])
+            .args(FGPU)
+            .args([
+                option,
+                "--monitor-log=a file",
+                "--send-interface=no-such-interface",
+            ])
+            .env_remove("RUST_LOG")
+            .env("JOURNAL_STREAM", variable)
+            .env("KATSDP_LOG_ONELINE", "1")
+            .stdout(Stdio::null())
+            .stderr(stderr.try_clone().unwrap())
+            .status();
+        assert_eq!(status.unwrap().code(), Some(2), "{option}");
+        let entry = || {
+            let mut entry = [0; 4096];
+            let bytes = socket.recv(&mut entry).unwrap();
+            String::from_utf8(entry[..bytes].to_vec()).unwrap()
+        };
+        let entries = [entry(), entry()];
+        for (entry, expected) in entries.iter().zip([
+            [
+                "PRIORITY=4",
+                "F_VARIABLE=KATSDP_LOG_ONELINE",
+                "variable=\"KATSDP_LOG_ONELINE\"",
+            ],
+            [
+                "PRIORITY=6",
+                "F_OPTIONS=--monitor-log",
+                "MESSAGE=taken for compatibility, without effect options=\"--monitor-log\"",
+            ],
+        ]) {
+            let whole = entry.lines().any(|line| line == expected[1]);
+            assert!(
+                whole && expected.iter().all(|e| entry.contains(e)),
+                "{entry}"
+            );
+            assert!(entry.contains("SYSLOG_IDENTIFIER=karoo\n"), "{entry}");
+        }
     }
 }

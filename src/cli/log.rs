@@ -5,6 +5,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 
+use super::journal::Journal;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -18,7 +19,7 @@ pub enum LogTo {
     Auto,
     /// Standard error, with times.
     Stderr,
-    /// The systemd journal, each field by itself.
+    /// The systemd journal.
     Journald,
 }
 
@@ -57,6 +58,14 @@ pub fn to_terminal() {
         .init();
 }
 
+/// Variables of the peer's environment that say where and how it logs, and have no effect here.
+const IGNORED: [&str; 4] = [
+    "KATSDP_LOG_GELF_ADDRESS",
+    "KATSDP_LOG_GELF_EXTRA",
+    "KATSDP_LOG_GELF_LOCALNAME",
+    "KATSDP_LOG_ONELINE",
+];
+
 /// Messages of a command that runs for long.
 pub fn start(to: LogTo) -> LogLevel {
     let (filter, handle) = reload::Layer::new(filter());
@@ -65,7 +74,7 @@ pub fn start(to: LogTo) -> LogLevel {
         LogTo::Stderr => false,
         LogTo::Journald => true,
     };
-    let journal = to_journal.then(tracing_journald::layer);
+    let journal = to_journal.then(Journal::connect);
     let failed = journal
         .as_ref()
         .and_then(|layer| layer.as_ref().err().map(ToString::to_string));
@@ -87,6 +96,14 @@ pub fn start(to: LogTo) -> LogLevel {
             error,
             "the journal cannot be reached: logging to standard error"
         );
+    }
+    for variable in IGNORED {
+        if env::var_os(variable).is_some_and(|value| !value.is_empty()) {
+            tracing::warn!(
+                variable,
+                "without effect: messages go to standard error or to the journal, each on one line"
+            );
+        }
     }
     LogLevel(handle)
 }

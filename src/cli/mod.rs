@@ -7,6 +7,7 @@ mod bench;
 mod dsim;
 mod failure;
 mod fgpu;
+mod journal;
 mod log;
 mod plan;
 mod replay;

@@ -1,0 +1,172 @@
+//! Log messages as entries of the systemd journal, by its native protocol: a datagram of fields for each.
+//!
+//! The text of an entry has the values behind it, as on standard error, because that is what `journalctl` shows; each is
+//! a field of its own as well (`F_NAME`), so that `journalctl F_REQUEST=…` finds it.
+
+use std::fmt::{Debug, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// Where the journal listens.
+const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// Connection to the journal.
+pub struct Journal(UnixDatagram);
+
+impl Journal {
+    /// Fails where there is none.
+    pub fn connect() -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(SOCKET)?;
+        Ok(Self(socket))
+    }
+
+    fn send(&self, entry: &[u8]) -> io::Result<()> {
+        match self.0.send(entry) {
+            Err(error) if error.raw_os_error() == Some(nix::libc::EMSGSIZE) => self.pass(entry),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// Passes an entry that is too large for a datagram as a file that nobody changes any more.
+    fn pass(&self, entry: &[u8]) -> io::Result<()> {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let mut file = File::from(memfd_create("karoo-journal", flags)?);
+        file.write_all(entry)?;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
+        let files = [file.as_raw_fd()];
+        let files = [ControlMessage::ScmRights(&files)];
+        let socket = self.0.as_raw_fd();
+        sendmsg::<()>(socket, &[], &files, MsgFlags::empty(), None)?;
+        Ok(())
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Journal {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        // As syslog counts: 3 is an error, 7 a debug message.
+        let priority = match *metadata.level() {
+            Level::ERROR => "3",
+            Level::WARN => "4",
+            Level::INFO => "6",
+            Level::DEBUG | Level::TRACE => "7",
+        };
+        let mut entry = Vec::new();
+        put(&mut entry, "PRIORITY", priority);
+        put(&mut entry, "SYSLOG_IDENTIFIER", "karoo");
+        put(&mut entry, "TARGET", metadata.target());
+        let text = format!("{}{}", fields.message, fields.values);
+        put(&mut entry, "MESSAGE", text.trim_start());
+        for (name, value) in &fields.list {
+            put(&mut entry, name, value);
+        }
+        if let Err(error) = self.send(&entry) {
+            eprintln!("{text} (the journal: {error})");
+        }
+    }
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    /// ` name=value` for each of the others.
+    values: String,
+    list: Vec<(String, String)>,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            let _ = write!(self.values, " {field}={value:?}");
+            self.list.push((name(field), value.to_owned()));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" {
+            self.message.push_str(&text);
+        } else {
+            let _ = write!(self.values, " {field}={text}");
+            self.list.push((name(field), text));
+        }
+    }
+}
+
+/// The journal takes capital letters, digits and underscores.
+fn name(field: &Field) -> String {
+    let letter = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
+    };
+    let letters: String = field.name().chars().map(letter).collect();
+    format!("F_{letters}")
+}
+
+/// Adds a field; values of several lines have their length before them.
+fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
+    entry.extend(name.bytes());
+    if value.contains('\n') {
+        entry.push(b'\n');
+        entry.extend((value.len() as u64).to_le_bytes());
+    } else {
+        entry.push(b'=');
+    }
+    entry.extend(value.bytes());
+    entry.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSliceMut;
+
+    use nix::sys::socket::{ControlMessageOwned, recvmsg};
+
+    use super::*;
+
+    #[test]
+    fn entries_too_large_for_a_datagram_are_passed_as_files() {
+        let (ours, journal) = UnixDatagram::pair().unwrap();
+        let mut entry = Vec::new();
+        put(&mut entry, "MESSAGE", &"x".repeat(4 << 20));
+        Journal(ours).send(&entry).unwrap();
+
+        let (mut room, mut files) = ([0; 1], nix::cmsg_space!([i32; 1]));
+        let mut room = [IoSliceMut::new(&mut room)];
+        let none = MsgFlags::empty();
+        let message =
+            recvmsg::<()>(journal.as_raw_fd(), &mut room, Some(&mut files), none).unwrap();
+        let passed = message.cmsgs().unwrap().next();
+        let Some(ControlMessageOwned::ScmRights(passed)) = passed else {
+            panic!("{passed:?}");
+        };
+        let path = format!("/proc/self/fd/{}", passed[0]);
+        assert!(std::fs::read(&path).unwrap() == entry);
+        let seals = fcntl(File::open(&path).unwrap(), FcntlArg::F_GET_SEALS).unwrap();
+        assert_eq!(seals, SealFlag::all().bits());
+    }
+
+    #[test]
+    fn values_of_several_lines_have_their_length() {
+        let mut entry = Vec::new();
+        put(&mut entry, "A", "b=c");
+        put(&mut entry, "MESSAGE", "d\ne");
+        assert_eq!(entry, b"A=b=c\nMESSAGE\n\x03\0\0\0\0\0\0\0d\ne\n");
+    }
+}
