@@ -88,7 +88,8 @@ pub struct OpenPort {
 pub struct Membership {
     _flows: Option<Flows>,
     igmp: Option<IgmpThread>,
-    kernel: Memberships,
+    /// Of the kernel, where it has the interface.
+    kernel: Option<Memberships>,
 }
 
 impl Membership {
@@ -98,12 +99,12 @@ impl Membership {
         endpoints: &[std::net::SocketAddrV4],
         interface: &Interface,
     ) -> Result<(), InterfaceError> {
-        match &self.igmp {
-            Some(igmp) => {
-                igmp.join(endpoints.iter().map(|endpoint| *endpoint.ip()));
-                Ok(())
-            }
-            None => self.kernel.join(endpoints, interface),
+        if let Some(igmp) = &self.igmp {
+            igmp.join(endpoints.iter().map(|endpoint| *endpoint.ip()));
+        }
+        match &mut self.kernel {
+            Some(kernel) => kernel.join(endpoints, interface),
+            None => Ok(()),
         }
     }
 }
@@ -210,7 +211,10 @@ impl PortUse {
             port: port.port,
             rx: port.rx,
             tx: port.tx,
-            membership: Membership::default(),
+            membership: Membership {
+                kernel: Some(Memberships::default()),
+                ..Membership::default()
+            },
         })
     }
 
@@ -228,7 +232,16 @@ impl PortUse {
             tracing::warn!(%error, "the kernel gets none of this port's packets");
         }
         // Behind the queues for data: queries that come, reports that go.
-        let control = usize::from(!shared);
+        let room = usize::from(info.max_rx_queues) > self.rx_queues
+            && usize::from(info.max_tx_queues) > usize::from(self.tx);
+        let control = usize::from(!shared && room);
+        if !shared && !room {
+            tracing::warn!(
+                interface = %interface.name,
+                queues = info.max_rx_queues,
+                "no queue is left for IGMP: memberships are not reported, the switch has to flood"
+            );
+        }
         let mut rx_pools = pools(eal, self.rx_queues, preset.descriptors.into(), DATA_ROOM)?;
         rx_pools.extend(pools(
             eal,
@@ -292,7 +305,7 @@ impl PortUse {
             membership: Membership {
                 _flows: flows,
                 igmp: igmp.transpose()?,
-                kernel: Memberships::default(),
+                kernel: shared.then(Memberships::default),
             },
             port,
             rx,
