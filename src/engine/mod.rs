@@ -287,8 +287,8 @@ impl Engine {
 
     /// Counts what has left by now. Returns whether that is all.
     fn is_accounted(&mut self) -> bool {
-        let outputs = self.outputs.iter_mut();
-        outputs.fold(true, |all, output| output.account() && all)
+        let accounted = self.outputs.iter_mut().map(Output::account);
+        accounted.filter(|all| !all).count() == 0
     }
 
     /// Counters of the input.
