@@ -91,3 +91,45 @@ impl Narrowband {
         self.filter.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NarrowbandOptions, OutputConfig};
+    use super::*;
+
+    fn output(keys: &str) -> OutputConfig {
+        let text = format!("name=n,channels=64,dst=239.1.1.1,centre_frequency=408e6,{keys}");
+        let options: NarrowbandOptions = text.parse().expect("options");
+        let clock = Clock {
+            adc_sample_rate: 1712e6,
+            sync_time: 0.0,
+        };
+        options.into_config(1 << 20, 0, clock).expect("an output")
+    }
+
+    /// Reference: derived quantities, group delays, and the defaults of ddc_taps.
+    #[test]
+    fn what_follows_from_the_options_is_the_references() {
+        let discard = output("decimation=16");
+        assert_eq!((discard.subsampling(), discard.pfb_step()), (16, 128));
+        assert_eq!(discard.spectrum_samples(), 2 * 64 * 16);
+        assert_eq!(discard.window_samples(), 16 * 2048 + 256 - 16);
+        assert_eq!(discard.batch_samples(), 2 * 16 << 20);
+        let bins = [0, 31, 32, 63].map(|c| discard.bin(c));
+        assert_eq!(bins, [96, 127, 0, 31]);
+        assert_eq!(
+            discard.pfb_group_delay(),
+            -(128.0 * 16.0 - 1.0) / 2.0 * 16.0
+        );
+        assert_eq!(discard.ddc_group_delay(), -127.5);
+        assert_eq!(discard.band(1712e6), 381.25e6..434.75e6);
+
+        let whole = output("decimation=16,pass_bandwidth=32e6");
+        assert_eq!((whole.subsampling(), whole.pfb_step()), (32, 64));
+        assert_eq!(whole.spectrum_samples(), 2 * 64 * 16);
+        assert_eq!(whole.window_samples(), 16 * 2048 + 512 - 32);
+        assert_eq!([0, 31, 32, 63].map(|c| whole.bin(c)), [32, 63, 0, 31]);
+        assert_eq!(whole.pfb_group_delay(), -(64.0 * 16.0 - 1.0) / 2.0 * 32.0);
+        assert_eq!(whole.ddc_group_delay(), -255.5);
+    }
+}

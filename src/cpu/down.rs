@@ -190,3 +190,118 @@ impl DownConverter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Dither, OutputBits, OutputConfig, WindowFunction};
+    use crate::cpu::group::Kernels;
+    use crate::dsp::model::hash_sample;
+    use crate::dsp::unpack::pack;
+    use crate::units::Timestamp;
+
+    const ROW: usize = 64;
+    const ROWS: usize = 6;
+
+    /// A mixer of 0.21 and a window as filter, of any number of taps and any subsampling.
+    fn output(taps: usize, subsampling: usize) -> OutputConfig {
+        let window = |l: usize| {
+            let angle = std::f64::consts::PI * (l as f64 + 0.5) / taps as f64;
+            angle.sin().powi(2) * 2.0 * (subsampling as f64).sqrt() / taps as f64
+        };
+        OutputConfig {
+            name: "down".into(),
+            channels: ROW / 2,
+            dst: Vec::new(),
+            jones_per_batch: ROW / 2 * 32,
+            taps: 1,
+            w_cutoff: 1.0,
+            window_function: WindowFunction::Rect,
+            dither: Dither::None,
+            dither_seed: 0,
+            sample_bits: OutputBits::Eight,
+            narrowband: Some(Narrowband {
+                centre_frequency: 0.21,
+                decimation: subsampling,
+                pass_bandwidth: None,
+                weight_pass: 0.005,
+                filter: (0..taps).map(|l| window(l) as f32).collect(),
+                mixer: Mixer::new(0.21, 1.0),
+            }),
+        }
+    }
+
+    /// A tenth of what the reference allows: 2·10⁻⁵ and 2·10⁻⁶ of the samples' range at most and root mean square.
+    #[test]
+    fn as_exact_as_single_precision() {
+        let workers = Workers::unpinned(2).unwrap();
+        for (taps, subsampling) in [
+            (1, 1),
+            (32, 2),
+            (33, 3),
+            (32, 4),
+            (257, 4),
+            (77, 5),
+            (63, 7),
+            (128, 8),
+            (255, 16),
+            (400, 33),
+            (1024, 64),
+        ] {
+            let output = output(taps, subsampling);
+            let narrowband = output.narrowband.as_ref().unwrap();
+            let start = Timestamp((1 << 33) * subsampling as u64);
+            let offset = [3 * subsampling, 10 * subsampling];
+            let count = (10 + ROW * ROWS) * subsampling + taps;
+            for bits in [2, 5, 8, 10, 12, 16] {
+                let sample = |t: u64| (hash_sample(t) << 6) >> (16 - bits);
+                let width = SampleBits::new(bits).unwrap();
+                let packed = pack((start.0..start.0 + count as u64).map(sample), width);
+                let input = InputView {
+                    start,
+                    samples: count,
+                    pol: [&packed, &packed],
+                    device: None,
+                };
+                let range = f64::from(1 << bits);
+                for level in Level::ALL {
+                    let down = DownConverter::new(narrowband, ROW, width, level);
+                    let kernels = Kernels::new(level, &output, width, 16, 0);
+                    let scratch = [0, 1].map(|_| Mutex::new(kernels.scratch(down.tile_samples())));
+                    let mut got = Baseband::default();
+                    down.run(&workers, &scratch, &input, offset, ROWS, &mut got);
+                    let (mut worst, mut squares) = (0.0f64, 0.0);
+                    for pol in 0..N_POL {
+                        for k in 0..ROW * ROWS {
+                            let first = start.0 + (offset[pol] + k * subsampling) as u64;
+                            let terms = (first..).zip(narrowband.filter.iter());
+                            let expected: Complex64 = terms
+                                .map(|(t, &h)| {
+                                    let v = narrowband.mixer.phasor(t as i64) * f64::from(h);
+                                    v * f64::from(sample(t))
+                                })
+                                .sum();
+                            let row = &got.rows[pol][k / ROW * 2 * ROW..];
+                            let (re, im) = (row[k % ROW], row[ROW + k % ROW]);
+                            let error = Complex64::new(re.into(), im.into()) - expected;
+                            worst = worst.max(error.norm() / range);
+                            squares += error.norm_sqr() / range.powi(2);
+                        }
+                        let power = |row: usize| -> u64 {
+                            let first = start.0 + (offset[pol] + row * ROW * subsampling) as u64;
+                            let samples = first..first + (ROW * subsampling) as u64;
+                            samples.map(|t| i64::from(sample(t)).pow(2) as u64).sum()
+                        };
+                        let powers: Vec<u64> = (0..ROWS).map(power).collect();
+                        assert_eq!(got.power[pol], powers, "{taps} taps, S {subsampling}");
+                    }
+                    let rms = (squares / (N_POL * ROW * ROWS) as f64).sqrt();
+                    assert!(
+                        worst < 2e-6 && rms < 2e-7,
+                        "{taps} taps, S {subsampling}, {bits} bits, {level}: {worst:e}, rms {rms:e}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -70,6 +70,8 @@ fn sensors_begin_as_the_peers() {
     let bench = Bench::new();
     for (name, value, status) in [
         ("steady-state-timestamp", "0", Status::Nominal),
+        ("karoo.w.pfb-group-delay", "-1023.5", Status::Nominal),
+        ("karoo.w.filter-group-delay", "-1023.5", Status::Nominal),
         ("input0.dig-clip-cnt", "0", Status::Nominal),
         ("input1.dig-rms-dbfs", "0.0", Status::Unknown),
         ("input0.rx.timestamp", "-1", Status::Error),
