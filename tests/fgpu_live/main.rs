@@ -11,6 +11,7 @@ mod hostile;
 mod link;
 mod rig;
 mod service;
+mod spead2;
 
 use std::collections::BTreeMap;
 use std::fs::File;

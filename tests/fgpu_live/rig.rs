@@ -183,6 +183,8 @@ pub struct Rig {
     pub received: Received,
     /// Whether polarisation 1 goes through the other interface.
     pub split: bool,
+    /// Samples that may be on their way through the engine.
+    pub ahead: u64,
     begun: Instant,
 }
 
@@ -240,6 +242,7 @@ impl Rig {
             digitiser,
             received: Received::default(),
             split: false,
+            ahead: 4 * CHUNK,
             begun: Instant::now(),
         }
     }
@@ -339,7 +342,7 @@ impl Rig {
             let timestamp = heap.timestamp().unwrap();
             if (from..to).contains(&timestamp) {
                 self.wait(|rig| {
-                    timestamp < rig.received.end().unwrap_or(first(capture)) + 4 * CHUNK
+                    timestamp < rig.received.end().unwrap_or(first(capture)) + rig.ahead
                 });
                 let interface = if split { heap.pol() } else { 0 };
                 let socket = &self.digitiser[interface];
