@@ -250,8 +250,8 @@ impl Channeliser {
                 offset: offset.map(|offset| offset as u64),
                 ring: 0,
             },
-            // SAFETY: as below; nobody else has the rings.
             Some((ddc, held)) => {
+                // SAFETY: as below; nobody else has the rings.
                 unsafe { ddc.convert(stream, held, samples, begin, offset, end - first) }?
             }
         };

@@ -149,6 +149,9 @@ pub(super) fn explain(cause: &str) -> &'static str {
         "bad-ipv4-header" => {
             "The IPv4 header contradicts itself: damaged on the way or in the file."
         }
+        "bad-checksum" => {
+            "The NIC found a checksum wrong: damaged on the way, look at cables and optics."
+        }
         "ipv4-options" => "IPv4 options are not taken; digitisers send none.",
         "ipv4-fragment" => {
             "The sender's MTU is too small for a heap: raise it to 9000 on every hop."
