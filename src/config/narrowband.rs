@@ -114,7 +114,7 @@ mod tests {
         assert_eq!((discard.subsampling(), discard.pfb_step()), (16, 128));
         assert_eq!(discard.spectrum_samples(), 2 * 64 * 16);
         assert_eq!(discard.window_samples(), 16 * 2048 + 256 - 16);
-        assert_eq!(discard.batch_samples(), 2 * 16 << 20);
+        assert_eq!(discard.batch_samples(), (2 * 16) << 20);
         let bins = [0, 31, 32, 63].map(|c| discard.bin(c));
         assert_eq!(bins, [96, 127, 0, 31]);
         assert_eq!(

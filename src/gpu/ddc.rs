@@ -307,10 +307,8 @@ impl Ddc {
         if most == 0 {
             return Ok(input);
         }
-        let (mask, advance) = (
-            self.ring as u32 - 1,
-            self.mixer.advance(subsampling as usize),
-        );
+        let mask = self.ring as u32 - 1;
+        let advance = Phase::from(self.mixer.exact(subsampling));
         let mut launch = stream.launch_builder(&self.function);
         launch
             .arg(&samples[0])
