@@ -288,7 +288,7 @@ mod tests {
                             squares += error.norm_sqr() / range.powi(2);
                         }
                         let power = |row: usize| -> u64 {
-                            let first = start.0 + (offset[pol] + row * ROW * subsampling) as u64;
+                            let first = start.0 + (offset + row * ROW * subsampling) as u64;
                             let samples = first..first + (ROW * subsampling) as u64;
                             samples.map(|t| i64::from(sample(t)).pow(2) as u64).sum()
                         };
