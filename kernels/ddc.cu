@@ -50,11 +50,16 @@ struct Phase {
 };
 
 // A polarisation's part of a launch.
+//
+// Which u share a row must not depend on where a launch begins, or sums would be rounded otherwise: u[0]'s index is a multiple
+// of OUTPUTS, and those before u[skip] are not wanted. Their samples may not exist.
 struct Part {
-    u64 offset;  // of u[0]'s first sample in the input
-    Phase phase; // there
-    u32 at;      // index of u[0] in the ring, modulo anything
-    int count;   // of u
+    long long offset; // of u[0]'s first sample in the input
+    Phase phase;      // there
+    u32 at;           // index of u[0] in the ring, modulo anything
+    int count;        // of u
+    int skip;
+    int unused;
 };
 
 constexpr int PLANE = (2 * THREADS * TURNS / STEP + 1) * PITCH;
@@ -115,11 +120,12 @@ struct Operands {
     }
 };
 
-// Decodes a block's samples from this thread's first word on, none of them behind the last word if CLAMPED.
-template <bool CLAMPED> __device__ __forceinline__ void decode(u32 *halves_of, const u32 *__restrict__ words, const Place &place, int last) {
+// Decodes a block's samples from this thread's first word on, from none but words least .. last if CLAMPED.
+template <bool CLAMPED>
+__device__ __forceinline__ void decode(u32 *halves_of, const u32 *__restrict__ words, const Place &place, int least, int last) {
 #pragma unroll 16
     for (int i = 0; i < TURNS; i++) {
-        const u32 *word = words + (CLAMPED ? min(i * WORDS, last) : i * WORDS);
+        const u32 *word = words + (CLAMPED ? max(min(i * WORDS, last), least) : i * WORDS);
         const uint2 two = make_uint2(__ldg(word), __ldg(word + 1));
         // Where a turn has whole rows, these lie at the same distance each time.
         constexpr bool EVEN = 2 * THREADS % STEP == 0;
@@ -146,16 +152,16 @@ ddc(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, const uint4 *__r
         return;
     }
     // As all threads together take whole words, a thread's samples lie in the same place each turn.
-    const u64 bit = (part.offset + (u64)first * SUBSAMPLING + 2 * threadIdx.x) * BITS;
+    const long long bit = (part.offset + (long long)first * SUBSAMPLING + 2 * threadIdx.x) * BITS;
     const Place place(int(bit & 31));
     const u32 *words = (blockIdx.y == 0 ? pol0 : pol1) + (bit >> 5);
-    // What is behind the last sample that any u needs may not exist. Its words do not matter.
-    const u64 end = (part.offset + (u64)(part.count - 1) * SUBSAMPLING + DDC_TAPS) * BITS >> 5;
-    const int last = (int)min((long long)end - (long long)(bit >> 5), 1ll << 30);
-    if ((TURNS - 1) * WORDS <= last) {
-        decode<false>(halves_of, words, place, last);
+    // What is before the first sample that any u needs, and behind the last, may not exist. Its words do not matter.
+    const long long end = (part.offset + (long long)(part.count - 1) * SUBSAMPLING + DDC_TAPS) * BITS >> 5;
+    const int last = (int)min(end - (bit >> 5), 1ll << 30), least = (int)max(-(bit >> 5), -(1ll << 30));
+    if (least <= 0 && (TURNS - 1) * WORDS <= last) {
+        decode<false>(halves_of, words, place, least, last);
     } else {
-        decode<true>(halves_of, words, place, last);
+        decode<true>(halves_of, words, place, least, last);
     }
     __syncthreads();
 
@@ -185,7 +191,7 @@ ddc(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, const uint4 *__r
         float s, c;
         __sincosf(angle, &s, &c);
         const float re = sum[half / 2][half % 2 * 2] * scale, im = sum[half / 2][half % 2 * 2 + 1] * scale;
-        if (i < part.count) {
+        if (i >= part.skip && i < part.count) {
             ring[part.at + i & mask] = make_float2(fmaf(re, c, -im * s), fmaf(re, s, im * c));
         }
         i += FURTHER;

@@ -142,10 +142,12 @@ unsafe impl DeviceRepr for Phase {}
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    offset: u64,
+    offset: i64,
     phase: Phase,
     at: u32,
     count: i32,
+    skip: i32,
+    unused: i32,
 }
 
 // SAFETY: the same fields in the same order as in ddc.cu, whose alignment is that of C.
@@ -292,13 +294,20 @@ impl Ddc {
         let first = input.offset;
         let part = |pol: usize, held: &mut Held| {
             let new = held.extend(first[pol]..first[pol] + numbers, self.ring as u64);
-            let time = new.start * subsampling;
+            // Rows are the same wherever a launch begins, so that sums are rounded alike.
+            let aligned = new.start - new.start % OUTPUTS as u64;
+            let time = aligned * subsampling;
             Part {
-                // Not before the window, and so not before the view.
-                offset: time.saturating_sub(start.0),
+                offset: time as i64 - start.0 as i64,
                 phase: self.mixer.exact(time).into(),
-                at: new.start as u32,
-                count: (new.end - new.start) as i32,
+                at: aligned as u32,
+                count: if new.is_empty() {
+                    0
+                } else {
+                    (new.end - aligned) as i32
+                },
+                skip: (new.start - aligned) as i32,
+                unused: 0,
             }
         };
         let [held0, held1] = held;
