@@ -209,7 +209,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
         OutputParts {
             config: output.clone(),
             pipeline,
-            pool: ExtPool::new(eal, chunks).unwrap(),
+            pool: ExtPool::new(eal, chunks),
             stats: Arc::new(stats),
             observer: None,
         }

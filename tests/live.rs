@@ -91,8 +91,28 @@ fn sample(pol: usize, t: u64) -> i32 {
     hash_sample(t + 77_777 * pol as u64)
 }
 
+/// How packets leave.
+#[derive(Clone, Copy)]
+struct Sending {
+    /// Of each tx ring.
+    entries: usize,
+    copied_below: usize,
+    /// Rings are emptied when they are full only, as drivers free what they have sent.
+    keeps: bool,
+}
+
+impl Sending {
+    /// As from DPDK's virtual devices.
+    const AT_ONCE: Self = Self {
+        entries: 1023,
+        copied_below: 0,
+        keeps: false,
+    };
+}
+
 /// An engine between rings whose other ends the test holds.
 struct Rig {
+    sending: Sending,
     config: EngineConfig,
     stages: Stages,
     memory: Arc<ReceiveMemory>,
@@ -108,6 +128,15 @@ struct Rig {
 
 impl Rig {
     fn new(pipeline: Box<dyn Pipeline>, rx_queues: usize, tx_queues: usize) -> Self {
+        Self::sending(pipeline, rx_queues, tx_queues, Sending::AT_ONCE)
+    }
+
+    fn sending(
+        pipeline: Box<dyn Pipeline>,
+        rx_queues: usize,
+        tx_queues: usize,
+        sending: Sending,
+    ) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let (eal, config) = (Eal::for_tests(), config());
@@ -122,7 +151,8 @@ impl Rig {
             mbuf_ring(eal, &format!("live{number}_{kind}{queue}"), entries).unwrap()
         };
         let (rx, rx_ends) = (0..rx_queues).map(|queue| ring("rx", queue, RING)).unzip();
-        let (tx_ends, tx) = (0..tx_queues).map(|queue| ring("tx", queue, 1023)).unzip();
+        let tx_ring = |queue| ring("tx", queue, sending.entries);
+        let (tx_ends, tx) = (0..tx_queues).map(tx_ring).unzip();
         let port = Device::rings(eal, &format!("live{number}"), rx_ends, tx_ends).unwrap();
         let ports = PortConfig {
             rx_pools: vec![frames.clone(); rx_queues],
@@ -150,7 +180,8 @@ impl Rig {
             rx: rx_stages.collect(),
             when_full: WhenFull::Drop,
             tx: port.tx,
-            tx_packets: 1023,
+            tx_packets: sending.entries,
+            copied_below: sending.copied_below,
             sources: vec![Source {
                 mac: MacAddr([2, 0, 0, 0, 0, 1]),
                 ip: [192, 0, 2, 1].into(),
@@ -162,6 +193,7 @@ impl Rig {
         let mut threads = Threads::new(eal, Abort::default());
         let stages = Stages::start(&mut threads, &config, parts).unwrap();
         Self {
+            sending,
             config,
             stages,
             memory,
@@ -213,7 +245,11 @@ impl Rig {
     /// Takes in what was sent.
     fn receive(&mut self) {
         let mut batch: MbufBatch = MbufBatch::new();
+        let keeps = self.sending.keeps && self.stages.running() > 0;
         for tx in &mut self.tx {
+            if keeps && tx.len() < self.sending.entries {
+                continue;
+            }
             while tx.dequeue(&mut batch) > 0 {
                 for mbuf in &batch {
                     let mut frame = vec![0; mbuf.pkt_len()];
@@ -272,15 +308,26 @@ impl Rig {
 
     /// Hands over whole chunks, heap by heap by turns over the first `queues` queues, each when there is room for it.
     fn send_chunks(&mut self, chunks: std::ops::Range<u64>, queues: usize) {
+        self.send_some(chunks, queues, |_| true);
+    }
+
+    /// The same without the heaps at timestamps that do not come.
+    fn send_some(
+        &mut self,
+        chunks: std::ops::Range<u64>,
+        queues: usize,
+        comes: impl Fn(u64) -> bool,
+    ) {
         for chunk in chunks {
             self.wait(|rig| {
                 let chunks = rig.stages.input_stats().chunks();
                 rig.seen() == rig.handed && rig.memory.free_chunks() > 0 && chunks + 3 >= chunk
             });
             for heap in 0..(CHUNK / HEAP) as u64 {
-                for pol in 0..2 {
+                let timestamp = chunk * CHUNK as u64 + heap * HEAP as u64;
+                for pol in (0..2).filter(|_| comes(timestamp)) {
                     let queue = (heap as usize * 2 + pol) % queues;
-                    self.send(queue, pol, chunk * CHUNK as u64 + heap * HEAP as u64);
+                    self.send(queue, pol, timestamp);
                     self.wait(|rig| rig.rx[queue].len() < RING / 2);
                 }
             }
@@ -374,6 +421,39 @@ fn an_idle_queue_holds_nobody_up() {
         whole_batches(&config, 20 * CHUNK as u64, |_, _| true).len()
     );
     assert_right(&config, &batches);
+}
+
+/// Drivers may keep what was sent until they run short of room, here for 63 packets. Chunks that three of would fill it are read
+/// where they are, and come back; others are copied: those of fewer packets, as a whole chunk has 32 and one that lacks
+/// input may have a batch of 8, or all.
+#[test]
+fn packets_that_drivers_keep_hold_nobody_up() {
+    const OUTPUT_CHUNK: u64 = 2 * CHUNK as u64;
+    let _alone = alone();
+    // Of every output chunk the first batch is whole, of which 18 heaps are the windows.
+    let sparse = |t: u64| t % OUTPUT_CHUNK < 18 * HEAP as u64 || t.is_multiple_of(CHUNK as u64);
+    for (entries, copied_below, all) in [
+        (63, 21, true),
+        (63, 21, false),
+        (63, usize::MAX, true),
+        (1023, 341, true),
+    ] {
+        let config = config();
+        let sending = Sending {
+            entries,
+            copied_below,
+            keeps: true,
+        };
+        let mut rig = Rig::sending(on_cpu(&config), 2, 1, sending);
+        rig.send_some(0..20, 2, |timestamp| all || sparse(timestamp));
+        let (ended, batches) = rig.finish();
+        ended.unwrap();
+        let expected = whole_batches(&config, 20 * CHUNK as u64, |from, _| {
+            all || from.is_multiple_of(OUTPUT_CHUNK)
+        });
+        assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
+        assert_right(&config, &batches);
+    }
 }
 
 /// What a test's pipeline does with its first block.

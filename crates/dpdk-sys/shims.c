@@ -57,7 +57,7 @@ int karoo_pktmbuf_is_external(const struct rte_mbuf *mbuf) { return RTE_MBUF_HAS
 void karoo_pktmbuf_attach_extbuf(struct rte_mbuf *mbuf, void *address, uint16_t length,
                                  struct rte_mbuf_ext_shared_info *shared)
 {
-    /* IOVA is VA: the safe layer starts EAL so. */
+    /* Devices that read it were told so when it was mapped; drivers that copy do not look at it. */
     rte_pktmbuf_attach_extbuf(mbuf, address, (rte_iova_t)(uintptr_t)address, length, shared);
     mbuf->data_len = length;
     mbuf->pkt_len = length;

@@ -1,8 +1,9 @@
 //! Devices: found by name or made, then started with a [`PortConfig`].
 
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::dma::Mapping;
 use super::error::{DpdkError, Errno, c_args, c_name};
 use super::mempool::PoolConfig;
 use super::packet_socket::PacketSockets;
@@ -73,6 +74,8 @@ pub struct Device {
     /// Of the AF_PACKET driver.
     pub(super) sockets: PacketSockets,
     pub(super) eal: Eal,
+    /// Memory that it reaches by DMA, beside DPDK's.
+    mappings: Mutex<Vec<Mapping>>,
     /// Set before the start if packets are to be split.
     #[cfg(feature = "nic")]
     pub(super) split: Option<super::split::Split>,
@@ -175,6 +178,7 @@ impl Device {
             },
             sockets: PacketSockets::default(),
             eal: eal.clone(),
+            mappings: Mutex::default(),
             #[cfg(feature = "nic")]
             split: None,
         })
@@ -195,6 +199,7 @@ impl Device {
             owned,
             sockets: PacketSockets::default(),
             eal: eal.clone(),
+            mappings: Mutex::default(),
             #[cfg(feature = "nic")]
             split: None,
         })
@@ -218,6 +223,18 @@ impl Device {
             rx_timestamp: raw.rx_timestamp != 0,
             tx_timestamp: raw.tx_timestamp != 0,
         })
+    }
+
+    /// Whether it is a driver's alone, with no device behind it that reaches memory by itself.
+    pub(super) fn is_virtual(&self) -> bool {
+        !matches!(self.owned, Owned::Nothing)
+    }
+
+    /// Keeps memory mapped until the port is stopped.
+    pub(super) fn keep(&self, mappings: Vec<Mapping>) {
+        let kept = self.mappings.lock();
+        kept.unwrap_or_else(PoisonError::into_inner)
+            .extend(mappings);
     }
 
     pub(super) fn raw_info(&self) -> Result<dpdk_sys::karoo_port_info, DpdkError> {
@@ -289,7 +306,7 @@ impl Device {
         }
         drop(control);
 
-        Ok(queues(self, pools, config.tx_queues as u16))
+        Ok(queues(self, pools, config.tx_queues as u16, tx_descriptors))
     }
 
     fn configure(
@@ -393,15 +410,14 @@ impl Drop for Device {
     fn drop(&mut self) {
         let _control = self.eal.control();
         // SAFETY: the queues are gone, so no lcore is inside a burst. Stopping a stopped port does nothing.
-        unsafe {
-            dpdk_sys::rte_eth_dev_stop(self.port);
-            if dpdk_sys::rte_eth_dev_close(self.port) != 0 {
-                tracing::warn!(port = self.name, "port did not close: {}", Errno::last());
-            }
+        unsafe { dpdk_sys::rte_eth_dev_stop(self.port) };
+        // A port that is stopped needs the memory no more; one that is closed may have left the IOMMU already.
+        let mappings = self.mappings.get_mut();
+        mappings.unwrap_or_else(PoisonError::into_inner).clear();
+        // SAFETY: the port exists.
+        if unsafe { dpdk_sys::rte_eth_dev_close(self.port) } != 0 {
+            tracing::warn!(port = self.name, "port did not close: {}", Errno::last());
         }
-        // The device must not reach memory that goes, and must be there to be told.
-        #[cfg(feature = "nic")]
-        drop(self.split.take());
         if let Owned::Vdev(vdev) | Owned::Rings { vdev, .. } = &self.owned {
             // SAFETY: the name is a C string; the port is closed.
             unsafe { dpdk_sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), vdev.as_ptr()) };

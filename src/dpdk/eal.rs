@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -199,6 +200,14 @@ impl Eal {
         self.0.huge_pages
     }
 
+    /// Whether devices are given physical addresses (IOVA as PA) rather than the program's own.
+    pub(super) fn uses_physical_addresses(&self) -> bool {
+        /// `RTE_IOVA_PA`.
+        const PHYSICAL: u32 = 1;
+        // SAFETY: EAL is up.
+        unsafe { dpdk_sys::rte_eal_iova_mode() == PHYSICAL }
+    }
+
     /// Version of the DPDK that runs, such as `DPDK 22.11.11`.
     pub fn version() -> String {
         // SAFETY: returns a static NUL-terminated string, also before EAL is up.
@@ -299,8 +308,10 @@ fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<Str
     }
     args.extend(["-m".into(), config.memory_mib.to_string()]);
     args.push("--no-telemetry".into());
-    // External buffers are attached with their virtual address.
-    args.push("--iova-mode=va".into());
+    args.push(format!(
+        "--iova-mode={}",
+        iova_mode(Path::new("/"), &config.devices)
+    ));
     if config.devices.is_empty() {
         args.push("--no-pci".into());
     }
@@ -312,6 +323,24 @@ fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<Str
     }
     args.extend(config.extra_args.iter().cloned());
     args
+}
+
+/// The program's own addresses for devices too, by which memory that is not DPDK's is mapped for them; physical ones if a
+/// device has no IOMMU to translate them.
+fn iova_mode(root: &Path, devices: &[String]) -> &'static str {
+    let has_no_iommu = |device: &String| {
+        let address = device.split(',').next().unwrap_or_default();
+        let folder = root.join("sys/bus/pci/devices").join(address);
+        let driver = fs::read_link(folder.join("driver")).unwrap_or_default();
+        let group = fs::read_to_string(folder.join("iommu_group/name")).unwrap_or_default();
+        driver.ends_with("uio_pci_generic")
+            || driver.ends_with("igb_uio")
+            || group.trim_end() == "vfio-noiommu"
+    };
+    match devices.iter().any(has_no_iommu) {
+        true => "pa",
+        false => "va",
+    }
 }
 
 /// Receives each log message of DPDK. Level 4 is a warning, smaller is worse.
@@ -350,6 +379,30 @@ mod tests {
         assert!(args.contains(&"0@(0,1),1@1,2@0,3@1".to_owned()), "{args:?}");
         assert!(args.contains(&"--no-pci".to_owned()));
         assert!(args.contains(&"--no-huge".to_owned()));
+    }
+
+    #[test]
+    fn devices_behind_no_iommu_are_given_physical_addresses() {
+        let root = tempfile::tempdir().unwrap();
+        let device = |address: &str, driver: &str, group: Option<&str>| {
+            let folder = root.path().join("sys/bus/pci/devices").join(address);
+            fs::create_dir_all(folder.join("iommu_group")).unwrap();
+            let target = Path::new("../../drivers").join(driver);
+            std::os::unix::fs::symlink(target, folder.join("driver")).unwrap();
+            if let Some(name) = group {
+                fs::write(folder.join("iommu_group/name"), name).unwrap();
+            }
+            format!("{address},mrg_rxbuf=1")
+        };
+        let behind = device("0000:01:00.0", "vfio-pci", None);
+        let mode = |devices: &[&String]| {
+            let devices: Vec<_> = devices.iter().copied().cloned().collect();
+            iova_mode(root.path(), &devices)
+        };
+        assert_eq!((mode(&[]), mode(&[&behind])), ("va", "va"));
+        let without = device("0000:02:00.0", "vfio-pci", Some("vfio-noiommu\n"));
+        assert_eq!(mode(&[&behind, &without]), "pa");
+        assert_eq!(mode(&[&device("0000:03:00.0", "igb_uio", None)]), "pa");
     }
 
     #[test]

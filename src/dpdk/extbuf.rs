@@ -10,11 +10,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk_sys::rte_mbuf_ext_shared_info;
 
+use super::dma::Known;
 use super::error::DpdkError;
 use super::{Eal, Mbuf, MbufPool};
 
@@ -71,15 +72,12 @@ pub enum AttachError {
 pub struct ExtPool<T: ExtMemory>(Arc<Home<T>>);
 
 struct Home<T: ExtMemory> {
+    /// The buffers' memory, once a device was to read it. Goes before the buffers.
+    known: OnceLock<Vec<Known>>,
     free: ArrayQueue<Box<Slot<T>>>,
-    regions: Vec<Region>,
-}
-
-/// Where a buffer lies, for registration with devices.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Region {
-    pub(super) address: usize,
-    pub(super) length: usize,
+    /// Address and length of each buffer.
+    regions: Vec<(usize, usize)>,
+    eal: Eal,
 }
 
 struct Slot<T: ExtMemory> {
@@ -102,19 +100,7 @@ impl<T: ExtMemory> Clone for ExtPool<T> {
 
 impl<T: ExtMemory> ExtPool<T> {
     /// A pool of these buffers.
-    ///
-    /// Refuses EAL in IOVA-as-PA mode, in which a NIC could not follow a buffer across pages.
-    pub fn new(_eal: &Eal, buffers: impl IntoIterator<Item = T>) -> Result<Self, DpdkError> {
-        /// `RTE_IOVA_PA`.
-        const PHYSICAL: u32 = 1;
-        // SAFETY: EAL is up.
-        if unsafe { dpdk_sys::rte_eal_iova_mode() } == PHYSICAL {
-            return Err(DpdkError::Value {
-                what: "EAL IOVA mode",
-                value: "PA".into(),
-                rule: "must be VA for external buffers: leave out --iova-mode=pa",
-            });
-        }
+    pub fn new(eal: &Eal, buffers: impl IntoIterator<Item = T>) -> Self {
         let slots: Vec<Box<Slot<T>>> = buffers
             .into_iter()
             .map(|memory| {
@@ -126,23 +112,20 @@ impl<T: ExtMemory> ExtPool<T> {
             })
             .collect();
         let home = Home {
+            known: OnceLock::new(),
             free: ArrayQueue::new(slots.len().max(1)),
             regions: slots
                 .iter()
-                .map(|slot| {
-                    let region = slot.memory.region();
-                    Region {
-                        address: region.as_ptr().cast::<u8>() as usize,
-                        length: region.len(),
-                    }
-                })
+                .map(|slot| slot.memory.region())
+                .map(|region| (region.addr().get(), region.len()))
                 .collect(),
+            eal: eal.clone(),
         };
         for slot in slots {
             // The queue was made for exactly these.
             let _ = home.free.push(slot);
         }
-        Ok(Self(Arc::new(home)))
+        Self(Arc::new(home))
     }
 
     /// A buffer that nothing points into, if there is one.
@@ -162,8 +145,25 @@ impl<T: ExtMemory> ExtPool<T> {
         self.0.regions.len()
     }
 
-    pub(super) fn regions(&self) -> &[Region] {
-        &self.0.regions
+    /// The buffers' memory as EAL knows it, told of it now unless it was before. To be called under EAL's control lock.
+    ///
+    /// Refuses buffers that are not whole pages.
+    pub(super) fn known(&self) -> Result<&[Known], DpdkError> {
+        /// Smallest page, of which every larger one is a multiple.
+        const PAGE: usize = 4096;
+        let Home {
+            known,
+            regions,
+            eal,
+            ..
+        } = &*self.0;
+        if known.get().is_none() {
+            // SAFETY: a region stays where it is for as long as its buffer, and buffers stay as long as their pool.
+            let tell = |&(address, length)| unsafe { Known::new(eal, address, length, PAGE) };
+            let told = regions.iter().map(tell).collect::<Result<_, _>>()?;
+            known.get_or_init(|| told);
+        }
+        Ok(known.get().map_or(&[], |known| known))
     }
 }
 
@@ -313,6 +313,12 @@ impl<T: ExtMemory> SharedBuffer<T> {
             );
         }
         Ok(mbuf)
+    }
+
+    /// The whole buffer.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: this handle keeps the slot alive, and nobody writes to the memory while it is shared (`ExtMemory`).
+        unsafe { self.slot.as_ref().memory.region().as_ref() }
     }
 
     /// Packets that point into the buffer now.

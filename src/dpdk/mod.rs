@@ -11,6 +11,7 @@
 //! | read a packet | [`Mbuf::data`], [`Mbuf::segments`], [`Mbuf::pkt_len`], [`Mbuf::copy_to`] |
 //! | hold a burst | [`MbufBatch`]: `push`, `pop`, `iter`, `clear`; nothing allocated |
 //! | send from a chunk | [`ExtPool::take`] → fill → [`ExtBuffer::share`] → [`SharedBuffer::attach`]`(&pool, range)` per packet |
+//! | let a device read chunks | [`Port::register`]`(&pool)`, unless [`Port::is_virtual`] |
 //! | pass packets on | [`mbuf_ring`] (one producer, one consumer), [`SharedRing`] |
 //! | get a port | [`Device::by_name`], [`Device::vdev`], [`Device::rings`], then [`Device::start`]`(&PortConfig { .. })` |
 //! | receive and transmit | [`RxQueue::rx_burst`]`(&mut batch)`, [`TxQueue::tx_burst`]`(&mut batch)`; what was not taken stays in the batch |
@@ -25,6 +26,7 @@
 
 mod clock;
 mod device;
+mod dma;
 mod eal;
 mod error;
 mod extbuf;
@@ -49,7 +51,7 @@ pub use idle::{Abort, AbortGuard, Idle, IdlePolicy};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
 pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
 pub use mempool::{HEADROOM, MbufPool, PoolConfig, pool_size};
-pub use port::{Link, Port, PortStats, Registration, RxQueue, StartedPort, TxQueue};
+pub use port::{Link, Port, PortStats, RxQueue, StartedPort, TxQueue};
 pub use ring::{RingReceiver, RingSender, SharedRing, mbuf_ring};
 #[cfg(feature = "nic")]
 pub use split::{

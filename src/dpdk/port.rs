@@ -1,11 +1,12 @@
 //! Started ports: bursts queue by queue, counters, and registration of memory.
 
 use std::ffi::CStr;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::{Device, DeviceInfo};
-use super::error::{DpdkError, Errno};
-use super::extbuf::{ExtMemory, ExtPool, Region};
+use super::dma::Mapping;
+use super::error::DpdkError;
+use super::extbuf::{ExtMemory, ExtPool};
 use super::{MbufBatch, MbufPool};
 
 /// A started port, for control; it is closed when this and all its queues are gone.
@@ -15,7 +16,9 @@ pub struct Port(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     device: Device,
-    _pools: Vec<MbufPool>,
+    tx_descriptors: u16,
+    /// Those of mbufs that it may have; they go after it.
+    pools: Mutex<Vec<MbufPool>>,
 }
 
 /// A started port with its queues.
@@ -30,11 +33,17 @@ pub struct StartedPort {
 }
 
 /// The handles of a device that was started with one receive queue per pool.
-pub(super) fn queues(device: Device, pools: Vec<MbufPool>, tx_queues: u16) -> StartedPort {
+pub(super) fn queues(
+    device: Device,
+    pools: Vec<MbufPool>,
+    tx_queues: u16,
+    tx_descriptors: u16,
+) -> StartedPort {
     let rx_queues = pools.len() as u16;
     let inner = Arc::new(Inner {
         device,
-        _pools: pools,
+        tx_descriptors,
+        pools: Mutex::new(pools),
     });
     let handle = |queue| QueueId {
         queue,
@@ -88,9 +97,17 @@ impl RxQueue {
 pub struct TxQueue(QueueId);
 
 impl TxQueue {
+    /// Packets that the driver may keep after they were sent, until it is given others; 0 if it keeps none.
+    pub fn keeps(&self) -> usize {
+        match self.0.inner.device.is_virtual() {
+            true => 0,
+            false => self.0.inner.tx_descriptors.into(),
+        }
+    }
+
     /// Hands packets from the front of the batch to the device; returns how many it took. The others stay.
     ///
-    /// An empty batch makes drivers free what has been sent.
+    /// Drivers free what has been sent when they are given more, some only when they run short of descriptors.
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
         batch.take_raw(|mbufs, count| {
@@ -102,6 +119,12 @@ impl TxQueue {
                     .into()
             }
         })
+    }
+
+    /// Keeps a pool until the port is closed: the driver may have mbufs of it until then.
+    pub fn keep(&self, pool: MbufPool) {
+        let pools = self.0.inner.pools.lock();
+        pools.unwrap_or_else(PoisonError::into_inner).push(pool);
     }
 
     /// Its number.
@@ -242,82 +265,21 @@ impl Port {
             .collect())
     }
 
-    /// Lets the device read the pool's buffers by DMA, which NICs such as mlx5 require before they transmit from
-    /// memory that is not DPDK's. Buffers must start and end on page boundaries. Virtual devices need it not.
-    pub fn register<T: ExtMemory>(&self, pool: &ExtPool<T>) -> Result<Registration<T>, DpdkError> {
-        let mut registration = Registration {
-            port: self.clone(),
-            pool: pool.clone(),
-            mapped: Vec::new(),
-        };
-        let device = self.0.device.raw_info()?.device;
-        let _control = self.0.device.eal.control();
-        for &region in pool.regions() {
-            /// Smallest page, of which every larger one is a multiple.
-            const PAGE: usize = 4096;
-            let (address, length) = (region.address as *mut _, region.length);
-            // SAFETY: the region belongs to `pool`, which the registration keeps.
-            let ret = unsafe {
-                dpdk_sys::rte_extmem_register(address, length, std::ptr::null_mut(), 0, PAGE)
-            };
-            if ret != 0 && Errno::last() != Errno(libc::EEXIST) {
-                return Err(DpdkError::call(
-                    format!("rte_extmem_register({address:p}, {length})"),
-                    Errno::last(),
-                ));
-            }
-            registration.mapped.push((region, ret == 0));
-            // SAFETY: as above; the device belongs to a started port.
-            let ret = unsafe {
-                dpdk_sys::rte_dev_dma_map(device, address, region.address as u64, length)
-            };
-            if ret != 0 && Errno::last() != Errno(libc::ENOTSUP) {
-                return Err(DpdkError::call(
-                    format!("rte_dev_dma_map({}, {address:p}, {length})", self.name()),
-                    Errno::last(),
-                ));
-            }
-        }
-        Ok(registration)
+    /// Whether it is a driver's alone: packets that it was given are copied, or passed on, by the CPU.
+    pub fn is_virtual(&self) -> bool {
+        self.0.device.is_virtual()
     }
-}
 
-/// Keeps a pool's buffers registered with a port.
-#[derive(Debug)]
-pub struct Registration<T: ExtMemory> {
-    port: Port,
-    pool: ExtPool<T>,
-    /// Regions, and whether this registration made them known to EAL.
-    mapped: Vec<(Region, bool)>,
-}
-
-impl<T: ExtMemory> Registration<T> {
-    /// The pool whose buffers are registered.
-    pub fn pool(&self) -> &ExtPool<T> {
-        &self.pool
-    }
-}
-
-impl<T: ExtMemory> Drop for Registration<T> {
-    fn drop(&mut self) {
-        let Ok(raw) = self.port.0.device.raw_info() else {
-            return;
-        };
-        let _control = self.port.0.device.eal.control();
-        for (region, ours) in &self.mapped {
-            let address = region.address as *mut _;
-            // SAFETY: the region was registered by `register` and is still there, since `pool` keeps it.
-            unsafe {
-                dpdk_sys::rte_dev_dma_unmap(
-                    raw.device,
-                    address,
-                    region.address as u64,
-                    region.length,
-                );
-                if *ours {
-                    dpdk_sys::rte_extmem_unregister(address, region.length);
-                }
-            }
-        }
+    /// Lets the device read the pool's buffers by DMA from now on, which every port that is not
+    /// [virtual](Self::is_virtual) requires before it transmits from memory that is not DPDK's.
+    ///
+    /// Refuses buffers that are not whole pages, EAL in IOVA-as-PA mode, and what the device or its IOMMU refuses.
+    pub fn register<T: ExtMemory>(&self, pool: &ExtPool<T>) -> Result<(), DpdkError> {
+        let _control = self.control();
+        let device = &self.0.device;
+        let map = |range| Mapping::new(device, range, pool.clone());
+        let mapped = pool.known()?.iter().map(map).collect::<Result<_, _>>()?;
+        device.keep(mapped);
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::dma::{Known, Mapping};
 use super::error::{DpdkError, Errno, c_name};
 use super::mempool::PoolConfig;
 use super::port::{Port, RxQueue, StartedPort, TxQueue};
@@ -43,28 +44,14 @@ pub struct PayloadPool(Arc<Inner>);
 struct Inner {
     pool: MbufPool,
     /// `None` only while it is dropped.
-    memory: Option<Known>,
+    memory: Option<Lent>,
 }
 
-/// Memory that EAL knows.
+/// Memory that EAL knows: it is forgotten first.
 #[derive(Debug)]
-struct Known {
+struct Lent {
+    known: Known,
     memory: Box<dyn DmaMemory>,
-    _eal: Eal,
-}
-
-impl Known {
-    fn range(&self) -> (*mut c_void, usize) {
-        (self.memory.address() as *mut c_void, self.memory.len())
-    }
-}
-
-impl Drop for Known {
-    fn drop(&mut self) {
-        let (address, length) = self.range();
-        // SAFETY: the range was registered, and neither pool nor device uses it any more.
-        unsafe { dpdk_sys::rte_extmem_unregister(address, length) };
-    }
 }
 
 impl Drop for Inner {
@@ -94,21 +81,10 @@ impl PayloadPool {
                 rule: "must be at least 1 byte and at most the memory's",
             });
         }
-        // SAFETY: EAL is up; the range stays for as long as it is registered.
-        let ret = unsafe {
-            let (no_addresses, page) = (std::ptr::null_mut(), memory.page());
-            dpdk_sys::rte_extmem_register(address, length, no_addresses, 0, page)
-        };
-        if ret != 0 {
-            return Err(DpdkError::call(
-                format!("rte_extmem_register({address:p}, {length})"),
-                Errno::last(),
-            ));
-        }
-        let memory = Some(Known {
-            memory,
-            _eal: eal.clone(),
-        });
+        let (start, page) = (memory.address() as usize, memory.page());
+        // SAFETY: the memory stays until EAL has forgotten it (`Lent`).
+        let known = unsafe { Known::new(eal, start, length, page) }?;
+        let memory = Some(Lent { known, memory });
         let config = PoolConfig {
             mbufs,
             cache: 0,
@@ -145,6 +121,11 @@ impl PayloadPool {
         Ok(Self(Arc::new(Inner { pool, memory })))
     }
 
+    /// Whether both are the same.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Mbufs.
     pub fn mbufs(&self) -> usize {
         self.0.pool.config().mbufs
@@ -155,11 +136,8 @@ impl PayloadPool {
         self.0.pool.available()
     }
 
-    fn range(&self) -> (*mut c_void, usize) {
-        self.0
-            .memory
-            .as_ref()
-            .map_or((std::ptr::null_mut(), 0), Known::range)
+    fn known(&self) -> Option<&Known> {
+        self.0.memory.as_ref().map(|lent| &lent.known)
     }
 
     /// A packet as a splitting NIC would deliver it, `payload` bytes long behind its headers. For tests and
@@ -193,37 +171,14 @@ pub struct SplitConfig {
     pub payload_pools: Vec<PayloadPool>,
 }
 
-/// What a device that splits has to keep, and to let go when it is closed.
+/// What a device that splits has to keep.
 #[derive(Debug)]
-pub(super) struct Split {
-    config: SplitConfig,
-    _mappings: Vec<Mapping>,
-}
+pub(super) struct Split(SplitConfig);
 
 impl Split {
     pub(super) fn payloads(&self, queue: u16) -> Option<(u16, &MbufPool)> {
-        let pool = self.config.payload_pools.get(usize::from(queue))?;
-        Some((self.config.header_bytes, &pool.0.pool))
-    }
-}
-
-/// A pool's memory that a device may write.
-#[derive(Debug)]
-struct Mapping {
-    device: *mut dpdk_sys::rte_device,
-    pool: PayloadPool,
-}
-
-// SAFETY: the device stays until its owner, which keeps this, lets go of both.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; it is used when it is dropped only.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        let (address, length) = self.pool.range();
-        // SAFETY: mapped in `start_split`; the port is closed by now.
-        unsafe { dpdk_sys::rte_dev_dma_unmap(self.device, address, address as u64, length) };
+        let pool = self.0.payload_pools.get(usize::from(queue))?;
+        Some((self.0.header_bytes, &pool.0.pool))
     }
 }
 
@@ -262,23 +217,17 @@ impl Device {
                 rule: "must be as many as pools for headers",
             });
         }
-        let mut mappings: Vec<Mapping> = Vec::new();
-        for pool in &split.payload_pools {
-            let (address, length) = pool.range();
-            if mappings.iter().any(|m| m.pool.range().0 == address) {
-                continue;
-            }
-            // SAFETY: the range stays for as long as the mapping, which has the pool.
-            let ret =
-                unsafe { dpdk_sys::rte_dev_dma_map(raw.device, address, address as u64, length) };
-            self.check(ret, || format!("rte_dev_dma_map({address:p}, {length})"))?;
-            let (device, pool) = (raw.device, pool.clone());
-            mappings.push(Mapping { device, pool });
-        }
-        self.split = Some(Split {
-            config: split,
-            _mappings: mappings,
-        });
+        let pools = &split.payload_pools;
+        let is_first =
+            |&(index, pool): &(usize, &PayloadPool)| pools[..index].iter().all(|p| !p.is(pool));
+        let map = |(_, pool): (_, &PayloadPool)| {
+            let known = pool.known()?;
+            Some(Mapping::new(&self, known, pool.clone()))
+        };
+        let distinct = pools.iter().enumerate().filter(is_first);
+        let mappings = distinct.filter_map(map).collect::<Result<_, _>>()?;
+        self.keep(mappings);
+        self.split = Some(Split(split));
         let StartedPort { port, rx, tx } = self.start(config)?;
         let rx = rx.into_iter().map(SplitQueue).collect();
         Ok(SplitPort { port, rx, tx })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{EngineConfig, OutputConfig};
 use crate::cpu::{self, Workers, WorkersError};
-use crate::dpdk::{DpdkError, Eal, ExtPool};
+use crate::dpdk::{Eal, ExtPool};
 use crate::engine::{self, OutputParts, OutputStats, Pipeline};
 use crate::gpu::{self, BarError, Gpu, GpuError, Kernels, MemoryChoice, PinnedAllocator};
 use crate::memory::{ChunkAllocator, HostAllocator, MemoryError, MemoryKind, OutputMemory};
@@ -137,25 +137,14 @@ fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>) -> Vec<Compute> {
     engines.iter().map(engine).collect()
 }
 
-/// Why an output has no chunks.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// Not enough memory.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// DPDK refused it.
-    #[error(transparent)]
-    Dpdk(#[from] DpdkError),
-}
-
 /// The outputs of an engine, one per pipeline, unobserved.
 pub fn outputs(
     eal: &Eal,
     engine: &EngineConfig,
     pipelines: Vec<Box<dyn Pipeline>>,
     memory: &dyn ChunkAllocator,
-) -> Result<Vec<OutputParts>, OutputError> {
-    let output = |(config, pipeline): (&OutputConfig, _)| -> Result<_, OutputError> {
+) -> Result<Vec<OutputParts>, MemoryError> {
+    let output = |(config, pipeline): (&OutputConfig, _)| -> Result<_, MemoryError> {
         let batches = engine.send.chunk_jones / config.jones_per_batch;
         let chunks = (0..OUTPUT_CHUNKS)
             .map(|_| OutputMemory::new(batches, config.batch_bytes(), memory))
@@ -163,7 +152,7 @@ pub fn outputs(
         Ok(OutputParts {
             config: config.clone(),
             pipeline,
-            pool: ExtPool::new(eal, chunks)?,
+            pool: ExtPool::new(eal, chunks),
             stats: Arc::new(OutputStats::new(&config.name)),
             observer: None,
         })

@@ -23,9 +23,7 @@ mod source;
 mod stages;
 mod threads;
 
-pub use compute::{
-    Backend, Compute, ComputeError, OUTPUT_CHUNKS, OutputError, Taken, Wanted, outputs, take,
-};
+pub use compute::{Backend, Compute, ComputeError, OUTPUT_CHUNKS, Taken, Wanted, outputs, take};
 pub use demand::{Demand, DemandError};
 pub use igmp::{ControlQueues, IgmpThread};
 pub use interface::{Interface, InterfaceError, Memberships};

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::OUTPUT_CHUNKS;
 use super::igmp::{ControlQueues, IgmpThread};
 use super::interface::{Interface, InterfaceError, Memberships};
 use super::preset::{Preset, PresetError};
@@ -40,6 +41,8 @@ pub struct PortUse {
     pub tx: bool,
     /// Bytes of packets that may wait to be sent.
     pub tx_bytes: usize,
+    /// Packets of each output chunk that go through it; 0 where they come from elsewhere.
+    pub chunk_packets: usize,
 }
 
 /// An interface without a port.
@@ -128,7 +131,7 @@ impl PortUse {
 
     /// Packets that its transmit queue holds.
     pub fn tx_packets(&self, interface: &Interface) -> usize {
-        self.frames().max(self.descriptors(interface))
+        self.frames().max(self.tx_descriptors(interface).into())
     }
 
     /// Frames of each ring; all rings of a device have the same.
@@ -145,6 +148,20 @@ impl PortUse {
             Driver::AfPacket => DESCRIPTORS,
             driver => Preset::of(driver).map_or(1024, |preset| preset.descriptors.into()),
         }
+    }
+
+    /// Descriptors of the transmit queue. Drivers keep what was sent until they are given more: so few that three chunks fill
+    /// the queue, and the engine always has a fourth.
+    fn tx_descriptors(&self, interface: &Interface) -> u16 {
+        /// With fewer some drivers do not start.
+        const FEWEST: usize = 64;
+        let all = self.descriptors(interface);
+        let few = match (interface.driver, self.chunk_packets) {
+            (Driver::AfPacket, _) | (_, 0) => all,
+            // Some drivers take powers of two only, and round up.
+            (_, packets) => 1 << ((OUTPUT_CHUNKS - 1) * packets).ilog2(),
+        };
+        few.max(FEWEST).min(all) as u16
     }
 
     /// Opens and starts the interface's port, which has one transmit queue if it has any. Datagrams come to its queues by
@@ -253,7 +270,7 @@ impl PortUse {
             rx_pools,
             tx_queues: usize::from(self.tx) + control,
             rx_descriptors: preset.descriptors,
-            tx_descriptors: preset.descriptors,
+            tx_descriptors: self.tx_descriptors(interface),
             mtu: interface.mtu.and_then(|mtu| mtu.try_into().ok()),
             promiscuous: false,
             checksum: info.rx_checksum,

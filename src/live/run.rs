@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 
@@ -12,10 +13,10 @@ use super::port::{Membership, PortError, PortUse};
 use super::preset::{PresetError, devices};
 use super::source::{Feed, SourceLcore};
 use super::{
-    Compute, Demand, Links, OutputError, RxStage, StageError, StageIdle, StageParts, Stages,
-    Threads, outputs,
+    Compute, Demand, Driver, Links, OUTPUT_CHUNKS, RxStage, StageError, StageIdle, StageParts,
+    Stages, Threads, outputs,
 };
-use crate::config::{FgpuConfig, InputConfig};
+use crate::config::{EngineConfig, FgpuConfig, InputConfig, OutputConfig};
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, ExtPool, HugePages, IdlePolicy, LcoreHandle, LcorePanic,
     MbufPool, PoolConfig, Port, PortConfig, RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
@@ -34,6 +35,8 @@ const SOURCE_PORT: u16 = 49152;
 const CAPTURE_RING: usize = 511;
 /// Largest frame of a capture that fits an mbuf.
 const CAPTURE_FRAME: usize = 9600;
+/// How long devices have for the last packets, whose end drivers do not tell.
+const LINGER: Duration = Duration::from_millis(50);
 /// Memory for DPDK beside mbuf pools, in bytes.
 const DPDK_BYTES: usize = 64 << 20;
 
@@ -58,15 +61,6 @@ pub enum LiveError {
     /// A stage failed.
     #[error(transparent)]
     Stage(#[from] StageError),
-}
-
-impl From<OutputError> for LiveError {
-    fn from(error: OutputError) -> Self {
-        match error {
-            OutputError::Memory(error) => Self::Memory(error),
-            OutputError::Dpdk(error) => Self::Dpdk(error),
-        }
-    }
 }
 
 impl From<LcorePanic> for LiveError {
@@ -116,6 +110,7 @@ impl Interfaces {
             }
             port.tx = true;
             port.tx_bytes = egress.buffer / egress.interfaces.len();
+            port.chunk_packets = chunk_packets(&config.engine, egress.interfaces.len());
         }
         if let InputConfig::Live {
             interfaces, buffer, ..
@@ -154,6 +149,35 @@ impl Interfaces {
         packets.max().unwrap_or_default()
     }
 
+    /// Lets the devices of `queues` read output chunks. Returns of how many packets a chunk must be to be read where it is:
+    /// smaller ones might all be in a queue whose driver waits for more, and none left to be filled.
+    fn let_read(&self, queues: &[TxQueue], pools: &[(String, ExtPool<OutputMemory>)]) -> usize {
+        let ports = queues.iter().map(TxQueue::port);
+        for port in ports.filter(|port| !port.is_virtual()) {
+            for (output, pool) in pools {
+                if let Err(error) = port.register(pool) {
+                    let port = port.name();
+                    tracing::warn!(port, output, %error, "the device cannot read output chunks: packets are copied");
+                    return usize::MAX;
+                }
+            }
+        }
+        let kept = queues.iter().map(TxQueue::keeps).max().unwrap_or(0);
+        let least = kept.div_ceil(OUTPUT_CHUNKS - 1);
+        let packets = self.uses.iter().filter(|(_, port)| port.tx);
+        let packets = packets.map(|(_, port)| port.chunk_packets).min();
+        match packets.unwrap_or(0) {
+            _ if least == 0 => {}
+            packets if packets < least => tracing::warn!(
+                packets,
+                least,
+                "output chunks are of fewer packets than the device's queue needs: they are copied; raise --send-chunk-jones"
+            ),
+            packets => tracing::info!(packets, least, "the device reads output chunks in place"),
+        }
+        least
+    }
+
     /// All memory for packets.
     pub fn demand(&self, config: &FgpuConfig) -> Demand {
         let rings: usize = self.uses.iter().map(|(i, port)| port.ring_bytes(i)).sum();
@@ -175,7 +199,12 @@ impl Interfaces {
         const MBUF: usize = 512;
         let rx: usize = self.uses.iter().map(|(i, port)| port.mbuf_bytes(i)).sum();
         let tx = config.egress.interfaces.len() * pool_size(self.tx_packets(), 2 * BURST);
-        let tx = tx * (TxPools::BYTES_PER_PACKET + 2 * MBUF);
+        let by_dma = |(i, port): &(Interface, PortUse)| port.tx && i.driver != Driver::AfPacket;
+        let copied = match self.uses.iter().any(by_dma) {
+            true => config.engine.send.packet_payload,
+            false => 0,
+        };
+        let tx = tx * (TxPools::bytes_per_packet(copied) + 2 * MBUF);
         let capture = match config.input {
             InputConfig::Capture { .. } => capture_mbufs() * (CAPTURE_FRAME + MBUF),
             InputConfig::Live { .. } => 0,
@@ -203,6 +232,8 @@ pub struct LiveEngine {
     links: Links,
     capture: Option<Capture>,
     busy: Vec<(String, Arc<AtomicU64>)>,
+    /// Whether packets may be under way when the lcores have ended.
+    lingers: bool,
     _memberships: Vec<Membership>,
 }
 
@@ -285,10 +316,11 @@ impl LiveEngine {
             compute.backend.pipelines,
             &*compute.send_memory,
         )?;
-        let pools = outputs
+        let pools: Vec<_> = outputs
             .iter()
             .map(|o| (o.config.name.clone(), o.pool.clone()))
             .collect();
+        let copied_below = interfaces.let_read(&ends.tx, &pools);
         let parts = StageParts {
             prefix: String::new(),
             memory: memory.clone(),
@@ -300,10 +332,12 @@ impl LiveEngine {
             when_full,
             tx: ends.tx,
             tx_packets: interfaces.tx_packets(),
+            copied_below,
             sources: ends.sources,
             rate_factor: config.egress.rate_factor,
             idle: idle(plan),
         };
+        let lingers = parts.tx.iter().any(|queue| queue.keeps() > 0);
         let stages = Stages::start(&mut threads, engine, parts)?;
         let mut memberships = ends.memberships;
         for ((interface, _), membership) in interfaces.uses.iter().zip(&mut memberships) {
@@ -333,6 +367,7 @@ impl LiveEngine {
             threads,
             memory,
             pools,
+            lingers,
             links: Links::new(
                 ends.ports
                     .into_iter()
@@ -412,10 +447,23 @@ impl LiveEngine {
         for note in capture.transpose()?.transpose()?.unwrap_or_default() {
             tracing::info!(note, "capture");
         }
+        if self.lingers {
+            std::thread::sleep(LINGER);
+        }
         // Packets in flight are done before their pools go.
         drop(ended);
         Ok(())
     }
+}
+
+/// Packets of an output chunk that go through each of `interfaces`, of the output that has the fewest.
+fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
+    let packets = |output: &OutputConfig| {
+        let substreams = (output.dst.len() / interfaces).max(1);
+        let heap = output.heap_bytes().div_ceil(engine.send.packet_payload);
+        engine.send.chunk_jones / output.jones_per_batch * substreams * heap
+    };
+    engine.outputs.iter().map(packets).min().unwrap_or(0)
 }
 
 /// What the lcores of the stages do when idle.

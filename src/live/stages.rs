@@ -54,6 +54,9 @@ pub struct StageParts {
     pub tx: Vec<TxQueue>,
     /// Packets that a tx queue and all behind it may hold.
     pub tx_packets: usize,
+    /// Output chunks of which fewer packets go through a tx queue are copied into mbufs, the others are read where they
+    /// are: 0 copies none, `usize::MAX` all.
+    pub copied_below: usize,
     /// Where packets say that they come from, per interface. Every output's substreams are divided in blocks over the
     /// interfaces, whose tx queues follow one another in `tx`, as many for each; each block is dealt out among them.
     pub sources: Vec<Source>,
@@ -225,11 +228,16 @@ impl Stages {
             };
             (0..config.outputs.len()).map(output).collect()
         };
+        let copied = match parts.copied_below {
+            0 => 0,
+            _ => config.send.packet_payload,
+        };
         let mut tx_pools = Vec::new();
         let mut paths = Vec::new();
         for (index, queue) in parts.tx.into_iter().enumerate() {
             let name = tx_name(index);
-            let pools = TxPools::new(threads.eal(), &name, parts.tx_packets, 2 * BURST)?;
+            let pools = TxPools::new(threads.eal(), &name, parts.tx_packets, 2 * BURST, copied)?;
+            pools.outlive(&queue);
             tx_pools.push(pools.clone());
             paths.push(TxPath {
                 queue,
@@ -238,7 +246,7 @@ impl Stages {
                 idle: tx_idle(index),
             });
         }
-        let team = TxLcore::team(finished, paths, &abort);
+        let team = TxLcore::team(finished, paths, parts.copied_below, &abort);
         for (index, tx) in team.into_iter().enumerate() {
             let counts = [Count::of(&running), Count::of(&sending)];
             lcores.push(threads.spawn(&tx_name(index), move |clock| {

@@ -23,8 +23,8 @@ use crate::engine::EngineError;
 use crate::engine::steer::{SteerError, Steered, Steering};
 use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
 use crate::live::{
-    self, Backend, Compute, ComputeError, Demand, DemandError, Feed, OutputError, Progress,
-    RxStage, SourceLcore, StageError, StageParts, Stages, Threads, Wanted,
+    self, Backend, Compute, ComputeError, Demand, DemandError, Feed, Progress, RxStage,
+    SourceLcore, StageError, StageParts, Stages, Threads, Wanted,
 };
 use crate::memory::MemoryError;
 use crate::monitor::report::{InputReport, RateReport, Reply, RunReport};
@@ -124,15 +124,6 @@ impl From<ComputeError> for ReplayError {
             ComputeError::Gpu(error) => Self::Gpu(error),
             ComputeError::Bar(error) => Self::Bar(error),
             ComputeError::Workers(error) => Self::Workers(error),
-        }
-    }
-}
-
-impl From<OutputError> for ReplayError {
-    fn from(error: OutputError) -> Self {
-        match error {
-            OutputError::Memory(error) => Self::Memory(error),
-            OutputError::Dpdk(error) => Self::Dpdk(error),
         }
     }
 }
@@ -334,6 +325,7 @@ impl Replay {
             when_full: WhenFull::Wait,
             tx: port.tx,
             tx_packets: TX_RING,
+            copied_below: 0,
             sources: vec![SOURCE],
             rate_factor: 0.0,
             idle: IDLE.into(),

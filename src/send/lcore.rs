@@ -8,8 +8,8 @@ use crossbeam::queue::ArrayQueue;
 use super::Pace;
 use super::packetiser::{HEADER_BYTES, Packetiser};
 use crate::dpdk::{
-    Abort, AttachError, BURST, Eal, ExtMemory, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool,
-    PoolConfig, SharedBuffer, TxQueue, pool_size, tsc,
+    Abort, AttachError, BURST, Eal, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, PoolConfig,
+    SharedBuffer, TxQueue, pool_size, tsc,
 };
 use crate::engine::{Finished, OutputStats};
 use crate::memory::OutputMemory;
@@ -24,23 +24,29 @@ const CONTROL_FRAME: usize = 2048;
 /// Mbufs of the tx lcore.
 #[derive(Clone, Debug)]
 pub struct TxPools {
-    /// Headers, and whole control packets.
+    /// Headers, whole control packets, and packets of chunks that are copied.
     headers: MbufPool,
     /// Mbufs that only point into output chunks.
     segments: MbufPool,
 }
 
 impl TxPools {
-    /// Data room of both pools, per packet.
+    /// Data room of both pools, per packet, where nothing is copied.
     pub const BYTES_PER_PACKET: usize = CONTROL_FRAME;
 
-    /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after it.
-    /// Their names, which are unique in a process, begin with `prefix`.
+    /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied.
+    pub fn bytes_per_packet(copied: usize) -> usize {
+        CONTROL_FRAME.max(HEADER_BYTES + copied)
+    }
+
+    /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after it, with room to copy
+    /// payloads of up to `copied` bytes. Their names, which are unique in a process, begin with `prefix`.
     pub fn new(
         eal: &Eal,
         prefix: &str,
         descriptors: usize,
         burst: usize,
+        copied: usize,
     ) -> Result<Self, crate::dpdk::DpdkError> {
         let pool = |name: &str, data_room: usize| {
             let mbufs = pool_size(descriptors, burst);
@@ -55,9 +61,17 @@ impl TxPools {
             Ok(pool)
         };
         Ok(Self {
-            headers: pool("headers", CONTROL_FRAME)?,
+            headers: pool("headers", Self::bytes_per_packet(copied))?,
             segments: pool("segments", 0)?,
         })
+    }
+}
+
+impl TxPools {
+    /// Keeps both until the port of `queue` is closed.
+    pub fn outlive(&self, queue: &TxQueue) {
+        queue.keep(self.headers.clone());
+        queue.keep(self.segments.clone());
     }
 }
 
@@ -105,6 +119,13 @@ impl Inlet {
     }
 }
 
+/// A chunk to be sent.
+struct Waiting {
+    chunk: SharedBuffer<OutputMemory>,
+    /// Read where it is by what sends it; copied otherwise.
+    in_place: bool,
+}
+
 /// What one output has to send.
 struct Lane {
     packetiser: Packetiser,
@@ -112,9 +133,19 @@ struct Lane {
     latency: Arc<Latency>,
     stats: Arc<OutputStats>,
     /// Chunks, the one being sent first.
-    waiting: VecDeque<SharedBuffer<OutputMemory>>,
+    waiting: VecDeque<Waiting>,
+    /// Batches from which on a chunk is read where it is.
+    in_place_from: usize,
     /// Where in that: batch, and packet of the batch.
     next: (usize, usize),
+}
+
+impl Lane {
+    fn wait(&mut self, chunk: SharedBuffer<OutputMemory>) {
+        let batches = (0..chunk.capacity()).filter(|&batch| chunk.present(batch));
+        let in_place = batches.count() >= self.in_place_from;
+        self.waiting.push_back(Waiting { chunk, in_place });
+    }
 }
 
 /// One tx lcore's way out.
@@ -158,10 +189,11 @@ pub struct TxLcore {
 
 impl TxLcore {
     /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are at most
-    /// [`MAX_TX_LCORES`].
+    /// [`MAX_TX_LCORES`]. Chunks of fewer than `copied_below` packets through a queue are copied.
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
         paths: Vec<TxPath>,
+        copied_below: usize,
         abort: &Abort,
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
@@ -169,18 +201,34 @@ impl TxLcore {
         let mut inlets: Vec<_> = others.iter().cloned().map(Inlet::First).collect();
         let chunks = finished.capacity();
         inlets.insert(0, Inlet::Engine(finished, others));
-        let lane = |output: TxOutput| Lane {
+        // All lcores do the same with a chunk, as the one with the fewest packets has to.
+        let outputs = paths.first().map_or(0, |path| path.outputs.len());
+        let in_place_from = |output: usize| {
+            let packets = paths
+                .iter()
+                .map(|path| path.outputs[output].packetiser.batch_packets());
+            let fewest = packets.filter(|&packets| packets > 0).min();
+            copied_below.div_ceil(fewest.unwrap_or(1))
+        };
+        let in_place_from: Vec<_> = (0..outputs).map(in_place_from).collect();
+        let lane = |(output, &in_place_from): (TxOutput, &usize)| Lane {
             packetiser: output.packetiser,
             pace: output.pace,
             latency: output.latency,
             stats: output.stats,
             waiting: VecDeque::with_capacity(chunks),
+            in_place_from,
             next: (0, 0),
         };
         let lcore = |(index, (path, inlet)): (usize, (TxPath, Inlet))| Self {
             index,
             inlet,
-            lanes: path.outputs.into_iter().map(lane).collect(),
+            lanes: path
+                .outputs
+                .into_iter()
+                .zip(&in_place_from)
+                .map(lane)
+                .collect(),
             pools: path.pools,
             queue: path.queue,
             batch: MbufBatch::new(),
@@ -207,7 +255,7 @@ impl TxLcore {
                 match self.inlet.pop() {
                     Some(Passed::Chunk(output, chunk)) => {
                         clock.mark(Phase::WaitInput);
-                        self.lanes[output].waiting.push_back(chunk);
+                        self.lanes[output].wait(chunk);
                     }
                     Some(Passed::End) => ended = true,
                     None => {}
@@ -244,7 +292,7 @@ impl TxLcore {
         let mut packets = 0;
         loop {
             let lane = &mut self.lanes[output];
-            let Some(chunk) = lane.waiting.front() else {
+            let Some(Waiting { chunk, .. }) = lane.waiting.front() else {
                 break;
             };
             let (from, packet) = lane.next;
@@ -282,19 +330,10 @@ impl TxLcore {
     fn send_packet(&mut self, output: usize, timestamp: Timestamp, clock: &mut PhaseClock) -> bool {
         let mbuf = loop {
             let lane = &mut self.lanes[output];
-            let (index, packet) = lane.next;
-            let base = index * lane.packetiser.config().batch_bytes();
             let Some(chunk) = lane.waiting.front_mut() else {
                 return false;
             };
-            match data_packet(
-                &self.pools,
-                &lane.packetiser,
-                chunk,
-                timestamp,
-                packet,
-                base,
-            ) {
+            match data_packet(&self.pools, &lane.packetiser, chunk, timestamp, lane.next) {
                 Some(mbuf) => break mbuf,
                 None if self.abort.is_set() => return false,
                 None => self.wait_for_packets(clock),
@@ -368,25 +407,33 @@ impl TxLcore {
     }
 }
 
-/// Header mbuf chained to a segment of the chunk; `None` while a pool is empty.
-fn data_packet<T: ExtMemory>(
+/// The packet that is `next`, which names a batch and one of its packets: a header, and behind it, or chained to it, a
+/// part of the chunk. `None` while a pool is empty.
+fn data_packet(
     pools: &TxPools,
     packetiser: &Packetiser,
-    chunk: &mut SharedBuffer<T>,
+    Waiting { chunk, in_place }: &mut Waiting,
     timestamp: Timestamp,
-    packet: usize,
-    base: usize,
+    next: (usize, usize),
 ) -> Option<Mbuf> {
     let mut mbuf = pools.headers.alloc()?;
     let mut header = [0; HEADER_BYTES];
-    let range = packetiser.packet(timestamp, packet, &mut header);
+    let range = packetiser.packet(timestamp, next.1, &mut header);
+    let base = next.0 * packetiser.config().batch_bytes();
     let range = base + range.start..base + range.end;
-    let payload = match chunk.attach(&pools.segments, range) {
-        Ok(payload) => payload,
-        Err(AttachError::PoolEmpty | AttachError::References) => return None,
-        Err(error @ AttachError::Range { .. }) => panic!("{error}"),
-    };
     mbuf.append(HEADER_BYTES)?.copy_from_slice(&header);
-    mbuf.chain(payload).ok()?;
+    if *in_place {
+        let payload = match chunk.attach(&pools.segments, range) {
+            Ok(payload) => payload,
+            Err(AttachError::PoolEmpty | AttachError::References) => return None,
+            Err(error @ AttachError::Range { .. }) => panic!("{error}"),
+        };
+        mbuf.chain(payload).ok()?;
+    } else {
+        let payload = mbuf.append(range.len());
+        let payload =
+            payload.expect("the pool's data room holds whole packets where they are copied");
+        payload.copy_from_slice(&chunk.bytes()[range]);
+    }
     Some(mbuf)
 }

@@ -229,7 +229,7 @@ fn chunks(count: usize, length: usize) -> (ExtPool<Chunk>, Arc<AtomicUsize>) {
         bytes: vec![0; length].into(),
         returned: Arc::clone(&returned),
     };
-    let pool = ExtPool::new(Eal::for_tests(), (0..count).map(|_| chunk())).expect("chunks");
+    let pool = ExtPool::new(Eal::for_tests(), (0..count).map(|_| chunk()));
     (pool, returned)
 }
 

@@ -99,24 +99,54 @@ fn null_device_receives_and_counts() {
     assert_eq!((stats.rx_packets, stats.tx_packets), (received, received));
 }
 
-#[test]
-fn buffers_register_with_a_device_that_needs_it_not() {
-    #[repr(align(4096))]
-    struct Page(#[allow(dead_code)] [u8; 8192]);
-    struct Pages(Box<Page>);
-    // SAFETY: the box stays where it is, and nothing writes to it.
-    unsafe impl ExtMemory for Pages {
-        fn region(&self) -> std::ptr::NonNull<[u8]> {
-            let start = std::ptr::NonNull::from(&*self.0).cast();
-            std::ptr::NonNull::slice_from_raw_parts(start, 8192)
-        }
+/// Two pages of memory that outlive every pool over them.
+#[repr(align(4096))]
+struct Pages([u8; 8192]);
+
+/// Some of the pages.
+struct Part(&'static Pages, usize);
+
+// SAFETY: statics stay where they are, and nothing writes to these.
+unsafe impl ExtMemory for Part {
+    fn region(&self) -> std::ptr::NonNull<[u8]> {
+        std::ptr::NonNull::from(&self.0.0[..self.1])
     }
+}
+
+/// EAL knows memory once, whatever the number of ports that may read it, until the last of them is closed.
+#[test]
+fn memory_is_known_as_long_as_a_port_may_read_it() {
+    static PAGES: Pages = Pages([0; 8192]);
     let eal = Eal::for_tests();
-    let buffers = (0..2).map(|_| Pages(Box::new(Page([0; 8192]))));
-    let chunks = ExtPool::new(eal, buffers).expect("pool");
-    let (_tx, _rx, port) = loopback("register");
-    let registration = port.register(&chunks).expect("registered");
-    assert_eq!(registration.pool().capacity(), 2);
-    drop(registration);
-    port.register(&chunks).map(drop).expect("registered again");
+    let pool = || ExtPool::new(eal, [Part(&PAGES, 8192)]);
+    let known = |error: DpdkError| error.to_string().contains("rte_extmem_register");
+    let (chunks, others) = (pool(), pool());
+    let ports = ["register0", "register1"].map(loopback);
+    for (_, _, port) in &ports {
+        assert!(port.is_virtual());
+        port.register(&chunks).expect("registered");
+        assert!(known(port.register(&others).expect_err("registered twice")));
+    }
+    drop(chunks);
+    let (_tx, _rx, port) = loopback("register2");
+    let [first, second] = ports;
+    drop(first);
+    assert!(known(port.register(&others).expect_err("still registered")));
+    drop(second);
+    port.register(&others).expect("registered again");
+}
+
+#[test]
+fn memory_that_is_not_whole_pages_is_not_registered() {
+    static PAGES: Pages = Pages([0; 8192]);
+    let chunks = ExtPool::new(
+        Eal::for_tests(),
+        [8192, 5000].map(|bytes| Part(&PAGES, bytes)),
+    );
+    let (_tx, _rx, port) = loopback("register_part");
+    let error = port.register(&chunks).expect_err("part of a page");
+    assert!(error.to_string().contains(", 5000)"), "{error}");
+    // Nothing is left of it.
+    let chunks = ExtPool::new(Eal::for_tests(), [Part(&PAGES, 8192)]);
+    port.register(&chunks).expect("registered");
 }

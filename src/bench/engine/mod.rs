@@ -30,7 +30,7 @@ use crate::dpdk::{
     Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus, tsc,
 };
 use crate::gpu::Tune;
-use crate::live::{self, Backend, ComputeError, OutputError, StageError, Wanted};
+use crate::live::{self, Backend, ComputeError, StageError, Wanted};
 use crate::memory::MemoryError;
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
@@ -72,9 +72,6 @@ pub enum BenchError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Output chunks.
-    #[error(transparent)]
-    Output(#[from] OutputError),
     /// A stage of an engine failed.
     #[error(transparent)]
     Stage(#[from] StageError),

@@ -220,6 +220,7 @@ impl Rig {
                 when_full: WhenFull::Drop,
                 tx: port.tx,
                 tx_packets: options.tx_descriptors,
+                copied_below: 0,
                 sources: vec![SOURCE],
                 rate_factor: 0.0,
                 idle: idle.into(),
