@@ -421,6 +421,21 @@ fn a_tuned_shape_is_kept_and_has_a_name() {
     assert_agree(&again.0, &again.1, &case.run_on_cpu(&mut cpu, &[]));
 }
 
+#[test]
+fn a_gpu_is_opened_by_its_address() {
+    let Some(gpu) = device() else {
+        return;
+    };
+    let same = Gpu::open_at(gpu.address()).unwrap();
+    assert_eq!((same.address(), same.name()), (gpu.address(), gpu.name()));
+    // No bus has a device of this number.
+    let error = Gpu::open_at("0000:00:20.0").unwrap_err().to_string();
+    assert!(
+        error.contains("0000:00:20.0") && error.contains(gpu.address()),
+        "{error}"
+    );
+}
+
 /// Whatever cannot run on the GPU is refused with a way out.
 #[test]
 fn refusals_name_the_way_out() {

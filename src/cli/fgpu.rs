@@ -32,7 +32,7 @@ use crate::live::{
 use crate::memory::prefer_node;
 use crate::monitor::prometheus::Metrics;
 use crate::monitor::report::Chosen;
-use crate::plan::{EnginePlan, Lcore, Memory, Wishes};
+use crate::plan::{EnginePlan, Lcore, Memory, Plan, Wishes};
 
 /// How often the main thread looks whether a stage has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -154,7 +154,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     {
         tracing::warn!(node = placement.node, %error, "memory may come from any NUMA node");
     }
-    let compute = compute(args, &config, placement, spare_chunks)?;
+    let compute = compute(args, &config, &plan, number, spare_chunks)?;
     if let Some(end) = serving.told_to_end() {
         ended_early(serving, &end);
         return Ok(());
@@ -244,11 +244,19 @@ fn wait(serving: &Serving, engine: &LiveEngine) -> End {
 fn compute(
     args: &FgpuArgs,
     config: &FgpuConfig,
-    placement: &EnginePlan,
+    plan: &Plan,
+    number: usize,
     spare_chunks: usize,
 ) -> Result<Compute, Failure> {
+    let placement = &plan.engines[number];
+    // Who set this chose already.
+    let gpu = match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+        Some(_) => None,
+        None => plan.gpu(number).map(str::to_owned),
+    };
     let wanted = Wanted {
         backend: args.backend,
+        gpu,
         memory: if args.options.use_vkgdr {
             MemoryChoice::Bar
         } else {

@@ -1,10 +1,11 @@
 //! One GPU: context, stream, functions.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError};
-use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
+use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits, result};
 use cudarc::nvrtc::Ptx;
 
 use super::compile::{self, Kernel};
@@ -20,6 +21,16 @@ pub enum GpuError {
     /// The driver has no device, or cannot reach it.
     #[error("no CUDA device: {0}; check nvidia-smi or use --backend cpu")]
     NoDevice(String),
+    /// CUDA does not show the device.
+    #[error(
+        "no CUDA device at PCI address {address}: CUDA sees {known}; check CUDA_VISIBLE_DEVICES and what this process may open"
+    )]
+    Unseen {
+        /// As asked for.
+        address: String,
+        /// Addresses of those that there are.
+        known: String,
+    },
     /// The device is too old for the kernels.
     #[error(
         "{name} has compute capability {major}.{minor}; the kernels need 7.5 or later: use another GPU or --backend cpu"
@@ -132,10 +143,32 @@ pub enum GpuError {
 /// Oldest compute capability that the kernels are compiled for.
 const OLDEST: (i32, i32) = (7, 5);
 
+fn check_driver() -> Result<(), GpuError> {
+    // SAFETY: loading a library runs its initialisers; the driver's are harmless.
+    match unsafe { sys::is_culib_present() } {
+        true => Ok(()),
+        false => Err(GpuError::NoDriver),
+    }
+}
+
+/// PCI address of a device, by CUDA's number for it, as sysfs writes it; empty if CUDA does not tell.
+fn pci_address(number: usize) -> String {
+    let mut text = [0u8; 16];
+    // SAFETY: the driver is loaded, and writes at most so many bytes, with a NUL at the end.
+    let told = result::device::get(number as i32).and_then(|device| unsafe {
+        sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), text.len() as i32, device).result()
+    });
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    told.map_or(String::new(), |()| {
+        text.to_string_lossy().to_ascii_lowercase()
+    })
+}
+
 /// A GPU. Engines share it, each with its own [`Streams`](super::Streams).
 #[derive(Debug)]
 pub struct Gpu {
     name: String,
+    address: String,
     architecture: i32,
     shared: usize,
     multiprocessors: usize,
@@ -147,11 +180,34 @@ pub struct Gpu {
 impl Gpu {
     /// Opens the first CUDA device.
     pub fn open() -> Result<Arc<Self>, GpuError> {
-        // SAFETY: loading a library runs its initialisers; the driver's are harmless.
-        if !unsafe { cudarc::driver::sys::is_culib_present() } {
-            return Err(GpuError::NoDriver);
+        check_driver()?;
+        Self::open_number(0)
+    }
+
+    /// Opens the CUDA device at a PCI address such as `0000:41:00.0`.
+    pub fn open_at(address: &str) -> Result<Arc<Self>, GpuError> {
+        check_driver()?;
+        let count = CudaContext::device_count()
+            .map_err(|error| GpuError::NoDevice(error.to_string()))?
+            .cast_unsigned() as usize;
+        let mut known: Vec<_> = (0..count).map(pci_address).collect();
+        match known.iter().position(|known| known == address) {
+            Some(number) => Self::open_number(number),
+            None => {
+                if known.is_empty() {
+                    known.push("none".to_owned());
+                }
+                Err(GpuError::Unseen {
+                    address: address.to_owned(),
+                    known: known.join(", "),
+                })
+            }
         }
-        let context = CudaContext::new(0).map_err(|error| GpuError::NoDevice(error.to_string()))?;
+    }
+
+    fn open_number(number: usize) -> Result<Arc<Self>, GpuError> {
+        let context =
+            CudaContext::new(number).map_err(|error| GpuError::NoDevice(error.to_string()))?;
         let wrap = |what| move |source| GpuError::Driver { what, source };
         let attribute = |attribute| {
             context
@@ -174,6 +230,7 @@ impl Gpu {
         unsafe { context.disable_event_tracking() };
         Ok(Arc::new(Self {
             name,
+            address: pci_address(number),
             architecture: 10 * major + minor,
             shared: usize::try_from(shared).unwrap_or(0),
             multiprocessors: usize::try_from(multiprocessors).unwrap_or(1),
@@ -187,6 +244,11 @@ impl Gpu {
         format!("{}, sm_{}", self.name, self.architecture)
     }
 
+    /// Its PCI address, such as `0000:41:00.0`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The driver's version, as its kernel module has it; the CUDA version that it is for where there is none.
     pub fn driver(&self) -> String {
         let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
@@ -198,7 +260,7 @@ impl Gpu {
         }
         let mut version = 0;
         // SAFETY: the driver is loaded, and writes one integer.
-        let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) };
+        let _ = unsafe { sys::cuDriverGetVersion(&raw mut version) };
         format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
     }
 

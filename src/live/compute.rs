@@ -30,6 +30,8 @@ pub enum Backend {
 pub struct Wanted {
     /// What computes.
     pub backend: Backend,
+    /// PCI address of the GPU, if it matters which.
+    pub gpu: Option<String>,
     /// Where receive chunks are if a GPU computes.
     pub memory: MemoryChoice,
     /// Receive chunks of each engine beside those that it needs.
@@ -105,7 +107,7 @@ pub fn take(
 }
 
 fn on_gpu(wanted: &Wanted, engines: &[EngineConfig]) -> Result<(String, Taken), ComputeError> {
-    let gpu = Gpu::open()?;
+    let gpu = open(wanted.gpu.as_deref())?;
     let demand = |engine: &EngineConfig| {
         let (recv, tail) = (&engine.recv, engine.tail_samples());
         let spare = (wanted.spare_chunks as u64).saturating_mul(chunk_bytes(recv, tail));
@@ -125,7 +127,22 @@ fn on_gpu(wanted: &Wanted, engines: &[EngineConfig]) -> Result<(String, Taken), 
     };
     let engines = engines.iter().map(engine).collect::<Result<_, _>>()?;
     let chosen = chosen.into_iter().collect();
-    Ok((gpu.name(), Taken { engines, chosen }))
+    let name = format!("{} at {}", gpu.name(), gpu.address());
+    Ok((name, Taken { engines, chosen }))
+}
+
+/// The GPU at a PCI address; the first one where CUDA does not show that, or it is too old, or there is no wish.
+fn open(address: Option<&str>) -> Result<Arc<Gpu>, GpuError> {
+    let gpu = match address.map(Gpu::open_at) {
+        None => Gpu::open(),
+        Some(Err(error @ (GpuError::Unseen { .. } | GpuError::TooOld { .. }))) => {
+            tracing::warn!(%error, "the first GPU is taken");
+            Gpu::open()
+        }
+        Some(opened) => opened,
+    }?;
+    tracing::info!(gpu = gpu.name(), pci = gpu.address(), "opened");
+    Ok(gpu)
 }
 
 fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>) -> Vec<Compute> {

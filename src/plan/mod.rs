@@ -229,6 +229,14 @@ pub struct Plan {
     pub warnings: Vec<Warning>,
 }
 
+impl Plan {
+    /// PCI address of the GPU of an engine, if there is any.
+    pub fn gpu(&self, engine: usize) -> Option<&str> {
+        let choice = self.engines[engine].gpu.as_ref()?;
+        Some(&self.machine.gpus[choice.index].pci.address)
+    }
+}
+
 /// Places the threads and buffers of engines on the CPUs in `allowed`, which is not empty.
 ///
 /// Never refuses: what does not fit is shared, and a warning says so.

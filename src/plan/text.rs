@@ -105,11 +105,8 @@ impl Plan {
         }
         if let Some(choice) = &engine.gpu {
             let gpu = &self.machine.gpus[choice.index];
-            let uuid = gpu.uuid.as_ref();
-            let how = uuid.map_or(String::new(), |uuid| {
-                format!(" (CUDA_VISIBLE_DEVICES={uuid})")
-            });
-            writeln!(f, "  GPU {}{how}: {}", gpu.pci.address, choice.why)?;
+            let (address, why) = (&gpu.pci.address, &choice.why);
+            writeln!(f, "  GPU {address}, which the engine opens: {why}")?;
         }
         for lcore in &engine.lcores {
             let idle = match lcore.idle {

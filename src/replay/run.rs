@@ -159,6 +159,7 @@ pub fn run(
     let engines = std::slice::from_ref(&plan.engine);
     let wanted = Wanted {
         backend: options.backend,
+        gpu: None,
         memory: options.memory,
         spare_chunks: 0,
         kernels: options.kernels.clone(),

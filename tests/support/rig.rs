@@ -177,6 +177,7 @@ pub fn run(
     let eal = Eal::for_tests();
     let wanted = Wanted {
         backend,
+        gpu: None,
         memory: MemoryChoice::Auto,
         spare_chunks: 0,
         kernels: Kernels {

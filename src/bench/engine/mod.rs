@@ -100,6 +100,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     }
     let wanted = Wanted {
         backend: options.backend,
+        gpu: None,
         memory: options.memory,
         spare_chunks: options.spare_chunks(),
         kernels: options.kernels.kernels(Tune::Auto),
