@@ -9,12 +9,23 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::rig::{Cable, KATCP, OUTPUT, TOO_LONG};
+use super::rig::{Cable, ENGINE_OPTIONS, KATCP, OUTPUT, SOURCE, TOO_LONG};
 
 const RATE: &str = "--adc-sample-rate=1e6";
 const SIGNALS: &str = "--signals=cw(0.3, 1.8e5) + wgn(0.05); cw(0.2, 3.1e5) + wgn(0.05);";
 /// Samples after which the signals repeat.
 const PERIOD: &str = "--period=65536";
+
+/// What the sink compares with the signals.
+const CHECK: [&str; 7] = [
+    "--wideband",
+    OUTPUT,
+    "--until-stop",
+    RATE,
+    SIGNALS,
+    PERIOD,
+    "--gain=0.05",
+];
 
 /// A command of Karoo's in a namespace; killed when dropped.
 struct Karoo {
@@ -135,37 +146,32 @@ struct Chain {
 }
 
 impl Chain {
-    /// An engine and a sink behind it.
-    fn start(cable: Cable, sink: &[&str]) -> Self {
+    /// An engine and a sink behind it; `None` without namespaces.
+    fn start(name: &str, sink: &[&str]) -> Option<Self> {
+        let cable = Cable::new(name)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let sync_time = format!("--sync-time={}", now.as_secs() - 100);
-        let engine = [
+        let own = [
             "fgpu",
             "--recv-interface=k0",
             "--send-interface=k1",
-            RATE,
-            &sync_time,
-            "--recv-chunk-samples=16384",
             "--recv-spare-chunks=64",
-            "--max-delay-diff=1024",
-            "--send-chunk-jones=4096",
-            "--gain=0.05",
-            "--feng-id=3",
-            "--array-size=8",
-            "--backend=cpu",
             "--wideband",
             OUTPUT,
-            "239.102.0.64+7,239.102.1.64+7",
+            SOURCE,
+            &sync_time,
         ];
+        // Behind those of all engines, the rate is the digitiser's.
+        let engine = [&own[..], &ENGINE_OPTIONS, &[RATE]].concat();
         let sink_args = ["sink", "--interface=k1", "--array-size=8", "--json"];
         let sink = Karoo::start(&cable.test, &[&sink_args, sink].concat()).up();
         let engine = Karoo::start(&cable.engine, &engine).up();
-        Self {
+        Some(Self {
             cable,
             sync_time,
             engine,
             sink,
-        }
+        })
     }
 
     fn digitiser(&self, options: &[&str]) -> Karoo {
@@ -199,19 +205,9 @@ impl Chain {
 
 #[test]
 fn three_commands_make_a_correlators_front() {
-    let Some(cable) = Cable::new("chain") else {
+    let Some(mut chain) = Chain::start("chain", &CHECK) else {
         return;
     };
-    let check = [
-        "--wideband",
-        OUTPUT,
-        "--until-stop",
-        RATE,
-        SIGNALS,
-        PERIOD,
-        "--gain=0.05",
-    ];
-    let mut chain = Chain::start(cable, &check);
     let (engine, test) = (chain.cable.engine.clone(), chain.cable.test.clone());
     assert_eq!(groups(&engine, "k0").len(), 16);
     assert_eq!(groups(&test, "k1").len(), 4);
@@ -240,19 +236,9 @@ fn three_commands_make_a_correlators_front() {
 /// Other signals: the digitiser tells from when on, and the sink notices that they are not those asked for.
 #[test]
 fn signals_are_changed_while_they_are_sent() {
-    let Some(cable) = Cable::new("change") else {
+    let Some(mut chain) = Chain::start("change", &CHECK) else {
         return;
     };
-    let check = [
-        "--wideband",
-        OUTPUT,
-        "--until-stop",
-        RATE,
-        SIGNALS,
-        PERIOD,
-        "--gain=0.05",
-    ];
-    let mut chain = Chain::start(cable, &check);
     let digitiser = chain.digitiser(&[]);
     let test = chain.cable.test.clone();
     let ask = |line: &str| request(&test, KATCP + 1, line);
@@ -305,10 +291,10 @@ fn signals_are_changed_while_they_are_sent() {
 /// The shape of a stream is in its descriptors.
 #[test]
 fn a_sink_learns_the_shape_from_descriptors() {
-    let Some(cable) = Cable::new("shape") else {
+    let sink = ["--dst=239.10.10.0+3:7148", "--heaps=40"];
+    let Some(mut chain) = Chain::start("shape", &sink) else {
         return;
     };
-    let mut chain = Chain::start(cable, &["--dst=239.10.10.0+3:7148", "--heaps=40"]);
     let digitiser = chain.digitiser(&[]);
     let (status, report) = chain.sink.ended();
     assert_eq!(status.code(), Some(0), "{report}\n{}", chain.sink.log());

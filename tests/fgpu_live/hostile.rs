@@ -4,26 +4,14 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 
-use super::rig::{BATCH, Cable, KATCP, METRICS, OUTPUT, Rig, TOO_LONG, WINDOW, run_python};
-use super::support::{Samples, check_against_model, data, output_config};
+use super::rig::{BATCH, Cable, KATCP, METRICS, Rig, TOO_LONG, run_python};
 
 #[test]
 fn hostile_clients_cost_no_heap() {
-    let Some(cable) = Cable::new("hostile") else {
+    let Some(mut rig) = Rig::live("hostile", &["--send-rate-factor=0"]) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
-    let metrics_port = METRICS.to_string();
-    let options = [
-        "--recv-interface=k0",
-        "--recv-spare-chunks=8",
-        "--send-rate-factor=0",
-        "--prometheus-port",
-        &metrics_port,
-    ];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
-    let (first, end) = (samples.first(), samples.end());
+    let (first, end) = (rig.samples.first(), rig.samples.end());
     let (namespace, pid) = (rig.cable.engine.clone(), rig.id().to_string());
     let report = thread::scope(|scope| {
         let attack = scope.spawn(move || {
@@ -35,7 +23,7 @@ fn hostile_clients_cost_no_heap() {
         // A little data at a time, so that there are some all the while.
         let mut sent = first;
         while sent < end {
-            rig.send(&capture, sent, sent + BATCH);
+            rig.send(sent, sent + BATCH);
             sent += BATCH;
             let mut rounds = 0;
             rig.wait(|_| {
@@ -46,31 +34,16 @@ fn hostile_clients_cost_no_heap() {
         attack.join().unwrap().unwrap()
     });
     assert_eq!(report["connected"], 1000, "{report}");
-    let expected = samples.whole_batches(BATCH, WINDOW, 128);
-    rig.wait_for_all(first, end);
-    rig.signal("INT");
-    let status = rig.ended();
-    assert_eq!(status.code(), Some(0), "{}", rig.log());
-    let batches = rig.received.batches();
-    let received: Vec<_> = batches.keys().copied().collect();
-    assert_eq!(received, expected, "{}", rig.log());
-    check_against_model(
-        &samples,
-        &output_config(OUTPUT),
-        &batches,
-        &Default::default(),
-        0.05,
-    );
+    rig.wait_for_all();
+    rig.end();
+    rig.check_all();
 }
 
 #[test]
 fn idle_connections_keep_no_scrape_out() {
-    let Some(cable) = Cable::new("idle") else {
+    let Some(mut rig) = Rig::live("idle", &[]) else {
         return;
     };
-    let metrics_port = METRICS.to_string();
-    let options = ["--recv-interface=k0", "--prometheus-port", &metrics_port];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7").up();
     let mut idle = Cable::within(&rig.cable.engine, || {
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS)).unwrap();
         (0..300).map(|_| connect()).collect::<Vec<_>>()
@@ -81,6 +54,5 @@ fn idle_connections_keep_no_scrape_out() {
         idle[connection].set_read_timeout(Some(TOO_LONG)).unwrap();
         assert!(matches!(idle[connection].read(&mut [0]), Ok(0)));
     }
-    rig.signal("INT");
-    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    rig.end();
 }

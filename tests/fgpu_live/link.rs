@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use super::rig::{BATCH, CHUNK, Cable, METRICS, OUTPUT, Rig};
-use super::support::{Samples, check_against_model, data, output_config};
+use super::rig::{BATCH, CHUNK, Rig, total};
 
 /// Samples that are sent at a time: what the engine takes before it sends.
 const STRETCH: u64 = 4 * CHUNK;
@@ -21,20 +20,9 @@ fn set(namespace: &str, state: &str) {
 /// was pulled.
 #[test]
 fn a_link_that_comes_back_is_used_again() {
-    let Some(cable) = Cable::new("link") else {
+    let Some(mut rig) = Rig::live("link", &["--send-rate-factor=0"]) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
-    let metrics_port = METRICS.to_string();
-    let options = [
-        "--recv-interface=k0",
-        "--recv-spare-chunks=8",
-        "--send-rate-factor=0",
-        "--prometheus-port",
-        &metrics_port,
-    ];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
     // What is behind a gap comes out later.
     rig.ahead = 8 * CHUNK;
     let (engine, test) = (rig.cable.engine.clone(), rig.cable.test.clone());
@@ -43,11 +31,11 @@ fn a_link_that_comes_back_is_used_again() {
         rig.scrape().lines().any(|found| found == line)
     };
     assert!(up(&rig, "1"), "{}", rig.scrape());
-    let mut from = samples.first();
+    let mut from = rig.samples.first();
     let mut lost = 0;
     for end in [&test, &engine] {
         let until = from + STRETCH;
-        rig.send(&capture, from, until);
+        rig.send(from, until);
         rig.wait(|rig| {
             rig.received
                 .end()
@@ -61,18 +49,12 @@ fn a_link_that_comes_back_is_used_again() {
         rig.wait(|rig| up(rig, "1"));
         from = until + GAP;
     }
-    rig.send(&capture, from, from + STRETCH);
+    rig.send(from, from + STRETCH);
     rig.wait(|rig| rig.received.end().is_some_and(|end| end >= from + GAP));
     let metrics = rig.metrics();
-    let total = |family: &str| {
-        let samples = metrics[family][1].as_array().unwrap();
-        let values = samples.iter().map(|sample| sample[2].as_f64().unwrap());
-        values.sum::<f64>() as u64
-    };
-    assert_eq!(total("fgpu_input_missing_heaps"), lost);
-    assert_eq!(total("karoo_port_link_downs"), 2);
-    rig.signal("INT");
-    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    assert_eq!(total(&metrics, "fgpu_input_missing_heaps"), lost as f64);
+    assert_eq!(total(&metrics, "karoo_port_link_downs"), 2.0);
+    rig.end();
     let log = rig.log();
     assert_eq!(log.matches("link is down").count(), 2, "{log}");
     assert_eq!(log.matches("link is up again").count(), 2, "{log}");
@@ -80,11 +62,5 @@ fn a_link_that_comes_back_is_used_again() {
     // Of three stretches all but what lies across their ends.
     let expected = 3 * (STRETCH / BATCH - 2);
     assert!(batches.len() as u64 >= expected, "{:?}", batches.keys());
-    check_against_model(
-        &samples,
-        &output_config(OUTPUT),
-        &batches,
-        &Default::default(),
-        0.05,
-    );
+    rig.check(&batches);
 }

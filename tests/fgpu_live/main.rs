@@ -22,10 +22,10 @@ use std::process::Command;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
 use rig::{
     BATCH, Cable, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Received, Rig, SUBSTREAMS,
-    SYNC_TIME, WINDOW,
+    SYNC_TIME, tones,
 };
 use serde_json::Value;
-use support::{Samples, check_against_model, data, output_config, replay_report};
+use support::{check_against_model, output_config, replay_report};
 
 fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
     let samples = metrics[family][1]
@@ -70,19 +70,9 @@ const PEERS: [(&str, &[(&str, &str)]); 16] = [
 
 #[test]
 fn heaps_go_in_and_spectra_come_out() {
-    let Some(cable) = Cable::new("heaps") else {
+    let Some(mut rig) = Rig::live("heaps", &[]) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
-    let metrics_port = METRICS.to_string();
-    let options = [
-        "--recv-interface=k0",
-        "--recv-spare-chunks=8",
-        "--prometheus-port",
-        &metrics_port,
-    ];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7:7148").up();
     rig.wait(|rig| rig.received.descriptors == SUBSTREAMS);
 
     // Everything the peer counts is there before anything is received.
@@ -115,36 +105,18 @@ fn heaps_go_in_and_spectra_come_out() {
         .map(|labels| (labels["lcore"].to_string(), labels["cpu"].to_string()))
         .collect();
     lcores.dedup();
-    let mut planned = rig.planned(&options, "239.102.0.64+7,239.102.1.64+7:7148");
+    let mut planned = rig.planned();
     planned.sort();
     lcores.sort();
     assert_eq!(lcores, planned, "names and CPUs are the plan's");
 
-    rig.send(&capture, 0, u64::MAX);
-    let (first, end) = (samples.first(), samples.end());
-    rig.wait_for_all(first, end);
+    rig.send_all();
+    rig.wait_for_all();
     let metrics = rig.metrics();
-    rig.signal("INT");
-    let status = rig.ended();
-    assert_eq!(status.code(), Some(0), "{}", rig.log());
-
-    let batches = rig.received.batches();
-    let expected = samples.whole_batches(BATCH, WINDOW, 128);
-    assert_eq!(
-        batches.keys().copied().collect::<Vec<_>>(),
-        expected,
-        "{}",
-        rig.log()
-    );
-    check_against_model(
-        &samples,
-        &output_config(OUTPUT),
-        &batches,
-        &Default::default(),
-        0.05,
-    );
+    rig.end();
+    rig.check_all();
     // Every heap has a count of its own, and all are this F-engine's.
-    let heaps = SUBSTREAMS * (expected.len() as u64 + 2);
+    let heaps = SUBSTREAMS * (rig.received.batches().len() as u64 + 2);
     assert_eq!(rig.received.heap_counts.len() as u64, heaps);
     assert!(rig.received.heap_counts.iter().all(|count| count % 8 == 3));
     assert_eq!(
@@ -161,25 +133,21 @@ fn heaps_go_in_and_spectra_come_out() {
 /// Each polarisation comes through an interface of its own, and each interface sends a block of the substreams.
 #[test]
 fn two_interfaces_share_the_work() {
-    let Some(cable) = Cable::new("two") else {
-        return;
-    };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
     let options = [
         "--recv-interface=k0,k1",
         "--recv-affinity=-1,-1",
         "--send-interface=k0,k1",
-        "--recv-spare-chunks=8",
     ];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
+    let Some(mut rig) = Rig::live("two", &options) else {
+        return;
+    };
     rig.split = true;
     assert_eq!(rig.groups(), [8, 0, 0, 8]);
-    rig.send(&capture, 0, u64::MAX);
-    let third = samples.first() + (samples.end() - samples.first()) / 3;
+    rig.send_all();
+    let (first, end) = (rig.samples.first(), rig.samples.end());
+    let third = first + (end - first) / 3;
     rig.wait(|rig| rig.received.end().is_some_and(|end| end > third));
-    rig.signal("INT");
-    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    rig.end();
 
     let Received {
         heap_counts,
@@ -207,32 +175,18 @@ fn two_interfaces_share_the_work() {
             "{counts:?}"
         );
     }
-    check_against_model(
-        &samples,
-        &output_config(OUTPUT),
-        &batches,
-        &Default::default(),
-        0.05,
-    );
+    rig.check(&batches);
 }
 
 /// aiokatcp as the controller: gains and delays hold from the timestamp on that the engine tells, and not before.
 #[test]
 fn a_controller_steers_and_halts() {
-    let Some(cable) = Cable::new("steer") else {
+    let Some(mut rig) = Rig::live("steer", &["--send-rate-factor=0"]) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
-    let options = [
-        "--recv-interface=k0",
-        "--recv-spare-chunks=8",
-        "--send-rate-factor=0",
-    ];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
-    let (first, end) = (samples.first(), samples.end());
+    let (first, end) = (rig.samples.first(), rig.samples.end());
     let middle = first + (end - first) / 2;
-    rig.send(&capture, 0, middle);
+    rig.send(0, middle);
     rig.wait(|rig| {
         rig.received
             .end()
@@ -259,7 +213,7 @@ fn a_controller_steers_and_halts() {
     assert!(steady > first && steady < middle + BATCH, "{told}");
     assert!(told["received"].as_u64().unwrap() >= first, "{told}");
 
-    rig.send(&capture, middle, u64::MAX);
+    rig.send(middle, u64::MAX);
     rig.wait(|rig| {
         rig.received
             .end()
@@ -269,8 +223,7 @@ fn a_controller_steers_and_halts() {
     let status = rig.ended();
     assert_eq!(status.code(), Some(0), "{}", rig.log());
 
-    let config = output_config(OUTPUT);
-    check_against_model(&samples, &config, &before, &Default::default(), 0.05);
+    rig.check(&before);
     let after: BTreeMap<_, _> = rig.received.batches().split_off(&steady);
     assert!(after.len() >= 4, "{:?}", after.keys());
     let models = delays.map(|delay| {
@@ -278,7 +231,7 @@ fn a_controller_steers_and_halts() {
         models.add(LinearDelay::new(first as i64, delay * RATE, 0.0, 0.0, 0.0).unwrap());
         models
     });
-    check_against_model(&samples, &config, &after, &models, 0.02);
+    check_against_model(&rig.samples, &output_config(OUTPUT), &after, &models, 0.02);
 
     // A replay of the capture and of what the log says of requests gives the same bytes.
     let log = rig.log();
@@ -291,7 +244,7 @@ fn a_controller_steers_and_halts() {
     file.write_all(requests.join("\n").as_bytes()).unwrap();
     let requests = file.path().to_str().unwrap();
     let options = [&ENGINE_OPTIONS[..], &["--requests", requests]].concat();
-    let (replayed, _) = replay_report(&capture, OUTPUT, &options);
+    let (replayed, _) = replay_report(&rig.capture, OUTPUT, &options);
     let live = rig.received.batches();
     let last = *live.keys().last().unwrap();
     assert!(replayed.batches.range(..=last).eq(&live));
@@ -299,26 +252,13 @@ fn a_controller_steers_and_halts() {
 
 #[test]
 fn a_capture_is_sent_to_its_end() {
-    let Some(cable) = Cable::new("capture") else {
+    // Paced, so that the test need not be quick.
+    let Some(mut rig) = Rig::from_file("capture", &["--adc-sample-rate=2e5"], &tones()) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
-    // Paced, so that the test need not be quick.
-    let options = ["--adc-sample-rate=2e5"];
-    let mut rig = Rig::start(cable, &options, capture.to_str().unwrap());
     let status = rig.ended();
     assert_eq!(status.code(), Some(0), "{}", rig.log());
-    let batches = rig.received.batches();
-    let expected = samples.whole_batches(BATCH, WINDOW, 128);
-    assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
-    check_against_model(
-        &samples,
-        &output_config(OUTPUT),
-        &batches,
-        &Default::default(),
-        0.05,
-    );
+    rig.check_all();
 }
 
 /// Packets that cannot fit are refused before anything starts.
@@ -372,7 +312,6 @@ fn interfaces_are_looked_at_first() {
 /// Ports that others listen on are named, and nothing is left running.
 #[test]
 fn ports_in_use_are_refused() {
-    let capture = data("tones-10bit.pcap");
     for (name, port, named) in [
         ("metrics", METRICS, "--prometheus-port 9100"),
         ("katcp", KATCP, ":7147"),
@@ -383,7 +322,7 @@ fn ports_in_use_are_refused() {
         let any = (Ipv4Addr::UNSPECIFIED, port);
         let _listener = Cable::within(&cable.engine, || TcpListener::bind(any).unwrap());
         let options = ["--prometheus-port=9100"];
-        let mut rig = Rig::start(cable, &options, capture.to_str().unwrap());
+        let mut rig = Rig::start(cable, &options, tones().to_str().unwrap(), &[]);
         assert_eq!(rig.died().code(), Some(2), "{}", rig.log());
         assert!(rig.log().contains(named), "{}", rig.log());
         assert!(!rig.log().contains("other threads"), "{}", rig.log());
@@ -393,12 +332,9 @@ fn ports_in_use_are_refused() {
 /// A capture that turns out to be broken: what is named ends the process, which does not wait.
 #[test]
 fn a_stage_that_fails_ends_the_process_and_is_named() {
-    let Some(cable) = Cable::new("broken") else {
-        return;
-    };
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.pcap");
-    std::fs::copy(data("tones-10bit.pcap"), &broken).unwrap();
+    std::fs::copy(tones(), &broken).unwrap();
     let mut file = File::options().append(true).open(&broken).unwrap();
     // A record that is longer than any frame, and enough behind it that it is not just cut off.
     file.write_all(&[0; 8]).unwrap();
@@ -406,7 +342,9 @@ fn a_stage_that_fails_ends_the_process_and_is_named() {
     file.write_all(&60_u32.to_le_bytes()).unwrap();
     let length = file.metadata().unwrap().len();
     file.set_len(length + (256 << 20)).unwrap();
-    let mut rig = Rig::start(cable, &[], broken.to_str().unwrap());
+    let Some(mut rig) = Rig::from_file("broken", &[], &broken) else {
+        return;
+    };
     let status = rig.died();
     assert_eq!(status.code(), Some(1), "{}", rig.log());
     assert!(rig.log().contains("broken.pcap"), "{}", rig.log());
@@ -416,12 +354,10 @@ fn a_stage_that_fails_ends_the_process_and_is_named() {
 /// Output that is paced to take minutes: the first signal lets it go on, the second does not.
 #[test]
 fn a_second_signal_ends_at_once() {
-    let Some(cable) = Cable::new("signals") else {
+    let options = ["--adc-sample-rate=1000"];
+    let Some(mut rig) = Rig::from_file("signals", &options, &tones()).map(Rig::up) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let options = ["--adc-sample-rate=1000"];
-    let mut rig = Rig::start(cable, &options, capture.to_str().unwrap()).up();
     rig.wait(|rig| rig.received.end().is_some());
     rig.signal("TERM");
     rig.wait(|rig| rig.log().contains("SIGTERM"));
@@ -433,12 +369,10 @@ fn a_second_signal_ends_at_once() {
 /// Output so slow that the end would never come: it is cut off, and says so.
 #[test]
 fn an_end_that_takes_too_long_is_cut_off() {
-    let Some(cable) = Cable::new("late") else {
+    let options = ["--send-rate-factor=1e-6"];
+    let Some(mut rig) = Rig::from_file("late", &options, &tones()).map(Rig::up) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let options = ["--send-rate-factor=1e-6"];
-    let mut rig = Rig::start(cable, &options, capture.to_str().unwrap()).up();
     rig.wait(|rig| rig.received.end().is_some());
     rig.signal("INT");
     assert_eq!(rig.died().code(), Some(1), "{}", rig.log());
@@ -451,11 +385,9 @@ fn an_end_that_takes_too_long_is_cut_off() {
 /// SIGUSR2 turns debug messages on, and off again.
 #[test]
 fn debug_messages_are_turned_on_and_off() {
-    let Some(cable) = Cable::new("debug") else {
+    let Some(mut rig) = Rig::live("debug", &[]) else {
         return;
     };
-    let options = ["--recv-interface=k0"];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
     for (switch, connected) in [
         ("debug messages on=true", true),
         ("debug messages on=false", false),
@@ -471,6 +403,5 @@ fn debug_messages_are_turned_on_and_off() {
         let (_, since) = log.split_once(switch).unwrap();
         assert_eq!(since.contains("client connected"), connected, "{log}");
     }
-    rig.signal("INT");
-    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    rig.end();
 }

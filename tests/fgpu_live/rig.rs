@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, setns};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::support::Samples;
+use crate::support::{Samples, check_against_model, data, output_config};
 
 /// Tests fail rather than hang.
 pub const TOO_LONG: Duration = Duration::from_secs(60);
@@ -27,6 +27,9 @@ pub const WINDOW: u64 = 512;
 pub const CHUNK: u64 = 16384;
 pub const RATE: f64 = 4e6;
 pub const SYNC_TIME: f64 = 1_763_700_000.0;
+/// The digitisers' groups: 8 for each polarisation.
+pub const SOURCE: &str = "239.102.0.64+7,239.102.1.64+7";
+pub const GAIN: f32 = 0.05;
 /// Options of all engines here, with which a replay gives the same output.
 pub const ENGINE_OPTIONS: [&str; 8] = [
     "--adc-sample-rate=4e6",
@@ -185,22 +188,45 @@ pub struct Rig {
     pub split: bool,
     /// Samples that may be on their way through the engine.
     pub ahead: u64,
+    /// What there is to send, and what is in it.
+    pub capture: PathBuf,
+    pub samples: Samples,
     begun: Instant,
 }
 
 impl Rig {
-    /// An engine that is starting.
-    pub fn start(cable: Cable, options: &[&str], source: &str) -> Self {
-        Self::start_with(cable, options, source, &[])
+    /// An engine that is up and receives on k0, unless `options` say otherwise; `None` without namespaces.
+    pub fn live(name: &str, options: &[&str]) -> Option<Self> {
+        Some(Self::starting(name, options, &[])?.up())
     }
 
-    /// An engine that is starting, with variables of its environment.
-    pub fn start_with(
+    /// The same while it is starting, with variables of its environment.
+    pub fn starting(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Option<Self> {
+        let metrics = format!("--prometheus-port={METRICS}");
+        let usual = ["--recv-interface=k0", "--recv-spare-chunks=8", &metrics];
+        let options = [&usual, options].concat();
+        Some(Self::start(
+            Cable::new(name)?,
+            &options,
+            SOURCE,
+            environment,
+        ))
+    }
+
+    /// An engine that is starting, and takes its input from a capture.
+    pub fn from_file(name: &str, options: &[&str], capture: &Path) -> Option<Self> {
+        let source = capture.to_str().unwrap();
+        Some(Self::start(Cable::new(name)?, options, source, &[]))
+    }
+
+    /// An engine that is starting, with these options beside those of all engines here.
+    pub fn start(
         cable: Cable,
         options: &[&str],
         source: &str,
         environment: &[(&str, &str)],
     ) -> Self {
+        let capture = tones();
         let socket = Cable::within(&cable.test, || {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
             // What the system does not grant, closed loops do without.
@@ -243,16 +269,16 @@ impl Rig {
             received: Received::default(),
             split: false,
             ahead: 4 * CHUNK,
+            samples: Samples::read(&capture, 10, 4096),
+            capture,
             begun: Instant::now(),
         }
     }
 
     /// Names and CPUs of the lcores as `--print-plan` has them, each as JSON writes it.
-    pub fn planned(&self, options: &[&str], source: &str) -> Vec<(String, String)> {
-        let output = command(&self.cable, options, source)
-            .arg("--print-plan")
-            .output()
-            .unwrap();
+    pub fn planned(&self) -> Vec<(String, String)> {
+        let options = ["--recv-interface=k0", "--print-plan"];
+        let output = command(&self.cable, &options, SOURCE).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let lcore = |line: &str| {
@@ -332,18 +358,16 @@ impl Rig {
         }
     }
 
-    /// Sends the heaps of a capture from `from` on until `to`, none so early that the engine has to hold more than it can.
-    pub fn send(&mut self, capture: &Path, from: u64, to: u64) {
-        let split = self.split;
-        let mut reader = CaptureReader::open(capture).unwrap();
+    /// Sends the heaps from `from` on until `to`, none so early that the engine has to hold more than it can.
+    pub fn send(&mut self, from: u64, to: u64) {
+        let (split, first) = (self.split, self.samples.first());
+        let mut reader = CaptureReader::open(&self.capture).unwrap();
         while let Some(frame) = reader.next_frame().unwrap() {
             let datagram = Datagram::new_checked(frame.bytes).unwrap();
             let heap = DigitiserHeap::new_checked(datagram.payload()).unwrap();
             let timestamp = heap.timestamp().unwrap();
             if (from..to).contains(&timestamp) {
-                self.wait(|rig| {
-                    timestamp < rig.received.end().unwrap_or(first(capture)) + rig.ahead
-                });
+                self.wait(|rig| timestamp < rig.received.end().unwrap_or(first) + rig.ahead);
                 let interface = if split { heap.pol() } else { 0 };
                 let socket = &self.digitiser[interface];
                 socket.send_to(datagram.payload(), datagram.dst()).unwrap();
@@ -351,19 +375,21 @@ impl Rig {
         }
     }
 
-    /// Waits until the engine has taken in all heaps from `first` on until `end`, and sent what it could of them. What is on its
-    /// way to an rx lcore when the engine is told to end is lost.
-    pub fn wait_for_all(&mut self, first: u64, end: u64) {
+    /// Sends all heaps.
+    pub fn send_all(&mut self) {
+        self.send(0, u64::MAX);
+    }
+
+    /// Waits until the engine has taken in all heaps, and sent what it could of them. What is on its way to an rx lcore when
+    /// the engine is told to end is lost.
+    pub fn wait_for_all(&mut self) {
+        let (first, end) = (self.samples.first(), self.samples.end());
         let heaps = 2 * (end - first) / 4096;
         // Two chunks are open until the next begins.
         let chunks = (end - first) / CHUNK - 2;
         self.wait(|rig| {
-            let all = rig.metrics();
-            let total = |family: &str| {
-                let samples = all[family][1].as_array().unwrap();
-                let values = samples.iter().map(|sample| sample[2].as_f64().unwrap());
-                values.sum::<f64>() as i64
-            };
+            let metrics = rig.metrics();
+            let total = |family: &str| total(&metrics, family) as i64;
             let placed = total("karoo_input_datagrams") - total("karoo_input_drops");
             let sent = total("fgpu_output_samples") / 8192 * SUBSTREAMS as i64;
             placed == heaps as i64
@@ -386,6 +412,27 @@ impl Rig {
     pub fn ended(&mut self) -> ExitStatus {
         self.wait(|rig| rig.received.stops == SUBSTREAMS);
         self.died()
+    }
+
+    /// Tells the engine to end, and insists that it does so well.
+    pub fn end(&mut self) {
+        self.signal("INT");
+        assert_eq!(self.ended().code(), Some(0), "{}", self.log());
+    }
+
+    /// Insists that what was received is all that can be made of the capture, and what the model makes of it.
+    pub fn check_all(&self) {
+        let batches = self.received.batches();
+        let received: Vec<_> = batches.keys().copied().collect();
+        let expected = self.samples.whole_batches(BATCH, WINDOW, 128);
+        assert_eq!(received, expected, "{}", self.log());
+        self.check(&batches);
+    }
+
+    /// Insists that these batches are the model's, without delays and with the gain of all engines here.
+    pub fn check(&self, batches: &BTreeMap<u64, Vec<i8>>) {
+        let (output, delays) = (output_config(OUTPUT), Default::default());
+        check_against_model(&self.samples, &output, batches, &delays, GAIN);
     }
 
     /// Waits until the engine has ended, in whatever way.
@@ -477,8 +524,15 @@ impl Drop for Rig {
     }
 }
 
-pub fn first(capture: &Path) -> u64 {
-    Samples::read(capture, 10, 4096).first()
+/// The capture that all tests here send.
+pub fn tones() -> PathBuf {
+    data("tones-10bit.pcap")
+}
+
+/// Sum over a family of metrics.
+pub fn total(metrics: &Value, family: &str) -> f64 {
+    let samples = metrics[family][1].as_array().unwrap().iter();
+    samples.map(|sample| sample[2].as_f64().unwrap()).sum()
 }
 
 /// The engine's command line, in its namespace.

@@ -10,7 +10,7 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-use super::rig::{Cable, Rig, SUBSTREAMS, TOO_LONG};
+use super::rig::{Rig, SUBSTREAMS, TOO_LONG};
 
 /// Period of the watchdog: four looks.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -49,9 +49,6 @@ fn has(message: &str, line: &str) -> bool {
 /// Nothing is received all the while: that is no reason to stop feeding.
 #[test]
 fn the_watchdog_is_fed_while_all_threads_turn() {
-    let Some(cable) = Cable::new("service") else {
-        return;
-    };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = Manager(UnixDatagram::bind(&path).unwrap());
@@ -60,8 +57,9 @@ fn the_watchdog_is_fed_while_all_threads_turn() {
         ("NOTIFY_SOCKET", path.to_str().unwrap()),
         ("WATCHDOG_USEC", &period),
     ];
-    let options = ["--recv-interface=k0"];
-    let mut rig = Rig::start_with(cable, &options, "239.102.0.64+7", &environment);
+    let Some(mut rig) = Rig::starting("service", &[], &environment) else {
+        return;
+    };
     let before = manager.wait("READY=1", TOO_LONG);
     // Control is the last that starts.
     assert!(rig.log().contains("up"), "{}", rig.log());
@@ -94,9 +92,6 @@ fn the_watchdog_is_fed_while_all_threads_turn() {
 /// The engine waits in the middle of its start, for a service manager that takes no message.
 #[test]
 fn a_signal_ends_an_engine_that_is_not_up_yet() {
-    let Some(cable) = Cable::new("early") else {
-        return;
-    };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = Manager(UnixDatagram::bind(&path).unwrap());
@@ -104,12 +99,9 @@ fn a_signal_ends_an_engine_that_is_not_up_yet() {
     other.set_nonblocking(true).unwrap();
     while other.send_to(b"full", &path).is_ok() {}
     let environment = [("NOTIFY_SOCKET", path.to_str().unwrap())];
-    let mut rig = Rig::start_with(
-        cable,
-        &["--recv-interface=k0"],
-        "239.102.0.64+7",
-        &environment,
-    );
+    let Some(mut rig) = Rig::starting("early", &[], &environment) else {
+        return;
+    };
     let status = format!("/proc/{}/status", rig.id());
     rig.wait(|_| catches_sigterm(&fs::read_to_string(&status).unwrap_or_default()));
     rig.signal("TERM");

@@ -1,26 +1,32 @@
-//! spead2 as digitiser and X-engine of a live engine: 16 groups in, every substream out.
+//! spead2 as digitiser and X-engine of a live engine: 16 groups in, every substream of every output out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use karoo::config::{OutputBits, OutputConfig};
+use karoo::dsp::delay::DelayModels;
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::DigitiserHeap;
 use serde_json::json;
 
-use super::rig::{BATCH, CHUNK, Cable, OUTPUT, Rig};
-use super::support::{Samples, check_against_model, data, output_config};
+use super::rig::{CHUNK, GAIN, OUTPUT, Rig, run_python};
+use super::support::{check_against_model, output_config};
 
 #[test]
 fn spead2_sends_sixteen_groups_and_receives_every_substream() {
-    let Some(cable) = Cable::new("spead2") else {
+    let Some(mut rig) = Rig::live("spead2", &["--send-rate-factor=0"]) else {
         return;
     };
-    let capture = data("tones-10bit.pcap");
-    let samples = Samples::read(&capture, 10, 4096);
+    assert_eq!(rig.groups(), [8, 8, 0, 0]);
+    through_spead2(&mut rig, &[output_config(OUTPUT)], GAIN);
+}
+
+/// Sends the capture, and insists that what spead2 receives of each output is the model's.
+fn through_spead2(rig: &mut Rig, outputs: &[OutputConfig], gain: f32) {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("input"), folder.path().join("output"));
     let mut heaps = Vec::new();
-    let mut reader = CaptureReader::open(&capture).unwrap();
+    let mut reader = CaptureReader::open(&rig.capture).unwrap();
     while let Some(frame) = reader.next_frame().unwrap() {
         let datagram = Datagram::new_checked(frame.bytes).unwrap();
         let heap = DigitiserHeap::new_checked(datagram.payload()).unwrap();
@@ -30,70 +36,103 @@ fn spead2_sends_sixteen_groups_and_receives_every_substream() {
     }
     fs::write(&input, heaps).unwrap();
 
-    let options = [
-        "--recv-interface=k0",
-        "--recv-spare-chunks=8",
-        "--send-rate-factor=0",
-    ];
-    let mut rig = Rig::start(cable, &options, "239.102.0.64+7,239.102.1.64+7").up();
-    assert_eq!(rig.groups(), [8, 8, 0, 0]);
-    let group = |base: &str, n: usize| (0..n).map(|i| format!("{base}{}", 64 + i)).collect();
-    let sources: [Vec<String>; 2] = ["239.102.0.", "239.102.1."].map(|base| group(base, 8));
+    let group = |base: &str| (0..8).map(|i| format!("{base}{}", 64 + i)).collect();
+    let sources: [Vec<String>; 2] = ["239.102.0.", "239.102.1."].map(group);
+    // Two chunks are open until the next begins, and one waits for what is behind it.
+    let ahead = outputs
+        .iter()
+        .map(|output| 4 * output.batch_samples() as u64);
+    let dst = outputs.iter().flat_map(|output| {
+        let last = rig.samples.end() - 2 * CHUNK - 3 * output.batch_samples() as u64;
+        output
+            .dst
+            .iter()
+            .map(move |dst| (dst.ip().to_string(), dst.port(), last))
+    });
     let expectation = json!({
         "interface": "10.77.0.2",
         "sources": sources,
-        "dst": (0..4).map(|i| format!("239.10.10.{i}")).collect::<Vec<_>>(),
+        "dst": dst.collect::<Vec<_>>(),
         "port": 7148,
         "heap_samples": 4096,
         "sample_bits": 10,
-        "ahead": 4 * CHUNK,
-        // Timestamp of the last batch: two chunks are open until the next begins, and one waits for what is behind it.
-        "end": samples.end() - 2 * CHUNK - 3 * BATCH,
+        "ahead": ahead.max().unwrap().max(rig.ahead),
     });
-    let [input, output] = [&input, &output].map(|path| path.to_str().unwrap());
-    let test = rig.cable.test.clone();
-    let args = [&expectation.to_string()[..], input, output];
-    let report = super::rig::run_python(&test, "live_spead2.py", &args, "")
+    let paths = [&input, &output].map(|path| path.to_str().unwrap());
+    let args = [&expectation.to_string()[..], paths[0], paths[1]];
+    let report = run_python(&rig.cable.test, "live_spead2.py", &args, "")
         .unwrap_or_else(|error| panic!("{error}\n{}", rig.log()));
-    assert_eq!(report["incomplete"], json!([0, 0, 0, 0]), "{report}");
-    rig.signal("INT");
-    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    let incomplete = report["incomplete"].as_array().unwrap();
+    assert!(incomplete.iter().all(|count| *count == 0), "{report}");
+    rig.end();
 
-    // Substreams by timestamp, in order of their channels.
-    let bytes = fs::read(output).unwrap();
-    let mut found: BTreeMap<u64, BTreeMap<u64, Vec<i8>>> = BTreeMap::new();
-    let mut rest = &bytes[..];
-    while let Some((head, behind)) = rest.split_first_chunk::<24>() {
-        let number = |i: usize| u64::from_le_bytes(*head[8 * i..].first_chunk().unwrap());
-        let (data, next) = behind.split_at(number(2) as usize);
-        let data = data.iter().map(|&byte| byte as i8).collect();
-        let twice = found.entry(number(0)).or_default().insert(number(1), data);
-        assert!(
-            twice.is_none(),
-            "heap {} of channel {} twice",
-            number(0),
-            number(1)
+    let received = read(&fs::read(output).unwrap());
+    let mut substreams = received.into_iter();
+    for output in outputs {
+        let substreams = substreams.by_ref().take(output.dst.len());
+        check(
+            rig,
+            output,
+            substreams.map(|(_, heaps)| heaps).collect(),
+            gain,
         );
-        rest = next;
     }
-    let batches: BTreeMap<_, Vec<i8>> = found
-        .into_iter()
-        .map(|(timestamp, heaps)| {
-            assert_eq!(heaps.keys().copied().collect::<Vec<_>>(), [0, 16, 32, 48]);
-            (timestamp, heaps.into_values().flatten().collect())
-        })
-        .collect();
-    let expected = (samples.end() - samples.first()) / BATCH - 2 * CHUNK / BATCH - 2;
+}
+
+/// Heaps by timestamp, and the first channel that all of a substream have.
+type Substream = BTreeMap<u64, (u64, Vec<u8>)>;
+
+/// What the script wrote, by its numbers of substreams.
+fn read(mut bytes: &[u8]) -> BTreeMap<u64, Substream> {
+    let mut substreams: BTreeMap<u64, Substream> = BTreeMap::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<32>() {
+        let number = |i: usize| u64::from_le_bytes(*head[8 * i..].first_chunk().unwrap());
+        let (data, next) = rest.split_at(number(3) as usize);
+        let heaps = substreams.entry(number(0)).or_default();
+        let twice = heaps.insert(number(1), (number(2), data.to_vec()));
+        assert!(twice.is_none(), "heap {} of {} twice", number(1), number(0));
+        bytes = next;
+    }
+    substreams
+}
+
+fn check(rig: &Rig, output: &OutputConfig, substreams: Vec<Substream>, gain: f32) {
+    assert_eq!(substreams.len(), output.dst.len());
+    let mut batches: BTreeMap<u64, Vec<i8>> = BTreeMap::new();
+    for (substream, first) in substreams
+        .iter()
+        .zip((0..).step_by(output.channels_per_substream()))
+    {
+        for (timestamp, (channel, data)) in substream {
+            assert_eq!(*channel, first);
+            let batch = batches.entry(*timestamp).or_default();
+            match output.sample_bits {
+                OutputBits::Eight => batch.extend(data.iter().map(|&byte| byte as i8)),
+                // Real parts are in the high halves.
+                OutputBits::Four => batch.extend(
+                    data.iter()
+                        .flat_map(|&byte| [byte as i8 >> 4, (byte << 4) as i8 >> 4]),
+                ),
+            }
+        }
+    }
+    // At the end some substreams are a heap ahead.
+    let whole = 4 * output.jones_per_batch;
+    while batches
+        .last_entry()
+        .is_some_and(|last| last.get().len() < whole)
+    {
+        batches.pop_last();
+    }
+    let (first, end) = (rig.samples.first(), rig.samples.end());
+    let expected = (end - first - 2 * CHUNK) / output.batch_samples() as u64 - 2;
     assert!(
         batches.len() as u64 >= expected,
         "{} batches",
         batches.len()
     );
-    check_against_model(
-        &samples,
-        &output_config(OUTPUT),
-        &batches,
-        &Default::default(),
-        0.05,
-    );
+    let values: BTreeSet<_> = batches.values().flatten().collect();
+    assert!(values.len() > 8, "{values:?}");
+    let delays = [0; 2].map(|_| DelayModels::with_subsampling(output.subsampling() as u32));
+    check_against_model(&rig.samples, output, &batches, &delays, gain);
 }

@@ -3,12 +3,13 @@
 
 usage: live_spead2.py EXPECTATION INPUT OUTPUT
 
-EXPECTATION is a JSON object: interface (address of ours), sources (two lists of groups, one per polarisation), dst (groups of
-the substreams), port, heap_samples, sample_bits, ahead (samples that may be under way), end (timestamp that is to be reached).
+EXPECTATION is a JSON object: interface (address of ours), sources (two lists of groups, one per polarisation), port (theirs), dst
+(group and port of each substream, and the timestamp that is to be reached), heap_samples, sample_bits, ahead (samples that
+may be under way).
 
 INPUT holds heaps as timestamp (u64), polarisation (u64) and packed samples; they are sent as a digitiser sends them, each
-polarisation's by turns to its groups. Heaps of spectra are received, and written to OUTPUT as timestamp (u64),
-first channel (u64), number of bytes (u64) and bytes. All integers are little-endian. Prints what was received as JSON.
+polarisation's by turns to its groups. Heaps of spectra are received, and written to OUTPUT as number of the substream (u64),
+timestamp (u64), first channel (u64), number of bytes (u64) and bytes. All integers are little-endian. Prints what was received as JSON.
 """
 
 import json
@@ -30,13 +31,13 @@ TOO_LONG = 60.0
 class Receiver(threading.Thread):
     """One substream."""
 
-    def __init__(self, expect, group):
+    def __init__(self, expect, group, port):
         super().__init__(daemon=True)
         config = spead2.recv.StreamConfig(max_heaps=16, stop_on_stop_item=False)
         ring = spead2.recv.RingStreamConfig(heaps=256, contiguous_only=False)
         self.stream = spead2.recv.Stream(spead2.ThreadPool(), config, ring)
         self.stream.add_udp_reader(
-            group, expect["port"], max_size=9200, buffer_size=1 << 23, interface_address=expect["interface"]
+            group, port, max_size=9200, buffer_size=1 << 23, interface_address=expect["interface"]
         )
         self.heaps, self.incomplete, self.end = [], 0, 0
 
@@ -72,7 +73,7 @@ def digitiser(expect):
 
 
 def main(expect, source, destination):
-    receivers = [Receiver(expect, group) for group in expect["dst"]]
+    receivers = [Receiver(expect, group, port) for group, port, _ in expect["dst"]]
     for receiver in receivers:
         receiver.start()
     stream = digitiser(expect)
@@ -102,13 +103,13 @@ def main(expect, source, destination):
         index = pol * len(expect["sources"][0]) + sent[pol] % len(groups)
         sent[pol] += 1
         stream.send_heap(heap, substream_index=index)
-    wait(lambda: reached() >= expect["end"])
+    wait(lambda: all(receiver.end >= last for receiver, (*_, last) in zip(receivers, expect["dst"])))
     for receiver in receivers:
         receiver.stream.stop()
     with open(destination, "wb") as file:
-        for receiver in receivers:
+        for number, receiver in enumerate(receivers):
             for timestamp, channel, data in receiver.heaps:
-                file.write(struct.pack("<QQQ", timestamp, channel, len(data)) + data)
+                file.write(struct.pack("<QQQQ", number, timestamp, channel, len(data)) + data)
     print(
         json.dumps(
             {

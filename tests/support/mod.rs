@@ -91,6 +91,7 @@ pub fn check_against_model(
     let model = Model::new(output, 0);
     let gains = [0, 1].map(|_| vec![Complex32::from(gain); output.channels]);
     let source = |pol: usize, t: u64| samples.at(pol, t);
+    let limit = f64::from(output.sample_bits.limit());
     let mut exact = 0u64;
     let mut all = 0u64;
     for (&timestamp, batch) in batches {
@@ -101,7 +102,7 @@ pub fn check_against_model(
                 for (pol, bins) in spectrum.iter().enumerate() {
                     for (part, value) in [bins[k].re, bins[k].im].into_iter().enumerate() {
                         let at = ((k * output.spectra_per_heap() + s) * 2 + pol) * 2 + part;
-                        let value = value.clamp(-127.0, 127.0);
+                        let value = value.clamp(-limit, limit);
                         let expected = value.round_ties_even();
                         let got = f64::from(batch[at]);
                         let tie = (value - value.floor() - 0.5).abs() <= TIE;
