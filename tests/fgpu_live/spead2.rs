@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use karoo::config::{OutputBits, OutputConfig};
+use karoo::config::{NarrowbandOptions, OutputBits, OutputConfig};
 use karoo::dsp::delay::DelayModels;
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::DigitiserHeap;
+use karoo::units::Clock;
 use serde_json::json;
 
-use super::rig::{CHUNK, GAIN, OUTPUT, Rig, run_python};
+use super::rig::{CHUNK, GAIN, OUTPUT, RATE, Rig, SYNC_TIME, run_python};
 use super::support::{check_against_model, output_config};
+
+/// Another port than the wideband output's, to which the test itself listens.
+const NARROWBAND: &str = "name=n,channels=64,dst=239.10.20.0+1:7149,jones_per_batch=4096,taps=4,dither=none,\
+                          centre_frequency=1e6,decimation=4";
 
 #[test]
 fn spead2_sends_sixteen_groups_and_receives_every_substream() {
@@ -19,6 +24,32 @@ fn spead2_sends_sixteen_groups_and_receives_every_substream() {
     };
     assert_eq!(rig.groups(), [8, 8, 0, 0]);
     through_spead2(&mut rig, &[output_config(OUTPUT)], GAIN);
+}
+
+#[test]
+fn spead2_receives_wideband_and_narrowband_of_four_bits() {
+    let gain = 0.02;
+    let options = [
+        "--send-rate-factor=0",
+        "--send-sample-bits=4",
+        &format!("--gain={gain}"),
+        "--narrowband",
+        NARROWBAND,
+    ];
+    let Some(mut rig) = Rig::live("four", &options) else {
+        return;
+    };
+    let clock = Clock {
+        adc_sample_rate: RATE,
+        sync_time: SYNC_TIME,
+    };
+    let narrowband: NarrowbandOptions = NARROWBAND.parse().unwrap();
+    let narrowband = narrowband.into_config(1 << 20, 0, clock).unwrap();
+    let outputs = [output_config(OUTPUT), narrowband].map(|output| OutputConfig {
+        sample_bits: OutputBits::Four,
+        ..output
+    });
+    through_spead2(&mut rig, &outputs, gain);
 }
 
 /// Sends the capture, and insists that what spead2 receives of each output is the model's.
