@@ -7,6 +7,7 @@
 //! * [`SourceLcore`]: a capture into rx queues;
 //! * [`Interface`], [`PortUse`], [`Membership`]: interfaces of this host, as ports, in multicast groups;
 //! * [`locate`], [`Preset`]: which driver is best for an interface, and what it is told;
+//! * [`Interfaces`]: those of an engine, and what each is for;
 //! * [`Links`]: whether the ports' links are up;
 //! * [`LiveEngine`]: all of it, for one engine on live ports, on the CPUs that its [`EnginePlan`](crate::plan::EnginePlan) says.
 
@@ -14,6 +15,7 @@ mod compute;
 mod demand;
 mod igmp;
 mod interface;
+mod interfaces;
 mod links;
 mod port;
 mod preset;
@@ -27,11 +29,12 @@ pub use compute::{Backend, Compute, ComputeError, OUTPUT_CHUNKS, Taken, Wanted, 
 pub use demand::{Demand, DemandError};
 pub use igmp::{ControlQueues, IgmpThread};
 pub use interface::{Interface, InterfaceError, Memberships};
+pub use interfaces::Interfaces;
 pub use links::Links;
 pub use port::{Membership, OpenPort, PortError, PortUse};
 pub use preset::{Preset, PresetError, devices};
 pub use resolve::{Driver, LocateError, Located, locate};
-pub use run::{Interfaces, LiveEngine, LiveError, LiveParts};
+pub use run::{LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};
 pub use stages::{Ended, RxStage, StageError, StageIdle, StageParts, Stages};
 pub use threads::{Threads, run_on};
