@@ -150,3 +150,32 @@ fn memory_that_is_not_whole_pages_is_not_registered() {
     let chunks = ExtPool::new(Eal::for_tests(), [Part(&PAGES, 8192)]);
     port.register(&chunks).expect("registered");
 }
+
+/// In a process of its own, since EAL has one mode. Physical addresses need root and huge pages.
+#[test]
+fn chunks_are_not_registered_where_devices_see_physical_addresses() {
+    const NAME: &str = "ports::chunks_are_not_registered_where_devices_see_physical_addresses";
+    if std::env::var_os("KAROO_TEST_PHYSICAL").is_none() {
+        super::run_again(
+            &["--exact", NAME, "--nocapture"],
+            ("KAROO_TEST_PHYSICAL", "1"),
+        );
+        return;
+    }
+    let eal = match Eal::init(&EalConfig {
+        memory_mib: 32,
+        huge_pages: HugePages::Require,
+        extra_args: vec!["--iova-mode=pa".to_owned()],
+        ..EalConfig::default()
+    }) {
+        Ok(eal) => eal,
+        Err(error) => return println!("no physical addresses: {error}"),
+    };
+    static PAGES: Pages = Pages([0; 8192]);
+    let chunks = ExtPool::new(&eal, [Part(&PAGES, 8192)]);
+    let (sender, receiver) = mbuf_ring(&eal, "physical", 31).expect("ring");
+    let device = Device::rings(&eal, "physical", vec![receiver], vec![sender]).expect("ring port");
+    let port = device.start(&PortConfig::default()).expect("start").port;
+    let error = port.register(&chunks).expect_err("refused").to_string();
+    assert!(error.contains("IOVA") && error.contains("IOMMU"), "{error}");
+}
