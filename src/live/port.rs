@@ -251,12 +251,14 @@ impl PortUse {
         // Behind the queues for data: queries that come, reports that go.
         let room = usize::from(info.max_rx_queues) > self.rx_queues
             && usize::from(info.max_tx_queues) > usize::from(self.tx);
-        let control = usize::from(!shared && room);
-        if !shared && !room {
+        // Hypervisors deal packets out over all queues that are in use, data too.
+        let apart = room && interface.driver != Driver::Virtio;
+        let control = usize::from(!shared && apart);
+        if !shared && !apart {
             tracing::warn!(
                 interface = %interface.name,
                 queues = info.max_rx_queues,
-                "no queue is left for IGMP: memberships are not reported, the switch has to flood"
+                "no queue can be had for IGMP alone: memberships are not reported, the switch has to flood"
             );
         }
         let mut rx_pools = pools(eal, self.rx_queues, preset.descriptors.into(), DATA_ROOM)?;
