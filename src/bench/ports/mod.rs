@@ -1,0 +1,85 @@
+//! `karoo bench ports`: packets from one interface to another, at the highest rate without loss.
+//!
+//! Two lcores: one sends datagrams with numbers at the pace of a trial, the other counts what comes. What a trial costs
+//! is what AF_PACKET, or a NIC and its cable, take; no engine is in between. The receiver also measures how
+//! uneven the packets come: the depth of a bucket that leaks at the trial's rate, were it filled by them.
+
+mod lcores;
+mod options;
+mod report;
+mod rig;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+pub use options::{PortsOptions, Search};
+pub use report::{PortsReport, Trial};
+use rig::Rig;
+
+use crate::dpdk::{Abort, DpdkError, EalError, LcorePanic};
+use crate::live::{Interface, InterfaceError, PortError, PresetError};
+
+/// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard port.
+const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 75, 79), 9);
+/// Trial and number in front of a datagram's payload.
+const STAMP: usize = 16;
+
+/// Why the bench gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum PortsError {
+    /// An option.
+    #[error("{option} {value} {rule}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// As given.
+        value: f64,
+        /// What holds, and what would do.
+        rule: &'static str,
+    },
+    /// An interface.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// What a driver is to be told.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// DPDK did not start.
+    #[error(transparent)]
+    Eal(#[from] EalError),
+    /// DPDK refused something.
+    #[error(transparent)]
+    Dpdk(#[from] DpdkError),
+    /// An lcore failed.
+    #[error(transparent)]
+    Lcore(#[from] LcorePanic),
+    /// The user asked.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs the bench.
+pub fn run(options: &PortsOptions) -> Result<PortsReport, PortsError> {
+    options.check()?;
+    let send = Interface::find(&options.send_interface)?;
+    let recv = Interface::find(&options.recv_interface)?;
+    for interface in [&send, &recv] {
+        interface.check_mtu(options.payload, "--payload")?;
+    }
+    let abort = Abort::default();
+    let handler = abort.clone();
+    if let Err(error) = ctrlc::set_handler(move || handler.set()) {
+        tracing::warn!(%error, "an interrupt will end the process without a report");
+    }
+    let rig = Rig::start(options, &send, &recv, abort)?;
+    let outcome = rig.measure(options);
+    let trials = rig.end()?;
+    Ok(PortsReport {
+        ports: [send.name, recv.name],
+        payload: options.payload,
+        seconds: options.seconds,
+        found: outcome?,
+        trials,
+    })
+}

@@ -1,0 +1,103 @@
+//! Options of the bench.
+
+use super::{PortsError, STAMP};
+
+/// How to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Search {
+    /// One trial at --rate
+    None,
+    /// Bayesian bisection, with its confidence
+    Noisy,
+    /// Each rate must pass --repeats trials in a row
+    Rfc2544,
+}
+
+/// Options of the bench.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PortsOptions {
+    /// Interface to send through
+    #[arg(long, value_name = "IFACE")]
+    pub send_interface: String,
+    /// Interface to receive on
+    #[arg(long, value_name = "IFACE")]
+    pub recv_interface: String,
+    /// Rate in Gb/s of UDP payload; with a search the highest to try
+    #[arg(long, value_name = "GBPS", default_value_t = 10.0)]
+    pub rate: f64,
+    /// Lowest rate of a search [default: a hundredth of --rate]
+    #[arg(long, value_name = "GBPS")]
+    pub lowest: Option<f64>,
+    /// Step between the rates of a search, as a share
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    pub step: f64,
+    /// How to look for the highest rate at which nothing is lost
+    #[arg(long, value_enum, default_value_t = Search::Noisy)]
+    pub search: Search,
+    /// How sure the noisy search is to be
+    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    pub confidence: f64,
+    /// Trials of the noisy search at most
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub trials: u32,
+    /// Trials at each rate for RFC 2544
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub repeats: u32,
+    /// Seconds of a trial
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Bytes of UDP payload of a packet; a digitiser's heap unless given
+    #[arg(long, value_name = "BYTES", default_value_t = 5192)]
+    pub payload: usize,
+    /// Bytes that packets may wait in, at either end
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 25)]
+    pub buffer: usize,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl PortsOptions {
+    /// Checks every rule; the first one broken is returned.
+    pub(super) fn check(&self) -> Result<(), PortsError> {
+        let refuse = |option, value, rule| {
+            Err(PortsError::Option {
+                option,
+                value,
+                rule,
+            })
+        };
+        for (option, value) in [
+            ("--rate", self.rate),
+            ("--lowest", self.lowest.unwrap_or(1.0)),
+            ("--step", self.step),
+            ("--seconds", self.seconds),
+        ] {
+            if !(value.is_finite() && value > 0.0 && value <= 1e5) {
+                return refuse(option, value, "must be positive: try 1");
+            }
+        }
+        if self.lowest.is_some_and(|lowest| lowest > self.rate) {
+            let rule = "must not be above --rate: leave it out";
+            return refuse("--lowest", self.lowest.unwrap_or(0.0), rule);
+        }
+        if !(0.5..1.0).contains(&self.confidence) {
+            return refuse(
+                "--confidence",
+                self.confidence,
+                "must be from 0.5 to below 1: try 0.95",
+            );
+        }
+        if self.payload < STAMP {
+            return refuse(
+                "--payload",
+                self.payload as f64,
+                "must be 16 bytes at least: try 5192",
+            );
+        }
+        if self.repeats == 0 {
+            return refuse("--repeats", 0.0, "must be 1 at least: try 3");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Ports, lcores, and the trials that are run on them.
+
+use std::cell::RefCell;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::lcores::{Receiver, Sender, Shared};
+use super::options::{PortsOptions, Search};
+use super::report::Trial;
+use super::{GROUP, PortsError};
+use crate::bench::search::{Found, Method, ladder};
+use crate::dpdk::{
+    Abort, BURST, DpdkError, Eal, EalConfig, IdlePolicy, LcoreHandle, MbufPool, PoolConfig,
+    allowed_cpus, pool_size,
+};
+use crate::live::{Interface, Membership, PortUse, Threads, devices};
+use crate::net::frame::HEADERS_LEN;
+use crate::net::{HeaderTemplate, Steering};
+
+/// How long after the last packet of a trial nothing more is waited for.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Packets between the sender and the port.
+const QUEUE: usize = 512;
+/// Chance that a trial says the opposite of what is so, for the noisy search.
+const ERROR: f64 = 0.1;
+/// Memory for DPDK beside mbuf pools, in bytes.
+const DPDK_BYTES: usize = 32 << 20;
+
+/// Two ports and the lcores on them.
+pub(super) struct Rig {
+    threads: Threads,
+    shared: Arc<Shared>,
+    lcores: [LcoreHandle<()>; 2],
+    trials: RefCell<Vec<Trial>>,
+    _membership: Membership,
+}
+
+impl Rig {
+    pub fn start(
+        options: &PortsOptions,
+        send: &Interface,
+        recv: &Interface,
+        abort: Abort,
+    ) -> Result<Self, PortsError> {
+        let mut tx_use = PortUse {
+            tx: true,
+            tx_bytes: options.buffer,
+            ..PortUse::default()
+        };
+        let rx_use = PortUse {
+            rx_queues: 1,
+            rx_bytes: options.buffer,
+            ..PortUse::default()
+        };
+        let room = HEADERS_LEN + options.payload;
+        let mbufs = pool_size(QUEUE, 2 * BURST);
+        let bytes =
+            DPDK_BYTES + mbufs * (room + 512) + rx_use.mbuf_bytes(recv) + tx_use.mbuf_bytes(send);
+        let (pci, huge_pages) = devices([send, recv])?;
+        let cpus = allowed_cpus();
+        let eal = Eal::init(&EalConfig {
+            worker_cpus: (0..2).map(|i| cpus[(i + 1) % cpus.len()]).collect(),
+            memory_mib: bytes.div_ceil(1 << 20),
+            devices: pci,
+            huge_pages,
+            ..EalConfig::default()
+        })?;
+        // One port where both are the same.
+        let steering = Steering::from_sources(&[GROUP], 1);
+        let same = send.name == recv.name;
+        if same {
+            tx_use.rx_queues = 1;
+            tx_use.rx_bytes = options.buffer;
+        }
+        let mut tx_port = tx_use.open(&eal, send, &steering)?;
+        let mut rx_port = None;
+        if !same {
+            rx_port = Some(rx_use.open(&eal, recv, &steering)?);
+        }
+        let (mac, tx) = (tx_port.mac, tx_port.tx.pop());
+        let receiving = rx_port.as_mut().unwrap_or(&mut tx_port);
+        let rx = receiving.rx.pop();
+        receiving.membership.join(&[GROUP], recv)?;
+        let membership = std::mem::take(&mut receiving.membership);
+        let missing = |what| DpdkError::Value {
+            what,
+            value: "0".to_owned(),
+            rule: "the port has none",
+        };
+        let (tx, rx) = (
+            tx.ok_or(missing("transmit queues"))?,
+            rx.ok_or(missing("receive queues"))?,
+        );
+        let pool = PoolConfig {
+            mbufs,
+            cache: BURST,
+            data_room: room,
+            socket: None,
+        };
+        let pool = MbufPool::new(&eal, "bench_ports", pool)?;
+        let source = SocketAddrV4::new(send.ip, 49152);
+        let template = HeaderTemplate::multicast(mac, source, GROUP, 1);
+        let template = template.ok_or(missing("multicast addresses"))?;
+        let idle = if cpus.len() > 2 {
+            IdlePolicy::Poll
+        } else {
+            IdlePolicy::Share
+        };
+        let shared = Arc::new(Shared::default());
+        let mut threads = Threads::new(&eal, abort.clone());
+        let clock = threads.clock();
+        let sender = Sender {
+            queue: tx,
+            pool,
+            template,
+            payload: options.payload,
+            shared: shared.clone(),
+            clock,
+            idle,
+            abort: abort.clone(),
+        };
+        let receiver = Receiver {
+            queue: rx,
+            shared: shared.clone(),
+            clock,
+            idle,
+            abort,
+        };
+        let lcores = [
+            threads.spawn("sender", move |phases| sender.run(phases))?,
+            threads.spawn("receiver", move |phases| receiver.run(phases))?,
+        ];
+        Ok(Self {
+            threads,
+            shared,
+            lcores,
+            trials: RefCell::default(),
+            _membership: membership,
+        })
+    }
+
+    pub fn measure(&self, options: &PortsOptions) -> Result<Option<Found>, PortsError> {
+        let method = match options.search {
+            Search::None => {
+                self.trial(options, options.rate)?;
+                return Ok(None);
+            }
+            Search::Noisy => Method::Noisy {
+                confidence: options.confidence,
+                error: ERROR,
+                trials: options.trials,
+            },
+            Search::Rfc2544 => Method::Rfc2544 {
+                repeats: options.repeats,
+            },
+        };
+        let lowest = options.lowest.unwrap_or(options.rate / 100.0);
+        let rates = ladder(lowest, options.rate, options.step);
+        method
+            .search(&rates, |rate| self.trial(options, rate))
+            .map(Some)
+    }
+
+    /// Whether nothing is lost at a rate.
+    fn trial(&self, options: &PortsOptions, rate: f64) -> Result<bool, PortsError> {
+        let shared = &self.shared;
+        let bytes = rate * 1e9 / 8.0;
+        let packets = (bytes * options.seconds / options.payload as f64)
+            .ceil()
+            .max(1.0);
+        shared.rate.store(bytes.to_bits(), Ordering::Relaxed);
+        shared.packets.store(packets as u64, Ordering::Relaxed);
+        let number = shared.trial.fetch_add(1, Ordering::Release) + 1;
+        let deadline = Instant::now() + Duration::from_secs_f64(10.0 + 20.0 * options.seconds);
+        self.wait(|| shared.over.load(Ordering::Acquire) == number || Instant::now() > deadline)?;
+        // Until all is there, or nothing has come for a while.
+        let (mut last, mut since) = (0, Instant::now());
+        self.wait(|| {
+            let received = shared.received.load(Ordering::Relaxed);
+            if received != last {
+                (last, since) = (received, Instant::now());
+            }
+            received >= shared.sent.load(Ordering::Relaxed) || since.elapsed() > SILENCE
+        })?;
+        let sent = shared.sent.load(Ordering::Relaxed);
+        let seconds = self
+            .threads
+            .clock()
+            .seconds(shared.ticks.load(Ordering::Relaxed));
+        let trial = Trial {
+            rate,
+            reached: (sent as usize * options.payload) as f64 * 8e-9 / seconds,
+            sent,
+            received: shared.received.load(Ordering::Relaxed),
+            burst_bytes: shared.burst.load(Ordering::Relaxed),
+        };
+        tracing::info!(
+            rate,
+            reached = trial.reached,
+            sent,
+            received = trial.received,
+            "trial"
+        );
+        self.trials.borrow_mut().push(trial);
+        Ok(trial.passed())
+    }
+
+    fn wait(&self, mut happened: impl FnMut() -> bool) -> Result<(), PortsError> {
+        while !happened() {
+            if self.threads.abort().is_set() {
+                return Err(PortsError::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    pub fn end(self) -> Result<Vec<Trial>, PortsError> {
+        self.threads.abort().set();
+        for lcore in self.lcores {
+            lcore.join()?;
+        }
+        Ok(self.trials.into_inner())
+    }
+}
