@@ -1,12 +1,17 @@
 //! Streaming reader over pcap and pcapng.
 
+mod block;
+#[cfg(test)]
+mod tests;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
-use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
+use block::{Interface, Step, step};
+use pcap_parser::traits::PcapReaderIterator;
+use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 
 use super::{CaptureError, ETHERNET, link_type_name};
 
@@ -35,32 +40,6 @@ impl Frame<'_> {
     pub fn is_cut(&self) -> bool {
         self.orig_len > self.bytes.len()
     }
-}
-
-/// An interface of a pcapng section.
-struct Interface {
-    link_type: u16,
-    snaplen: usize,
-    ticks_per_second: u64,
-    offset_seconds: i64,
-}
-
-/// Where a frame lies in the reader's buffer.
-struct Found {
-    at: usize,
-    len: usize,
-    orig_len: usize,
-    time_ns: u64,
-}
-
-/// What a block was.
-enum Step {
-    Frame(Found),
-    Section { big_endian: bool },
-    Interface(Interface),
-    Skip,
-    Corrupt(&'static str),
-    LinkType(u16),
 }
 
 /// Reads the frames of a pcap or pcapng file in order, in bounded memory.
@@ -353,79 +332,6 @@ enum Stopped {
     End,
 }
 
-/// Bytes of a record before its frame.
-const PCAP_RECORD: usize = 16;
-const ENHANCED_PACKET: usize = 28;
-const SIMPLE_PACKET: usize = 12;
-
-fn step(block: &PcapBlockOwned<'_>, interfaces: &[Interface], nanoseconds: bool) -> Step {
-    match block {
-        PcapBlockOwned::Legacy(record) => {
-            let per_tick = if nanoseconds { 1 } else { 1000 };
-            let fraction = u64::from(record.ts_usec) * per_tick;
-            Step::Frame(Found {
-                at: PCAP_RECORD,
-                len: record.data.len(),
-                orig_len: record.origlen as usize,
-                time_ns: u64::from(record.ts_sec) * 1_000_000_000 + fraction,
-            })
-        }
-        PcapBlockOwned::LegacyHeader(_) => Step::Skip,
-        PcapBlockOwned::NG(Block::SectionHeader(section)) => Step::Section {
-            big_endian: section.big_endian(),
-        },
-        PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => Step::Interface(Interface {
-            link_type: interface.linktype.0 as u16,
-            snaplen: interface.snaplen as usize,
-            ticks_per_second: interface.ts_resolution().unwrap_or(1_000_000).max(1),
-            offset_seconds: interface.ts_offset(),
-        }),
-        PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-            match interfaces.get(packet.if_id as usize) {
-                None => Step::Corrupt("the packet's interface was never described"),
-                Some(interface) if interface.link_type != ETHERNET => {
-                    Step::LinkType(interface.link_type)
-                }
-                Some(interface) => Step::Frame(Found {
-                    at: ENHANCED_PACKET,
-                    len: packet.packet_data().len(),
-                    orig_len: packet.origlen as usize,
-                    time_ns: interface.time_ns(packet.ts_high, packet.ts_low),
-                }),
-            }
-        }
-        PcapBlockOwned::NG(Block::SimplePacket(packet)) => match interfaces.first() {
-            None => Step::Corrupt("the packet's interface was never described"),
-            Some(interface) if interface.link_type != ETHERNET => {
-                Step::LinkType(interface.link_type)
-            }
-            Some(interface) => {
-                let orig_len = packet.origlen as usize;
-                let limit = match interface.snaplen {
-                    0 => orig_len,
-                    snaplen => orig_len.min(snaplen),
-                };
-                Step::Frame(Found {
-                    at: SIMPLE_PACKET,
-                    len: packet.data.len().min(limit),
-                    orig_len,
-                    time_ns: 0,
-                })
-            }
-        },
-        PcapBlockOwned::NG(_) => Step::Skip,
-    }
-}
-
-impl Interface {
-    fn time_ns(&self, high: u32, low: u32) -> u64 {
-        let ticks = i128::from(high) << 32 | i128::from(low);
-        let ns = ticks * 1_000_000_000 / i128::from(self.ticks_per_second)
-            + i128::from(self.offset_seconds) * 1_000_000_000;
-        ns.clamp(0, u64::MAX.into()) as u64
-    }
-}
-
 /// Tells pcapng from pcap, and both from anything else.
 fn check_magic(head: &[u8], path: &str) -> Result<bool, CaptureError> {
     let path = path.to_owned();
@@ -515,6 +421,3 @@ impl<R: Read> Read for Source<R> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+
+const SHAPE: Shape = Shape {
+    channels: 4,
+    spectra: 8,
+    bits: OutputBits::Eight,
+};
+const STEP: u64 = 2 * 8 * 8;
+
+fn tracker() -> Tracker {
+    let destinations = ["239.10.0.0:7148", "239.10.0.1:7148"].map(|d| d.parse().unwrap());
+    Tracker::new("w", destinations.to_vec(), Some(SHAPE), Some(8))
+}
+
+/// Packet `part` of 2 of the heap of substream `sub` in batch `batch`.
+fn packet(tracker: &mut Tracker, batch: u64, sub: usize, part: u64) -> Option<KeptHeap> {
+    let spectra = SpectraRepr {
+        heap_count: 3 + 8 * (2 * batch + sub as u64),
+        heap_length: 128,
+        payload_offset: 64 * part,
+        payload_length: 64,
+        timestamp: (100 + batch) * STEP,
+        feng_id: 3,
+        first_channel: 4 * sub as u64,
+    };
+    let payload = [part as u8 + 1; 64];
+    tracker.add(sub, &Kind::Spectra(spectra, &payload), || true)
+}
+
+fn batch(tracker: &mut Tracker, number: u64) {
+    for part in 0..2 {
+        for sub in 0..2 {
+            packet(tracker, number, sub, part);
+        }
+    }
+}
+
+fn stop(tracker: &mut Tracker) {
+    (0..2).for_each(|sub| drop(tracker.add(sub, &Kind::Stop(0), || false)));
+}
+
+#[test]
+fn whole_batches_are_clean_and_gaps_are_counted() {
+    let mut tracker = tracker();
+    for number in [0, 1, 2, 5, 6, 7, 8] {
+        batch(&mut tracker, number);
+    }
+    stop(&mut tracker);
+    let report = tracker.finish();
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!((report.batches, report.heaps), (7, 14));
+    assert_eq!(report.batches_not_sent, 2);
+    assert_eq!((report.feng_id, report.channels), (3, 8));
+    assert_eq!(report.first_timestamp, Some(100 * STEP));
+}
+
+#[test]
+fn losses_are_told_apart() {
+    let mut tracker = tracker();
+    batch(&mut tracker, 0);
+    // A packet and a heap are lost, one packet comes twice.
+    packet(&mut tracker, 1, 0, 0);
+    batch(&mut tracker, 2);
+    packet(&mut tracker, 2, 1, 1);
+    for number in 3..8 {
+        batch(&mut tracker, number);
+    }
+    packet(&mut tracker, 1, 0, 1);
+    stop(&mut tracker);
+    packet(&mut tracker, 7, 1, 1);
+    let report = tracker.finish();
+    assert_eq!((report.incomplete_heaps, report.missing_heaps), (1, 1));
+    assert_eq!(
+        (report.duplicate_packets, report.packets_after_stop),
+        (2, 1)
+    );
+    assert_eq!(report.problems.len(), 5, "{:?}", report.problems);
+}
+
+/// Who comes and leaves in the middle of a batch has not lost anything.
+#[test]
+fn ends_that_are_cut_are_no_losses() {
+    let mut tracker = tracker();
+    packet(&mut tracker, 0, 1, 1);
+    for number in 1..6 {
+        batch(&mut tracker, number);
+    }
+    packet(&mut tracker, 6, 0, 0);
+    let report = tracker.finish();
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!((report.batches, report.notes.len()), (5, 3));
+}
+
+#[test]
+fn strangers_are_refused() {
+    let mut tracker = tracker();
+    batch(&mut tracker, 0);
+    let mut spectra = SpectraRepr {
+        heap_count: 3,
+        heap_length: 128,
+        payload_offset: 0,
+        payload_length: 64,
+        timestamp: 101 * STEP,
+        feng_id: 3,
+        first_channel: 4,
+    };
+    let mut add = |spectra: SpectraRepr| {
+        tracker.add(0, &Kind::Spectra(spectra, &[0; 64]), || false);
+    };
+    add(spectra);
+    (spectra.first_channel, spectra.heap_count) = (0, 4);
+    add(spectra);
+    (spectra.heap_count, spectra.heap_length) = (3, 64);
+    add(spectra);
+    (spectra.heap_length, spectra.timestamp) = (128, 101 * STEP + 1);
+    add(spectra);
+    let counts = tracker.report();
+    assert_eq!(counts.misplaced_packets, 2);
+    assert_eq!(counts.wrong_size_packets, 1);
+    assert_eq!(counts.bad_timestamp_packets, 1);
+}
+
+#[test]
+fn bytes_have_one_part_or_two() {
+    let read = |byte, bits| parts(byte, bits).collect::<Vec<_>>();
+    assert_eq!(read(0xfd, OutputBits::Eight), [-3]);
+    assert_eq!(read(0x79, OutputBits::Four), [7, -7]);
+    let mut power = ([0; N_POL], 0);
+    add_power(&[0x12, 0xf0, 0x30, 0x04], 0, OutputBits::Four, &mut power);
+    assert_eq!(power, ([5 + 9, 1 + 16], 2));
+}
+
+#[test]
+fn heaps_are_kept_whole() {
+    let mut tracker = tracker();
+    assert_eq!(packet(&mut tracker, 0, 1, 1), None);
+    let heap = packet(&mut tracker, 0, 1, 0).unwrap();
+    assert_eq!((heap.substream, heap.timestamp), (1, 100 * STEP));
+    assert_eq!(heap.data, [[1; 64], [2; 64]].concat());
+    let report = tracker.report();
+    // 64 bytes of 1 and of 2: two per polarisation and Jones vector.
+    let power = 10f64.powf(report.mean_power_db[0].unwrap() / 10.0);
+    assert!((power - 5.0).abs() < 1e-9, "{power}");
+}

@@ -1,0 +1,224 @@
+//! Options that cannot be used are named, with the rule and a way out.
+
+use crate::support::data;
+use crate::{WIDEBAND, refused};
+
+#[test]
+fn wrong_options_are_usage_errors_with_a_way_out() {
+    let capture = data("tones-8bit.pcap");
+    let w = |text: &'static str| ["--wideband", text];
+    let cases: &[(&[&str], &str)] = &[
+        (&w("name=w,channels=64"), "dst is required"),
+        (&w("channels=64,dst=239.1.1.1"), "name is required"),
+        (&w("name=w,dst=239.1.1.1"), "channels is required"),
+        (&w("name=w,channels=64,dst=239.1.1.1,channels=64"), "twice"),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,colour=red"),
+            "not a key",
+        ),
+        (&w("name=w,channels=64,dst=239.1.1.1,taps"), "key=value"),
+        (&w("name=w,channels=many,dst=239.1.1.1"), "whole number"),
+        (&w("name=w,channels=64,dst=nowhere"), "endpoints"),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,dither=maybe"),
+            "none or uniform",
+        ),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,dither=default"),
+            "none or uniform",
+        ),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,window_function=Hann"),
+            "hann or rect",
+        ),
+        (&w("name=w,channels=96,dst=239.1.1.1"), "power of two"),
+        (&w("name=w,channels=32,dst=239.1.1.1"), "at least 64"),
+        (&w("name=w,channels=0,dst=239.1.1.1"), "power of two"),
+        (&w("name=w,channels=64,dst=239.1.1.1+2"), "divide"),
+        (&w("name=w,channels=64,dst=10.1.1.1"), "multicast"),
+        (&w("name=w,channels=64,dst=239.1.1.1,taps=0"), "at least 1"),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,w_cutoff=-1"),
+            "negative",
+        ),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,jones_per_batch=2000"),
+            "multiple of the 64 channels",
+        ),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,jones_per_batch=1024"),
+            "try 2048",
+        ),
+        (
+            &w("name=w,channels=64,dst=239.1.1.1,jones_per_batch=0"),
+            "multiple",
+        ),
+        (&["--wideband", WIDEBAND, "--wideband", WIDEBAND], "unique"),
+        (
+            &["--wideband", WIDEBAND, "--dig-sample-bits", "17"],
+            "2 to 16",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--dig-sample-bits", "1"],
+            "2 to 16",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--recv-packet-samples", "0"],
+            "--recv-packet-samples",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--recv-chunk-samples", "5000"],
+            "try 8192",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--recv-chunk-samples", "0"],
+            "multiple",
+        ),
+        (
+            &[
+                "--wideband",
+                WIDEBAND,
+                "--recv-chunk-samples",
+                "65536",
+                "--max-delay-diff",
+                "65536",
+            ],
+            "--max-delay-diff",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--max-delay-diff", "600000000"],
+            "--recv-chunk-samples",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--send-packet-payload", "9200"],
+            "9128",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--send-packet-payload", "12"],
+            "multiple of 8",
+        ),
+        (
+            &[
+                "--wideband",
+                WIDEBAND,
+                "--array-size",
+                "4",
+                "--feng-id",
+                "4",
+            ],
+            "less than",
+        ),
+        (&["--wideband", WIDEBAND, "--array-size", "0"], "at least 1"),
+        (
+            &["--wideband", WIDEBAND, "--adc-sample-rate", "0"],
+            "positive",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--adc-sample-rate", "nan"],
+            "positive",
+        ),
+        (&["--wideband", WIDEBAND, "--sync-time", "inf"], "UNIX"),
+        (&["--wideband", WIDEBAND, "--gain", "nan"], "finite"),
+        (&["--wideband", WIDEBAND, "--gain", "1e300"], "finite"),
+        (
+            &[
+                "--wideband",
+                WIDEBAND,
+                "--delays",
+                "x",
+                "0,0:0,0",
+                "0,0:0,0",
+            ],
+            "no such output",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--delays", "w", "0,0", "0,0:0,0"],
+            "delay,rate:phase",
+        ),
+        (
+            &[
+                "--wideband",
+                WIDEBAND,
+                "--delays",
+                "w",
+                "0,1:0,0",
+                "0,0:0,0",
+            ],
+            "rate < 1",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--backend", "cuda"],
+            "--backend cpu",
+        ),
+        (
+            &["--wideband", WIDEBAND, "--backend", "abacus"],
+            "possible values",
+        ),
+        (
+            &[
+                "--wideband",
+                WIDEBAND,
+                "--dig-sample-bits",
+                "8",
+                "--recv-packet-samples",
+                "2048",
+            ],
+            "those of the capture have 4096",
+        ),
+        (&["--wideband", WIDEBAND, "--sources", "here"], "--sources"),
+        (&["--wideband", WIDEBAND, "--rx-queues", "0"], "1 to 16"),
+        (&["--wideband", WIDEBAND, "--workers", "0"], "1 to 1024"),
+        (
+            &["--wideband", WIDEBAND, "--no-such-option"],
+            "unexpected argument",
+        ),
+    ];
+    for (options, expected) in cases {
+        let message = refused(2, &capture, options);
+        assert!(message.contains(expected), "{options:?}: {message}");
+    }
+}
+
+/// Output chunks of 8 TiB in all.
+#[test]
+fn more_memory_than_there_is_is_refused_with_the_option() {
+    let outputs: Vec<String> = (0..1024)
+        .map(|i| format!("name=w{i},channels=64,dst=239.1.1.1,jones_per_batch=536870912"))
+        .collect();
+    let options: Vec<&str> = outputs
+        .iter()
+        .flat_map(|output| ["--wideband", output])
+        .collect();
+    let message = refused(2, &data("tones-8bit.pcap"), &options);
+    assert!(message.contains("lower --send-chunk-jones"), "{message}");
+}
+
+#[test]
+fn numbers_without_bounds_are_refused() {
+    let capture = data("tones-8bit.pcap");
+    let huge = ["18446744073709551615", "9223372036854775808", "536870913"];
+    for value in huge {
+        for option in [
+            "--recv-packet-samples",
+            "--recv-chunk-samples",
+            "--max-delay-diff",
+            "--send-chunk-jones",
+            "--send-packet-payload",
+            "--array-size",
+        ] {
+            // A large array is allowed up to 2^40.
+            if (option, value) == ("--array-size", huge[2]) {
+                continue;
+            }
+            refused(2, &capture, &["--wideband", WIDEBAND, option, value]);
+        }
+        for key in ["channels", "jones_per_batch", "taps"] {
+            let rest: Vec<&str> = ["channels=256", "jones_per_batch=8192", "taps=4"]
+                .into_iter()
+                .filter(|pair| !pair.starts_with(key))
+                .collect();
+            let wideband = format!("name=w,dst=239.1.1.1,{},{key}={value}", rest.join(","));
+            refused(2, &capture, &["--wideband", &wideband]);
+        }
+    }
+}
