@@ -7,6 +7,7 @@ use clap::Args;
 use super::Failure;
 use crate::config::{CaptureOptions, ConfigError, EngineOptions};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
+use crate::live::StageError;
 use crate::monitor::html::write_report;
 use crate::monitor::report::RunReport;
 use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions, Requests};
@@ -76,11 +77,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         progress: !args.quiet,
     };
     let (report, spectra) = replay::run(&plan, &options).map_err(|error| match error {
-        ReplayError::SameFile(_)
-        | ReplayError::Demand(_)
-        | ReplayError::Gpu(_)
-        | ReplayError::Bar(_) => Failure::usage(error),
-        ReplayError::Engine(_) => Failure::device(error),
+        ReplayError::SameFile(_) | ReplayError::Demand(_) | ReplayError::Compute(_) => {
+            Failure::usage(error)
+        }
+        ReplayError::Stage(StageError::Engine(_)) => Failure::device(error),
         _ => Failure::data(error),
     })?;
     if let Some(folder) = &args.report {

@@ -13,15 +13,14 @@ use super::plan::Plan;
 use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::requests;
-use crate::cpu::{Workers, WorkersError};
+use crate::cpu::Workers;
 use crate::dpdk::{
     Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, IdlePolicy, LcoreHandle, LcorePanic,
     MbufPool, PoolConfig, PortConfig, TscClock, allowed_cpus, mbuf_ring, pool_size,
 };
 use crate::dsp::power;
-use crate::engine::EngineError;
 use crate::engine::steer::{SteerError, Steered, Steering};
-use crate::gpu::{BarError, GpuError, Kernels, MemoryChoice};
+use crate::gpu::{Kernels, MemoryChoice};
 use crate::live::{
     self, Backend, Compute, ComputeError, Demand, DemandError, Feed, Progress, RxStage,
     SourceLcore, StageError, StageParts, Stages, Threads, Wanted,
@@ -90,22 +89,16 @@ pub enum ReplayError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Compute threads.
+    /// What should compute.
     #[error(transparent)]
-    Workers(#[from] WorkersError),
-    /// The GPU that was asked for cannot be used.
-    #[error(transparent)]
-    Gpu(#[from] GpuError),
-    /// The chunk memory that was asked for cannot be had.
-    #[error(transparent)]
-    Bar(#[from] BarError),
-    /// The backend failed while it computed.
+    Compute(#[from] ComputeError),
+    /// A stage failed.
     #[error("{0}; no output was written")]
-    Engine(#[source] EngineError),
+    Stage(#[from] StageError),
     /// A request was not queued.
     #[error(transparent)]
     Steer(#[from] SteerError),
-    /// A data thread failed.
+    /// The source or the recorder failed.
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
     /// The user, or the system, asked it to stop.
@@ -116,25 +109,6 @@ pub enum ReplayError {
         "--output {0}: it, or the .part that it is until complete, is the capture to read; give another name"
     )]
     SameFile(String),
-}
-
-impl From<ComputeError> for ReplayError {
-    fn from(error: ComputeError) -> Self {
-        match error {
-            ComputeError::Gpu(error) => Self::Gpu(error),
-            ComputeError::Bar(error) => Self::Bar(error),
-            ComputeError::Workers(error) => Self::Workers(error),
-        }
-    }
-}
-
-impl From<StageError> for ReplayError {
-    fn from(error: StageError) -> Self {
-        match error {
-            StageError::Engine(error) => Self::Engine(error),
-            StageError::Lcore(panic) => Self::Lcore(panic),
-        }
-    }
 }
 
 /// The pictures' data, per output.
