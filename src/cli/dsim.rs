@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::{Cpu, SampleBits};
+use crate::config::{AiomonitorOptions, Cpu, SampleBits, ServeOptions};
 use crate::control::dsim::canonical;
 use crate::control::katcp::reading::unix_now;
 use crate::net::capture::Precision;
@@ -53,7 +53,7 @@ pub struct DsimArgs {
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub heap_samples: usize,
     /// Bits per sample, 2 to 16
-    #[arg(long, value_name = "B", default_value = "10", value_parser = sample_bits)]
+    #[arg(long, value_name = "B", default_value = "10")]
     pub sample_bits: SampleBits,
     /// Digitiser number of the first polarisation
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -106,15 +106,8 @@ pub struct DsimArgs {
     /// Bytes that packets may wait in
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub send_buffer: usize,
-    /// Address that the KATCP server listens on; empty: all
-    #[arg(long, value_name = "HOST", default_value = "")]
-    pub katcp_host: String,
-    /// Port of the KATCP server; 0: any
-    #[arg(long, value_name = "PORT", default_value_t = 7147)]
-    pub katcp_port: u16,
-    /// Port of http://…/metrics for Prometheus; none unless given
-    #[arg(long, value_name = "PORT")]
-    pub prometheus_port: Option<u16>,
+    #[command(flatten)]
+    pub serve: ServeOptions,
     /// Where log messages go
     #[arg(long, value_enum, default_value_t)]
     pub log: LogTo,
@@ -136,18 +129,8 @@ struct Ignored {
     /// Completion vector
     #[arg(long, value_name = "V", allow_hyphen_values = true)]
     comp_vector: Option<i64>,
-    /// Monitor of the peer's event loop
-    #[arg(long)]
-    aiomonitor: bool,
-    /// Address of that
-    #[arg(long, value_name = "HOST")]
-    aiomonitor_host: Option<String>,
-    /// Port of that
-    #[arg(long, value_name = "PORT")]
-    aiomonitor_port: Option<u16>,
-    /// Port of its console
-    #[arg(long, value_name = "PORT")]
-    aioconsole_port: Option<u16>,
+    #[command(flatten)]
+    aiomonitor: AiomonitorOptions,
 }
 
 /// What a capture holds unless the options say otherwise.
@@ -308,10 +291,4 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         fs::write(path, text).map_err(failed)?;
     }
     Ok(())
-}
-
-/// A number of bits that samples may have.
-pub fn sample_bits(text: &str) -> Result<SampleBits, String> {
-    let bits = text.parse().ok().and_then(SampleBits::new);
-    bits.ok_or_else(|| "must be a whole number from 2 to 16".to_owned())
 }

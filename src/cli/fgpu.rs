@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -14,7 +13,7 @@ use clap::{ArgMatches, Args, Command};
 use super::Failure;
 use super::log::{self, LogTo};
 use super::plan::PlaceOptions;
-use super::serve::{End, Serving, Sockets};
+use super::serve::{End, Serving, Sockets, katcp_address};
 use super::service::{self, Service};
 use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
@@ -140,12 +139,9 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
     demands.push(interfaces.demand(&config));
     Demand::check(demands).map_err(Failure::usage)?;
-    let katcp = Reserved::bind(katcp_address(
-        &args.options.katcp_host,
-        args.options.katcp_port,
-    )?)
-    .map_err(Failure::usage)?;
-    let sockets = Sockets::bind(args.options.prometheus_port)?;
+    let serve = &args.options.serve;
+    let katcp = Reserved::bind(katcp_address(serve)?).map_err(Failure::usage)?;
+    let sockets = Sockets::bind(serve.prometheus_port)?;
     run_on(placement.housekeeping.iter()).map_err(Failure::data)?;
     let mut serving = Serving::start(sockets, level)?;
     service::status("Starting: what computes");
@@ -332,19 +328,6 @@ fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Metrics {
         clock: engine.threads().clock(),
         started: SystemTime::now(),
     }
-}
-
-/// Where a KATCP server listens; all IPv4 addresses without a host.
-pub fn katcp_address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
-    let host = if host.is_empty() { "0.0.0.0" } else { host };
-    let refused =
-        |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));
-    let mut addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| refused(error.to_string()))?;
-    addresses
-        .next()
-        .ok_or_else(|| refused("has no address".to_owned()))
 }
 
 /// What a client is told about this engine, beside what the peer tells.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use super::log::LogLevel;
+use crate::config::ServeOptions;
 use crate::monitor::Scrape;
 
 /// Content type of a scrape.
@@ -61,6 +62,22 @@ impl fmt::Display for End {
             Self::Failed(what) => write!(f, "{what} failed"),
         }
     }
+}
+
+/// Where a KATCP server listens; all IPv4 addresses without a host.
+pub fn katcp_address(serve: &ServeOptions) -> Result<SocketAddr, Failure> {
+    let (host, port) = match &serve.katcp_host[..] {
+        "" => ("0.0.0.0", serve.katcp_port),
+        host => (host, serve.katcp_port),
+    };
+    let refused =
+        |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));
+    let mut addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| refused(error.to_string()))?;
+    addresses
+        .next()
+        .ok_or_else(|| refused("has no address".to_owned()))
 }
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.

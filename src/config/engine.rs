@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 use std::ops::Range;
+use std::str::FromStr;
 
 use super::{ConfigError, Narrowband};
 use crate::units::{Clock, N_POL};
@@ -25,6 +26,20 @@ impl SampleBits {
     /// Bytes of `samples` packed samples, rounded up.
     pub fn bytes(self, samples: usize) -> usize {
         (samples * self.0 as usize).div_ceil(8)
+    }
+}
+
+/// Not a number of bits that samples may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a whole number from 2 to 16")]
+pub struct SampleBitsError;
+
+impl FromStr for SampleBits {
+    type Err = SampleBitsError;
+
+    fn from_str(text: &str) -> Result<Self, SampleBitsError> {
+        let bits = text.parse().ok().and_then(Self::new);
+        bits.ok_or(SampleBitsError)
     }
 }
 

@@ -7,7 +7,10 @@ use std::str::FromStr;
 
 use clap::{Args, Command};
 
-use super::{ConfigError, EngineConfig, EngineOptions, RecvConfig, SampleBits, SendConfig};
+use super::{
+    AiomonitorOptions, ConfigError, EngineConfig, EngineOptions, JONES_PER_BATCH, RecvConfig,
+    SampleBits, SendConfig, ServeOptions,
+};
 use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
 use crate::units::Clock;
 
@@ -19,8 +22,6 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("send_chunk_jones", "8388608"),
     ("max_delay_diff", "1048576"),
 ];
-/// The peer's default of the sub-option `jones_per_batch`.
-const JONES_PER_BATCH: usize = 1 << 20;
 
 /// Options of `karoo fgpu` that the peer has.
 #[derive(Clone, Debug, Args)]
@@ -62,15 +63,9 @@ pub struct FgpuOptions {
     /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the interface takes them
     #[arg(long, value_name = "X", default_value_t = 1.1)]
     pub send_rate_factor: f64,
-    /// Address that the KATCP server listens on; empty: all
-    #[arg(long, value_name = "HOST", default_value = "")]
-    pub katcp_host: String,
-    /// Port of the KATCP server; 0: any
-    #[arg(long, value_name = "PORT", default_value_t = 7147)]
-    pub katcp_port: u16,
-    /// Port of http://…/metrics for Prometheus; none unless given
-    #[arg(long, value_name = "PORT")]
-    pub prometheus_port: Option<u16>,
+    /// Where it listens.
+    #[command(flatten)]
+    pub serve: ServeOptions,
     /// Receive straight into GPU memory that the CPU can write: --memory bar
     #[arg(long)]
     pub use_vkgdr: bool,
@@ -104,26 +99,18 @@ pub struct IgnoredOptions {
     /// Log of the peer's queues
     #[arg(long, value_name = "FILE")]
     pub monitor_log: Option<PathBuf>,
-    /// Monitor of the peer's event loop
-    #[arg(long)]
-    pub aiomonitor: bool,
-    /// Address of that
-    #[arg(long, value_name = "HOST")]
-    pub aiomonitor_host: Option<String>,
-    /// Port of that
-    #[arg(long, value_name = "PORT")]
-    pub aiomonitor_port: Option<u16>,
-    /// Port of its web interface
+    /// Of its event loop.
+    #[command(flatten)]
+    pub aiomonitor: AiomonitorOptions,
+    /// Port of that monitor's web interface
     #[arg(long, value_name = "PORT")]
     pub aiomonitor_webui_port: Option<u16>,
-    /// Port of its console
-    #[arg(long, value_name = "PORT")]
-    pub aioconsole_port: Option<u16>,
 }
 
 impl IgnoredOptions {
     /// Those that were given.
     pub fn given(&self) -> Vec<&'static str> {
+        let monitor = &self.aiomonitor;
         [
             ("--recv-ibv", self.recv_ibv),
             ("--recv-comp-vector", self.recv_comp_vector.is_some()),
@@ -132,14 +119,14 @@ impl IgnoredOptions {
             ("--use-peerdirect", self.use_peerdirect),
             ("--jones-per-batch", self.jones_per_batch.is_some()),
             ("--monitor-log", self.monitor_log.is_some()),
-            ("--aiomonitor", self.aiomonitor),
-            ("--aiomonitor-host", self.aiomonitor_host.is_some()),
-            ("--aiomonitor-port", self.aiomonitor_port.is_some()),
+            ("--aiomonitor", monitor.aiomonitor),
+            ("--aiomonitor-host", monitor.aiomonitor_host.is_some()),
+            ("--aiomonitor-port", monitor.aiomonitor_port.is_some()),
             (
                 "--aiomonitor-webui-port",
                 self.aiomonitor_webui_port.is_some(),
             ),
-            ("--aioconsole-port", self.aioconsole_port.is_some()),
+            ("--aioconsole-port", monitor.aioconsole_port.is_some()),
         ]
         .into_iter()
         .filter_map(|(option, given)| given.then_some(option))

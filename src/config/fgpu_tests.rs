@@ -92,7 +92,7 @@ fn the_controllers_command_line_is_taken_as_it_is() {
     let matches = matches(line.split_whitespace()).unwrap();
     let options = FgpuOptions::from_arg_matches(&matches).unwrap();
     assert_eq!(
-        (options.katcp_port, options.prometheus_port),
+        (options.serve.katcp_port, options.serve.prometheus_port),
         (7147, Some(9100))
     );
     let given = options.ignored.given();

@@ -12,12 +12,13 @@ mod file;
 mod narrowband;
 mod options;
 mod outputs;
+mod serve;
 mod suboptions;
 mod validate;
 
 pub use engine::{
-    Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits, SendConfig,
-    WindowFunction,
+    Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits, SampleBitsError,
+    SendConfig, WindowFunction,
 };
 pub use error::ConfigError;
 pub use fgpu::{
@@ -26,7 +27,8 @@ pub use fgpu::{
 pub use file::{FileError, arguments, to_toml};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
-pub use outputs::{NarrowbandOptions, WidebandOptions};
+pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions};
+pub use serve::{AiomonitorOptions, ServeOptions};
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -11,6 +11,8 @@ use super::{
 use crate::net::endpoint;
 use crate::units::Clock;
 
+/// The peer's default of the sub-option `jones_per_batch`.
+pub const JONES_PER_BATCH: usize = 1 << 20;
 /// Largest decimation of a narrowband output.
 const MAX_DECIMATION: usize = 1024;
 /// Most taps of its filter: the time of a design grows with their square, and this is seconds.

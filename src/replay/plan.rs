@@ -5,8 +5,8 @@ use std::net::SocketAddrV4;
 use super::requests::Requests;
 use super::scan::CaptureScan;
 use crate::config::{
-    CaptureOptions, ConfigError, EngineConfig, EngineOptions, InitialDelays, OutputConfig,
-    RecvConfig, SampleBits, SendConfig, WidebandOptions, parse_delays,
+    CaptureOptions, ConfigError, EngineConfig, EngineOptions, InitialDelays, JONES_PER_BATCH,
+    OutputConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions, parse_delays,
 };
 use crate::monitor::report::Chosen;
 use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
@@ -16,7 +16,6 @@ use crate::units::{Clock, N_POL};
 const DEFAULT_RATE: f64 = 1712e6;
 const DEFAULT_HEAP_SAMPLES: u64 = 4096;
 const DEFAULT_MAX_DELAY_DIFF: usize = 1 << 20;
-const DEFAULT_JONES_PER_BATCH: usize = 1 << 20;
 const DEFAULT_OUTPUT: &str = "name=wideband,channels=1024,dst=239.10.10.0+7:7148";
 /// Smallest receive chunk and usual output chunk: large enough to keep every worker busy.
 const CHUNK: usize = 1 << 20;
@@ -214,7 +213,7 @@ fn pick_outputs(
         let least = output.channels.saturating_mul(32).max(1);
         let fit = samples / WANTED_BATCHES / 2 / decimation as u64;
         let fit = 1usize << fit.max(1).ilog2().min(62);
-        let fit = fit.clamp(least, DEFAULT_JONES_PER_BATCH.max(least));
+        let fit = fit.clamp(least, JONES_PER_BATCH.max(least));
         let why = "a whole number of batches that the capture fills several times";
         picks.or(output.jones_per_batch, &option, fit, why)
     })

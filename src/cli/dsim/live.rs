@@ -9,9 +9,8 @@ use crossbeam::queue::ArrayQueue;
 
 use super::{DsimArgs, To};
 use crate::cli::Failure;
-use crate::cli::fgpu::katcp_address;
 use crate::cli::log;
-use crate::cli::serve::{End, Serving, Sockets};
+use crate::cli::serve::{End, Serving, Sockets, katcp_address};
 use crate::control::katcp::Reserved;
 use crate::control::katcp::reading::unix_now;
 use crate::control::{ControlEnd, dsim};
@@ -54,9 +53,9 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         .check_mtu(packet, "--heap-samples")
         .map_err(Failure::usage)?;
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
-    let address = katcp_address(&args.katcp_host, args.katcp_port)?;
+    let address = katcp_address(&args.serve)?;
     let katcp = Reserved::bind(address).map_err(Failure::usage)?;
-    let sockets = Sockets::bind(args.prometheus_port)?;
+    let sockets = Sockets::bind(args.serve.prometheus_port)?;
     let mut serving = Serving::start(sockets, level)?;
     // Before the start is chosen, since it may take long.
     let computing = Instant::now();

@@ -18,7 +18,7 @@ use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{End, Serving, Sockets};
 use crate::config::{
-    Cpu, NarrowbandOptions, OutputBits, OutputConfig, SampleBits, WidebandOptions,
+    Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputBits, OutputConfig, SampleBits, WidebandOptions,
 };
 use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
 use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
@@ -37,8 +37,6 @@ use crate::units::Clock;
 const LOOK: Duration = Duration::from_millis(20);
 /// Memory for DPDK beside mbuf pools, in bytes.
 const DPDK_BYTES: usize = 32 << 20;
-/// The peer's default of the sub-option `jones_per_batch`.
-const JONES_PER_BATCH: usize = 1 << 20;
 
 /// Options of a sink on an interface.
 #[derive(Debug, Args)]
@@ -108,7 +106,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "N", default_value_t = 4096)]
     heap_samples: usize,
     /// Bits per sample of the digitiser, 2 to 16
-    #[arg(long, value_name = "B", default_value = "10", value_parser = crate::cli::dsim::sample_bits)]
+    #[arg(long, value_name = "B", default_value = "10")]
     sample_bits: SampleBits,
     /// Samples after which the signals repeat
     #[arg(long, value_name = "N", default_value_t = 1 << 27)]

@@ -1,0 +1,34 @@
+//! Options of the commands that KATCP clients and Prometheus talk to.
+
+use clap::Args;
+
+/// Where a command listens.
+#[derive(Clone, Debug, Args)]
+pub struct ServeOptions {
+    /// Address that the KATCP server listens on; empty: all
+    #[arg(long, value_name = "HOST", default_value = "")]
+    pub katcp_host: String,
+    /// Port of the KATCP server; 0: any
+    #[arg(long, value_name = "PORT", default_value_t = 7147)]
+    pub katcp_port: u16,
+    /// Port of http://…/metrics for Prometheus; none unless given
+    #[arg(long, value_name = "PORT")]
+    pub prometheus_port: Option<u16>,
+}
+
+/// Options of the peer's Python event loop, which is not here.
+#[derive(Clone, Debug, Args)]
+pub struct AiomonitorOptions {
+    /// Monitor of the peer's event loop
+    #[arg(long)]
+    pub aiomonitor: bool,
+    /// Address of that
+    #[arg(long, value_name = "HOST")]
+    pub aiomonitor_host: Option<String>,
+    /// Port of that
+    #[arg(long, value_name = "PORT")]
+    pub aiomonitor_port: Option<u16>,
+    /// Port of its console
+    #[arg(long, value_name = "PORT")]
+    pub aioconsole_port: Option<u16>,
+}
