@@ -1,6 +1,7 @@
 //! `karoo sink`: takes an output stream in, from an interface or a capture, and checks it.
 
 mod live;
+mod metrics;
 
 use std::path::{Path, PathBuf};
 

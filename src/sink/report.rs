@@ -31,11 +31,30 @@ impl SinkReport {
         let truncated = self
             .truncated
             .then(|| "the capture ends within a frame".to_owned());
-        let streams = self.streams.iter().flat_map(|stream| {
-            let name = &stream.name;
-            stream.problems.iter().map(move |p| format!("{name}: {p}"))
-        });
-        truncated.into_iter().chain(streams)
+        truncated
+            .into_iter()
+            .chain(self.streams.iter().flat_map(StreamReport::problems))
+    }
+}
+
+/// Frames that are no heaps of an F-engine, by cause, if there are any.
+pub(super) fn write_ignored<K: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    ignored: &BTreeMap<K, u64>,
+) -> fmt::Result {
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    let causes: Vec<_> = ignored.iter().map(|(k, n)| format!("{n} {k}")).collect();
+    writeln!(f, "  ignored: {}", causes.join(", "))
+}
+
+/// The last line.
+pub(super) fn write_verdict(f: &mut fmt::Formatter<'_>, problems: usize) -> fmt::Result {
+    match problems {
+        0 => write!(f, "clean"),
+        1 => write!(f, "1 problem"),
+        n => write!(f, "{n} problems"),
     }
 }
 
@@ -115,30 +134,21 @@ impl fmt::Display for SinkReport {
             "{}: {}, {} frames",
             self.capture, self.format, self.frames
         )?;
-        if !self.ignored.is_empty() {
-            let causes: Vec<_> = self
-                .ignored
-                .iter()
-                .map(|(k, n)| format!("{n} {k}"))
-                .collect();
-            writeln!(f, "  ignored: {}", causes.join(", "))?;
-        }
+        write_ignored(f, &self.ignored)?;
         for stream in &self.streams {
             write!(f, "{stream}")?;
         }
-        let problems = self.problems().count();
-        if problems == 0 {
-            write!(f, "clean")
-        } else {
-            if self.truncated {
-                writeln!(f, "the capture ends within a frame")?;
-            }
-            write!(
-                f,
-                "{problems} problem{}",
-                if problems == 1 { "" } else { "s" }
-            )
+        if self.truncated {
+            writeln!(f, "the capture ends within a frame")?;
         }
+        write_verdict(f, self.problems().count())
+    }
+}
+
+impl StreamReport {
+    /// What is wrong with it, under its name.
+    pub fn problems(&self) -> impl Iterator<Item = String> + '_ {
+        self.problems.iter().map(|p| format!("{}: {p}", self.name))
     }
 }
 

@@ -1,19 +1,16 @@
 //! `karoo sink --interface`: output streams while they come.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddrV4;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use prometheus::proto::MetricType;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
 
 use super::SinkArgs;
+use super::metrics::Metrics;
 use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{End, Serving, Sockets};
@@ -22,14 +19,11 @@ use crate::config::{
 };
 use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
 use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
-use crate::monitor::Scrape;
-use crate::monitor::prometheus::ports;
-use crate::monitor::scrape::{Samples, counter, family, text};
 use crate::net::{Steering, parse_endpoints};
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
-    Asked, Checked, Checker, Seen, Shape, Shown, SinkLcore, SinkParts, Tracker,
+    Asked, Checker, LiveReport, Seen, Shape, Shown, SinkLcore, SinkParts, Tracker,
 };
 use crate::units::Clock;
 
@@ -410,179 +404,5 @@ fn say(before: &Seen, now: &Seen, seconds: f64) {
             power_db = ?stream.mean_power_db,
             "heaps"
         );
-    }
-}
-
-/// One stream, and what came of its check.
-#[derive(Serialize)]
-struct LiveStream {
-    #[serde(flatten)]
-    report: StreamReport,
-    /// Gigabits of payload per second of the run.
-    gbps: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checked: Option<Checked>,
-}
-
-/// What a sink found.
-#[derive(Serialize)]
-struct LiveReport {
-    interface: String,
-    seconds: f64,
-    frames: u64,
-    missed: u64,
-    ignored: BTreeMap<&'static str, u64>,
-    streams: Vec<LiveStream>,
-}
-
-impl LiveReport {
-    fn new(
-        interface: &str,
-        seconds: f64,
-        seen: Seen,
-        missed: u64,
-        checked: Option<Vec<Checked>>,
-    ) -> Self {
-        let stream = |(i, mut report): (usize, StreamReport)| {
-            let checked = checked.as_ref().and_then(|all| all.get(i).copied());
-            if let Some(Checked { wrong: 1.., .. }) = checked {
-                report
-                    .problems
-                    .push("spectra are not those of the signals that were asked for".to_owned());
-            }
-            if let Some(Checked { heaps: 0, .. }) = checked {
-                report
-                    .problems
-                    .push("no heap was held against the signals".to_owned());
-            }
-            LiveStream {
-                gbps: report.bytes as f64 * 8e-9 / seconds,
-                report,
-                checked,
-            }
-        };
-        Self {
-            interface: interface.to_owned(),
-            seconds,
-            frames: seen.frames,
-            missed,
-            ignored: seen.ignored.into_iter().collect(),
-            streams: seen.streams.into_iter().enumerate().map(stream).collect(),
-        }
-    }
-
-    fn problems(&self) -> impl Iterator<Item = String> + '_ {
-        let missed = (self.missed > 0).then(|| {
-            format!(
-                "{} packets found no room here: give a larger --recv-buffer, or more CPUs",
-                self.missed
-            )
-        });
-        let streams = self
-            .streams
-            .iter()
-            .flat_map(|s| s.report.problems.iter().cloned());
-        missed.into_iter().chain(streams)
-    }
-}
-
-impl fmt::Display for LiveReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}: {:.1} s, {} frames",
-            self.interface, self.seconds, self.frames
-        )?;
-        if !self.ignored.is_empty() {
-            let causes: Vec<_> = self
-                .ignored
-                .iter()
-                .map(|(k, n)| format!("{n} {k}"))
-                .collect();
-            writeln!(f, "  ignored: {}", causes.join(", "))?;
-        }
-        for stream in &self.streams {
-            write!(f, "{}", stream.report)?;
-            writeln!(f, "  rate       {:.4} Gb/s of payload", stream.gbps)?;
-            if let Some(checked) = &stream.checked {
-                writeln!(
-                    f,
-                    "  checked    {} values of {} heaps: {} wrong, at most {:.2} from the model",
-                    checked.values, checked.heaps, checked.wrong, checked.worst
-                )?;
-            }
-        }
-        match self.problems().count() {
-            0 => write!(f, "clean"),
-            1 => write!(f, "1 problem"),
-            n => write!(f, "{n} problems"),
-        }
-    }
-}
-
-/// What is scraped.
-struct Metrics {
-    shown: Shown,
-    checked: Mutex<Vec<Checked>>,
-    links: Links,
-    started: SystemTime,
-}
-
-impl Scrape for Metrics {
-    fn scrape(&self) -> Result<String, prometheus::Error> {
-        let seen = self.shown.get();
-        let checked = self.checked.lock().map(|c| c.clone()).unwrap_or_default();
-        let mut families = Vec::new();
-        let label = |stream: &StreamReport| vec![("stream", stream.name.clone())];
-        let mut add = |name: &str, help: &str, value: fn(&StreamReport) -> u64| {
-            let of = |stream: &StreamReport| (label(stream), value(stream) as f64);
-            let samples = seen.streams.iter().map(of).collect();
-            counter(
-                &mut families,
-                self.started,
-                &format!("karoo_sink_{name}"),
-                help,
-                samples,
-            );
-        };
-        add("heaps", "whole heaps", |s| s.heaps);
-        add("bytes", "bytes of payload", |s| s.bytes);
-        add("incomplete_heaps", "heaps that lack packets", |s| {
-            s.incomplete_heaps
-        });
-        add("missing_heaps", "heaps missing of batches that came", |s| {
-            s.missing_heaps
-        });
-        add("batches_not_sent", "batches of which nothing came", |s| {
-            s.batches_not_sent
-        });
-        let both = seen.streams.iter().zip(&checked);
-        let wrong: Samples = both.map(|(s, c)| (label(s), c.wrong as f64)).collect();
-        let help = "values that do not follow from the signals asked for";
-        counter(
-            &mut families,
-            self.started,
-            "karoo_sink_wrong_values",
-            help,
-            wrong,
-        );
-        let power = seen.streams.iter().flat_map(|stream| {
-            let pols = stream.mean_power_db.iter().enumerate();
-            pols.filter_map(|(pol, db)| {
-                Some((
-                    [label(stream), vec![("pol", pol.to_string())]].concat(),
-                    (*db)?,
-                ))
-            })
-        });
-        let help = "mean power, dB relative to one count";
-        families.extend(family(
-            "karoo_sink_power_db",
-            help,
-            MetricType::GAUGE,
-            power.collect(),
-        ));
-        ports(&mut families, self.started, &self.links);
-        text(families)
     }
 }

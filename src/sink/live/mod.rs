@@ -2,12 +2,15 @@
 //!
 //! * [`Tracker`]: one stream: which heaps are whole, in bounded memory;
 //! * [`SinkLcore`]: the loop that receives;
-//! * [`Checker`]: some heaps, held against the golden model.
+//! * [`Checker`]: some heaps, held against the golden model;
+//! * [`LiveReport`]: what came of it all.
 
 mod check;
 mod lcore;
+mod report;
 mod track;
 
 pub use check::{Asked, Checked, Checker, Inlet};
 pub use lcore::{Seen, Shown, SinkLcore, SinkParts};
+pub use report::{LiveReport, LiveStream};
 pub use track::{KeptHeap, Shape, Tracker};

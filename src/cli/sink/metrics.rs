@@ -1,0 +1,84 @@
+//! What Prometheus is told of a sink on an interface.
+
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use prometheus::proto::MetricType;
+
+use crate::live::Links;
+use crate::monitor::Scrape;
+use crate::monitor::prometheus::ports;
+use crate::monitor::scrape::{Samples, counter, family, text};
+use crate::sink::StreamReport;
+use crate::sink::live::{Checked, Shown};
+
+/// What is scraped.
+pub struct Metrics {
+    /// What came.
+    pub shown: Shown,
+    /// What came of the checks.
+    pub checked: Mutex<Vec<Checked>>,
+    /// Of the port.
+    pub links: Links,
+    /// When all counters were 0.
+    pub started: SystemTime,
+}
+
+impl Scrape for Metrics {
+    fn scrape(&self) -> Result<String, prometheus::Error> {
+        let seen = self.shown.get();
+        let checked = self.checked.lock().map(|c| c.clone()).unwrap_or_default();
+        let mut families = Vec::new();
+        let label = |stream: &StreamReport| vec![("stream", stream.name.clone())];
+        let mut add = |name: &str, help: &str, value: fn(&StreamReport) -> u64| {
+            let of = |stream: &StreamReport| (label(stream), value(stream) as f64);
+            let samples = seen.streams.iter().map(of).collect();
+            counter(
+                &mut families,
+                self.started,
+                &format!("karoo_sink_{name}"),
+                help,
+                samples,
+            );
+        };
+        add("heaps", "whole heaps", |s| s.heaps);
+        add("bytes", "bytes of payload", |s| s.bytes);
+        add("incomplete_heaps", "heaps that lack packets", |s| {
+            s.incomplete_heaps
+        });
+        add("missing_heaps", "heaps missing of batches that came", |s| {
+            s.missing_heaps
+        });
+        add("batches_not_sent", "batches of which nothing came", |s| {
+            s.batches_not_sent
+        });
+        let both = seen.streams.iter().zip(&checked);
+        let wrong: Samples = both.map(|(s, c)| (label(s), c.wrong as f64)).collect();
+        let help = "values that do not follow from the signals asked for";
+        counter(
+            &mut families,
+            self.started,
+            "karoo_sink_wrong_values",
+            help,
+            wrong,
+        );
+        let power = seen.streams.iter().flat_map(|stream| {
+            let pols = stream.mean_power_db.iter().enumerate();
+            pols.filter_map(|(pol, db)| {
+                Some((
+                    [label(stream), vec![("pol", pol.to_string())]].concat(),
+                    (*db)?,
+                ))
+            })
+        });
+        let help = "mean power, dB relative to one count";
+        families.extend(family(
+            "karoo_sink_power_db",
+            help,
+            MetricType::GAUGE,
+            power.collect(),
+        ));
+        ports(&mut families, self.started, &self.links);
+        text(families)
+    }
+}
