@@ -29,3 +29,8 @@ fn captures() {
 fn katcp_lines() {
     run("katcp_lines", karoo::control::exercise::lines);
 }
+
+#[test]
+fn igmp() {
+    run("igmp", karoo::net::exercise::igmp);
+}

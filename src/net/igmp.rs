@@ -365,7 +365,7 @@ impl Host {
     }
 
     /// A frame around a message, whose checksum is filled in. With the option that makes routers look (RFC 2113).
-    fn frame(&self, to: Ipv4Addr, mut message: Vec<u8>) -> Vec<u8> {
+    pub(super) fn frame(&self, to: Ipv4Addr, mut message: Vec<u8>) -> Vec<u8> {
         const CHECKSUM: std::ops::Range<usize> = 2..4;
         const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
         const IP_CHECKSUM: std::ops::Range<usize> = 10..12;
