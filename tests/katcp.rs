@@ -11,7 +11,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use karoo::config::{EngineConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions};
+use karoo::config::{
+    EngineConfig, NarrowbandOptions, RecvConfig, SampleBits, SendConfig, WidebandOptions,
+};
 use karoo::control::katcp::Reserved;
 use karoo::control::{Control, ControlEnd, fgpu};
 use karoo::engine::steer::{
@@ -25,13 +27,19 @@ const CHANNELS: usize = 32768;
 const CHUNK: u64 = 1 << 25;
 
 fn config() -> EngineConfig {
-    let options = format!("name={STREAM},channels={CHANNELS},dst=239.10.1.0+63:7148");
-    let options: WidebandOptions = options.parse().expect("an output");
+    let clock = Clock {
+        adc_sample_rate: 1712e6,
+        sync_time: 1_632_561_921.0,
+    };
+    let wideband = format!("name={STREAM},channels={CHANNELS},dst=239.10.1.0+63:7148");
+    let wideband: WidebandOptions = wideband.parse().expect("an output");
+    let narrowband = |keys: &str| {
+        let options: NarrowbandOptions = keys.parse().expect("an output");
+        let output = options.into_config(1 << 20, u64::MAX, clock);
+        output.expect("a filter")
+    };
     EngineConfig {
-        clock: Clock {
-            adc_sample_rate: 1712e6,
-            sync_time: 1_632_561_921.0,
-        },
+        clock,
         feng_id: 0,
         array_size: 64,
         recv: RecvConfig {
@@ -47,7 +55,16 @@ fn config() -> EngineConfig {
         },
         max_delay_diff: 1 << 20,
         gain: 0.125,
-        outputs: vec![options.into_config(1 << 20, u64::MAX)],
+        outputs: vec![
+            wideband.into_config(1 << 20, u64::MAX),
+            narrowband(
+                "name=narrow0,channels=4096,dst=239.10.2.0+7:7148,centre_frequency=408e6,decimation=8",
+            ),
+            narrowband(
+                "name=vlbi-1,channels=1024,dst=239.10.3.0:7148,centre_frequency=300e6,decimation=8,\
+                 pass_bandwidth=64e6,taps=1,w_cutoff=0,window_function=rect",
+            ),
+        ],
     }
 }
 
@@ -81,33 +98,34 @@ impl Engine {
 }
 
 fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
-    let output = &steered.outputs[0];
     let (start, end) = (Timestamp(start), Timestamp(start + CHUNK));
-    output.publish_end(end);
-    while let Some(request) = output.take() {
-        *requests += 1;
-        if let Change::Delays { models, .. } = &request.change {
-            for (pol, model) in models.iter().copied().enumerate() {
-                let output = 0;
-                steered
-                    .published
-                    .tell(Event::Delay(ActiveDelay { output, pol, model }));
+    for (index, output) in steered.outputs.iter().enumerate() {
+        output.publish_end(end);
+        while let Some(request) = output.take() {
+            *requests += 1;
+            if let Change::Delays { models, .. } = &request.change {
+                for (pol, model) in models.iter().copied().enumerate() {
+                    let output = index;
+                    steered
+                        .published
+                        .tell(Event::Delay(ActiveDelay { output, pol, model }));
+                }
             }
+            output.spend(request);
         }
-        output.spend(request);
+        steered.published.tell(Event::Sent(Sent {
+            output: index,
+            start,
+            end,
+            nominal_end: end,
+            clipped_samples: [0, start.0 / 2000],
+        }));
     }
     steered.published.tell(Event::Received(Received {
         start,
         end,
         clipped_samples: [start.0 / 1000, 0],
         missing_heaps: [0, 0],
-    }));
-    steered.published.tell(Event::Sent(Sent {
-        output: 0,
-        start,
-        end,
-        nominal_end: end,
-        clipped_samples: [0, start.0 / 2000],
     }));
     steered.published.tell(Event::Power(PowerLevel {
         end,
@@ -143,17 +161,16 @@ fn aiokatcp_controls_an_engine() {
     let running = start();
     let address = running.control.address();
     let config = config();
-    let report = python(
-        "check_aiokatcp.py",
-        &[
-            &address.ip().to_string(),
-            &address.port().to_string(),
-            STREAM,
-            &CHANNELS.to_string(),
-            &config.clock.sync_time.to_string(),
-            &config.clock.adc_sample_rate.to_string(),
-        ],
-    );
+    let mut args = vec![
+        address.ip().to_string(),
+        address.port().to_string(),
+        config.clock.sync_time.to_string(),
+        config.clock.adc_sample_rate.to_string(),
+    ];
+    let outputs = config.outputs.iter();
+    args.extend(outputs.map(|output| format!("{}={}", output.name, output.channels)));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let report = python("check_aiokatcp.py", &args);
     let halted = running.halted.recv_timeout(Duration::from_secs(20));
     assert_eq!(halted, Ok(ControlEnd::Halt), "{report}");
     assert!(std::net::TcpStream::connect(address).is_err());

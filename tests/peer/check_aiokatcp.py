@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Drive an F-engine's control with aiokatcp, as a controller would.
 
-usage: check_aiokatcp.py HOST PORT STREAM CHANNELS SYNC_TIME ADC_SAMPLE_RATE
+usage: check_aiokatcp.py HOST PORT SYNC_TIME ADC_SAMPLE_RATE STREAM=CHANNELS…
 
-The engine has one output. Ends with ?halt, and prints what was done as JSON; fails at the first thing that is not as the
+The engine has these outputs, of whatever kind. Ends with ?halt, and prints what was done as JSON; fails at the first thing that is not as the
 peer has it.
 """
 
@@ -127,12 +127,13 @@ async def check_standard(client, stream):
     await client.fails("gain")
 
 
-async def check_sensors(client, stream):
+async def check_sensors(client, streams):
     expected = dict(SENSORS)
-    expected[f"{stream}.dither-seed"] = ("string", "")
     for pol in range(2):
         expected.update({f"input{pol}.{name}": kind for name, kind in INPUT_SENSORS.items()})
-        expected.update({f"{stream}.input{pol}.{name}": kind for name, kind in OUTPUT_SENSORS.items()})
+        for stream in streams:
+            expected.update({f"{stream}.input{pol}.{name}": kind for name, kind in OUTPUT_SENSORS.items()})
+    expected.update({f"{stream}.dither-seed": ("string", "") for stream in streams})
     reply, informs = await client.request("sensor-list")
     listed = {inform[0]: inform for inform in text(informs)}
     assert list(listed) == sorted(listed) and int(reply[0]) == len(listed)
@@ -143,7 +144,7 @@ async def check_sensors(client, stream):
 
     _, informs = await client.request("sensor-list", r"/^input[01]\.rx\./")
     assert len(informs) == 6
-    assert len(await values(client, "/clip-cnt$/")) == 4
+    assert len(await values(client, "/clip-cnt$/")) == 2 + 2 * len(streams)
     assert (await client.request("sensor-value", "/no such/"))[0] == [b"0"]
     for request in ("sensor-list", "sensor-value"):
         await client.fails(request, "no-such-sensor", match="^Unknown sensor")
@@ -162,8 +163,8 @@ async def check_sensors(client, stream):
             assert reading in "01"
         elif kind == "discrete":
             assert reading in listed[name][4:]
-    seed = everything[f"{stream}.dither-seed"][4]
-    assert 0 <= int(seed) < 2**64
+    for stream in streams:
+        assert 0 <= int(everything[f"{stream}.dither-seed"][4]) < 2**64
 
 
 async def check_watcher(host, port, stream):
@@ -354,6 +355,31 @@ async def check_delays(client, stream, sync_time, rate):
         await client.fails("delays", *arguments, match=match)
 
 
+async def check_apart(client, streams, sync_time):
+    """What is asked of one stream is nothing to the others."""
+
+    async def state():
+        found = await values(client, r"/\.(eq|delay)$/")
+        return {name: inform[4] for name, inform in found.items()}
+
+    for stream in streams:
+        before = await state()
+        await client.request("gain", stream, 0, "0.5-2j")
+        await client.request("gain", stream, 1, "-3j")
+        delays = [f"{stream}.input{pol}.delay" for pol in range(2)]
+        for name in delays:
+            await client.request("sensor-sampling", name, "event")
+        reported = {name: len(client.statuses[name]) for name in delays}
+        await client.request("delays", stream, sync_time, "5e-9,0:0.25,0", "6e-9,0:0.5,0")
+        await client.until(lambda: all(len(client.statuses[name]) > reported[name] for name in delays))
+        for name in delays:
+            await client.request("sensor-sampling", name, "none")
+        after = await state()
+        changed = {name for name in before if before[name] != after[name]}
+        assert changed == {name for name in before if name.startswith(f"{stream}.")}, (stream, changed)
+        await client.request("gain-all", stream, "default")
+
+
 async def check_malformed(host, port):
     """What aiokatcp would never send."""
     reader, writer = await asyncio.open_connection(host, port)
@@ -408,23 +434,27 @@ async def check_halt(client):
     await asyncio.wait_for(client.wait_disconnected(), TIMEOUT)
 
 
-async def main(host, port, stream, channels, sync_time, rate):
+async def main(host, port, sync_time, rate, streams):
     client = await Listener.open(host, port)
-    await check_standard(client, stream)
-    await check_sensors(client, stream)
-    await check_watcher(host, port, stream)
+    first = next(iter(streams))
+    await check_standard(client, first)
+    await check_sensors(client, streams)
     await check_sampling(client, host, port)
-    await check_gains(client, stream, channels)
-    numbers = await check_numbers(client, stream)
-    await check_delays(client, stream, sync_time, rate)
+    for stream, channels in streams.items():
+        await check_watcher(host, port, stream)
+        await check_gains(client, stream, channels)
+        await check_delays(client, stream, sync_time, rate)
+    await check_apart(client, streams, sync_time)
+    numbers = await check_numbers(client, first)
     malformed = await check_malformed(host, port)
-    await check_concurrent(host, port, stream, 24)
+    await check_concurrent(host, port, first, 24)
     await check_halt(client)
     print(json.dumps({"aiokatcp": aiokatcp.__version__, "numbers": numbers, "malformed": malformed}))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 7:
+    if len(sys.argv) < 6:
         sys.exit(__doc__)
-    host, port, stream, channels, sync_time, rate = sys.argv[1:]
-    asyncio.run(main(host, int(port), stream, int(channels), float(sync_time), float(rate)))
+    host, port, sync_time, rate, *outputs = sys.argv[1:]
+    streams = {stream: int(channels) for stream, channels in (output.split("=") for output in outputs)}
+    asyncio.run(main(host, int(port), float(sync_time), float(rate), streams))
