@@ -294,7 +294,7 @@ impl PortUse {
                 Some(flows)
             }
             Err(error) => {
-                tracing::warn!(%error, "packets are steered by software, from the first queue");
+                tracing::warn!(%error, "packets are steered by software");
                 None
             }
         };
