@@ -88,7 +88,7 @@ mod tests {
     }
 
     /// Σh, h[0], largest coefficient, peak-to-peak ripple in dB, stop band in dB.
-    const REFERENCE: [(FilterSpec, [f64; 5]); 9] = [
+    const REFERENCE: [(FilterSpec, [f64; 5]); 10] = [
         (
             spec(2, 32, None),
             [1.41421775, 6.1401128e-06, 0.603048732, 5e-5, -156.0],
@@ -123,9 +123,36 @@ mod tests {
         ),
         (
             spec(16, 256, Some(0.299065)),
-            [3.9999999, 1.0050105e-09, 0.230973178, 1e-5, -170.0],
+            [3.9999999, 1.0050105e-09, 0.230973178, 1e-5, -197.7],
+        ),
+        (
+            spec(8, 128, Some(0.149533)),
+            [2.82842713, -5.82270915e-10, 0.319255407, 1e-5, -170.3],
         ),
     ];
+
+    /// h[1] of the first of these.
+    const SECOND: [f64; 5] = [
+        7.60648247e-05,
+        1.04413676e-05,
+        8.11617566e-07,
+        -7.66477867e-07,
+        -1.30824207e-06,
+    ];
+
+    #[test]
+    fn second_coefficients_match_the_reference() {
+        for ((spec, row), second) in REFERENCE.into_iter().zip(SECOND) {
+            let filter = spec.design().unwrap();
+            let error = (f64::from(filter[1]) - second).abs();
+            assert!(
+                error < 1e-9 * row[2],
+                "S {}: {}",
+                spec.subsampling,
+                filter[1]
+            );
+        }
+    }
 
     #[test]
     fn filters_match_the_reference() {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`unpack`] | packed digitiser samples |
 //! | [`pfb`] | prototype filter of the polyphase filter bank |
+//! | [`double`] | numbers of twice a double's precision |
 //! | [`remez`] | equiripple filters (Parks–McClellan) |
 //! | [`mixer`] | phase of a narrowband output's mixer, exact from ADC timestamp 0 |
 //! | [`ddc`] | digital down-conversion: its filter, and what it computes |
@@ -20,6 +21,7 @@
 pub mod ddc;
 pub mod delay;
 pub mod dither;
+pub mod double;
 pub mod mixer;
 pub mod model;
 pub mod pfb;

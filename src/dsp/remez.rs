@@ -8,15 +8,18 @@
 //! barycentric form, which is stable for any number of taps.
 
 use std::f64::consts::PI;
+use std::ops::{Add, Div, Mul, Sub};
+
+use super::double::Double;
 
 /// Grid points per basis function: that of the peer's design, so that both solve the same problem.
 const GRID_DENSITY: usize = 16;
 /// Exchanges, at most; designs that converge take some tens.
-const MOST_EXCHANGES: usize = 1000;
-/// Taps up to which any guess of the extremal points will do.
-const SHORT: usize = 32;
+const MOST_EXCHANGES: usize = 200;
 /// By how much of itself the largest error may exceed the common error of the extremal points.
 const TOLERANCE: f64 = 1e-9;
+/// An error that is none: some of the last digits of a sum of terms near 1, and five orders below what single precision holds.
+const NOISE: f64 = 64.0 * f64::EPSILON;
 
 /// A stretch of frequencies with one desired response.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,16 +71,11 @@ pub fn remez(taps: usize, bands: &[Band]) -> Result<Vec<f64>, RemezError> {
         return Err(RemezError::Taps);
     }
     check(bands)?;
-    // Extremal points of a filter of half the length, spread over the grid, are near those of this one. From a guess without
-    // that the error of a long filter is lost in rounding.
-    let halvings = taps.div_ceil(SHORT).next_power_of_two().ilog2();
-    let mut shorter: Option<(Grid, Vec<usize>)> = None;
-    for halving in (1..=halvings).rev() {
-        let grid = Grid::new(taps >> halving, bands);
-        let found = grid.exchange_from(shorter.as_ref());
-        shorter = found.ok().map(|(_, extremal)| (grid, extremal));
-    }
-    let (response, _) = Grid::new(taps, bands).exchange_from(shorter.as_ref())?;
+    let grid = Grid::new(taps, bands);
+    let extremal = grid.exchange()?;
+    // Outside of the bands P goes its own way, by up to 1/δ as much as rounding errors of its values on the nodes: there it is
+    // known to a few digits, or none, unless it has twice as many.
+    let (response, _) = grid.interpolate::<Double>(&extremal);
     Ok(impulse_response(taps, &response))
 }
 
@@ -165,91 +163,45 @@ impl Grid {
         self.taps.div_ceil(2)
     }
 
-    /// Extremal points in equal steps over the grid; fewer than it takes if the grid is that coarse.
-    fn evenly(&self) -> Vec<usize> {
-        let (functions, last) = (self.functions(), self.points.len().saturating_sub(1));
-        let mut extremal: Vec<usize> = (0..=functions).map(|i| i * last / functions).collect();
-        extremal.dedup();
-        extremal
-    }
-
-    /// Extremal points that lie in the bands as those of another filter do, for whose grid they are.
-    fn spread(&self, former: &Self, extremal: &[usize]) -> Vec<usize> {
-        let count = self.functions() + 1;
-        let frequency = |band: usize, grid: &Self, i: usize| {
-            let (start, end) = grid.band(band);
-            (i - start) as f64 / (end - start - 1).max(1) as f64
-        };
-        // Positions as band + fraction, in order, and then `count` of them in equal steps through the list.
-        let mut positions = Vec::with_capacity(extremal.len());
-        let mut band = 0;
-        for &i in extremal {
-            while i >= former.ends[band] {
-                band += 1;
+    /// Extremal points to begin with; `None` where the grid has too few points.
+    ///
+    /// Points each of which is where the product of the distances from those before is largest (Leja's) lie in any bands as
+    /// the extremal points of long filters do, but for one more or less here and there. Of twice as many, every other is nearer.
+    fn guess(&self) -> Option<Vec<usize>> {
+        let functions = self.functions();
+        let count = self.points.len().min(2 * functions + 1);
+        let steps = count.checked_sub(1).filter(|&steps| steps >= functions)?;
+        let mut products = vec![1.0; self.points.len()];
+        let (mut chosen, mut next, mut largest) = (Vec::with_capacity(count), 0, 1.0);
+        for _ in 0..count {
+            chosen.push(next);
+            let (from, scale) = (self.points[next].x, 1.0 / largest);
+            largest = 0.0;
+            for (i, (product, point)) in products.iter_mut().zip(&self.points).enumerate() {
+                *product *= scale * (point.x - from).abs();
+                if *product > largest {
+                    (next, largest) = (i, *product);
+                }
             }
-            positions.push((band, frequency(band, former, i)));
         }
-        let mut spread = Vec::with_capacity(count);
-        for j in 0..count {
-            let at = j as f64 * (positions.len() - 1) as f64 / (count - 1) as f64;
-            let (i, part) = (at as usize, at.fract());
-            let (band, from) = positions[i];
-            let to = match positions.get(i + 1) {
-                Some(&(same, to)) if same == band => to,
-                // Between the last point of a band and the first of the next.
-                Some(_) => 1.0,
-                None => from,
-            };
-            let (start, end) = self.band(band);
-            let place = from + part * (to - from);
-            spread.push(start + (place * (end - start - 1) as f64).round() as usize);
-        }
-        // All different, ascending, and within the grid.
-        for j in 1..count {
-            spread[j] = spread[j].max(spread[j - 1] + 1);
-        }
-        let mut most = self.points.len();
-        for place in spread.iter_mut().rev() {
-            most = most.saturating_sub(1);
-            *place = (*place).min(most);
-            most = *place;
-        }
-        spread
+        chosen.sort_unstable();
+        Some(
+            (0..=functions)
+                .map(|i| chosen[i * steps / functions])
+                .collect(),
+        )
     }
 
-    /// Indices of the first point of a band, and behind its last.
-    fn band(&self, band: usize) -> (usize, usize) {
-        let start = band.checked_sub(1).map_or(0, |before| self.ends[before]);
-        (start, self.ends[band])
-    }
-
-    /// Exchanges from extremal points near those of a `shorter` filter, if there is one, or else from even ones.
-    fn exchange_from(
-        &self,
-        shorter: Option<&(Self, Vec<usize>)>,
-    ) -> Result<(Interpolant, Vec<usize>), RemezError> {
-        let spread = shorter.map(|(grid, extremal)| self.exchange(self.spread(grid, extremal)));
-        match spread {
-            Some(Ok(found)) => Ok(found),
-            _ => self.exchange(self.evenly()),
-        }
-    }
-
-    /// Exchanges extremal points until the error is the same at all of them and nowhere larger; what they are then.
-    fn exchange(&self, mut extremal: Vec<usize>) -> Result<(Interpolant, Vec<usize>), RemezError> {
+    /// Exchanges extremal points until the error is the same at all of them and nowhere larger.
+    fn exchange(&self) -> Result<Vec<usize>, RemezError> {
         let failed = |exchanges| RemezError::NotConverged {
             taps: self.taps,
             exchanges,
         };
-        let count = self.functions() + 1;
-        if extremal.len() < count {
-            return Err(failed(0));
-        }
-        // What double precision leaves of the error of a filter that is as good as perfect.
+        let mut extremal = self.guess().ok_or_else(|| failed(0))?;
         let heaviest = self.points.iter().fold(0.0f64, |w, p| w.max(p.weight));
-        let noise = f64::EPSILON * heaviest;
         for exchanges in 1..=MOST_EXCHANGES {
-            let (interpolant, deviation) = self.interpolate(&extremal);
+            let (interpolant, deviation) = self.interpolate::<f64>(&extremal);
             let error = |p: &Point| p.weight * (interpolant.at(p.x) - p.desired);
             let mut errors: Vec<f64> = self.points.iter().map(error).collect();
             // Known without the rounding that would hide a small one, and with it the alternation.
@@ -260,10 +212,11 @@ impl Grid {
             if !largest.is_finite() {
                 return Err(failed(exchanges));
             }
-            let next = self.alternation(&errors, count);
+            let next = self.alternation(&errors, extremal.len());
             let next = next.ok_or_else(|| failed(exchanges))?;
-            if largest <= deviation.abs() * (1.0 + TOLERANCE) + noise || next == extremal {
-                return Ok((interpolant, next));
+            let common = deviation.abs() * (1.0 + TOLERANCE) + f64::EPSILON * heaviest;
+            if largest <= common.max(NOISE * heaviest) || next == extremal {
+                return Ok(extremal);
             }
             extremal = next;
         }
@@ -271,28 +224,27 @@ impl Grid {
     }
 
     /// The P whose weighted error alternates between ±δ on `extremal`, and δ.
-    fn interpolate(&self, extremal: &[usize]) -> (Interpolant, f64) {
+    fn interpolate<T: Real>(&self, extremal: &[usize]) -> (Interpolant<T>, T) {
         let points: Vec<Point> = extremal.iter().map(|&i| self.points[i]).collect();
         let nodes: Vec<f64> = points.iter().map(|p| p.x).collect();
-        let weights = barycentric_weights(&nodes);
-        let (mut wanted, mut alternating) = (0.0, 0.0);
-        for (i, (b, p)) in weights.iter().zip(&points).enumerate() {
-            wanted += b * p.desired;
-            alternating += b * sign(i) / p.weight;
+        let (weights, exponent) = barycentric_weights::<T>(&nodes);
+        let (mut wanted, mut alternating) = (T::from(0.0), T::from(0.0));
+        for (i, (&b, p)) in weights.iter().zip(&points).enumerate() {
+            wanted = wanted + b * T::from(p.desired);
+            alternating = alternating + b * T::from(sign(i)) / T::from(p.weight);
         }
         let deviation = wanted / alternating;
         // All but the last node determine a polynomial of degree r − 1, and it passes through the last one as well.
         let n = nodes.len() - 1;
-        let values = (0..n).map(|i| points[i].desired - sign(i) * deviation / points[i].weight);
-        let values = values.collect();
-        let last = nodes[n];
-        let weights = (0..n).map(|i| weights[i] * (nodes[i] - last)).collect();
-        let interpolant = Interpolant {
-            nodes: nodes[..n].to_vec(),
-            weights,
-            values,
+        let last = T::from(nodes[n]);
+        let node = |i: usize| {
+            let (x, p) = (T::from(nodes[i]), points[i]);
+            let value = T::from(p.desired) - deviation * T::from(sign(i)) / T::from(p.weight);
+            let term = weights[i] * (x - last) * value;
+            (nodes[i], value, term)
         };
-        (interpolant, deviation)
+        let nodes = (0..n).map(node).collect();
+        (Interpolant { nodes, exponent }, deviation)
     }
 
     /// `count` points on which the error is extremal and alternates in sign, the largest that there are.
@@ -350,52 +302,75 @@ fn sign(i: usize) -> f64 {
     if i.is_multiple_of(2) { 1.0 } else { -1.0 }
 }
 
-/// 1/Πⱼ(xᵢ − xⱼ) to a common factor, which keeps them representable for any number of nodes.
-fn barycentric_weights(nodes: &[f64]) -> Vec<f64> {
-    let logs: Vec<(f64, bool)> = nodes
-        .iter()
-        .enumerate()
-        .map(|(i, x)| {
-            let others = nodes.iter().enumerate().filter(|(j, _)| *j != i);
-            others.fold((0.0, false), |(log, negative), (_, other)| {
-                let difference = x - other;
-                (log - difference.abs().ln(), negative ^ (difference < 0.0))
-            })
-        })
-        .collect();
-    let most = logs.iter().fold(f64::MIN, |most, log| most.max(log.0));
-    let weight = |(log, negative): (f64, bool)| {
-        let size = (log - most).exp();
-        if negative { -size } else { size }
+/// Numbers of any precision.
+trait Real:
+    Copy
+    + From<f64>
+    + Into<f64>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
+}
+
+impl Real for f64 {}
+impl Real for Double {}
+
+/// Π `factors`, as a number and a power of two: those of thousands leave the range of a double.
+fn product<T: Real>(factors: impl Iterator<Item = T>) -> (T, i32) {
+    const STEP: i32 = 600;
+    factors.fold((T::from(1.0), 0), |(product, exponent), factor| {
+        let product = product * factor;
+        match product.into().abs() < 2f64.powi(-STEP) {
+            true => (product * T::from(2f64.powi(STEP)), exponent - STEP),
+            false => (product, exponent),
+        }
+    })
+}
+
+/// 1/Πⱼ(xᵢ − xⱼ), and the power of two that they are to be multiplied by.
+fn barycentric_weights<T: Real>(nodes: &[f64]) -> (Vec<T>, i32) {
+    let product = |i: usize| {
+        let others = nodes[..i].iter().chain(&nodes[i + 1..]);
+        product(others.map(|&other| T::from(nodes[i]) - T::from(other)))
     };
-    logs.into_iter().map(weight).collect()
+    let products: Vec<(T, i32)> = (0..nodes.len()).map(product).collect();
+    let least = products.iter().map(|p| p.1).min().unwrap_or(0);
+    let weight = |(product, exponent): (T, i32)| T::from(2f64.powi(least - exponent)) / product;
+    (products.into_iter().map(weight).collect(), -least)
 }
 
 /// A polynomial by its values on nodes.
-struct Interpolant {
-    nodes: Vec<f64>,
-    weights: Vec<f64>,
-    values: Vec<f64>,
+///
+/// P(x) = Πⱼ(x − xⱼ)·Σᵢ bᵢ·P(xᵢ)/(x − xᵢ): what rounding does is as if values changed by some of their last digits (N. J. Higham,
+/// "The numerical stability of barycentric Lagrange interpolation", IMA J. Numer. Anal. 24 (2004)), small ones by less. The
+/// quotient of two sums that is in wider use loses the stop band where nodes are not yet well placed.
+struct Interpolant<T> {
+    /// xᵢ, P(xᵢ) and bᵢ·P(xᵢ).
+    nodes: Vec<(f64, T, T)>,
+    /// Power of two that the terms are to be multiplied by.
+    exponent: i32,
 }
 
-impl Interpolant {
+impl<T: Real> Interpolant<T> {
     fn at(&self, x: f64) -> f64 {
-        let (mut above, mut below) = (0.0, 0.0);
-        for ((node, weight), value) in self.nodes.iter().zip(&self.weights).zip(&self.values) {
-            let difference = x - node;
-            if difference == 0.0 {
-                return *value;
-            }
-            let c = weight / difference;
-            above += c * value;
-            below += c;
+        if let Some((_, value, _)) = self.nodes.iter().find(|(node, ..)| *node == x) {
+            return (*value).into();
         }
-        above / below
+        let difference = |node: f64| T::from(x) - T::from(node);
+        let terms = self
+            .nodes
+            .iter()
+            .map(|(node, _, term)| *term / difference(*node));
+        let sum = terms.fold(T::from(0.0), |sum, term| sum + term);
+        let (product, exponent) = product(self.nodes.iter().map(|(node, ..)| difference(*node)));
+        (sum * product).into() * 2f64.powi(exponent + self.exponent)
     }
 }
 
 /// Samples A(k/L) and transforms them: h\[n\] = (A(0) + 2·Σₖ A(k/L)·cos(2πk(n − (L−1)/2)/L))/L.
-fn impulse_response(taps: usize, response: &Interpolant) -> Vec<f64> {
+fn impulse_response(taps: usize, response: &Interpolant<Double>) -> Vec<f64> {
     let length = taps as f64;
     let amplitude = |k: usize| {
         let f = k as f64 / length;

@@ -1,0 +1,66 @@
+//! SciPy as an independent peer: it designs the filters of narrowband outputs as the reference engine does.
+//!
+//! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
+
+#[path = "support/python.rs"]
+mod script;
+
+use karoo::dsp::ddc::FilterSpec;
+use script::python;
+use serde_json::json;
+
+fn spec(subsampling: usize, taps: usize, pass_fraction: Option<f64>) -> FilterSpec {
+    FilterSpec {
+        taps,
+        subsampling,
+        weight_pass: 0.005,
+        pass_fraction,
+    }
+}
+
+fn scipy(specs: &[FilterSpec]) -> Vec<Option<Vec<f64>>> {
+    let specs: Vec<_> = specs
+        .iter()
+        .map(|spec| {
+            json!({
+                "taps": spec.taps, "subsampling": spec.subsampling, "weight_pass": spec.weight_pass,
+                "pass_fraction": spec.pass_fraction,
+            })
+        })
+        .collect();
+    let designed = python("design_filters.py", &[&json!(specs).to_string()]);
+    serde_json::from_value(designed).expect("filters")
+}
+
+/// To a millionth of the largest coefficient, which is the reference's measure of the same filter.
+#[test]
+fn filters_are_scipys() {
+    let specs = [
+        spec(3, 48, None),
+        spec(8, 128, None),
+        spec(7, 113, None),
+        spec(5, 60, Some(0.8)),
+        spec(16, 256, Some(0.598131)),
+        spec(64, 1024, None),
+        spec(64, 1024, Some(0.598131)),
+        spec(128, 2048, None),
+        spec(128, 2048, Some(0.6)),
+        spec(256, 4096, None),
+    ];
+    for (spec, theirs) in specs.iter().zip(scipy(&specs)) {
+        let (ours, theirs) = (spec.design().expect("a filter"), theirs.expect("a filter"));
+        assert_eq!(ours.len(), theirs.len());
+        let largest = theirs.iter().fold(0.0f64, |most, h| most.max(h.abs()));
+        let differences = ours.iter().zip(&theirs);
+        let worst = differences.fold(0.0f64, |most, (a, b)| most.max((f64::from(*a) - b).abs()));
+        assert!(worst < 1e-6 * largest, "{spec:?}: {:e}", worst / largest);
+    }
+}
+
+/// A pass band of almost half of the band: SciPy gives up.
+#[test]
+fn a_narrow_transition_is_found_where_scipy_fails() {
+    let narrow = spec(3, 2048, Some(0.99));
+    assert_eq!(scipy(&[narrow]), [None]);
+    assert!(narrow.design().is_ok());
+}
