@@ -14,6 +14,9 @@ const DISCARD: &str = "name=nb0,channels=64,dst=239.11.1.0+1,jones_per_batch=204
                        centre_frequency=408173015.5944824,decimation=4";
 const VLBI: &str = "name=nb1,channels=64,dst=239.12.1.0,jones_per_batch=2048,taps=1,w_cutoff=0,window_function=rect,\
                     centre_frequency=300e6,decimation=3,pass_bandwidth=170e6";
+/// The mixer and the filter of [`DISCARD`], and other channels.
+const TWIN: &str = "name=nb2,channels=128,dst=239.13.1.0,jones_per_batch=4096,taps=2,\
+                    centre_frequency=408173015.5944824,decimation=4";
 /// A multiple of 4 and of 6 samples, and of heaps.
 const CHUNK: &str = "--recv-chunk-samples=98304";
 
@@ -67,6 +70,7 @@ fn together_they_send_what_each_sends_alone() {
             ("--wideband", WIDEBAND),
             ("--narrowband", DISCARD),
             ("--narrowband", VLBI),
+            ("--narrowband", TWIN),
         ];
         let delays = ["--delays", "nb0", "2e-7,1e-7:0.5,300", "-1e-8,0:0,0"];
         let path = folder.path().join("together.pcap");
@@ -77,7 +81,7 @@ fn together_they_send_what_each_sends_alone() {
             &[&all[..], &delays, &["--gain=0.1", bits]].concat(),
         );
         let together = read_output(&path);
-        assert_eq!(together.len(), 3);
+        assert_eq!(together.len(), outputs.len());
         for (i, (option, value)) in outputs.into_iter().enumerate() {
             let path = folder.path().join("alone.pcap");
             // The dither of an output is that of its place.
