@@ -15,7 +15,7 @@ use crate::units::Clock;
 pub const JONES_PER_BATCH: usize = 1 << 20;
 /// Largest decimation of a narrowband output.
 const MAX_DECIMATION: usize = 1024;
-/// Most taps of its filter: the time of a design grows with their square, and this is seconds.
+/// Most taps of its filter: the time of a design grows with their square, and this is up to half a minute.
 const MAX_DDC_TAPS: usize = 8192;
 
 /// One `--wideband` value.

@@ -208,10 +208,10 @@ impl Grid {
             for (i, &at) in extremal.iter().enumerate() {
                 errors[at] = -sign(i) * deviation;
             }
-            let largest = errors.iter().fold(0.0f64, |most, e| most.max(e.abs()));
-            if !largest.is_finite() {
+            if !errors.iter().all(|e| e.is_finite()) {
                 return Err(failed(exchanges));
             }
+            let largest = errors.iter().fold(0.0f64, |most, e| most.max(e.abs()));
             let next = self.alternation(&errors, extremal.len());
             let next = next.ok_or_else(|| failed(exchanges))?;
             let common = deviation.abs() * (1.0 + TOLERANCE) + f64::EPSILON * heaviest;
@@ -317,14 +317,16 @@ trait Real:
 impl Real for f64 {}
 impl Real for Double {}
 
-/// Π `factors`, as a number and a power of two: those of thousands leave the range of a double.
+/// Π `factors`, as a number and a power of two: those of thousands leave the range of a double, at either end.
 fn product<T: Real>(factors: impl Iterator<Item = T>) -> (T, i32) {
-    const STEP: i32 = 600;
+    const STEP: i32 = 300;
+    let (small, large) = (2f64.powi(-STEP), 2f64.powi(STEP));
     factors.fold((T::from(1.0), 0), |(product, exponent), factor| {
         let product = product * factor;
-        match product.into().abs() < 2f64.powi(-STEP) {
-            true => (product * T::from(2f64.powi(STEP)), exponent - STEP),
-            false => (product, exponent),
+        match product.into().abs() {
+            size if size < small => (product * T::from(large), exponent - STEP),
+            size if size > large => (product * T::from(small), exponent + STEP),
+            _ => (product, exponent),
         }
     })
 }
@@ -450,6 +452,25 @@ mod tests {
                 prop_assert_eq!(filter.len(), taps);
                 prop_assert!(filter.iter().all(|h| h.is_finite()));
             }
+        }
+    }
+
+    /// Factors in any order, as differences of nodes come: all of a kind would be 2^±5000.
+    #[test]
+    fn products_stay_within_range() {
+        for (first, then) in [(2.0, 0.5), (0.5, 2.0), (3.0, 1.0 / 3.0)] {
+            let factors = || (0..10_000).map(move |i| if i < 5000 { first } else { then });
+            let (single, exponent) = product(factors());
+            assert!(
+                (single.log2() + f64::from(exponent)).abs() < 1e-9,
+                "{first}"
+            );
+            let (double, exponent) = product(factors().map(Double::from));
+            let double = f64::from(double);
+            assert!(
+                (double.log2() + f64::from(exponent)).abs() < 1e-9,
+                "{first}"
+            );
         }
     }
 
