@@ -68,7 +68,7 @@ struct Jones {
     }
 
     __device__ __forceinline__ bool fits() const {
-        return fabsf(x[0].x) <= LIMIT && fabsf(x[0].y) <= LIMIT && fabsf(x[1].x) <= LIMIT && fabsf(x[1].y) <= LIMIT;
+        return (fabsf(x[0].x) <= LIMIT) & (fabsf(x[0].y) <= LIMIT) & (fabsf(x[1].x) <= LIMIT) & (fabsf(x[1].y) <= LIMIT);
     }
 
     __device__ __forceinline__ void clamp_both(u32 (&saturated)[2]) {
@@ -116,7 +116,7 @@ struct Correction {
 // Clamps and counts where it must.
 __device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturated)[2]) {
     // Rare, and not so for what is not a number.
-    if (!(low.fits() && high.fits())) {
+    if (!(low.fits() & high.fits())) {
         low.clamp_both(saturated);
         high.clamp_both(saturated);
     }
