@@ -2,12 +2,17 @@
 #pragma once
 
 constexpr int COLUMNS = N1 * TILE;
-// An odd stride keeps the filter's stores and the transform's loads off each other's banks.
+// Between the filter and the transform, a column's group of spectra. The odd stride has threads that store together, whose columns differ
+// in the bits of one number, in different banks. So has the order of its lowest bits those that load together, 32/BACK_GROUP adjacent columns.
 constexpr int STRIDE = GROUP + 1;
+constexpr int ODD_COLUMNS = COLUMNS / 2 * STRIDE + BACK_GROUP % 16;
+constexpr int BUFFER = COLUMNS * STRIDE + BACK_GROUP % 16;
 
-// Where column n1 * TILE + c of the block lies in shared memory: threads that store together have adjacent ones.
-__device__ __forceinline__ int slot(int n1, int c) {
-    return (c % WIDTH) * (COLUMNS / WIDTH) + n1 * (TILE / WIDTH) + c / WIDTH;
+// Where column n1 * TILE + c of the block begins. Sums of arguments without common bits give sums.
+__device__ __forceinline__ constexpr int place(int n1, int c) {
+    const u32 at = u32(n1) * (TILE / WIDTH) + u32(c) / WIDTH;
+    const u32 reversed = at % 2 * 8 + at / 2 % 2 * 4 + at / 4 % 2 * 2 + at / 8 % 2;
+    return int((at / 16 * 16 + reversed) * STRIDE + u32(c) % WIDTH * ODD_COLUMNS);
 }
 
 // One tap of WIDTH adjacent columns.

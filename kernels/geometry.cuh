@@ -14,6 +14,7 @@
 //   SPECTRA_PER_HEAP  spectra per batch
 //   FRONT_THREADS, FRONT_BLOCKS, BACK_THREADS, BACK_BLOCKS
 //                     threads per block, and blocks that a multiprocessor is to have room for
+//   FILTER_REGISTERS  of a thread of pfb_fft_run that filters, where it takes some over from those that transform; 0: all have as many
 //   DEPTH             rows of samples that a block of pfb_fft_run has in shared memory
 //   OUT_BITS          of each part of the output, 8 or 4
 //   DITHER            1: uniform, 0: none

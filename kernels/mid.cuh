@@ -15,23 +15,21 @@ constexpr int ROW = N2 * BACK_GROUP / 32 * GRANULE; // bytes
 constexpr long long TRANSFORM_BYTES = (long long)N1 * PARTS * ROW;
 constexpr long long GROUP_BYTES = SERIES * TRANSFORM_BYTES;
 
-// Point n2 of row k1 for one spectrum of a group, and those of the rows behind.
-struct MidColumn {
-    u32 *high;
-    u16 *low;
+// Bytes from the group's begin to the granule of point n2 of row k1 for one spectrum. Sums of arguments without common bits give sums.
+__device__ __forceinline__ constexpr int granule(u32 k1, u32 n2, u32 g) {
+    return int((k1 * PARTS + g / BACK_GROUP) * ROW + (n2 * BACK_GROUP + g % BACK_GROUP) / 32 * GRANULE);
+}
 
-    __device__ __forceinline__ MidColumn(char *group, int k1, int n2, int g) {
-        const int at = n2 * BACK_GROUP + g % BACK_GROUP;
-        char *granule = group + (k1 * PARTS + g / BACK_GROUP) * ROW + at / 32 * GRANULE;
-        high = reinterpret_cast<u32 *>(granule) + at % 32;
-        low = reinterpret_cast<u16 *>(granule + 128) + at % 32;
-    }
+// One number of a granule, and those as far from the begin of granules that are so many bytes further on.
+struct MidNumber {
+    char *high, *low;
 
-    // Stores point n2 of the row that is `rows` further on.
-    __device__ __forceinline__ void store(int rows, float2 x) const {
+    __device__ __forceinline__ MidNumber(char *granule, u32 at) : high(granule + 4 * at), low(granule + 128 + 2 * at) {}
+
+    __device__ __forceinline__ void store(int bytes, float2 x) const {
         const u32 re = __float_as_uint(x.x) + 0x80, im = __float_as_uint(x.y) + 0x80;
-        high[rows * (PARTS * ROW / 4)] = __byte_perm(re, im, 0x7632);
-        low[rows * (PARTS * ROW / 2)] = u16(__byte_perm(re, im, 0x0051));
+        *reinterpret_cast<u32 *>(high + bytes) = __byte_perm(re, im, 0x7632);
+        *reinterpret_cast<u16 *>(low + bytes) = u16(__byte_perm(re, im, 0x0051));
     }
 };
 

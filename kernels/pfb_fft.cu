@@ -59,7 +59,7 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
                     if (d > 0) {
                         v[d] = multiply(v[d], __ldg(&roots[row * d * N2]));
                     }
-                    z[slot(row + d * LAST, c0 + c) * STRIDE + g] = v[d];
+                    z[place(row + d * LAST, c0 + c) + g] = v[d];
                 }
             }
         }
@@ -74,16 +74,16 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
         float2 v[LAST];
 #pragma unroll
         for (int j = 0; j < LAST; j++) {
-            v[j] = z[slot(d * LAST + j, c) * STRIDE + g];
+            v[j] = z[place(d * LAST + j, c) + g];
         }
         Dft<LAST>::run(v);
         if (g >= valid && g < valid_end) {
             const int n2 = column + c;
-            const MidColumn to(out, d, n2, g);
+            const MidNumber to(out + granule(d, n2, g), (n2 * BACK_GROUP + g % BACK_GROUP) % 32);
 #pragma unroll
             for (int j = 0; j < LAST; j++) {
                 const int k1 = d + FOLD * j;
-                to.store(j * FOLD, multiply(v[j], __ldg(&roots[n2 * k1])));
+                to.store(granule(j * FOLD, 0, 0), multiply(v[j], __ldg(&roots[n2 * k1])));
             }
         }
     }

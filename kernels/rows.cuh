@@ -7,7 +7,9 @@
 constexpr int FILTER_THREADS = COLUMNS / WIDTH;
 // Spectra under way at a time; a loop over as many rows brings every accumulator back to its place.
 constexpr int RING = 16;
-static_assert(RING % DEPTH == 0, "slots come back to their places, too");
+// Rows are copied in batches, AHEAD of them while one is filtered.
+constexpr int AHEAD = 3, BATCH = DEPTH / (AHEAD + 1);
+static_assert(DEPTH % (AHEAD + 1) == 0 && RING % DEPTH == 0, "slots come back to their places, too");
 
 // What a block does: spectra first .. end of its groups, counted from the first group's first.
 struct Run {
@@ -15,12 +17,18 @@ struct Run {
     int first, end;
 };
 
-// Rows that some spectrum needs: others may not exist, and any other will do.
+// Which rows some spectrum needs: others may not exist. Rows are counted from a place that moves on.
 struct Needed {
     int first, last;
 
     __device__ __forceinline__ explicit Needed(const Run &run) : first(run.first), last(run.end + TAPS - 2) {}
-    __device__ __forceinline__ int nearest(int row) const { return min(max(row, first), last); }
+    // The first row of a run is one of its first group's.
+    __device__ __forceinline__ bool operator()(int row) const { return (row >= GROUP - 1 || row >= first) && row <= last; }
+
+    __device__ __forceinline__ void advance(int rows) {
+        first -= rows;
+        last -= rows;
+    }
 };
 
 #if BASEBAND
@@ -30,7 +38,7 @@ constexpr int RAW_WORDS = 2 * COLUMNS;
 // Each thread copies its own columns.
 struct Rows {
     const float2 *numbers;
-    u32 first, mask; // of this thread's first column in row 0; numbers in the ring, less one
+    u32 first, mask; // of this thread's first column in the row that is counted as 0; numbers in the ring, less one
     float2 *own;     // in slot 0; columns are FILTER_THREADS apart
     Needed needed;
 
@@ -39,15 +47,21 @@ struct Rows {
           own(reinterpret_cast<float2 *>(raw) + threadIdx.x), needed(run) {}
 
     __device__ __forceinline__ void copy(int slot, int row) const {
-        const u32 at = first + needed.nearest(row) * N;
+        const u32 at = first + row * N;
+        if (needed(row)) {
 #pragma unroll
-        for (int c = 0; c < WIDTH; c++) {
-            copy_async<8>(own + slot * COLUMNS + c * FILTER_THREADS, numbers + (at + c & mask));
+            for (int c = 0; c < WIDTH; c++) {
+                copy_async<8>(own + slot * COLUMNS + c * FILTER_THREADS, numbers + (at + c & mask));
+            }
         }
-        commit_copies();
     }
 
-    // Waits until all rows but BATCHES are there.
+    __device__ __forceinline__ void advance(int rows) {
+        first += rows * N;
+        needed.advance(rows);
+    }
+
+    // Waits until all but BATCHES are there.
     template <int BATCHES> __device__ __forceinline__ void wait_for() const { wait_for_copies<BATCHES>(); }
 
     __device__ __forceinline__ Values load(int slot) const {
@@ -90,7 +104,7 @@ struct Rows {
     const u32 *word[2]; // of this thread's columns, in slot 0
     Place place[2];
     const u32 *packed[2]; // the same in row 0, where the input is
-    const char *from;     // this lane's piece of row 0, or null
+    const char *from;     // this lane's piece of the row that is counted as 0
     u32 *to;              // where it goes in slot 0
     Needed needed;
 
@@ -124,17 +138,23 @@ struct Rows {
             const long long bit = ((pol == 0 ? input.offset[0] : input.offset[1]) + (threadIdx.x / 32 * WARP_ROWS + row) * N2 + blockIdx.x * TILE) * BITS;
             from = base + (bit >> 7) * 16 + piece * 16;
             to = own(raw) + row * PITCH + (pol * PIECES + piece) * 4;
+        } else {
+            needed.last = -1;
         }
     }
 
     __device__ __forceinline__ void copy(int slot, int row) const {
-        if (from) {
-            copy_async<16>(to + slot * RAW_WORDS, from + needed.nearest(row) * ROW_BYTES);
+        if (needed(row)) {
+            copy_async<16>(to + slot * RAW_WORDS, from + row * ROW_BYTES);
         }
-        commit_copies();
     }
 
-    // Waits until all rows but BATCHES are there, and for the warp, which is then done with the one before.
+    __device__ __forceinline__ void advance(int rows) {
+        from += rows * ROW_BYTES;
+        needed.advance(rows);
+    }
+
+    // Waits until all but BATCHES are there, and for the warp, which is then done with the one before.
     template <int BATCHES> __device__ __forceinline__ void wait_for() const {
         wait_for_copies<BATCHES>();
         __syncwarp();

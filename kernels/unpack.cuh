@@ -1,6 +1,15 @@
 // Packed samples: BITS bits each, two's complement, most significant bit first.
 #pragma once
 
+// Exponent BITS, and what flips the sign bit. In the front end for long runs a variable, since an instruction has place for one constant, and
+// the other is to be in a register; elsewhere there is none left.
+#if DEPTH
+__constant__
+#else
+constexpr
+#endif
+    u32 biased = (127u + BITS) << 23 | 1u << 22;
+
 // Where WIDTH adjacent samples lie in two words. Rows are whole words, so that a column's place is the same in each.
 struct Place {
     // Up to 12 bits, one window of 32 bits from a byte on holds both samples.
@@ -31,7 +40,6 @@ struct Place {
     // The same, exactly, without the slow conversion: at 2^BITS the upper bits of the mantissa count integers.
     __device__ __forceinline__ float number(uint2 words, int i) const {
         constexpr u32 mask = ((1u << BITS) - 1) << (23 - BITS);
-        constexpr u32 biased = (127u + BITS) << 23 | 1u << 22; // flips the sign bit, too
         const u32 w = window(words, i);
         return __uint_as_float((__funnelshift_r(w, w, 9 - bit[i]) & mask) ^ biased) - 1.5f * float(1u << BITS);
     }

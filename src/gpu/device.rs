@@ -249,6 +249,17 @@ impl Gpu {
         &self.address
     }
 
+    /// 90: sm_90.
+    pub(super) fn architecture(&self) -> i32 {
+        self.architecture
+    }
+
+    /// What kernels are compiled for: for this device alone, so that all of its instructions may be used.
+    fn target(&self) -> String {
+        let only = if self.architecture == 90 { "a" } else { "" };
+        format!("sm_{}{only}", self.architecture)
+    }
+
     /// The driver's version, as its kernel module has it; the CUDA version that it is for where there is none.
     pub fn driver(&self) -> String {
         let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
@@ -309,7 +320,7 @@ impl Gpu {
         shared: usize,
     ) -> Result<CudaFunction, GpuError> {
         let mut options = vec![
-            format!("--gpu-architecture=sm_{}", self.architecture),
+            format!("--gpu-architecture={}", self.target()),
             "--std=c++17".to_owned(),
         ];
         options.extend(

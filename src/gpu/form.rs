@@ -99,7 +99,7 @@ mod tests {
         assert_eq!("off".parse(), Ok(Tune::Off));
         assert_eq!("auto".parse(), Ok(Tune::Auto));
         assert_eq!("again".parse(), Ok(Tune::Again));
-        let name = Shape::candidates(2048, 16, Input::Numbers, 1 << 20)[0].to_string();
+        let name = Shape::candidates(2048, 16, Input::Numbers, 90, 1 << 20)[0].to_string();
         assert_eq!(name.parse(), Ok(Tune::Fixed(name.clone())));
         let refusal = "fast".parse::<Tune>().unwrap_err();
         assert!(refusal.contains("auto"), "{refusal}");

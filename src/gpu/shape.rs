@@ -23,6 +23,8 @@ pub(super) struct Shape {
     pub depth: usize,
     pub front_threads: u32,
     pub front_blocks: u32,
+    /// Registers of a thread of the front kernel that filters, where it takes some over from others; 0: all have as many.
+    pub filter_registers: u32,
     /// Spectra of one block of the back kernel.
     pub back_group: usize,
     pub back_blocks: u32,
@@ -41,12 +43,22 @@ impl Shape {
     /// Taps that the front kernel for long runs can have.
     const MOST_TAPS: usize = 16;
 
-    /// Shapes for `points` and `taps` whose blocks fit `shared` bytes, the likeliest best first.
-    pub fn candidates(points: usize, taps: usize, input: Input, shared: usize) -> Vec<Self> {
+    /// Architecture (90: sm_90) whose threads can take registers over from others.
+    const REGISTERS_MOVE: i32 = 90;
+
+    /// Shapes for `points` and `taps` that run on an architecture and whose blocks fit `shared` bytes, the likeliest best first.
+    pub fn candidates(
+        points: usize,
+        taps: usize,
+        input: Input,
+        architecture: i32,
+        shared: usize,
+    ) -> Vec<Self> {
         let mut all = Self::all();
         all.retain(|shape| {
             shape.points == points
                 && (taps <= Self::MOST_TAPS || shape.depth == 0)
+                && (shape.filter_registers == 0 || architecture == Self::REGISTERS_MOVE)
                 && shape.front_shared(input).max(shape.back_shared()) <= shared
         });
         all
@@ -65,6 +77,7 @@ impl Shape {
             // No thread without columns where there are few.
             front_threads: (points / 2).min(128) as u32,
             front_blocks: 3,
+            filter_registers: 0,
             back_group: 16,
             back_blocks: 4,
         }
@@ -76,7 +89,7 @@ impl Shape {
     }
 
     /// What tells the kernels of one shape from those of another with as many points.
-    pub fn macros(&self) -> [(&'static str, u64); 9] {
+    pub fn macros(&self) -> [(&'static str, u64); 10] {
         [
             ("LOG_N1", self.log_n1.into()),
             ("TILE", self.tile as u64),
@@ -85,6 +98,7 @@ impl Shape {
             ("DEPTH", self.depth as u64),
             ("FRONT_THREADS", self.front_threads.into()),
             ("FRONT_BLOCKS", self.front_blocks.into()),
+            ("FILTER_REGISTERS", self.filter_registers.into()),
             ("BACK_GROUP", self.back_group as u64),
             ("BACK_BLOCKS", self.back_blocks.into()),
         ]
@@ -117,7 +131,7 @@ impl Shape {
     /// Bytes of shared memory of a block of the front kernel.
     pub fn front_shared(&self, input: Input) -> usize {
         let columns = self.n1() * self.tile;
-        let buffer = columns * (self.group + 1) * 8;
+        let buffer = (columns * (self.group + 1) + self.back_group % 16) * 8;
         if self.depth == 0 {
             return buffer;
         }
@@ -165,38 +179,45 @@ impl fmt::Display for Shape {
 mod tests {
     use super::*;
 
-    fn candidates(points: usize, taps: usize, shared: usize) -> Vec<Shape> {
+    fn candidates(points: usize, taps: usize, architecture: i32, shared: usize) -> Vec<Shape> {
         let samples = Input::Samples(SampleBits::new(10).unwrap());
-        Shape::candidates(points, taps, samples, shared)
+        Shape::candidates(points, taps, samples, architecture, shared)
     }
 
     #[test]
     fn every_architecture_has_a_shape_for_almost_every_size() {
         // Bytes per block of sm_75, sm_86, sm_80 and sm_90; what is larger is left to cuFFT.
-        for (shared, most) in [(64, 16384), (99, 32768), (163, 65536), (227, 65536)] {
+        for (architecture, shared, most) in [
+            (75, 64, 16384),
+            (86, 99, 32768),
+            (80, 163, 65536),
+            (90, 227, 65536),
+        ] {
             for log in 7..=17 {
                 let points = 1 << log;
                 for taps in [1, 16, 17] {
-                    let samples = candidates(points, taps, shared << 10);
-                    let numbers = Shape::candidates(points, taps, Input::Numbers, shared << 10);
+                    let shared = shared << 10;
+                    let samples = candidates(points, taps, architecture, shared);
+                    let numbers =
+                        Shape::candidates(points, taps, Input::Numbers, architecture, shared);
                     for any in [!samples.is_empty(), !numbers.is_empty()] {
                         assert_eq!(
                             any,
                             points <= 2 * most,
-                            "{points}, {taps} taps, {shared} KiB"
+                            "{points}, {taps} taps, {shared} bytes"
                         );
                     }
                 }
             }
         }
-        assert!(candidates(64, 16, 1 << 20).is_empty());
+        assert!(candidates(64, 16, 90, 1 << 20).is_empty());
     }
 
     #[test]
     fn long_runs_are_for_few_taps() {
-        assert!(candidates(8192, 16, 227 << 10)[0].depth > 0);
+        assert!(candidates(8192, 16, 90, 227 << 10)[0].depth > 0);
         assert!(
-            candidates(8192, 17, 227 << 10)
+            candidates(8192, 17, 90, 227 << 10)
                 .iter()
                 .all(|shape| shape.depth == 0)
         );

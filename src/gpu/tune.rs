@@ -35,7 +35,7 @@ pub(super) fn pick(
         Some(_) => Input::Numbers,
     };
     let points = output.pfb_step();
-    let shapes = Shape::candidates(points, output.taps, input, gpu.shared());
+    let shapes = Shape::candidates(points, output.taps, input, gpu.architecture(), gpu.shared());
     let Some(&first) = shapes.first() else {
         tracing::warn!(
             points,
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
-        let shapes = Shape::candidates(16384, 16, Input::Numbers, 227 << 10);
+        let shapes = Shape::candidates(16384, 16, Input::Numbers, 90, 227 << 10);
         assert!(shapes.len() > 1);
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));

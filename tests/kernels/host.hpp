@@ -17,6 +17,7 @@
 #include <vector>
 
 #define __device__
+#define __constant__
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
