@@ -354,7 +354,10 @@ impl From<std::io::Error> for OpenError {
 
 fn needs(driver: Driver) -> &'static str {
     match driver {
-        Driver::AfPacket => "AF_PACKET, needs CAP_NET_RAW and locked memory",
+        // The driver numbers its group by process and interface, which another program's can come to as well.
+        Driver::AfPacket => {
+            "AF_PACKET, needs CAP_NET_RAW and locked memory; where PACKET_FANOUT was refused, start it again"
+        }
         Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
         Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
         Driver::Virtio => "virtio bound to vfio-pci, needs a virtual IOMMU and huge pages",
