@@ -200,13 +200,13 @@ impl Grid {
         };
         let mut extremal = self.guess().ok_or_else(|| failed(0))?;
         let heaviest = self.points.iter().fold(0.0f64, |w, p| w.max(p.weight));
+        let mut before = (0.0, extremal.clone());
         for exchanges in 1..=MOST_EXCHANGES {
-            let (interpolant, deviation) = self.interpolate::<f64>(&extremal);
-            let error = |p: &Point| p.weight * (interpolant.at(p.x) - p.desired);
-            let mut errors: Vec<f64> = self.points.iter().map(error).collect();
-            // Known without the rounding that would hide a small one, and with it the alternation.
-            for (i, &at) in extremal.iter().enumerate() {
-                errors[at] = -sign(i) * deviation;
+            let (mut errors, mut common) = self.errors::<f64>(&extremal);
+            // Every exchange raises the common error. If one has not, it chose points by rounding errors.
+            if common < 0.999 * before.0 {
+                extremal = before.1;
+                (errors, common) = self.errors::<Double>(&extremal);
             }
             if !errors.iter().all(|e| e.is_finite()) {
                 return Err(failed(exchanges));
@@ -214,13 +214,26 @@ impl Grid {
             let largest = errors.iter().fold(0.0f64, |most, e| most.max(e.abs()));
             let next = self.alternation(&errors, extremal.len());
             let next = next.ok_or_else(|| failed(exchanges))?;
-            let common = deviation.abs() * (1.0 + TOLERANCE) + f64::EPSILON * heaviest;
-            if largest <= common.max(NOISE * heaviest) || next == extremal {
+            let equal = common * (1.0 + TOLERANCE) + f64::EPSILON * heaviest;
+            if largest <= equal.max(NOISE * heaviest) || next == extremal {
                 return Ok(extremal);
             }
-            extremal = next;
+            before = (common, std::mem::replace(&mut extremal, next));
         }
         Err(failed(MOST_EXCHANGES))
+    }
+
+    /// The weighted error of the P whose is ±δ on `extremal`, at each point of the grid, and |δ|.
+    fn errors<T: Real>(&self, extremal: &[usize]) -> (Vec<f64>, f64) {
+        let (interpolant, deviation) = self.interpolate::<T>(extremal);
+        let error = |p: &Point| p.weight * (interpolant.at(p.x) - p.desired);
+        let mut errors: Vec<f64> = self.points.iter().map(error).collect();
+        let deviation = deviation.into();
+        // Known without the rounding that would hide a small one, and with it the alternation.
+        for (i, &at) in extremal.iter().enumerate() {
+            errors[at] = -sign(i) * deviation;
+        }
+        (errors, deviation.abs())
     }
 
     /// The P whose weighted error alternates between ±δ on `extremal`, and δ.
