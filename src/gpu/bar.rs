@@ -149,12 +149,24 @@ impl BarAllocator {
         if !(cpu | gpu).is_multiple_of(CHUNK_ALIGNMENT as u64) {
             return Err(BarError::Unaligned { cpu, gpu });
         }
+        enter_pages(&memory);
         Ok(BarMemory {
             imported,
             memory,
             store: self.store,
             kind: self.kind,
         })
+    }
+}
+
+/// Has the kernel enter all pages into the process's tables now: the driver leaves that to the first store to each, and an
+/// lcore that waits for it loses packets.
+fn enter_pages(memory: &VulkanMemory) {
+    const PAGE: usize = 4096;
+    let region = memory.start();
+    for offset in (0..region.len()).step_by(PAGE) {
+        // SAFETY: inside the mapping, which is zeroed and nobody's yet.
+        unsafe { region.cast::<u8>().add(offset).write_volatile(0) };
     }
 }
 
