@@ -51,7 +51,7 @@ struct Inner {
 #[derive(Debug)]
 struct Lent {
     known: Known,
-    memory: Box<dyn DmaMemory>,
+    _memory: Box<dyn DmaMemory>,
 }
 
 impl Drop for Inner {
@@ -84,7 +84,10 @@ impl PayloadPool {
         let (start, page) = (memory.address() as usize, memory.page());
         // SAFETY: the memory stays until EAL has forgotten it (`Lent`).
         let known = unsafe { Known::new(eal, start, length, page) }?;
-        let memory = Some(Lent { known, memory });
+        let memory = Some(Lent {
+            known,
+            _memory: memory,
+        });
         let config = PoolConfig {
             mbufs,
             cache: 0,
