@@ -196,7 +196,7 @@ fn frame_mbufs(queues: usize) -> usize {
 fn memory_mib(queues: usize) -> usize {
     let mbuf = 512;
     let frames = frame_mbufs(queues) * (FRAME_ROOM + mbuf);
-    let tx = pool_size(TX_RING, 2 * BURST) * (TxPools::BYTES_PER_PACKET + 2 * mbuf);
+    let tx = pool_size(TX_RING, 2 * BURST) * (TxPools::bytes_per_packet(0) + 2 * mbuf);
     DPDK_MIB + (frames + tx).div_ceil(1 << 20)
 }
 

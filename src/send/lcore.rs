@@ -31,10 +31,7 @@ pub struct TxPools {
 }
 
 impl TxPools {
-    /// Data room of both pools, per packet, where nothing is copied.
-    pub const BYTES_PER_PACKET: usize = CONTROL_FRAME;
-
-    /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied.
+    /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied; 0: none is.
     pub fn bytes_per_packet(copied: usize) -> usize {
         CONTROL_FRAME.max(HEADER_BYTES + copied)
     }
@@ -65,9 +62,7 @@ impl TxPools {
             segments: pool("segments", 0)?,
         })
     }
-}
 
-impl TxPools {
     /// Keeps both until the port of `queue` is closed.
     pub fn outlive(&self, queue: &TxQueue) {
         queue.keep(self.headers.clone());

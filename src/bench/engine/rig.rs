@@ -100,7 +100,7 @@ impl Rig {
         let frame = HEADER_BYTES + configs[0].recv.heap_bytes() + MBUF;
         let rx = options.rx_queues * feed_mbufs(options) * frame;
         let tx = pool_size(options.tx_descriptors, 2 * BURST);
-        let tx = options.tx_queues * tx * (TxPools::BYTES_PER_PACKET + 2 * MBUF);
+        let tx = options.tx_queues * tx * (TxPools::bytes_per_packet(0) + 2 * MBUF);
         OTHER_MIB + options.engines * (rx + tx).div_ceil(1 << 20)
     }
 
