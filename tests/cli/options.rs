@@ -6,175 +6,99 @@ use crate::{WIDEBAND, refused};
 #[test]
 fn wrong_options_are_usage_errors_with_a_way_out() {
     let capture = data("tones-8bit.pcap");
-    let w = |text: &'static str| ["--wideband", text];
-    let cases: &[(&[&str], &str)] = &[
-        (&w("name=w,channels=64"), "dst is required"),
-        (&w("channels=64,dst=239.1.1.1"), "name is required"),
-        (&w("name=w,dst=239.1.1.1"), "channels is required"),
-        (&w("name=w,channels=64,dst=239.1.1.1,channels=64"), "twice"),
+    // What --wideband is given.
+    let outputs = [
+        ("name=w,channels=64", "dst is required"),
+        ("channels=64,dst=239.1.1.1", "name is required"),
+        ("name=w,dst=239.1.1.1", "channels is required"),
+        ("name=w,channels=64,dst=239.1.1.1,channels=64", "twice"),
+        ("name=w,channels=64,dst=239.1.1.1,colour=red", "not a key"),
+        ("name=w,channels=64,dst=239.1.1.1,taps", "key=value"),
+        ("name=w,channels=many,dst=239.1.1.1", "whole number"),
+        ("name=w,channels=64,dst=nowhere", "endpoints"),
         (
-            &w("name=w,channels=64,dst=239.1.1.1,colour=red"),
-            "not a key",
-        ),
-        (&w("name=w,channels=64,dst=239.1.1.1,taps"), "key=value"),
-        (&w("name=w,channels=many,dst=239.1.1.1"), "whole number"),
-        (&w("name=w,channels=64,dst=nowhere"), "endpoints"),
-        (
-            &w("name=w,channels=64,dst=239.1.1.1,dither=maybe"),
+            "name=w,channels=64,dst=239.1.1.1,dither=maybe",
             "none or uniform",
         ),
         (
-            &w("name=w,channels=64,dst=239.1.1.1,dither=default"),
+            "name=w,channels=64,dst=239.1.1.1,dither=default",
             "none or uniform",
         ),
         (
-            &w("name=w,channels=64,dst=239.1.1.1,window_function=Hann"),
+            "name=w,channels=64,dst=239.1.1.1,window_function=Hann",
             "hann or rect",
         ),
-        (&w("name=w,channels=96,dst=239.1.1.1"), "power of two"),
-        (&w("name=w,channels=32,dst=239.1.1.1"), "at least 64"),
-        (&w("name=w,channels=0,dst=239.1.1.1"), "power of two"),
-        (&w("name=w,channels=64,dst=239.1.1.1+2"), "divide"),
-        (&w("name=w,channels=64,dst=10.1.1.1"), "multicast"),
-        (&w("name=w,channels=64,dst=239.1.1.1,taps=0"), "at least 1"),
+        ("name=w,channels=96,dst=239.1.1.1", "power of two"),
+        ("name=w,channels=32,dst=239.1.1.1", "at least 64"),
+        ("name=w,channels=0,dst=239.1.1.1", "power of two"),
+        ("name=w,channels=64,dst=239.1.1.1+2", "divide"),
+        ("name=w,channels=64,dst=10.1.1.1", "multicast"),
+        ("name=w,channels=64,dst=239.1.1.1,taps=0", "at least 1"),
+        ("name=w,channels=64,dst=239.1.1.1,w_cutoff=-1", "negative"),
         (
-            &w("name=w,channels=64,dst=239.1.1.1,w_cutoff=-1"),
-            "negative",
-        ),
-        (
-            &w("name=w,channels=64,dst=239.1.1.1,jones_per_batch=2000"),
+            "name=w,channels=64,dst=239.1.1.1,jones_per_batch=2000",
             "multiple of the 64 channels",
         ),
         (
-            &w("name=w,channels=64,dst=239.1.1.1,jones_per_batch=1024"),
+            "name=w,channels=64,dst=239.1.1.1,jones_per_batch=1024",
             "try 2048",
         ),
         (
-            &w("name=w,channels=64,dst=239.1.1.1,jones_per_batch=0"),
+            "name=w,channels=64,dst=239.1.1.1,jones_per_batch=0",
             "multiple",
-        ),
-        (&["--wideband", WIDEBAND, "--wideband", WIDEBAND], "unique"),
-        (
-            &["--wideband", WIDEBAND, "--dig-sample-bits", "17"],
-            "2 to 16",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--dig-sample-bits", "1"],
-            "2 to 16",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--recv-packet-samples", "0"],
-            "--recv-packet-samples",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--recv-chunk-samples", "5000"],
-            "try 8192",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--recv-chunk-samples", "0"],
-            "multiple",
-        ),
-        (
-            &[
-                "--wideband",
-                WIDEBAND,
-                "--recv-chunk-samples",
-                "65536",
-                "--max-delay-diff",
-                "65536",
-            ],
-            "--max-delay-diff",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--max-delay-diff", "600000000"],
-            "--recv-chunk-samples",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--send-packet-payload", "9200"],
-            "9128",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--send-packet-payload", "12"],
-            "multiple of 8",
-        ),
-        (
-            &[
-                "--wideband",
-                WIDEBAND,
-                "--array-size",
-                "4",
-                "--feng-id",
-                "4",
-            ],
-            "less than",
-        ),
-        (&["--wideband", WIDEBAND, "--array-size", "0"], "at least 1"),
-        (
-            &["--wideband", WIDEBAND, "--adc-sample-rate", "0"],
-            "positive",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--adc-sample-rate", "nan"],
-            "positive",
-        ),
-        (&["--wideband", WIDEBAND, "--sync-time", "inf"], "UNIX"),
-        (&["--wideband", WIDEBAND, "--gain", "nan"], "finite"),
-        (&["--wideband", WIDEBAND, "--gain", "1e300"], "finite"),
-        (
-            &[
-                "--wideband",
-                WIDEBAND,
-                "--delays",
-                "x",
-                "0,0:0,0",
-                "0,0:0,0",
-            ],
-            "no such output",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--delays", "w", "0,0", "0,0:0,0"],
-            "delay,rate:phase",
-        ),
-        (
-            &[
-                "--wideband",
-                WIDEBAND,
-                "--delays",
-                "w",
-                "0,1:0,0",
-                "0,0:0,0",
-            ],
-            "rate < 1",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--backend", "cuda"],
-            "--backend cpu",
-        ),
-        (
-            &["--wideband", WIDEBAND, "--backend", "abacus"],
-            "possible values",
-        ),
-        (
-            &[
-                "--wideband",
-                WIDEBAND,
-                "--dig-sample-bits",
-                "8",
-                "--recv-packet-samples",
-                "2048",
-            ],
-            "those of the capture have 4096",
-        ),
-        (&["--wideband", WIDEBAND, "--sources", "here"], "--sources"),
-        (&["--wideband", WIDEBAND, "--rx-queues", "0"], "1 to 16"),
-        (&["--wideband", WIDEBAND, "--workers", "0"], "1 to 1024"),
-        (
-            &["--wideband", WIDEBAND, "--no-such-option"],
-            "unexpected argument",
         ),
     ];
-    for (options, expected) in cases {
-        let message = refused(2, &capture, options);
+    // What a right --wideband comes with.
+    let others = [
+        ("--dig-sample-bits 17", "2 to 16"),
+        ("--dig-sample-bits 1", "2 to 16"),
+        ("--recv-packet-samples 0", "--recv-packet-samples"),
+        ("--recv-chunk-samples 5000", "try 8192"),
+        ("--recv-chunk-samples 0", "multiple"),
+        (
+            "--recv-chunk-samples 65536 --max-delay-diff 65536",
+            "--max-delay-diff",
+        ),
+        ("--max-delay-diff 600000000", "--recv-chunk-samples"),
+        ("--send-packet-payload 9200", "9128"),
+        ("--send-packet-payload 12", "multiple of 8"),
+        ("--array-size 4 --feng-id 4", "less than"),
+        ("--array-size 0", "at least 1"),
+        ("--adc-sample-rate 0", "positive"),
+        ("--adc-sample-rate nan", "positive"),
+        ("--sync-time inf", "UNIX"),
+        ("--gain nan", "finite"),
+        ("--gain 1e300", "finite"),
+        ("--delays x 0,0:0,0 0,0:0,0", "no such output"),
+        ("--delays w 0,0 0,0:0,0", "delay,rate:phase"),
+        ("--delays w 0,1:0,0 0,0:0,0", "rate < 1"),
+        ("--backend cuda", "--backend cpu"),
+        ("--backend abacus", "possible values"),
+        (
+            "--dig-sample-bits 8 --recv-packet-samples 2048",
+            "those of the capture have 4096",
+        ),
+        ("--sources here", "--sources"),
+        ("--rx-queues 0", "1 to 16"),
+        ("--workers 0", "1 to 1024"),
+        ("--no-such-option", "unexpected argument"),
+    ];
+    let twice = refused(
+        2,
+        &capture,
+        &["--wideband", WIDEBAND, "--wideband", WIDEBAND],
+    );
+    assert!(twice.contains("unique"), "{twice}");
+    for (output, expected) in outputs {
+        let message = refused(2, &capture, &["--wideband", output]);
+        assert!(message.contains(expected), "{output}: {message}");
+    }
+    for (options, expected) in others {
+        let options: Vec<_> = ["--wideband", WIDEBAND]
+            .into_iter()
+            .chain(options.split_whitespace())
+            .collect();
+        let message = refused(2, &capture, &options);
         assert!(message.contains(expected), "{options:?}: {message}");
     }
 }
