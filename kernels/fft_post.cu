@@ -68,23 +68,44 @@ __device__ __forceinline__ void copy_rows(float2 *z, const char *group, int part
 }
 
 // Successive turns of a block. The front end's blocks have had `run` successive groups each: the last of these come
-// first, because most of them are still in the L2 cache.
+// first, because most of them are still in the L2 cache. Turns are counted through the runs' last groups, then through those before; a block has every gridDim.y-th.
+// Going on takes no division: that would be long to wait for.
 struct Turns {
     int first, groups, run, runs;
+    int step_runs, step_left; // from turn to turn
+    int of, left;             // this turn's run, and how many of its groups are left behind this turn
 
     __device__ __forceinline__ Turns(const Stretch &stretch, int run)
         : first(stretch.first_group), groups((stretch.end + GROUP - 1) / GROUP - stretch.first_group), run(run),
-          runs((groups + run - 1) / run) {}
+          runs((groups + run - 1) / run), step_runs(int(gridDim.y) % runs), step_left(int(gridDim.y) / runs), of(int(blockIdx.y) % runs),
+          left(run - 1 - int(blockIdx.y) / runs) {
+        skip();
+    }
 
-    __device__ __forceinline__ int group(int turn) const { return turn % runs * run + run - 1 - turn / runs; }
-    __device__ __forceinline__ bool over(int turn) const { return turn >= runs * run; }
+    __device__ __forceinline__ bool over() const { return left < 0; }
+    // Counted from the chunk's first.
+    __device__ __forceinline__ int group() const { return first + of * run + left; }
 
-    // The first turn from this on that has a group: the last run may be short.
-    __device__ __forceinline__ int from(int turn) const {
-        while (!over(turn) && group(turn) >= groups) {
-            turn += gridDim.y;
+    __device__ __forceinline__ void next() {
+        step();
+        skip();
+    }
+
+  private:
+    __device__ __forceinline__ void step() {
+        of += step_runs;
+        left -= step_left;
+        if (of >= runs) {
+            of -= runs;
+            left -= 1;
         }
-        return turn;
+    }
+
+    // The last run may be short.
+    __device__ __forceinline__ void skip() {
+        while (!over() && of * run + left >= groups) {
+            step();
+        }
     }
 };
 
@@ -104,13 +125,12 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     // Complement digits make the mirror: this line of the one row goes with that one of the other.
     const int lines[2] = {line, BASEBAND ? line : LINES - 1 - line};
 
-    const Turns turns(stretch, run);
-    auto spectrum_of = [&](int turn) { return (turns.first + turns.group(turn)) * GROUP + part * BACK_GROUP; };
-    auto copy = [&](int turn, int parity) {
-        const int slot = (turns.first + turns.group(turn)) & (stretch.ring - 1);
-        copy_rows(z, mid + slot * GROUP_BYTES, part, rows);
+    Turns turns(stretch, run);
+    auto first_spectrum = [&] { return turns.group() * GROUP + part * BACK_GROUP; };
+    auto copy = [&](int parity) {
+        copy_rows(z, mid + (turns.group() & stretch.ring - 1) * GROUP_BYTES, part, rows);
         if (threadIdx.x < BACK_GROUP) {
-            copy_async<16>(delays + parity * BACK_GROUP + threadIdx.x, fine + min(spectrum_of(turn) + int(threadIdx.x), stretch.end - 1));
+            copy_async<16>(delays + parity * BACK_GROUP + threadIdx.x, fine + min(first_spectrum() + int(threadIdx.x), stretch.end - 1));
         }
         commit_copies();
     };
@@ -120,11 +140,10 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     for (int i = threadIdx.x; MIDDLE > 1 && i < MIDDLE * LAST; i += BACK_THREADS) {
         copy_async<8>(second_pass + i, roots + i % LAST * (i / LAST) * (N / (MIDDLE * LAST)));
     }
-    int turn = turns.from(blockIdx.y);
-    if (turns.over(turn)) {
+    if (turns.over()) {
         return;
     }
-    copy(turn, 0);
+    copy(0);
     for (u32 i = threadIdx.x; i < OWN_ROWS * 2 * ROW_HALF; i += BACK_THREADS) {
         copy_async<16>(gain + i, gains + rows[i / (2 * ROW_HALF)] + N1 * (frequency(i % LINES) + i % (2 * ROW_HALF) / LINES * LINES));
     }
@@ -133,11 +152,11 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     u32 saturated[2] = {0, 0};
     int batch = 0, parity = 0;
 #pragma unroll 1
-    while (!turns.over(turn)) {
-        const int spectrum = spectrum_of(turn) + g;
+    for (bool more = true; more;) {
+        const int spectrum = first_spectrum() + g;
         const bool valid = spectrum < stretch.end;
-        turn = turns.from(turn + gridDim.y);
-        const bool more = !turns.over(turn);
+        turns.next();
+        more = !turns.over();
         wait_for_copies<0>();
         __syncthreads();
         constexpr int STEP = N2 / FIRST;
@@ -194,7 +213,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         parity ^= 1;
         __syncthreads();
         if (more && !alone) {
-            copy(turn, parity);
+            copy(parity);
         }
         Dft<LAST>::run(y[0]);
         Dft<LAST>::run(y[1]);
@@ -219,7 +238,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
             }
             __syncthreads();
             if (more) {
-                copy(turn, parity);
+                copy(parity);
             }
         }
         if (!valid) {

@@ -131,11 +131,13 @@ struct Rows {
         : word{word_of(input, raw, 0, n1, c0), word_of(input, raw, 1, n1, c0)},
           place{Place(place_of(input, 0, n1, c0) & 31), Place(place_of(input, 1, n1, c0) & 31)},
           packed{packed_of(input, 0, n1, c0), packed_of(input, 1, n1, c0)}, from(nullptr), to(nullptr), needed(run) {
-        // Lane (row n1 of the warp, polarisation, piece) copies that piece.
-        const int lane = threadIdx.x % 32, row = lane / (2 * PIECES), pol = lane / PIECES % 2, piece = lane % PIECES;
-        if (row < WARP_ROWS) {
+        // Lane (row n1 of the warp, polarisation, piece) copies that piece. A quarter of a warp, which asks for memory at a time, has whole rows.
+        constexpr int LANES = 16 / WARP_ROWS;
+        const int lane = threadIdx.x % 32, row = lane / (2 * LANES), pol = lane / LANES % 2, piece = lane % LANES;
+        const long long bit = Rows::bit(input, pol, threadIdx.x / 32 * WARP_ROWS + row);
+        // The last piece has some of the columns only where these begin late in the first.
+        if (piece * 128 < int(bit & 127) + TILE * BITS) {
             const char *base = reinterpret_cast<const char *>(pol == 0 ? input.pol[0] : input.pol[1]);
-            const long long bit = ((pol == 0 ? input.offset[0] : input.offset[1]) + (threadIdx.x / 32 * WARP_ROWS + row) * N2 + blockIdx.x * TILE) * BITS;
             from = base + (bit >> 7) * 16 + piece * 16;
             to = own(raw) + row * PITCH + (pol * PIECES + piece) * 4;
         } else {
