@@ -2,22 +2,41 @@
 // bytes: its components are rounded to the upper 24 bits of single precision, which leaves them 16 significant ones.
 //
 // A group is (transform, k1, part of BACK_GROUP spectra); each of these is a row of N2 points, (n2, spectrum), that a block of the back end
-// reads as one piece. Every 32 numbers, a warp's, are a granule: 32 words with the upper halves of both components, then
+// reads as one piece. Where parts are small, two of them share adjacent spectra, the one has the even ones: a block stores the results of both together. Every 32 numbers, a warp's, are a granule: 32 words with the upper halves of both components, then
 // 32 halfwords with a lower byte of each.
 #pragma once
 
 typedef unsigned short u16;
 
 constexpr int PARTS = GROUP / BACK_GROUP;
+constexpr bool PAIRED = BACK_GROUP < 8;
 constexpr int GRANULE = 32 * 6;
 constexpr int POINTS_PER_GRANULE = 32 / BACK_GROUP;
 constexpr int ROW = N2 * BACK_GROUP / 32 * GRANULE; // bytes
 constexpr long long TRANSFORM_BYTES = (long long)N1 * PARTS * ROW;
 constexpr long long GROUP_BYTES = SERIES * TRANSFORM_BYTES;
 
+// Which part a group's spectrum is in, and where in it; and which spectrum that is. Sums of arguments without common bits give sums.
+__device__ __forceinline__ constexpr u32 part_of(u32 g) { return PAIRED ? g / (2 * BACK_GROUP) * 2 + g % 2 : g / BACK_GROUP; }
+__device__ __forceinline__ constexpr u32 place_in_part(u32 g) { return PAIRED ? g / 2 % BACK_GROUP : g % BACK_GROUP; }
+__device__ __forceinline__ constexpr u32 spectrum_of(u32 part, u32 place) {
+    return PAIRED ? part / 2 * 2 * BACK_GROUP + place * 2 + part % 2 : part * BACK_GROUP + place;
+}
+
+// Radix of the back end's last pass, and lanes that share a transform of its first: lane r has points r + LANES*i, 32 of them.
+constexpr int BACK_LAST = N2 >= 128 ? 16 : N2 >= 32 ? 8 : 4;
+constexpr int LANES = N2 / BACK_LAST > 32 ? N2 / BACK_LAST / 32 : 1;
+
+// Number (k1, n2) has been multiplied with this root, of N: the transform's, and e^(-2*pi*i*r*i/LANES), by which a lane's transform begins
+// with what the lane keeps.
+__device__ __forceinline__ constexpr u32 root_of(u32 k1, u32 n2) {
+    const u32 point = n2 / BACK_LAST, r = point % LANES, i = point / LANES;
+    return (k1 * n2 + r * i % LANES * (N / LANES)) % N;
+}
+
 // Bytes from the group's begin to the granule of point n2 of row k1 for one spectrum. Sums of arguments without common bits give sums.
 __device__ __forceinline__ constexpr int granule(u32 k1, u32 n2, u32 g) {
-    return int((k1 * PARTS + g / BACK_GROUP) * ROW + (n2 * BACK_GROUP + g % BACK_GROUP) / 32 * GRANULE);
+    return int((k1 * PARTS + part_of(g)) * ROW + (n2 * BACK_GROUP + place_in_part(g)) / 32 * GRANULE);
 }
 
 // One number of a granule, and those as far from the begin of granules that are so many bytes further on.

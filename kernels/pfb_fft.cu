@@ -79,11 +79,11 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
         Dft<LAST>::run(v);
         if (g >= valid && g < valid_end) {
             const int n2 = column + c;
-            const MidNumber to(out + granule(d, n2, g), (n2 * BACK_GROUP + g % BACK_GROUP) % 32);
+            const MidNumber to(out + granule(d, n2, g), (n2 * BACK_GROUP + place_in_part(g)) % 32);
 #pragma unroll
             for (int j = 0; j < LAST; j++) {
                 const int k1 = d + FOLD * j;
-                to.store(granule(j * FOLD, 0, 0), multiply(v[j], __ldg(&roots[n2 * k1])));
+                to.store(granule(j * FOLD, 0, 0), multiply(v[j], __ldg(&roots[root_of(k1, n2)])));
             }
         }
     }

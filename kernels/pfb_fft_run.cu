@@ -130,7 +130,7 @@ struct Item {
     int g, c, d;
 
     __device__ __forceinline__ constexpr explicit Item(u32 item)
-        : g(item / (BACK_GROUP * TILE) % PARTS * BACK_GROUP + item % BACK_GROUP), c(item / BACK_GROUP % TILE), d(item / (GROUP * TILE)) {}
+        : g(spectrum_of(item / (BACK_GROUP * TILE) % PARTS, item % BACK_GROUP)), c(item / BACK_GROUP % TILE), d(item / (GROUP * TILE)) {}
 };
 
 __device__ __forceinline__ void transform(float2 *z, float2 *between, const float2 *__restrict__ roots, char *__restrict__ mid, int ring, const Run &run) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
     const Item own(thread);
     // Roots of this block's columns, (k1, column), and of the first pass.
     for (u32 i = thread; i < COLUMNS; i += FFT_THREADS) {
-        between[i] = __ldg(&roots[i / TILE * (blockIdx.x * TILE + i % TILE)]);
+        between[i] = __ldg(&roots[root_of(i / TILE, blockIdx.x * TILE + i % TILE)]);
     }
     float2 *first_pass = between + COLUMNS;
     for (u32 i = thread; SECOND > 1 && i < N1; i += FFT_THREADS) {

@@ -128,6 +128,15 @@ impl Shape {
         (self.n2() / self.last_radix() * self.back_group) as u32
     }
 
+    /// Blocks of the back kernel that share a group: small parts of it go in pairs, as fft_post.cu has it.
+    pub fn back_parts(&self, spectra_per_heap: usize) -> usize {
+        let parts = self.group / self.back_group;
+        match self.back_group {
+            ..8 if spectra_per_heap.is_multiple_of(2) => parts / 2,
+            _ => parts,
+        }
+    }
+
     /// Bytes of shared memory of a block of the front kernel.
     pub fn front_shared(&self, input: Input) -> usize {
         let columns = self.n1() * self.tile;
@@ -155,14 +164,20 @@ impl Shape {
     /// Bytes of shared memory of a block of the back kernel.
     pub fn back_shared(&self) -> usize {
         let n2 = self.n2();
-        let apart = match self.back_group {
-            16.. => 0,
-            _ => 2 * n2 / self.last_radix(),
+        let lines = 2 * n2 / self.last_radix();
+        // A point for each line, and for those that a lane keeps where several share a transform.
+        let apart = match (self.back_group, n2 / self.last_radix() / 32) {
+            (16.., _) => 0,
+            (_, 0 | 1) => lines,
+            (_, lanes) => lines + lines * lanes / 32,
         };
         let (gains, delays, roots) = (16 * n2, 32 * self.back_group, 8 * n2);
-        // Roots of a third pass, at most.
-        let more = if n2 >= 1024 { 2048 } else { 0 };
-        (2 * n2 + apart) * self.back_group * 8 + gains + delays + roots + more
+        // Of small groups, the results of two are stored together.
+        let kept = match self.back_group {
+            8.. => 0,
+            group => 4 * n2 * group,
+        };
+        (2 * n2 + apart) * self.back_group * 8 + gains + delays + roots + kept
     }
 }
 

@@ -279,7 +279,7 @@ impl Variant {
                     0 => PFB_FFT,
                     _ => PFB_FFT_RUN,
                 };
-                let parts = shape.group / shape.back_group;
+                let parts = shape.back_parts(output.spectra_per_heap());
                 // Two rows make a block: of one transform, or of both.
                 let pairs = shape.n1() * transforms / 2;
                 (

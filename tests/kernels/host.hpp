@@ -183,6 +183,16 @@ template <typename T> T __shfl_down_sync(unsigned, T value, int distance) {
     return other;
 }
 
+inline float __shfl_sync(unsigned, float value, int from) {
+    const unsigned x = threadIdx.x;
+    auto &lanes = Block::running()->lanes;
+    lanes[x] = __float_as_uint(value);
+    __syncwarp();
+    const float other = __uint_as_float(unsigned(lanes[x / 32 * 32 + from]));
+    __syncwarp();
+    return other;
+}
+
 // What tensor.cuh has.
 inline unsigned halves(float low, float high) {
     const _Float16 both[2] = {_Float16(low), _Float16(high)};
