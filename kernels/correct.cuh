@@ -106,7 +106,7 @@ struct Correction {
     // Dithers channel k, in the lower half, and the one half a band above: one run of the generator serves both.
     __device__ __forceinline__ void dither(int k, Jones &low, Jones &high) const {
 #if DITHER
-        const uint4 draws = philox4x32_10(make_uint4(u32(time), u32(time >> 32), u32(k), feng_id));
+        const uint4 draws = philox4x32_7(make_uint4(u32(time), u32(time >> 32), u32(k), feng_id));
         low.dither(draws.x, draws.y);
         high.dither(draws.z, draws.w);
 #endif

@@ -1,4 +1,4 @@
-// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011), as dsp::dither has it.
+// Philox4x32-7 (Salmon, Moraes, Dror and Shaw, SC 2011), as dsp::dither has it.
 #pragma once
 
 // The product of two words. Left to itself, the compiler adds a zero to each product's upper half, a quarter of the generator's time.
@@ -13,9 +13,9 @@ __device__ __forceinline__ u64 wide(u32 a, u32 b) {
 }
 
 // The key is known when the kernel is compiled, so that each round's part of it costs nothing.
-__device__ __forceinline__ uint4 philox4x32_10(uint4 c) {
+__device__ __forceinline__ uint4 philox4x32_7(uint4 c) {
 #pragma unroll
-    for (u32 round = 0; round < 10; round++) {
+    for (u32 round = 0; round < 7; round++) {
         const u64 p0 = wide(0xD2511F53u, c.x), p1 = wide(0xCD9E8D57u, c.z);
         const u32 key0 = u32(SEED_LOW) + round * 0x9E3779B9u, key1 = u32(SEED_HIGH) + round * 0xBB67AE85u;
         c = make_uint4(u32(p1 >> 32) ^ c.y ^ key0, u32(p1), u32(p0 >> 32) ^ c.w ^ key1, u32(p0));

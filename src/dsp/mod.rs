@@ -9,7 +9,7 @@
 //! | [`mixer`] | phase of a narrowband output's mixer, exact from ADC timestamp 0 |
 //! | [`ddc`] | digital down-conversion: its filter, and what it computes |
 //! | [`delay`] | delay models: one polynomial, piecewise lists, alignment |
-//! | [`dither`] | counter-based dither (Philox4x32-10) |
+//! | [`dither`] | counter-based dither (Philox4x32-7) |
 //! | [`quantise`] | float to signed integer, saturation |
 //! | [`power`] | digitiser power and its averaging window |
 //! | [`model`] | the golden model: all of the above, end to end |

@@ -275,7 +275,7 @@ fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
         _mm512_add_epi32(_mm512_set1_epi32(channel as i32), lanes),
         _mm512_set1_epi32(key.feng_id as i32),
     ];
-    for _ in 0..10 {
+    for _ in 0..7 {
         let (h0, l0) = mul_wide(c[0], m0);
         let (h1, l1) = mul_wide(c[2], m1);
         c = [
