@@ -5,7 +5,7 @@ constexpr int COLUMNS = N1 * TILE;
 // Between the filter and the transform, a column's group of spectra. The odd stride has threads that store together, whose columns differ
 // in the bits of one number, in different banks. So has the order of its lowest bits those that load together, 32/BACK_GROUP adjacent columns.
 constexpr int STRIDE = GROUP + 1;
-constexpr int ODD_COLUMNS = COLUMNS / 2 * STRIDE + (BACK_GROUP < 8 ? 1 : BACK_GROUP % 16);
+constexpr int ODD_COLUMNS = COLUMNS / 2 * STRIDE + (PAIRED ? 1 : BACK_GROUP % 16);
 constexpr int BUFFER = COLUMNS * STRIDE + BACK_GROUP % 16;
 
 // Where column n1 * TILE + c of the block begins. Sums of arguments without common bits give sums.

@@ -9,25 +9,13 @@
 //
 // A row's transform is made in place, in two passes, by decimation in frequency: the first takes the points p + LAST*j,
 // transforms them, multiplies output d by e^(-2*pi*i*p*d/N2), and leaves FIRST transforms of LAST points. The last pass of
-// both rows is made by one thread, so that it has whole pairs in registers. Where FIRST is more than 32, several lanes share a transform:
-//
-//   j = LANES*i + r, d = a + 32*b, lane r has all i:
-//   x'[d] = e^(-2*pi*i*32*p*b/N2) sum over r of e^(-2*pi*i*r*b/LANES) * y_r[a],
-//   y_r[a] = e^(-2*pi*i*a*(p + LAST*r)/N2) sum over i of x[p + LAST*j] * e^(-2*pi*i*i*a/32)
-//
-// Of each y, lane r keeps a = KEPT*r .. KEPT*(r + 1) - 1 and gets the others' there.
+// both rows is made by one thread, so that it has whole pairs in registers.
 #include "geometry.cuh"
 #include "copy.cuh"
 #include "correct.cuh"
-#include "mid.cuh"
+#include "first_pass.cuh"
+#include "turns.cuh"
 
-// Radices of the passes.
-constexpr int LAST = BACK_LAST;
-constexpr int FIRST = N2 / LAST;
-static_assert(N2 >= 16 && LANES <= 8, "two passes");
-constexpr int KEPT = 32 / LANES;
-// Transforms of LAST points in a row.
-constexpr int LINES = FIRST;
 static_assert(LINES * BACK_GROUP == BACK_THREADS, "a thread has one line of each row");
 
 // Channels of a row in the lower half of the band, which are those of a line there; the upper half has as many. Wideband has
@@ -46,178 +34,15 @@ struct alignas(2 * sizeof(Quantised)) Both {
     Quantised even, odd;
 };
 
-// Where a point of a row and a spectrum lies. Lines are in different banks if groups are small, and so are those that lanes keep. Points whose
-// distance is whole lines, or within one line, are as far apart as the distance itself is from 0. Unsigned: that saves a third of a pass's instructions.
-__device__ __forceinline__ constexpr u32 address(u32 row, u32 at, u32 g) {
-    const u32 point = row * N2 + at;
-    const u32 apart = BACK_GROUP < 16 ? point / LAST + (LANES > 1 ? point / (LAST * KEPT) : 0) : 0;
-    return (point + apart) * BACK_GROUP + g;
-}
-
-constexpr int POINTS = address(2, 0, 0);
-
-// Where k2 lies after both passes; a line has every LINES-th k2 from its own number on.
-__device__ __forceinline__ int position(int k2) { return k2 % LINES * LAST + k2 / LINES; }
-
-// Copies a group's part of both rows of mid to shared memory, each granule to where its numbers will be.
-__device__ __forceinline__ void copy_rows(float2 *z, const char *group, int part, const int (&rows)[2]) {
-    const int piece = threadIdx.x % 16, first = threadIdx.x / 16;
-    constexpr int STEP = BACK_THREADS / 16; // granules
-    static_assert(STEP * POINTS_PER_GRANULE % LAST == 0 || BACK_GROUP >= 16, "so that the distance in shared memory is constant");
-    if (piece >= GRANULE / 16) {
-        return;
-    }
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-        const char *from = group + (rows[row] * PARTS + part) * ROW + first * GRANULE + piece * 16;
-        float2 *to = z + address(row, first * POINTS_PER_GRANULE, 0) + piece * 2;
-#pragma unroll
-        for (int granule = 0; granule < ROW / GRANULE; granule += STEP) {
-            copy_async<16>(to + address(0, granule * POINTS_PER_GRANULE, 0), from + granule * GRANULE);
-        }
-    }
-}
-
-// The first pass, from granules to numbers in their places.
-#if LOG_N2 >= 10
-// A thread has one transform's points of its lane, always the same.
-struct FirstPass {
-    u32 g, r, p, row;
-    float2 behind[LANES];
-
-    __device__ __forceinline__ explicit FirstPass(const float2 *__restrict__ roots)
-        : g(threadIdx.x % BACK_GROUP), r(threadIdx.x / BACK_GROUP % LANES), p(threadIdx.x / (BACK_GROUP * LANES) % LAST),
-          row(threadIdx.x / (BACK_GROUP * LANES * LAST)) {
-        static_assert(BACK_THREADS == 2 * LAST * LANES * BACK_GROUP && 32 % (LANES * BACK_GROUP) == 0, "one transform per thread");
-#pragma unroll
-        for (int b = 0; b < LANES; b++) {
-            behind[b] = __ldg(roots + (32 * N1 * p * b + N / LANES * r * b) % N);
-        }
-    }
-
-    __device__ __forceinline__ void run(float2 *z, const float2 *roots) const {
-        const float2 *granules = z + address(row, r * LAST + p / POINTS_PER_GRANULE * POINTS_PER_GRANULE, 0);
-        float2 v[32];
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            v[i] = load_mid(granules + address(0, i * LANES * LAST, 0), p % POINTS_PER_GRANULE * BACK_GROUP + g);
-        }
-        // The results take the granules' place.
-        __syncthreads();
-        Dft<32>::run(v);
-        const float2 *root = roots + p * LANES + r;
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            v[i] = multiply(v[i], root[i * LAST * LANES]);
-        }
-        // What is KEPT*s behind is kept by the s-th lane behind this one.
-#pragma unroll
-        for (int s = 1; s < LANES; s++) {
-            const u32 from = threadIdx.x % 32 - r * BACK_GROUP + (r + LANES - s) % LANES * BACK_GROUP;
-#pragma unroll
-            for (int i = 0; i < KEPT; i++) {
-                float2 &x = v[KEPT * s + i];
-                x = make_float2(__shfl_sync(~0u, x.x, from), __shfl_sync(~0u, x.y, from));
-            }
-        }
-        float2 *to = z + address(row, KEPT * r * LAST + p, g);
-#pragma unroll
-        for (int i = 0; i < KEPT; i++) {
-            float2 u[LANES];
-#pragma unroll
-            for (int s = 0; s < LANES; s++) {
-                u[s] = v[KEPT * s + i];
-            }
-            Dft<LANES>::run(u);
-#pragma unroll
-            for (int b = 0; b < LANES; b++) {
-                // Lanes count backwards.
-                const float2 x = u[(LANES - b) % LANES];
-                to[address(0, (i + 32 * b) * LAST, 0)] = b == 0 ? x : multiply(x, behind[b]);
-            }
-        }
-    }
-};
-#else
-struct FirstPass {
-    __device__ __forceinline__ explicit FirstPass(const float2 *__restrict__) {}
-
-    __device__ __forceinline__ void run(float2 *z, const float2 *roots) const {
-        static_assert(LAST % POINTS_PER_GRANULE == 0, "a warp has whole granules");
-#pragma unroll 1
-        for (u32 item = threadIdx.x; item < 2 * LAST * BACK_GROUP; item += BACK_THREADS) {
-            const u32 g = item % BACK_GROUP, p = item / BACK_GROUP % LAST, row = item / (BACK_GROUP * LAST);
-            const float2 *granules = z + address(row, p / POINTS_PER_GRANULE * POINTS_PER_GRANULE, 0);
-            float2 v[FIRST];
-#pragma unroll
-            for (int j = 0; j < FIRST; j++) {
-                v[j] = load_mid(granules + address(0, j * LAST, 0), item % 32);
-            }
-            // The results take the granules' place.
-            __syncwarp();
-            Dft<FIRST>::run(v);
-            float2 *to = z + address(row, p, g);
-            const float2 *root = roots + p;
-#pragma unroll
-            for (int d = 0; d < FIRST; d++) {
-                to[address(0, d * LAST, 0)] = d == 0 ? v[d] : multiply(v[d], root[d * LAST]);
-            }
-        }
-    }
-};
-#endif
-
-// Successive turns of a block. The front end's blocks have had `run` successive groups each: the last of these come
-// first, because most of them are still in the L2 cache. Turns are counted through the runs' last groups, then through those before; a block has every gridDim.y-th.
-// Going on takes no division: that would be long to wait for.
-struct Turns {
-    int first, groups, run, runs;
-    int step_runs, step_left; // from turn to turn
-    int of, left;             // this turn's run, and how many of its groups are left behind this turn
-
-    __device__ __forceinline__ Turns(const Stretch &stretch, int run)
-        : first(stretch.first_group), groups((stretch.end + GROUP - 1) / GROUP - stretch.first_group), run(run),
-          runs((groups + run - 1) / run), step_runs(int(gridDim.y) % runs), step_left(int(gridDim.y) / runs), of(int(blockIdx.y) % runs),
-          left(run - 1 - int(blockIdx.y) / runs) {
-        skip();
-    }
-
-    __device__ __forceinline__ bool over() const { return left < 0; }
-    // Counted from the chunk's first.
-    __device__ __forceinline__ int group() const { return first + of * run + left; }
-
-    __device__ __forceinline__ void next() {
-        step();
-        skip();
-    }
-
-  private:
-    __device__ __forceinline__ void step() {
-        of += step_runs;
-        left -= step_left;
-        if (of >= runs) {
-            of -= runs;
-            left -= 1;
-        }
-    }
-
-    // The last run may be short.
-    __device__ __forceinline__ void skip() {
-        while (!over() && of * run + left >= groups) {
-            step();
-        }
-    }
-};
-
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
          const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
     extern __shared__ float2 z[]; // (row, point, spectrum), at first in granules, and what follows
     float4 *gain = reinterpret_cast<float4 *>(z + POINTS); // of the channels of both rows, (row, place in a line, line)
     float4 *delays = gain + N2;                            // of this turn's and the next turn's spectra
-    float2 *first_pass = reinterpret_cast<float2 *>(delays + 2 * BACK_GROUP); // roots, (output, point)
+    float2 *first_roots = reinterpret_cast<float2 *>(delays + 2 * BACK_GROUP);
     // What a thread has quantised of the even spectrum, (channel, thread).
-    Quantised *even = reinterpret_cast<Quantised *>(first_pass + N2) + threadIdx.x;
+    Quantised *even = reinterpret_cast<Quantised *>(first_roots + N2) + threadIdx.x;
     constexpr int SHARES = PARTS / PARTS_EACH;
     const int pair = blockIdx.x / SHARES, first_part = blockIdx.x % SHARES * PARTS_EACH;
     const int rows[2] = {pair, BASEBAND ? N1 + pair : pair == 0 ? N1 / 2 : N1 - pair};
@@ -237,11 +62,8 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         }
         commit_copies();
     };
-    for (int i = threadIdx.x; i < N2; i += BACK_THREADS) {
-        const int p = i / LANES % LAST, r = i % LANES, a = (i / (LAST * LANES) + KEPT * r) % 32;
-        copy_async<8>(first_pass + i, roots + a * (p + LAST * r) * N1);
-    }
-    const FirstPass own(roots);
+    copy_roots(first_roots, roots);
+    const FirstPass first(roots);
     if (turns.over()) {
         return;
     }
@@ -265,7 +87,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         more = !turns.over();
         wait_for_copies<0>();
         __syncthreads();
-        own.run(z, first_pass);
+        first.run(z, first_roots);
         __syncthreads();
         float2 y[2][LAST];
         float2 *const ends[2] = {z + address(0, lines[0] * LAST, g), z + address(1, lines[1] * LAST, g)};

@@ -36,6 +36,10 @@ static_assert((WIDTH == 1 || WIDTH == 2) && TILE % WIDTH == 0 && N2 % TILE == 0,
 static_assert(BITS >= 2 && BITS <= 16, "WIDTH samples lie within two words");
 static_assert(GROUP % BACK_GROUP == 0, "whole groups");
 
+// Whether two small parts of a group share adjacent spectra, the first one having the even ones: a block of the back end finishes both and stores
+// the results together, whole sectors of memory.
+constexpr bool PAIRED = BACK_GROUP == 4 && DEPTH > 0;
+
 // Part of one launch: a stretch of an output chunk's spectra, as groups of GROUP.
 struct Stretch {
     int first;       // first spectrum in the chunk

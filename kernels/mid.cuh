@@ -2,14 +2,13 @@
 // bytes: its components are rounded to the upper 24 bits of single precision, which leaves them 16 significant ones.
 //
 // A group is (transform, k1, part of BACK_GROUP spectra); each of these is a row of N2 points, (n2, spectrum), that a block of the back end
-// reads as one piece. Where parts are small, two of them share adjacent spectra, the one has the even ones: a block stores the results of both together. Every 32 numbers, a warp's, are a granule: 32 words with the upper halves of both components, then
+// reads as one piece. Every 32 numbers, a warp's, are a granule: 32 words with the upper halves of both components, then
 // 32 halfwords with a lower byte of each.
 #pragma once
 
 typedef unsigned short u16;
 
 constexpr int PARTS = GROUP / BACK_GROUP;
-constexpr bool PAIRED = BACK_GROUP < 8;
 constexpr int GRANULE = 32 * 6;
 constexpr int POINTS_PER_GRANULE = 32 / BACK_GROUP;
 constexpr int ROW = N2 * BACK_GROUP / 32 * GRANULE; // bytes

@@ -132,8 +132,8 @@ struct Rows {
           place{Place(place_of(input, 0, n1, c0) & 31), Place(place_of(input, 1, n1, c0) & 31)},
           packed{packed_of(input, 0, n1, c0), packed_of(input, 1, n1, c0)}, from(nullptr), to(nullptr), needed(run) {
         // Lane (row n1 of the warp, polarisation, piece) copies that piece. A quarter of a warp, which asks for memory at a time, has whole rows.
-        constexpr int LANES = 16 / WARP_ROWS;
-        const int lane = threadIdx.x % 32, row = lane / (2 * LANES), pol = lane / LANES % 2, piece = lane % LANES;
+        constexpr int EACH = 16 / WARP_ROWS;
+        const int lane = threadIdx.x % 32, row = lane / (2 * EACH), pol = lane / EACH % 2, piece = lane % EACH;
         const long long bit = Rows::bit(input, pol, threadIdx.x / 32 * WARP_ROWS + row);
         // The last piece has some of the columns only where these begin late in the first.
         if (piece * 128 < int(bit & 127) + TILE * BITS) {

@@ -8,7 +8,7 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 13] = [
+const HEADERS: [(&CStr, &str); 15] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
@@ -16,9 +16,14 @@ const HEADERS: [(&CStr, &str); 13] = [
     (c"fft.cuh", include_str!("../../kernels/fft.cuh")),
     (c"filter.cuh", include_str!("../../kernels/filter.cuh")),
     (c"correct.cuh", include_str!("../../kernels/correct.cuh")),
+    (
+        c"first_pass.cuh",
+        include_str!("../../kernels/first_pass.cuh"),
+    ),
     (c"input.cuh", include_str!("../../kernels/input.cuh")),
     (c"mid.cuh", include_str!("../../kernels/mid.cuh")),
     (c"rows.cuh", include_str!("../../kernels/rows.cuh")),
+    (c"turns.cuh", include_str!("../../kernels/turns.cuh")),
     (c"tensor.cuh", include_str!("../../kernels/tensor.cuh")),
     (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
     (c"philox.cuh", include_str!("../../kernels/philox.cuh")),

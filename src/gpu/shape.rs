@@ -128,12 +128,18 @@ impl Shape {
         (self.n2() / self.last_radix() * self.back_group) as u32
     }
 
-    /// Blocks of the back kernel that share a group: small parts of it go in pairs, as fft_post.cu has it.
+    /// Whether a block of the back kernel finishes two small parts of a group and stores the results together: as geometry.cuh has it.
+    fn paired(&self) -> bool {
+        self.back_group == 4 && self.depth > 0
+    }
+
+    /// Blocks of the back kernel that share a group.
     pub fn back_parts(&self, spectra_per_heap: usize) -> usize {
         let parts = self.group / self.back_group;
-        match self.back_group {
-            ..8 if spectra_per_heap.is_multiple_of(2) => parts / 2,
-            _ => parts,
+        if self.paired() && spectra_per_heap.is_multiple_of(2) {
+            parts / 2
+        } else {
+            parts
         }
     }
 
@@ -172,10 +178,10 @@ impl Shape {
             (_, lanes) => lines + lines * lanes / 32,
         };
         let (gains, delays, roots) = (16 * n2, 32 * self.back_group, 8 * n2);
-        // Of small groups, the results of two are stored together.
-        let kept = match self.back_group {
-            8.. => 0,
-            group => 4 * n2 * group,
+        let kept = if self.paired() {
+            4 * n2 * self.back_group
+        } else {
+            0
         };
         (2 * n2 + apart) * self.back_group * 8 + gains + delays + roots + kept
     }
