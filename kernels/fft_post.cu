@@ -14,6 +14,7 @@
 #include "copy.cuh"
 #include "correct.cuh"
 #include "first_pass.cuh"
+#include "overlap.cuh"
 #include "turns.cuh"
 
 static_assert(LINES * BACK_GROUP == BACK_THREADS, "a thread has one line of each row");
@@ -37,6 +38,7 @@ struct alignas(2 * sizeof(Quantised)) Both {
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
          const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
+    let_next_begin();
     extern __shared__ float2 z[]; // (row, point, spectrum), at first in granules, and what follows
     float4 *gain = reinterpret_cast<float4 *>(z + POINTS); // of the channels of both rows, (row, place in a line, line)
     float4 *delays = gain + N2;                            // of this turn's and the next turn's spectra
@@ -64,6 +66,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     };
     copy_roots(first_roots, roots);
     const FirstPass first(roots);
+    wait_for_previous();
     if (turns.over()) {
         return;
     }

@@ -11,6 +11,7 @@
 #include "fft.cuh"
 #include "filter.cuh"
 #include "mid.cuh"
+#include "overlap.cuh"
 
 // Of more than 32 rows n1, a thread filters FOLD at N1/FOLD from each other, and transforms these in registers.
 constexpr int FOLD = N1 > 32 ? N1 / 32 : 1;
@@ -32,6 +33,8 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
     const long long lead = (long long)(group * GROUP - stretch.first) * N;
     const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
 
+    let_next_begin();
+    wait_for_previous();
     GroupPower power(stats, group, valid);
     const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
 

@@ -7,6 +7,7 @@
 #include "barrier.cuh"
 #include "fft.cuh"
 #include "mid.cuh"
+#include "overlap.cuh"
 #include "rows.cuh"
 
 constexpr int ALL_THREADS = FRONT_THREADS;
@@ -61,15 +62,19 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const Input &input, 
         }
         return rows.load((i + 1) % DEPTH);
     };
-#pragma unroll
-    for (int i = 0; i < AHEAD * BATCH; i++) {
-        copy(i);
-    }
     Filter f;
     const int q = n1 * N2 + blockIdx.x * TILE + c0;
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
         load_weights(weights + q + t * N, f.w[t]);
+    }
+    // Numbers of narrowband come from another kernel, samples do not.
+    if constexpr (BASEBAND) {
+        wait_for_previous();
+    }
+#pragma unroll
+    for (int i = 0; i < AHEAD * BATCH; i++) {
+        copy(i);
     }
     rows.wait_for<AHEAD - 1>();
     Values next = rows.load(0);
@@ -83,6 +88,7 @@ __device__ __forceinline__ void filter(float2 *z, u32 *raw, const Input &input, 
             f.add(rows.number(values, c), c, i, i + 1);
         }
     }
+    wait_for_previous();
     RunPower power(stats, run);
     float2 *at = z + place(n1, c0);
 #pragma unroll 1
@@ -145,6 +151,7 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
         first_pass[i] = __ldg(&roots[i % SECOND * (i / SECOND) * N2]);
     }
     wait(TRANSFORM, FFT_THREADS);
+    wait_for_previous();
 #pragma unroll 1
     for (int i = 0; i < min(run.groups, 2); i++) {
         arrive(EMPTY + i, ALL_THREADS);
@@ -216,6 +223,7 @@ pfb_fft_run(const Element *__restrict__ pol0, const Element *__restrict__ pol1, 
             BatchStats *stats, Stretch stretch, int groups) {
     extern __shared__ float2 between[]; // roots, then (buffer, column, spectrum), then rows of samples
     float2 *z = between + COLUMNS + N1;
+    let_next_begin();
     Run run;
     run.group = stretch.first_group + blockIdx.y * groups;
     run.groups = min(groups, (stretch.end + GROUP - 1) / GROUP - run.group);

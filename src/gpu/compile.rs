@@ -8,7 +8,7 @@ use cudarc::nvrtc::{result, sys};
 use super::{GpuError, cache};
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 15] = [
+const HEADERS: [(&CStr, &str); 16] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
@@ -22,6 +22,7 @@ const HEADERS: [(&CStr, &str); 15] = [
     ),
     (c"input.cuh", include_str!("../../kernels/input.cuh")),
     (c"mid.cuh", include_str!("../../kernels/mid.cuh")),
+    (c"overlap.cuh", include_str!("../../kernels/overlap.cuh")),
     (c"rows.cuh", include_str!("../../kernels/rows.cuh")),
     (c"turns.cuh", include_str!("../../kernels/turns.cuh")),
     (c"tensor.cuh", include_str!("../../kernels/tensor.cuh")),

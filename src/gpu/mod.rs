@@ -20,6 +20,7 @@ mod ddc;
 mod device;
 mod form;
 mod intake;
+mod launch;
 pub mod measure;
 mod memory;
 #[cfg(feature = "nic")]

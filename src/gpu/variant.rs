@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use cudarc::driver::sys::CUdeviceptr;
-use cudarc::driver::{
-    CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
-    PushKernelArg, ValidAsZeroBits,
-};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, ValidAsZeroBits};
 use rustfft::num_complex::{Complex32, Complex64};
 
 use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;
 use super::form::Form;
+use super::launch::{Arguments, Kernel};
 use super::shape::{Input, Shape};
 use super::{Gpu, GpuError};
 use crate::config::{Dither, OutputConfig, SampleBits};
@@ -159,28 +157,6 @@ pub(super) struct Variant {
     roots: Table,
 }
 
-/// A kernel whose blocks are (column, groups of spectra).
-#[derive(Debug)]
-struct Kernel {
-    function: CudaFunction,
-    columns: usize,
-    layers: usize,
-    threads: u32,
-    shared: usize,
-    /// Rows of blocks that run at a time.
-    rows: usize,
-}
-
-impl Kernel {
-    fn config(&self, rows: usize) -> LaunchConfig {
-        LaunchConfig {
-            grid_dim: (self.columns as u32, rows as u32, self.layers as u32),
-            block_dim: (self.threads, 1, 1),
-            shared_mem_bytes: self.shared as u32,
-        }
-    }
-}
-
 /// Numbers that stay where they are.
 #[derive(Debug)]
 struct Table {
@@ -258,6 +234,7 @@ impl Variant {
                 threads,
                 shared,
                 rows: (gpu.multiprocessors() * blocks as usize / (columns * layers)).max(1),
+                overlaps: matches!(form, Form::Fused(_)) && gpu.architecture() >= Kernel::OVERLAP,
             })
         };
         let front = |source, columns, shared| {
@@ -381,25 +358,25 @@ impl Variant {
             0 => groups,
             _ => groups.div_ceil(run as usize),
         };
-        let mut launch = stream.launch_builder(&self.front.function);
-        launch
+        let mut arguments = Arguments::default();
+        arguments
             .arg(&args.input.pol[0])
             .arg(&args.input.pol[1])
             .arg(&args.input.offset[0])
             .arg(&args.input.offset[1])
             .arg(&self.weights.at);
         if self.transform.is_none() {
-            launch.arg(&self.roots.at);
+            arguments.arg(&self.roots.at);
         }
-        launch
+        arguments
             .arg(&args.intermediate.data)
             .arg(&args.counters)
             .arg(&stretch);
         if self.shape.depth > 0 {
-            launch.arg(&run);
+            arguments.arg(&run);
         }
         // SAFETY: the arguments are those of pfb_fft, pfb_fft_run or pfb_fir, and the caller vouches for what they point to.
-        unsafe { launch.launch(self.front.config(rows)) }.map(drop)
+        unsafe { self.front.launch(stream, &mut arguments, rows) }
     }
 
     /// Successive groups of each block of the front kernel, of `groups` in all, such that all blocks run at a time.
@@ -487,12 +464,12 @@ impl Variant {
             None => self.back.rows.min(end - first),
             Some(_) => end - first,
         };
-        let mut launch = stream.launch_builder(&self.back.function);
-        launch.arg(&args.intermediate.data);
+        let mut arguments = Arguments::default();
+        arguments.arg(&args.intermediate.data);
         if self.transform.is_none() {
-            launch.arg(&self.roots.at);
+            arguments.arg(&self.roots.at);
         }
-        launch
+        arguments
             .arg(&args.gains)
             .arg(&args.fine)
             .arg(&args.out)
@@ -500,10 +477,10 @@ impl Variant {
             .arg(&stretch)
             .arg(&parameters);
         if self.transform.is_none() {
-            launch.arg(&run);
+            arguments.arg(&run);
         }
         // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they point to.
-        unsafe { launch.launch(self.back.config(rows)) }.map(drop)
+        unsafe { self.back.launch(stream, &mut arguments, rows) }
     }
 }
 
