@@ -60,7 +60,13 @@ fn allocators() -> Vec<(String, Box<dyn ChunkAllocator>)> {
         all.push((format!("{} {store}", allocator.kind()), allocator));
     };
     for store in Store::all() {
-        add(store, Box::new(HostAllocator { store }));
+        add(
+            store,
+            Box::new(HostAllocator {
+                store,
+                ..HostAllocator::default()
+            }),
+        );
     }
     let gpu = match Gpu::open() {
         Ok(gpu) => gpu,

@@ -45,7 +45,16 @@ fn main() {
     for store in [Store::PLAIN, Store::streaming()] {
         let best = (0..rounds)
             .zip(&mut names)
-            .map(|(_, name)| bench.round(name, heaps, HostAllocator { store }))
+            .map(|(_, name)| {
+                bench.round(
+                    name,
+                    heaps,
+                    HostAllocator {
+                        store,
+                        ..HostAllocator::default()
+                    },
+                )
+            })
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .expect("a round");
         println!(

@@ -53,7 +53,16 @@ impl Subject {
 
 fn host() -> Vec<Subject> {
     Store::all()
-        .map(|store| Subject::new(store, HostAllocator { store }, None))
+        .map(|store| {
+            Subject::new(
+                store,
+                HostAllocator {
+                    store,
+                    ..HostAllocator::default()
+                },
+                None,
+            )
+        })
         .collect()
 }
 

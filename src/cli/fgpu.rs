@@ -260,6 +260,7 @@ fn compute(
         },
         spare_chunks,
         kernels: args.kernels.kernels(Tune::Auto),
+        live: true,
     };
     // What starts threads of its own leaves the lcores alone.
     let workers = placement.worker_cpus();

@@ -38,6 +38,8 @@ pub struct Wanted {
     pub spare_chunks: usize,
     /// Which kernels compute there.
     pub kernels: Kernels,
+    /// Whether packets come when they like, so that all memory is to be there before.
+    pub live: bool,
 }
 
 /// What computes for one engine.
@@ -85,7 +87,7 @@ pub fn take(
         why,
     };
     let on_gpu = || on_gpu(wanted, engines);
-    let on_cpu = || Ok::<_, WorkersError>(on_cpu(engines, &Arc::new(workers()?)));
+    let on_cpu = || Ok::<_, WorkersError>(on_cpu(engines, &Arc::new(workers()?), wanted.live));
     Ok(match wanted.backend {
         Backend::Cpu => Taken {
             engines: on_cpu()?,
@@ -145,11 +147,15 @@ fn open(address: Option<&str>) -> Result<Arc<Gpu>, GpuError> {
     Ok(gpu)
 }
 
-fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>) -> Vec<Compute> {
+fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>, live: bool) -> Vec<Compute> {
+    let memory = HostAllocator {
+        pages_first: live,
+        ..HostAllocator::default()
+    };
     let engine = |engine: &EngineConfig| Compute {
         backend: cpu::backend(engine, workers),
-        recv_memory: Arc::new(HostAllocator::default()),
-        send_memory: Arc::new(HostAllocator::default()),
+        recv_memory: Arc::new(memory),
+        send_memory: Arc::new(memory),
     };
     engines.iter().map(engine).collect()
 }

@@ -119,6 +119,8 @@ pub struct MemoryError {
 pub struct HostAllocator {
     /// How heaps are stored.
     pub store: Store,
+    /// Whether all pages are entered before anything is received: finding one takes an lcore longer than a live source waits.
+    pub pages_first: bool,
 }
 
 impl Default for HostAllocator {
@@ -127,6 +129,7 @@ impl Default for HostAllocator {
     fn default() -> Self {
         Self {
             store: Store::streaming(),
+            pages_first: false,
         }
     }
 }
@@ -141,7 +144,13 @@ impl ChunkAllocator for HostAllocator {
         purpose: Purpose,
         bytes: usize,
     ) -> Result<Box<dyn ChunkMemory>, MemoryError> {
-        let region = Region::new(bytes).map_err(|cause| MemoryError {
+        let region = Region::new(bytes).and_then(|region| {
+            if self.pages_first {
+                region.enter_pages()?;
+            }
+            Ok(region)
+        });
+        let region = region.map_err(|cause| MemoryError {
             purpose,
             kind: MemoryKind::Host,
             bytes,

@@ -137,6 +137,7 @@ pub fn run(
         memory: options.memory,
         spare_chunks: 0,
         kernels: options.kernels.clone(),
+        live: false,
     };
     let taken = live::take(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;

@@ -184,6 +184,7 @@ pub fn run(
             fft: Fft::default(),
             tune: Tune::Off,
         },
+        live: false,
     };
     let engines = std::slice::from_ref(config);
     let mut taken = live::take(&wanted, engines, || Workers::unpinned(2)).unwrap();

@@ -104,6 +104,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         memory: options.memory,
         spare_chunks: options.spare_chunks(),
         kernels: options.kernels.kernels(Tune::Auto),
+        live: true,
     };
     let taken = live::take(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
     let eal = Eal::init(&EalConfig {
