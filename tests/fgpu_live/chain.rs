@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::rig::{Cable, ENGINE_OPTIONS, KATCP, OUTPUT, SOURCE, TOO_LONG};
+use super::cable::Cable;
+use super::rig::{ENGINE_OPTIONS, KATCP, OUTPUT, SOURCE, TOO_LONG};
 
 const RATE: &str = "--adc-sample-rate=1e6";
 const SIGNALS: &str = "--signals=cw(0.3, 1.8e5) + wgn(0.05); cw(0.2, 3.1e5) + wgn(0.05);";

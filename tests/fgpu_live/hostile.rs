@@ -4,7 +4,8 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 
-use super::rig::{BATCH, Cable, KATCP, METRICS, Rig, TOO_LONG, run_python};
+use super::cable::Cable;
+use super::rig::{BATCH, KATCP, METRICS, Rig, TOO_LONG, run_python};
 
 #[test]
 fn hostile_clients_cost_no_heap() {

@@ -6,9 +6,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cable;
 mod chain;
 mod hostile;
 mod link;
+mod received;
 mod rig;
 mod service;
 mod spead2;
@@ -19,11 +21,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 
+use cable::Cable;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
-use rig::{
-    BATCH, Cable, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Received, Rig, SUBSTREAMS,
-    SYNC_TIME, tones,
-};
+use received::Received;
+use rig::{BATCH, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, tones};
 use serde_json::Value;
 use support::{check_against_model, output_config, replay_report};
 

@@ -1,20 +1,19 @@
-//! Two network namespaces with a cable between them, an engine in one, the test in the other.
+//! An engine in one of two network namespaces, the test in the other.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use karoo::net::{CaptureReader, Datagram};
-use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
-use nix::sched::{CloneFlags, setns};
+use karoo::spead::DigitiserHeap;
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::cable::{Cable, ENGINE, TEST};
+use super::received::Received;
 use crate::support::{Samples, check_against_model, data, output_config};
 
 /// Tests fail rather than hang.
@@ -41,139 +40,8 @@ pub const ENGINE_OPTIONS: [&str; 8] = [
     "--array-size=8",
     "--backend=cpu",
 ];
-/// Addresses of the interfaces k0 and k1 of the engine, and of those at the other end.
-pub const ENGINE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 1, 1)];
-const TEST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 1, 2)];
 pub const KATCP: u16 = 7147;
 pub const METRICS: u16 = 9100;
-
-/// Two namespaces and the cable between them.
-pub struct Cable {
-    pub engine: String,
-    pub test: String,
-}
-
-impl Cable {
-    pub fn new(name: &str) -> Option<Self> {
-        let unique = |end: &str| format!("karoo-{name}-{end}-{}", std::process::id());
-        let cable = Self {
-            engine: unique("engine"),
-            test: unique("test"),
-        };
-        let (engine, test) = (&cable.engine, &cable.test);
-        let commands = [
-            format!("netns add {engine}"),
-            format!("netns add {test}"),
-            format!("-n {engine} link set lo up"),
-            format!("-n {test} link set lo up"),
-        ];
-        let wire = |i: usize| {
-            [
-                format!("link add k{i} netns {engine} type veth peer name k{i} netns {test}"),
-                format!("-n {engine} link set k{i} mtu 9000 up"),
-                format!("-n {test} link set k{i} mtu 9000 up"),
-                format!("-n {engine} address add {}/24 dev k{i}", ENGINE[i]),
-                format!("-n {test} address add {}/24 dev k{i}", TEST[i]),
-            ]
-        };
-        let commands = commands.into_iter().chain(wire(0)).chain(wire(1));
-        for command in commands {
-            let output = Command::new("ip").args(command.split(' ')).output();
-            let failed = match output {
-                Ok(output) if output.status.success() => continue,
-                Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-                Err(error) => error.to_string(),
-            };
-            println!("no network namespaces: ip {command}: {failed}");
-            return None;
-        }
-        Some(cable)
-    }
-
-    /// Does something in a namespace; sockets made there stay there.
-    pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(Path::new("/run/netns").join(namespace)).unwrap();
-        thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                setns(&file, CloneFlags::CLONE_NEWNET).unwrap();
-                work()
-            });
-            thread.join().unwrap()
-        })
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        for namespace in [&self.engine, &self.test] {
-            let _ = Command::new("ip")
-                .args(["netns", "delete", namespace])
-                .output();
-        }
-    }
-}
-
-/// What came out of the engine.
-#[derive(Default)]
-pub struct Received {
-    /// Bytes of each heap, by timestamp and first channel.
-    heaps: BTreeMap<(u64, u64), Vec<Option<i8>>>,
-    pub heap_counts: BTreeSet<u64>,
-    /// Number of the interface that each substream comes from, by its first channel.
-    pub interfaces: BTreeMap<u64, usize>,
-    pub descriptors: u64,
-    pub stops: u64,
-}
-
-impl Received {
-    fn packet(&mut self, interface: usize, bytes: &[u8]) {
-        let packet = Packet::new_checked(bytes).expect("SPEAD");
-        self.heap_counts.insert(packet.heap_count());
-        if let Some(repr) = SpectraRepr::parse(&packet).expect("consistent") {
-            assert_eq!(repr.feng_id, 3);
-            let channel = repr.first_channel;
-            assert_eq!(
-                *self.interfaces.entry(channel).or_insert(interface),
-                interface
-            );
-            let heap = self.heaps.entry((repr.timestamp, repr.first_channel));
-            let heap = heap.or_insert_with(|| vec![None; repr.heap_length as usize]);
-            let room = &mut heap[repr.payload_offset as usize..];
-            for (byte, &value) in room.iter_mut().zip(packet.payload()) {
-                assert!(byte.replace(value as i8).is_none(), "sent twice");
-            }
-        } else if StopRepr::parse(&packet).is_some() {
-            self.stops += 1;
-        } else {
-            assert_eq!(
-                descriptor::parse_heap(&packet)
-                    .filter(Result::is_ok)
-                    .count(),
-                4
-            );
-            self.descriptors += 1;
-        }
-    }
-
-    /// The batches that are whole, in wire layout.
-    pub fn batches(&self) -> BTreeMap<u64, Vec<i8>> {
-        let mut batches: BTreeMap<u64, Vec<i8>> = BTreeMap::new();
-        for ((timestamp, _), heap) in &self.heaps {
-            let bytes: Option<Vec<i8>> = heap.iter().copied().collect();
-            batches
-                .entry(*timestamp)
-                .or_default()
-                .extend(bytes.unwrap_or_default());
-        }
-        batches.retain(|_, batch| batch.len() as u64 == BATCH / 2 * 4);
-        batches
-    }
-
-    /// Timestamp behind the last whole batch.
-    pub fn end(&self) -> Option<u64> {
-        self.batches().keys().last().map(|last| last + BATCH)
-    }
-}
 
 /// An engine at one end of a cable, and the test's sockets at the other.
 pub struct Rig {
