@@ -16,8 +16,8 @@
 // Radices of the passes.
 constexpr int LAST = BACK_LAST;
 constexpr int FIRST = N2 / LAST;
-static_assert(N2 >= 16 && LANES <= 8, "two passes");
 constexpr int KEPT = 32 / LANES;
+static_assert(N2 >= 16 && KEPT % LANES == 0, "two passes; lanes' lines are apart by constants");
 // Transforms of LAST points in a row.
 constexpr int LINES = FIRST;
 
