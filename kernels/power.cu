@@ -5,7 +5,7 @@
 //   SPECTRUM_SAMPLES  samples of a stretch, even
 //   SPECTRA_PER_HEAP  spectra per batch
 //
-// Grid (blocks of a stretch, spectra, 2): the last is the polarisation. Threads 256.
+// Grid (spectra, blocks of a stretch, 2): the last is the polarisation. Threads 256.
 #define WIDTH 2
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -23,13 +23,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 power(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u64 offset1, BatchStats *stats, int first) {
     const int pol = blockIdx.z;
     // All threads of a stretch together take whole words, so that samples lie in the same place each time.
-    const u64 bit = ((pol == 0 ? offset0 : offset1) + (u64)blockIdx.y * SPECTRUM_SAMPLES + 2 * (blockIdx.x * THREADS + threadIdx.x)) * BITS;
+    const u64 bit = ((pol == 0 ? offset0 : offset1) + (u64)blockIdx.x * SPECTRUM_SAMPLES + 2 * (blockIdx.y * THREADS + threadIdx.x)) * BITS;
     const Place place(int(bit & 31));
     const u32 *words = (pol == 0 ? pol0 : pol1) + (bit >> 5);
-    const int turn = gridDim.x * (THREADS * 2 * BITS / 32);
+    const int turn = gridDim.y * (THREADS * 2 * BITS / 32);
     u64 sum = 0;
 #pragma unroll 4
-    for (int i = blockIdx.x * THREADS + threadIdx.x; i < SPECTRUM_SAMPLES / 2; i += gridDim.x * THREADS) {
+    for (int i = blockIdx.y * THREADS + threadIdx.x; i < SPECTRUM_SAMPLES / 2; i += gridDim.y * THREADS) {
         const uint2 two = make_uint2(__ldg(words), __ldg(words + 1));
         const int n0 = place.integer(two, 0), n1 = place.integer(two, 1);
         sum += u32(n0 * n0) + u64(u32(n1 * n1));
@@ -39,6 +39,6 @@ power(const u32 *__restrict__ pol0, const u32 *__restrict__ pol1, u64 offset0, u
         sum += __shfl_down_sync(~0u, sum, lane);
     }
     if (threadIdx.x % 32 == 0) {
-        atomicAdd(&stats[(first + blockIdx.y) / SPECTRA_PER_HEAP].power[pol], sum);
+        atomicAdd(&stats[(first + blockIdx.x) / SPECTRA_PER_HEAP].power[pol], sum);
     }
 }

@@ -305,6 +305,29 @@ fn four_bits_agree_with_the_model() {
     }
 }
 
+/// Of narrow spectra a block has more than the smaller dimensions of a grid. Their power is that of the samples of their last taps.
+#[test]
+fn any_number_of_spectra_counts_its_power() {
+    let Some(gpu) = device() else { return };
+    let (spectra_per_heap, taps) = (40000, 4);
+    let of = narrowband(2, None, None);
+    let mut case = Case::new(config(32, taps, spectra_per_heap, of), 8, 400);
+    case.delays = [0; 2].map(|_| DelayModels::with_subsampling(case.config.subsampling() as u32));
+    let (_, rounds) = case.run(&gpu, &Kernels::default(), usize::MAX);
+    let stats: Vec<_> = rounds.iter().flat_map(|(_, stats)| stats).collect();
+    assert_eq!(stats.len(), ROUNDS * BATCHES);
+    let step = case.config.spectrum_samples();
+    let first = (START.0 - case.begin.0) as usize + (taps - 1) * step;
+    for (batch, stats) in stats.into_iter().enumerate() {
+        let power = case.samples.each_ref().map(|samples| {
+            let own =
+                &samples[first + batch * spectra_per_heap * step..][..spectra_per_heap * step];
+            own.iter().map(|&x| u64::from((x * x) as u32)).sum::<u64>()
+        });
+        assert_eq!(stats.power, power, "batch {batch}");
+    }
+}
+
 #[test]
 fn a_down_conversion_that_does_not_fit_is_refused() {
     let Some(gpu) = device() else { return };

@@ -65,7 +65,8 @@ impl Power {
             .arg(&first);
         let blocks = self.spectrum_samples.div_ceil(2 * THREADS).min(BLOCKS);
         let config = LaunchConfig {
-            grid_dim: (blocks as u32, spectra as u32, N_POL as u32),
+            // There may be more spectra than the other two dimensions allow.
+            grid_dim: (spectra as u32, blocks as u32, N_POL as u32),
             block_dim: (THREADS as u32, 1, 1),
             shared_mem_bytes: 0,
         };
