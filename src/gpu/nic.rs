@@ -191,7 +191,14 @@ impl<'a> Gather<'a> {
             block_dim: (256, 1, 1),
             shared_mem_bytes: 0,
         };
-        let bytes = heap as u32;
+        let launched = self.launch(config, heap as u32);
+        if launched.is_err() {
+            self.give_up();
+        }
+        launched
+    }
+
+    fn launch(&mut self, config: LaunchConfig, bytes: u32) -> Result<(), GatherError> {
         // Pinned memory has one address for CPU and GPU.
         let moves = self.moves.as_ptr()? as u64;
         let mut launch = self.stream.launch_builder(&self.function);
@@ -199,17 +206,28 @@ impl<'a> Gather<'a> {
         // SAFETY: the arguments are those of gather. Each move is from a payload of `bytes` bytes that `batch` holds to a
         // heap of as many that a slot holds, until `finish` has seen the GPU done.
         unsafe { launch.launch(config) }?;
-        self.done.record(&self.stream)?;
-        Ok(())
+        Ok(self.done.record(&self.stream)?)
+    }
+
+    /// Frees packets and slots whose payloads may not have been moved; the heaps stay absent.
+    fn give_up(&mut self) {
+        // A GPU that failed moves nothing any more.
+        let _ = self.stream.synchronize();
+        self.slots.clear();
+        self.batch.clear();
     }
 
     /// Publishes the heaps and frees the packets, if the GPU is done with them; says whether.
     pub fn poll(&mut self) -> Result<bool, GatherError> {
         if !self.slots.is_empty() {
-            if !self.done.try_is_complete()? {
-                return Ok(false);
+            match self.done.try_is_complete() {
+                Ok(true) => self.settle(),
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    self.give_up();
+                    return Err(error.into());
+                }
             }
-            self.settle();
         }
         Ok(true)
     }
@@ -217,7 +235,10 @@ impl<'a> Gather<'a> {
     /// Waits until the GPU is done, then publishes the heaps and frees the packets.
     pub fn finish(&mut self) -> Result<(), GatherError> {
         if !self.slots.is_empty() {
-            self.done.synchronize()?;
+            if let Err(error) = self.done.synchronize() {
+                self.give_up();
+                return Err(error.into());
+            }
             self.settle();
         }
         Ok(())
