@@ -18,6 +18,15 @@ pub enum GpuError {
         "no CUDA driver: libcuda.so.1 is not on this machine; install NVIDIA's driver or use --backend cpu"
     )]
     NoDriver,
+    /// The driver lacks functions that Karoo calls.
+    #[error(
+        "the CUDA driver is for CUDA {}; Karoo needs one for {} or later (NVIDIA's 570 or later): update it or use --backend cpu",
+        version(*.has), version(OLDEST_DRIVER)
+    )]
+    OldDriver {
+        /// The CUDA version that it is for, as CUDA writes it: 12020 is 12.2.
+        has: i32,
+    },
     /// The driver has no device, or cannot reach it.
     #[error("no CUDA device: {0}; check nvidia-smi or use --backend cpu")]
     NoDevice(String),
@@ -143,12 +152,35 @@ pub enum GpuError {
 /// Oldest compute capability that the kernels are compiled for.
 const OLDEST: (i32, i32) = (7, 5);
 
+/// CUDA version of the oldest driver that has all functions which cudarc calls here: it panics where one is missing.
+const OLDEST_DRIVER: i32 = 12080;
+
+/// A CUDA version as people write it.
+fn version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
 fn check_driver() -> Result<(), GpuError> {
     // SAFETY: loading a library runs its initialisers; the driver's are harmless.
-    match unsafe { sys::is_culib_present() } {
-        true => Ok(()),
-        false => Err(GpuError::NoDriver),
+    if !unsafe { sys::is_culib_present() } {
+        return Err(GpuError::NoDriver);
     }
+    check_version(driver_version())
+}
+
+fn check_version(has: i32) -> Result<(), GpuError> {
+    match has {
+        OLDEST_DRIVER.. => Ok(()),
+        _ => Err(GpuError::OldDriver { has }),
+    }
+}
+
+/// The CUDA version that the driver, which is loaded, is for.
+fn driver_version() -> i32 {
+    let mut version = 0;
+    // SAFETY: the driver is loaded, and writes one integer.
+    let _ = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    version
 }
 
 /// PCI address of a device, by CUDA's number for it, as sysfs writes it; empty if CUDA does not tell.
@@ -269,10 +301,7 @@ impl Gpu {
         if let Some(version) = module.split_whitespace().find(is_version) {
             return version.to_owned();
         }
-        let mut version = 0;
-        // SAFETY: the driver is loaded, and writes one integer.
-        let _ = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-        format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+        format!("CUDA {}", version(driver_version()))
     }
 
     /// Refuses what does not fit the memory that is free now; `option` would lower it.
@@ -397,5 +426,22 @@ impl Gpu {
         // SAFETY: the allocation has `count` elements, for which zero bits are a value.
         unsafe { start.write_bytes(0, count) };
         Ok(pinned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_the_functions_is_refused() {
+        assert!(check_version(12080).is_ok() && check_version(13000).is_ok());
+        let error = check_version(12020).unwrap_err().to_string();
+        assert!(
+            error.contains("CUDA 12.2")
+                && error.contains("12.8")
+                && error.contains("--backend cpu"),
+            "{error}"
+        );
     }
 }
