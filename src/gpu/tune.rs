@@ -65,7 +65,7 @@ pub(super) fn pick(
 /// Everything that decides which shape is the fastest.
 fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
     let key = format!(
-        "{}, driver {}, NVRTC {:?}, {} channels of {} points, {} bits, {} taps, dither {:?}, {} spectra per heap",
+        "{}, driver {}, NVRTC {:?}, {} channels of {} points, {} bits, {} taps, dither {:?} to {} bits, {} spectra per heap",
         gpu.name(),
         gpu.driver(),
         super::nvrtc_version(),
@@ -74,6 +74,7 @@ fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
         bits.get(),
         output.taps,
         output.dither,
+        output.sample_bits.get(),
         output.spectra_per_heap()
     );
     compile::with_sources(key, &[PFB_FFT, PFB_FFT_RUN, FFT_POST])
