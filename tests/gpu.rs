@@ -13,6 +13,7 @@ use karoo::cpu::{self, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Intake as _, Pipeline};
+use karoo::gpu::measure::{Buffers, Pass, Trial};
 use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
 use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
@@ -190,6 +191,12 @@ fn compare(gpu: &Arc<Gpu>, what: &str, case: &Case, cuts: &[usize]) {
     }
 }
 
+/// With what a view has behind its samples.
+fn padded(packed: &[Vec<u8>; 2]) -> [Vec<u8>; 2] {
+    let padding = [0; InputView::PADDING];
+    packed.each_ref().map(|pol| [&pol[..], &padding].concat())
+}
+
 /// Gains of each channel.
 fn each(gains: &[Complex32]) -> Gains {
     Gains::new(gains.len(), gains).unwrap()
@@ -277,6 +284,37 @@ fn same_bytes_however_cut() {
                 );
             }
         }
+    }
+}
+
+/// Kernels of successive passes overlap where nothing comes between them. What is small is resident at once, so that several do.
+#[test]
+fn passes_that_overlap_make_the_same() {
+    let Some(gpu) = device() else { return };
+    for (channels, taps) in [(64, 4), (256, 16), (1024, 32), (4096, 16), (32768, 16)] {
+        let sets = [86, 87, 88].map(|seed| {
+            let config = output(channels, taps, 32, Dither::Uniform);
+            Case::new(config, 10, 2, 60.0, seed)
+        });
+        let case = &sets[0];
+        let pass = Pass {
+            output: &case.config,
+            bits: case.bits,
+            feng_id: FENG_ID,
+            start: START,
+            packed: &sets.each_ref().map(|case| padded(&case.packed)),
+            begin: Timestamp(0),
+            offset: case.offset,
+            fine: &case.fine,
+            gains: &case.gains,
+        };
+        let buffers = Buffers::new(&gpu, &pass).unwrap();
+        let mut trial = Trial::new(&buffers, &Kernels::default()).unwrap();
+        let mut rig = case.on_gpu(&gpu);
+        case.set_gains(&mut *rig.pipeline);
+        let what = format!("{channels} channels, {taps} taps");
+        assert!(trial.output().unwrap() == case.run(&mut rig, &[]), "{what}");
+        assert!(trial.repeats().unwrap(), "{what}");
     }
 }
 

@@ -217,6 +217,11 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
     if scene.output.narrowband.is_none() {
         scene.compare_power(&stats).map_err(wrong)?;
     }
+    if !trial.repeats()? {
+        return Err(wrong(
+            "passes behind each other differ from one by itself".into(),
+        ));
+    }
 
     let samples = scene.spectra * scene.output.spectrum_samples();
     let seconds = trial.time(None, REPLAYS)?;
@@ -307,10 +312,10 @@ impl Scene {
         };
         let samples = (spectra - 1) * output.spectrum_samples() + output.window_samples();
         let samples = samples + 2 * LEAD * output.subsampling();
-        // The coarse delays stay what they are for the whole pass.
+        // The coarse delays stay what they are for the whole pass, of 2²⁸ samples at most.
         let delays = [(5.25, 0.7), (-17.3, -2.1)].map(|(delay, phase)| {
             let mut models = DelayModels::with_subsampling(output.subsampling() as u32);
-            if let Ok(model) = LinearDelay::new(START.0 as i64, delay, 1e-9, phase, 1e-6) {
+            if let Ok(model) = LinearDelay::new(START.0 as i64, delay, 5e-10, phase, 1e-6) {
                 models.add(model);
             }
             models

@@ -48,11 +48,9 @@ pub struct Channeliser {
     /// Only the compute stream uses these: they are in order by themselves.
     intermediate: CudaSlice<f32>,
     ring: usize,
-    gains: CudaSlice<Float4>,
-    fine: CudaSlice<Float4>,
-    /// Gains of the next chunk, and whether they are not those of the current one.
+    /// Gains of the next chunk, and how often they were set.
     wanted: [Gains; N_POL],
-    changed: bool,
+    settings: u64,
     /// One per output chunk; they take turns.
     slots: Vec<Slot>,
     /// Slot of the current chunk, and whether that is under construction.
@@ -69,11 +67,15 @@ pub struct Channeliser {
     computing: Stopwatch,
 }
 
-/// What an output chunk needs on its way.
+/// What an output chunk needs on its way, on the GPU and in the host's memory. Nothing on the GPU uses it between `done` and the next chunk's begin.
 #[derive(Debug)]
 struct Slot {
     out: CudaSlice<u8>,
     counters: CudaSlice<u64>,
+    gains: CudaSlice<Float4>,
+    fine: CudaSlice<Float4>,
+    /// The setting that `gains` are of; 0 before the first.
+    setting: u64,
     host_counters: PinnedHostSlice<u64>,
     /// Written by the CPU before the launch that copies them.
     host_gains: PinnedHostSlice<Float4>,
@@ -95,6 +97,9 @@ impl Slot {
         Ok(Self {
             out: gpu.zeros("output chunks", batches * output.batch_bytes())?,
             counters: gpu.zeros("counters", batches * COUNTERS)?,
+            gains: gpu.zeros("gains", output.channels)?,
+            fine: gpu.zeros("delays", batches * output.spectra_per_heap())?,
+            setting: 0,
             host_counters: gpu.pinned("counters", batches * COUNTERS)?,
             host_gains: gpu.pinned("gains", output.channels)?,
             host_fine: gpu.pinned("delays", batches * output.spectra_per_heap())?,
@@ -136,11 +141,9 @@ impl Channeliser {
         let slot = |_| Slot::new(&streams, output, batches);
         Ok(Self {
             intermediate: gpu.zeros("the intermediate", intermediate / 4)?,
-            gains: gpu.zeros("gains", channels)?,
-            fine: gpu.zeros("delays", spectra)?,
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
             wanted: [0; N_POL].map(|_| Gains::uniform(channels, Complex32::new(gain as f32, 0.0))),
-            changed: true,
+            settings: 1,
             ring,
             variant,
             ddc: ddc.map(|ddc| (ddc, Default::default())),
@@ -186,31 +189,30 @@ impl Channeliser {
         if matches!(self.under_way.front(), Some((slot, _)) if *slot == self.current) {
             self.collect()?;
         }
+        let Streams {
+            table_copy,
+            compute,
+            ..
+        } = &*self.streams;
         let slot = &mut self.slots[self.current];
+        let counters = address(&slot.counters);
         // SAFETY: the counters are the slot's, which nothing uses now, and the compute stream has them from here on.
         unsafe {
-            result::memset_d8_async(
-                address(&slot.counters),
-                0,
-                slot.counters.num_bytes(),
-                self.streams.compute.cu_stream(),
-            )
+            result::memset_d8_async(counters, 0, slot.counters.num_bytes(), compute.cu_stream())
         }?;
-        if !std::mem::take(&mut self.changed) {
+        if slot.setting == self.settings {
             return Ok(());
         }
+        slot.setting = self.settings;
         let table = slot.host_gains.as_mut_slice()?;
         let [x, y] = self.wanted.each_ref().map(Gains::each);
         for (entry, (x, y)) in table.iter_mut().zip(x.iter().zip(y)) {
             entry.set_gain(0, *x, self.ddc.is_none());
             entry.set_gain(1, *y, self.ddc.is_none());
         }
-        let from = slot.host_gains.as_ptr()? as u64;
-        // SAFETY: both tables have all channels, and the slot's is not written before `done`.
-        unsafe {
-            self.streams
-                .copy_table(from, address(&self.gains), self.gains.len())
-        }
+        let (from, to) = (slot.host_gains.as_ptr()? as u64, address(&slot.gains));
+        // SAFETY: both tables are the slot's and have all channels; neither is in use before, and the CPU's is not written before `done`.
+        unsafe { table_copy.launch(compute, from, to, slot.gains.len()) }
     }
 
     /// Sends the delays of spectra `first ..` of the chunk.
@@ -221,12 +223,15 @@ impl Channeliser {
             *entry = fine.into();
         }
         let offset = (first * size_of::<Float4>()) as u64;
-        let from = table.as_ptr() as u64;
-        // SAFETY: both tables have all spectra of a chunk, and these entries of the slot's are not written before `done`.
-        unsafe {
-            self.streams
-                .copy_table(from, address(&self.fine) + offset, fine.len())
-        }
+        let (from, to) = (table.as_ptr() as u64, address(&slot.fine) + offset);
+        let Streams {
+            table_copy,
+            compute,
+            ..
+        } = &*self.streams;
+        // SAFETY: both tables are the slot's and have all spectra of a chunk. No kernel has read these entries since the slot's last
+        // chunk was done, and the CPU does not write its own before this one is.
+        unsafe { table_copy.launch(compute, from, to, fine.len()) }
     }
 
     /// Filters spectra `first .. end`, and finishes the groups that are then whole. The first window begins `offset` samples
@@ -289,8 +294,8 @@ impl Channeliser {
         let slot = &self.slots[self.current];
         let args = BackArgs {
             intermediate: self.intermediate(),
-            gains: address(&self.gains),
-            fine: address(&self.fine),
+            gains: address(&slot.gains),
+            fine: address(&slot.fine),
             out: address(&slot.out),
             counters: address(&slot.counters),
             start: start.0,
@@ -391,7 +396,7 @@ impl Pipeline for Channeliser {
             && gains.channels() == wanted.channels()
         {
             std::mem::swap(wanted, gains);
-            self.changed = true;
+            self.settings += 1;
         }
     }
 

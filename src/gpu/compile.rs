@@ -34,69 +34,69 @@ const HEADERS: [(&CStr, &str); 16] = [
 const CACHE: &str = "kernels";
 
 /// A kernel's name and source.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kernel {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
     pub name: &'static str,
-    source: &'static str,
+    text: &'static str,
 }
 
 /// Filter and first half of the transform.
-pub(super) const PFB_FFT: Kernel = Kernel {
+pub(super) const PFB_FFT: Source = Source {
     name: "pfb_fft",
-    source: include_str!("../../kernels/pfb_fft.cu"),
-};
-
-/// Tables from memory of the host.
-pub(super) const COPY_TABLE: Kernel = Kernel {
-    name: "copy_table",
-    source: include_str!("../../kernels/copy_table.cu"),
+    text: include_str!("../../kernels/pfb_fft.cu"),
 };
 
 /// The same over long runs of spectra, for up to 16 taps.
-pub(super) const PFB_FFT_RUN: Kernel = Kernel {
+pub(super) const PFB_FFT_RUN: Source = Source {
     name: "pfb_fft_run",
-    source: include_str!("../../kernels/pfb_fft_run.cu"),
+    text: include_str!("../../kernels/pfb_fft_run.cu"),
 };
 
 /// Second half of the transform, and quantisation.
-pub(super) const FFT_POST: Kernel = Kernel {
+pub(super) const FFT_POST: Source = Source {
     name: "fft_post",
-    source: include_str!("../../kernels/fft_post.cu"),
+    text: include_str!("../../kernels/fft_post.cu"),
 };
 
 /// Down-conversion of narrowband.
-pub(super) const DDC: Kernel = Kernel {
+pub(super) const DDC: Source = Source {
     name: "ddc",
-    source: include_str!("../../kernels/ddc.cu"),
+    text: include_str!("../../kernels/ddc.cu"),
 };
 
 /// The digitiser's power where there is no wideband.
-pub(super) const POWER: Kernel = Kernel {
+pub(super) const POWER: Source = Source {
     name: "power",
-    source: include_str!("../../kernels/power.cu"),
+    text: include_str!("../../kernels/power.cu"),
 };
 
 /// Filter alone.
-pub(super) const PFB_FIR: Kernel = Kernel {
+pub(super) const PFB_FIR: Source = Source {
     name: "pfb_fir",
-    source: include_str!("../../kernels/pfb_fir.cu"),
+    text: include_str!("../../kernels/pfb_fir.cu"),
 };
 
 /// All behind a transform.
-pub(super) const POST: Kernel = Kernel {
+pub(super) const POST: Source = Source {
     name: "post",
-    source: include_str!("../../kernels/post.cu"),
+    text: include_str!("../../kernels/post.cu"),
+};
+
+/// Tables from memory of the host.
+pub(super) const COPY_TABLE: Source = Source {
+    name: "copy_table",
+    text: include_str!("../../kernels/copy_table.cu"),
 };
 
 /// Payloads of split packets to their places.
 #[cfg(feature = "nic")]
-pub(super) const GATHER: Kernel = Kernel {
+pub(super) const GATHER: Source = Source {
     name: "gather",
-    source: include_str!("../../kernels/gather.cu"),
+    text: include_str!("../../kernels/gather.cu"),
 };
 
 /// Machine code of `kernel`, from the cache if it is there.
-pub(super) fn machine_code(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
+pub(super) fn machine_code(kernel: Source, options: &[String]) -> Result<Vec<u8>, GpuError> {
     let key = key(kernel, options);
     if let Some(code) = cache::load(CACHE, &key) {
         return Ok(code);
@@ -121,13 +121,13 @@ pub fn nvrtc_version() -> Option<String> {
 }
 
 /// Everything that the machine code depends on, but for NVRTC's version: newer ones need not compile again.
-fn key(kernel: Kernel, options: &[String]) -> Vec<u8> {
+fn key(kernel: Source, options: &[String]) -> Vec<u8> {
     with_sources(options.join(" "), &[kernel])
 }
 
 /// `key` and what the kernels are made of.
-pub(super) fn with_sources(mut key: String, kernels: &[Kernel]) -> Vec<u8> {
-    let sources = kernels.iter().map(|kernel| kernel.source);
+pub(super) fn with_sources(mut key: String, kernels: &[Source]) -> Vec<u8> {
+    let sources = kernels.iter().map(|kernel| kernel.text);
     for source in sources.chain(HEADERS.map(|(_, source)| source)) {
         key.push('\0');
         key.push_str(source);
@@ -145,7 +145,7 @@ impl Drop for Program {
     }
 }
 
-fn compile(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
+fn compile(kernel: Source, options: &[String]) -> Result<Vec<u8>, GpuError> {
     // SAFETY: loading a library runs its initialisers; NVRTC's are harmless.
     if !unsafe { sys::is_culib_present() } {
         return Err(GpuError::NoCompiler);
@@ -155,7 +155,7 @@ fn compile(kernel: Kernel, options: &[String]) -> Result<Vec<u8>, GpuError> {
         log,
     };
     let text = |text: &str| CString::new(text).map_err(|error| failed(error.to_string()));
-    let source = text(kernel.source)?;
+    let source = text(kernel.text)?;
     let name = text(&format!("{}.cu", kernel.name))?;
     let headers = HEADERS
         .iter()

@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverErr
 use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits, result};
 use cudarc::nvrtc::Ptx;
 
-use super::compile::{self, Kernel};
+use super::compile::{self, Source};
 
 /// Why the GPU cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -344,7 +344,7 @@ impl Gpu {
     /// Compiles and loads `kernel`, and allows it `shared` bytes.
     pub(super) fn function(
         &self,
-        kernel: Kernel,
+        kernel: Source,
         macros: &[(&str, u64)],
         shared: usize,
     ) -> Result<CudaFunction, GpuError> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
-use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
+use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError, PinnedHostSlice};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
 
 use super::ddc::{Ddc, Held};
 use super::form::{Form, Kernels};
+use super::launch::TableCopy;
 use super::variant::{
     BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, Variant, address,
 };
@@ -77,13 +78,16 @@ pub struct Buffers {
     feng_id: u32,
     start: Timestamp,
     gains: CudaSlice<Float4>,
-    fine: CudaSlice<Float4>,
+    /// Brought to the GPU in each pass, as engines do with each block of spectra.
+    fine: PinnedHostSlice<Float4>,
+    table_copy: TableCopy,
     sets: Vec<Set>,
 }
 
 #[derive(Debug)]
 struct Set {
     samples: [CudaSlice<u32>; N_POL],
+    fine: CudaSlice<Float4>,
     out: CudaSlice<u8>,
     counters: CudaSlice<u64>,
 }
@@ -99,7 +103,15 @@ impl Buffers {
                 entry.set_gain(pol, gain, pass.output.narrowband.is_none());
             }
         }
-        let fine: Vec<Float4> = pass.fine.iter().map(Float4::from).collect();
+        let mut fine = gpu.pinned("delays", spectra)?;
+        for (entry, of_spectrum) in fine
+            .as_mut_slice()
+            .map_err(failed)?
+            .iter_mut()
+            .zip(pass.fine)
+        {
+            *entry = of_spectrum.into();
+        }
         let samples = |packed: &Vec<u8>| {
             let word = |bytes: &[u8]| {
                 let mut word = [0; 4];
@@ -112,14 +124,16 @@ impl Buffers {
         let set = |[pol0, pol1]: &[Vec<u8>; N_POL]| -> Result<Set, GpuError> {
             Ok(Set {
                 samples: [samples(pol0)?, samples(pol1)?],
+                fine: gpu.zeros("delays", spectra)?,
                 out: gpu.zeros("output", batches * pass.output.batch_bytes())?,
                 counters: gpu.zeros("counters", batches * COUNTERS)?,
             })
         };
-        let buffers = Self {
+        Ok(Self {
             stream: gpu.context.new_stream().map_err(failed)?,
             gains: gpu.table("gains", &gains)?,
-            fine: gpu.table("delays", &fine)?,
+            fine,
+            table_copy: TableCopy::new(gpu)?,
             sets: pass.packed.iter().map(set).collect::<Result<_, _>>()?,
             gpu: gpu.clone(),
             output: pass.output.clone(),
@@ -129,10 +143,7 @@ impl Buffers {
             offset: pass.offset,
             feng_id: pass.feng_id as u32,
             start: pass.start,
-        };
-        // What is zeroed is zeroed on another stream.
-        gpu.stream.synchronize().map_err(failed)?;
-        Ok(buffers)
+        })
     }
 }
 
@@ -158,6 +169,8 @@ pub struct Trial<'a> {
     ddc: Option<Ddc>,
     groups: usize,
     sets: Vec<([CUdeviceptr; N_POL], BackArgs)>,
+    /// In memory of the host.
+    fine: CUdeviceptr,
     _intermediate: CudaSlice<f32>,
 }
 
@@ -184,7 +197,7 @@ impl<'a> Trial<'a> {
             let back = BackArgs {
                 intermediate,
                 gains: address(&buffers.gains),
-                fine: address(&buffers.fine),
+                fine: address(&set.fine),
                 out: address(&set.out),
                 counters: address(&set.counters),
                 start: buffers.start.0,
@@ -194,7 +207,6 @@ impl<'a> Trial<'a> {
             (set.samples.each_ref().map(address), back)
         };
         let sets = buffers.sets.iter().map(args).collect();
-        gpu.stream.synchronize().map_err(failed)?;
         Ok(Self {
             buffers,
             form,
@@ -202,6 +214,7 @@ impl<'a> Trial<'a> {
             ddc,
             groups,
             sets,
+            fine: buffers.fine.as_ptr().map_err(failed)? as u64,
             _intermediate: memory,
         })
     }
@@ -265,6 +278,14 @@ impl<'a> Trial<'a> {
         let (samples, back) = &self.sets[set];
         let wanted = |of: Stage| stage.is_none_or(|stage| stage == of);
         let mut held: [Held; N_POL] = Default::default();
+        if stage.is_none() {
+            // SAFETY: both have an entry for each spectrum, and the set's gets the same as it has had since its first pass.
+            unsafe {
+                self.buffers
+                    .table_copy
+                    .launch(stream, self.fine, back.fine, spectra)
+            }?;
+        }
         let (mut first, mut finished) = (0, 0);
         while first < spectra {
             let end = spectra.min(variant.reach(first, self.groups));
@@ -321,17 +342,19 @@ impl<'a> Trial<'a> {
 
     /// What a pass over the first set makes: batches in wire layout, and their counts.
     pub fn output(&mut self) -> Result<(Vec<u8>, Vec<BatchStats>), GpuError> {
-        self.try_output().map_err(failed)
+        self.try_output(0).map_err(failed)
     }
 
-    fn try_output(&self) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
+    /// Whether passes behind each other, as they are timed, make what each makes by itself.
+    pub fn repeats(&mut self) -> Result<bool, GpuError> {
+        self.try_repeats().map_err(failed)
+    }
+
+    fn try_output(&self, set: usize) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
         let stream = &self.buffers.stream;
-        let set = &self.buffers.sets[0];
-        let before = stream.clone_dtoh(&set.counters)?;
-        self.enqueue(stream, 0, None)?;
-        let data = stream.clone_dtoh(&set.out)?;
-        let after = stream.clone_dtoh(&set.counters)?;
-        stream.synchronize()?;
+        let before = self.contents(set)?.1;
+        self.enqueue(stream, set, None)?;
+        let (data, after) = self.contents(set)?;
         let stats = before.chunks(COUNTERS).zip(after.chunks(COUNTERS));
         let stats = stats.map(|(before, after)| {
             let counted = |i: usize| after[i].wrapping_sub(before[i]);
@@ -341,6 +364,42 @@ impl<'a> Trial<'a> {
             }
         });
         Ok((data, stats.collect()))
+    }
+
+    fn try_repeats(&self) -> Result<bool, DriverError> {
+        let sets = 0..self.sets.len();
+        let alone = sets
+            .clone()
+            .map(|set| {
+                let before = self.contents(set)?.1;
+                self.enqueue(&self.buffers.stream, set, None)?;
+                Ok((before, self.contents(set)?))
+            })
+            .collect::<Result<Vec<_>, DriverError>>()?;
+        graph(&[self], None)?.launch()?;
+        for (set, (before, (data, once))) in sets.zip(alone) {
+            let (again, after) = self.contents(set)?;
+            let counts = before.iter().zip(&once).zip(&after);
+            let counted = |((before, once), after): ((&u64, &u64), &u64)| {
+                let of_one = once.wrapping_sub(*before);
+                after.wrapping_sub(*once) == of_one.wrapping_mul(ROUNDS as u64)
+            };
+            if again != data || !counts.into_iter().all(counted) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What a set's passes have made last, and counted so far.
+    fn contents(&self, set: usize) -> Result<(Vec<u8>, Vec<u64>), DriverError> {
+        let (stream, set) = (&self.buffers.stream, &self.buffers.sets[set]);
+        let contents = (
+            stream.clone_dtoh(&set.out)?,
+            stream.clone_dtoh(&set.counters)?,
+        );
+        stream.synchronize()?;
+        Ok(contents)
     }
 }
 
@@ -372,9 +431,11 @@ fn graph(trials: &[&Trial<'_>], stage: Option<Stage>) -> Result<CudaGraph, Drive
     ))
 }
 
-/// Passes of a graph, over all sets in turn. Whole passes are several rounds of them: successive kernels overlap, but not those of successive graphs.
+/// Rounds of passes over all sets in a graph: successive kernels overlap, but not those of successive graphs.
+const ROUNDS: usize = 4;
+
+/// Passes of a graph, over all sets in turn.
 fn passes(trials: &[&Trial<'_>], stage: Option<Stage>) -> usize {
-    const ROUNDS: usize = 4;
     let rounds = if stage.is_some() { 1 } else { ROUNDS };
     rounds * trials[0].sets.len()
 }

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUdeviceptr, CUevent_flags};
-use cudarc::driver::{
-    CudaEvent, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg,
-};
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{CudaEvent, CudaStream, DriverError};
 
-use super::compile::COPY_TABLE;
+use super::launch::TableCopy;
 use super::{Gpu, GpuError};
 use crate::engine::PipelineError;
 use crate::monitor::counter::add;
@@ -23,7 +21,7 @@ pub struct Streams {
     pub(super) copy_in: Arc<CudaStream>,
     pub(super) compute: Arc<CudaStream>,
     pub(super) copy_out: Arc<CudaStream>,
-    copy_table: CudaFunction,
+    pub(super) table_copy: TableCopy,
 }
 
 impl Streams {
@@ -39,7 +37,7 @@ impl Streams {
             copy_in: stream()?,
             compute: stream()?,
             copy_out: stream()?,
-            copy_table: gpu.function(COPY_TABLE, &[], 0)?,
+            table_copy: TableCopy::new(&gpu)?,
             gpu,
         }))
     }
@@ -52,26 +50,6 @@ impl Streams {
     /// An event that only orders.
     pub(super) fn event(&self) -> Result<CudaEvent, DriverError> {
         self.gpu.context.new_event(None)
-    }
-
-    /// Copies `count` elements of 16 bytes, in order with all else on the compute stream.
-    ///
-    /// # Safety
-    ///
-    /// `from` is pinned memory of the host or memory of the GPU, `to` memory of the GPU, of that size at least; both live
-    /// until the stream has passed the copy, and `from` is not written meanwhile.
-    pub(super) unsafe fn copy_table(
-        &self,
-        from: CUdeviceptr,
-        to: CUdeviceptr,
-        count: usize,
-    ) -> Result<(), DriverError> {
-        let count = count as i32;
-        let config = LaunchConfig::for_num_elems(count as u32);
-        let mut launch = self.compute.launch_builder(&self.copy_table);
-        launch.arg(&from).arg(&to).arg(&count);
-        // SAFETY: the arguments are those of copy_table, and the caller vouches for what they point to.
-        unsafe { launch.launch(config) }.map(drop)
     }
 
     /// Waits until nothing is under way, before memory is given up. A GPU that failed has nothing under way.

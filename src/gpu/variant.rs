@@ -150,11 +150,41 @@ pub(super) struct Variant {
     transform: Option<Transform>,
     /// Groups of the kernels in one of the variant, a power of two.
     slice: usize,
-    front: Kernel,
-    back: Kernel,
+    front: Stage,
+    back: Stage,
     weights: Table,
     /// e^(−2πik/N), as pairs.
     roots: Table,
+}
+
+/// A kernel whose blocks are (columns, groups of spectra, transforms).
+#[derive(Debug)]
+struct Stage {
+    kernel: Kernel,
+    columns: usize,
+    layers: usize,
+    /// Rows of blocks that run at a time.
+    rows: usize,
+}
+
+impl Stage {
+    /// Launches `rows` of blocks.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernel::launch`].
+    unsafe fn launch(
+        &self,
+        stream: &CudaStream,
+        arguments: &mut Arguments<'_>,
+        rows: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            self.kernel
+                .launch(stream, arguments, [self.columns, rows, self.layers])
+        }
+    }
 }
 
 /// Numbers that stay where they are.
@@ -211,44 +241,64 @@ impl Variant {
             Form::Fused(_) => shape.back_threads(),
             Form::Cufft => POST_THREADS,
         };
-        let others = [
+        let common = [
             ("BITS", u64::from(bits.get())),
             ("BASEBAND", baseband),
             ("SUBSAMPLING", output.subsampling() as u64),
-            ("OUT_BITS", u64::from(output.sample_bits.get())),
             ("TAPS", output.taps as u64),
             ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
+            ("BACK_THREADS", u64::from(back_threads)),
+        ];
+        // Front ends are the same for all of these, and are compiled once.
+        let quantised = [
+            ("OUT_BITS", u64::from(output.sample_bits.get())),
             ("DITHER", u64::from(output.dither == Dither::Uniform)),
             ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
             ("SEED_HIGH", output.dither_seed >> 32),
-            ("BACK_THREADS", u64::from(back_threads)),
         ];
-        let macros = [&shape.macros()[..], &others].concat();
-        let kernel = |source, columns, layers, threads, shared, blocks: u32| {
-            let function = gpu.function(source, &macros, shared)?;
-            Ok::<_, GpuError>(Kernel {
-                function,
-                columns,
-                layers,
-                threads,
-                shared,
-                rows: (gpu.multiprocessors() * blocks as usize / (columns * layers)).max(1),
-                overlaps: matches!(form, Form::Fused(_)) && gpu.architecture() >= Kernel::OVERLAP,
-            })
-        };
+        let fused = matches!(form, Form::Fused(_));
+        let stage =
+            |source, macros: &[_], [columns, layers]: [usize; 2], threads, shared, blocks: u32| {
+                let macros = [&shape.macros()[..], &common, macros].concat();
+                let kernel = Kernel {
+                    function: gpu.function(source, &macros, shared)?,
+                    threads,
+                    shared,
+                    // pfb_fft loads what ddc makes as memory that nothing writes while the kernel is there.
+                    overlaps: fused
+                        && gpu.architecture() >= Kernel::OVERLAP
+                        && !(source == PFB_FFT && baseband > 0),
+                };
+                let at_a_time = gpu.multiprocessors() * blocks as usize;
+                Ok::<_, GpuError>(Stage {
+                    kernel,
+                    columns,
+                    layers,
+                    rows: (at_a_time / (columns * layers)).max(1),
+                })
+            };
         let front = |source, columns, shared| {
-            kernel(
+            let grid = [columns, transforms];
+            stage(
                 source,
-                columns,
-                transforms,
+                &[],
+                grid,
                 shape.front_threads,
                 shared,
                 shape.front_blocks,
             )
         };
         let back = |source, columns, shared| {
-            kernel(source, columns, 1, back_threads, shared, shape.back_blocks)
+            let grid = [columns, 1];
+            stage(
+                source,
+                &quantised,
+                grid,
+                back_threads,
+                shared,
+                shape.back_blocks,
+            )
         };
         let (front, back) = match form {
             Form::Fused(_) => {
