@@ -2,7 +2,7 @@
 //
 //   u[i] = e^(2*pi*i*m*S*i) * sum over l < L of g[l] * x[S*i + l],   g[l] = h[l] * e^(2*pi*i*m*l)
 //
-// (reference: mixer and filter; m is the mixer's frequency). OUTPUTS successive u are a row of a matrix product, whose columns are
+// (docs/decisions/0016; m is the mixer's frequency). OUTPUTS successive u are a row of a matrix product, whose columns are
 // their real and imaginary parts:
 //
 //   row r, column (j, part):  sum over k of x[S*(OUTPUTS*r) + k] * part of g[k - S*j]

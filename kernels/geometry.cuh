@@ -9,8 +9,8 @@
 //   LOG_N1, LOG_N2    the transform has N = N1 * N2 points, 2C of them unless all channels are kept
 //   TILE              adjacent columns n2 of one block of the front end
 //   WIDTH             adjacent columns of one of its threads, 1 or 2
-//   GROUP             adjacent spectra of one of its blocks; the innermost index of the intermediate
-//   BACK_GROUP        adjacent spectra of one block of fft_post
+//   GROUP             adjacent spectra of one of its blocks, and of a group of the intermediate
+//   BACK_GROUP        spectra of one block of fft_post: adjacent ones, or every other one (PAIRED)
 //   SPECTRA_PER_HEAP  spectra per batch
 //   FRONT_THREADS, FRONT_BLOCKS, BACK_THREADS, BACK_BLOCKS
 //                     threads per block, and blocks that a multiprocessor is to have room for

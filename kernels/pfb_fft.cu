@@ -1,12 +1,12 @@
 // Decode, PFB FIR, and the first half of the transform.
 //
-// With n = N2*n1 + n2 and k = k1 + N1*k2 (reference: PFB FIR and FFT)
+// With n = N2*n1 + n2 and k = k1 + N1*k2 (docs/decisions/0001)
 //
 //   Z[k] = sum over n2 of e^(-2*pi*i*n2*k2/N2) * mid[k1][n2]
 //   mid[k1][n2] = e^(-2*pi*i*n2*k1/N) * sum over n1 of y[N2*n1 + n2]*e^(-2*pi*i*n1*k1/N1)
 //
 // y's real part is polarisation 0, its imaginary part polarisation 1; for narrowband, it is one polarisation. One block makes mid
-// for TILE columns n2 and GROUP spectra; grid (N2/TILE, groups), and one layer per transform. mid is (group, transform, k1, n2, spectrum).
+// for TILE columns n2 and GROUP spectra; grid (N2/TILE, groups), and one layer per transform. mid.cuh has the layout of mid.
 #include "geometry.cuh"
 #include "fft.cuh"
 #include "filter.cuh"

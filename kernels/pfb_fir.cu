@@ -1,6 +1,6 @@
 // Decode and PFB FIR in front of a library's transform: packed samples to y, in natural order.
 //
-// y's real part is polarisation 0, its imaginary part polarisation 1 (reference: PFB FIR); for narrowband, it is one polarisation.
+// y's real part is polarisation 0, its imaginary part polarisation 1; for narrowband, it is one polarisation.
 // A thread makes WIDTH columns for GROUP spectra. Grid (N/WIDTH/FRONT_THREADS, groups), and one layer per transform. y is
 // (group, transform, spectrum, q).
 #include "geometry.cuh"

@@ -1,4 +1,4 @@
-// Rows of the input on their way through shared memory, DEPTH - 1 ahead of their use, and the digitiser's power in them.
+// Rows of the input on their way through shared memory, AHEAD batches of BATCH rows ahead of their use, and the digitiser's power in them.
 #pragma once
 #include "columns.cuh"
 #include "copy.cuh"

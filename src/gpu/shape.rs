@@ -114,7 +114,7 @@ impl Shape {
         self.points >> self.log_n1
     }
 
-    /// Points of the last pass of the back kernel: as fft_post.cu has it.
+    /// Points of the last pass of the back kernel: as mid.cuh has it.
     fn last_radix(&self) -> usize {
         match self.n2() {
             128.. => 16,
