@@ -155,6 +155,14 @@ pub struct Backend {
     pub pipelines: Vec<Box<dyn Pipeline>>,
 }
 
+impl Backend {
+    /// Nanoseconds so far that devices were busy for it, by what they did; anyone may read them at any time.
+    pub fn busy(&self) -> Vec<(String, Arc<AtomicU64>)> {
+        let pipelines = self.pipelines.iter().filter_map(|pipeline| pipeline.busy());
+        self.intake.busy().into_iter().chain(pipelines).collect()
+    }
+}
+
 /// One output stream's computation on some backend.
 ///
 /// What it computes is [`Model`](crate::dsp::model::Model), from what

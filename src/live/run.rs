@@ -146,9 +146,7 @@ impl LiveEngine {
             ours: names.get(lane).map(through),
             horizons: horizons.clone(),
         });
-        let (intake, pipelines) = (&compute.backend.intake, &compute.backend.pipelines);
-        let busy = pipelines.iter().filter_map(|pipeline| pipeline.busy());
-        let busy = intake.busy().into_iter().chain(busy).collect();
+        let busy = compute.backend.busy();
         let outputs = outputs(
             &eal,
             engine,

@@ -247,7 +247,11 @@ impl Bench<'_> {
             checked: checked.into_iter().fold(Checked::default(), Checked::and),
             first_wrong,
             lcores: measured.lcores,
-            compute: engines.iter().flat_map(|engine| engine.lcores()).collect(),
+            compute: engines
+                .iter()
+                .flat_map(|engine| engine.lcores())
+                .filter(|lcore| lcore.core.is_some())
+                .collect(),
             config: configs.to_vec(),
         })
     }
@@ -370,7 +374,7 @@ impl Bench<'_> {
 
     fn measure(&self, rate: f64, seconds: f64) -> Result<Measured, BenchError> {
         let rig = &self.rig;
-        let (counts, placed) = (rig.counts(), rig.placed());
+        let (counts, placed, devices) = (rig.counts(), rig.placed(), rig.devices());
         let before = rig.threads.reports();
         let start = tsc();
         rig.threads.forget_longest_turns();
@@ -379,6 +383,11 @@ impl Bench<'_> {
         rig.window.close();
         let seconds = self.tsc.seconds(tsc() - start);
         let after = rig.threads.reports();
+        let devices = rig
+            .devices()
+            .into_iter()
+            .zip(&devices)
+            .map(|((name, now), (_, before))| device(name, now - before, seconds));
         let engines: Vec<_> = rig
             .counts()
             .iter()
@@ -396,7 +405,12 @@ impl Bench<'_> {
                 seconds,
                 engines,
             },
-            lcores: after.iter().zip(&before).map(since).collect(),
+            lcores: after
+                .iter()
+                .zip(&before)
+                .map(since)
+                .chain(devices)
+                .collect(),
             placed: rig
                 .placed()
                 .iter()
@@ -437,6 +451,20 @@ fn since((now, before): (&LcoreReport, &LcoreReport)) -> LcoreReport {
             .map(|(now, before)| (now.0.clone(), now.1 - before.1))
             .collect(),
         ..now.clone()
+    }
+}
+
+/// What a device did in `seconds`, busy for some nanoseconds.
+fn device(name: String, busy: u64, seconds: f64) -> LcoreReport {
+    let busy = busy as f64 * 1e-9;
+    LcoreReport {
+        name,
+        core: None,
+        phases: vec![
+            ("busy".to_owned(), busy),
+            ("idle".to_owned(), (seconds - busy).max(0.0)),
+        ],
+        longest_turn: None,
     }
 }
 

@@ -200,9 +200,9 @@ pub struct EngineBench {
     pub checked: Checked,
     /// What was wrong with the first wrong packet.
     pub first_wrong: Option<String>,
-    /// Seconds per data thread while measured.
+    /// Seconds per data thread and device while measured.
     pub lcores: Vec<LcoreReport>,
-    /// Threads of the backend, over the whole run.
+    /// Threads of the CPU backend, over the whole run.
     pub compute: Vec<LcoreReport>,
     /// Rx lcores while measured.
     pub rx: Vec<RxRate>,

@@ -1,7 +1,7 @@
 //! The bench assembled: generators, engines and sinks, and the rings between them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
@@ -42,6 +42,8 @@ struct Running {
     stages: Stages,
     feeds: Vec<Arc<FeedStats>>,
     sinks: Vec<Arc<SinkStats>>,
+    /// Nanoseconds that devices were busy, by name.
+    devices: Vec<(String, Arc<AtomicU64>)>,
 }
 
 impl Running {
@@ -193,6 +195,7 @@ impl Rig {
             )?;
             receiver.leave_behind();
             memory = receive.kind().to_string();
+            let devices = compute.backend.busy();
             let outputs = live::outputs(
                 eal,
                 config,
@@ -231,6 +234,7 @@ impl Rig {
                 stages,
                 feeds: feed_stats,
                 sinks: sink_stats,
+                devices,
             });
         }
 
@@ -278,6 +282,14 @@ impl Rig {
     pub fn placed(&self) -> Vec<u64> {
         let stats = self.engines.iter().flat_map(|e| e.stages.rx_stats());
         stats.map(|stats| stats.placed()).collect()
+    }
+
+    /// Nanoseconds so far that devices were busy, by name, engine after engine.
+    pub fn devices(&self) -> Vec<(String, u64)> {
+        let devices = self.engines.iter().flat_map(|engine| &engine.devices);
+        devices
+            .map(|(name, busy)| (name.clone(), busy.load(Ordering::Relaxed)))
+            .collect()
     }
 
     /// The number of the next packet of the queue that is ahead of all others.
