@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::Failure;
 use crate::config::List;
-use crate::plan::{CpuList, Machine, Root};
+use crate::plan::{CpuList, Machine, Root, is_address};
 use crate::tuning::{
     self, Applied, Change, Finding, Host, Journal, Outcome, Profile, Scope, explain, table,
 };
@@ -64,7 +64,8 @@ struct About {
     /// runtime, appliance (that, the kernel's command line, and the firmware), firmware, or a file's name that ends in .toml
     #[arg(value_name = "PROFILE", default_value = "runtime")]
     profile: String,
-    /// Interfaces that carry data [default: those of 10 Gb/s and more]
+    /// Interfaces that carry data; PCI addresses of NICs without one [default: those that are up with 10 Gb/s and more, and
+    /// NICs at vfio-pci]
     #[arg(long, value_name = "IFACE,…")]
     interface: Option<List<String>>,
     /// CPUs for everything but lcores [default: those that are not isolated, else one core in 16]
@@ -128,8 +129,13 @@ impl About {
         }
         let interfaces = self.interface.clone().map(|List(names)| names);
         for name in interfaces.iter().flatten() {
-            if name.contains('/') || !host.root().path(format!("/sys/class/net/{name}")).exists() {
-                let known = host.root().list("/sys/class/net").join(", ");
+            let of_kernel = || host.root().path(format!("/sys/class/net/{name}")).exists();
+            let is_nic = machine.nics.iter().any(|nic| nic.name == *name);
+            if !is_nic && (name.contains('/') || !of_kernel()) {
+                let mut known = host.root().list("/sys/class/net");
+                let nics = machine.nics.iter().map(|nic| nic.name.clone());
+                known.extend(nics.filter(|name| is_address(name)));
+                let known = known.join(", ");
                 let text =
                     format!("--interface {name}: there is none of that name; there are {known}");
                 return Err(Failure::usage(text));

@@ -3,6 +3,7 @@
 #[path = "../support/host.rs"]
 mod host;
 mod machine;
+mod prepare;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -351,6 +352,32 @@ fn what_is_not_understood_is_left_alone() {
     assert_eq!(contents(server.root.path()), changed);
 }
 
+/// At boot no link is up, so the interfaces of the kernel's do not show that they are fast; a NIC that left it has a PCI address alone.
+#[test]
+fn interfaces_that_are_down_are_named() {
+    let record: String = host::record("milan")
+        .split_inclusive('\n')
+        .filter(|line| !line.contains("/speed =") && !line.starts_with("sys/class/net/ens3f1np1"))
+        .collect();
+    let server = Recorded::new(&record);
+    let scope = |options: &[&str]| {
+        let shown = server.ended(0, &[&["apply", "runtime", "--dry-run"], options].concat());
+        let first = shown.lines().next().unwrap_or_default();
+        let (_, interfaces) = first.split_once("data interfaces ").unwrap();
+        let requests = shown
+            .lines()
+            .filter(|line| line.contains("max read request"));
+        (
+            interfaces.split_once(';').unwrap().0.to_owned(),
+            requests.count(),
+        )
+    };
+    assert_eq!(scope(&[]), ("none".to_owned(), 1), "the GPU alone");
+    let named = "ens3f0np0,0000:41:00.1";
+    let both = ("ens3f0np0, 0000:41:00.1".to_owned(), 3);
+    assert_eq!(scope(&["--interface", named]), both);
+}
+
 #[test]
 fn wrong_command_lines_are_refused() {
     let server = Recorded::new(&host::record("milan"));
@@ -358,6 +385,7 @@ fn wrong_command_lines_are_refused() {
         (&["check", "fast"][..], "runtime, appliance"),
         (&["check", "none.toml"], "none.toml"),
         (&["check", "--interface", "eth9"], "ens3f0np0"),
+        (&["check", "--interface", "0000:41:00.7"], "ens3f0np0"),
         (&["check", "--housekeeping", "99"], "0-31"),
         (&["apply"], "--yes"),
     ] {
