@@ -251,7 +251,8 @@ impl Warnings {
             .collect();
         if !open.is_empty() {
             let text = format!(
-                "lcores poll on CPUs {open}, which the kernel gives to others too: isolate them (karoo tune apply)"
+                "lcores poll on CPUs {open}, which the kernel gives to others too: isolate them (karoo tune apply \
+                 appliance, update-grub, reboot)"
             );
             self.add("not-isolated", text);
         }
