@@ -9,8 +9,10 @@
 //!
 //! # Rooms, and who may call whom
 //!
-//! Dependencies point one way: [`cli`] → [`control`] → [`engine`], [`monitor`], [`config`] → [`recv`], [`send`],
-//! [`cpu`], [`gpu`] → [`dpdk`], [`memory`], [`spead`], [`net`], [`dsp`] → [`units`].
+//! Commands ([`cli`]) put rooms together; [`live`], [`replay`] and [`mod@bench`] assemble engines. [`engine`] takes chunks
+//! from [`recv`], and knows what computes and sends by traits ([`engine::Intake`], [`engine::Pipeline`]) and queues alone:
+//! [`cpu`], [`gpu`] and [`send`] depend on it, not it on them. [`control`] steers it by messages. [`dsp`] needs [`units`]
+//! and the value types of [`config`] alone.
 //!
 //! | room | what lives there |
 //! |---|---|
@@ -30,7 +32,7 @@
 //! | [`tuning`] | what a host should be like for engines, and the changes that make it so |
 //! | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | [`sim`] | digitiser simulator and fault injection |
-//! | [`sink`] | reads output streams back from captures and checks them |
+//! | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
 //! | [`mod@bench`] | measurements of this machine |
 //! | [`config`] | options to validated, typed configuration |
 //! | [`control`] | KATCP server, requests, sensors |

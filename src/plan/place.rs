@@ -1,6 +1,6 @@
 //! Which CPU each thread of an engine gets.
 //!
-//! What is followed, from C. Merry's measurements on an EPYC Milan (JATIS 2023, section 5.4): the threads of one engine
+//! What is followed, from B. Merry's measurements on an EPYC Milan (JATIS 2023, section 5.4): the threads of one engine
 //! alone go to last-level caches of their own, since each cache's way to memory is narrow; several engines get caches
 //! each, so that they do not meet; memory, NIC, GPU and CPUs are of one socket.
 
