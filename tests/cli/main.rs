@@ -4,6 +4,7 @@
 mod support;
 
 mod options;
+mod sink;
 
 use std::path::{Path, PathBuf};
 

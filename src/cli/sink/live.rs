@@ -85,11 +85,12 @@ pub struct LiveArgs {
     /// Where log messages go
     #[arg(long, value_enum, default_value_t)]
     log: LogTo,
-    /// Signals that karoo dsim sends: some heaps of every --wideband output are held against what follows from them
+    /// Signals that karoo dsim sends: some heaps of every output given by --wideband or --narrowband are held against what
+    /// follows from them
     #[arg(
         long,
         value_name = "SPEC",
-        requires = "wideband",
+        requires = "interface",
         requires = "adc_sample_rate"
     )]
     signals: Option<String>,
@@ -165,7 +166,7 @@ impl LiveArgs {
         });
         let trackers = known.chain(unknown).collect::<Result<Vec<_>, Failure>>()?;
         if trackers.is_empty() {
-            let text = "give the outputs to take in: --wideband as karoo fgpu has it, or --dst";
+            let text = "give the outputs to take in: --wideband or --narrowband as karoo fgpu has it, or --dst";
             return Err(Failure::usage(text));
         }
         Ok(trackers)
@@ -177,7 +178,7 @@ impl LiveArgs {
             return Ok(None);
         };
         if outputs.is_empty() {
-            let text = "--signals: only outputs given by --wideband or --narrowband can be held against them";
+            let text = "--signals: only outputs given by --wideband or --narrowband can be held against them; give those of --dst so";
             return Err(Failure::usage(text));
         }
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
