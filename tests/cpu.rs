@@ -19,7 +19,7 @@ use support::{contents, output, output_chunk};
 
 const BITS: u32 = 10;
 
-/// Prototype filter (reference: PFB prototype filter).
+/// Prototype filter of the filter bank.
 fn weights(step: usize, taps: usize) -> Vec<f64> {
     let n = step * taps;
     let value = |i: usize| {
@@ -130,7 +130,7 @@ fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> C
     )
 }
 
-/// Spectra before quantisation (reference: PFB FIR and FFT, delay/phase application).
+/// Spectra before quantisation.
 fn model(
     config: &OutputConfig,
     signal: &Signal,

@@ -1,4 +1,4 @@
-//! SciPy as an independent peer: it designs the filters of narrowband outputs as the reference engine does.
+//! SciPy as an independent judge: it designs the filters of narrowband outputs as the peer does.
 //!
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
 
@@ -32,7 +32,7 @@ fn scipy(specs: &[FilterSpec]) -> Vec<Option<Vec<f64>>> {
     serde_json::from_value(designed).expect("filters")
 }
 
-/// To a millionth of the largest coefficient, which is the reference's measure of the same filter.
+/// To a millionth of the largest coefficient.
 #[test]
 fn filters_are_scipys() {
     let specs = [

@@ -1,4 +1,4 @@
-//! What an output must do to signals, whichever way it is computed (reference: tests and acceptance criteria): tones,
+//! What an output must do to signals, whichever way it is computed: tones,
 //! leakage, aliases, ripple, noise, and phases across steps of coarse delay.
 
 mod support;

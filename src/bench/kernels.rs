@@ -17,7 +17,7 @@ use crate::gpu::measure::{self, Buffers, Pass, Trial};
 use crate::gpu::{Gpu, GpuError, Kernels};
 use crate::units::{Clock, N_POL, Timestamp};
 
-/// Samples per polarisation of a pass, as in the table of the reference F-engine's kernels.
+/// Samples per polarisation of a pass, as many as the peer's kernels were timed with.
 pub const SAMPLES: usize = 1 << 24;
 /// Spectra per heap, or all of a pass that has fewer.
 const SPECTRA_PER_HEAP: usize = 256;

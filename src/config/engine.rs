@@ -92,7 +92,7 @@ impl From<OutputBits> for u32 {
     }
 }
 
-/// Window of the PFB prototype filter (reference: PFB prototype filter).
+/// Window of the PFB prototype filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum WindowFunction {

@@ -225,7 +225,7 @@ impl InputConfig {
     }
 
     /// Destinations whose packets come through `interface`. The list is divided over the receive queues in contiguous
-    /// slices (reference: streams), and those of an interface share what is theirs.
+    /// slices, and those of an interface share what is theirs.
     pub fn endpoints_of(&self, interface: &str) -> Vec<SocketAddrV4> {
         let Self::Live {
             endpoints,
@@ -274,7 +274,7 @@ impl FgpuOptions {
         })
     }
 
-    /// Checks every rule; the first one broken is returned (reference: validation rules).
+    /// Checks every rule; the first one broken is returned.
     pub fn resolve(&self) -> Result<FgpuConfig, ConfigError> {
         let egress = self.egress()?;
         let engine = self.engine_config()?;

@@ -1,4 +1,4 @@
-//! The peer's command line: what it means, and what is refused (reference: command line).
+//! The peer's command line: what it means, and what is refused.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -79,7 +79,7 @@ fn the_defaults_are_the_peers() {
     assert_eq!((interfaces, cpus), (vec!["eth0".to_owned()], vec![None]));
 }
 
-/// As the production controller writes it (reference: how the production controller launches it).
+/// As the production controller writes it.
 #[test]
 fn the_controllers_command_line_is_taken_as_it_is() {
     let line = "--recv-interface eth0 --send-interface eth0 --send-packet-payload 8192 --adc-sample-rate 1712000000.0 \
@@ -186,7 +186,7 @@ fn what_is_required_is_named() {
     assert!(message.contains("at least one output"), "{message}");
 }
 
-/// Every rule of the reference, by its number there; those that always hold are left out.
+/// Every rule that the peer checks, by numbers that failures name; those that always hold are left out.
 #[test]
 fn every_rule_is_kept() {
     let narrowband = "name=n,channels=1024,dst=239.11.0.0+7,centre_frequency=300e6,decimation=8";

@@ -115,7 +115,7 @@ pub struct CaptureOptions {
     pub delays: Vec<String>,
 }
 
-/// Delay models of one output, in samples (reference: what clients send).
+/// Delay models of one output, in samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitialDelays {
     /// Stream name.

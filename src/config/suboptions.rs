@@ -1,4 +1,4 @@
-//! Options whose value is a list of `key=value` pairs (reference: sub-option syntax).
+//! Options whose value is a list of `key=value` pairs, as the peer has them.
 
 use super::ConfigError;
 

@@ -88,7 +88,7 @@ impl Coefficients {
         [&self.table[0], &self.table[1]]
     }
 
-    /// e^{i(phase − π·(delay/C)·(k − C/2))} · gain\[k\] (reference: delay/phase application), times the polarisation's factor.
+    /// e^{i(phase − π·(delay/C)·(k − C/2))} · gain\[k\], times the polarisation's factor.
     ///
     /// Both levels of the table are powers of a rotation, in `f64`: errors stay below 1e-12.
     fn compute(

@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A tenth of what the reference allows: 2·10⁻⁵ and 2·10⁻⁶ of the samples' range at most and root mean square.
+    /// To 2·10⁻⁶ of the samples' range at most and 2·10⁻⁷ root mean square.
     #[test]
     fn as_exact_as_single_precision() {
         let workers = Workers::unpinned(2).unwrap();

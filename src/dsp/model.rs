@@ -194,7 +194,7 @@ impl Model {
     }
 }
 
-/// The integer hash sequence of the reference's golden vectors: ten-bit noise, the same for every reader.
+/// The integer hash sequence of the golden vectors: ten-bit noise, the same for every reader.
 pub fn hash_sample(t: u64) -> i32 {
     let mut h = t as u32;
     h ^= h >> 15;
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The output of the reference's narrowband vectors.
+    /// The output of the narrowband golden vectors.
     fn narrowband(pass_fraction: Option<f64>, taps: usize) -> OutputConfig {
         let clock = Clock {
             adc_sample_rate: 1712e6,

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: the peer's by name (reference: Prometheus), and Karoo's own under `karoo_`.
+//! Metrics for Prometheus: the peer's by name, and Karoo's own under `karoo_`.
 //!
 //! Everything is read from counters that the data threads write anyway, at the time of the scrape; they never wait.
 

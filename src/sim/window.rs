@@ -12,7 +12,7 @@ pub struct Windows(Vec<Window>);
 
 impl Windows {
     /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after `period` samples. Where all
-    /// are zero there is no dither either (reference: quantisation).
+    /// are zero there is no dither either, as from the peer's `dsim`.
     pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
         let silent = signals.iter().all(|s| *s.term == Term::Constant(0.0));
         let window = WindowConfig {

@@ -43,7 +43,7 @@ fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
     sample[2].as_f64().unwrap()
 }
 
-/// The peer's metrics (reference: Prometheus) with a set of labels that each must have.
+/// The peer's metrics with a set of labels that each must have.
 const PEERS: [(&str, &[(&str, &str)]); 16] = [
     ("fgpu_input_heaps_total", &[("pol", "0")]),
     ("fgpu_input_heaps_total", &[("pol", "1")]),

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sample by single bits (reference: sample packing).
+    /// A sample by single bits.
     fn bit_by_bit(packed: &[u8], index: usize, bits: usize) -> i64 {
         let bit = |n: usize| i64::from(packed[n / 8] >> (7 - n % 8) & 1);
         let value = (0..bits).fold(0, |v, i| v << 1 | bit(index * bits + i));
