@@ -209,7 +209,7 @@ impl CaptureReader {
                 Ok((len, block)) => {
                     return Ok(Some((
                         len,
-                        step(&block, &self.interfaces, self.nanoseconds),
+                        step(&block, len, &self.interfaces, self.nanoseconds),
                     )));
                 }
                 Err(PcapError::Eof) => return Ok(None),

@@ -5,8 +5,7 @@ use pcap_parser::{Block, PcapBlockOwned};
 
 use super::super::ETHERNET;
 
-/// Bytes of a record before its frame.
-const PCAP_RECORD: usize = 16;
+/// Bytes of a block before its frame.
 const ENHANCED_PACKET: usize = 28;
 const SIMPLE_PACKET: usize = 12;
 
@@ -45,9 +44,11 @@ impl Interface {
     }
 }
 
-/// The meaning of `block`, after the `interfaces` of its section; records of pcap files may have `nanoseconds`.
+/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section; records of pcap files may have
+/// `nanoseconds`.
 pub(super) fn step(
     block: &PcapBlockOwned<'_>,
+    len: usize,
     interfaces: &[Interface],
     nanoseconds: bool,
 ) -> Step {
@@ -56,7 +57,8 @@ pub(super) fn step(
             let per_tick = if nanoseconds { 1 } else { 1000 };
             let fraction = u64::from(record.ts_usec) * per_tick;
             Step::Frame(Found {
-                at: PCAP_RECORD,
+                // The frame ends the record; what comes before it is longer in some forms of the file.
+                at: len - record.data.len(),
                 len: record.data.len(),
                 orig_len: record.origlen as usize,
                 time_ns: u64::from(record.ts_sec) * 1_000_000_000 + fraction,

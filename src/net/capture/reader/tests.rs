@@ -93,6 +93,21 @@ fn pcap_in_both_byte_orders_and_precisions() {
     }
 }
 
+/// The form of Kuznetzov's patches: interface, protocol and kind of packet are in each record, behind its lengths.
+#[test]
+fn pcap_with_longer_record_headers() {
+    let mut file = pcap(false, 0xa1b2_cd34, 1);
+    for (bytes, orig_len) in [(&b"whole"[..], 5), (b"cut", 90)] {
+        let lengths = [bytes.len() as u32, orig_len];
+        let header = [&[5, 7], &lengths[..], &[2, 0x0800]].concat();
+        file.extend([words(false, &header), bytes.to_vec()].concat());
+    }
+    let (frames, truncated) = frames(&file).unwrap();
+    assert_eq!(frames[0], (5_000_007_000, 5, b"whole".to_vec()));
+    assert_eq!(frames[1], (5_000_007_000, 90, b"cut".to_vec()));
+    assert!(!truncated);
+}
+
 #[test]
 fn pcapng_with_sections_interfaces_and_other_blocks() {
     let mut file = Vec::new();
