@@ -35,8 +35,6 @@ use crate::plan::{EnginePlan, Lcore, Memory, Plan, Wishes};
 
 /// How often the main thread looks whether a stage has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the end may take, beside the time of the data that is under way.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
 ///
@@ -202,10 +200,11 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
 
     let end = wait(&serving, &engine);
     tracing::info!(why = %end, "ending");
-    service::stopping(&format!("Ending: {end}"));
+    let limit = live::drain(&config.engine, config.egress.rate_factor);
+    service::stopping(&format!("Ending: {end}"), limit);
     control.stop();
     // Signals are heard until the last stop heap: a second one ends at once.
-    let finished = finish(engine, &config);
+    let finished = finish(engine, limit);
     log.note_rest(&published);
     serving.stop();
     finished?;
@@ -218,7 +217,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
 /// Ends before there is an engine: nothing has been sent.
 fn ended_early(serving: Serving, end: &End) {
     tracing::info!(why = %end, "ended before it was up");
-    service::stopping(&format!("Ended early: {end}"));
+    service::stopping(&format!("Ended early: {end}"), Duration::ZERO);
     serving.stop();
 }
 
@@ -402,14 +401,11 @@ fn give_up(engine: LiveEngine, failure: Failure) -> Failure {
     failure
 }
 
-/// Lets what is under way come out.
-fn finish(engine: LiveEngine, config: &FgpuConfig) -> Result<(), Failure> {
+/// Lets what is under way come out within the `limit`.
+fn finish(engine: LiveEngine, limit: Duration) -> Result<(), Failure> {
     engine.stop();
-    // All that may wait in output chunks, as fast as it is sent.
-    let chunk = config.engine.send.chunk_jones as f64 * 2.0 / config.engine.clock.adc_sample_rate;
-    let paced = chunk * live::OUTPUT_CHUNKS as f64;
-    let deadline = Instant::now() + DRAIN + Duration::try_from_secs_f64(paced).unwrap_or(DRAIN);
-    while engine.is_running() && !engine.is_aborted() && Instant::now() < deadline {
+    let begun = Instant::now();
+    while engine.is_running() && !engine.is_aborted() && begun.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(5));
     }
     let late = engine.running();
@@ -417,7 +413,7 @@ fn finish(engine: LiveEngine, config: &FgpuConfig) -> Result<(), Failure> {
         engine.abort();
         engine.join().map_err(failure)?;
         let text = format!(
-            "{late} lcores were still at work {DRAIN:?} after the end: what they had was not sent"
+            "{late} lcores were still at work {limit:.1?} after the end: what they had was not sent"
         );
         return Err(Failure::data(text));
     }

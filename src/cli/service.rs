@@ -11,6 +11,8 @@ use crate::monitor::liveness::Liveness;
 const LOOK: Duration = Duration::from_secs(5);
 /// How often the status is renewed.
 const STATUS: Duration = Duration::from_secs(5);
+/// For what ends before and after the engine: clients of control, memory.
+const CLOSING: Duration = Duration::from_secs(5);
 /// Looks per period of the watchdog. A turn may take all of the period but one of them.
 const LOOKS: u32 = 4;
 
@@ -19,9 +21,14 @@ pub fn status(text: &str) {
     tell(&[NotifyState::Status(text)]);
 }
 
-/// Tells that the engine is to end.
-pub fn stopping(why: &str) {
-    tell(&[NotifyState::Stopping, NotifyState::Status(why)]);
+/// Tells that the engine is to end, which may take so long. Where a unit's `TimeoutStopSec` is longer, that counts.
+pub fn stopping(why: &str, within: Duration) {
+    let extended = within.saturating_add(CLOSING).as_micros();
+    tell(&[
+        NotifyState::Stopping,
+        NotifyState::Status(why),
+        NotifyState::ExtendTimeoutUsec(extended.try_into().unwrap_or(u32::MAX)),
+    ]);
 }
 
 fn tell(state: &[NotifyState]) {

@@ -10,9 +10,11 @@
 //! * [`Interfaces`]: those of an engine, and what each is for;
 //! * [`Links`]: whether the ports' links are up;
 //! * [`LiveEngine`]: all of it, for one engine on live ports, on the CPUs that its [`EnginePlan`](crate::plan::EnginePlan) says.
+//! * [`drain`]: how long its end may take.
 
 mod compute;
 mod demand;
+mod drain;
 mod igmp;
 mod interface;
 mod interfaces;
@@ -27,6 +29,7 @@ mod threads;
 
 pub use compute::{Backend, Compute, ComputeError, OUTPUT_CHUNKS, Taken, Wanted, outputs, take};
 pub use demand::{Demand, DemandError};
+pub use drain::drain;
 pub use igmp::{ControlQueues, IgmpThread};
 pub use interface::{Interface, InterfaceError, Memberships};
 pub use interfaces::Interfaces;
