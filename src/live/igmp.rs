@@ -100,10 +100,12 @@ impl Worker {
             thread::sleep(LOOK);
         }
         self.host.leave_all(self.begun.elapsed());
-        // All that is to be said is due at once: nobody is here later.
-        while self.host.next().is_some() {
-            self.say(self.begun.elapsed());
+        // Nobody is here for what is due later.
+        let mut now = self.begun.elapsed();
+        while self.host.next().is_some_and(|at| at <= now) {
+            self.say(now);
             thread::sleep(FAREWELL);
+            now = self.begun.elapsed();
         }
     }
 

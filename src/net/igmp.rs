@@ -231,10 +231,11 @@ impl Host {
         }
     }
 
-    /// Leaves all groups.
+    /// Leaves all groups. Whoever asked for them is not answered otherwise.
     pub fn leave_all(&mut self, now: Duration) {
         let groups: Vec<_> = self.groups.keys().copied().collect();
         groups.into_iter().for_each(|group| self.leave(group, now));
+        self.answer_all = None;
     }
 
     fn change(&mut self, group: Ipv4Addr, member: bool, now: Duration) {

@@ -118,6 +118,23 @@ fn queries_are_answered_in_time() {
     assert_eq!(said(&host.poll(UNASKED, 0.0)[0]).2.len(), 2);
 }
 
+/// Who leaves has nothing to wait for, whatever was asked.
+#[test]
+fn leaving_is_said_at_once() {
+    let mut host = member(&[GROUP, OTHER]);
+    for group in [None, Some(OTHER)] {
+        let query = query(Version::V3, group, 0xff, ROUTER);
+        host.receive(&query, seconds(5.0), 1.0).unwrap();
+    }
+    host.leave_all(seconds(6.0));
+    for _ in 0..ROBUSTNESS {
+        assert_eq!(host.next(), Some(seconds(6.0)));
+        let frames = host.poll(seconds(6.0), 0.0);
+        assert_eq!(said(&frames[0]).2, [(3, GROUP), (3, OTHER)]);
+    }
+    assert_eq!(host.next(), None);
+}
+
 #[test]
 fn older_queriers_are_answered_in_their_version() {
     let mut host = member(&[GROUP, OTHER]);
