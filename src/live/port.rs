@@ -8,8 +8,8 @@ use super::interface::{Interface, InterfaceError, Memberships};
 use super::preset::{Preset, PresetError};
 use super::resolve::Driver;
 use crate::dpdk::{
-    BURST, Device, DpdkError, Eal, Flows, MbufPool, PoolConfig, Port, PortConfig, RxQueue,
-    StartedPort, TxQueue, pool_size,
+    BURST, Device, DpdkError, Eal, FlowError, Flows, MbufPool, PoolConfig, Port, PortConfig,
+    RxQueue, StartedPort, TxQueue, pool_size,
 };
 use crate::net::{MacAddr, Steering};
 
@@ -61,6 +61,16 @@ pub enum PortError {
     /// What its driver is to be told is unknown.
     #[error(transparent)]
     Preset(#[from] PresetError),
+    /// It takes no packets but those that rules name, and refuses a rule.
+    #[error(
+        "interface '{interface}': nothing but what rules name reaches a port that the kernel shares, so nothing would come; mend that, or leave the interface to the kernel: af_packet:{interface}"
+    )]
+    Rules {
+        /// Its name.
+        interface: String,
+        /// Which rule, and why.
+        source: FlowError,
+    },
     /// The host gives no thread to report memberships.
     #[error("interface '{interface}': no thread for its memberships in groups: {source}")]
     Thread {
@@ -189,17 +199,7 @@ impl PortUse {
                 Err(error) => Err(error.into()),
             },
         };
-        opened.map_err(|error| match error {
-            OpenError::Dpdk(source) => PortError::Dpdk {
-                interface: interface.name.clone(),
-                needs: needs(interface.driver),
-                source,
-            },
-            OpenError::Thread(source) => PortError::Thread {
-                interface: interface.name.clone(),
-                source,
-            },
-        })
+        opened.map_err(|error| error.of(interface))
     }
 
     fn open_af_packet(
@@ -245,7 +245,8 @@ impl PortUse {
     ) -> Result<OpenPort, OpenError> {
         let info = device.info()?;
         let shared = interface.driver.leaves_to_kernel();
-        if shared && let Err(error) = device.isolate() {
+        let isolation = shared.then(|| device.isolate());
+        if let Some(Err(error)) = &isolation {
             tracing::warn!(%error, "the kernel gets none of this port's packets");
         }
         // Behind the queues for data: queries that come, reports that go.
@@ -284,20 +285,7 @@ impl PortUse {
         } = started;
         let mac = MacAddr(port.mac()?);
         let igmp = (control > 0).then_some(self.rx_queues as u16);
-        let flows = match Flows::steer(&port, steering.rules(), igmp) {
-            Ok(flows) => {
-                tracing::info!(
-                    port = port.name(),
-                    rules = flows.len(),
-                    "packets are steered by the device"
-                );
-                Some(flows)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "packets are steered by software");
-                None
-            }
-        };
+        let flows = steer(&port, steering, igmp, isolation == Some(Ok(())))?;
         tracing::info!(
             port = port.name(),
             driver = info.driver,
@@ -334,10 +322,51 @@ impl PortUse {
     }
 }
 
+/// Has a port steer what is to be received, and IGMP to a queue if one is named. `None` where software has to: a port that
+/// is `isolated` would then be given nothing.
+fn steer(
+    port: &Port,
+    steering: &Steering,
+    igmp: Option<u16>,
+    isolated: bool,
+) -> Result<Option<Flows>, OpenError> {
+    match Flows::steer(port, steering.rules(), igmp) {
+        Ok(flows) => {
+            tracing::info!(
+                port = port.name(),
+                rules = flows.len(),
+                "packets are steered by the device"
+            );
+            Ok(Some(flows))
+        }
+        Err(error) if isolated => Err(OpenError::Rules(error)),
+        Err(error) => {
+            tracing::warn!(%error, "packets are steered by software");
+            Ok(None)
+        }
+    }
+}
+
 #[derive(Debug)]
 enum OpenError {
     Dpdk(DpdkError),
+    Rules(FlowError),
     Thread(std::io::Error),
+}
+
+impl OpenError {
+    fn of(self, interface: &Interface) -> PortError {
+        let (driver, interface) = (interface.driver, interface.name.clone());
+        match self {
+            Self::Dpdk(source) => PortError::Dpdk {
+                interface,
+                needs: needs(driver),
+                source,
+            },
+            Self::Rules(source) => PortError::Rules { interface, source },
+            Self::Thread(source) => PortError::Thread { interface, source },
+        }
+    }
 }
 
 impl From<DpdkError> for OpenError {
@@ -383,4 +412,39 @@ fn pools(
         MbufPool::new(eal, &format!("port_pool{number}"), config)
     };
     (0..queues).map(pool).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::net::parse_endpoints;
+
+    /// A port without rules: software can make up for them as long as packets come at all.
+    #[test]
+    fn refused_rules_end_the_start_where_nothing_else_lets_packets_in() {
+        let eal = Eal::for_tests();
+        let device = Device::vdev(eal, "net_null_rules", "size=64").unwrap();
+        let port = device.start(&PortConfig::default()).unwrap().port;
+        let sources = parse_endpoints("239.102.0.64+7").unwrap();
+        let steering = Steering::from_sources(&sources, 1);
+        assert!(steer(&port, &steering, None, false).unwrap().is_none());
+        let refused = steer(&port, &steering, None, true).unwrap_err();
+        let refused = refused.of(&Interface {
+            name: "eth1".to_owned(),
+            index: 1,
+            ip: [10, 0, 0, 1].into(),
+            mtu: None,
+            driver: Driver::Mlx5,
+            pci: Some("0000:81:00.0".to_owned()),
+        });
+        let text = format!("{refused}: {}", refused.source().unwrap());
+        for part in ["'eth1'", "af_packet:eth1", "239.102.0.64/29 UDP Some(7148)"] {
+            assert!(text.contains(part), "{text}");
+        }
+        // Where nothing is received, nothing is missed.
+        let nothing = steer(&port, &Steering::default(), None, true);
+        assert!(nothing.unwrap().is_some());
+    }
 }
