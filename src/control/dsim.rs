@@ -1,4 +1,4 @@
-//! A simulated digitiser as a KATCP device: the peer's requests, sensors and names (reference: dsim).
+//! A simulated digitiser as a KATCP device: the peer's requests, sensors and names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -33,7 +33,7 @@ impl InputView<'_> {
     pub const PADDING: usize = 128;
 }
 
-/// Residual delay and phase of one spectrum (reference: delay/phase application).
+/// Residual delay and phase of one spectrum.
 ///
 /// Output channel c is multiplied by e^{i(`phase` − π·(`delay`/C)·(c − C/2))} and its gain, wideband and narrowband alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -39,7 +39,7 @@ pub struct Received {
     /// Samples that the digitiser flagged as saturated, per polarisation.
     pub clipped_samples: [u64; N_POL],
     /// Heaps that never came since the start of the first non-empty chunk, per polarisation: whole chunks that never
-    /// came count with the next that did (reference: accounting per received chunk).
+    /// came count with the next that did, as katgpucbf counts them.
     pub missing_heaps: [u64; N_POL],
 }
 
