@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 
 use super::Pipeline;
-use super::steer::{ActiveDelay, Applied, Change, Event, Gains, Published, Request, SteeredOutput};
+use super::steer::{
+    ActiveDelay, Applied, Change, Event, FORGET, Gains, MODELS, Published, Request, SteeredOutput,
+};
 use crate::dpdk::tsc;
 use crate::dsp::delay::DelayModels;
 use crate::units::{N_POL, Timestamp};
@@ -25,6 +27,12 @@ pub(super) struct Changes {
     /// Whether the output chunk under construction is to end with its batch, so that they are due then.
     cut: bool,
     stats: RequestStats,
+    /// The time that control told last; 0 before it did.
+    told: Timestamp,
+    /// The next spectrum when it was told, and when that was told first.
+    waiting: (Timestamp, Timestamp),
+    /// Samples after which delay models are forgotten.
+    forget: u64,
 }
 
 /// What requests to an output came to.
@@ -55,10 +63,12 @@ impl RequestStats {
 }
 
 impl Changes {
-    /// Nothing was asked for yet of the output with this index, whose input samples are on multiples of `subsampling`.
+    /// Nothing was asked for yet of the output with this index, whose input samples are on multiples of `subsampling` of the
+    /// digitiser's, of which there are `rate` per second.
     pub fn new(
         output: usize,
         subsampling: u32,
+        rate: f64,
         steered: SteeredOutput,
         published: Arc<Published>,
     ) -> Self {
@@ -71,6 +81,9 @@ impl Changes {
             gains: [None, None],
             cut: false,
             stats: RequestStats::default(),
+            told: Timestamp(0),
+            waiting: (Timestamp(0), Timestamp(0)),
+            forget: (FORGET * rate) as u64,
         }
     }
 
@@ -116,10 +129,38 @@ impl Changes {
             self.stats.changes += 1;
             self.steered.spend(request);
         }
+        self.forget(next);
         self.steered.publish_models(self.delays[0].upcoming());
         let set = !building && self.set_gains(next, pipeline);
         if set || self.stats.changes > before {
             self.stats.stalls.saturating_record(tsc() - begun);
+        }
+    }
+
+    /// Forgets delay models that ended long ago, if `next` has been the next spectrum for long.
+    fn forget(&mut self, next: Timestamp) {
+        let now = self.steered.now();
+        if now == self.told {
+            return;
+        }
+        if self.told == Timestamp(0) || self.waiting.0 != next {
+            self.waiting = (next, now);
+        }
+        self.told = now;
+        let many = self.delays[0].upcoming() > MODELS / 2;
+        if many && now.0.saturating_sub(self.waiting.1.0) >= self.forget {
+            self.advance(Timestamp(now.0.saturating_sub(self.forget)));
+        }
+    }
+
+    /// Forgets delay models that ended at or before `t`, and tells which then are active.
+    pub fn advance(&mut self, t: Timestamp) {
+        for (pol, delay) in self.delays.iter_mut().enumerate() {
+            if delay.advance(t) {
+                let (output, model) = (self.output, *delay.current());
+                let active = ActiveDelay { output, pol, model };
+                self.published.tell(Event::Delay(active));
+            }
         }
     }
 
@@ -164,3 +205,7 @@ impl Changes {
         &self.stats
     }
 }
+
+#[cfg(test)]
+#[path = "changes_tests.rs"]
+mod tests;

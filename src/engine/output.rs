@@ -18,7 +18,7 @@ use crate::units::{N_POL, Timestamp};
 use super::changes::{Changes, RequestStats};
 use super::input::Input;
 use super::stats::{OutputStats, Tally};
-use super::steer::{ActiveDelay, Event, PowerLevel, Published, Sent, SteeredOutput};
+use super::steer::{Event, PowerLevel, Published, Sent, SteeredOutput};
 use super::{Block, FineDelay, InputView, Pipeline, PipelineError};
 
 /// An output chunk with one owner.
@@ -94,8 +94,9 @@ impl Output {
         let chunks = parts.pool.capacity();
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         let subsampling = parts.config.subsampling() as u32;
+        let rate = config.clock.adc_sample_rate;
         Self {
-            changes: Changes::new(index, subsampling, steered, published.clone()),
+            changes: Changes::new(index, subsampling, rate, steered, published.clone()),
             fine: Vec::with_capacity(capacity),
             parts,
             index,
@@ -289,13 +290,7 @@ impl Output {
         clock.mark(Phase::Compute);
         *spectra += count;
         let last = Timestamp(self.next + ((count - 1) * step) as u64);
-        for (pol, delay) in self.changes.delays.iter_mut().enumerate() {
-            if delay.advance(last) {
-                let (output, model) = (self.index, *delay.current());
-                let active = ActiveDelay { output, pol, model };
-                self.published.tell(Event::Delay(active));
-            }
-        }
+        self.changes.advance(last);
         self.next += (count * step) as u64;
         Ok(())
     }

@@ -14,6 +14,7 @@ pub use feed::Feed;
 pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
+use super::katcp::reading::unix_now;
 use super::katcp::{
     Device, Help, Limits, Message, Reading, Refusal, Reserved, Response, SensorInfo, Sensors, Type,
     Value,
@@ -21,7 +22,7 @@ use super::katcp::{
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
 use crate::engine::steer::{Published, Steering};
-use crate::units::Clock;
+use crate::units::{Clock, Timestamp};
 
 /// The interface that it has, which is the peer's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
@@ -65,6 +66,10 @@ impl Device for Fgpu {
 
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {
         let action = interpret(self.clock, &self.steering, request)?;
+        if let Action::SetDelays { .. } = action {
+            let since = (unix_now() - self.clock.sync_time) * self.clock.adc_sample_rate;
+            self.steering.tell_time(Timestamp(since as u64));
+        }
         action.perform(&self.steering, response)?;
         self.sensors.acted(&action, &self.steering);
         Ok(())

@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::tests::engine;
+use crate::control::katcp::reading::unix_now;
 use crate::control::katcp::sensor::Sensors;
 use crate::control::katcp::{Device, Kind};
 use crate::engine::steer::{Change, Steered};
@@ -337,4 +338,22 @@ fn a_stuck_engine_is_told_of() {
 fn other_requests_are_unknown() {
     let bench = Bench::new();
     bench.fails("?gains wideband", "unknown request gains");
+}
+
+/// It may have nothing else that tells it.
+#[test]
+fn delays_tell_an_engine_what_time_it_is() {
+    let bench = Bench::new();
+    let now = || bench.steered.outputs[0].now();
+    assert_eq!(now(), Timestamp(0));
+    assert_eq!(bench.ask("?gain wideband 0"), ["ok", "0.125+0j"]);
+    assert_eq!(now(), Timestamp(0));
+    let before = unix_now();
+    let reply = bench.ask("?delays wideband 1632561921.5 0,0:0,0 0,0:0,0");
+    assert_eq!(reply, ["ok"]);
+    let told = now().0 as f64 / 1712e6 + 1_632_561_921.0;
+    assert!(
+        (before - 0.001..unix_now() + 0.001).contains(&told),
+        "{told}"
+    );
 }

@@ -30,6 +30,12 @@
 //!   was: the one before ended where this chunk begins.
 //!
 //! A gap may cut a chunk short. The next one then begins elsewhere, but all of it reflects the request.
+//!
+//! # Without input
+//!
+//! Delay models end when output passes them. Where there is none while a controller goes on tracking, they would pile up: an
+//! engine that is without input for [`FORGET`] seconds, by the time that control [tells](Steering::tell_time), forgets those
+//! that ended as long ago once there are more than half of [`MODELS`].
 
 mod gains;
 mod latest;
@@ -54,6 +60,8 @@ pub const REQUESTS: usize = 256;
 
 /// Delay models of an output that may be yet to begin. Requests on their way may be added to them.
 pub const MODELS: usize = 4096;
+/// How long an engine is without input, in seconds, before it forgets models that ended as long ago.
+pub const FORGET: f64 = 60.0;
 
 /// What control asks of an output.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,6 +155,8 @@ struct Shared {
     end: AtomicU64,
     /// Delay models that are yet to begin.
     models: AtomicUsize,
+    /// What time it was when control told it last; 0 where nobody does.
+    now: AtomicU64,
 }
 
 /// Control's end of an engine: cheap to clone.
@@ -174,6 +184,7 @@ impl Steering {
                 spent: ArrayQueue::new((1 + N_POL) * requests.max(1)),
                 end: AtomicU64::new(0),
                 models: AtomicUsize::new(0),
+                now: AtomicU64::new(0),
             })
         };
         let shared: Vec<_> = config.outputs.iter().map(output).collect();
@@ -208,6 +219,14 @@ impl Steering {
     /// The output of this name.
     pub fn output(&self, name: &str) -> Option<&OutputSteering> {
         self.outputs.iter().find(|output| output.name() == name)
+    }
+
+    /// Tells what sample the digitisers are at by this host's clock, for an engine that has no input to tell it. What it then
+    /// forgets depends on that clock, so replays tell nothing.
+    pub fn tell_time(&self, now: Timestamp) {
+        for OutputSteering { shared, .. } in &self.outputs {
+            shared.now.fetch_max(now.0, Ordering::Relaxed);
+        }
     }
 
     /// Every heap from this timestamp on reflects every request so far; 0 before the first.
@@ -367,6 +386,11 @@ impl SteeredOutput {
     /// Publishes how many delay models are yet to begin.
     pub fn publish_models(&self, upcoming: usize) {
         self.0.models.store(upcoming, Ordering::Relaxed);
+    }
+
+    /// What time it was when control told it last; 0 where it does not.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.0.now.load(Ordering::Relaxed))
     }
 
     /// The next request.

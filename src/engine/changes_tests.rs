@@ -1,0 +1,129 @@
+//! Delay models of an engine that has no input, and of one that has.
+
+use super::*;
+use crate::dsp::delay::LinearDelay;
+use crate::engine::steer::{SteerError, Steering};
+use crate::engine::{Block, InputView, OutputChunk, OutputSpan, PipelineError};
+use crate::monitor::report::LcoreReport;
+
+/// Five seconds: how often a controller tracks.
+const STEP: u64 = 5 * 1_712_000_000;
+
+/// Is asked for nothing.
+struct Unused;
+
+impl Pipeline for Unused {
+    fn name(&self) -> String {
+        "unused".to_owned()
+    }
+    fn set_gains(&mut self, _: usize, _: &mut Gains) {}
+    fn front(
+        &mut self,
+        _: &InputView<'_>,
+        _: &Block<'_>,
+        _: &mut OutputSpan<'_>,
+    ) -> Result<(), PipelineError> {
+        Ok(())
+    }
+    fn back(&mut self, _: usize, _: OutputChunk) -> Result<(), PipelineError> {
+        Ok(())
+    }
+    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        Ok(None)
+    }
+    fn lcores(&self) -> Vec<LcoreReport> {
+        Vec::new()
+    }
+}
+
+/// Control, an output at 1712 MHz, and a list of all models that it was asked for.
+struct Bench {
+    steering: Steering,
+    changes: Changes,
+    all: DelayModels,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
+        let config = crate::config::tests::engine(wideband, |_| {});
+        let (steering, mut steered) = Steering::new(&config, 4);
+        let output = steered.outputs.remove(0);
+        let changes = Changes::new(0, 1, 1712e6, output, steered.published);
+        let all = DelayModels::new();
+        Self {
+            steering,
+            changes,
+            all,
+        }
+    }
+
+    /// Asks for the `i`th model, which begins at `start`, when it is `now`; the engine's next spectrum is `next`.
+    fn ask(&mut self, i: u64, start: u64, now: u64, next: u64) -> Result<Timestamp, SteerError> {
+        let model = LinearDelay::new(start as i64, i as f64, 0.0, 0.0, 0.0).unwrap();
+        self.steering.tell_time(Timestamp(now));
+        let asked = self.steering.outputs()[0].set_delays([model; N_POL]);
+        if asked.is_ok() {
+            self.all.add(model);
+        }
+        let (next, end) = (Timestamp(next), Timestamp(next + 4096));
+        self.changes.take(next, end, false, &mut Unused);
+        asked
+    }
+
+    /// The whole delays now and those that a list would have that forgets nothing.
+    fn delays(&self, t: u64) -> [i64; 3] {
+        let [x, y] = [0, 1].map(|pol| self.changes.delays[pol].at(Timestamp(t)).coarse);
+        [x, y, self.all.at(Timestamp(t)).coarse]
+    }
+}
+
+/// For two days, and then the digitisers are there again.
+#[test]
+fn an_engine_without_input_can_be_tracked_for_ever() {
+    let mut bench = Bench::new();
+    let first = 1 << 40;
+    let requests = 2 * 86_400 / 5;
+    for i in 0..requests {
+        let now = first + i * STEP;
+        bench.ask(i, now + STEP, now, 0).unwrap();
+    }
+    let now = first + requests * STEP;
+    assert!(bench.changes.delays[0].upcoming() < MODELS);
+    // Of the last minute, nothing is lost.
+    for t in (now - 12 * STEP..now + 3 * STEP).step_by(STEP as usize / 7) {
+        let [x, y, expected] = bench.delays(t);
+        assert_eq!([x, y], [expected; 2], "{t}");
+    }
+    assert!(bench.delays(now)[0] > requests as i64 - 3);
+}
+
+#[test]
+fn models_that_lie_ahead_are_refused_and_kept() {
+    let mut bench = Bench::new();
+    let (first, most) = (1 << 50, MODELS as u64);
+    let start = |i: u64| first + (2 + i) * STEP;
+    let refused = (0..=most).find(|&i| bench.ask(i, start(i), first + i, 0).is_err());
+    assert_eq!(refused, Some(most));
+    // Later, what ended makes room, if not for the request that tells what time it is.
+    let now = start(98);
+    assert!(bench.ask(most, start(most), now, 0).is_err());
+    assert!(bench.ask(most, start(most), now + 1, 0).is_ok());
+    for t in (now - 12 * STEP..start(most + 1)).step_by(STEP as usize / 3) {
+        let [x, y, expected] = bench.delays(t);
+        assert_eq!([x, y], [expected; 2], "{t}");
+    }
+}
+
+/// Whatever the host's clock says: what is computed may lie long ago.
+#[test]
+fn an_engine_with_input_forgets_nothing_ahead_of_it() {
+    let mut bench = Bench::new();
+    let now = 1 << 50;
+    for i in 0..MODELS as u64 {
+        let asked = bench.ask(i, (2 + i) * STEP, now + i * STEP, i);
+        assert!(asked.is_ok(), "{i}");
+    }
+    assert_eq!(bench.changes.delays[0].upcoming(), MODELS);
+    assert_eq!(bench.delays(3 * STEP), [1, 1, 1]);
+}
