@@ -23,6 +23,9 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("max_delay_diff", "1048576"),
 ];
 
+/// Interfaces to send on, at most.
+pub const MAX_SEND_INTERFACES: usize = 16;
+
 /// Options of `karoo fgpu` that the peer has.
 #[derive(Clone, Debug, Args)]
 pub struct FgpuOptions {
@@ -368,6 +371,16 @@ impl FgpuOptions {
             ));
         }
         let interfaces = required("--send-interface", self.send_interface.clone(), "eth0")?;
+        let count = interfaces.0.len();
+        if count > MAX_SEND_INTERFACES {
+            let rule = format!("must be {MAX_SEND_INTERFACES} at most");
+            return Err(ConfigError::new(
+                "--send-interface",
+                format!("with {count} interfaces"),
+                rule,
+                "divide the substreams over fewer",
+            ));
+        }
         let factor = self.send_rate_factor;
         if !(factor.is_finite() && factor >= 0.0) {
             let rule = "must be 0 or a positive number";

@@ -314,6 +314,11 @@ fn every_rule_is_kept() {
             "different interfaces",
         ),
         (
+            "interfaces",
+            vec![format!("--send-interface=a{}", ",b".repeat(16))],
+            "--send-interface with 17 interfaces: must be 16 at most",
+        ),
+        (
             "15, discard",
             vec![narrow("channels=1024", "channels=16")],
             "at least 32",

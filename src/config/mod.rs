@@ -23,6 +23,7 @@ pub use engine::{
 pub use error::ConfigError;
 pub use fgpu::{
     Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,
+    MAX_SEND_INTERFACES,
 };
 pub use file::{FileError, arguments, to_toml};
 pub use narrowband::{Narrowband, NarrowbandSpec};

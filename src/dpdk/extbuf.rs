@@ -40,10 +40,9 @@ unsafe impl ExtMemory for Box<[u8]> {
 }
 
 /// Handles that a [`SharedBuffer`] may have.
-const HANDLES: u16 = 64;
-/// References beyond which no packet is made. Each handle may raise the count by one after it has looked, and there
-/// are never twice as many as [`HANDLES`].
-const REFERENCES: u16 = u16::MAX - 2 * HANDLES;
+pub const MAX_HANDLES: usize = 128;
+/// References beyond which no packet is made. Each handle may raise the count by one after it has looked.
+const REFERENCES: u16 = u16::MAX - MAX_HANDLES as u16;
 
 /// Why no packet was made. Nothing changed: try again later, or split the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,7 +194,24 @@ impl<T: ExtMemory> ExtBuffer<T> {
     }
 
     /// Freezes the buffer, so that packets can point into it.
-    pub fn share(mut self) -> SharedBuffer<T> {
+    pub fn share(self) -> SharedBuffer<T> {
+        self.share_with(0, |_, _| ())
+    }
+
+    /// The same with `others` more handles, for other threads to make packets from: `give` passes each on, by its number.
+    /// They are all counted before the first is given, so that packets which its owner makes take none away.
+    ///
+    /// # Panics
+    /// If that is more than [`MAX_HANDLES`] in all.
+    pub fn share_with(
+        mut self,
+        others: usize,
+        mut give: impl FnMut(usize, SharedBuffer<T>),
+    ) -> SharedBuffer<T> {
+        assert!(
+            others < MAX_HANDLES,
+            "a buffer has at most {MAX_HANDLES} handles"
+        );
         let slot = self.slot.take().map(Box::into_raw);
         let slot = slot
             .and_then(NonNull::new)
@@ -205,12 +221,15 @@ impl<T: ExtMemory> ExtBuffer<T> {
             let shared = &raw mut (*slot.as_ptr()).shared;
             (*shared).free_cb = Some(last_reference_gone::<T>);
             (*shared).fcb_opaque = slot.as_ptr().cast();
-            dpdk_sys::karoo_ext_refcnt_set(shared, 1);
+            dpdk_sys::karoo_ext_refcnt_set(shared, 1 + others as u16);
         }
-        SharedBuffer {
+        // Each is one of the references just counted.
+        let handle = || SharedBuffer {
             slot,
             _owns: PhantomData,
-        }
+        };
+        (0..others).for_each(|other| give(other, handle()));
+        handle()
     }
 }
 
@@ -261,23 +280,6 @@ unsafe impl<T: ExtMemory> Send for SharedBuffer<T> {}
 unsafe impl<T: ExtMemory> Sync for SharedBuffer<T> {}
 
 impl<T: ExtMemory> SharedBuffer<T> {
-    /// Another handle on the buffer, for another thread to make packets from; `None` while there are 64 references.
-    pub fn another(&mut self) -> Option<Self> {
-        // SAFETY: this handle keeps the slot alive; the count is only used through DPDK's atomics. As in `attach`, at
-        // a count of 1 this handle is the only one.
-        unsafe {
-            let shared = &raw mut (*self.slot.as_ptr()).shared;
-            if dpdk_sys::karoo_ext_refcnt_read(shared) >= HANDLES {
-                return None;
-            }
-            dpdk_sys::karoo_ext_refcnt_update(shared, 1);
-        }
-        Some(Self {
-            slot: self.slot,
-            _owns: PhantomData,
-        })
-    }
-
     /// A one-segment packet whose data are these bytes of the buffer; its mbuf comes from `pool`, whose data room
     /// is not used.
     #[inline]

@@ -45,7 +45,7 @@ pub use clock::{ClockState, KernelClock, TscClock, tsc};
 pub use device::{Device, DeviceInfo, PortConfig};
 pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus};
 pub use error::{DpdkError, Errno};
-pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, SharedBuffer};
+pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
 pub use flow::{FlowError, Flows};
 pub use idle::{Abort, AbortGuard, Idle, IdlePolicy};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};

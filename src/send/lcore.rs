@@ -7,9 +7,10 @@ use crossbeam::queue::ArrayQueue;
 
 use super::Pace;
 use super::packetiser::{HEADER_BYTES, Packetiser};
+use crate::config::MAX_SEND_INTERFACES;
 use crate::dpdk::{
-    Abort, AttachError, BURST, Eal, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, PoolConfig,
-    SharedBuffer, TxQueue, pool_size, tsc,
+    Abort, AttachError, BURST, Eal, Idle, IdlePolicy, MAX_HANDLES, Mbuf, MbufBatch, MbufPool,
+    PoolConfig, SharedBuffer, TxQueue, pool_size, tsc,
 };
 use crate::engine::{Finished, OutputStats};
 use crate::memory::OutputMemory;
@@ -71,7 +72,9 @@ impl TxPools {
 }
 
 /// Tx lcores of one engine, at most.
-pub const MAX_TX_LCORES: usize = 16;
+pub const MAX_TX_LCORES: usize = MAX_SEND_INTERFACES;
+// Each has a handle on every chunk.
+const _: () = assert!(MAX_TX_LCORES <= MAX_HANDLES);
 
 /// A finished chunk on its way from the first tx lcore of an engine to the others, or the end.
 enum Passed {
@@ -93,15 +96,12 @@ impl Inlet {
             Self::Engine(finished, others) => (finished.pop()?, others),
             Self::First(passed) => return passed.pop(),
         };
-        // The queues have room for every chunk and the end, and a buffer gives more handles than there are lcores.
+        // The queues have room for every chunk and the end.
         Some(match finished {
             Finished::Chunk(output, chunk) => {
-                let mut chunk = chunk.share();
-                for other in others {
-                    if let Some(handle) = chunk.another() {
-                        let _ = other.push(Passed::Chunk(output, handle));
-                    }
-                }
+                let chunk = chunk.share_with(others.len(), |other, handle| {
+                    let _ = others[other].push(Passed::Chunk(output, handle));
+                });
                 Passed::Chunk(output, chunk)
             }
             Finished::End => {

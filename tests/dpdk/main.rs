@@ -306,6 +306,37 @@ fn chunk_returns_once_when_its_last_packet_has_left() {
     );
 }
 
+/// One owner's packets take no handle away from another, however early they are made.
+#[test]
+fn every_owner_gets_its_handle() {
+    const OTHERS: usize = 15;
+    let segments = pool("handles", 255, 0);
+    let (chunks, returned) = chunks(1, 100);
+    let mut packets = Vec::new();
+    let mut owners = Vec::new();
+    let chunk = chunks.take().expect("chunk");
+    let mut last = chunk.share_with(OTHERS, |other, mut handle| {
+        assert_eq!(other, owners.len());
+        if other == 0 {
+            let packet = |byte| handle.attach(&segments, byte..byte + 1).expect("segment");
+            packets.extend((0..100).map(packet));
+        }
+        owners.push(handle);
+    });
+    assert_eq!(owners.len(), OTHERS);
+    for owner in owners.iter_mut().chain([&mut last]) {
+        packets.push(owner.attach(&segments, 0..1).expect("segment"));
+    }
+    drop((packets, last));
+    // Handles that are left keep it too.
+    while let Some(owner) = owners.pop() {
+        assert_eq!(returned.load(Ordering::SeqCst), 0);
+        drop(owner);
+    }
+    assert_eq!(returned.load(Ordering::SeqCst), 1);
+    assert_eq!((chunks.available(), segments.available()), (1, 255));
+}
+
 #[test]
 fn segments_outside_the_chunk_are_refused() {
     let segments = pool("ranges", 1, 0);
