@@ -83,7 +83,7 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// Ends an lcore with its current burst, whose heaps it may drop: what is to be kept must be placed already.
+    /// Ends an lcore behind its current burst, whose heaps it still places.
     pub const STOP: Self = Self {
         after: 0,
         floor: END_OF_STREAM,
@@ -166,7 +166,7 @@ impl RxLcore {
             self.placer.lane.begin();
             let mut placed = 0;
             for (i, mbuf) in batch.iter().enumerate() {
-                while let Some(h) = horizon.filter(|h| h.after <= frames) {
+                while let Some(h) = horizon.filter(|h| h.after <= frames && *h != Horizon::STOP) {
                     self.placer.lane.raise(h.floor);
                     horizon = self.next_horizon();
                 }
@@ -303,101 +303,5 @@ impl Placer {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread;
-
-    use super::*;
-    use crate::config::SampleBits;
-    use crate::dpdk::{Eal, MbufPool, PoolConfig};
-    use crate::memory::HostAllocator;
-    use crate::monitor::phases::PhaseTimes;
-    use crate::net::frame::HEADERS_LEN;
-    use crate::net::{HeaderTemplate, MacAddr};
-    use crate::recv::{Collected, receive_memory};
-    use crate::spead::DigitiserRepr;
-    use crate::spead::digitiser::PREAMBLE_LEN;
-
-    fn recv() -> RecvConfig {
-        RecvConfig {
-            packet_samples: 64,
-            sample_bits: SampleBits::new(10).unwrap(),
-            chunk_samples: 256,
-            mask_timestamp: false,
-        }
-    }
-
-    fn heap(pool: &MbufPool, timestamp: u64) -> Mbuf {
-        let repr = DigitiserRepr {
-            heap_count: 0,
-            timestamp,
-            digitiser_id: 1,
-            saturated: 0,
-            payload_length: recv().heap_bytes(),
-        };
-        let [src, dst] = ["192.0.2.2:7148", "239.102.1.64:7148"].map(|a| a.parse().unwrap());
-        let template = HeaderTemplate::multicast(MacAddr([2, 0, 0, 0, 0, 2]), src, dst, 4).unwrap();
-        let udp = PREAMBLE_LEN + recv().heap_bytes();
-        let mut mbuf = pool.alloc().unwrap();
-        let frame = mbuf.append(HEADERS_LEN + udp).unwrap();
-        frame.fill(0);
-        template.emit(udp, frame.first_chunk_mut().unwrap());
-        repr.emit(frame[HEADERS_LEN..].first_chunk_mut().unwrap());
-        mbuf
-    }
-
-    /// The engine leaves a lane behind, which then gets its first heaps, and moves the window only later.
-    #[test]
-    fn a_lane_that_was_left_behind_waits_for_the_window_too() {
-        const CHUNK: u64 = 1000;
-        let (memory, mut receiver) =
-            receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
-        receiver.leave_behind();
-        let mut first = Lane::new(WindowOf(memory.clone()), 0);
-        first.begin();
-        let located = first.locate(CHUNK, || memory.take(), |buffer| memory.give(buffer));
-        assert_eq!(located, Located::NoBuffer);
-        first.end();
-        assert!(matches!(receiver.poll(), Collected::Nothing));
-
-        let config = PoolConfig {
-            mbufs: 1,
-            cache: 0,
-            data_room: 512,
-            socket: None,
-        };
-        let pool = MbufPool::new(Eal::for_tests(), "rx_leap", config).unwrap();
-        let mbuf = heap(&pool, CHUNK * recv().chunk_samples as u64);
-        let mut placer = Placer {
-            lane: Lane::new(WindowOf(memory.clone()), 1),
-            memory: memory.clone(),
-            recv: recv(),
-            when_full: WhenFull::Drop,
-            ours: None,
-            stats: Arc::default(),
-            abort: Abort::default(),
-            idle: Idle::new(IdlePolicy::Share),
-            newest: 0,
-            leap_until: None,
-        };
-        let times = PhaseTimes::new("rx", None);
-        let mut clock = PhaseClock::start(times.clone());
-        let placed = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // Only while it waits.
-                while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
-                    thread::yield_now();
-                }
-                receiver.poll();
-            });
-            let mut stored = Vec::new();
-            placer.lane.begin();
-            let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
-            placed.store(true, Ordering::Release);
-            assert_eq!(outcome, Ok(()));
-            publish(&mut stored);
-            placer.lane.end();
-        });
-    }
-}
+#[path = "lcore_tests.rs"]
+mod tests;

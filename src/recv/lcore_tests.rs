@@ -1,0 +1,156 @@
+//! One rx lcore, whose queue and window the test holds.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::*;
+use crate::config::SampleBits;
+use crate::dpdk::{Device, Eal, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
+use crate::memory::HostAllocator;
+use crate::monitor::phases::PhaseTimes;
+use crate::net::frame::HEADERS_LEN;
+use crate::net::{HeaderTemplate, MacAddr};
+use crate::recv::{Collected, receive_memory};
+use crate::spead::DigitiserRepr;
+use crate::spead::digitiser::PREAMBLE_LEN;
+
+fn recv() -> RecvConfig {
+    RecvConfig {
+        packet_samples: 64,
+        sample_bits: SampleBits::new(10).unwrap(),
+        chunk_samples: 256,
+        mask_timestamp: false,
+    }
+}
+
+fn heap(pool: &MbufPool, timestamp: u64) -> Mbuf {
+    let repr = DigitiserRepr {
+        heap_count: 0,
+        timestamp,
+        digitiser_id: 1,
+        saturated: 0,
+        payload_length: recv().heap_bytes(),
+    };
+    let [src, dst] = ["192.0.2.2:7148", "239.102.1.64:7148"].map(|a| a.parse().unwrap());
+    let template = HeaderTemplate::multicast(MacAddr([2, 0, 0, 0, 0, 2]), src, dst, 4).unwrap();
+    let udp = PREAMBLE_LEN + recv().heap_bytes();
+    let mut mbuf = pool.alloc().unwrap();
+    let frame = mbuf.append(HEADERS_LEN + udp).unwrap();
+    frame.fill(0);
+    template.emit(udp, frame.first_chunk_mut().unwrap());
+    repr.emit(frame[HEADERS_LEN..].first_chunk_mut().unwrap());
+    mbuf
+}
+
+fn frames(name: &str, mbufs: usize) -> MbufPool {
+    let config = PoolConfig {
+        mbufs,
+        cache: 0,
+        data_room: 512,
+        socket: None,
+    };
+    MbufPool::new(Eal::for_tests(), name, config).unwrap()
+}
+
+/// An rx lcore of this lane, and the other end of its queue.
+fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, RingSender) {
+    let eal = Eal::for_tests();
+    let (sender, end) = mbuf_ring(eal, &format!("{name}_in"), 31).unwrap();
+    let (unused, _) = mbuf_ring(eal, &format!("{name}_out"), 31).unwrap();
+    let ports = PortConfig {
+        rx_pools: vec![frames(&format!("{name}_port"), 127)],
+        ..PortConfig::default()
+    };
+    let port = Device::rings(eal, name, vec![end], vec![unused]).unwrap();
+    let queue = port.start(&ports).unwrap().rx.remove(0);
+    let config = RxConfig {
+        recv: recv(),
+        when_full: WhenFull::Drop,
+        ours: None,
+        idle: IdlePolicy::Share,
+    };
+    let horizons = Arc::new(ArrayQueue::new(1));
+    let (stats, abort) = (Arc::default(), Abort::default());
+    let lcore = RxLcore::new(
+        config,
+        queue,
+        memory.clone(),
+        lane,
+        Some(horizons),
+        stats,
+        abort,
+    );
+    (lcore, sender)
+}
+
+/// Runs an lcore to its end on this thread.
+fn run(lcore: RxLcore) {
+    lcore.run(&mut PhaseClock::start(PhaseTimes::new("rx", None)));
+}
+
+fn open(lane: &mut Lane<WindowOf>, memory: &ReceiveMemory, id: u64) -> Located {
+    lane.begin();
+    let located = lane.locate(id, || memory.take(), |buffer| memory.give(buffer));
+    lane.end();
+    located
+}
+
+/// The engine leaves a lane behind, which then gets its first heaps, and moves the window only later.
+#[test]
+fn a_lane_that_was_left_behind_waits_for_the_window_too() {
+    const CHUNK: u64 = 1000;
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+    receiver.leave_behind();
+    let mut first = Lane::new(WindowOf(memory.clone()), 0);
+    assert_eq!(open(&mut first, &memory, CHUNK), Located::NoBuffer);
+    assert!(matches!(receiver.poll(), Collected::Nothing));
+
+    let pool = frames("rx_leap", 1);
+    let mbuf = heap(&pool, CHUNK * recv().chunk_samples as u64);
+    let RxLcore { mut placer, .. } = lcore("rx_leap", &memory, 1).0;
+    let times = PhaseTimes::new("rx", None);
+    let mut clock = PhaseClock::start(times.clone());
+    let placed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Only while it waits.
+            while times.progress() == Some(0) && !placed.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            receiver.poll();
+        });
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+        placed.store(true, Ordering::Release);
+        assert_eq!(outcome, Ok(()));
+        publish(&mut stored);
+        placer.lane.end();
+    });
+}
+
+/// Told to end before it has looked at its queue, an lcore has a burst all the same.
+#[test]
+fn the_burst_before_the_end_is_placed() {
+    const HEAPS: usize = 8;
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (lcore, mut sender) = lcore("rx_stop", &memory, 0);
+    let pool = frames("rx_stop", HEAPS);
+    let mut batch: MbufBatch = MbufBatch::new();
+    for index in 0..HEAPS {
+        let timestamp = index * recv().packet_samples;
+        batch.push(heap(&pool, timestamp as u64)).unwrap();
+    }
+    assert_eq!(sender.enqueue(&mut batch), HEAPS);
+    let horizons = lcore.horizons.as_ref().unwrap();
+    horizons.push(Horizon::STOP).unwrap();
+    let stats = lcore.placer.stats.clone();
+    run(lcore);
+    let mut drops = Default::default();
+    stats.add_drops(&mut drops);
+    assert_eq!((stats.placed(), drops), (HEAPS as u64, Default::default()));
+    for id in 0..2 {
+        assert!(matches!(receiver.poll(), Collected::Chunk(found, _) if found == id));
+    }
+    assert!(matches!(receiver.poll(), Collected::End));
+}
