@@ -6,10 +6,15 @@
 
 mod backend;
 mod changes;
+mod departures;
 mod input;
 mod output;
 mod stats;
 pub mod steer;
+
+mod sync {
+    pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+}
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::departures::Departures;
 use crate::config::OutputConfig;
 use crate::memory::OutputMemory;
 use crate::monitor::report::OutputReport;
@@ -26,8 +27,8 @@ pub struct OutputStats {
     power: [AtomicU64; N_POL],
     first: AtomicU64,
     last: AtomicU64,
-    /// Chunks that each tx lcore has handed over.
-    departures: OnceLock<Box<[AtomicU64]>>,
+    /// Chunks that tx lcores have handed over.
+    departures: OnceLock<Departures>,
 }
 
 /// What one chunk adds to the counters once it has been sent.
@@ -111,24 +112,19 @@ impl OutputStats {
     /// So many tx lcores will say when [a chunk has left](Self::note_departure).
     pub fn expect_departures(&self, lcores: usize) {
         // Once, before there are chunks.
-        let _ = self
-            .departures
-            .set((0..lcores).map(|_| AtomicU64::new(0)).collect());
+        let _ = self.departures.set(Departures::new(lcores));
     }
 
-    /// The tx lcore with this index has handed over all that it sends of the output's next chunk.
-    pub fn note_departure(&self, lcore: usize) {
-        if let Some(chunks) = self.departures.get().and_then(|lcores| lcores.get(lcore)) {
-            // Only that lcore writes it.
-            chunks.store(chunks.load(Ordering::Relaxed) + 1, Ordering::Release);
-        }
+    /// The tx lcore with this index has handed over all that it sends of the output's next chunk. Returns whether nothing of
+    /// the chunk is left with the others.
+    pub fn note_departure(&self, lcore: usize) -> bool {
+        let departures = self.departures.get();
+        departures.is_some_and(|departures| departures.note(lcore))
     }
 
     /// Chunks that all tx lcores have handed over; all there will ever be, if none says so.
     pub fn departures(&self) -> u64 {
-        let lcores = self.departures.get().into_iter().flatten();
-        let chunks = lcores.map(|chunks| chunks.load(Ordering::Acquire));
-        chunks.min().unwrap_or(u64::MAX)
+        self.departures.get().map_or(u64::MAX, Departures::all)
     }
 
     /// Counts a chunk that has left.

@@ -282,7 +282,7 @@ impl Metrics {
         let mut family = MetricFamily::default();
         family.set_name("karoo_output_latency_seconds".to_owned());
         family.set_help(
-            "age of output chunks when they were sent, by their timestamps and this host's clock"
+            "age of output chunks that were sent when their last packet left, by timestamps and this host's clock"
                 .to_owned(),
         );
         family.set_field_type(MetricType::HISTOGRAM);

@@ -117,6 +117,8 @@ impl Inlet {
 /// A chunk to be sent.
 struct Waiting {
     chunk: SharedBuffer<OutputMemory>,
+    /// Batches that are sent.
+    batches: usize,
     /// Read where it is by what sends it; copied otherwise.
     in_place: bool,
 }
@@ -138,8 +140,13 @@ struct Lane {
 impl Lane {
     fn wait(&mut self, chunk: SharedBuffer<OutputMemory>) {
         let batches = (0..chunk.capacity()).filter(|&batch| chunk.present(batch));
-        let in_place = batches.count() >= self.in_place_from;
-        self.waiting.push_back(Waiting { chunk, in_place });
+        let batches = batches.count();
+        let in_place = batches >= self.in_place_from;
+        self.waiting.push_back(Waiting {
+            chunk,
+            batches,
+            in_place,
+        });
     }
 }
 
@@ -161,9 +168,9 @@ pub struct TxOutput {
     pub packetiser: Packetiser,
     /// How fast.
     pub pace: Pace,
-    /// Told how old a chunk was when it had left.
+    /// Told how old a chunk was when all of it had left.
     pub latency: Arc<Latency>,
-    /// Told that it has.
+    /// Told that this lcore's share has.
     pub stats: Arc<OutputStats>,
 }
 
@@ -287,9 +294,10 @@ impl TxLcore {
         let mut packets = 0;
         loop {
             let lane = &mut self.lanes[output];
-            let Some(Waiting { chunk, .. }) = lane.waiting.front() else {
+            let Some(Waiting { chunk, batches, .. }) = lane.waiting.front() else {
                 break;
             };
+            let sent = *batches > 0;
             let (from, packet) = lane.next;
             let Some(index) = (from..chunk.capacity()).find(|&index| chunk.present(index)) else {
                 let span = lane.packetiser.config().span_samples(chunk.batches());
@@ -297,8 +305,10 @@ impl TxLcore {
                 // Its last packets too.
                 self.flush(clock);
                 let lane = &mut self.lanes[output];
-                lane.latency.left(end);
-                lane.stats.note_departure(self.index);
+                // A chunk has one age, and none if nothing of it is sent.
+                if lane.stats.note_departure(self.index) && sent {
+                    lane.latency.left(end);
+                }
                 lane.waiting.pop_front();
                 lane.next = (0, 0);
                 return true;
@@ -407,7 +417,9 @@ impl TxLcore {
 fn data_packet(
     pools: &TxPools,
     packetiser: &Packetiser,
-    Waiting { chunk, in_place }: &mut Waiting,
+    Waiting {
+        chunk, in_place, ..
+    }: &mut Waiting,
     timestamp: Timestamp,
     next: (usize, usize),
 ) -> Option<Mbuf> {

@@ -5,7 +5,7 @@ mod support;
 
 mod rig;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -133,6 +133,24 @@ fn packets_that_drivers_keep_hold_nobody_up() {
         assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
         assert_right(&config, &batches);
     }
+}
+
+/// Every other output chunk lacks input for all of its batches; two tx lcores send the rest.
+#[test]
+fn every_chunk_that_is_sent_has_one_age() {
+    const OUTPUT_CHUNK: u64 = 2 * CHUNK as u64;
+    let _alone = alone();
+    let config = config();
+    let mut rig = Rig::new(on_cpu(&config), 1, 2);
+    let latency = rig.stages.latencies()[0].clone();
+    rig.send_some(0..20, 1, |t| {
+        (t / OUTPUT_CHUNK).is_multiple_of(2) || t.is_multiple_of(CHUNK as u64)
+    });
+    let (ended, batches) = rig.finish();
+    ended.unwrap();
+    let chunks: BTreeSet<_> = batches.keys().map(|start| start / OUTPUT_CHUNK).collect();
+    assert_eq!(chunks, [0, 2, 4, 6, 8].into());
+    assert_eq!(latency.read().1, 5);
 }
 
 /// What a test's pipeline does with its first block.
