@@ -145,3 +145,33 @@ fn an_idle_lane_is_raised_only_between_bursts() {
         }
     });
 }
+
+#[test]
+fn a_lane_without_heaps_follows_while_it_may_be_raised() {
+    loom::model(|| {
+        let memory = memory();
+        let idle = {
+            let memory = memory.clone();
+            thread::spawn(move || {
+                let mut lane = Lane::new(Shared(memory.clone()), 1);
+                lane.follow(lane.foremost());
+                burst(&memory, &mut lane, 1, 0)
+            })
+        };
+        let mut fast = Lane::new(Shared(memory.clone()), 0);
+        burst(&memory, &mut fast, 0, 0);
+        burst(&memory, &mut fast, 0, 1);
+        let mut collector = Collector::new(Shared(memory.clone()));
+        collector.advance_laggards(0);
+        let collected = collector.poll();
+        let seen = collected.map(|(_, buffer)| read(&memory, buffer));
+        let located = idle.join().unwrap();
+        match (collected, located) {
+            (Some((0, _)), Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
+            (Some((0, _)), Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
+            // Busy when it was to be raised: its floor says whether there is anything to wait for.
+            (None, Located::Buffer(_) | Located::TooOld) => {}
+            other => panic!("{other:?}"),
+        }
+    });
+}

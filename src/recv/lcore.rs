@@ -31,6 +31,13 @@ pub enum WhenFull {
 /// behind a leap: until then there is nowhere to put it, and packets wait in their queue.
 const LEAP: Duration = Duration::from_millis(100);
 
+/// How long after the engine left it behind an lcore without a heap is taken to get none. What is merely late has come by
+/// then: packets wait in queues for less.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Chunks that such an lcore stays behind the foremost one.
+const LAG: u64 = 1;
+
 /// Where a heap belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -135,6 +142,8 @@ impl RxLcore {
             idle: Idle::new(config.idle),
             newest: 0,
             leap_until: None,
+            left_behind: None,
+            silence: SILENCE,
         };
         Self {
             queue,
@@ -154,10 +163,15 @@ impl RxLcore {
         let mut horizon = None;
         while !self.placer.abort.is_set() {
             clock.turn();
+            // Taken before the burst: what came until then is in it.
+            let follow = self.placer.follow();
             let received = self.queue.rx_burst(&mut batch);
             // Taken after the burst: a horizon is published before the frames that follow it.
             horizon = horizon.or_else(|| self.next_horizon());
             if received == 0 && horizon.is_none_or(|h: Horizon| h.after > frames) {
+                if let Some(floor) = follow {
+                    self.placer.lane.follow(floor);
+                }
                 idle.wait();
                 continue;
             }
@@ -225,9 +239,26 @@ struct Placer {
     newest: u64,
     /// Until when to wait for the window after the digitisers' time leapt.
     leap_until: Option<Instant>,
+    /// When this lcore was found left behind, if it has had no heap since.
+    left_behind: Option<Instant>,
+    /// For how long it has to be.
+    silence: Duration,
 }
 
 impl Placer {
+    /// Which chunks an lcore that gets no heaps gives up, if its queue is found empty after this. Else each chunk would
+    /// wait for it as long as for one that has lost its CPU, and take the memory that is meant for that.
+    #[inline]
+    fn follow(&mut self) -> Option<u64> {
+        if !self.lane.is_left_behind() {
+            self.left_behind = None;
+            return None;
+        }
+        let since = self.left_behind.get_or_insert_with(Instant::now);
+        let silent = since.elapsed() >= self.silence;
+        silent.then(|| self.lane.foremost().saturating_sub(LAG))
+    }
+
     #[inline]
     fn place<'m>(
         &mut self,

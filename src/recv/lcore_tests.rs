@@ -10,7 +10,7 @@ use crate::memory::HostAllocator;
 use crate::monitor::phases::PhaseTimes;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{Collected, receive_memory};
+use crate::recv::{Collected, Receiver, receive_memory, receive_memory_with_spare};
 use crate::spead::DigitiserRepr;
 use crate::spead::digitiser::PREAMBLE_LEN;
 
@@ -153,4 +153,100 @@ fn the_burst_before_the_end_is_placed() {
         assert!(matches!(receiver.poll(), Collected::Chunk(found, _) if found == id));
     }
     assert!(matches!(receiver.poll(), Collected::End));
+}
+
+const SPARE: u64 = 6;
+
+fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
+    let (memory, mut receiver) =
+        receive_memory_with_spare(&recv(), 0, lanes, &HostAllocator::default(), SPARE as usize)
+            .unwrap();
+    receiver.leave_behind();
+    (memory, receiver)
+}
+
+/// Collects and gives back what there is, also when a lane has been left behind. Returns the id behind the last.
+fn collect(receiver: &mut Receiver) -> Option<u64> {
+    let mut next = None;
+    for _ in 0..2 {
+        while let Collected::Chunk(id, chunk) = receiver.poll() {
+            receiver.recycle(chunk);
+            next = Some(id + 1);
+        }
+    }
+    next
+}
+
+#[test]
+fn a_lane_without_packets_costs_no_more_than_a_chunk() {
+    const TOO_LONG: Duration = Duration::from_secs(20);
+    let (memory, mut receiver) = with_spare(2);
+    let (mut silent, _sender) = lcore("rx_silent", &memory, 1);
+    silent.placer.silence = Duration::ZERO;
+    let horizons = silent.horizons.clone().unwrap();
+    let mut first = Lane::new(WindowOf(memory.clone()), 0);
+    let begun = Instant::now();
+    let mut collected = 0;
+    let mut comes = |newest| {
+        let located = open(&mut first, &memory, newest);
+        // It has all patience before it is left behind. From then on two chunks are open by themselves, and a third for it.
+        let due = if newest < SPARE + 3 { 0 } else { newest - 2 };
+        while collected < due && begun.elapsed() < TOO_LONG {
+            collected = collect(&mut receiver).unwrap_or(collected);
+            thread::yield_now();
+        }
+        matches!(located, Located::Buffer(_)) && collected >= due
+    };
+    let all_come = thread::scope(|scope| {
+        scope.spawn(|| run(silent));
+        let all_come = (0..50).all(&mut comes);
+        horizons.push(Horizon::STOP).unwrap();
+        all_come
+    });
+    assert!(all_come);
+}
+
+#[test]
+fn a_lane_that_is_late_has_all_patience_each_time() {
+    let (memory, mut receiver) = with_spare(2);
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_late", &memory, 1);
+    placer.silence = Duration::ZERO;
+    let pool = frames("rx_late", 1);
+    let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
+    let mut first = Lane::new(WindowOf(memory.clone()), 0);
+    let mut late = |placer: &mut Placer, chunk: u64| {
+        let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+        publish(&mut stored);
+        placer.lane.end();
+        outcome
+    };
+    for newest in 0..20 {
+        let located = open(&mut first, &memory, newest);
+        assert!(matches!(located, Located::Buffer(_)), "{newest}");
+        collect(&mut receiver);
+        assert_eq!(placer.follow(), None, "{newest}");
+        if let Some(chunk) = newest.checked_sub(SPARE) {
+            assert_eq!(late(&mut placer, chunk), Ok(()), "{chunk}");
+        }
+    }
+    // It stalls for longer, and loses the chunks that the others had no memory for, but nothing behind them.
+    let last = 19 - SPARE;
+    for newest in 20..26 {
+        let located = open(&mut first, &memory, newest);
+        assert!(matches!(located, Located::Buffer(_)), "{newest}");
+        collect(&mut receiver);
+    }
+    placer.silence = Duration::MAX;
+    assert_eq!(placer.follow(), None);
+    placer.silence = Duration::ZERO;
+    assert_eq!(placer.follow(), Some(25 - 1 - LAG));
+    for chunk in last + 1..=25 {
+        let in_time = chunk > last + 3;
+        let expected = in_time.then_some(()).ok_or(DropCause::TooOld);
+        assert_eq!(late(&mut placer, chunk), expected, "{chunk}");
+        assert_eq!(placer.follow(), None);
+    }
 }

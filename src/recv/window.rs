@@ -8,8 +8,8 @@
 //! its published floor is `<= id`; it raises the published floor only in `end`, with release
 //! ordering, after its last write. A lane that is behind can be raised by the collector too, but
 //! only by a compare-exchange on a word without the busy bit, so either the lcore starts its burst
-//! with the new floor, or the collector sees it busy and leaves it alone. `tests/loom_window.rs`
-//! checks both with loom.
+//! with the new floor, or the collector sees it busy and leaves it alone. An lcore without packets
+//! raises its own lane in a burst without heaps. `tests/loom_window.rs` checks all of it with loom.
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -72,6 +72,17 @@ impl Window {
     fn slot(&self, id: u64) -> &AtomicU64 {
         &self.slots[(id % self.slots.len() as u64) as usize]
     }
+
+    fn floors(&self) -> impl Iterator<Item = u64> + '_ {
+        let floor = |lane: &LaneWord| lane.0.load(Ordering::Acquire) & !BUSY;
+        self.lanes.iter().map(floor)
+    }
+
+    /// Floor of the foremost lane. One that has ended hurries nobody.
+    fn foremost(&self) -> u64 {
+        let going = self.floors().filter(|&floor| floor < END_OF_STREAM);
+        going.max().unwrap_or(0)
+    }
 }
 
 /// One rx lcore's side. There must be one per lane index.
@@ -80,6 +91,8 @@ pub struct Lane<W> {
     window: W,
     index: usize,
     floor: u64,
+    /// Raised by the collector since there was a heap to locate.
+    left_behind: bool,
 }
 
 impl<W: std::ops::Deref<Target = Window>> Lane<W> {
@@ -89,6 +102,7 @@ impl<W: std::ops::Deref<Target = Window>> Lane<W> {
             window,
             index,
             floor: 0,
+            left_behind: false,
         }
     }
 
@@ -98,7 +112,9 @@ impl<W: std::ops::Deref<Target = Window>> Lane<W> {
 
     /// Starts a burst: from here to [`end`](Self::end) this lane cannot be raised by the collector.
     pub fn begin(&mut self) {
-        self.floor = self.word().fetch_or(BUSY, Ordering::Acquire) & !BUSY;
+        let floor = self.word().fetch_or(BUSY, Ordering::Acquire) & !BUSY;
+        self.left_behind |= floor > self.floor;
+        self.floor = floor;
     }
 
     /// Ends a burst: publishes the floor.
@@ -116,6 +132,25 @@ impl<W: std::ops::Deref<Target = Window>> Lane<W> {
         self.floor = self.floor.max(id);
     }
 
+    /// Whether the collector has raised this lane since there was a heap to locate. Between bursts only.
+    pub fn is_left_behind(&self) -> bool {
+        self.left_behind || self.word().load(Ordering::Relaxed) > self.floor
+    }
+
+    /// Floor of the foremost lane that has not ended.
+    pub fn foremost(&self) -> u64 {
+        self.window.foremost()
+    }
+
+    /// Gives up the chunks below `id` in a burst of its own, without heaps.
+    pub fn follow(&mut self, id: u64) {
+        if self.word().load(Ordering::Relaxed) < id {
+            self.begin();
+            self.raise(id);
+            self.end();
+        }
+    }
+
     /// Finds the buffer of chunk `id`, opening the chunk with `take` if need be; `give` takes back a
     /// buffer that another lcore made superfluous. Inside a burst only.
     ///
@@ -126,6 +161,7 @@ impl<W: std::ops::Deref<Target = Window>> Lane<W> {
         take: impl FnOnce() -> Option<BufferId>,
         give: impl FnOnce(BufferId),
     ) -> Located {
+        self.left_behind = false;
         if id < self.floor {
             return Located::TooOld;
         }
@@ -174,7 +210,7 @@ impl<W: std::ops::Deref<Target = Window>> Collector<W> {
     /// The next completed chunk that has a buffer. Ids without one are passed over.
     pub fn poll(&mut self) -> Option<(u64, BufferId)> {
         if self.head >= self.limit {
-            self.limit = self.floors().min().unwrap_or(0).max(self.head);
+            self.limit = self.window.floors().min().unwrap_or(0).max(self.head);
         }
         let slots = self.window.slots.len() as u64;
         while self.head < self.limit {
@@ -202,12 +238,9 @@ impl<W: std::ops::Deref<Target = Window>> Collector<W> {
     /// Raises lanes that are more than `lag` chunks behind the foremost one, unless they are in the
     /// middle of a burst. Returns how many lanes moved.
     ///
-    /// This keeps an lcore that gets no packets, or far too few, from holding the others up. A lane that has ended
-    /// hurries nobody.
+    /// This keeps an lcore that gets no packets, or far too few, from holding the others up.
     pub fn advance_laggards(&self, lag: u64) -> usize {
-        let going = self.floors().filter(|&floor| floor < END_OF_STREAM);
-        let foremost = going.max().unwrap_or(0);
-        let floor = foremost.saturating_sub(lag);
+        let floor = self.window.foremost().saturating_sub(lag);
         self.window
             .lanes
             .iter()
@@ -226,12 +259,5 @@ impl<W: std::ops::Deref<Target = Window>> Collector<W> {
     /// Chunk id below which everything has been collected or passed over.
     pub fn head(&self) -> u64 {
         self.head
-    }
-
-    fn floors(&self) -> impl Iterator<Item = u64> + '_ {
-        self.window
-            .lanes
-            .iter()
-            .map(|lane| lane.0.load(Ordering::Acquire) & !BUSY)
     }
 }

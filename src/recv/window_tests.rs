@@ -69,3 +69,22 @@ fn laggards_are_raised_unless_busy() {
     assert_eq!(collector.poll(), Some((0, 1)));
     assert_eq!(open(&mut lanes[1], 1, 3), Located::TooOld);
 }
+
+#[test]
+fn a_lane_is_left_behind_until_it_has_a_heap() {
+    let (mut lanes, mut collector) = window(2);
+    assert!(!lanes[1].is_left_behind());
+    open(&mut lanes[0], 3, 1);
+    collector.advance_laggards(1);
+    assert!(lanes[1].is_left_behind() && !lanes[0].is_left_behind());
+    let foremost = lanes[0].foremost();
+    lanes[1].follow(foremost);
+    assert!(lanes[1].is_left_behind());
+    assert_eq!(collector.poll(), None);
+    assert_eq!((collector.head(), lanes[1].floor()), (2, 2));
+    // It does not go back.
+    lanes[1].follow(1);
+    assert_eq!(lanes[1].floor(), 2);
+    assert_eq!(open(&mut lanes[1], 1, 2), Located::TooOld);
+    assert!(!lanes[1].is_left_behind());
+}
