@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::OUTPUT_CHUNKS;
 use crate::config::{EngineConfig, OutputConfig};
 
+/// The slowest pace that is waited for, as a multiple of an output's own rate: below 1 an engine falls behind anyway.
+const SLOWEST: f64 = 0.5;
 /// For all that is not sending: computing what was received, stop heaps, lcores that end.
 const REST: Duration = Duration::from_secs(5);
 
 /// How long what is under way in `engine` may take to come out once its input has ended: all output chunks may wait,
-/// each for as long as its data took, or longer where `rate_factor`, the pace as a multiple of an output's own rate, is
-/// below 1. 0 is no pace.
+/// each for as long as its data took, or up to twice as long where `rate_factor`, the pace as a multiple of an output's own
+/// rate, is below 1. 0 is no pace.
 pub fn drain(engine: &EngineConfig, rate_factor: f64) -> Duration {
     let chunk_samples = |output: &OutputConfig| {
         let batches = engine.send.chunk_jones / output.jones_per_batch;
@@ -19,7 +21,7 @@ pub fn drain(engine: &EngineConfig, rate_factor: f64) -> Duration {
     let longest = engine.outputs.iter().map(chunk_samples).max();
     let chunk = longest.unwrap_or(0) as f64 / engine.clock.adc_sample_rate;
     let slowed = if rate_factor > 0.0 {
-        rate_factor.min(1.0)
+        rate_factor.clamp(SLOWEST, 1.0)
     } else {
         1.0
     };
@@ -72,8 +74,8 @@ mod tests {
         let sending = |rate_factor| seconds(&engine, rate_factor) - 5.0;
         assert_eq!(sending(0.0), sending(1.0));
         assert_eq!(sending(1.1), sending(1.0));
-        assert!((sending(0.25) - 4.0 * sending(1.0)).abs() < 1e-6);
-        // Hardly any pace at all: for ever, which a second signal ends.
-        assert_eq!(drain(&engine, f64::MIN_POSITIVE), Duration::MAX);
+        assert!((sending(0.8) - sending(1.0) / 0.8).abs() < 1e-6);
+        // Hardly any pace at all would take for ever.
+        assert!((sending(f64::MIN_POSITIVE) - 2.0 * sending(1.0)).abs() < 1e-6);
     }
 }
