@@ -48,7 +48,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The acceptance rules, in the reference's order, for a lane whose floor is `floor`: whether the
+    /// The acceptance rules, in katgpucbf's order, for a lane whose floor is `floor`: whether the
     /// heap is still in time is for the window to say.
     #[inline]
     pub fn of(recv: &RecvConfig, floor: u64, heap: &DigitiserHeap<'_>) -> Result<Self, DropCause> {

@@ -121,8 +121,7 @@ impl Packetiser {
     }
 
     /// The packets that go through the `index`th of `of` interfaces: data of a contiguous block of substreams, and
-    /// through the first all descriptors and stop heaps. Each interface counts its own heaps (reference: heap count
-    /// assignment). For a packetiser of all substreams.
+    /// through the first all descriptors and stop heaps. Each interface counts its own heaps. For a packetiser of all substreams.
     pub fn through(&self, index: usize, of: usize) -> Self {
         let all = self.templates.len();
         let mut through = self.clone();
@@ -150,7 +149,7 @@ impl Packetiser {
         (first..substreams.len()).step_by(step)
     }
 
-    /// Bytes of UDP payload per second that keep up with real time (reference: rate limiting).
+    /// Bytes of UDP payload per second that keep up with real time.
     pub fn rate(&self) -> f64 {
         self.rate * self.shared(&self.block).len() as f64 / self.templates.len() as f64
     }
@@ -281,7 +280,7 @@ mod tests {
     use crate::spead;
     use crate::units::Clock;
 
-    /// The configuration of the reference's golden data packet, with two substreams.
+    /// The configuration of the golden data packet, with two substreams.
     fn packetiser(packet_payload: usize) -> Packetiser {
         let options = "name=w,channels=128,dst=239.10.0.1+1:7148,jones_per_batch=32768";
         let config = crate::config::tests::engine(options, |config| {
@@ -371,7 +370,7 @@ mod tests {
         assert_eq!(shared, alone);
     }
 
-    /// The reference's blocks and heap counts: interface i starts at i·2^40 + F, and the first sends all descriptors.
+    /// katgpucbf's blocks and heap counts: interface i starts at i·2^40 + F, and the first sends all descriptors.
     #[test]
     fn interfaces_divide_the_substreams_in_blocks() {
         let whole = packetiser(8192);
@@ -401,7 +400,7 @@ mod tests {
         }
     }
 
-    /// The reference's example: 1712 MHz, 8 KiB packets.
+    /// As katgpucbf computes it: 1712 MHz, 8 KiB packets.
     #[test]
     fn the_rate_counts_preambles() {
         let options = "name=w,channels=1024,dst=239.10.0.1+63:7148";
