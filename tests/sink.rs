@@ -188,6 +188,7 @@ fn a_whole_capture_gives_its_spectra() {
         (stream.batches, stream.batches_not_sent, stream.heaps),
         (3, 3, 12)
     );
+    assert_eq!(stream.batch_samples, STEP);
     assert_eq!((stream.descriptor_heaps, stream.stop_heaps), (4, 4));
     assert!(stream.notes.is_empty(), "{:?}", stream.notes);
 

@@ -206,18 +206,17 @@ impl Assembler {
         report.channels_per_substream = layout.channels_per_substream;
         report.spectra_per_heap = layout.spectra_per_heap;
         report.sample_bits = layout.bits;
-        report.batch_samples = layout.batch_samples();
         report.first_timestamp = layout.batches.first().copied();
         report.last_timestamp = layout.batches.last().copied();
         report.batches = batches;
+        // What all steps have in common: the batch, which is longer than a wideband one in narrowband streams.
+        let steps = layout.batches.windows(2).map(|w| w[1] - w[0]);
+        report.batch_samples = match steps.fold(0, gcd) {
+            0 => layout.batch_samples(),
+            step => step,
+        };
         if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp) {
-            // What all steps have in common: the batch, which is longer than a wideband one in narrowband streams.
-            let steps = layout.batches.windows(2).map(|w| w[1] - w[0]);
-            let step = match steps.fold(0, gcd) {
-                0 => layout.batch_samples(),
-                step => step,
-            };
-            report.batches_not_sent = (last - first) / step + 1 - batches;
+            report.batches_not_sent = (last - first) / report.batch_samples + 1 - batches;
         }
         let expected = batches * layout.destinations.len() as u64;
         report.missing_heaps = expected - self.heaps.len() as u64;

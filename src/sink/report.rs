@@ -77,7 +77,7 @@ pub struct StreamReport {
     pub spectra_per_heap: u64,
     /// Bits of each real and imaginary part.
     pub sample_bits: OutputBits,
-    /// ADC samples in a wideband batch, of which timestamps are multiples.
+    /// ADC samples in a batch: what steps between timestamps have in common, or a wideband one as long as there is one batch.
     pub batch_samples: u64,
     /// Timestamp of the first batch.
     pub first_timestamp: Option<u64>,

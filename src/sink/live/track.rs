@@ -318,7 +318,10 @@ impl Tracker {
             report.channels = shape.channels * self.destinations.len() as u64;
             report.spectra_per_heap = shape.spectra;
             report.sample_bits = shape.bits;
-            report.batch_samples = 2 * report.channels * shape.spectra;
+            report.batch_samples = match self.step {
+                0 => 2 * report.channels * shape.spectra,
+                step => step,
+            };
         }
         if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp)
             && self.step > 0

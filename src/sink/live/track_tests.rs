@@ -54,6 +54,23 @@ fn whole_batches_are_clean_and_gaps_are_counted() {
     assert_eq!(report.first_timestamp, Some(100 * STEP));
 }
 
+/// Those of narrowband streams are longer by the decimation.
+#[test]
+fn a_batch_is_as_long_as_timestamps_step() {
+    let mut tracker = tracker();
+    let mut samples = Vec::new();
+    for number in [0, 4, 8, 20, 24, 28] {
+        batch(&mut tracker, number);
+        samples.push(tracker.report().batch_samples);
+    }
+    assert_eq!(samples[0], STEP);
+    let report = tracker.finish();
+    assert_eq!(
+        (report.batch_samples, report.batches_not_sent),
+        (4 * STEP, 2)
+    );
+}
+
 #[test]
 fn losses_are_told_apart() {
     let mut tracker = tracker();
