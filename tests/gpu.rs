@@ -234,6 +234,39 @@ fn agrees_with_the_cpu_for_many_taps() {
     }
 }
 
+/// Whichever the tuner may take.
+#[test]
+fn every_shape_agrees_with_the_cpu() {
+    let Some(gpu) = device() else { return };
+    for (channels, taps) in [
+        (64, 16),
+        (1024, 4),
+        (1024, 32),
+        (4096, 16),
+        (8192, 16),
+        (32768, 16),
+        (32768, 32),
+    ] {
+        let case = Case::new(output(channels, taps, 32, Dither::Uniform), 10, 1, 30.0, 89);
+        let with = |shape: &str| Kernels {
+            fft: Fft::Fused,
+            tune: Tune::Fixed(shape.into()),
+        };
+        let Err(GpuError::Shape { known, .. }) = case.with_kernels(&gpu, &with("none")) else {
+            panic!("{channels} channels: no list of shapes");
+        };
+        let mut cpu = case.on_cpu();
+        case.set_gains(&mut cpu);
+        let expected = case.run_on_cpu(&mut cpu, &[]);
+        for shape in known.split(" and ") {
+            let mut rig = case.with_kernels(&gpu, &with(shape)).unwrap();
+            case.set_gains(&mut *rig.pipeline);
+            let what = format!("{channels} channels, {taps} taps, {shape}");
+            assert_agree(&what, &case.run(&mut rig, &[9]), &expected);
+        }
+    }
+}
+
 /// Without delays, against the model in double precision, with a gain that clamps one sample in ten.
 #[test]
 fn agrees_with_the_model() {
