@@ -117,6 +117,7 @@ fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
             output: index,
             start,
             end,
+            batches: 1,
             nominal_end: end,
             clipped_samples: [0, start.0 / 2000],
         }));

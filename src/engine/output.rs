@@ -350,6 +350,7 @@ impl Output {
                 output: self.index,
                 start: chunk.start(),
                 end: chunk.start() + span as u64,
+                batches: tally.batches(),
                 nominal_end: chunk.start() + (chunk.capacity() * step) as u64,
                 clipped_samples: [0; N_POL],
             };

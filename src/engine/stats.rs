@@ -49,6 +49,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Batches that are sent.
+    pub fn batches(&self) -> u64 {
+        self.batches
+    }
+
     /// Of a chunk with `gap` batches between it and the one before.
     pub fn new(chunk: &OutputMemory, config: &OutputConfig, gap: u64) -> Self {
         let substreams = config.dst.len() as u64;

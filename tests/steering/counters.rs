@@ -231,6 +231,7 @@ fn output_clip_counts() {
                 end: Timestamp(
                     start + (batches * output.batch_samples()) as u64 - spectrum + window,
                 ),
+                batches: batches as u64,
                 nominal_end: Timestamp(start + 3 * output.batch_samples() as u64),
                 clipped_samples: [0, spectra],
             }

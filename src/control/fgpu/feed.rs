@@ -189,6 +189,10 @@ impl Feed {
             let clipped = Value::Integer(clipped as i64);
             self.set(sensors.clip_count, end, Status::Nominal, clipped);
         }
+        // What was not sent has no age.
+        if chunk.batches == 0 {
+            return;
+        }
         let end = chunk.end.unix(self.clock);
         let age = Value::Float(unix_now() - end);
         let sensor = self.sensors.latencies[chunk.output];

@@ -162,9 +162,10 @@ fn received_sensors_time_out() {
 #[test]
 fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
     let mut bench = Bench::new();
-    let sent = |output| {
+    let sent = |output, batches| {
         Event::Sent(Sent {
             output,
+            batches,
             start: Timestamp(1000),
             // Cut short.
             end: Timestamp(2000),
@@ -172,8 +173,12 @@ fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
             clipped_samples: [1, 1000],
         })
     };
-    bench.tell(sent(0), Instant::now());
-    bench.tell(sent(1), Instant::now());
+    let unknown = bench.sensor("karoo.w.latency");
+    bench.tell(sent(0, 0), Instant::now());
+    bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
+    assert_eq!(bench.sensor("karoo.w.latency"), unknown);
+    bench.tell(sent(0, 1), Instant::now());
+    bench.tell(sent(1, 1), Instant::now());
     bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
     bench.expect("w.input1.feng-clip-cnt", "1000", Status::Nominal, 103.0);
     let (age, status, timestamp) = bench.sensor("karoo.w.latency");

@@ -52,6 +52,8 @@ pub struct Sent {
     pub start: Timestamp,
     /// Sample behind the last that contributes to it.
     pub end: Timestamp,
+    /// Its batches that were sent; others lacked input.
+    pub batches: u64,
     /// Where it would end if it were full: the timestamp of the sensor.
     pub nominal_end: Timestamp,
     /// Saturated complex samples in transmitted batches, per polarisation.
