@@ -117,61 +117,50 @@ fn both_lanes_agree_on_the_buffer() {
     });
 }
 
+/// One lane goes on with `slow` while the other one gets ahead, and the collector raises and collects. Returns which chunk was
+/// collected, what was read of it, and where the slow lane's heap went.
+fn overtake(
+    slow: fn(&Arc<Memory>, &mut Lane<Shared>) -> Located,
+) -> (Option<u64>, Option<[u64; LANES]>, Located) {
+    let memory = memory();
+    let other = {
+        let memory = memory.clone();
+        thread::spawn(move || slow(&memory, &mut Lane::new(Shared(memory.clone()), 1)))
+    };
+    let mut fast = Lane::new(Shared(memory.clone()), 0);
+    burst(&memory, &mut fast, 0, 0);
+    burst(&memory, &mut fast, 0, 1);
+    let mut collector = Collector::new(Shared(memory.clone()));
+    collector.advance_laggards(0);
+    let collected = collector.poll();
+    let seen = collected.map(|(_, buffer)| read(&memory, buffer));
+    (collected.map(|(id, _)| id), seen, other.join().unwrap())
+}
+
 #[test]
 fn an_idle_lane_is_raised_only_between_bursts() {
-    loom::model(|| {
-        let memory = memory();
-        let slow = {
-            let memory = memory.clone();
-            thread::spawn(move || {
-                let mut lane = Lane::new(Shared(memory.clone()), 1);
-                burst(&memory, &mut lane, 1, 0)
-            })
-        };
-        let mut fast = Lane::new(Shared(memory.clone()), 0);
-        burst(&memory, &mut fast, 0, 0);
-        burst(&memory, &mut fast, 0, 1);
-        let mut collector = Collector::new(Shared(memory.clone()));
-        collector.advance_laggards(0);
-        let collected = collector.poll();
-        let seen = collected.map(|(_, buffer)| read(&memory, buffer));
-        let located = slow.join().unwrap();
-        match (collected, located) {
+    loom::model(
+        || match overtake(|memory, lane| burst(memory, lane, 1, 0)) {
             // The slow lane's heap was in time, or it was refused; never written after collection.
-            (Some((0, _)), Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
-            (Some((0, _)), Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
-            (None, Located::Buffer(_)) => {}
+            (Some(0), seen, Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
+            (Some(0), seen, Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
+            (None, _, Located::Buffer(_)) => {}
             other => panic!("{other:?}"),
-        }
-    });
+        },
+    );
 }
 
 #[test]
 fn a_lane_without_heaps_follows_while_it_may_be_raised() {
-    loom::model(|| {
-        let memory = memory();
-        let idle = {
-            let memory = memory.clone();
-            thread::spawn(move || {
-                let mut lane = Lane::new(Shared(memory.clone()), 1);
-                lane.follow(lane.foremost());
-                burst(&memory, &mut lane, 1, 0)
-            })
-        };
-        let mut fast = Lane::new(Shared(memory.clone()), 0);
-        burst(&memory, &mut fast, 0, 0);
-        burst(&memory, &mut fast, 0, 1);
-        let mut collector = Collector::new(Shared(memory.clone()));
-        collector.advance_laggards(0);
-        let collected = collector.poll();
-        let seen = collected.map(|(_, buffer)| read(&memory, buffer));
-        let located = idle.join().unwrap();
-        match (collected, located) {
-            (Some((0, _)), Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
-            (Some((0, _)), Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
-            // Busy when it was to be raised: its floor says whether there is anything to wait for.
-            (None, Located::Buffer(_) | Located::TooOld) => {}
-            other => panic!("{other:?}"),
-        }
+    let follow = |memory: &Arc<Memory>, lane: &mut Lane<Shared>| {
+        lane.follow(lane.foremost());
+        burst(memory, lane, 1, 0)
+    };
+    loom::model(move || match overtake(follow) {
+        (Some(0), seen, Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
+        (Some(0), seen, Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
+        // Busy when it was to be raised: its floor says whether there is anything to wait for.
+        (None, _, Located::Buffer(_) | Located::TooOld) => {}
+        other => panic!("{other:?}"),
     });
 }
