@@ -147,6 +147,9 @@ impl Buffers {
     }
 }
 
+/// Batches in wire layout, and counters.
+type Contents = (Vec<u8>, Vec<u64>);
+
 /// What can be timed by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -342,7 +345,7 @@ impl<'a> Trial<'a> {
 
     /// What a pass over the first set makes: batches in wire layout, and their counts.
     pub fn output(&mut self) -> Result<(Vec<u8>, Vec<BatchStats>), GpuError> {
-        self.try_output(0).map_err(failed)
+        self.try_output().map_err(failed)
     }
 
     /// Whether passes behind each other, as they are timed, make what each makes by itself.
@@ -350,11 +353,8 @@ impl<'a> Trial<'a> {
         self.try_repeats().map_err(failed)
     }
 
-    fn try_output(&self, set: usize) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
-        let stream = &self.buffers.stream;
-        let before = self.contents(set)?.1;
-        self.enqueue(stream, set, None)?;
-        let (data, after) = self.contents(set)?;
+    fn try_output(&self) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
+        let (before, (data, after)) = self.alone(0)?;
         let stats = before.chunks(COUNTERS).zip(after.chunks(COUNTERS));
         let stats = stats.map(|(before, after)| {
             let counted = |i: usize| after[i].wrapping_sub(before[i]);
@@ -368,14 +368,8 @@ impl<'a> Trial<'a> {
 
     fn try_repeats(&self) -> Result<bool, DriverError> {
         let sets = 0..self.sets.len();
-        let alone = sets
-            .clone()
-            .map(|set| {
-                let before = self.contents(set)?.1;
-                self.enqueue(&self.buffers.stream, set, None)?;
-                Ok((before, self.contents(set)?))
-            })
-            .collect::<Result<Vec<_>, DriverError>>()?;
+        let alone = sets.clone().map(|set| self.alone(set));
+        let alone = alone.collect::<Result<Vec<_>, _>>()?;
         graph(&[self], None)?.launch()?;
         for (set, (before, (data, once))) in sets.zip(alone) {
             let (again, after) = self.contents(set)?;
@@ -391,8 +385,15 @@ impl<'a> Trial<'a> {
         Ok(true)
     }
 
+    /// Makes a pass over a set by itself: what had been counted before, and [`contents`](Self::contents).
+    fn alone(&self, set: usize) -> Result<(Vec<u64>, Contents), DriverError> {
+        let before = self.contents(set)?.1;
+        self.enqueue(&self.buffers.stream, set, None)?;
+        Ok((before, self.contents(set)?))
+    }
+
     /// What a set's passes have made last, and counted so far.
-    fn contents(&self, set: usize) -> Result<(Vec<u8>, Vec<u64>), DriverError> {
+    fn contents(&self, set: usize) -> Result<Contents, DriverError> {
         let (stream, set) = (&self.buffers.stream, &self.buffers.sets[set]);
         let contents = (
             stream.clone_dtoh(&set.out)?,
