@@ -44,7 +44,7 @@ pub struct Service {
     every: Duration,
     next_look: Instant,
     next_status: Instant,
-    stuck: bool,
+    stuck: Vec<String>,
 }
 
 impl Service {
@@ -60,7 +60,7 @@ impl Service {
             every,
             next_look: now + every,
             next_status: now + STATUS,
-            stuck: false,
+            stuck: Vec::new(),
         }
     }
 
@@ -70,7 +70,7 @@ impl Service {
             self.next_look = now + self.every;
             self.look();
         }
-        if now >= self.next_status && !self.stuck {
+        if now >= self.next_status && self.stuck.is_empty() {
             self.next_status = now + STATUS;
             status(&summary(engine));
         }
@@ -78,15 +78,16 @@ impl Service {
 
     fn look(&mut self) {
         let stuck = self.liveness.stuck();
+        if stuck.is_empty() && self.watchdog {
+            tell(&[NotifyState::Watchdog]);
+        }
+        if stuck == self.stuck {
+            return;
+        }
+        let threads = stuck.join(", ");
         if stuck.is_empty() {
-            if self.watchdog {
-                tell(&[NotifyState::Watchdog]);
-            }
-            if std::mem::take(&mut self.stuck) {
-                tracing::info!("all data threads go on");
-            }
-        } else if !std::mem::replace(&mut self.stuck, true) {
-            let threads = stuck.join(", ");
+            tracing::info!("all data threads go on");
+        } else {
             tracing::error!(
                 threads,
                 "no turn for {:?}: the watchdog is not fed",
@@ -94,6 +95,7 @@ impl Service {
             );
             status(&format!("Stuck: {threads}"));
         }
+        self.stuck = stuck.into_iter().map(String::from).collect();
     }
 }
 
