@@ -16,7 +16,7 @@ use karoo::net::MacAddr;
 use nix::sched::{CloneFlags, unshare};
 
 /// Tests fail rather than hang.
-const TOO_LONG: Duration = Duration::from_secs(40);
+const TOO_LONG: Duration = Duration::from_secs(180);
 
 fn run(command: &str) -> Result<String, String> {
     let mut words = command.split(' ');

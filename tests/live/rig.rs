@@ -32,7 +32,7 @@ pub const HEAP: usize = 256;
 pub const CHUNK: usize = 8192;
 const RING: usize = 511;
 /// Tests fail rather than hang.
-const TOO_LONG: Duration = Duration::from_secs(60);
+const TOO_LONG: Duration = Duration::from_secs(180);
 
 /// All tests take the same lcores: one at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
