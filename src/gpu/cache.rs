@@ -2,31 +2,47 @@
 
 use std::path::{Path, PathBuf};
 
-/// What is stored under `key` in `folder` of Karoo's cache. Broken files are as good as none.
-pub(super) fn load(folder: &str, key: &[u8]) -> Option<Vec<u8>> {
-    read(&path(folder, key)?, key)
-}
+/// A folder for it, or none.
+#[derive(Debug)]
+pub(super) struct Cache(Option<PathBuf>);
 
-/// Stores `value` under `key`. Without a cache, the next start takes seconds longer.
-pub(super) fn store(folder: &str, key: &[u8], value: &[u8]) {
-    let Some(path) = path(folder, key) else {
-        return;
-    };
-    if let Err(error) = write(&path, key, value) {
-        tracing::debug!(%error, path = %path.display(), "not cached");
+impl Cache {
+    /// The user's: `$XDG_CACHE_HOME/karoo`, or `~/.cache/karoo`.
+    pub fn of_user() -> Self {
+        let base = std::env::var_os("XDG_CACHE_HOME")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+        Self(base.map(|base| base.join("karoo")))
     }
-}
 
-fn path(folder: &str, key: &[u8]) -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    // FNV-1a only spreads the names; the file holds the key, which decides.
-    let hash = key.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    });
-    Some(base.join("karoo").join(folder).join(format!("{hash:016x}")))
+    /// One in `folder`, which need not exist.
+    pub fn at(folder: PathBuf) -> Self {
+        Self(Some(folder))
+    }
+
+    /// What is stored under `key` in a `room` of the folder. Broken files are as good as none.
+    pub fn load(&self, room: &str, key: &[u8]) -> Option<Vec<u8>> {
+        read(&self.path(room, key)?, key)
+    }
+
+    /// Stores `value` under `key`. Without a folder, the next start takes seconds longer.
+    pub fn store(&self, room: &str, key: &[u8], value: &[u8]) {
+        let Some(path) = self.path(room, key) else {
+            return;
+        };
+        if let Err(error) = write(&path, key, value) {
+            tracing::debug!(%error, path = %path.display(), "not cached");
+        }
+    }
+
+    fn path(&self, room: &str, key: &[u8]) -> Option<PathBuf> {
+        // FNV-1a only spreads the names; the file holds the key, which decides.
+        let hash = key.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+        });
+        Some(self.0.as_ref()?.join(room).join(format!("{hash:016x}")))
+    }
 }
 
 /// The value in a file, if the file is whole and of this key.
@@ -69,8 +85,17 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_files_of_their_own() {
-        assert_ne!(path("kernels", b"a"), path("kernels", b"b"));
-        assert_ne!(path("kernels", b"a"), path("shapes", b"a"));
+    fn keys_and_rooms_have_files_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().join("karoo"));
+        cache.store("kernels", b"a", b"1");
+        cache.store("kernels", b"b", b"2");
+        cache.store("shapes", b"a", b"3");
+        let load = |room, key| cache.load(room, key).unwrap();
+        assert_eq!(load("kernels", b"a"), b"1");
+        assert_eq!(load("kernels", b"b"), b"2");
+        assert_eq!(load("shapes", b"a"), b"3");
+        assert_eq!(cache.load("shapes", b"b"), None);
+        assert_eq!(Cache(None).load("kernels", b"a"), None);
     }
 }

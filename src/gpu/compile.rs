@@ -5,7 +5,8 @@ use std::ptr;
 
 use cudarc::nvrtc::{result, sys};
 
-use super::{GpuError, cache};
+use super::GpuError;
+use super::cache::Cache;
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
 const HEADERS: [(&CStr, &str); 16] = [
@@ -30,8 +31,8 @@ const HEADERS: [(&CStr, &str); 16] = [
     (c"philox.cuh", include_str!("../../kernels/philox.cuh")),
 ];
 
-/// Folder of the cache.
-const CACHE: &str = "kernels";
+/// Room of the cache.
+const ROOM: &str = "kernels";
 
 /// A kernel's name and source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +97,17 @@ pub(super) const GATHER: Source = Source {
 };
 
 /// Machine code of `kernel`, from the cache if it is there.
-pub(super) fn machine_code(kernel: Source, options: &[String]) -> Result<Vec<u8>, GpuError> {
+pub(super) fn machine_code(
+    kernel: Source,
+    options: &[String],
+    cache: &Cache,
+) -> Result<Vec<u8>, GpuError> {
     let key = key(kernel, options);
-    if let Some(code) = cache::load(CACHE, &key) {
+    if let Some(code) = cache.load(ROOM, &key) {
         return Ok(code);
     }
     let code = compile(kernel, options)?;
-    cache::store(CACHE, &key, &code);
+    cache.store(ROOM, &key, &code);
     Ok(code)
 }
 

@@ -1,6 +1,7 @@
 //! One GPU: context, stream, functions.
 
 use std::ffi::CStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
@@ -8,6 +9,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverErr
 use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits, result};
 use cudarc::nvrtc::Ptx;
 
+use super::cache::Cache;
 use super::compile::{self, Source};
 
 /// Why the GPU cannot be used.
@@ -204,6 +206,7 @@ pub struct Gpu {
     architecture: i32,
     shared: usize,
     multiprocessors: usize,
+    cache: Cache,
     pub(super) context: Arc<CudaContext>,
     /// For what is done before engines start.
     pub(super) stream: Arc<CudaStream>,
@@ -213,7 +216,13 @@ impl Gpu {
     /// Opens the first CUDA device.
     pub fn open() -> Result<Arc<Self>, GpuError> {
         check_driver()?;
-        Self::open_number(0)
+        Self::open_number(0, Cache::of_user())
+    }
+
+    /// Opens the first CUDA device, with a cache of kernels and of the tuner's choices in `folder`, which need not exist.
+    pub fn open_caching_in(folder: &Path) -> Result<Arc<Self>, GpuError> {
+        check_driver()?;
+        Self::open_number(0, Cache::at(folder.to_owned()))
     }
 
     /// Opens the CUDA device at a PCI address such as `0000:41:00.0`.
@@ -224,7 +233,7 @@ impl Gpu {
             .cast_unsigned() as usize;
         let mut known: Vec<_> = (0..count).map(pci_address).collect();
         match known.iter().position(|known| known == address) {
-            Some(number) => Self::open_number(number),
+            Some(number) => Self::open_number(number, Cache::of_user()),
             None => {
                 if known.is_empty() {
                     known.push("none".to_owned());
@@ -237,7 +246,7 @@ impl Gpu {
         }
     }
 
-    fn open_number(number: usize) -> Result<Arc<Self>, GpuError> {
+    fn open_number(number: usize, cache: Cache) -> Result<Arc<Self>, GpuError> {
         let context =
             CudaContext::new(number).map_err(|error| GpuError::NoDevice(error.to_string()))?;
         let wrap = |what| move |source| GpuError::Driver { what, source };
@@ -266,6 +275,7 @@ impl Gpu {
             architecture: 10 * major + minor,
             shared: usize::try_from(shared).unwrap_or(0),
             multiprocessors: usize::try_from(multiprocessors).unwrap_or(1),
+            cache,
             stream: context.new_stream().map_err(wrap("make a stream"))?,
             context,
         }))
@@ -331,6 +341,11 @@ impl Gpu {
         Ok(())
     }
 
+    /// What it took long to find out about it.
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
     /// Its multiprocessors.
     pub(super) fn multiprocessors(&self) -> usize {
         self.multiprocessors
@@ -357,7 +372,7 @@ impl Gpu {
                 .iter()
                 .map(|(name, value)| format!("-D{name}={value}")),
         );
-        let code = compile::machine_code(kernel, &options)?;
+        let code = compile::machine_code(kernel, &options, &self.cache)?;
         let wrap = |what| move |source| GpuError::Driver { what, source };
         let function = self
             .context

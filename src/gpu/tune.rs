@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use super::cache::Cache;
 use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
 use super::form::{Fft, Form, Kernels, Tune};
 use super::measure::{self, Buffers, Pass, Trial};
 use super::shape::{Input, Shape};
-use super::{Gpu, GpuError, cache};
+use super::{Gpu, GpuError};
 use crate::config::{OutputConfig, SampleBits};
 use crate::engine::FineDelay;
 use crate::units::Timestamp;
 
-/// Folder of the cache.
-const CACHE: &str = "shapes";
+/// Room of the cache.
+const ROOM: &str = "shapes";
 /// Samples per polarisation of a pass that is timed, or one batch if that is more.
 const SAMPLES: usize = 1 << 23;
 /// Passes over different samples, so that none is in the L2 cache when it is read again.
@@ -53,7 +54,7 @@ pub(super) fn pick(
             known: names(&shapes),
         })?,
         Tune::Auto | Tune::Again if shapes.len() == 1 => first,
-        Tune::Auto => match stored(&shapes, &key) {
+        Tune::Auto => match stored(gpu.cache(), &shapes, &key) {
             Some(shape) => shape,
             None => measured(gpu, output, bits, &shapes, &key)?.unwrap_or(first),
         },
@@ -94,8 +95,8 @@ fn names(shapes: &[Shape]) -> String {
     names.join(" and ")
 }
 
-fn stored(shapes: &[Shape], key: &[u8]) -> Option<Shape> {
-    named(shapes, &String::from_utf8(cache::load(CACHE, key)?).ok()?)
+fn stored(cache: &Cache, shapes: &[Shape], key: &[u8]) -> Option<Shape> {
+    named(shapes, &String::from_utf8(cache.load(ROOM, key)?).ok()?)
 }
 
 /// Times all `shapes` and stores the fastest, if any of them runs.
@@ -141,7 +142,8 @@ fn measured(
     let Some((_, shape)) = fastest else {
         return Ok(None);
     };
-    cache::store(CACHE, key, shape.to_string().as_bytes());
+    let name = shape.to_string();
+    gpu.cache().store(ROOM, key, name.as_bytes());
     Ok(Some(shape))
 }
 
