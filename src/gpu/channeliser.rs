@@ -10,11 +10,10 @@ use rustfft::num_complex::Complex32;
 
 use super::ddc::{Ddc, Held};
 use super::form::Kernels;
+use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use super::power::Power;
 use super::streams::{Stopwatch, Streams, failed};
-use super::variant::{
-    BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, Variant, address,
-};
+use super::variant::{Variant, address};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, SampleBits};
 use crate::engine::steer::Gains;

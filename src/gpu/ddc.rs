@@ -13,7 +13,8 @@ use half::f16;
 use rustfft::num_complex::{Complex32, Complex64};
 
 use super::compile::DDC;
-use super::variant::{FrontInput, address};
+use super::parameters::FrontInput;
+use super::variant::address;
 use super::{Gpu, GpuError};
 use crate::config::{Narrowband, OutputConfig, SampleBits};
 use crate::dsp::ddc;

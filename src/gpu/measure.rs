@@ -13,9 +13,8 @@ use rustfft::num_complex::Complex32;
 use super::ddc::{Ddc, Held};
 use super::form::{Form, Kernels};
 use super::launch::TableCopy;
-use super::variant::{
-    BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate, Variant, address,
-};
+use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
+use super::variant::{Variant, address};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, SampleBits};
 use crate::engine::{BatchStats, FineDelay, InputView};

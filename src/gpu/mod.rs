@@ -25,6 +25,7 @@ pub mod measure;
 mod memory;
 #[cfg(feature = "nic")]
 mod nic;
+mod parameters;
 mod power;
 mod shape;
 mod streams;
