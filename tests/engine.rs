@@ -164,7 +164,7 @@ fn receive(memory: &Arc<ReceiveMemory>, abort: &Abort) {
     for id in (0..3).chain(4..13) {
         let buffer = loop {
             lane.begin();
-            let located = lane.locate(id, || memory.take(), |buffer| memory.give(buffer));
+            let located = lane.locate(id, || memory.take());
             lane.end();
             match located {
                 Located::Buffer(buffer) => break buffer,
@@ -229,7 +229,9 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
         abort: abort.clone(),
     };
     let mut engine = Engine::new(&config, parts);
+    let of_engine = abort.clone();
     let engine = std::thread::spawn(move || {
+        let _guard = of_engine.on_panic();
         let clock = PhaseTimes::new("engine", None);
         engine.run(&mut PhaseClock::start(clock))
     });

@@ -9,10 +9,12 @@ mod window;
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering};
+    pub use loom::thread::yield_now;
 }
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 use window::{BufferId, Collector, Lane, Located, Window};
 
@@ -46,7 +48,7 @@ fn memory() -> Arc<Memory> {
 fn burst(memory: &Arc<Memory>, lane: &mut Lane<Shared>, index: usize, id: u64) -> Located {
     lane.begin();
     let spare = id as usize * LANES + index;
-    let located = lane.locate(id, || Some(spare as BufferId), |_| {});
+    let located = lane.locate(id, || Some(spare as BufferId));
     if let Located::Buffer(buffer) = located {
         memory.cells[buffer as usize * LANES + index].with_mut(|cell| {
             // SAFETY: loom reports any access that is not ordered with this one.
@@ -114,6 +116,29 @@ fn both_lanes_agree_on_the_buffer() {
         let mut lane = Lane::new(Shared(memory.clone()), 0);
         let mine = burst(&memory, &mut lane, 0, 1);
         assert_eq!(mine, other.join().unwrap());
+    });
+}
+
+/// The one buffer that is free is the chunk's, whichever lane takes it: neither loses its heap.
+#[test]
+fn the_last_buffer_is_missed_by_no_lane() {
+    loom::model(|| {
+        let memory = memory();
+        let free = Arc::new(AtomicBool::new(true));
+        let locate = |index: usize| {
+            let (memory, free) = (memory.clone(), free.clone());
+            move || {
+                let mut lane = Lane::new(Shared(memory), index);
+                lane.begin();
+                let take = || free.swap(false, Ordering::AcqRel).then_some(0);
+                let located = lane.locate(1, take);
+                lane.end();
+                located
+            }
+        };
+        let other = thread::spawn(locate(1));
+        assert_eq!(locate(0)(), Located::Buffer(0));
+        assert_eq!(other.join().unwrap(), Located::Buffer(0));
     });
 }
 

@@ -308,9 +308,7 @@ impl Placer {
         self.newest = self.newest.max(id);
         loop {
             let memory = &self.memory;
-            let located = self
-                .lane
-                .locate(id, || memory.take(), |buffer| memory.give(buffer));
+            let located = self.lane.locate(id, || memory.take());
             let waits = match self.when_full {
                 WhenFull::Wait => true,
                 WhenFull::Drop => self.leap_until.is_some_and(|until| Instant::now() < until),

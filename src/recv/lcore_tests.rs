@@ -90,7 +90,7 @@ fn run(lcore: RxLcore) {
 
 fn open(lane: &mut Lane<WindowOf>, memory: &ReceiveMemory, id: u64) -> Located {
     lane.begin();
-    let located = lane.locate(id, || memory.take(), |buffer| memory.give(buffer));
+    let located = lane.locate(id, || memory.take());
     lane.end();
     located
 }

@@ -15,6 +15,7 @@ mod window_tests;
 
 mod sync {
     pub use std::sync::atomic::{AtomicU64, Ordering};
+    pub use std::thread::yield_now;
 }
 
 pub use cause::{DropCause, RxStats};

@@ -9,13 +9,16 @@
 //! ordering, after its last write. A lane that is behind can be raised by the collector too, but
 //! only by a compare-exchange on a word without the busy bit, so either the lcore starts its burst
 //! with the new floor, or the collector sees it busy and leaves it alone. An lcore without packets
-//! raises its own lane in a burst without heaps. `tests/loom_window.rs` checks all of it with loom.
+//! raises its own lane in a burst without heaps. Once per chunk, the first lane that comes to it takes a buffer, and others that
+//! come meanwhile wait for it. `tests/loom_window.rs` checks all of it with loom.
 
-use super::sync::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering, yield_now};
 
 const BUSY: u64 = 1 << 63;
 const BUFFER_BITS: u32 = 16;
 const NO_BUFFER: u64 = 0;
+/// All bits of a buffer. In a slot: a lane is taking one for it.
+const BUFFER: u64 = (1 << BUFFER_BITS) - 1;
 
 /// A floor above every chunk id: the stream has ended.
 pub const END_OF_STREAM: u64 = 1 << 47;
@@ -31,7 +34,8 @@ struct LaneWord(AtomicU64);
 /// The shared part; see the module documentation.
 #[derive(Debug)]
 pub struct Window {
-    /// Chunk `id` lives in slot `id % slots.len()`; the word is `id << 16 | (buffer + 1)`.
+    /// Chunk `id` lives in slot `id % slots.len()`; the word is `id << 16 | (buffer + 1)`, or all ones in place of a buffer while a
+    /// lane takes one.
     slots: Box<[AtomicU64]>,
     lanes: Box<[LaneWord]>,
     /// Chunks that a lane keeps open, counted from the newest that it has seen.
@@ -151,40 +155,47 @@ impl<W: std::ops::Deref<Target = Window>> Lane<W> {
         }
     }
 
-    /// Finds the buffer of chunk `id`, opening the chunk with `take` if need be; `give` takes back a
-    /// buffer that another lcore made superfluous. Inside a burst only.
+    /// Finds the buffer of chunk `id`, opening the chunk with `take` if need be. Inside a burst only.
     ///
     /// A chunk newer than all before moves this lane's floor up, whether or not it gets a buffer.
-    pub fn locate(
-        &mut self,
-        id: u64,
-        take: impl FnOnce() -> Option<BufferId>,
-        give: impl FnOnce(BufferId),
-    ) -> Located {
+    pub fn locate(&mut self, id: u64, take: impl FnOnce() -> Option<BufferId>) -> Located {
         self.left_behind = false;
         if id < self.floor {
             return Located::TooOld;
         }
         self.raise((id + 1).saturating_sub(self.window.depth));
         let slot = self.window.slot(id);
-        let word = slot.load(Ordering::Acquire);
-        if word >> BUFFER_BITS != id {
-            return Located::NoBuffer;
-        }
-        let buffer = word & ((1 << BUFFER_BITS) - 1);
-        if buffer != NO_BUFFER {
-            return Located::Buffer((buffer - 1) as BufferId);
-        }
-        let Some(taken) = take() else {
-            return Located::NoBuffer;
-        };
-        let opened = word | (u64::from(taken) + 1);
-        match slot.compare_exchange(word, opened, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Located::Buffer(taken),
-            Err(current) => {
-                give(taken);
-                Located::Buffer(((current & ((1 << BUFFER_BITS) - 1)) - 1) as BufferId)
+        let mut word = slot.load(Ordering::Acquire);
+        loop {
+            if word >> BUFFER_BITS != id {
+                return Located::NoBuffer;
             }
+            word = match word & BUFFER {
+                NO_BUFFER => {
+                    // One lane alone takes one: with two in hand, a third lane would miss the last that is free.
+                    let claimed = slot.compare_exchange(
+                        word,
+                        word | BUFFER,
+                        Ordering::Acquire,
+                        Ordering::Acquire,
+                    );
+                    match claimed {
+                        Err(current) => current,
+                        Ok(_) => {
+                            let taken = take();
+                            let buffer = taken.map_or(NO_BUFFER, |taken| u64::from(taken) + 1);
+                            slot.store(word | buffer, Ordering::Release);
+                            return taken.map_or(Located::NoBuffer, Located::Buffer);
+                        }
+                    }
+                }
+                // Another lane is taking one, which is done in no time, if it has a CPU.
+                BUFFER => {
+                    yield_now();
+                    slot.load(Ordering::Acquire)
+                }
+                buffer => return Located::Buffer((buffer - 1) as BufferId),
+            };
         }
     }
 }
@@ -227,7 +238,7 @@ impl<W: std::ops::Deref<Target = Window>> Collector<W> {
             let next = id + slots + behind.div_ceil(slots) * slots;
             slot.store(next << BUFFER_BITS, Ordering::Release);
             self.head += 1;
-            let buffer = word & ((1 << BUFFER_BITS) - 1);
+            let buffer = word & BUFFER;
             if buffer != NO_BUFFER {
                 return Some((id, (buffer - 1) as BufferId));
             }

@@ -12,7 +12,7 @@ fn window(lanes: usize) -> (Vec<Lane<Arc<Window>>>, Collector<Arc<Window>>) {
 
 fn open(lane: &mut Lane<Arc<Window>>, id: u64, buffer: BufferId) -> Located {
     lane.begin();
-    let located = lane.locate(id, || Some(buffer), |_| {});
+    let located = lane.locate(id, || Some(buffer));
     lane.end();
     located
 }
@@ -51,7 +51,7 @@ fn no_buffer_still_moves_the_floor() {
     let (mut lanes, mut collector) = window(1);
     open(&mut lanes[0], 0, 1);
     lanes[0].begin();
-    assert_eq!(lanes[0].locate(2, || None, |_| {}), Located::NoBuffer);
+    assert_eq!(lanes[0].locate(2, || None), Located::NoBuffer);
     lanes[0].end();
     assert_eq!(collector.poll(), Some((0, 1)));
 }

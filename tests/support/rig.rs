@@ -123,7 +123,7 @@ impl<'a> Feed<'a> {
             }
             let buffer = loop {
                 lane.begin();
-                let located = lane.locate(id, || memory.take(), |buffer| memory.give(buffer));
+                let located = lane.locate(id, || memory.take());
                 lane.end();
                 match located {
                     Located::Buffer(buffer) => break buffer,
@@ -219,12 +219,19 @@ pub fn run(
         requests: RequestStats::default(),
     };
     std::thread::scope(|scope| {
+        // None waits for one that has panicked.
+        let _guard = abort.on_panic();
+        let of_engine = abort.clone();
         let engine = scope.spawn(move || {
+            let _guard = of_engine.on_panic();
             let times = PhaseTimes::new("engine", None);
             let outcome = engine.run(&mut PhaseClock::start(times));
             outcome.map(|()| engine.requests())
         });
-        scope.spawn(|| feed.fill(&config.recv, &memory, &abort));
+        scope.spawn(|| {
+            let _guard = abort.on_panic();
+            feed.fill(&config.recv, &memory, &abort);
+        });
         loop {
             while let Some(event) = published.next_event() {
                 seen(&steering, &event);
