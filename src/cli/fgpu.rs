@@ -32,6 +32,7 @@ use crate::memory::prefer_node;
 use crate::monitor::prometheus::Metrics;
 use crate::monitor::report::Chosen;
 use crate::plan::{EnginePlan, Lcore, Memory, Plan, Wishes};
+use crate::units::N_POL;
 
 /// How often the main thread looks whether a stage has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -374,6 +375,8 @@ fn wishes(
         } => (cpus.clone(), interfaces.clone(), false),
         InputConfig::Capture { cpu, .. } => (vec![*cpu], Vec::new(), true),
     };
+    let (recv, rate) = (&config.engine.recv, config.engine.clock.adc_sample_rate);
+    let bits = N_POL as f64 * rate * f64::from(recv.sample_bits.get());
     let mut demands = Demand::of(&config.engine, spare_chunks, 0);
     demands.push(interfaces.demand(config));
     let memory = |demand: Demand| Memory {
@@ -386,6 +389,7 @@ fn wishes(
         tx_lcores: config.egress.interfaces.len(),
         source,
         workers: args.workers.map(|workers| workers as usize),
+        input_gbps: (!source).then_some(bits / 1e9),
         recv_interfaces,
         send_interfaces: config.egress.interfaces.clone(),
         memory: demands.into_iter().map(memory).collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CpuList, EnginePlan, Link, Machine, PciDevice, Warning};
+use super::{CpuList, EnginePlan, Link, Machine, PciDevice, Warning, Wishes};
 use crate::dpdk::IdlePolicy;
 
 /// What a quadrant of the I/O die of EPYC Rome and Milan carries between PCIe and memory, each way (Merry 2023, 5.4.3).
@@ -11,13 +11,20 @@ const QUADRANT: f64 = 36.0;
 const QUADRANT_PROCESSORS: [(u32, std::ops::RangeInclusive<u32>); 2] =
     [(0x17, 0x30..=0x3f), (0x19, 0x00..=0x0f)];
 
+/// Gb/s of payload to count on for each rx lcore (docs/performance.md).
+const RX_GBPS: f64 = 25.0;
+
 /// All warnings, in the order of the harm that they do.
 pub(super) fn warnings(
     machine: &Machine,
+    wishes: &[Wishes],
     engines: &[EnginePlan],
     allowed: &CpuList,
 ) -> Vec<Warning> {
     let mut warnings = Warnings::default();
+    for wishes in wishes {
+        warnings.receive_rate(wishes);
+    }
     for engine in engines {
         warnings.bridge(machine, engine);
         warnings.nodes(machine, engine);
@@ -39,6 +46,22 @@ impl Warnings {
         // Engines that share devices say the same of them.
         if !self.0.contains(&warning) {
             self.0.push(warning);
+        }
+    }
+
+    /// More input than the rx lcores can be counted on for.
+    fn receive_rate(&mut self, wishes: &Wishes) {
+        let Some(gbps) = wishes.input_gbps else {
+            return;
+        };
+        let (has, needs) = (wishes.rx.len(), (gbps / RX_GBPS).ceil() as usize);
+        if has < needs {
+            let entries = vec!["-1"; needs].join(",");
+            let text = format!(
+                "{gbps:.1} Gb/s of payload come to {has} rx lcore{}: count on {RX_GBPS} Gb/s for each. Give --recv-affinity {needs} entries, such as {entries}",
+                if has == 1 { "" } else { "s" }
+            );
+            self.add("receive-rate", text);
         }
     }
 

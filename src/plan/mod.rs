@@ -48,6 +48,8 @@ pub struct Wishes {
     pub source: bool,
     /// Compute threads of the CPU backend, if their number matters.
     pub workers: Option<usize>,
+    /// Gb/s of payload that it receives, if that is known.
+    pub input_gbps: Option<f64>,
     /// Interface of each rx lcore; the last one counts for those beyond.
     pub recv_interfaces: Vec<String>,
     /// Interface of each tx lcore; the last one counts for those beyond.
@@ -271,7 +273,7 @@ pub fn plan(
     }
     set_idle(&mut placed);
     Plan {
-        warnings: advice::warnings(machine, &placed, allowed),
+        warnings: advice::warnings(machine, engines, &placed, allowed),
         machine: machine.clone(),
         measured: distances.are_measured(),
         engines: placed,

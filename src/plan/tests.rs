@@ -72,3 +72,28 @@ fn engines_of_a_host_do_not_meet() {
         seen.extend(cpus.iter());
     }
 }
+
+/// 1712 MHz at 10 bits are more than one rx lcore can be counted on for.
+#[test]
+fn too_few_rx_lcores_are_told_of() {
+    let machine = Machine::unknown(&(0..16).collect());
+    let told = |lcores: usize, gbps| {
+        let wishes = Wishes {
+            rx: vec![None; lcores],
+            tx_lcores: 1,
+            input_gbps: gbps,
+            ..Wishes::default()
+        };
+        let plan = plan(&machine, &[wishes], &machine.online(), None);
+        let mut warnings = plan.warnings.into_iter();
+        warnings.find(|warning| warning.rule == "receive-rate")
+    };
+    let warning = told(1, Some(34.24)).unwrap().text;
+    assert!(
+        warning.contains("34.2 Gb/s") && warning.contains("-1,-1"),
+        "{warning}"
+    );
+    assert_eq!(told(2, Some(34.24)), None);
+    assert_eq!(told(1, Some(25.0)), None);
+    assert_eq!(told(1, None), None);
+}
