@@ -75,7 +75,7 @@ pub enum ComputeError {
 }
 
 /// Opens the GPU, shared by all `engines`, if that is wanted, or allowed and all outputs can run there; starts
-/// `workers` for the CPU otherwise.
+/// `workers` for the CPU otherwise. Memory or kernels that were asked for by name are had, where there is a GPU, or refused.
 pub fn take(
     wanted: &Wanted,
     engines: &[EngineConfig],
@@ -100,10 +100,18 @@ pub fn take(
                 taken.chosen.push(chosen("cuda", why));
                 taken
             }
-            Err(error) => Taken {
-                engines: on_cpu()?,
-                chosen: vec![chosen("cpu", error.to_string())],
-            },
+            Err(error @ (ComputeError::Bar(_) | ComputeError::Gpu(GpuError::Shape { .. }))) => {
+                return Err(error);
+            }
+            Err(error) => {
+                if !matches!(error, ComputeError::Gpu(GpuError::NoDriver)) {
+                    tracing::warn!(%error, "the GPU is not used");
+                }
+                Taken {
+                    engines: on_cpu()?,
+                    chosen: vec![chosen("cpu", error.to_string())],
+                }
+            }
         },
     })
 }
