@@ -7,6 +7,7 @@ mod options;
 mod sink;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use support::{data, karoo, karoo_ok, read_output};
 
@@ -273,8 +274,10 @@ fn an_interrupted_run_leaves_no_file() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
+    let begun = Instant::now();
     while !part.exists() {
         assert!(child.try_wait().unwrap().is_none(), "ended before it began");
+        assert!(begun.elapsed() < Duration::from_secs(180));
         std::thread::yield_now();
     }
     let pid = child.id().to_string();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use karoo::dpdk::{
-    AttachError, Device, DpdkError, Eal, EalConfig, EalError, ExtMemory, ExtPool, HugePages, Mbuf,
-    MbufBatch, MbufPool, PoolConfig, PortConfig, SharedRing, StartedPort, TscClock, mbuf_ring,
-    pool_size, tsc,
+    Abort, AttachError, Device, DpdkError, Eal, EalConfig, EalError, ExtMemory, ExtPool, HugePages,
+    Mbuf, MbufBatch, MbufPool, PoolConfig, PortConfig, SharedRing, StartedPort, TscClock,
+    mbuf_ring, pool_size, tsc,
 };
 
 fn pool(name: &str, mbufs: usize, data_room: usize) -> MbufPool {
@@ -408,15 +408,17 @@ fn lcores_share_cpus_and_survive_panics() {
     busy.join().expect("no panic");
 
     const PACKETS: u32 = 10_000;
+    let abort = Abort::default();
     let pool = pool("relay", 255, 64);
     let first = SharedRing::new(eal, "relay-a", 63).expect("ring");
     let second = SharedRing::new(eal, "relay-b", 63).expect("ring");
     let producer = {
-        let (pool, first) = (pool.clone(), first.clone());
+        let (pool, first, abort) = (pool.clone(), first.clone(), abort.clone());
         eal.launch(workers[0], "producer", move || {
+            let _guard = abort.on_panic();
             let mut batch: MbufBatch = MbufBatch::new();
             let mut next = 0;
-            while next < PACKETS || !batch.is_empty() {
+            while (next < PACKETS || !batch.is_empty()) && !abort.is_set() {
                 while next < PACKETS && batch.room() > 0 {
                     let Some(mut mbuf) = pool.alloc() else { break };
                     mbuf.append(4)
@@ -430,20 +432,22 @@ fn lcores_share_cpus_and_survive_panics() {
         })
     };
     let relay = {
-        let (first, second) = (first.clone(), second.clone());
+        let (first, second, abort) = (first.clone(), second.clone(), abort.clone());
         eal.launch(workers[1], "relay", move || {
+            let _guard = abort.on_panic();
             let mut batch: MbufBatch = MbufBatch::new();
             let mut passed = 0;
-            while passed < PACKETS {
+            while passed < PACKETS && !abort.is_set() {
                 first.dequeue(&mut batch);
                 passed += second.enqueue(&mut batch) as u32;
             }
         })
     };
     let consumer = eal.launch(workers[2], "consumer", move || {
+        let _guard = abort.on_panic();
         let mut batch: MbufBatch = MbufBatch::new();
         let mut next = 0u32;
-        while next < PACKETS {
+        while next < PACKETS && !abort.is_set() {
             second.dequeue(&mut batch);
             for mbuf in &batch {
                 assert_eq!(mbuf.data(), next.to_le_bytes());

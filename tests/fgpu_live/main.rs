@@ -24,7 +24,8 @@ use std::process::Command;
 use cable::Cable;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
 use received::Received;
-use rig::{BATCH, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, tones};
+use rig::{BATCH, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME};
+use rig::{TOO_LONG, tones};
 use serde_json::Value;
 use support::{check_against_model, output_config, replay_report};
 
@@ -398,6 +399,7 @@ fn debug_messages_are_turned_on_and_off() {
         Cable::within(&rig.cable.engine, || {
             // Clients are greeted when the log knows of them.
             let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).unwrap();
+            client.set_read_timeout(Some(TOO_LONG)).unwrap();
             client.read_exact(&mut [0]).unwrap();
         });
         let log = rig.log();

@@ -284,6 +284,8 @@ impl Rig {
 
     /// Tells the engine to end, and insists that it does so well.
     pub fn end(&mut self) {
+        // Else what comes at the end may find the socket full.
+        while self.receive() {}
         self.signal("INT");
         assert_eq!(self.ended().code(), Some(0), "{}", self.log());
     }
@@ -316,20 +318,7 @@ impl Rig {
 
     /// The text of a scrape.
     pub fn scrape(&self) -> String {
-        Cable::within(&self.cable.engine, || {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS)).unwrap();
-            write!(
-                stream,
-                "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            )
-            .unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
-            let (head, body) = text.split_once("\r\n\r\n").unwrap();
-            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-            assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-            body.to_owned()
-        })
+        scrape(&self.cable.engine, METRICS)
     }
 
     /// Runs a script of `tests/peer` where the engine is.
@@ -390,6 +379,25 @@ impl Drop for Rig {
         let _ = self.engine.kill();
         let _ = self.engine.wait();
     }
+}
+
+/// What there is to scrape at a port in a namespace.
+pub fn scrape(namespace: &str, port: u16) -> String {
+    Cable::within(namespace, || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+        body.to_owned()
+    })
 }
 
 /// The capture that all tests here send.

@@ -12,6 +12,7 @@ import asyncio
 import json
 import math
 import re
+import signal
 import sys
 import time
 
@@ -453,6 +454,8 @@ async def main(host, port, sync_time, rate, streams):
 
 
 if __name__ == "__main__":
+    # Whoever does not answer fails the test.
+    signal.alarm(300)
     if len(sys.argv) < 6:
         sys.exit(__doc__)
     host, port, sync_time, rate, *outputs = sys.argv[1:]

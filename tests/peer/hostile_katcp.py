@@ -11,6 +11,7 @@ is not served.
 import asyncio
 import json
 import resource
+import signal
 import sys
 
 import aiokatcp
@@ -138,6 +139,8 @@ async def main(host, port, stream, channels, pid, deeds):
 
 
 if __name__ == "__main__":
+    # Whoever does not answer fails the test.
+    signal.alarm(300)
     if len(sys.argv) < 7:
         sys.exit(__doc__)
     host, port, stream, channels, pid = sys.argv[1:6]

@@ -13,6 +13,7 @@ timestamp (u64), first channel (u64), number of bytes (u64) and bytes. All integ
 """
 
 import json
+import signal
 import struct
 import sys
 import threading
@@ -122,6 +123,8 @@ def main(expect, source, destination):
 
 
 if __name__ == "__main__":
+    # Whoever does not answer fails the test.
+    signal.alarm(300)
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     main(json.loads(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -6,6 +6,7 @@ timestamp on all output reflects them. With "halt", ends the engine instead.
 
 import asyncio
 import json
+import signal
 import sys
 
 import aiokatcp
@@ -45,4 +46,6 @@ async def main(host, port, action, *args):
     return {"steady": int(steady), "received": int(received)}
 
 
+# Whoever does not answer fails the test.
+signal.alarm(300)
 json.dump(asyncio.run(main(*sys.argv[1:])), sys.stdout)
