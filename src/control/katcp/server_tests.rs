@@ -225,10 +225,18 @@ async fn long_lines_wait_for_a_place_and_slow_ones_lose_theirs() {
     };
     let server = serve(limits);
     let long = "?watchdog ".to_owned() + &"x".repeat(200_000);
-    let mut slow = Client::connect(&server).await;
-    slow.send(&long).await;
     let mut other = Client::connect(&server).await;
-    slow.line().await;
+    let mut slow = Client::connect(&server).await;
+    other.skip_to("#client-connected").await;
+    slow.send(&long).await;
+    let taken = async {
+        while server.shared.long_lines.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), taken)
+        .await
+        .expect("the place is taken");
     // Taken only when the slow one, whose line does not end, is gone.
     other.send(&(long + "\n")).await;
     let line = other.line().await;
