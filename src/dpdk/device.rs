@@ -1,5 +1,6 @@
 //! Devices: found by name or made, then started with a [`PortConfig`].
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -105,15 +106,14 @@ impl Device {
     /// A device that EAL found, by its PCI address or virtual device name.
     pub fn by_name(eal: &Eal, name: &str) -> Result<Self, DpdkError> {
         let c_name = c_args("port name", name)?;
-        let _control = eal.control();
-        Self::find(eal, name, &c_name, Owned::Nothing)
+        Self::find(eal, &mut eal.control(), name, &c_name, Owned::Nothing)
     }
 
     /// Makes a virtual device, such as `net_pcap0` with `rx_pcap=in.pcap,tx_pcap=out.pcap`.
     pub fn vdev(eal: &Eal, name: &str, args: &str) -> Result<Self, DpdkError> {
         let c_name = c_args("virtual device name", name)?;
         let c_args = c_args("virtual device arguments", args)?;
-        let _control = eal.control();
+        let mut taken = eal.control();
         // SAFETY: EAL is up; the strings are C strings that DPDK copies; the control lock serialises devices.
         let add = || unsafe {
             dpdk_sys::rte_eal_hotplug_add(c"vdev".as_ptr(), c_name.as_ptr(), c_args.as_ptr())
@@ -125,7 +125,8 @@ impl Device {
                 Errno::from_return(ret),
             ));
         }
-        let mut device = Self::find(eal, name, &c_name, Owned::Vdev(c_name.clone()))?;
+        let owned = Owned::Vdev(c_name.clone());
+        let mut device = Self::find(eal, &mut taken, name, &c_name, owned)?;
         device.sockets = sockets;
         Ok(device)
     }
@@ -143,7 +144,7 @@ impl Device {
         let tx: Vec<_> = tx.into_iter().map(|end| end.0).collect();
         let rx_pointers: Vec<_> = rx.iter().map(|ring| ring.as_ptr()).collect();
         let tx_pointers: Vec<_> = tx.iter().map(|ring| ring.as_ptr()).collect();
-        let control = eal.control();
+        let mut control = eal.control();
         // SAFETY: the arrays hold live rings, which `Owned::Rings` keeps for as long as the port; the driver is the
         // only user of these ends because they were given away.
         let ret = unsafe {
@@ -167,6 +168,7 @@ impl Device {
                 Errno::last(),
             ));
         };
+        control.insert(port);
         drop(control);
         rx.extend(tx);
         Ok(Self {
@@ -184,13 +186,25 @@ impl Device {
         })
     }
 
-    fn find(eal: &Eal, name: &str, c_name: &CStr, owned: Owned) -> Result<Self, DpdkError> {
+    /// The port of this name, which nobody else may have.
+    fn find(
+        eal: &Eal,
+        taken: &mut HashSet<u16>,
+        name: &str,
+        c_name: &CStr,
+        owned: Owned,
+    ) -> Result<Self, DpdkError> {
         let mut port = 0;
         // SAFETY: EAL is up; the name is a C string.
         if unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &mut port) } != 0 {
             return Err(DpdkError::NoSuchPort {
                 name: name.to_owned(),
                 known: names().join(", "),
+            });
+        }
+        if !taken.insert(port) {
+            return Err(DpdkError::Taken {
+                name: name.to_owned(),
             });
         }
         Ok(Self {
@@ -408,7 +422,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _control = self.eal.control();
+        let mut taken = self.eal.control();
         // SAFETY: the queues are gone, so no lcore is inside a burst. Stopping a stopped port does nothing.
         unsafe { dpdk_sys::rte_eth_dev_stop(self.port) };
         // A port that is stopped needs the memory no more; one that is closed may have left the IOMMU already.
@@ -422,6 +436,7 @@ impl Drop for Device {
             // SAFETY: the name is a C string; the port is closed.
             unsafe { dpdk_sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), vdev.as_ptr()) };
         }
+        taken.remove(&self.port);
     }
 }
 

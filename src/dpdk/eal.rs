@@ -1,6 +1,6 @@
 //! DPDK's environment: memory, lcores, drivers. It starts once per process.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write as _;
 use std::fs;
@@ -109,7 +109,8 @@ pub struct Eal(Arc<Inner>);
 struct Inner {
     workers: Vec<Lcore>,
     huge_pages: bool,
-    control: Mutex<()>,
+    /// Numbers of the ports that have a [`Device`](super::Device).
+    control: Mutex<HashSet<u16>>,
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -166,7 +167,7 @@ impl Eal {
         Ok(Self(Arc::new(Inner {
             workers,
             huge_pages,
-            control: Mutex::new(()),
+            control: Mutex::default(),
         })))
     }
 
@@ -221,8 +222,8 @@ impl Eal {
         lines.iter().cloned().collect()
     }
 
-    /// Serialises what DPDK leaves unprotected: creation and destruction of devices, launches.
-    pub(super) fn control(&self) -> MutexGuard<'_, ()> {
+    /// Serialises what DPDK leaves unprotected: creation and destruction of devices, launches. Has the ports that are taken.
+    pub(super) fn control(&self) -> MutexGuard<'_, HashSet<u16>> {
         self.0
             .control
             .lock()

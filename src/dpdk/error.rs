@@ -82,6 +82,12 @@ pub enum DpdkError {
         /// Names of the ports that exist.
         known: String,
     },
+    /// Somebody has the device.
+    #[error("port '{name}' is in use: name each device once, or give the other up first")]
+    Taken {
+        /// Name asked for.
+        name: String,
+    },
     /// The device has fewer queues than asked for.
     #[error(
         "port '{port}' ({driver}) has at most {max} {direction} queues, {asked} were asked for"

@@ -223,7 +223,10 @@ unsafe fn segment_data<'a>(mbuf: *const rte_mbuf) -> &'a [u8] {
     unsafe {
         let buffer = field!(mbuf, *const u8, KAROO_MBUF_BUF_ADDR);
         let offset = field!(mbuf, u16, KAROO_MBUF_DATA_OFF) as usize;
+        let room = field!(mbuf, u16, KAROO_MBUF_BUF_LEN) as usize;
+        // net_null states its size, whatever the buffer has.
         let length = field!(mbuf, u16, KAROO_MBUF_DATA_LEN) as usize;
+        let length = length.min(room.saturating_sub(offset));
         if length == 0 {
             return &[];
         }

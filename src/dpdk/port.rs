@@ -1,5 +1,6 @@
 //! Started ports: bursts queue by queue, counters, and registration of memory.
 
+use std::collections::HashSet;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -181,7 +182,7 @@ impl Port {
     }
 
     /// Serialises what DPDK leaves unprotected.
-    pub(super) fn control(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn control(&self) -> MutexGuard<'_, HashSet<u16>> {
         self.0.device.eal.control()
     }
 

@@ -74,6 +74,14 @@ fn port_names_can_be_used_again() {
         drop((tx, rx, port));
         assert!(!Device::list(eal).contains(&"net_ring_again".to_owned()));
     }
+    let (_tx, _rx, _port) = loopback("again");
+    // Else the port could be closed under its queues.
+    for error in [
+        Device::by_name(eal, "net_ring_again").expect_err("taken"),
+        Device::vdev(eal, "net_ring_again", "").expect_err("taken"),
+    ] {
+        assert!(matches!(error, DpdkError::Taken { .. }), "{error}");
+    }
     let error = Device::by_name(eal, "0000:99:00.0").expect_err("no such port");
     assert!(matches!(error, DpdkError::NoSuchPort { .. }), "{error}");
 }
