@@ -1,5 +1,6 @@
 //! A receive chunk: samples, presence flags and saturation counts.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 
@@ -79,9 +80,15 @@ impl Chunk {
     ///
     /// # Panics
     ///
-    /// If `memory` has less than [`ChunkLayout::bytes`].
+    /// If `memory` has less than [`ChunkLayout::bytes`], or heaps or the tail reach beyond a polarisation's stride.
     pub fn new(layout: ChunkLayout, number: u16, memory: Box<dyn ChunkMemory>) -> Self {
         assert!(memory.region().len() >= layout.bytes());
+        let heaps = layout.heaps.checked_mul(layout.heap_bytes);
+        assert!(
+            heaps.is_some_and(|bytes| bytes <= layout.stride),
+            "heaps beyond the memory"
+        );
+        assert!(layout.sample_bytes() + layout.tail_bytes() <= layout.stride);
         let flags = N_POL * layout.heaps;
         Self {
             number,
@@ -178,7 +185,7 @@ impl<'a> HeapSlot<'a> {
     /// Notes that the payload was put into place by other means, and the digitiser's saturation count.
     pub fn placed(self, saturated: u16) -> StoredHeap<'a> {
         self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
-        StoredHeap(self)
+        StoredHeap(self, PhantomData)
     }
 
     fn offset(&self) -> usize {
@@ -211,16 +218,22 @@ impl Drop for HeapSlot<'_> {
     }
 }
 
-/// A heap that is in place, but not present before it is published. Dropped, it stays absent.
+/// A heap that is in place, but not present before it is published, by the thread that stored it. Dropped, it stays absent.
 #[derive(Debug)]
-pub struct StoredHeap<'a>(HeapSlot<'a>);
+pub struct StoredHeap<'a>(HeapSlot<'a>, PhantomData<*const ()>);
 
 impl StoredHeap<'_> {
     /// Only after a fence.
     fn set_present(self) {
-        let HeapSlot { chunk, index, .. } = self.0;
-        chunk.presence[index].store(PRESENT, Ordering::Release);
+        self.0.chunk.presence[self.0.index].store(PRESENT, Ordering::Release);
         std::mem::forget(self);
+    }
+}
+
+impl Drop for StoredHeap<'_> {
+    fn drop(&mut self) {
+        // Else lines that are still on their way could overwrite what is stored here next.
+        Store::fence();
     }
 }
 
@@ -327,7 +340,7 @@ impl FrozenChunk {
     /// Empties the chunk for its next use.
     pub fn recycle(self) {
         for flag in &self.chunk.presence {
-            flag.store(ABSENT, Ordering::Relaxed);
+            flag.store(ABSENT, Ordering::Release);
         }
         self.chunk.frozen.store(false, Ordering::Release);
     }
@@ -349,6 +362,21 @@ mod tests {
         let layout = ChunkLayout::new(&config, 16);
         let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
         Arc::new(Chunk::new(layout, 0, memory.unwrap()))
+    }
+
+    /// Each heap is whole bytes, so that small ones of few bits take more than their samples.
+    #[test]
+    #[should_panic(expected = "heaps")]
+    fn heaps_beyond_the_memory_are_refused() {
+        let config = RecvConfig {
+            packet_samples: 1,
+            sample_bits: SampleBits::new(2).unwrap(),
+            chunk_samples: 1 << 20,
+            mask_timestamp: false,
+        };
+        let layout = ChunkLayout::new(&config, 0);
+        let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
+        Chunk::new(layout, 0, memory.unwrap());
     }
 
     #[test]
