@@ -128,6 +128,7 @@ pub fn fir(
     out: &mut [Complex32],
     pitch: usize,
 ) {
+    assert!(tile.column < tile.step);
     let taps = tile.weights.len() / tile.step;
     let width = TILE.min(tile.step - tile.column);
     assert!(taps >= 1 && tile.weights.len() == taps * tile.step);
@@ -135,9 +136,9 @@ pub fn fir(
         return;
     }
     for signal in tile.samples {
-        assert!(signal.len() >= (spectra + taps - 2) * tile.pitch + width);
+        assert!(holds(signal, spectra + taps - 2, tile.pitch, width));
     }
-    assert!(out.len() >= (spectra - 1) * pitch + tile.column + width);
+    assert!(holds(out, spectra - 1, pitch, tile.column + width));
     assert!(tile.partial.len() >= spectra * 2 * TILE);
     #[cfg(target_arch = "x86_64")]
     if width == TILE {
@@ -152,6 +153,14 @@ pub fn fir(
     }
     let _ = at;
     portable::fir(tile, taps, spectra, out, pitch);
+}
+
+/// Whether there is room for `rows` of a pitch, and `more` behind them.
+fn holds<T>(slice: &[T], rows: usize, pitch: usize, more: usize) -> bool {
+    let needs = rows
+        .checked_mul(pitch)
+        .and_then(|rows| rows.checked_add(more));
+    needs.is_some_and(|needs| slice.len() >= needs)
 }
 
 /// Dither of one spectrum (defined in [`dsp::dither`](crate::dsp::dither)).

@@ -49,7 +49,7 @@ impl DdcTaps {
         let Some(last) = re.len().checked_sub(1) else {
             return;
         };
-        assert!(samples.len() >= last * subsampling + self.span());
+        assert!(super::holds(samples, last, subsampling, self.span()));
         let taps = [&self.re[..], &self.im[..]];
         #[cfg(target_arch = "x86_64")]
         match at.level() {
