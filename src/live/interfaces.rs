@@ -113,6 +113,15 @@ impl Interfaces {
     ) -> usize {
         let ports = queues.iter().map(TxQueue::port);
         for port in ports.filter(|port| !port.is_virtual()) {
+            // Virtual ones take chains, and do not say so.
+            if !port.info().is_ok_and(|info| info.multi_segment_tx) {
+                let port = port.name();
+                tracing::warn!(
+                    port,
+                    "the device takes no packets in two parts: they are copied"
+                );
+                return usize::MAX;
+            }
             for (output, pool) in pools {
                 if let Err(error) = port.register(pool) {
                     let port = port.name();
