@@ -11,7 +11,7 @@ use crate::spead::{Descriptor, item};
 use crate::units::Timestamp;
 
 /// More channels than any F-engine has: the shape is wrong.
-const MAX_CHANNELS: u64 = 1 << 20;
+pub(super) const MAX_CHANNELS: u64 = 1 << 20;
 /// More bytes than any heap has: the shape is wrong.
 const MAX_HEAP_BYTES: u64 = 1 << 32;
 

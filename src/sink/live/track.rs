@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use crate::config::OutputBits;
-use crate::sink::layout::{gcd, shape_of};
+use crate::sink::layout::{MAX_CHANNELS, gcd, shape_of};
 use crate::sink::{Kind, StreamReport};
 use crate::spead::{Descriptor, SpectraRepr, item};
 use crate::units::{N_POL, Timestamp};
 
 /// Batches of which heaps may still come.
 const OPEN: usize = 4;
+/// Bytes of a heap whose shape a descriptor tells: more is not an F-engine's, and each heap takes memory.
+const LARGEST_HEAP: u64 = 1 << 28;
 /// Power is added up of one batch in so many.
 const POWER_EVERY: u64 = 8;
 
@@ -41,7 +43,10 @@ impl Shape {
             spectra,
             bits,
         };
-        (channels > 0 && spectra > 0).then_some(shape)
+        let sane = (1..=MAX_CHANNELS).contains(&channels)
+            && (1..=LARGEST_HEAP).contains(&spectra)
+            && shape.heap_bytes() <= LARGEST_HEAP;
+        sane.then_some(shape)
     }
 }
 
