@@ -132,7 +132,9 @@ impl Feed {
             self.overwritten = overwritten;
             for output in 0..self.delays.len() {
                 for pol in 0..N_POL {
-                    if let Some(model) = self.published.delay(output, pol) {
+                    let model = self.published.delay(output, pol);
+                    let shown = self.delays[output][pol];
+                    if let Some(model) = model.filter(|model| *model != shown) {
                         self.delay(ActiveDelay { output, pol, model });
                     }
                 }
@@ -205,7 +207,7 @@ impl Feed {
             .delays
             .get_mut(output)
             .and_then(|pols| pols.get_mut(pol));
-        let Some(shown) = shown.filter(|shown| **shown != model) else {
+        let Some(shown) = shown else {
             return;
         };
         *shown = model;

@@ -233,6 +233,12 @@ fn active_models_are_shown_and_none_is_missed() {
     let phase = crate::control::katcp::number::format_float(7.0 - std::f64::consts::TAU);
     let text = format!("(500, 0.0025, 0.5, {phase}, 250.0)");
     assert_eq!(bench.sensor("w.input1.delay").0, text);
+    // The same again is news too, as the peer's.
+    let (.., before) = bench.sensor("w.input1.delay");
+    while Reading::now(Value::Integer(0)).timestamp <= before {}
+    bench.tell(Event::Delay(model(500)), Instant::now());
+    let (again, _, after) = bench.sensor("w.input1.delay");
+    assert!(again == text && after > before, "{before} {after}");
     // A model whose event is displaced by others is shown all the same.
     bench.published.tell(Event::Delay(model(900)));
     for _ in 0..5000 {

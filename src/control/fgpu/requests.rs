@@ -238,14 +238,6 @@ fn delay_model(
     };
     let ((delay, rate), (phase, phase_rate)) = (pair(delay)?, pair(phase)?);
     let asked = [delay, rate, phase, phase_rate];
-    // Models begin on a sample: the nearest one, to which delay and phase are carried on.
-    let begin = (start - clock.sync_time) * clock.adc_sample_rate;
-    let carry = match (begin.round_ties_even() - begin) / clock.adc_sample_rate {
-        carry if carry.is_finite() => carry,
-        // Refused below.
-        _ => 0.0,
-    };
-    let (delay, phase) = (delay + carry * rate, phase + carry * phase_rate);
     let model = LinearDelay::from_seconds(clock, start, delay, rate, phase, phase_rate)
         .map_err(|source| RequestError::Delay { input, source })?;
     Ok((model, asked))
