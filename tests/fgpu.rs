@@ -57,6 +57,33 @@ fn a_link_of_the_peers_name_is_its_command() {
     assert_eq!(changed, printed.replace("feng-id = 3", "feng-id = 4"));
 }
 
+/// Options may be shortened, and the last of each counts, as the peer's.
+#[test]
+fn a_link_called_dsim_is_that_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("dsim");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_karoo"), &link).unwrap();
+    let run = |args: &[&str]| Command::new(&link).args(args).output().unwrap();
+    let version = run(&["--version"]);
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    let (made, again) = (folder.path().join("1"), folder.path().join("2"));
+    let samples = ["--samples=65536", "--sample-bits=8", "--output"];
+    let shortened = [
+        "--samples=4096",
+        "--samples=65536",
+        "--sample-b=12",
+        "--sample-b=8",
+    ];
+    let shortened = [&shortened[..], &["--aiomonitor-webui-port=20102", "--out"]].concat();
+    for (args, path) in [(&samples[..], &made), (&shortened, &again)] {
+        let output = run(&[args, &[path.to_str().unwrap()]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+    }
+    assert!(std::fs::read(made).unwrap() == std::fs::read(again).unwrap());
+}
+
 #[test]
 fn live_engines_that_cannot_be_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();

@@ -70,9 +70,9 @@ pub struct DsimArgs {
     /// Seed of the dither [default: 1 with --output, else any]
     #[arg(long, value_name = "N")]
     pub dither_seed: Option<u64>,
-    /// Seed of noise that gives none
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of noise that gives none [default: 1 with --output, else any, so that digitisers differ]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// Multicast time to live
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub ttl: u8,
@@ -168,8 +168,15 @@ impl DsimArgs {
         }
     }
 
+    fn seed(&self, to: To) -> u64 {
+        self.seed.unwrap_or_else(|| match to {
+            To::Capture => 1,
+            To::Interface => rand::random(),
+        })
+    }
+
     fn config(&self, to: To) -> Result<DigitiserConfig, Failure> {
-        let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut seeds = ChaCha8Rng::seed_from_u64(self.seed(to));
         let signals = parse(self.signals_text(to), || seeds.next_u64()).map_err(Failure::usage)?;
         let dests = self.dests(to);
         if dests.is_empty() {

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::{ArgMatches, Args, Command};
 
-use super::Failure;
 use super::log::{self, LogTo};
 use super::plan::PlaceOptions;
 use super::serve::{End, Serving, Sockets, katcp_address};
 use super::service::{self, Service};
+use super::{Failure, as_the_peers};
 use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
 use crate::control::ControlEnd;
@@ -78,10 +78,7 @@ pub struct FgpuArgs {
 
 /// The command with the peer's defaults, and its ways to write options.
 pub fn command(command: Command) -> Command {
-    FgpuOptions::with_defaults(command)
-        .version(env!("CARGO_PKG_VERSION"))
-        .infer_long_args(true)
-        .args_override_self(true)
+    as_the_peers(FgpuOptions::with_defaults(command))
 }
 
 /// `args` with the contents of the file that `--config` names, if `given`, which came of them, has it.

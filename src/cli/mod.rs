@@ -82,8 +82,18 @@ fn arguments() -> Vec<OsString> {
     args
 }
 
+/// The peer's ways to write options: shortened, and the last of each counts.
+fn as_the_peers(command: clap::Command) -> clap::Command {
+    command
+        .version(env!("CARGO_PKG_VERSION"))
+        .infer_long_args(true)
+        .args_override_self(true)
+}
+
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
-    let command = Cli::command().mut_subcommand("fgpu", fgpu::command);
+    let command = Cli::command()
+        .mut_subcommand("fgpu", fgpu::command)
+        .mut_subcommand("dsim", as_the_peers);
     let mut matches = command.clone().get_matches_from(&args);
     if let (Some(("fgpu", given)), Some(fgpu)) =
         (matches.subcommand(), command.find_subcommand("fgpu"))

@@ -105,9 +105,6 @@ pub struct IgnoredOptions {
     /// Of its event loop.
     #[command(flatten)]
     pub aiomonitor: AiomonitorOptions,
-    /// Port of that monitor's web interface
-    #[arg(long, value_name = "PORT")]
-    pub aiomonitor_webui_port: Option<u16>,
 }
 
 impl IgnoredOptions {
@@ -127,7 +124,7 @@ impl IgnoredOptions {
             ("--aiomonitor-port", monitor.aiomonitor_port.is_some()),
             (
                 "--aiomonitor-webui-port",
-                self.aiomonitor_webui_port.is_some(),
+                monitor.aiomonitor_webui_port.is_some(),
             ),
             ("--aioconsole-port", monitor.aioconsole_port.is_some()),
         ]

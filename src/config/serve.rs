@@ -31,4 +31,7 @@ pub struct AiomonitorOptions {
     /// Port of its console
     #[arg(long, value_name = "PORT")]
     pub aioconsole_port: Option<u16>,
+    /// Port of its web interface
+    #[arg(long, value_name = "PORT")]
+    pub aiomonitor_webui_port: Option<u16>,
 }

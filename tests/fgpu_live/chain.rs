@@ -13,7 +13,7 @@ use super::cable::Cable;
 use super::rig::{ENGINE_OPTIONS, KATCP, OUTPUT, SOURCE, TOO_LONG, scrape};
 
 const RATE: &str = "--adc-sample-rate=1e6";
-const SIGNALS: &str = "--signals=cw(0.3, 1.8e5) + wgn(0.05); cw(0.2, 3.1e5) + wgn(0.05);";
+const SIGNALS: &str = "--signals=cw(0.3, 1.8e5) + wgn(0.05, 1); cw(0.2, 3.1e5) + wgn(0.05, 2);";
 /// Samples after which the signals repeat.
 const PERIOD: &str = "--period=65536";
 

@@ -141,7 +141,8 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         _ = ender.try_send(end);
     };
     let original = args.signals_text(To::Interface);
-    let control = dsim::start(katcp, config.clone(), original, args.seed, changes, on_end);
+    let seed = args.seed(To::Interface);
+    let control = dsim::start(katcp, config.clone(), original, seed, changes, on_end);
     let control = match control {
         Ok(control) => control,
         Err(error) => {
