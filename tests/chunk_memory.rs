@@ -378,6 +378,23 @@ fn bar_memory_comes_back() {
     assert!(gone < CHUNKS / 2 * CHUNK, "{gone} bytes");
 }
 
+/// Drivers have hung where one thread ended while another closed the GPU.
+#[test]
+fn bar_memory_is_had_by_threads_that_end() {
+    const ROUNDS: usize = 3;
+    let threads = (0..8).map(|_| {
+        thread::spawn(|| {
+            for subject in (0..ROUNDS).filter_map(|_| bar().pop()) {
+                let memory = subject.allocator.allocate(Purpose::ReceiveChunk, 4096);
+                assert!(memory.unwrap().device_address().is_some());
+            }
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().unwrap();
+    }
+}
+
 #[test]
 fn a_bar_that_is_too_small_is_refused_with_the_numbers() {
     let Some(gpu) = device() else { return };

@@ -24,6 +24,9 @@ pub enum BarError {
     /// No loader, or an old one.
     #[error("no Vulkan: {0}; install its loader (Debian: libvulkan1) or use --memory pinned")]
     NoLoader(String),
+    /// It is called on a thread of its own.
+    #[error("cannot start a thread for Vulkan: {0}; use --memory pinned")]
+    NoThread(String),
     /// Vulkan does not know the GPU.
     #[error(
         "Vulkan does not have this GPU (its devices: {}); install NVIDIA's Vulkan driver (nvidia_icd.json) or use --memory pinned",

@@ -1,11 +1,17 @@
 //! Memory of a GPU that the CPU can write, allocated and exported through Vulkan.
+//!
+//! One thread of the process makes all calls, with one instance, and both stay. NVIDIA's driver hangs where a thread that has called
+//! it ends while another closes a device (seen with 580.159: each waits for a lock of the other), and may crash where
+//! several threads start instances (wgpu's issue 5930). It may crash as well where a process ends with an open device, so that
+//! devices do not stay.
 
 use std::ffi::CStr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ash::{khr, vk};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::BarError;
 
@@ -21,6 +27,18 @@ fn failed(what: &'static str) -> impl Fn(vk::Result) -> BarError {
     move |cause| BarError::Vulkan { what, cause }
 }
 
+/// The thread that calls Vulkan.
+fn thread() -> Result<&'static ThreadPool, BarError> {
+    static THREAD: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
+    let start = || {
+        let pool = ThreadPoolBuilder::new().num_threads(1);
+        let pool = pool.thread_name(|_| "vulkan".to_owned()).build();
+        pool.map_err(|error| error.to_string())
+    };
+    let thread = THREAD.get_or_init(start).as_ref();
+    thread.map_err(|error| BarError::NoThread(error.clone()))
+}
+
 /// An instance, and the loader that must outlive it.
 struct Instance {
     raw: ash::Instance,
@@ -28,6 +46,16 @@ struct Instance {
 }
 
 impl Instance {
+    /// The instance of the process. If there is none yet and it cannot be had, the next call tries again.
+    fn of_process() -> Result<&'static Self, BarError> {
+        static INSTANCE: OnceLock<Instance> = OnceLock::new();
+        if let Some(instance) = INSTANCE.get() {
+            return Ok(instance);
+        }
+        let instance = Self::new()?;
+        Ok(INSTANCE.get_or_init(|| instance))
+    }
+
     fn new() -> Result<Self, BarError> {
         // SAFETY: loading a library runs its initialisers; the loader's are harmless.
         let entry =
@@ -76,27 +104,24 @@ impl Instance {
     }
 }
 
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // SAFETY: whatever was made from the instance keeps it, so that nothing is left.
-        unsafe { self.raw.destroy_instance(None) };
-    }
-}
-
 /// A GPU as Vulkan has it.
 pub(super) struct Vulkan {
+    thread: &'static ThreadPool,
     device: ash::Device,
     export: khr::external_memory_fd::Device,
     memory_type: u32,
     heap_bytes: u64,
-    /// Last, so that it goes after the device.
-    _instance: Instance,
 }
 
 impl Vulkan {
     /// Opens the GPU with this UUID.
     pub fn open(uuid: [u8; 16]) -> Result<Self, BarError> {
-        let instance = Instance::new()?;
+        let thread = thread()?;
+        thread.install(|| Self::open_on(thread, uuid))
+    }
+
+    fn open_on(thread: &'static ThreadPool, uuid: [u8; 16]) -> Result<Self, BarError> {
+        let instance = Instance::of_process()?;
         let physical = instance.find(uuid)?;
         // SAFETY: the device is of this instance.
         let memory = unsafe { instance.raw.get_physical_device_memory_properties(physical) };
@@ -121,11 +146,11 @@ impl Vulkan {
         let device = unsafe { instance.raw.create_device(physical, &info, None) }
             .map_err(failed("open the GPU"))?;
         Ok(Self {
+            thread,
             export: khr::external_memory_fd::Device::new(&instance.raw, &device),
             device,
             memory_type,
             heap_bytes,
-            _instance: instance,
         })
     }
 
@@ -139,6 +164,10 @@ impl Vulkan {
     /// The first suitable type of memory is taken, bound to no buffer: none is needed, and what a buffer may be in is
     /// a narrower choice.
     pub fn allocate(self: &Arc<Self>, bytes: u64) -> Result<(VulkanMemory, OwnedFd), BarError> {
+        self.thread.install(|| self.allocate_here(bytes))
+    }
+
+    fn allocate_here(self: &Arc<Self>, bytes: u64) -> Result<(VulkanMemory, OwnedFd), BarError> {
         /// A page of a GPU.
         const PAGE: u64 = 1 << 16;
         let device = &self.device;
@@ -177,7 +206,8 @@ impl Vulkan {
 impl Drop for Vulkan {
     fn drop(&mut self) {
         // SAFETY: its memory keeps the device, so that nothing is left.
-        unsafe { self.device.destroy_device(None) };
+        let close = || unsafe { self.device.destroy_device(None) };
+        self.thread.install(close);
     }
 }
 
@@ -213,7 +243,8 @@ impl VulkanMemory {
 impl Drop for VulkanMemory {
     fn drop(&mut self) {
         // SAFETY: whoever used the mapping is gone with its owner. Freeing unmaps.
-        unsafe { self.vulkan.device.free_memory(self.memory, None) };
+        let free = || unsafe { self.vulkan.device.free_memory(self.memory, None) };
+        self.vulkan.thread.install(free);
     }
 }
 
@@ -224,7 +255,8 @@ mod tests {
     /// With whatever device of Vulkan there is: a GPU, or a driver that computes on the CPU.
     #[test]
     fn memory_is_mapped_apart_whole_and_exported() {
-        let instance = match Instance::new() {
+        let thread = thread().unwrap();
+        let instance = match thread.install(Instance::of_process) {
             Ok(instance) => instance,
             Err(error @ (BarError::NoLoader(_) | BarError::NoDevice { .. })) => {
                 println!("{error}");
@@ -232,18 +264,21 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         };
-        // SAFETY: the instance is there.
-        let devices = unsafe { instance.raw.enumerate_physical_devices() }.unwrap();
-        for device in devices {
-            let mut ids = vk::PhysicalDeviceIDProperties::default();
-            let mut all = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
-            // SAFETY: the device is of this instance.
-            unsafe {
+        // SAFETY: the instance is there, and so are its devices.
+        let uuids: Vec<_> = thread.install(|| unsafe {
+            let devices = instance.raw.enumerate_physical_devices().unwrap();
+            let uuid = |device| {
+                let mut ids = vk::PhysicalDeviceIDProperties::default();
+                let mut all = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
                 instance
                     .raw
-                    .get_physical_device_properties2(device, &mut all)
+                    .get_physical_device_properties2(device, &mut all);
+                ids.device_uuid
             };
-            let vulkan = match Vulkan::open(ids.device_uuid) {
+            devices.into_iter().map(uuid).collect()
+        });
+        for uuid in uuids {
+            let vulkan = match Vulkan::open(uuid) {
                 Ok(vulkan) => Arc::new(vulkan),
                 Err(error @ BarError::NotMappable) => {
                     println!("{error}");
