@@ -1,149 +1,26 @@
-//! Kernels on buffers of their own, timed in a CUDA graph: what the benchmark and the tuner share.
+//! The kernels of one output on these buffers.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use cudarc::driver::sys::{
-    CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
+    CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
 };
-use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError, PinnedHostSlice};
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use rustfft::num_complex::Complex32;
+use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
 
-use super::ddc::{Ddc, Held};
-use super::form::{Form, Kernels};
-use super::launch::TableCopy;
-use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
-use super::variant::{Variant, address};
-use super::{Gpu, GpuError, tune};
-use crate::config::{OutputConfig, SampleBits};
-use crate::engine::{BatchStats, FineDelay, InputView};
-use crate::units::{N_POL, Timestamp};
+use super::{Buffers, Set, WARM_UP, failed, median};
+use crate::engine::BatchStats;
+use crate::gpu::ddc::{Ddc, Held};
+use crate::gpu::form::{Form, Kernels};
+use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
+use crate::gpu::variant::{Variant, address};
+use crate::gpu::{GpuError, tune};
+use crate::units::N_POL;
 
-/// Replays before those that count.
-const WARM_UP: usize = 4;
-
-/// What is computed: passes of as many spectra as there are delays, over several sets of samples.
+/// Which delays a pass has.
 #[derive(Clone, Copy, Debug)]
-pub struct Pass<'a> {
-    /// Channels, taps, dither and spectra per heap; passes are whole batches.
-    pub output: &'a OutputConfig,
-    /// Sample width.
-    pub bits: SampleBits,
-    /// The dither's engine.
-    pub feng_id: u64,
-    /// Timestamp of the first spectrum.
-    pub start: Timestamp,
-    /// Packed samples of each set, with [`InputView::PADDING`](crate::engine::InputView::PADDING) behind them.
-    pub packed: &'a [[Vec<u8>; N_POL]],
-    /// Timestamp of the first sample of each.
-    pub begin: Timestamp,
-    /// Per polarisation, index of the first sample of the first spectrum's window.
-    pub offset: [usize; N_POL],
-    /// One per spectrum.
-    pub fine: &'a [FineDelay],
-    /// One per channel and polarisation.
-    pub gains: &'a [Vec<Complex32>; N_POL],
-}
-
-/// Full-scale noise: `sets` times `samples` packed samples per polarisation and the padding behind them.
-pub fn noise(bits: SampleBits, samples: usize, sets: usize) -> Vec<[Vec<u8>; N_POL]> {
-    let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let mut packed = || {
-        let mut packed = vec![0; bits.bytes(samples) + InputView::PADDING];
-        rng.fill_bytes(&mut packed);
-        packed
-    };
-    (0..sets).map(|_| [packed(), packed()]).collect()
-}
-
-/// The gain with which [`noise`] comes out with an rms of `rms` per component.
-pub fn gain(bits: SampleBits, rms: f32) -> Complex32 {
-    // The filter keeps the variance, of a uniform distribution here, and each component has half of it.
-    let scale = (1u32 << (bits.get() - 1)) as f32;
-    Complex32::new(rms / (scale / 6f32.sqrt()), 0.0)
-}
-
-/// The GPU's memory for a [`Pass`], but for what depends on the kernels.
-#[derive(Debug)]
-pub struct Buffers {
-    gpu: Arc<Gpu>,
-    stream: Arc<CudaStream>,
-    output: OutputConfig,
-    bits: SampleBits,
-    spectra: usize,
-    begin: Timestamp,
-    offset: [usize; N_POL],
-    feng_id: u32,
-    start: Timestamp,
-    gains: CudaSlice<Float4>,
-    /// Brought to the GPU in each pass, as engines do with each block of spectra.
-    fine: PinnedHostSlice<Float4>,
-    table_copy: TableCopy,
-    sets: Vec<Set>,
-}
-
-#[derive(Debug)]
-struct Set {
-    samples: [CudaSlice<u32>; N_POL],
-    fine: CudaSlice<Float4>,
-    out: CudaSlice<u8>,
-    counters: CudaSlice<u64>,
-}
-
-impl Buffers {
-    /// Copies `pass` to the GPU.
-    pub fn new(gpu: &Arc<Gpu>, pass: &Pass<'_>) -> Result<Self, GpuError> {
-        let spectra = pass.fine.len();
-        let batches = spectra / pass.output.spectra_per_heap();
-        let mut gains = vec![Float4::default(); pass.output.channels];
-        for (pol, of_pol) in pass.gains.iter().enumerate() {
-            for (entry, &gain) in gains.iter_mut().zip(of_pol) {
-                entry.set_gain(pol, gain, pass.output.narrowband.is_none());
-            }
-        }
-        let mut fine = gpu.pinned("delays", spectra)?;
-        for (entry, of_spectrum) in fine
-            .as_mut_slice()
-            .map_err(failed)?
-            .iter_mut()
-            .zip(pass.fine)
-        {
-            *entry = of_spectrum.into();
-        }
-        let samples = |packed: &Vec<u8>| {
-            let word = |bytes: &[u8]| {
-                let mut word = [0; 4];
-                word[..bytes.len()].copy_from_slice(bytes);
-                u32::from_ne_bytes(word)
-            };
-            let words: Vec<u32> = packed.chunks(4).map(word).collect();
-            gpu.table("samples", &words)
-        };
-        let set = |[pol0, pol1]: &[Vec<u8>; N_POL]| -> Result<Set, GpuError> {
-            Ok(Set {
-                samples: [samples(pol0)?, samples(pol1)?],
-                fine: gpu.zeros("delays", spectra)?,
-                out: gpu.zeros("output", batches * pass.output.batch_bytes())?,
-                counters: gpu.zeros("counters", batches * COUNTERS)?,
-            })
-        };
-        Ok(Self {
-            stream: gpu.context.new_stream().map_err(failed)?,
-            gains: gpu.table("gains", &gains)?,
-            fine,
-            table_copy: TableCopy::new(gpu)?,
-            sets: pass.packed.iter().map(set).collect::<Result<_, _>>()?,
-            gpu: gpu.clone(),
-            output: pass.output.clone(),
-            bits: pass.bits,
-            spectra,
-            begin: pass.begin,
-            offset: pass.offset,
-            feng_id: pass.feng_id as u32,
-            start: pass.start,
-        })
-    }
+enum Delays {
+    Given,
+    Other,
 }
 
 /// Batches in wire layout, and counters.
@@ -171,8 +48,8 @@ pub struct Trial<'a> {
     ddc: Option<Ddc>,
     groups: usize,
     sets: Vec<([CUdeviceptr; N_POL], BackArgs)>,
-    /// In memory of the host.
-    fine: CUdeviceptr,
+    /// Of [`Delays`], in memory of the host.
+    fine: [CUdeviceptr; 2],
     _intermediate: CudaSlice<f32>,
 }
 
@@ -183,7 +60,7 @@ impl<'a> Trial<'a> {
         Self::of_form(buffers, form)
     }
 
-    pub(super) fn of_form(buffers: &'a Buffers, form: Form) -> Result<Self, GpuError> {
+    pub(in crate::gpu) fn of_form(buffers: &'a Buffers, form: Form) -> Result<Self, GpuError> {
         let gpu = &buffers.gpu;
         let spectra = buffers.spectra;
         let variant = Variant::new(gpu, &buffers.output, buffers.bits, form, spectra)?;
@@ -209,6 +86,8 @@ impl<'a> Trial<'a> {
             (set.samples.each_ref().map(address), back)
         };
         let sets = buffers.sets.iter().map(args).collect();
+        let given = buffers.fine.as_ptr().map_err(failed)? as CUdeviceptr;
+        let other = given + (spectra * size_of::<Float4>()) as CUdeviceptr;
         Ok(Self {
             buffers,
             form,
@@ -216,7 +95,7 @@ impl<'a> Trial<'a> {
             ddc,
             groups,
             sets,
-            fine: buffers.fine.as_ptr().map_err(failed)? as u64,
+            fine: [given, other],
             _intermediate: memory,
         })
     }
@@ -272,6 +151,7 @@ impl<'a> Trial<'a> {
         &self,
         stream: &CudaStream,
         set: usize,
+        delays: Delays,
         stage: Option<Stage>,
     ) -> Result<(), DriverError> {
         let (variant, spectra) = (&self.variant, self.buffers.spectra);
@@ -281,12 +161,10 @@ impl<'a> Trial<'a> {
         let wanted = |of: Stage| stage.is_none_or(|stage| stage == of);
         let mut held: [Held; N_POL] = Default::default();
         if stage.is_none() {
-            // SAFETY: both have an entry for each spectrum, and the set's gets the same as it has had since its first pass.
-            unsafe {
-                self.buffers
-                    .table_copy
-                    .launch(stream, self.fine, back.fine, spectra)
-            }?;
+            let (copy, from) = (&self.buffers.table_copy, self.fine[delays as usize]);
+            // SAFETY: both have an entry for each spectrum. Work that is still under way may use the set's, but is of the same
+            // graph, whose passes all have the same delays.
+            unsafe { copy.launch(stream, from, back.fine, spectra) }?;
         }
         let (mut first, mut finished) = (0, 0);
         while first < spectra {
@@ -353,14 +231,10 @@ impl<'a> Trial<'a> {
     }
 
     fn try_output(&self) -> Result<(Vec<u8>, Vec<BatchStats>), DriverError> {
-        let (before, (data, after)) = self.alone(0)?;
-        let stats = before.chunks(COUNTERS).zip(after.chunks(COUNTERS));
-        let stats = stats.map(|(before, after)| {
-            let counted = |i: usize| after[i].wrapping_sub(before[i]);
-            BatchStats {
-                saturated: [counted(0), counted(1)],
-                power: [counted(2), counted(3)],
-            }
+        let (data, counted) = self.alone(0)?;
+        let stats = counted.chunks(COUNTERS).map(|counted| BatchStats {
+            saturated: [counted[0], counted[1]],
+            power: [counted[2], counted[3]],
         });
         Ok((data, stats.collect()))
     }
@@ -369,37 +243,48 @@ impl<'a> Trial<'a> {
         let sets = 0..self.sets.len();
         let alone = sets.clone().map(|set| self.alone(set));
         let alone = alone.collect::<Result<Vec<_>, _>>()?;
-        graph(&[self], None)?.launch()?;
-        for (set, (before, (data, once))) in sets.zip(alone) {
-            let (again, after) = self.contents(set)?;
-            let counts = before.iter().zip(&once).zip(&after);
-            let counted = |((before, once), after): ((&u64, &u64), &u64)| {
-                let of_one = once.wrapping_sub(*before);
-                after.wrapping_sub(*once) == of_one.wrapping_mul(ROUNDS as u64)
-            };
-            if again != data || !counts.into_iter().all(counted) {
+        let pass = |rounds, delays| graph(&[self], None, rounds, delays)?.launch();
+        // A kernel that reads delays before they are there finds these in the round that follows.
+        pass(1, Delays::Other)?;
+        for rounds in [1, ROUNDS] {
+            let made = self.made(sets.clone(), || pass(rounds, Delays::Given))?;
+            let same = alone.iter().zip(&made).all(|(alone, made)| {
+                let counted = alone.1.iter().map(|count| count * rounds as u64);
+                made.0 == alone.0 && counted.eq(made.1.iter().copied())
+            });
+            if !same {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Makes a pass over a set by itself: what had been counted before, and [`contents`](Self::contents).
-    fn alone(&self, set: usize) -> Result<(Vec<u64>, Contents), DriverError> {
-        let before = self.contents(set)?.1;
-        self.enqueue(&self.buffers.stream, set, None)?;
-        Ok((before, self.contents(set)?))
+    /// What a pass over a set makes by itself.
+    fn alone(&self, set: usize) -> Result<Contents, DriverError> {
+        let pass = || self.enqueue(&self.buffers.stream, set, Delays::Given, None);
+        Ok(self.made(set..set + 1, pass)?.remove(0))
     }
 
-    /// What a set's passes have made last, and counted so far.
-    fn contents(&self, set: usize) -> Result<Contents, DriverError> {
-        let (stream, set) = (&self.buffers.stream, &self.buffers.sets[set]);
-        let contents = (
-            stream.clone_dtoh(&set.out)?,
-            stream.clone_dtoh(&set.counters)?,
-        );
-        stream.synchronize()?;
-        Ok(contents)
+    /// What passes over these sets make last, and count together.
+    fn made(
+        &self,
+        sets: Range<usize>,
+        passes: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<Vec<Contents>, DriverError> {
+        let (stream, sets) = (&self.buffers.stream, &self.buffers.sets[sets]);
+        let counters = sets.iter().map(|set| stream.clone_dtoh(&set.counters));
+        let before: Vec<_> = counters.collect::<Result<_, _>>()?;
+        passes()?;
+        let contents = |(set, before): (&Set, Vec<u64>)| {
+            let data = stream.clone_dtoh(&set.out)?;
+            let mut counters = stream.clone_dtoh(&set.counters)?;
+            stream.synchronize()?;
+            for (counter, before) in counters.iter_mut().zip(before) {
+                *counter -= before;
+            }
+            Ok((data, counters))
+        };
+        sets.iter().zip(before).map(contents).collect()
     }
 }
 
@@ -415,40 +300,41 @@ pub fn time_together(trials: &[&Trial<'_>], replays: usize) -> Result<f64, GpuEr
     try_time(trials, None, replays).map_err(failed)
 }
 
-fn graph(trials: &[&Trial<'_>], stage: Option<Stage>) -> Result<CudaGraph, DriverError> {
-    let stream = &trials[0].buffers.stream;
+/// Rounds of passes over all sets, or of one stage of them.
+fn graph(
+    trials: &[&Trial<'_>],
+    stage: Option<Stage>,
+    rounds: usize,
+    delays: Delays,
+) -> Result<CudaGraph, DriverError> {
+    let (stream, sets) = (&trials[0].buffers.stream, trials[0].sets.len());
     stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
-    let mut passes = (0..passes(trials, stage)).flat_map(|pass| {
-        let set = pass % trials[0].sets.len();
+    let mut passes = (0..rounds * sets).flat_map(|pass| {
+        let set = pass % sets;
         trials.iter().map(move |trial| (set, trial))
     });
-    let enqueued = passes.try_for_each(|(set, trial)| trial.enqueue(stream, set, stage));
+    let enqueued = passes.try_for_each(|(set, trial)| trial.enqueue(stream, set, delays, stage));
     // The stream must leave its capture whatever happened.
     let graph = stream.end_capture(CUgraphInstantiate_flags(0));
     enqueued?;
-    graph?.ok_or(DriverError(
-        cudarc::driver::sys::CUresult::CUDA_ERROR_INVALID_VALUE,
-    ))
+    graph?.ok_or(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE))
 }
 
-/// Rounds of passes over all sets in a graph: successive kernels overlap, but not those of successive graphs.
+/// Rounds of whole passes in a graph: successive kernels overlap, but not those of successive graphs.
 const ROUNDS: usize = 4;
-
-/// Passes of a graph, over all sets in turn.
-fn passes(trials: &[&Trial<'_>], stage: Option<Stage>) -> usize {
-    let rounds = if stage.is_some() { 1 } else { ROUNDS };
-    rounds * trials[0].sets.len()
-}
 
 fn try_time(
     trials: &[&Trial<'_>],
     stage: Option<Stage>,
     replays: usize,
 ) -> Result<f64, DriverError> {
-    let (stream, passes) = (&trials[0].buffers.stream, passes(trials, stage));
-    let timed = graph(trials, stage)?;
+    let (stream, delays) = (&trials[0].buffers.stream, Delays::Given);
+    let rounds = if stage.is_some() { 1 } else { ROUNDS };
+    let timed = graph(trials, stage, rounds, delays)?;
     // A stage by itself works on what a pass leaves, since a transform of its own output soon overflows.
-    let refresh = stage.map(|_| graph(trials, None)).transpose()?;
+    let refresh = stage.map(|_| graph(trials, None, ROUNDS, delays));
+    let refresh = refresh.transpose()?;
+    let passes = rounds * trials[0].sets.len();
     let mut seconds = Vec::with_capacity(replays);
     for replay in 0..WARM_UP + replays {
         if let Some(refresh) = &refresh {
@@ -463,38 +349,4 @@ fn try_time(
         }
     }
     Ok(median(seconds))
-}
-
-/// Bytes per second, read and written, of copies within the GPU's memory.
-pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64, GpuError> {
-    const BYTES: usize = 512 << 20;
-    const COPIES: usize = 8;
-    let from = gpu.zeros::<u8>("a copy", BYTES)?;
-    let mut to = gpu.zeros::<u8>("a copy", BYTES)?;
-    let mut seconds = || -> Result<f64, DriverError> {
-        let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
-        let begin = gpu.stream.record_event(timed)?;
-        for _ in 0..COPIES {
-            gpu.stream.memcpy_dtod(&from, &mut to)?;
-        }
-        let end = gpu.stream.record_event(timed)?;
-        Ok(f64::from(begin.elapsed_ms(&end)?) * 1e-3 / COPIES as f64)
-    };
-    let all = (0..WARM_UP + 9)
-        .map(|_| seconds())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
-    Ok(2.0 * BYTES as f64 / median(all[WARM_UP..].to_vec()))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn failed(source: DriverError) -> GpuError {
-    GpuError::Driver {
-        what: "measure kernels",
-        source,
-    }
 }
