@@ -115,6 +115,7 @@ impl Bench {
         let rx = RxConfig {
             recv: self.recv.clone(),
             when_full: WhenFull::Wait,
+            clock: None,
             ours: None,
             idle: IdlePolicy::Poll,
         };

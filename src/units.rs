@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Number of polarisations of an engine.
 pub const N_POL: usize = 2;
@@ -66,6 +67,18 @@ pub struct Clock {
     pub adc_sample_rate: f64,
     /// UNIX time of timestamp 0, in seconds.
     pub sync_time: f64,
+}
+
+impl Clock {
+    /// The timestamp of this moment by the host's clock, if it has one.
+    pub fn now(self) -> Option<Timestamp> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let samples = (unix.as_secs_f64() - self.sync_time) * self.adc_sample_rate;
+        let range = 0.0..Timestamp::END as f64;
+        range
+            .contains(&samples)
+            .then_some(Timestamp(samples as u64))
+    }
 }
 
 #[cfg(test)]

@@ -167,6 +167,7 @@ impl LiveEngine {
             steered,
             rx: rx.collect(),
             when_full,
+            clock: feed.is_none().then_some(engine.clock),
             tx: ends.tx,
             tx_packets: interfaces.tx_packets(),
             copied_below,

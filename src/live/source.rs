@@ -11,6 +11,7 @@ use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::{CaptureError, CaptureReader, Steering};
 use crate::recv::{DropCause, END_OF_STREAM, Horizon, Place, RxStats, floor_after};
 use crate::spead::DigitiserHeap;
+use crate::units::Timestamp;
 
 /// Chunks that a silent queue may still fill behind the newest one.
 const MAX_LAG: u64 = 2;
@@ -143,7 +144,8 @@ impl SourceLcore {
 /// will be dropped.
 fn chunk_id(recv: &RecvConfig, floor: u64, payload: &[u8]) -> Option<u64> {
     let heap = DigitiserHeap::new_checked(payload).ok()?;
-    let place = Place::of(recv, floor, &heap).ok()?;
+    let near = Timestamp(floor.saturating_mul(recv.chunk_samples as u64));
+    let place = Place::of(recv, near, &heap).ok()?;
     (place.chunk >= floor).then_some(place.chunk)
 }
 

@@ -18,6 +18,7 @@ use crate::recv::{
     Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
 };
 use crate::send::{Pace, Packetiser, Source, TxLcore, TxOutput, TxPath, TxPools};
+use crate::units::Clock;
 
 /// One rx queue of an engine.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub struct StageParts {
     pub rx: Vec<RxStage>,
     /// What an rx lcore does when no chunk is free.
     pub when_full: WhenFull,
+    /// As [`RxConfig::clock`].
+    pub clock: Option<Clock>,
     /// Where packets go: one lcore each, at most [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
     pub tx: Vec<TxQueue>,
     /// Packets that a tx queue and all behind it may hold.
@@ -147,6 +150,7 @@ impl Stages {
         let rx_config = RxConfig {
             recv: config.recv.clone(),
             when_full: parts.when_full,
+            clock: parts.clock,
             ours: None,
             idle: idle.engine,
         };

@@ -16,7 +16,7 @@ use crate::net::Steering;
 use crate::net::frame::Datagram;
 use crate::net::steer::SteerError;
 use crate::spead::DigitiserHeap;
-use crate::units::Timestamp;
+use crate::units::{Clock, Timestamp};
 
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,9 @@ const LEAP: Duration = Duration::from_millis(100);
 /// then: packets wait in queues for less.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// How far heaps' times may be from the host's where digitisers keep it. Of others, a part of this over 2⁴⁸ samples is, by chance.
+const AGREES: Duration = Duration::from_secs(60);
+
 /// Chunks that such an lcore stays behind the foremost one.
 const LAG: u64 = 1;
 
@@ -48,16 +51,18 @@ pub struct Place {
 }
 
 impl Place {
-    /// The acceptance rules, in katgpucbf's order, for a lane whose floor is `floor`: whether the
-    /// heap is still in time is for the window to say.
+    /// The acceptance rules, in katgpucbf's order, where of the timestamps with the heap's 48 bits the one nearest to `near` is meant:
+    /// whether the heap is still in time is for the window to say.
     #[inline]
-    pub fn of(recv: &RecvConfig, floor: u64, heap: &DigitiserHeap<'_>) -> Result<Self, DropCause> {
+    pub fn of(
+        recv: &RecvConfig,
+        near: Timestamp,
+        heap: &DigitiserHeap<'_>,
+    ) -> Result<Self, DropCause> {
         if heap.heap_length() != recv.heap_bytes() {
             return Err(DropCause::WrongHeapLength);
         }
         let (chunk_samples, heap_samples) = (recv.chunk_samples as u64, recv.packet_samples as u64);
-        // The full timestamp nearest to the chunks that the lane is filling.
-        let near = Timestamp(floor.saturating_mul(chunk_samples));
         let low = heap.timestamp().ok_or(DropCause::NoTimestamp)?;
         let mut timestamp = Timestamp::unwrap(low, near).0;
         if recv.mask_timestamp {
@@ -104,6 +109,8 @@ pub struct RxConfig {
     pub recv: RecvConfig,
     /// What to do without a free chunk.
     pub when_full: WhenFull,
+    /// Where the digitisers may keep the host's time: it then tells which timestamp is meant where no heap before does.
+    pub clock: Option<Clock>,
     /// Destinations that are ours; all where the port saw to that.
     pub ours: Option<Steering>,
     /// What to do without packets.
@@ -136,6 +143,7 @@ impl RxLcore {
             memory,
             recv: config.recv,
             when_full: config.when_full,
+            clock: config.clock,
             ours: config.ours,
             stats,
             abort,
@@ -230,6 +238,7 @@ struct Placer {
     memory: Arc<ReceiveMemory>,
     recv: RecvConfig,
     when_full: WhenFull,
+    clock: Option<Clock>,
     ours: Option<Steering>,
     stats: Arc<RxStats>,
     abort: Abort,
@@ -259,6 +268,30 @@ impl Placer {
         silent.then(|| self.lane.foremost().saturating_sub(LAG))
     }
 
+    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before there are any, at the host's time
+    /// if the heap has it, else among the first 2⁴⁸.
+    #[inline]
+    fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
+        let chunk_samples = self.recv.chunk_samples as u64;
+        let chunk = match self.lane.floor() {
+            0 => self.lane.foremost(),
+            floor => floor,
+        };
+        match chunk {
+            0 => self.host_time(heap).unwrap_or_default(),
+            chunk => Timestamp(chunk.saturating_mul(chunk_samples)),
+        }
+    }
+
+    /// The timestamp of now, if the heap's is within [`AGREES`] of it.
+    #[cold]
+    fn host_time(&self, heap: &DigitiserHeap<'_>) -> Option<Timestamp> {
+        let clock = self.clock?;
+        let (now, low) = (clock.now()?, heap.timestamp()?);
+        let apart = Timestamp::unwrap(low, now).0.abs_diff(now.0);
+        (apart as f64 <= AGREES.as_secs_f64() * clock.adc_sample_rate).then_some(now)
+    }
+
     #[inline]
     fn place<'m>(
         &mut self,
@@ -281,8 +314,19 @@ impl Placer {
         }
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
-        let place = Place::of(&self.recv, self.lane.floor(), &heap)?;
-        let chunk = match self.locate(place.chunk, stored, clock) {
+        let mut place = Place::of(&self.recv, self.near(&heap), &heap)?;
+        let mut located = self.locate(place.chunk, stored, clock);
+        if located == Located::TooOld
+            && let Some(now) = self.host_time(&heap)
+        {
+            // After hours without heaps, the nearest timestamp lies behind.
+            let later = Place::of(&self.recv, now, &heap)?;
+            if later.chunk > place.chunk {
+                place = later;
+                located = self.locate(place.chunk, stored, clock);
+            }
+        }
+        let chunk = match located {
             Located::Buffer(buffer) => memory.chunk(buffer),
             Located::TooOld => return Err(DropCause::TooOld),
             Located::NoBuffer => return Err(DropCause::NoFreeChunk),

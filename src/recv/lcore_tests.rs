@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 use crate::config::SampleBits;
@@ -66,6 +67,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
     let config = RxConfig {
         recv: recv(),
         when_full: WhenFull::Drop,
+        clock: None,
         ours: None,
         idle: IdlePolicy::Share,
     };
@@ -249,4 +251,77 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
         assert_eq!(late(&mut placer, chunk), expected, "{chunk}");
         assert_eq!(placer.follow(), None);
     }
+}
+
+/// Chunk that a heap with the low bits of this chunk's timestamp is taken to be of.
+fn taken_for(placer: &mut Placer, pool: &MbufPool, chunk: u64) -> u64 {
+    let timestamp = chunk * recv().chunk_samples as u64 % Timestamp::WIRE_RANGE;
+    let (mbuf, memory) = (heap(pool, timestamp), placer.memory.clone());
+    let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
+    let mut stored = Vec::new();
+    placer.lane.begin();
+    let _no_free_chunk = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+    publish(&mut stored);
+    placer.lane.end();
+    placer.newest
+}
+
+#[test]
+fn the_host_clock_tells_which_timestamp_is_meant() {
+    const RATE: f64 = 1e9;
+    const CHUNKS: u64 = Timestamp::WIRE_RANGE / 256;
+    let (memory, _receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_clock", &memory, 0);
+    let pool = frames("rx_clock", 1);
+    // This moment is in so many chunks' time.
+    let host = |chunks: u64| {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        Clock {
+            adc_sample_rate: RATE,
+            sync_time: unix.as_secs_f64() - chunks as f64 * 256.0 / RATE,
+        }
+    };
+    let first = 3 * CHUNKS + CHUNKS / 10;
+    placer.clock = Some(host(first));
+    assert_eq!(taken_for(&mut placer, &pool, first), first);
+
+    // The other lane follows it, whatever its clock says.
+    let (
+        RxLcore {
+            placer: mut other, ..
+        },
+        _sender,
+    ) = lcore("rx_other", &memory, 1);
+    other.clock = Some(host(first + 5 * CHUNKS));
+    assert_eq!(taken_for(&mut other, &pool, first + 1), first + 1);
+
+    // Without heaps for more than half of the range, the nearest timestamp is behind.
+    let later = first + CHUNKS * 7 / 10;
+    placer.clock = Some(host(later + 256));
+    assert_eq!(taken_for(&mut placer, &pool, later), later);
+    // What is merely late is too old.
+    assert_eq!(taken_for(&mut placer, &pool, later - 1000), later);
+    let (mbuf, mut clock) = (
+        heap(&pool, 256 * (later % CHUNKS - 1000)),
+        PhaseClock::start(PhaseTimes::new("rx", None)),
+    );
+    placer.lane.begin();
+    let outcome = placer.place(&mbuf, &memory, &mut Vec::new(), &mut clock);
+    placer.lane.end();
+    assert_eq!(outcome, Err(DropCause::TooOld));
+}
+
+#[test]
+fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_own_time", &memory, 0);
+    let pool = frames("rx_own_time", 1);
+    // 1000 s ago 2⁴⁸ samples had passed three times.
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let ranges = 3.0 * Timestamp::WIRE_RANGE as f64 / 1e9;
+    placer.clock = Some(Clock {
+        adc_sample_rate: 1e9,
+        sync_time: unix.as_secs_f64() - ranges - 1000.0,
+    });
+    assert_eq!(taken_for(&mut placer, &pool, 100_000), 100_000);
 }

@@ -299,6 +299,7 @@ impl Replay {
             steered,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
+            clock: None,
             tx: port.tx,
             tx_packets: TX_RING,
             copied_below: 0,

@@ -221,6 +221,7 @@ impl Rig {
                 steered: Steered::alone(config),
                 rx: rx.collect(),
                 when_full: WhenFull::Drop,
+                clock: None,
                 tx: port.tx,
                 tx_packets: options.tx_descriptors,
                 copied_below: 0,
