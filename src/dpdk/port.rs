@@ -8,7 +8,7 @@ use super::device::{Device, DeviceInfo};
 use super::dma::Mapping;
 use super::error::DpdkError;
 use super::extbuf::{ExtMemory, ExtPool};
-use super::{MbufBatch, MbufPool};
+use super::{BURST, MbufBatch, MbufPool};
 
 /// A started port, for control; it is closed when this and all its queues are gone.
 #[derive(Clone, Debug)]
@@ -80,6 +80,20 @@ impl RxQueue {
                     .into()
             }
         })
+    }
+
+    /// Throws away what came while nobody received: a ring that was full has a gap behind it, and an AF_PACKET socket has packets of
+    /// every interface from before it was bound to one.
+    pub fn discard(&mut self) {
+        /// More than a ring holds, where packets come as fast as they are thrown away.
+        const MOST: usize = 1 << 17;
+        let mut batch: MbufBatch = MbufBatch::new();
+        for _ in 0..MOST / BURST {
+            if self.rx_burst(&mut batch) == 0 {
+                break;
+            }
+            batch.clear();
+        }
     }
 
     /// Its number.

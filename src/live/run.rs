@@ -158,7 +158,7 @@ impl LiveEngine {
             .map(|o| (o.config.name.clone(), o.pool.clone()))
             .collect();
         let copied_below = interfaces.let_read(&ends.tx, &pools);
-        let parts = StageParts {
+        let mut parts = StageParts {
             prefix: String::new(),
             memory: memory.clone(),
             receiver,
@@ -176,6 +176,8 @@ impl LiveEngine {
             idle: idle(plan),
         };
         let lingers = parts.tx.iter().any(|queue| queue.keeps() > 0);
+        // Buffers and kernels have taken seconds.
+        parts.rx.iter_mut().for_each(|rx| rx.queue.discard());
         let stages = Stages::start(&mut threads, engine, parts)?;
         let mut memberships = ends.memberships;
         for ((interface, _), membership) in interfaces.uses.iter().zip(&mut memberships) {

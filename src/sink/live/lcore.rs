@@ -90,6 +90,7 @@ impl SinkLcore {
         let mut batch: MbufBatch = MbufBatch::new();
         let period = self.parts.clock.hz() / SHOWN;
         let mut show = tsc();
+        self.parts.queue.discard();
         while !self.parts.stop.is_set() {
             clock.turn();
             let received = self.parts.queue.rx_burst(&mut batch);
@@ -136,7 +137,8 @@ impl SinkLcore {
         if matches!(kind, Kind::Other) {
             return self.ignore("other-spead");
         }
-        let checks = self.parts.check.is_some() && self.kept.is_none();
+        let inlet = self.parts.check.as_ref();
+        let checks = inlet.is_some_and(|inlet| inlet.takes(stream)) && self.kept.is_none();
         let (due, of) = self.keep[stream];
         let keep = || checks && now >= due && sub == of;
         let heap = self.parts.trackers[stream].add(sub, &kind, keep);
