@@ -89,6 +89,7 @@ impl Assembler {
             Kind::Descriptors(..) => self.report.descriptor_heaps += 1,
             Kind::Stop(_) => {
                 self.report.stop_heaps += 1;
+                self.report.stopped_substreams += u64::from(!self.stopped[sub]);
                 self.stopped[sub] = true;
             }
             Kind::Other => {}

@@ -117,6 +117,8 @@ pub struct StreamReport {
     pub descriptor_heaps: u64,
     /// Stop heaps.
     pub stop_heaps: u64,
+    /// Substreams that had one.
+    pub stopped_substreams: u64,
     /// Mean power per polarisation in dB relative to one count, over all channels.
     pub mean_power_db: [Option<f64>; 2],
     /// Files written.

@@ -20,6 +20,12 @@ const PERIOD: &str = "--period=65536";
 /// Where the sink tells of itself.
 const SINK_METRICS: u16 = 9101;
 
+/// Another output, of which the sink knows the destination alone, and so checks no values.
+const LEARNT: [&str; 2] = [
+    "--wideband=name=learnt,channels=64,dst=239.10.20.0+1:7148,jones_per_batch=4096,taps=4",
+    "--dst=239.10.20.0+1:7148",
+];
+
 /// What the sink compares with the signals.
 const CHECK: [&str; 7] = [
     "--wideband",
@@ -150,8 +156,8 @@ struct Chain {
 }
 
 impl Chain {
-    /// An engine and a sink behind it; `None` without namespaces.
-    fn start(name: &str, sink: &[&str]) -> Option<Self> {
+    /// An engine, with more options if need be, and a sink behind it; `None` without namespaces.
+    fn start(name: &str, engine: &[&str], sink: &[&str]) -> Option<Self> {
         let cable = Cable::new(name)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let sync_time = format!("--sync-time={}", now.as_secs() - 100);
@@ -166,7 +172,7 @@ impl Chain {
             &sync_time,
         ];
         // Behind those of all engines, the rate is the digitiser's.
-        let engine = [&own[..], &ENGINE_OPTIONS, &[RATE]].concat();
+        let engine = [&own[..], &ENGINE_OPTIONS, &[RATE], engine].concat();
         let port = format!("--prometheus-port={SINK_METRICS}");
         let sink_args = ["sink", "--interface=k1", "--array-size=8", "--json", &port];
         let sink = Karoo::start(&cable.test, &[&sink_args, sink].concat()).up();
@@ -224,12 +230,14 @@ impl Chain {
 
 #[test]
 fn three_commands_make_a_correlators_front() {
-    let Some(mut chain) = Chain::start("chain", &CHECK) else {
+    let (learnt, destination) = (&LEARNT[..1], &LEARNT[1..]);
+    let sink = [&CHECK, destination].concat();
+    let Some(mut chain) = Chain::start("chain", learnt, &sink) else {
         return;
     };
     let (engine, test) = (chain.cable.engine.clone(), chain.cable.test.clone());
     assert_eq!(groups(&engine, "k0").len(), 16);
-    assert_eq!(groups(&test, "k1").len(), 4);
+    assert_eq!(groups(&test, "k1").len(), 4 + 2);
 
     let mut digitiser = chain.digitiser(&[]);
     chain.wait_for("karoo_sink_heaps_total", 4 * 400);
@@ -253,7 +261,7 @@ fn three_commands_make_a_correlators_front() {
 /// Other signals: the digitiser tells from when on, and the sink notices that they are not those asked for.
 #[test]
 fn signals_are_changed_while_they_are_sent() {
-    let Some(mut chain) = Chain::start("change", &CHECK) else {
+    let Some(mut chain) = Chain::start("change", &[], &CHECK) else {
         return;
     };
     let digitiser = chain.digitiser(&[]);
@@ -305,7 +313,7 @@ fn signals_are_changed_while_they_are_sent() {
 #[test]
 fn a_sink_learns_the_shape_from_descriptors() {
     let sink = ["--dst=239.10.10.0+3:7148", "--heaps=40"];
-    let Some(mut chain) = Chain::start("shape", &sink) else {
+    let Some(mut chain) = Chain::start("shape", &[], &sink) else {
         return;
     };
     let digitiser = chain.digitiser(&[]);

@@ -40,80 +40,116 @@ pub struct LiveArgs {
     #[arg(long, value_name = "IFACE")]
     pub interface: Option<String>,
     /// A wideband output to take in, as karoo fgpu was given it
-    #[arg(long, value_name = "KEY=VALUE,…", requires = "interface")]
+    #[arg(long, value_name = "KEY=VALUE,…", conflicts_with = "capture")]
     wideband: Vec<WidebandOptions>,
     /// A narrowband output to take in, as karoo fgpu was given it
     #[arg(
         long,
         value_name = "KEY=VALUE,…",
-        requires = "interface",
+        conflicts_with = "capture",
         requires = "adc_sample_rate"
     )]
     narrowband: Vec<NarrowbandOptions>,
     /// Bits of each real and imaginary part of these: 4 or 8
-    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    #[arg(
+        long,
+        value_name = "BITS",
+        default_value_t = 8,
+        conflicts_with = "capture"
+    )]
     send_sample_bits: u32,
     /// Destinations of an output that its descriptors tell the shape of: a.b.c.d[+n][:port]
-    #[arg(long, value_name = "DST", requires = "interface")]
+    #[arg(long, value_name = "DST", conflicts_with = "capture")]
     dst: Vec<String>,
     /// End after so many seconds
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", conflicts_with = "capture")]
     duration: Option<f64>,
     /// End when every stream has had so many whole heaps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "capture")]
     heaps: Option<u64>,
     /// End when a stop heap has come on every substream
-    #[arg(long, requires = "interface")]
+    #[arg(long, conflicts_with = "capture")]
     until_stop: bool,
     /// Seconds between lines that say how it goes
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 1.0,
+        conflicts_with = "capture"
+    )]
     report_interval: f64,
     /// Bytes that packets may wait in
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 25)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 25, conflicts_with = "capture")]
     recv_buffer: usize,
     /// CPU of the lcore that receives, which then polls; -1: any
     #[arg(
         long,
         value_name = "CPU",
         default_value = "-1",
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        conflicts_with = "capture"
     )]
     affinity: Cpu,
     /// Port of http://…/metrics for Prometheus; none unless given
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", conflicts_with = "capture")]
     prometheus_port: Option<u16>,
     /// Where log messages go
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "capture")]
     log: LogTo,
     /// Signals that karoo dsim sends: some heaps of every output given by --wideband or --narrowband are held against what
     /// follows from them
     #[arg(
         long,
         value_name = "SPEC",
-        requires = "interface",
+        conflicts_with = "capture",
         requires = "adc_sample_rate"
     )]
     signals: Option<String>,
     /// ADC sample rate of the digitiser in hertz
-    #[arg(long, value_name = "HZ")]
+    #[arg(long, value_name = "HZ", conflicts_with = "capture")]
     adc_sample_rate: Option<f64>,
     /// Samples per heap of the digitiser
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4096,
+        conflicts_with = "capture"
+    )]
     heap_samples: usize,
     /// Bits per sample of the digitiser, 2 to 16
-    #[arg(long, value_name = "B", default_value = "10")]
+    #[arg(
+        long,
+        value_name = "B",
+        default_value = "10",
+        conflicts_with = "capture"
+    )]
     sample_bits: SampleBits,
     /// Samples after which the signals repeat
-    #[arg(long, value_name = "N", default_value_t = 1 << 27)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 27, conflicts_with = "capture")]
     period: u64,
     /// Seed of the digitiser's dither
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "capture"
+    )]
     dither_seed: u64,
     /// Seed of the digitiser's noise that gives none
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "capture"
+    )]
     seed: u64,
     /// Gain of the F-engine
-    #[arg(long, value_name = "GAIN", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "GAIN",
+        default_value_t = 1.0,
+        conflicts_with = "capture"
+    )]
     gain: f64,
 }
 
@@ -202,6 +238,10 @@ impl LiveArgs {
             first_timestamp: 0,
         };
         digitiser.check().map_err(Failure::usage)?;
+        if !self.gain.is_finite() {
+            let text = format!("--gain {}: must be a finite number; try 1", self.gain);
+            return Err(Failure::usage(text));
+        }
         Ok(Some(Asked {
             digitiser,
             outputs,
@@ -385,7 +425,7 @@ impl Watch<'_> {
             |done: &dyn Fn(&StreamReport) -> bool| !streams.is_empty() && streams.iter().all(done);
         let substreams = |s: &StreamReport| s.destinations.len() as u64;
         self.live.heaps.is_some_and(|n| all(&|s| s.heaps >= n))
-            || self.live.until_stop && all(&|s| s.stop_heaps >= substreams(s))
+            || self.live.until_stop && all(&|s| s.stopped_substreams >= substreams(s))
     }
 }
 

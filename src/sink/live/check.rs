@@ -74,7 +74,10 @@ impl Checker {
 
     /// Where heaps are offered.
     pub fn inlet(&self) -> Inlet {
-        Inlet(self.offers.clone())
+        Inlet {
+            offers: self.offers.clone(),
+            streams: self.checked().len(),
+        }
     }
 
     /// What came of it so far, per stream.
@@ -96,12 +99,20 @@ impl Checker {
 
 /// Where whole heaps are offered.
 #[derive(Clone, Debug)]
-pub struct Inlet(SyncSender<KeptHeap>);
+pub struct Inlet {
+    offers: SyncSender<KeptHeap>,
+    streams: usize,
+}
 
 impl Inlet {
+    /// Whether heaps of this stream can be compared: those whose options are known, which are the first.
+    pub fn takes(&self, stream: usize) -> bool {
+        stream < self.streams
+    }
+
     /// Offers a heap. Gives it back if another is being compared still.
     pub fn offer(&self, heap: KeptHeap) -> Option<KeptHeap> {
-        match self.0.try_send(heap) {
+        match self.offers.try_send(heap) {
             Ok(()) => None,
             Err(TrySendError::Full(heap) | TrySendError::Disconnected(heap)) => Some(heap),
         }
@@ -157,7 +168,7 @@ fn compare(
                     let got = f64::from(values[at]);
                     let distance = (got - value.clamp(-limit, limit)).abs();
                     checked.values += 1;
-                    checked.wrong += u64::from(distance > allowed);
+                    checked.wrong += u64::from(distance.is_nan() || distance > allowed);
                     checked.worst = checked.worst.max(distance);
                 }
             }

@@ -157,6 +157,7 @@ impl Tracker {
             }
             Kind::Stop(_) => {
                 self.counts.stop_heaps += 1;
+                self.counts.stopped_substreams += u64::from(!self.stopped[sub]);
                 self.stopped[sub] = true;
             }
             Kind::Other => {}
