@@ -1,5 +1,6 @@
 //! `karoo replay`: a capture through the data path, to a capture and a report.
 
+use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -61,6 +62,18 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(path) = &args.requests {
         plan.requests = Requests::read(path).map_err(Failure::usage)?;
     }
+    if let Some(folder) = &args.report {
+        // Not after hours.
+        fs::create_dir_all(folder).map_err(|error| {
+            let rule = format!("cannot be made: {error}");
+            Failure::usage(ConfigError::new(
+                "--report",
+                folder.display(),
+                rule,
+                "name a folder",
+            ))
+        })?;
+    }
     if !args.quiet {
         for chosen in &plan.chosen {
             eprintln!("picked {} {} ({})", chosen.option, chosen.value, chosen.why);
@@ -88,6 +101,11 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     }
     if !args.quiet {
         summarise(&report, args);
+    }
+    if report.input.pols.iter().all(|pol| pol.heaps == 0) {
+        return Err(Failure::data(
+            "no heap of the capture was placed: see what became of its datagrams",
+        ));
     }
     Ok(())
 }

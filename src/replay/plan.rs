@@ -162,10 +162,21 @@ fn pick_heap(
     scan: &CaptureScan,
     picks: &mut Picks,
 ) -> Result<(usize, SampleBits), ConfigError> {
+    if let Some(bits) = options.dig_sample_bits
+        && SampleBits::new(bits).is_none()
+    {
+        let rule = "must be 2 to 16";
+        return Err(ConfigError::new(
+            "--dig-sample-bits",
+            bits,
+            rule,
+            "leave it out",
+        ));
+    }
     let heap_bits = 8 * scan.heap_bytes;
     let from_bits = options
         .dig_sample_bits
-        .map(|bits| heap_bits / (bits.max(1) as usize));
+        .map(|bits| heap_bits / bits as usize);
     let step = scan.heap_samples.unwrap_or(DEFAULT_HEAP_SAMPLES) as usize;
     let (samples, why) = match from_bits {
         Some(samples) => (samples, "heap bytes over --dig-sample-bits"),
@@ -177,19 +188,36 @@ fn pick_heap(
         samples,
         why,
     );
-    let bits = (heap_bits / samples.max(1)) as u32;
+    let refused = |rule: String| match (options.recv_packet_samples, options.dig_sample_bits) {
+        (Some(given), _) => ConfigError::new("--recv-packet-samples", given, rule, "leave it out"),
+        (None, given) => {
+            let given = given.map_or_else(String::new, |bits| bits.to_string());
+            ConfigError::new("--dig-sample-bits", given, rule, "leave it out")
+        }
+    };
+    // Not all destinations of a polarisation need be in the capture.
+    let apart = scan.heap_samples.is_some() && !step.is_multiple_of(samples);
+    if samples == 0 || apart {
+        let heap = format!(
+            "heaps of {} bytes would have {samples} samples",
+            scan.heap_bytes
+        );
+        return Err(refused(format!("{heap}, but begin {step} samples apart")));
+    }
+    let bits = (heap_bits / samples) as u32;
     let why = format!("heaps have {} bytes for {samples} samples", scan.heap_bytes);
     let bits = picks.or(options.dig_sample_bits, "--dig-sample-bits", bits, &why);
     let sample_bits = SampleBits::new(bits).ok_or_else(|| {
-        ConfigError::new(
-            "--dig-sample-bits",
-            bits,
-            "must be 2 to 16",
-            format!(
-                "heaps have {} bytes: give --recv-packet-samples too",
-                scan.heap_bytes
-            ),
-        )
+        let heap = format!("heaps have {} bytes", scan.heap_bytes);
+        match options.recv_packet_samples {
+            Some(_) => refused(format!(
+                "{heap}: {bits} bits a sample, but 2 to 16 can be had"
+            )),
+            None => {
+                let way_out = format!("{heap}: give --recv-packet-samples too");
+                ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", way_out)
+            }
+        }
     })?;
     Ok((samples, sample_bits))
 }

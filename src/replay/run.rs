@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
+use std::{fs, process};
 
 use crossbeam::queue::ArrayQueue;
 
@@ -34,6 +35,8 @@ use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory};
 use crate::send::{Source, TxPools};
 use crate::units::Timestamp;
 
+/// Exit code of a run that a second signal ended.
+const INTERRUPTED: i32 = 130;
 /// Packets that each rx ring holds: a power of two less one.
 const RX_RING: usize = 511;
 /// Packets that the tx ring holds: a power of two less one.
@@ -142,7 +145,7 @@ pub fn run(
     let taken = live::take(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = Abort::default();
-    stop_on_signal(&abort);
+    stop_on_signal(&abort, &options.output);
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
     // The stages', the source and the recorder.
     let lcores = Stages::lcores(plan.queues.len(), 1) + 2;
@@ -177,9 +180,18 @@ pub fn run(
 }
 
 /// Lets an interrupt end the run as a failed one, so that no file is left behind.
-fn stop_on_signal(abort: &Abort) {
-    let abort = abort.clone();
-    let handler = ctrlc::set_handler(move || abort.set());
+/// The first signal ends the run between two chunks, the second at once.
+fn stop_on_signal(abort: &Abort, output: &Path) {
+    let (abort, part) = (abort.clone(), CaptureWriter::part_of(output));
+    let handler = ctrlc::set_handler(move || {
+        if abort.is_set() {
+            if let Some(part) = &part {
+                let _ = fs::remove_file(part);
+            }
+            process::exit(INTERRUPTED);
+        }
+        abort.set();
+    });
     if let Err(error) = handler {
         tracing::warn!(%error, "an interrupt will leave an unfinished file");
     }

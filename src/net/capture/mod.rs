@@ -17,9 +17,17 @@ const SNAPLEN: u32 = 262_144;
 /// What is wrong with a capture file.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Cannot be opened or created.
+    /// Cannot be opened.
     #[error("cannot open capture {path:?}")]
     Open {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Cannot be created.
+    #[error("cannot create capture {path:?}")]
+    Create {
         /// The file.
         path: String,
         /// Why.

@@ -87,6 +87,8 @@ impl CaptureReader {
         })?;
         head.truncate(len);
         let pcapng = check_magic(&head, &path)?;
+        // Sections of pcapng say it each for itself.
+        let big_endian = !pcapng && head.first() == Some(&0xa1);
         if pcapng && section_length(&head) > len && len < BUFFER {
             return Err(CaptureError::HeaderCut { path, len });
         }
@@ -114,7 +116,7 @@ impl CaptureReader {
             failure,
             total,
             pcapng,
-            big_endian: false,
+            big_endian,
             nanoseconds: false,
             interfaces: Vec::new(),
             frames: 0,
@@ -222,6 +224,9 @@ impl CaptureReader {
                 Stopped::End if self.block_is_whole() => {
                     return Err(self.corrupt("the block's inner lengths run past its end"));
                 }
+                Stopped::End if self.claimed().is_some_and(|bytes| bytes > MAX_BUFFER) => {
+                    return Err(self.corrupt("the record claims to be longer than any frame"));
+                }
                 Stopped::End => {
                     self.truncated = true;
                     return Ok(None);
@@ -282,7 +287,13 @@ impl CaptureReader {
                 .is_some_and(|length| length as usize <= available)
     }
 
-    /// A word of the pcapng block at hand.
+    /// Bytes that the block or record at hand is to have, its header aside.
+    fn claimed(&self) -> Option<usize> {
+        let at = if self.pcapng { 4 } else { 8 };
+        self.block_word(at).map(|bytes| bytes as usize)
+    }
+
+    /// A word of the block or record at hand.
     fn block_word(&self, at: usize) -> Option<u32> {
         let word = *self.blocks.data().get(at..)?.first_chunk()?;
         Some(match self.big_endian {

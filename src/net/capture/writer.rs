@@ -28,18 +28,12 @@ impl CaptureWriter {
     /// Creates the file and writes its header.
     pub fn create(path: impl AsRef<Path>, precision: Precision) -> Result<Self, CaptureError> {
         let path = path.as_ref().to_path_buf();
-        // A pipe or a device cannot be renamed over.
-        let special = fs::metadata(&path).is_ok_and(|meta| !meta.is_file());
-        let part = (!special).then(|| {
-            let mut name = path.clone().into_os_string();
-            name.push(".part");
-            PathBuf::from(name)
-        });
+        let part = Self::part_of(&path);
         let file = match &part {
             Some(part) => File::create(part),
             None => File::options().write(true).open(&path),
         };
-        let file = file.map_err(|source| CaptureError::Open {
+        let file = file.map_err(|source| CaptureError::Create {
             path: path.display().to_string(),
             source,
         })?;
@@ -57,6 +51,16 @@ impl CaptureWriter {
         let header = words.map(u32::to_le_bytes);
         writer.put(&[header.as_flattened()])?;
         Ok(writer)
+    }
+
+    /// Where the file is until it is finished. A pipe or a device cannot be renamed over.
+    pub fn part_of(path: &Path) -> Option<PathBuf> {
+        let special = fs::metadata(path).is_ok_and(|meta| !meta.is_file());
+        (!special).then(|| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".part");
+            PathBuf::from(name)
+        })
     }
 
     /// Appends a frame, given in parts; its UNIX time is in nanoseconds.

@@ -205,6 +205,18 @@ fn damage_is_an_error_with_its_place() {
         error => panic!("{error}"),
     }
 
+    // However little of the file follows.
+    for big in [false, true] {
+        let mut file = pcap(big, 0xa1b2_c3d4, 1);
+        file.extend(words(big, &[0, 0, u32::MAX, 60]));
+        file.resize(file.len() + 1000, 0);
+        let error = frames(&file).unwrap_err();
+        assert!(
+            matches!(error, CaptureError::Corrupt { frames: 0, .. }),
+            "{error}"
+        );
+    }
+
     let mut file = [section(false), interface(false, 1)].concat();
     let place = file.len() as u64;
     let mut packet = packet(false, 0, &[1; 50], 50);
