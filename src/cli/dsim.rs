@@ -76,7 +76,8 @@ pub struct DsimArgs {
     /// Multicast time to live
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub ttl: u8,
-    /// Faults per heap: drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS
+    /// Faults per heap: drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS; with --interface drop,
+    /// late and gap below 1, and HEAPS 1048576 at most
     #[arg(long, value_name = "FAULTS", default_value = "")]
     pub faults: FaultPlan,
     /// Seed of the faults

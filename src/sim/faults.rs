@@ -135,10 +135,30 @@ pub enum FaultPlanError {
         "faults: {0:?}: needs a positive number of heaps after the colon, as in gap=0.001:100; only gap and late take one"
     )]
     Heaps(String),
+    /// No heap would be left to send.
+    #[error(
+        "--faults {0}: its probability must be below 1 with --interface, or no heap is ever sent: lower it, or write a file with --output"
+    )]
+    Certain(String),
+    /// More heaps than a simulator that sends in real time looks ahead.
+    #[error(
+        "--faults {0}: must be {most} heaps of a polarisation at most with --interface: give fewer, or write a file with --output",
+        most = LIVE_HEAPS
+    )]
+    TooLong(String),
+    /// Hardly any heap would be left to send.
+    #[error(
+        "--faults {0}: together must leave one heap in {most} with --interface: lower a probability, or write a file with --output",
+        most = LIVE_HEAPS
+    )]
+    TooMany(String),
 }
 
 /// Heaps that a late heap is held back where the plan does not say.
 const LATE_HEAPS: u64 = 16384;
+/// Heaps of a polarisation that may come between two that are sent, where they are sent in real time: the sender goes
+/// through them at once, and notes each.
+const LIVE_HEAPS: u64 = 1 << 20;
 
 impl std::str::FromStr for FaultPlan {
     type Err = FaultPlanError;
@@ -198,6 +218,44 @@ impl std::str::FromStr for FaultPlan {
 }
 
 impl FaultPlan {
+    /// Refuses what would keep a simulator that sends in real time from ever finding its next heap.
+    pub fn check_live(&self) -> Result<(), FaultPlanError> {
+        let one = |kind: &str, chance: f64| format!("{kind}={chance}");
+        let many = |kind: &str, chance: f64, heaps: u64| format!("{kind}={chance}:{heaps}");
+        let faults = [
+            (self.drop, 0, one("drop", self.drop)),
+            (
+                self.late,
+                self.late_heaps,
+                many("late", self.late, self.late_heaps),
+            ),
+            (
+                self.gap,
+                self.gap_heaps,
+                many("gap", self.gap, self.gap_heaps),
+            ),
+        ];
+        let mut wanted = Vec::new();
+        for (chance, heaps, fault) in faults {
+            if chance >= 1.0 {
+                return Err(FaultPlanError::Certain(fault));
+            }
+            if chance > 0.0 && heaps > LIVE_HEAPS {
+                return Err(FaultPlanError::TooLong(fault));
+            }
+            if chance > 0.0 {
+                wanted.push(fault);
+            }
+        }
+        // Gaps follow one another, each with the same chance.
+        let in_gaps = self.gap * self.gap_heaps as f64 / (1.0 - self.gap);
+        let kept = (1.0 - self.drop) * (1.0 - self.late) / (1.0 + in_gaps);
+        if kept * (LIVE_HEAPS as f64) < 1.0 {
+            return Err(FaultPlanError::TooMany(wanted.join(",")));
+        }
+        Ok(())
+    }
+
     /// Decorates a stream of heaps: by turns all polarisations of one time, then those of the next.
     /// Equal seeds and plans give equal faults.
     pub fn decorate(

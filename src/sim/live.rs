@@ -184,6 +184,7 @@ impl SimLcore {
             let late = self.heap_times(MOST_LATE);
             let mut work = false;
             while self.batch.room() > 0
+                && !self.parts.stop.is_set()
                 && let Some(&heap) = heaps.peek()
                 && heap.index.max(self.next.saturating_sub(1)) < due
                 && self.pace.allows(tsc())

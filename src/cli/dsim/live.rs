@@ -38,6 +38,7 @@ const DPDK_BYTES: usize = 32 << 20;
 /// Runs it until it is told to end, or all that was asked for is sent.
 pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(), Failure> {
     let level = log::start(args.log);
+    args.faults.check_live().map_err(Failure::usage)?;
     if let Some(dst) = config
         .dests
         .iter()

@@ -116,6 +116,34 @@ fn mistakes_are_named() {
     assert!(matches!(error("drop=0.1:5"), FaultPlanError::Heaps(_)));
 }
 
+/// A live simulator looks for its next heap until it has one.
+#[test]
+fn live_plans_leave_heaps() {
+    let check = |text: &str| text.parse::<FaultPlan>().unwrap().check_live();
+    for fine in [
+        "",
+        "drop=0.5,late=0.1,gap=0.001:1048576",
+        "duplicate=1,reorder=1,corrupt=1",
+        "late=0:2000000,gap=0:2000000",
+    ] {
+        assert_eq!(check(fine), Ok(()), "{fine}");
+    }
+    for fault in ["drop=1", "late=1:16384", "gap=1:3"] {
+        let error = check(fault).unwrap_err();
+        assert_eq!(error, FaultPlanError::Certain(fault.to_owned()));
+        assert!(error.to_string().contains(fault), "{error}");
+    }
+    for fault in ["late=0.1:1048577", "gap=0.001:1048577"] {
+        let error = check(fault).unwrap_err();
+        assert_eq!(error, FaultPlanError::TooLong(fault.to_owned()));
+        assert!(error.to_string().contains("1048576"), "{error}");
+    }
+    for faults in ["drop=0.9999999", "drop=0.999,gap=0.999:1000"] {
+        let error = check(faults).unwrap_err();
+        assert_eq!(error, FaultPlanError::TooMany(faults.to_owned()));
+    }
+}
+
 proptest! {
     /// Every heap is sent once, but those that the ledger names as lost (never) or duplicated (twice).
     #[test]
