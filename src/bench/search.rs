@@ -113,6 +113,18 @@ impl Method {
     }
 }
 
+/// Not a step between rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a share from 0.001 to 1: try 0.05")]
+pub struct StepError;
+
+/// A step for [`ladder`], as an option gives it: with smaller ones there are more rates than a search can try.
+pub fn parse_step(text: &str) -> Result<f64, StepError> {
+    let step = text.parse::<f64>().ok();
+    step.filter(|step| (0.001..=1.0).contains(step))
+        .ok_or(StepError)
+}
+
 /// Rates from `lowest` to `highest`, each higher than the one before by at most this share.
 pub fn ladder(lowest: f64, highest: f64, step: f64) -> Vec<f64> {
     let steps = ((highest / lowest).ln() / step.ln_1p()).ceil().max(0.0);
@@ -240,6 +252,16 @@ mod tests {
     fn failures_end_the_search() {
         let trial = |_: f64| Err::<bool, _>("no output");
         assert_eq!(NOISY.search(&[1.0, 2.0], trial), Err("no output"));
+    }
+
+    #[test]
+    fn steps_have_a_range() {
+        for text in ["0.001", "0.05", "1"] {
+            assert_eq!(parse_step(text), Ok(text.parse().unwrap()));
+        }
+        for text in ["0", "0.0009", "1.1", "-0.1", "NaN", "inf", ""] {
+            assert_eq!(parse_step(text), Err(StepError), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::Failure;
 use crate::bench::engine::{self, BenchError, BenchOptions};
-use crate::bench::ports::{self, PortsError, PortsOptions};
+use crate::bench::ports::{self, PortsError, PortsOptions, PortsReport};
 use crate::live::StageError;
 
 /// Measure what this machine can do
@@ -26,7 +26,7 @@ enum Bench {
     Kernels(kernels::KernelArgs),
     /// Send packets from one interface to another, at a rate or at the highest without loss
     ///
-    /// Exit code 1 when packets are lost at the one rate that was asked for, or when no rate is without loss.
+    /// Exit code 1 when packets are lost at the one rate that was asked for or it is not reached, or when no rate is without loss.
     Ports(PortsOptions),
     Cores(cores::CoresArgs),
 }
@@ -82,6 +82,58 @@ fn run_ports(options: &PortsOptions) -> Result<(), Failure> {
     if held {
         Ok(())
     } else {
-        Err(Failure::data("packets were lost: see the report"))
+        Err(Failure::data(shortfall(&report)))
+    }
+}
+
+/// Why no rate held.
+fn shortfall(report: &PortsReport) -> String {
+    let failed = || report.trials.iter().filter(|trial| !trial.passed());
+    let lowest = failed().min_by(|a, b| a.rate.total_cmp(&b.rate));
+    match lowest {
+        Some(trial) if failed().all(|trial| trial.received == trial.sent) => {
+            let (reached, rate) = (trial.reached, trial.rate);
+            let option = if report.found.is_some() {
+                "--lowest"
+            } else {
+                "--rate"
+            };
+            format!("the rate was not reached: {reached:.4} of {rate:.4} Gb/s; lower {option}")
+        }
+        _ => "packets were lost: see the report".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::ports::Trial;
+
+    fn report(rate: f64, reached: f64, received: u64) -> PortsReport {
+        let trial = Trial {
+            rate,
+            reached,
+            sent: 10,
+            received,
+            burst_bytes: 5192,
+        };
+        PortsReport {
+            ports: ["eth0".to_owned(), "eth1".to_owned()],
+            payload: 5192,
+            seconds: 1.0,
+            found: None,
+            trials: vec![trial],
+        }
+    }
+
+    #[test]
+    fn loss_and_a_rate_that_is_not_reached_are_told_apart() {
+        assert_eq!(
+            shortfall(&report(10.0, 7.5, 10)),
+            "the rate was not reached: 7.5000 of 10.0000 Gb/s; lower --rate"
+        );
+        let lost = "packets were lost: see the report";
+        assert_eq!(shortfall(&report(10.0, 10.0, 9)), lost);
+        assert_eq!(shortfall(&report(10.0, 7.5, 9)), lost);
     }
 }

@@ -59,19 +59,21 @@ impl Sender {
         }
     }
 
-    /// Sends the packets of a trial.
+    /// Sends the packets of a trial, unless another one begins meanwhile.
     fn send(&mut self, trial: u64, idle: &mut Idle) {
         let shared = self.shared.clone();
         let rate = f64::from_bits(shared.rate.load(Ordering::Relaxed));
         let packets = shared.packets.load(Ordering::Relaxed);
-        while shared.ready.load(Ordering::Acquire) != trial && !self.abort.is_set() {
+        let abort = self.abort.clone();
+        let goes_on = || !abort.is_set() && shared.trial.load(Ordering::Acquire) == trial;
+        while shared.ready.load(Ordering::Acquire) != trial && goes_on() {
             idle.wait();
         }
         let start = tsc();
         let mut pace = Pace::new(self.clock, rate, self.idle.longest_nap(), start);
         let mut batch: MbufBatch = MbufBatch::new();
         let (mut made, mut taken) = (0, 0);
-        while taken < packets && !self.abort.is_set() {
+        while taken < packets && goes_on() {
             while made < packets && batch.room() > 0 && pace.allows(tsc()) {
                 let Some(mut mbuf) = self.pool.alloc() else {
                     break;

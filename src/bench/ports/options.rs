@@ -1,6 +1,7 @@
 //! Options of the bench.
 
 use super::{PortsError, STAMP};
+use crate::bench::search::parse_step;
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -28,8 +29,8 @@ pub struct PortsOptions {
     /// Lowest rate of a search [default: a hundredth of --rate]
     #[arg(long, value_name = "GBPS")]
     pub lowest: Option<f64>,
-    /// Step between the rates of a search, as a share
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    /// Step between the rates of a search, as a share from 0.001 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = parse_step)]
     pub step: f64,
     /// How to look for the highest rate at which nothing is lost
     #[arg(long, value_enum, default_value_t = Search::Noisy)]
@@ -70,7 +71,6 @@ impl PortsOptions {
         for (option, value) in [
             ("--rate", self.rate),
             ("--lowest", self.lowest.unwrap_or(1.0)),
-            ("--step", self.step),
             ("--seconds", self.seconds),
         ] {
             if !(value.is_finite() && value > 0.0 && value <= 1e5) {

@@ -22,6 +22,17 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// One whose packets the port did not take in time.
+    pub(super) fn unsent(rate: f64) -> Self {
+        Self {
+            rate,
+            reached: 0.0,
+            sent: 0,
+            received: 0,
+            burst_bytes: 0,
+        }
+    }
+
     /// Nothing was lost, and the rate was reached but for one in a hundred.
     pub fn passed(&self) -> bool {
         self.received == self.sent && self.reached >= 0.99 * self.rate
@@ -77,5 +88,18 @@ impl fmt::Display for PortsReport {
             Some(rate) => writeln!(f, "highest rate without loss: {rate:.4} Gb/s{sure}"),
             None => writeln!(f, "no rate without loss{sure}: try a lower --lowest"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many came as were sent, none, yet the rate was not reached.
+    #[test]
+    fn a_trial_that_was_not_sent_failed() {
+        let trial = Trial::unsent(10.0);
+        assert!(!trial.passed());
+        assert_eq!((trial.sent, trial.received, trial.reached), (0, 0, 0.0));
     }
 }
