@@ -16,7 +16,7 @@ use crate::plan::{self, CoreTimes, CpuList, Machine, Memory, Plan, Root, Wishes,
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
 /// Starts nothing. For a single engine with all its options: karoo fgpu --print-plan. Exit codes: 0 also with warnings;
-/// 2 the command line is wrong or the host cannot be read.
+/// 2 the command line is wrong, the host cannot be read, or has no such interface.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Engines on this host
@@ -28,10 +28,10 @@ pub struct PlanArgs {
     /// tx lcores of each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     tx_lcores: u16,
-    /// Interfaces to receive on, dealt out to the engines; those that are fit for it unless given
+    /// Interfaces to receive on, dealt out to the engines one after another; those that are fit for it unless given
     #[arg(long, value_name = "IFACE,…")]
     recv_interface: Option<List<String>>,
-    /// Interfaces to send on, dealt out to the engines; those that they receive on unless given
+    /// Interfaces to send on, dealt out to the engines one after another; those that they receive on unless given
     #[arg(long, value_name = "IFACE,…")]
     send_interface: Option<List<String>>,
     /// CPUs that may be used; all of a recorded host's, those of this process otherwise, unless given
@@ -64,6 +64,13 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         let text = format!("--cpus: none of these is online; there are {online}");
         return Err(Failure::usage(text));
     }
+    for (option, names) in [
+        ("--recv-interface", &args.recv_interface),
+        ("--send-interface", &args.send_interface),
+    ] {
+        let names = names.iter().flat_map(|List(names)| names);
+        known(&root, &machine, option, names).map_err(Failure::usage)?;
+    }
     let cores = core_times(&root, args.cores_file.as_deref())?;
     let wishes: Vec<_> = (0..args.engines.get())
         .map(|engine| wishes(args, engine))
@@ -84,14 +91,10 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
 
 fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
     let dealt = |names: &Option<List<String>>| -> Vec<String> {
-        let names = names.iter().flat_map(|List(names)| names);
-        let count = names.clone().count().max(1);
-        names
-            .cloned()
-            .cycle()
-            .skip(engine % count)
-            .take(1)
-            .collect()
+        let names = names
+            .as_ref()
+            .map_or(&[][..], |List(names)| names.as_slice());
+        deal(names, engine, args.engines.get())
     };
     Wishes {
         rx: vec![None; args.rx_lcores.into()],
@@ -100,6 +103,55 @@ fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
         send_interfaces: dealt(&args.send_interface),
         memory: usual_memory(),
         ..Wishes::default()
+    }
+}
+
+/// What is an engine's if names are dealt out: every engine has one, and the first ones more if there are more.
+fn deal(names: &[String], engine: usize, engines: usize) -> Vec<String> {
+    if names.len() < engines {
+        let name = names.iter().cycle().nth(engine);
+        return name.into_iter().cloned().collect();
+    }
+    let names = names.iter().skip(engine);
+    names.step_by(engines).cloned().collect()
+}
+
+/// An interface that the host does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("{option} {name}: there is none of that name; there are {known}")]
+struct UnknownInterface {
+    option: &'static str,
+    name: String,
+    known: String,
+}
+
+/// Refuses interfaces that the host under `root` has neither by name nor by PCI address.
+fn known<'a>(
+    root: &Root,
+    machine: &Machine,
+    option: &'static str,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), UnknownInterface> {
+    const NET: &str = "/sys/class/net";
+    let nics = &machine.nics;
+    // Those without a device, too. What is no folder is the bonding driver's.
+    let mut known = root.list(NET);
+    known.retain(|name| root.path(format!("{NET}/{name}")).is_dir());
+    known.extend(nics.iter().map(|nic| nic.name.clone()));
+    known.sort();
+    known.dedup();
+    let is_known =
+        |name: &String| known.contains(name) || nics.iter().any(|nic| nic.pci.address == *name);
+    match names.find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => Err(UnknownInterface {
+            option,
+            name: name.clone(),
+            known: match known.is_empty() {
+                true => "none".to_owned(),
+                false => known.join(", "),
+            },
+        }),
     }
 }
 
@@ -216,5 +268,54 @@ fn core_times(root: &Root, file: Option<&Path>) -> Result<Option<CoreTimes>, Fai
             .inspect_err(|error| tracing::warn!(%error, "measurements are left out"))
             .ok()),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_dealt_to_an_engine() {
+        let names = |text: &str| -> Vec<String> { text.chars().map(String::from).collect() };
+        let dealt = |text: &str, engines: usize| -> Vec<String> {
+            let hand = |engine| deal(&names(text), engine, engines).concat();
+            (0..engines).map(hand).collect()
+        };
+        assert_eq!(dealt("ab", 1), ["ab"]);
+        assert_eq!(dealt("abcde", 2), ["ace", "bd"]);
+        assert_eq!(dealt("ab", 2), ["a", "b"]);
+        assert_eq!(dealt("ab", 3), ["a", "b", "a"]);
+        assert_eq!(dealt("", 2), ["", ""]);
+    }
+
+    #[test]
+    fn interfaces_that_a_host_does_not_have_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let net = folder.path().join("sys/class/net");
+        for name in ["eth1", "eth0"] {
+            fs::create_dir_all(net.join(name)).unwrap();
+        }
+        fs::write(net.join("bonding_masters"), "").unwrap();
+        let machine = Machine::unknown(&[0].into_iter().collect());
+        let root = Root::new(folder.path());
+        let check = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| name.to_string()).collect();
+            known(&root, &machine, "--recv-interface", names.iter())
+        };
+        assert!(check(&[]).is_ok() && check(&["eth0", "eth1"]).is_ok());
+        let error = check(&["eth0", "eth7"]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--recv-interface eth7: there is none of that name; there are eth0, eth1"
+        );
+        let bare = Root::new(folder.path().join("sys"));
+        let error = known(
+            &bare,
+            &machine,
+            "--send-interface",
+            ["eth0".to_owned()].iter(),
+        );
+        assert!(error.unwrap_err().to_string().ends_with("there are none"));
     }
 }

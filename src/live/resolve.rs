@@ -119,7 +119,8 @@ pub fn locate(root: &Path, name: &str) -> Result<Located, LocateError> {
 fn by_interface(root: &Path, name: &str) -> Result<Located, LocateError> {
     let net = root.join("sys/class/net");
     let folder = net.join(name);
-    if name.contains('/') || !folder.exists() {
+    let is_name = !name.contains('/') && !["", ".", ".."].contains(&name);
+    if !is_name || !folder.exists() {
         return Err(LocateError::NoInterface {
             name: name.to_owned(),
             known: names(&net).join(", "),

@@ -56,9 +56,12 @@ impl Warnings {
         };
         let (has, needs) = (wishes.rx.len(), (gbps / RX_GBPS).ceil() as usize);
         if has < needs {
-            let entries = vec!["-1"; needs].join(",");
+            let entries = match needs {
+                ..=8 => format!(", such as {}", vec!["-1"; needs].join(",")),
+                _ => String::new(),
+            };
             let text = format!(
-                "{gbps:.1} Gb/s of payload come to {has} rx lcore{}: count on {RX_GBPS} Gb/s for each. Give --recv-affinity {needs} entries, such as {entries}",
+                "{gbps:.1} Gb/s of payload come to {has} rx lcore{}: count on {RX_GBPS} Gb/s for each. Give --recv-affinity {needs} entries{entries}",
                 if has == 1 { "" } else { "s" }
             );
             self.add("receive-rate", text);

@@ -49,8 +49,10 @@ pub struct Nic {
     pub name: String,
     /// Its driver.
     pub driver: String,
-    /// 10⁶ bits per second, if its link is up.
+    /// 10⁶ bits per second, if its link is up and the kernel says: it does not for those of virtual machines.
     pub megabits: Option<u64>,
+    /// Whether its link is up, if the kernel says.
+    pub up: Option<bool>,
     /// Where it is.
     pub pci: PciDevice,
 }
@@ -94,6 +96,7 @@ pub fn nics(root: &Root) -> Vec<Nic> {
         let names: Vec<_> = names.map(|(name, _)| name.clone()).collect();
         let nic = |name: String| Nic {
             megabits: root.parse(format!("{NET}/{name}/speed")),
+            up: link_is_up(root, &format!("{NET}/{name}")),
             name,
             driver: driver.clone(),
             pci: pci.clone(),
@@ -104,6 +107,19 @@ pub fn nics(root: &Root) -> Vec<Nic> {
         nics.extend(names.into_iter().map(nic));
     }
     nics
+}
+
+/// Whether the link of the interface in `folder` is up. An interface that is shut has no carrier that can be read.
+fn link_is_up(root: &Root, folder: &str) -> Option<bool> {
+    let carrier = root.parse::<u8>(format!("{folder}/carrier"));
+    if let Some(carrier) = carrier {
+        return Some(carrier == 1);
+    }
+    match root.read(format!("{folder}/operstate"))?.as_str() {
+        "up" => Some(true),
+        "down" | "lowerlayerdown" | "notpresent" => Some(false),
+        _ => None,
+    }
 }
 
 /// All NVIDIA GPUs.
@@ -179,4 +195,28 @@ pub fn is_address(text: &str) -> bool {
         |part: &&str, digits| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
     matches!(&parts[..], [domain, bus, device, function]
         if domain.len() >= 4 && hex(bus, 2) && hex(device, 2) && hex(function, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_link_without_a_speed_may_be_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let link = |carrier: &str, operstate: &str| {
+            fs::write(folder.path().join("carrier"), carrier).unwrap();
+            fs::write(folder.path().join("operstate"), operstate).unwrap();
+            link_is_up(&root, "/")
+        };
+        assert_eq!(link_is_up(&root, "/"), None);
+        assert_eq!(link("1\n", "unknown\n"), Some(true));
+        assert_eq!(link("0\n", "down\n"), Some(false));
+        assert_eq!(link("\n", "down\n"), Some(false));
+        assert_eq!(link("\n", "up\n"), Some(true));
+        assert_eq!(link("\n", "unknown\n"), None);
+    }
 }

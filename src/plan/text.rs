@@ -70,9 +70,11 @@ fn machine(f: &mut fmt::Formatter<'_>, machine: &Machine) -> fmt::Result {
         )?;
     }
     for nic in &machine.nics {
-        let rate = nic.megabits.map_or("link down".to_owned(), |megabits| {
-            format!("{} Gb/s", megabits as f64 / 1000.0)
-        });
+        let rate = match (nic.megabits, nic.up) {
+            (_, Some(false)) => "link down".to_owned(),
+            (Some(megabits), _) => format!("{} Gb/s", megabits as f64 / 1000.0),
+            (None, _) => "speed unknown".to_owned(),
+        };
         writeln!(
             f,
             "NIC {}: {}, {rate}, {}",
