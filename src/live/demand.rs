@@ -3,11 +3,12 @@
 //! Memory is only reserved when it is allocated: without this, a run that cannot fit would be killed
 //! somewhere in its middle.
 
-use std::fs;
+use std::path::Path;
 
 use super::OUTPUT_CHUNKS;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::MemoryKind;
+use crate::plan::Root;
 use crate::recv::{chunk_bytes, receive_bytes};
 
 /// An engine needs more memory than there is.
@@ -92,7 +93,7 @@ impl Demand {
 
     /// Refuses demands that together do not fit the memory that is available now.
     pub fn check(demands: Vec<Self>) -> Result<(), DemandError> {
-        match available() {
+        match available(&Root::host()) {
             Some(available) => compare(demands, available),
             None => Ok(()),
         }
@@ -130,20 +131,44 @@ fn filter_bytes(output: &OutputConfig, workers: u64) -> u64 {
     weights.saturating_add(workers.saturating_mul(rows + samples))
 }
 
-/// Bytes that the system, and the control group if there is one, still give.
-fn available() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+/// Bytes that the system under `root`, and every control group that this process is in, still give.
+fn available(root: &Root) -> Option<u64> {
+    let meminfo = root.read("/proc/meminfo")?;
     let system = meminfo.lines().find_map(|line| {
         let kib = line.strip_prefix("MemAvailable:")?.trim();
         kib.strip_suffix("kB")?.trim().parse::<u64>().ok()
     })? * 1024;
-    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let group = group.and_then(|limit| limit.trim().parse::<u64>().ok());
-    Some(group.map_or(system, |limit| limit.min(system)))
+    // A service's own group, and the slices that it is in. Containers see theirs as the topmost.
+    let groups = root.read("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let groups = Path::new(own.unwrap_or("/")).ancestors();
+    let left = groups.filter_map(|group| left_in_group(root, group));
+    Some(left.fold(system, u64::min))
+}
+
+/// Bytes that a control group still gives; `None` if it has no limit.
+fn left_in_group(root: &Root, group: &Path) -> Option<u64> {
+    let group = group.strip_prefix("/").unwrap_or(group);
+    let folder = Path::new("/sys/fs/cgroup").join(group);
+    let limit: u64 = root.parse(folder.join("memory.max"))?;
+    let used: u64 = root.parse(folder.join("memory.current")).unwrap_or(0);
+    // Cached files count as used, and are given up when memory is needed: MemAvailable counts them as available too.
+    let stat = root.read(folder.join("memory.stat")).unwrap_or_default();
+    let cached = stat.lines().filter_map(|line| {
+        let (name, bytes) = line.split_once(' ')?;
+        let bytes: u64 = bytes.parse().ok()?;
+        ["active_file", "inactive_file"]
+            .contains(&name)
+            .then_some(bytes)
+    });
+    let used = used.saturating_sub(cached.sum());
+    Some(limit.saturating_sub(used))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn demand(what: &str, bytes: u64) -> Demand {
@@ -166,5 +191,41 @@ mod tests {
         );
         let endless = vec![demand("a", u64::MAX), demand("b", u64::MAX)];
         assert!(compare(endless, u64::MAX - 1).is_err());
+    }
+
+    #[test]
+    fn the_tightest_control_group_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(available(&root), None);
+        write("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 8000 kB\n");
+        assert_eq!(available(&root), Some(8000 << 10));
+        // A container without groups that it could be told of.
+        write("sys/fs/cgroup/memory.max", "7000000\n");
+        assert_eq!(available(&root), Some(7_000_000));
+        let groups = "4:memory:/other\n0::/karoo.slice/karoo-engine.service\n";
+        write("proc/self/cgroup", groups);
+        assert_eq!(available(&root), Some(7_000_000));
+        let slice = "sys/fs/cgroup/karoo.slice";
+        write(&format!("{slice}/memory.max"), "6000000\n");
+        write(&format!("{slice}/memory.current"), "3500000\n");
+        assert_eq!(available(&root), Some(2_500_000));
+        let stat = "anon 2000000\nfile 1500000\ninactive_file 1000000\nactive_file 500000\n";
+        write(&format!("{slice}/memory.stat"), stat);
+        assert_eq!(available(&root), Some(4_000_000));
+        let service = format!("{slice}/karoo-engine.service");
+        write(&format!("{service}/memory.current"), "10\n");
+        write(&format!("{service}/memory.max"), "max\n");
+        assert_eq!(available(&root), Some(4_000_000));
+        write(&format!("{service}/memory.max"), "1000\n");
+        assert_eq!(available(&root), Some(990));
+        // More than a limit that was lowered since.
+        write(&format!("{service}/memory.max"), "9\n");
+        assert_eq!(available(&root), Some(0));
     }
 }
