@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
@@ -19,20 +20,62 @@ use tracing_subscriber::layer::Context;
 
 /// Where the journal listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
+/// Bytes that may wait for the journal, where the kernel allows it: a burst is no reason to lose any.
+const BACKLOG: usize = 1 << 20;
 
 /// Connection to the journal.
-pub struct Journal(UnixDatagram);
+pub struct Journal {
+    socket: UnixDatagram,
+    /// Entries that it had no room for since it last took one.
+    lost: AtomicU64,
+}
 
 impl Journal {
     /// Fails where there is none.
     pub fn connect() -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(SOCKET)?;
-        Ok(Self(socket))
+        Self::on(socket)
+    }
+
+    fn on(socket: UnixDatagram) -> io::Result<Self> {
+        // Whoever logs is not held up: the threads that move data do, too.
+        socket.set_nonblocking(true)?;
+        let _ = setsockopt(&socket, sockopt::SndBuf, &BACKLOG);
+        let lost = AtomicU64::new(0);
+        Ok(Self { socket, lost })
+    }
+
+    /// Sends an entry. Where that cannot be, its `text` goes to standard error; where the journal has no room, it is counted.
+    fn log(&self, entry: &[u8], text: &str) {
+        match self.send(entry) {
+            Ok(()) => self.tell_lost(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // Standard error may be as full, so that only the first is told.
+                if self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tell("the journal has no room: messages are counted until it has");
+                }
+            }
+            Err(error) => tell(&format!("{text} (the journal: {error})")),
+        }
+    }
+
+    /// Says once how many were lost, when the journal takes entries again.
+    fn tell_lost(&self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost == 0 {
+            return;
+        }
+        let text = format!("{lost} messages were not logged: the journal had no room");
+        let mut entry = begin("4", module_path!());
+        put(&mut entry, "MESSAGE", &text);
+        if self.send(&entry).is_err() {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
     }
 
     fn send(&self, entry: &[u8]) -> io::Result<()> {
-        match self.0.send(entry) {
+        match self.socket.send(entry) {
             Err(error) if error.raw_os_error() == Some(nix::libc::EMSGSIZE) => self.pass(entry),
             outcome => outcome.map(drop),
         }
@@ -46,7 +89,7 @@ impl Journal {
         fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
         let files = [file.as_raw_fd()];
         let files = [ControlMessage::ScmRights(&files)];
-        let socket = self.0.as_raw_fd();
+        let socket = self.socket.as_raw_fd();
         sendmsg::<()>(socket, &[], &files, MsgFlags::empty(), None)?;
         Ok(())
     }
@@ -64,18 +107,13 @@ impl<S: Subscriber> Layer<S> for Journal {
             Level::INFO => "6",
             Level::DEBUG | Level::TRACE => "7",
         };
-        let mut entry = Vec::new();
-        put(&mut entry, "PRIORITY", priority);
-        put(&mut entry, "SYSLOG_IDENTIFIER", "karoo");
-        put(&mut entry, "TARGET", metadata.target());
+        let mut entry = begin(priority, metadata.target());
         let text = format!("{}{}", fields.message, fields.values);
         put(&mut entry, "MESSAGE", text.trim_start());
         for (name, value) in &fields.list {
             put(&mut entry, name, value);
         }
-        if let Err(error) = self.send(&entry) {
-            eprintln!("{text} (the journal: {error})");
-        }
+        self.log(&entry, &text);
     }
 }
 
@@ -119,6 +157,20 @@ fn name(field: &Field) -> String {
     format!("F_{letters}")
 }
 
+/// An entry without its message.
+fn begin(priority: &str, target: &str) -> Vec<u8> {
+    let mut entry = Vec::new();
+    put(&mut entry, "PRIORITY", priority);
+    put(&mut entry, "SYSLOG_IDENTIFIER", "karoo");
+    put(&mut entry, "TARGET", target);
+    entry
+}
+
+/// Writes a line to standard error, if somebody reads that.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// Adds a field; values of several lines have their length before them.
 fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     entry.extend(name.bytes());
@@ -145,7 +197,7 @@ mod tests {
         let (ours, journal) = UnixDatagram::pair().unwrap();
         let mut entry = Vec::new();
         put(&mut entry, "MESSAGE", &"x".repeat(4 << 20));
-        Journal(ours).send(&entry).unwrap();
+        Journal::on(ours).unwrap().send(&entry).unwrap();
 
         let (mut room, mut files) = ([0; 1], nix::cmsg_space!([i32; 1]));
         let mut room = [IoSliceMut::new(&mut room)];
@@ -160,6 +212,28 @@ mod tests {
         assert!(std::fs::read(&path).unwrap() == entry);
         let seals = fcntl(File::open(&path).unwrap(), FcntlArg::F_GET_SEALS).unwrap();
         assert_eq!(seals, SealFlag::all().bits());
+    }
+
+    #[test]
+    fn a_journal_that_reads_nothing_holds_nobody_up() {
+        let (ours, journal) = UnixDatagram::pair().unwrap();
+        let ours = Journal::on(ours).unwrap();
+        while ours.lost.load(Ordering::Relaxed) < 3 {
+            ours.log(b"MESSAGE=lost\n", "lost");
+        }
+        journal.set_nonblocking(true).unwrap();
+        let mut room = [0; 256];
+        while journal.recv(&mut room).is_ok() {}
+
+        // The next that it takes is followed by how many it did not.
+        ours.log(b"MESSAGE=next\n", "next");
+        ours.log(b"MESSAGE=last\n", "last");
+        for expected in ["next", "3 messages", "last"] {
+            let length = journal.recv(&mut room).unwrap();
+            let entry = String::from_utf8_lossy(&room[..length]);
+            assert!(entry.contains(expected), "{entry}");
+        }
+        assert!(journal.recv(&mut room).is_err());
     }
 
     #[test]
