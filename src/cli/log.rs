@@ -52,6 +52,7 @@ fn filter() -> EnvFilter {
 pub fn to_terminal() {
     tracing_subscriber::fmt()
         .with_env_filter(filter())
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)

@@ -1,7 +1,18 @@
 //! Command line: one file per command.
 //!
 //! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong;
-//! 3 a device, such as the GPU, failed in the middle of a run.
+//! 3 a device, such as the GPU, failed in the middle of a run; 129, 130, 143 a second SIGHUP, SIGINT, SIGTERM ended
+//! at once what runs for long.
+
+/// As that of the standard library, by [`put`].
+macro_rules! print {
+    ($($text:tt)*) => { $crate::cli::put(format_args!($($text)*)) };
+}
+
+/// As that of the standard library, by [`put`].
+macro_rules! println {
+    ($($text:tt)*) => { $crate::cli::put(format_args!("{}\n", format_args!($($text)*))) };
+}
 
 mod bench;
 mod dsim;
@@ -17,8 +28,11 @@ mod sink;
 mod tune;
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -55,10 +69,29 @@ impl Command {
     }
 }
 
+/// Prints. Nobody need read it: a panic would end what is under way, and hide how it ended.
+fn put(text: fmt::Arguments<'_>) {
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = stdout.write_fmt(text).and_then(|()| stdout.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _only_the_first = UNPRINTED.set(error);
+    }
+}
+
+/// Why not all was printed.
+static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
+
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
-    match run(arguments()) {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(arguments(std::env::args_os().collect())) {
+        Ok(()) => match UNPRINTED.get() {
+            None => ExitCode::SUCCESS,
+            Some(error) => {
+                eprintln!("karoo: cannot print: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Err(failure) => {
             eprintln!("karoo: {failure}");
             failure.exit_code()
@@ -67,8 +100,7 @@ pub fn main() -> ExitCode {
 }
 
 /// The process's arguments. Called by the name of one of the peer's programs, it is that command.
-fn arguments() -> Vec<OsString> {
-    let mut args: Vec<_> = std::env::args_os().collect();
+fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let name = args
         .first()
         .and_then(|program| Path::new(program).file_name());
@@ -77,6 +109,8 @@ fn arguments() -> Vec<OsString> {
         .into_iter()
         .find(|peer| name.is_some_and(|name| name == *peer))
     {
+        // Usage puts the program's name before the command's, which says it already. An empty path has none.
+        args[0] = OsString::new();
         args.insert(1, command.into());
     }
     args
@@ -116,5 +150,23 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Tune(args) => tune::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_has_the_name_of_a_link_once() {
+        for name in ["fgpu", "dsim"] {
+            let link = format!("/usr/lib/karoo/{name}");
+            let args = arguments(vec![link.into(), "--help".into()]);
+            let help = Cli::command().try_get_matches_from(args);
+            let help = help.expect_err("help").to_string();
+            assert!(help.contains(&format!("Usage: {name} [")), "{help}");
+        }
+        let args: Vec<OsString> = vec!["/usr/bin/karoo".into(), "fgpu".into()];
+        assert_eq!(arguments(args.clone()), args);
     }
 }
