@@ -403,21 +403,24 @@ impl FgpuOptions {
             "239.102.0.64+7:7148,239.102.1.64+7:7148",
         )?;
         let cpus: Vec<_> = self.recv_affinity.0.iter().map(|cpu| cpu.0).collect();
-        let vectors = self
-            .ignored
-            .recv_comp_vector
-            .as_ref()
-            .map_or(1, |list| list.0.len());
-        if self.ignored.recv_ibv && vectors != cpus.len() {
+        // Where it was not given there are as many as it takes: nothing comes of them here.
+        if let Some(vectors) = &self.ignored.recv_comp_vector
+            && self.ignored.recv_ibv
+            && vectors.0.len() != cpus.len()
+        {
+            let value = match vectors.0.len() {
+                1 => "with 1 entry".to_owned(),
+                n => format!("with {n} entries"),
+            };
             let rule = format!(
-                "must have as many entries as --recv-affinity ({}) with --recv-ibv",
+                "must have as many as --recv-affinity ({}) with --recv-ibv",
                 cpus.len()
             );
             return Err(ConfigError::new(
                 "--recv-comp-vector",
-                vectors,
+                value,
                 rule,
-                "give one for each",
+                "give one for each, or leave it out",
             ));
         }
         if Path::new(&src).is_file() {

@@ -109,6 +109,20 @@ fn the_controllers_command_line_is_taken_as_it_is() {
 }
 
 #[test]
+fn completion_vectors_are_as_many_as_receive_queues() {
+    let two = ["--recv-ibv", "--recv-affinity=-1,-1"];
+    assert!(resolve(&two).is_ok());
+    let given = |vectors| resolve(&[&two[..], &["--recv-comp-vector", vectors]].concat());
+    assert!(given("0,1").is_ok());
+    let refused = given("0").unwrap_err();
+    assert!(
+        refused.contains("--recv-comp-vector with 1 entry:") && refused.contains("(2)"),
+        "{refused}"
+    );
+    assert!(resolve(&["--recv-affinity=-1,-1", "--recv-comp-vector=0"]).is_ok());
+}
+
+#[test]
 fn options_may_be_shortened_repeated_and_negative() {
     let config = resolve(&[
         "--feng=2",
@@ -197,8 +211,10 @@ fn every_rule_is_kept() {
         ("1", vec!["--use-peerdirect".into()], "needs --send-ibv"),
         (
             "3",
-            vec!["--recv-ibv".into(), "--recv-affinity=1,2".into()],
-            "as many entries as --recv-affinity (2)",
+            ["--recv-ibv", "--recv-affinity=1,2", "--recv-comp-vector=0"]
+                .map(String::from)
+                .into(),
+            "as many as --recv-affinity (2)",
         ),
         (
             "4",

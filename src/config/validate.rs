@@ -275,11 +275,14 @@ impl OutputConfig {
 }
 
 /// What every rate must be.
+/// Hertz, above what any digitiser can have.
+const MAX_RATE: f64 = 1e12;
+
 pub(super) fn check_rate(rate: f64) -> Result<(), ConfigError> {
-    if rate.is_finite() && rate > 0.0 {
+    if rate > 0.0 && rate <= MAX_RATE {
         return Ok(());
     }
-    let rule = "must be a positive number of hertz";
+    let rule = "must be more than 0 Hz and at most 1e12 Hz";
     Err(refuse("--adc-sample-rate", rate, rule, "try 1712e6"))
 }
 

@@ -166,6 +166,7 @@ impl Rig {
             steered: Steered::alone(&config),
             rx: rx_stages.collect(),
             when_full: WhenFull::Drop,
+            clock: None,
             tx: port.tx,
             tx_packets: sending.entries,
             copied_below: sending.copied_below,
