@@ -190,6 +190,8 @@ impl Serving {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// Of a terminal that is closed.
+    hangup: Signal,
     user2: Signal,
 }
 
@@ -198,16 +200,18 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
             user2: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// The first SIGINT or SIGTERM asks for the end, the second is the end; SIGUSR2 changes the log level to debug and
+    /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes the log level to debug and
     /// back. Never returns.
     async fn handle(mut self, ends: SyncSender<End>, level: LogLevel) {
         let (mut told, mut on) = (false, false);
         loop {
             let (name, code) = tokio::select! {
+                _ = self.hangup.recv() => ("SIGHUP", 129),
                 _ = self.interrupt.recv() => ("SIGINT", 130),
                 _ = self.terminate.recv() => ("SIGTERM", 143),
                 _ = self.user2.recv() => {

@@ -300,6 +300,7 @@ impl<D: Device> Common<D> {
             };
             match Message::parse(line) {
                 Ok(Some(request)) if request.kind() == Kind::Request => {
+                    outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
                     match self.standard.begin(&request) {
                         Some(slow) => {
                             let mut response = Response::to(&request);
@@ -337,7 +338,6 @@ impl<D: Device> Common<D> {
             let connected = clients.connected.values();
             connected.map(|(address, _)| address.to_string()).collect()
         };
-        outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
         let halt = request.name() == "halt" && request.arguments().len() == 0;
         let lines = self.standard.handle(request, outbox, addresses);
         outbox.push(lines);

@@ -110,7 +110,7 @@ pub enum SteerError {
     },
     /// So many models are yet to begin that more would only cost memory and time.
     #[error(
-        "output '{output}' has {waiting} delay models that are yet to begin, and at most {MODELS} are kept: ask for more when some have begun"
+        "output '{output}' has {waiting} delay models that are yet to begin; from {MODELS} on, no more are taken: ask for more when some have begun"
     )]
     Models {
         /// Stream name.
