@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// Takes the command line of katgpucbf's fgpu. SIGINT, SIGTERM and ?halt let what was received come out and end with
 /// stop heaps; a second signal ends at once. Exit codes: 0 ended as told, or at the end of a capture; 1 the run failed;
-/// 2 the command line or the configuration file is wrong; 3 a device failed; 130, 143 ended by a second signal.
+/// 2 the command line or the configuration file is wrong; 3 a device failed; 129, 130, 143 ended by a second signal.
 #[derive(Debug, Args)]
 pub struct FgpuArgs {
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     }
     let placement = &plan.engines[number];
     let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
-    demands.push(interfaces.demand(&config));
+    demands.extend(interfaces.demands(&config));
     Demand::check(demands).map_err(Failure::usage)?;
     let serve = &args.options.serve;
     let katcp = Reserved::bind(katcp_address(serve)?).map_err(Failure::usage)?;
@@ -375,7 +375,7 @@ fn wishes(
     let (recv, rate) = (&config.engine.recv, config.engine.clock.adc_sample_rate);
     let bits = N_POL as f64 * rate * f64::from(recv.sample_bits.get());
     let mut demands = Demand::of(&config.engine, spare_chunks, 0);
-    demands.push(interfaces.demand(config));
+    demands.extend(interfaces.demands(config));
     let memory = |demand: Demand| Memory {
         what: demand.what,
         bytes: demand.bytes,

@@ -12,6 +12,7 @@ use crate::dpdk::{
     RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
 };
 use crate::memory::OutputMemory;
+use crate::plan::PACKET_BUFFERS;
 use crate::send::{Source, TxPools};
 use crate::spead::{digitiser, spectra};
 
@@ -146,20 +147,26 @@ impl Interfaces {
         least
     }
 
-    /// All memory for packets.
-    pub fn demand(&self, config: &FgpuConfig) -> Demand {
+    /// All memory for packets: DPDK's, for which there should be huge pages, and the kernel's.
+    pub fn demands(&self, config: &FgpuConfig) -> Vec<Demand> {
         let rings: usize = self.uses.iter().map(|(i, port)| port.ring_bytes(i)).sum();
         let sent = ("--send-buffer", config.egress.buffer);
         let (option, value) = match config.input {
             InputConfig::Live { buffer, .. } if buffer >= sent.1 => ("--recv-buffer", buffer),
             _ => sent,
         };
-        Demand {
-            what: "packet buffers".to_owned(),
-            bytes: (rings as u64).saturating_add((self.memory_mib(config) as u64) << 20),
+        let demand = |what: &str, bytes| Demand {
+            what: what.to_owned(),
+            bytes,
             option: option.to_owned(),
             value,
+        };
+        let dpdk = (self.memory_mib(config) as u64) << 20;
+        let mut demands = vec![demand(PACKET_BUFFERS, dpdk)];
+        if rings > 0 {
+            demands.push(demand("rings of the kernel", rings as u64));
         }
+        demands
     }
 
     /// Memory for DPDK, in MiB.

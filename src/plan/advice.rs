@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CpuList, EnginePlan, Link, Machine, PciDevice, Warning, Wishes};
+use super::{CpuList, EnginePlan, Link, Machine, PACKET_BUFFERS, PciDevice, Warning, Wishes};
 use crate::dpdk::IdlePolicy;
 
 /// What a quadrant of the I/O die of EPYC Rome and Milan carries between PCIe and memory, each way (Merry 2023, 5.4.3).
@@ -242,7 +242,7 @@ impl Warnings {
     fn huge_pages(&mut self, machine: &Machine, engines: &[EnginePlan]) {
         let mut needed: BTreeMap<usize, u64> = BTreeMap::new();
         for engine in engines {
-            let packets = engine.buffers.iter().filter(|b| b.what == "packet buffers");
+            let packets = engine.buffers.iter().filter(|b| b.what == PACKET_BUFFERS);
             for buffer in packets {
                 *needed.entry(buffer.node).or_default() += buffer.bytes;
             }

@@ -58,6 +58,9 @@ pub struct Wishes {
     pub memory: Vec<Memory>,
 }
 
+/// The use of memory that is DPDK's: there should be huge pages for it.
+pub const PACKET_BUFFERS: &str = "packet buffers";
+
 /// A use of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
