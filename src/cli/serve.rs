@@ -46,6 +46,8 @@ pub enum End {
     Signal(&'static str),
     /// The capture has ended.
     Input,
+    /// All that was asked for has come, or was sent.
+    Done,
     /// A data thread failed.
     Stage,
     /// Something beside the data threads failed.
@@ -58,6 +60,7 @@ impl fmt::Display for End {
             Self::Halt => f.write_str("?halt"),
             Self::Signal(name) => f.write_str(name),
             Self::Input => f.write_str("the input has ended"),
+            Self::Done => f.write_str("it is done"),
             Self::Stage => f.write_str("a stage failed"),
             Self::Failed(what) => write!(f, "{what} failed"),
         }

@@ -228,7 +228,7 @@ fn wait(serving: &Serving, links: &Links, ended: impl Fn() -> bool) -> End {
         match serving.ended().recv_timeout(LOOK) {
             Ok(end) => return end,
             Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),
-            Err(RecvTimeoutError::Timeout) if ended() => return End::Input,
+            Err(RecvTimeoutError::Timeout) if ended() => return End::Done,
             Err(RecvTimeoutError::Timeout) => links.look(),
         }
     }

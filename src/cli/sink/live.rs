@@ -410,7 +410,7 @@ impl Watch<'_> {
             }
             let late = self.end.is_some_and(|end| Instant::now() >= end);
             if late || self.has_enough(&seen.streams) {
-                return End::Input;
+                return End::Done;
             }
             let since = last.0.elapsed();
             if since >= self.every {
@@ -435,6 +435,8 @@ fn say(before: &Seen, now: &Seen, seconds: f64) {
         let since = |count: fn(&StreamReport) -> u64| {
             count(stream) - before.streams.get(i).map_or(0, count)
         };
+        let power = stream.mean_power_db;
+        let power = power.map(|db| db.map_or("none".to_owned(), |db| format!("{db:.2}")));
         tracing::info!(
             stream = stream.name,
             heaps_per_second = format!("{:.1}", since(|s| s.heaps) as f64 / seconds),
@@ -442,7 +444,7 @@ fn say(before: &Seen, now: &Seen, seconds: f64) {
             incomplete = since(|s| s.incomplete_heaps),
             missing = since(|s| s.missing_heaps),
             not_sent = stream.batches_not_sent,
-            power_db = ?stream.mean_power_db,
+            power_db = power.join(" "),
             "heaps"
         );
     }
