@@ -102,7 +102,7 @@ impl BarAllocator {
     pub fn open(gpu: &Gpu, demand: u64) -> Result<Self, BarError> {
         let context = gpu.context.clone();
         let uuid = context.uuid().map_err(cuda("name the GPU"))?;
-        let vulkan = Arc::new(Vulkan::open(uuid.bytes.map(|byte| byte as u8))?);
+        let vulkan = Vulkan::of_gpu(uuid.bytes.map(|byte| byte as u8))?;
         check_heap(&vulkan, demand)?;
         let allocator = Self {
             context,

@@ -3,12 +3,12 @@
 //! One thread of the process makes all calls, with one instance, and both stay. NVIDIA's driver hangs where a thread that has called
 //! it ends while another closes a device (seen with 580.159: each waits for a lock of the other), and may crash where
 //! several threads start instances (wgpu's issue 5930). It may crash as well where a process ends with an open device, so that
-//! devices do not stay.
+//! devices do not stay. It opens 63 in a process, so that all share one for each GPU.
 
 use std::ffi::CStr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use ash::{khr, vk};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -104,8 +104,9 @@ impl Instance {
     }
 }
 
-/// A GPU as Vulkan has it.
+/// A GPU as Vulkan has it. Whoever needs it shares it.
 pub(super) struct Vulkan {
+    uuid: [u8; 16],
     thread: &'static ThreadPool,
     device: ash::Device,
     export: khr::external_memory_fd::Device,
@@ -114,13 +115,24 @@ pub(super) struct Vulkan {
 }
 
 impl Vulkan {
-    /// Opens the GPU with this UUID.
-    pub fn open(uuid: [u8; 16]) -> Result<Self, BarError> {
+    /// The GPU with this UUID, opened unless it is.
+    pub fn of_gpu(uuid: [u8; 16]) -> Result<Arc<Self>, BarError> {
+        static OPEN: Mutex<Vec<Weak<Vulkan>>> = Mutex::new(Vec::new());
         let thread = thread()?;
-        thread.install(|| Self::open_on(thread, uuid))
+        thread.install(|| {
+            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|vulkan| vulkan.strong_count() > 0);
+            let mut opened = open.iter().filter_map(Weak::upgrade);
+            if let Some(vulkan) = opened.find(|vulkan| vulkan.uuid == uuid) {
+                return Ok(vulkan);
+            }
+            let vulkan = Arc::new(Self::open(thread, uuid)?);
+            open.push(Arc::downgrade(&vulkan));
+            Ok(vulkan)
+        })
     }
 
-    fn open_on(thread: &'static ThreadPool, uuid: [u8; 16]) -> Result<Self, BarError> {
+    fn open(thread: &'static ThreadPool, uuid: [u8; 16]) -> Result<Self, BarError> {
         let instance = Instance::of_process()?;
         let physical = instance.find(uuid)?;
         // SAFETY: the device is of this instance.
@@ -146,6 +158,7 @@ impl Vulkan {
         let device = unsafe { instance.raw.create_device(physical, &info, None) }
             .map_err(failed("open the GPU"))?;
         Ok(Self {
+            uuid,
             thread,
             export: khr::external_memory_fd::Device::new(&instance.raw, &device),
             device,
@@ -278,8 +291,8 @@ mod tests {
             devices.into_iter().map(uuid).collect()
         });
         for uuid in uuids {
-            let vulkan = match Vulkan::open(uuid) {
-                Ok(vulkan) => Arc::new(vulkan),
+            let vulkan = match Vulkan::of_gpu(uuid) {
+                Ok(vulkan) => vulkan,
                 Err(error @ BarError::NotMappable) => {
                     println!("{error}");
                     continue;
@@ -287,6 +300,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             };
             assert!(vulkan.heap_bytes() > 0);
+            assert!(Arc::ptr_eq(&vulkan, &Vulkan::of_gpu(uuid).unwrap()));
             let mut kept = Vec::new();
             for (bytes, fill) in [(1, 1), (5000, 2), (3 << 20, 3)] {
                 let (memory, handle) = vulkan.allocate(bytes).unwrap();
@@ -302,12 +316,13 @@ mod tests {
                 let contents = unsafe { &*memory.start().as_ptr() };
                 assert!(contents.iter().all(|&byte| byte == fill));
             }
+            Vulkan::of_gpu(uuid).expect("it can be opened again");
         }
     }
 
     #[test]
     fn a_gpu_that_vulkan_does_not_have_is_not_found() {
-        match Vulkan::open([0xA5; 16]) {
+        match Vulkan::of_gpu([0xA5; 16]) {
             Err(BarError::NoLoader(_) | BarError::NoDevice { .. }) => (),
             other => panic!("{other:?}"),
         }
