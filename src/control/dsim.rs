@@ -231,7 +231,9 @@ impl Device for Dsim {
         let shared = self.shared.clone();
         Some(Box::pin(async move {
             let (original, signals, period) = asked?;
-            let timestamp = shared.change(&original, signals, period).await?;
+            // To its end, whether or not the client stays: sensors go with the signals.
+            let change = tokio::spawn(shared.change(original, signals, period));
+            let timestamp = change.await??;
             Ok(vec![timestamp.to_string()])
         }))
     }
@@ -241,7 +243,7 @@ impl Shared {
     /// Computes signals, has them sent, and tells from which timestamp on.
     async fn change(
         self: Arc<Self>,
-        original: &str,
+        original: String,
         signals: Vec<Signal>,
         period: u64,
     ) -> Result<Timestamp, SignalsError> {
@@ -251,7 +253,7 @@ impl Shared {
         let shared = self.clone();
         let compute = move || {
             let windows = Windows::new(&shared.config, &signals, period);
-            // A client that is gone needs them not.
+            // Nobody waits for them where the server has ended.
             let _ = computed.send(Arc::new(windows));
         };
         let thread = thread::Builder::new().name("signals".to_owned());
@@ -268,15 +270,15 @@ impl Shared {
         drop(unused);
         let steady = self.steady.fetch_max(timestamp.0, Ordering::Relaxed);
         let steady = Value::Integer(steady.max(timestamp.0) as i64);
+        tracing::info!(original, period, from = timestamp.0, "signals");
         for (sensor, value) in [
-            (self.original, Value::String(original.to_owned().into())),
+            (self.original, Value::String(original.into())),
             (self.signals, Value::String(text.into())),
             (self.period, Value::Integer(period as i64)),
             (self.steady_state, steady),
         ] {
             self.sensors.set(sensor, Reading::now(value));
         }
-        tracing::info!(original, period, from = timestamp.0, "signals");
         Ok(timestamp)
     }
 }
@@ -300,4 +302,58 @@ pub fn start(
     let dsim = Dsim::new(config, original, seed, changes, &sensors);
     let limits = Limits::default();
     Control::start(address, Arc::new(dsim), sensors, limits, async {}, on_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SampleBits;
+    use crate::units::Clock;
+
+    fn config() -> DigitiserConfig {
+        DigitiserConfig {
+            clock: Clock {
+                sync_time: 0.0,
+                adc_sample_rate: 1712e6,
+            },
+            signals: parse("cw(1.0, 1e6);", || 0).unwrap(),
+            dests: vec![vec!["239.1.1.1:7148".parse().unwrap()]],
+            heap_samples: 4096,
+            sample_bits: SampleBits::new(10).unwrap(),
+            first_id: 0,
+            period: 4096,
+            max_period: 4096,
+            dither_seed: 1,
+            ttl: 1,
+            first_timestamp: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn sensors_go_with_the_signals_when_the_client_has_gone() {
+        let sensors = Sensors::default();
+        let changes = Arc::new(ArrayQueue::new(1));
+        let dsim = Dsim::new(config(), "cw(1.0, 1e6);", 1, changes.clone(), &sensors);
+        let request = Message::parse(b"?signals cw(0.5,\\_2e6);")
+            .unwrap()
+            .unwrap();
+        let mut change = dsim.begin(&request).unwrap();
+        // The client is gone as soon as it has asked.
+        tokio::select! {
+            biased;
+            reply = &mut change => panic!("{reply:?}"),
+            () = async {} => drop(change),
+        }
+        let sent = loop {
+            match changes.pop() {
+                Some(change) => break change,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert!(sent.done.send((Timestamp(4096), None)).is_ok());
+        let sensor = sensors.find("signals-orig").unwrap();
+        while sensors.reading(sensor).value != Value::String("cw(0.5, 2e6);".into()) {
+            tokio::task::yield_now().await;
+        }
+    }
 }
