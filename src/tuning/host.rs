@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -245,8 +246,17 @@ fn picked(text: &str) -> Option<&str> {
 }
 
 /// Writes a file so that it is there after a power cut.
-pub(super) fn write_synced(path: &std::path::Path, text: &str) -> io::Result<()> {
+fn write_synced(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    sync_folder(path)
+}
+
+/// Has the name of a new file last, too.
+pub(super) fn sync_folder(file: &Path) -> io::Result<()> {
+    match file.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }

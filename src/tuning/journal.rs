@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Target;
+use super::host::sync_folder;
 use crate::plan::Root;
 
 /// A change.
@@ -83,6 +84,7 @@ impl Journal {
             .create(true)
             .clone();
         let mut file = options.open(&path).map_err(failed)?;
+        sync_folder(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(JournalError::Busy { path }),
