@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -15,7 +14,7 @@ use super::plan::PlaceOptions;
 use super::serve::{End, Serving, Sockets, katcp_address};
 use super::service::{self, Service};
 use super::{Failure, as_the_peers};
-use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
+use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, read_text, to_toml};
 use crate::control;
 use crate::control::ControlEnd;
 use crate::control::fgpu::AppliedLog;
@@ -90,7 +89,7 @@ pub fn with_file(
     let Some(path) = given.get_one::<PathBuf>("config") else {
         return Ok(None);
     };
-    let text = fs::read_to_string(path)
+    let text = read_text(path)
         .map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))?;
     let file = arguments(&text, command, given)
         .map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))?;

@@ -3,6 +3,10 @@
 //! A key is the long name of an option. Files become arguments, so that both are read by one parser: a mistake in a
 //! file is refused with the words of the command line.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
@@ -33,6 +37,25 @@ pub enum FileError {
         /// What would do.
         rule: &'static str,
     },
+}
+
+/// The bytes of a file that a user writes by hand. One that is too large for that, given by mistake (a capture, a device), is
+/// refused and not read to its end.
+pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    const LIMIT: u64 = 64 << 20;
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LIMIT {
+        let why = format!("has more than {} MiB; is it the right file?", LIMIT >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+/// The same, of text in UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read_small(path)?);
+    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 /// The arguments that a file's `text` stands for, for `command`, without those that `given` has from its command line.
@@ -184,4 +207,20 @@ fn output_table(output: &OutputConfig) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_files_and_other_bytes_are_refused() {
+        let error = read_small(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.to_string().contains("64 MiB"), "{error}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"wideband = '\xff'").unwrap();
+        assert_eq!(read_small(file.path()).unwrap().len(), 14);
+        let error = read_text(file.path()).unwrap_err();
+        assert!(error.to_string().contains("utf-8"), "{error}");
+    }
 }

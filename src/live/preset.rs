@@ -1,12 +1,12 @@
 //! What a driver of DPDK's is to be told: the files of `dpdk-config/`, which say when each is for.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::interface::Interface;
 use super::resolve::Driver;
+use crate::config::read_text;
 use crate::dpdk::HugePages;
 
 /// Files of this name in this folder are taken in place of those that the program was built with.
@@ -87,7 +87,7 @@ impl Preset {
             path: path.clone(),
             why,
         };
-        let text = match fs::read_to_string(&path) {
+        let text = match read_text(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => built_in.to_owned(),
             Err(error) => return Err(failed(error.to_string())),
@@ -137,6 +137,8 @@ pub fn devices<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::live::port::{BLOCK, FRAME};
 

@@ -1,12 +1,12 @@
 //! How far apart CPUs are: as `karoo bench cores` measured, or as the topology suggests.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
+use crate::config::read_text;
 
 /// What `karoo bench cores` measured between the CPUs of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl CoreTimes {
 
     /// Reads a file that `karoo bench cores` wrote.
     pub fn read(path: &Path) -> Result<Self, CoresError> {
-        let text = fs::read_to_string(path).map_err(|source| CoresError::Read {
+        let text = read_text(path).map_err(|source| CoresError::Read {
             path: path.to_owned(),
             source,
         })?;

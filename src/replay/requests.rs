@@ -1,8 +1,9 @@
 //! Requests in a file, each for the time when the output reaches its timestamp.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use crate::config::read_small;
 use crate::control::fgpu::interpret;
 use crate::control::katcp::{Kind, Message, Refusal, Response};
 use crate::dpdk::TscClock;
@@ -51,7 +52,7 @@ struct Request {
 impl Requests {
     /// Reads lines of `TIMESTAMP ?request arguments`. Blank lines and those that begin with # are skipped.
     pub fn read(path: &Path) -> Result<Self, RequestsError> {
-        let text = fs::read(path).map_err(|source| RequestsError::Read {
+        let text = read_small(path).map_err(|source| RequestsError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -162,7 +163,7 @@ mod tests {
     fn read(text: &str) -> Result<Requests, RequestsError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.txt");
-        fs::write(&path, text).unwrap();
+        std::fs::write(&path, text).unwrap();
         Requests::read(&path)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::ethtool::Group;
 use super::gpu::GpuSetting;
 use super::pcie::PciField;
+use crate::config::read_text;
 
 /// Profiles that come with Karoo.
 const BUILT_IN: [(&str, &str); 3] = [
@@ -313,7 +315,7 @@ impl Profile {
     pub fn load(name: &str) -> Result<Self, ProfileError> {
         let profile = match name.strip_suffix(".toml") {
             Some(_) => {
-                let text = std::fs::read_to_string(name).map_err(|source| ProfileError::Read {
+                let text = read_text(Path::new(name)).map_err(|source| ProfileError::Read {
                     path: name.to_owned(),
                     source,
                 })?;
