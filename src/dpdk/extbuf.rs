@@ -284,8 +284,7 @@ impl<T: ExtMemory> SharedBuffer<T> {
     /// is not used.
     #[inline]
     pub fn attach(&mut self, pool: &MbufPool, range: Range<usize>) -> Result<Mbuf, AttachError> {
-        // SAFETY: this handle keeps the slot alive.
-        let region = unsafe { self.slot.as_ref() }.memory.region();
+        let region = self.deref().region();
         let length = range.end.wrapping_sub(range.start);
         if range.end > region.len() || range.start >= range.end || length > usize::from(u16::MAX) {
             return Err(AttachError::Range {
@@ -319,8 +318,8 @@ impl<T: ExtMemory> SharedBuffer<T> {
 
     /// The whole buffer.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: this handle keeps the slot alive, and nobody writes to the memory while it is shared (`ExtMemory`).
-        unsafe { self.slot.as_ref().memory.region().as_ref() }
+        // SAFETY: this handle keeps the memory, and nobody writes to it while it is shared (`ExtMemory`).
+        unsafe { self.deref().region().as_ref() }
     }
 
     /// Packets that point into the buffer now.
@@ -335,7 +334,8 @@ impl<T: ExtMemory> SharedBuffer<T> {
 impl<T: ExtMemory> Deref for SharedBuffer<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this handle keeps the slot alive, and nobody has it mutably while it is shared.
+        // SAFETY: this handle keeps the slot alive, and nobody has its memory mutably while it is shared. Of the slot only that is
+        // borrowed: the count beside it changes.
         unsafe { &(*self.slot.as_ptr()).memory }
     }
 }

@@ -162,10 +162,12 @@ impl Mbuf {
     pub fn append(&mut self, length: usize) -> Option<&mut [u8]> {
         let length = u16::try_from(length).ok()?;
         // SAFETY: the chain is ours alone.
-        if unsafe { dpdk_sys::karoo_pktmbuf_is_external(last_segment(self.0.as_ptr())) } != 0 {
+        let last = unsafe { last_segment(self.0.as_ptr()) };
+        // SAFETY: as above.
+        if unsafe { dpdk_sys::karoo_pktmbuf_is_external(last) != 0 || overfull(last) } {
             return None;
         }
-        // SAFETY: the chain is ours alone; DPDK returns null or `length` bytes inside the last data room.
+        // SAFETY: the chain is ours alone; DPDK returns null or `length` bytes inside the last data room, whose data lie in it.
         unsafe {
             let start = dpdk_sys::karoo_pktmbuf_append(self.0.as_ptr(), length);
             slice_or_none(start.cast(), length)
@@ -231,6 +233,19 @@ unsafe fn segment_data<'a>(mbuf: *const rte_mbuf) -> &'a [u8] {
             return &[];
         }
         std::slice::from_raw_parts(buffer.add(offset), length)
+    }
+}
+
+/// Whether more data are stated than the data room has, as net_null does. DPDK's count of what is free wraps then.
+///
+/// # Safety
+/// The mbuf is valid.
+unsafe fn overfull(mbuf: *const rte_mbuf) -> bool {
+    // SAFETY: the offsets are the installed release's.
+    unsafe {
+        let offset = field!(mbuf, u16, KAROO_MBUF_DATA_OFF) as usize;
+        let length = field!(mbuf, u16, KAROO_MBUF_DATA_LEN) as usize;
+        offset + length > field!(mbuf, u16, KAROO_MBUF_BUF_LEN) as usize
     }
 }
 
