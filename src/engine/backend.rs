@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::OutputChunk;
 use super::steer::Gains;
-use crate::memory::FrozenChunk;
+use crate::memory::{DeviceSamples, FrozenChunk};
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
 
@@ -25,7 +25,7 @@ pub struct InputView<'a> {
     /// Empty where a GPU computes.
     pub pol: [&'a [u8]; N_POL],
     /// Where a GPU reads the same, if one computes.
-    pub device: Option<[u64; N_POL]>,
+    pub device: Option<DeviceSamples>,
 }
 
 impl InputView<'_> {

@@ -41,6 +41,9 @@ pub struct Channeliser {
     /// Counts the digitiser's power where the filter bank does not.
     power: Option<Power>,
     spectrum_samples: usize,
+    /// Samples that one spectrum's kernels read, from its window's first on.
+    window_samples: usize,
+    batches: usize,
     batch_spectra: usize,
     batch_bytes: usize,
     feng_id: u32,
@@ -148,6 +151,10 @@ impl Channeliser {
             ddc: ddc.map(|ddc| (ddc, Default::default())),
             power: None,
             spectrum_samples: output.spectrum_samples(),
+            window_samples: output
+                .window_samples()
+                .max(output.taps.saturating_mul(output.spectrum_samples())),
+            batches,
             batch_spectra,
             batch_bytes: output.batch_bytes(),
             feng_id: feng_id as u32,
@@ -266,8 +273,7 @@ impl Channeliser {
             counters,
         };
         // SAFETY: all that is used is on the compute stream, which the intake has made wait for the samples. They have the
-        // windows of spectra `first .. end`, or the engine would not give them, and padding behind; the ring has room for all
-        // groups that are unfinished.
+        // windows of spectra `first .. end` (`has_windows`), and padding behind; the ring has room for all groups that are unfinished.
         unsafe { self.variant.front(&self.streams.compute, &args) }?;
         self.filtered = end;
         self.finish_groups(end / self.variant.group(), end, start)
@@ -307,6 +313,21 @@ impl Channeliser {
         unsafe { self.variant.back(&self.streams.compute, groups, &args) }?;
         self.finished = end_group;
         Ok(())
+    }
+
+    /// Whether the input has all windows of the block, and an output chunk its spectra: what the kernels rely on.
+    fn has_windows(&self, samples: usize, block: &Block<'_>) -> bool {
+        let end = |offset: usize| {
+            let last = (block.fine.len() - 1).checked_mul(self.spectrum_samples)?;
+            last.checked_add(self.window_samples)?.checked_add(offset)
+        };
+        let spectra = block.first.checked_add(block.fine.len());
+        spectra.is_some_and(|spectra| spectra <= self.batches * self.batch_spectra)
+            && block
+                .offset
+                .map(end)
+                .iter()
+                .all(|end| end.is_some_and(|end| end <= samples))
     }
 
     fn try_front(
@@ -349,7 +370,7 @@ impl Channeliser {
         stream.wait(&slot.computed)?;
         let data = &mut chunk.span().data[..batches * self.batch_bytes];
         let counters = slot.host_counters.as_mut_slice()?;
-        // SAFETY: the sources are at least as long. Nobody reads or writes the destinations before `done`, and nobody but
+        // SAFETY: the sources are at least as long, for `back` has compared. Nobody reads or writes the destinations before `done`, and nobody but
         // this stream uses the slot's memory.
         unsafe {
             if !data.is_empty() {
@@ -417,13 +438,29 @@ impl Pipeline for Channeliser {
         if block.fine.is_empty() {
             return Ok(());
         }
-        self.try_front((samples, input.start), block, chunk.start)
+        if !self.has_windows(input.samples, block) {
+            let cause = format!(
+                "{} spectra from {} on, at {:?} of {} samples, are not there",
+                block.fine.len(),
+                block.first,
+                block.offset,
+                input.samples
+            );
+            let way_out = "give it no more than the input and an output chunk have";
+            return Err(PipelineError::new(stage, cause, way_out));
+        }
+        self.try_front((samples.addresses(), input.start), block, chunk.start)
             .map_err(failed(stage))
     }
 
     fn back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
-        self.try_back(batches, chunk)
-            .map_err(failed("the back end on the GPU"))
+        let stage = "the back end on the GPU";
+        if batches > self.batches {
+            let cause = format!("{batches} batches of {} are wanted", self.batches);
+            let way_out = "give it chunks of the size that it was made for";
+            return Err(PipelineError::new(stage, cause, way_out));
+        }
+        self.try_back(batches, chunk).map_err(failed(stage))
     }
 
     fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {

@@ -12,7 +12,7 @@ use super::GpuError;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::address;
 use crate::engine::{InputView, PipelineError};
-use crate::memory::{ChunkLayout, FrozenChunk, MemoryKind};
+use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind};
 use crate::monitor::report::LcoreReport;
 use crate::units::{N_POL, Timestamp};
 
@@ -26,6 +26,7 @@ const BUFFERS: usize = 3;
 /// kernel that reads it is done.
 pub struct Intake {
     streams: Arc<Streams>,
+    layout: ChunkLayout,
     buffers: Vec<Buffer>,
     next: usize,
     /// Not retired, oldest first.
@@ -83,6 +84,7 @@ impl Intake {
         Ok(Self {
             buffers: (0..count).map(buffer).collect::<Result<_, _>>()?,
             streams,
+            layout: *layout,
             next: 0,
             loaded: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -220,6 +222,11 @@ unsafe fn copy_tail(
 
 impl crate::engine::Intake for Intake {
     fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError> {
+        if *chunk.layout() != self.layout {
+            let way_out = "load chunks of the layout that the intake was made for";
+            let cause = format!("a chunk has {:?}", chunk.layout());
+            return Err(PipelineError::new("copying to the GPU", cause, way_out));
+        }
         let at = chunk.device_address(0).zip(chunk.device_address(1));
         match at {
             Some((pol0, pol1)) => self.adopt(chunk, [pol0, pol1], follows),
@@ -241,6 +248,12 @@ impl crate::engine::Intake for Intake {
         let Some(loaded) = self.loaded.front_mut() else {
             return Ok(None);
         };
+        let most = self.layout.samples + self.layout.tail_samples;
+        if samples > most {
+            let cause = format!("{samples} samples of {most} are wanted");
+            let way_out = "view no more than a chunk and its tail";
+            return Err(PipelineError::new("reading a chunk", cause, way_out));
+        }
         if let Some(ready) = loaded.ready.take() {
             let waiting = self.streams.compute.wait(&ready);
             waiting.map_err(failed("copying to the GPU"))?;
@@ -250,7 +263,9 @@ impl crate::engine::Intake for Intake {
             start,
             samples,
             pol: [&[]; N_POL],
-            device: Some(loaded.at),
+            // SAFETY: the chunk, or its copy, is this intake's until the compute stream, which pipelines share, has passed all that was
+            // issued before it was retired; and it has so many samples and the padding.
+            device: Some(unsafe { DeviceSamples::new(loaded.at) }),
         }))
     }
 

@@ -163,15 +163,15 @@ impl<'a> Gather<'a> {
         slots: impl IntoIterator<Item = Option<(HeapSlot<'a>, u16)>>,
     ) -> Result<(), GatherError> {
         self.finish()?;
-        let mut heap = 0;
+        let mut heap = None;
         let moves = self.moves.as_mut_slice()?;
         for (packet, slot) in batch.iter().zip(slots) {
             let Some((slot, saturated)) = slot else {
                 continue;
             };
-            heap = slot.heap_bytes();
+            let heap = *heap.get_or_insert(slot.heap_bytes());
             let (from, payload) = packet.payload().unwrap_or_default();
-            if payload != heap {
+            if payload != heap || slot.heap_bytes() != heap {
                 self.slots.clear();
                 return Err(GatherError::Length { payload, heap });
             }
@@ -183,9 +183,9 @@ impl<'a> Gather<'a> {
             self.slots.push((slot, saturated));
         }
         self.batch = batch;
-        if self.slots.is_empty() {
+        let Some(heap) = heap else {
             return Ok(());
-        }
+        };
         let config = LaunchConfig {
             grid_dim: (self.slots.len() as u32, 1, 1),
             block_dim: (256, 1, 1),

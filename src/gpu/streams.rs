@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaEvent, CudaStream, DriverError};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError, result};
 
 use super::launch::TableCopy;
 use super::{Gpu, GpuError};
@@ -55,7 +55,10 @@ impl Streams {
     /// Waits until nothing is under way, before memory is given up. A GPU that failed has nothing under way.
     pub(super) fn settle(&self) {
         for stream in [&self.copy_in, &self.compute, &self.copy_out] {
-            let _ = stream.synchronize();
+            // Not cudarc's: that one returns without waiting if something else has failed before.
+            let _ = self.gpu.context.bind_to_thread();
+            // SAFETY: the stream is there as long as `self`.
+            let _ = unsafe { result::stream::synchronize(stream.cu_stream()) };
         }
     }
 }

@@ -62,6 +62,25 @@ impl ChunkLayout {
     }
 }
 
+/// Where a GPU reads packed samples: a device address of each polarisation.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceSamples([u64; N_POL]);
+
+impl DeviceSamples {
+    /// # Safety
+    ///
+    /// While a value is used, all samples of the view that has it, and [`InputView::PADDING`] bytes behind them, can be read there by
+    /// kernels of the GPU that the view's pipelines run on.
+    pub unsafe fn new(addresses: [u64; N_POL]) -> Self {
+        Self(addresses)
+    }
+
+    /// The addresses.
+    pub fn addresses(self) -> [u64; N_POL] {
+        self.0
+    }
+}
+
 /// One chunk buffer. Shared by the rx lcores while it fills.
 #[derive(Debug)]
 pub struct Chunk {
@@ -82,7 +101,8 @@ impl Chunk {
     ///
     /// If `memory` has less than [`ChunkLayout::bytes`], or heaps or the tail reach beyond a polarisation's stride.
     pub fn new(layout: ChunkLayout, number: u16, memory: Box<dyn ChunkMemory>) -> Self {
-        assert!(memory.region().len() >= layout.bytes());
+        // No stride at which both polarisations' bytes wrap.
+        assert!(layout.stride <= memory.region().len() / N_POL);
         let heaps = layout.heaps.checked_mul(layout.heap_bytes);
         assert!(
             heaps.is_some_and(|bytes| bytes <= layout.stride),

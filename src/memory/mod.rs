@@ -17,7 +17,7 @@ mod output;
 mod region;
 mod store;
 
-pub use chunk::{Chunk, ChunkLayout, FrozenChunk, HeapSlot, StoredHeap, publish};
+pub use chunk::{Chunk, ChunkLayout, DeviceSamples, FrozenChunk, HeapSlot, StoredHeap, publish};
 pub use kind::{
     CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
 };

@@ -92,8 +92,20 @@ struct Set {
 
 impl Buffers {
     /// Copies `pass` to the GPU.
+    ///
+    /// # Panics
+    /// If its spectra are not whole batches, or a set has not all samples of their windows and the padding.
     pub fn new(gpu: &Arc<Gpu>, pass: &Pass<'_>) -> Result<Self, GpuError> {
         let spectra = pass.fine.len();
+        assert!(spectra > 0 && spectra.is_multiple_of(pass.output.spectra_per_heap()));
+        let span = (spectra - 1) * pass.output.spectrum_samples() + pass.output.window_samples();
+        for (packed, offset) in pass
+            .packed
+            .iter()
+            .flat_map(|set| set.iter().zip(pass.offset))
+        {
+            assert!(packed.len() >= pass.bits.bytes(offset + span) + InputView::PADDING);
+        }
         let batches = spectra / pass.output.spectra_per_heap();
         let mut gains = vec![Float4::default(); pass.output.channels];
         for (pol, of_pol) in pass.gains.iter().enumerate() {
