@@ -66,6 +66,13 @@ impl Level {
         self.min(Self::detect())
     }
 
+    /// Those that this machine has.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .filter(|level| level.supported() == *level)
+    }
+
     /// Name for reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -139,7 +146,7 @@ pub fn fir(
         assert!(holds(signal, spectra + taps - 2, tile.pitch, width));
     }
     assert!(holds(out, spectra - 1, pitch, tile.column + width));
-    assert!(tile.partial.len() >= spectra * 2 * TILE);
+    assert!(holds(tile.partial, spectra, 2 * TILE, 0));
     #[cfg(target_arch = "x86_64")]
     if width == TILE {
         match at.0 {

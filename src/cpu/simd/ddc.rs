@@ -101,7 +101,7 @@ mod tests {
             let filter = DdcTaps::new(&g);
             let samples: Vec<f32> = (0..count * subsampling + filter.span()).map(|i| (500.0 * noise(i + 99)) as f32).collect();
             let mut first = None;
-            for level in Level::ALL {
+            for level in Level::available() {
                 let (mut re, mut im) = (vec![0.0; count], vec![0.0; count]);
                 filter.apply(Supported::new(level), &samples, subsampling, &mut re, &mut im);
                 for i in 0..count {

@@ -43,7 +43,7 @@ impl<'a> OutputGroups<'a> {
     /// `batch_spectra` spectra of `channels`; groups that do not lie in `data` are left out.
     ///
     /// # Panics
-    /// If `group` does not divide `batch_spectra`.
+    /// If `group` does not divide `batch_spectra`, or no memory holds such a batch.
     pub fn new(
         data: &'a mut [u8],
         bits: OutputBits,
@@ -53,7 +53,9 @@ impl<'a> OutputGroups<'a> {
         groups: Range<usize>,
     ) -> Self {
         assert!(group > 0 && batch_spectra.is_multiple_of(group));
-        let batches = data.len() / (channels * batch_spectra * bits.jones_bytes());
+        let batch = channels.checked_mul(batch_spectra);
+        let batch = batch.and_then(|jones| jones.checked_mul(bits.jones_bytes()));
+        let batches = data.len() / batch.expect("a batch's bytes are counted in 64 bits");
         Self {
             data: data.as_mut_ptr(),
             bits,

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let packed = [0x00, 0x7F, 0xF7, 0xFE, 0x01];
-        for level in Level::ALL {
+        for level in Level::available() {
             let mut out = [0.0; 4];
             Unpacker::new(SampleBits::new(10).unwrap(), level).unpack(&packed, 0, &mut out);
             assert_eq!(out, [1.0, -1.0, 511.0, -511.0]);
@@ -146,7 +146,7 @@ mod tests {
             let expected: Vec<i64> = (0..count).map(|i| bit_by_bit(&packed, first + i, bits as usize)).collect();
             // What follows must not matter.
             packed.resize(needed + padding, 0xA5);
-            for level in Level::ALL {
+            for level in Level::available() {
                 let unpacker = Unpacker::new(SampleBits::new(bits).unwrap(), level);
                 let mut out = vec![0.0; count];
                 let power = unpacker.unpack_power(&packed, first, &mut out);
