@@ -263,9 +263,10 @@ impl Device {
         if ret >= 0 {
             return Ok(());
         }
+        // These calls return -errno always: -1 is EPERM.
         Err(DpdkError::call(
             format!("{} on port '{}'", call(), self.name),
-            Errno::from_return(ret),
+            Errno(-ret),
         ))
     }
 

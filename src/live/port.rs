@@ -385,7 +385,7 @@ fn needs(driver: Driver) -> &'static str {
     match driver {
         // The driver numbers its group by process and interface, which another program's can come to as well.
         Driver::AfPacket => {
-            "AF_PACKET, needs CAP_NET_RAW and locked memory; where PACKET_FANOUT was refused, start it again"
+            "AF_PACKET, needs CAP_NET_RAW, CAP_NET_ADMIN and locked memory for its rings (ulimit -l, or CAP_IPC_LOCK); where PACKET_FANOUT was refused, start it again"
         }
         Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
         Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
