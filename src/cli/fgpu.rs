@@ -25,7 +25,7 @@ use crate::engine::steer::{REQUESTS, Steering};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::live::{
     self, Backend, Compute, Demand, Interfaces, LiveEngine, LiveError, LiveParts, StageError,
-    Threads, Wanted, run_on,
+    Threads, Throttle, Wanted, run_on,
 };
 use crate::memory::prefer_node;
 use crate::monitor::prometheus::Metrics;
@@ -114,6 +114,9 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         return Ok(());
     }
     let level = log::start(args.log);
+    if let Some(throttle) = Throttle::find() {
+        throttle.evade();
+    }
     let ignored = args.options.ignored.given();
     if !ignored.is_empty() {
         let options = ignored.join(" ");

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -16,6 +17,16 @@ pub struct LcoreId(pub u32);
 impl fmt::Display for LcoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Has this thread, and those that it starts from now on, share CPUs with others by time: SCHED_OTHER.
+pub fn leave_real_time() -> io::Result<()> {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is there through the call, which takes numbers else.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -48,7 +48,7 @@ pub use error::{DpdkError, Errno};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
 pub use flow::{FlowError, Flows};
 pub use idle::{Abort, AbortGuard, Idle, IdlePolicy};
-pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
+pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic, leave_real_time};
 pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
 pub use mempool::{HEADROOM, MbufPool, PoolConfig, pool_size};
 pub use port::{Link, Port, PortStats, RxQueue, StartedPort, TxQueue};

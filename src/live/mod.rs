@@ -9,6 +9,7 @@
 //! * [`locate`], [`Preset`]: which driver is best for an interface, and what it is told;
 //! * [`Interfaces`]: those of an engine, and what each is for;
 //! * [`Links`]: whether the ports' links are up;
+//! * [`Throttle`]: whether the kernel would stop its threads;
 //! * [`LiveEngine`]: all of it, for one engine on live ports, on the CPUs that its [`EnginePlan`](crate::plan::EnginePlan) says.
 //! * [`drain`]: how long its end may take.
 
@@ -21,6 +22,7 @@ mod interfaces;
 mod links;
 mod port;
 mod preset;
+mod realtime;
 mod resolve;
 mod run;
 mod source;
@@ -36,6 +38,7 @@ pub use interfaces::Interfaces;
 pub use links::Links;
 pub use port::{Membership, OpenPort, PortError, PortUse};
 pub use preset::{Preset, PresetError, devices};
+pub use realtime::Throttle;
 pub use resolve::{Driver, LocateError, Located, locate};
 pub use run::{LiveEngine, LiveError, LiveParts};
 pub use source::{Feed, Progress, SourceLcore};
