@@ -17,7 +17,7 @@ use karoo::monitor::phases::{PhaseClock, PhaseTimes};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
-    Collected, END_OF_STREAM, Horizon, RxConfig, RxLcore, RxStats, WhenFull, receive_memory,
+    Collected, END_OF_STREAM, Horizon, Meant, RxConfig, RxLcore, RxStats, WhenFull, receive_memory,
 };
 use karoo::spead::DigitiserRepr;
 use karoo::spead::digitiser::PREAMBLE_LEN;
@@ -115,7 +115,7 @@ impl Bench {
         let rx = RxConfig {
             recv: self.recv.clone(),
             when_full: WhenFull::Wait,
-            clock: None,
+            meant: Meant::AsItIs,
             ours: None,
             idle: IdlePolicy::Poll,
         };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Number of polarisations of an engine.
 pub const N_POL: usize = 2;
@@ -70,20 +70,36 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The timestamp of this moment by the host's clock, if it has one.
-    pub fn now(self) -> Option<Timestamp> {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        let samples = (unix.as_secs_f64() - self.sync_time) * self.adc_sample_rate;
+    /// How far heaps' times may be from a moment's where digitisers keep the time that it was told by. Of others, a part of this over
+    /// 2⁴⁸ samples is, by chance.
+    const AGREES: Duration = Duration::from_secs(60);
+
+    /// The timestamp of a UNIX time, in seconds, if it has one.
+    pub fn at(self, unix: f64) -> Option<Timestamp> {
+        let samples = (unix - self.sync_time) * self.adc_sample_rate;
         let range = 0.0..Timestamp::END as f64;
         range
             .contains(&samples)
             .then_some(Timestamp(samples as u64))
     }
+
+    /// The timestamp of this moment by the host's clock, if it has one.
+    pub fn now(self) -> Option<Timestamp> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        self.at(unix.as_secs_f64())
+    }
+
+    /// Of the timestamps with the low 48 bits `low`, the one that is within a minute of `moment`.
+    pub fn agreeing(self, low: u64, moment: Timestamp) -> Option<Timestamp> {
+        let timestamp = Timestamp::unwrap(low, moment);
+        let apart = timestamp.0.abs_diff(moment.0) as f64;
+        (apart <= Self::AGREES.as_secs_f64() * self.adc_sample_rate).then_some(timestamp)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Timestamp;
+    use super::{Clock, Timestamp};
 
     #[test]
     fn wire_timestamps_are_unwrapped_to_the_nearest() {
@@ -94,5 +110,24 @@ mod tests {
         assert_eq!(unwrap(5, range - 3), range + 5);
         assert_eq!(unwrap(range - 5, range + 3), range - 5);
         assert_eq!(unwrap(range - 5, 3 * range + 3), 3 * range - 5);
+    }
+
+    #[test]
+    fn a_moment_tells_which_timestamp_is_meant() {
+        let clock = Clock {
+            adc_sample_rate: 1e9,
+            sync_time: 1000.0,
+        };
+        let range = Timestamp::WIRE_RANGE;
+        assert_eq!(clock.at(1001.5), Some(Timestamp(1_500_000_000)));
+        assert_eq!(clock.at(999.0), None);
+        let moment = Timestamp(2 * range + 7);
+        let whole = |low| clock.agreeing(low, moment);
+        assert_eq!(whole(7), Some(moment));
+        assert_eq!(
+            whole(range - 1_000_000_000),
+            Some(Timestamp(2 * range - 1_000_000_000))
+        );
+        assert_eq!(whole(61_000_000_000), None);
     }
 }

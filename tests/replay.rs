@@ -286,6 +286,84 @@ fn requests_apply_at_their_timestamps() {
     }
 }
 
+/// Packets have 48 bits of a timestamp. Frames' times tell the others, if the digitisers kept the time that `--sync-time` says.
+#[test]
+fn times_of_frames_tell_which_timestamps_are_meant() {
+    const RATE: f64 = 1712e6;
+    const WIDEBAND: &str =
+        "name=w,channels=256,dst=239.10.1.0,jones_per_batch=8192,dither=none,taps=8";
+    let capture = data("tones-10bit.pcap");
+    let samples = Samples::read(&capture, 10, 4096);
+    let folder = tempfile::tempdir().unwrap();
+    // The report, and what was sent.
+    let run = |name: &str, sync_time: Option<f64>, request: u64| {
+        let [out, requests, report] = ["pcap", "txt", "report"].map(|kind| {
+            let path = folder.path().join(format!("{name}.{kind}"));
+            path.to_str().unwrap().to_owned()
+        });
+        std::fs::write(&requests, format!("{request} ?gain-all w 0.2\n")).unwrap();
+        let sync_time = sync_time.map(|time| format!("--sync-time={time}"));
+        let args = [
+            "replay",
+            capture.to_str().unwrap(),
+            "--adc-sample-rate=1712e6",
+            "--quiet",
+        ];
+        let outputs = [
+            "--output",
+            &out,
+            "--report",
+            &report,
+            "--requests",
+            &requests,
+        ];
+        let mut args = [&args[..], &outputs, &["--wideband", WIDEBAND]].concat();
+        args.extend(sync_time.as_deref());
+        support::karoo_ok(args);
+        let report = std::fs::read(Path::new(&report).join("report.json")).unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        (report, read_output(Path::new(&out)).remove(&49152).unwrap())
+    };
+    let first = |report: &serde_json::Value| report["input"]["first_timestamp"].as_u64();
+    let at = samples.first() + 100_000;
+    let (report, stream) = run("picked", None, at);
+    assert_eq!(first(&report), Some(samples.first()));
+    assert_eq!(
+        (
+            &report["requests"]["applied"],
+            &report["requests"]["behind"]
+        ),
+        (&1.into(), &0.into())
+    );
+    let sync_time = report["config"]["clock"]["sync_time"].as_f64().unwrap();
+
+    // Some seconds apart, as clocks are.
+    let later = 3u64 << 48;
+    let earlier = sync_time - later as f64 / RATE - 2.5;
+    let (report, other) = run("later", Some(earlier), at + later);
+    assert_eq!(first(&report), Some(samples.first() + later));
+    assert_eq!(
+        (
+            &report["requests"]["applied"],
+            &report["requests"]["behind"]
+        ),
+        (&1.into(), &0.into())
+    );
+    assert!(other.batches == stream.batches);
+
+    // Digitisers that begin at 0 whenever they start.
+    let (report, other) = run("own", Some(sync_time - 1e6), at + later);
+    assert_eq!(first(&report), Some(samples.first()));
+    assert_eq!(
+        (
+            &report["requests"]["applied"],
+            &report["requests"]["behind"]
+        ),
+        (&0.into(), &1.into())
+    );
+    assert!(other.batches != stream.batches);
+}
+
 /// What is no request is refused before anything is written, with its line.
 #[test]
 fn files_that_hold_no_requests_are_refused() {

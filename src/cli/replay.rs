@@ -183,9 +183,10 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
     }
     if let Some(requests) = &report.requests {
         println!(
-            "requests   {}, {} failed; {} changes, which held the engine up for {:.1} µs at most",
+            "requests   {}, {} failed, {} behind the last batch; {} changes, which held the engine up for {:.1} µs at most",
             requests.replies.len(),
             requests.failed,
+            requests.behind,
             requests.applied,
             requests.stalls.max * 1e6
         );

@@ -18,7 +18,8 @@ use crate::engine::steer::Steered;
 use crate::memory::{MemoryError, OutputMemory};
 use crate::net::{CaptureError, CaptureReader, FlowRule, QueueId, Steering};
 use crate::plan::{EnginePlan, Role};
-use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
+use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
+use crate::units::Timestamp;
 
 /// How long devices have for the last packets, whose end drivers do not tell.
 const LINGER: Duration = Duration::from_millis(50);
@@ -167,7 +168,10 @@ impl LiveEngine {
             steered,
             rx: rx.collect(),
             when_full,
-            clock: feed.is_none().then_some(engine.clock),
+            meant: match feed {
+                None => Meant::AtHostTime(engine.clock),
+                Some(_) => Meant::AsItIs,
+            },
             tx: ends.tx,
             tx_packets: interfaces.tx_packets(),
             copied_below,
@@ -189,6 +193,7 @@ impl LiveEngine {
                 reader,
                 steering: everything(),
                 recv: engine.recv.clone(),
+                first: Timestamp::default(),
                 feeds: vec![Feed::new(ring, horizons[0].clone())],
                 pool,
                 stats: stats.clone(),

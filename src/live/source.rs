@@ -56,6 +56,8 @@ pub struct SourceLcore {
     pub steering: Steering,
     /// Geometry, to see which chunk a heap belongs to.
     pub recv: RecvConfig,
+    /// Where a queue's first heap is looked for, as its lcore is told ([`Meant`](crate::recv::Meant)).
+    pub first: Timestamp,
     /// One per rx queue.
     pub feeds: Vec<Feed>,
     /// Mbufs for frames.
@@ -114,7 +116,7 @@ impl SourceLcore {
                 }
             }
             let floor = &mut feeds.feeds[queue.0].floor;
-            if let Some(id) = chunk_id(&self.recv, *floor, payload) {
+            if let Some(id) = chunk_id(&self.recv, self.first, *floor, payload) {
                 *floor = (*floor).max(floor_after(id));
                 newest = newest.max(id);
                 feeds.move_silent(newest, clock);
@@ -140,11 +142,14 @@ impl SourceLcore {
     }
 }
 
-/// Chunk that a heap will be placed in by an lcore with this floor, by the receiver's own rules; `None` if it
-/// will be dropped.
-fn chunk_id(recv: &RecvConfig, floor: u64, payload: &[u8]) -> Option<u64> {
+/// Chunk that a heap will be placed in by an lcore with this floor, or, if it is 0, with this `first`, by the receiver's own rules;
+/// `None` if it will be dropped.
+fn chunk_id(recv: &RecvConfig, first: Timestamp, floor: u64, payload: &[u8]) -> Option<u64> {
     let heap = DigitiserHeap::new_checked(payload).ok()?;
-    let near = Timestamp(floor.saturating_mul(recv.chunk_samples as u64));
+    let near = match floor {
+        0 => first,
+        floor => Timestamp(floor.saturating_mul(recv.chunk_samples as u64)),
+    };
     let place = Place::of(recv, near, &heap).ok()?;
     (place.chunk >= floor).then_some(place.chunk)
 }

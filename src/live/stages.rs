@@ -15,10 +15,9 @@ use crate::engine::{Engine, EngineError, EngineParts, Intake, OutputParts, Outpu
 use crate::monitor::latency::Latency;
 use crate::net::Steering;
 use crate::recv::{
-    Horizon, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
+    Horizon, InputStats, Meant, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
 };
 use crate::send::{Pace, Packetiser, Source, TxLcore, TxOutput, TxPath, TxPools};
-use crate::units::Clock;
 
 /// One rx queue of an engine.
 #[derive(Debug)]
@@ -51,8 +50,8 @@ pub struct StageParts {
     pub rx: Vec<RxStage>,
     /// What an rx lcore does when no chunk is free.
     pub when_full: WhenFull,
-    /// As [`RxConfig::clock`].
-    pub clock: Option<Clock>,
+    /// As [`RxConfig::meant`].
+    pub meant: Meant,
     /// Where packets go: one lcore each, at most [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
     pub tx: Vec<TxQueue>,
     /// Packets that a tx queue and all behind it may hold.
@@ -150,7 +149,7 @@ impl Stages {
         let rx_config = RxConfig {
             recv: config.recv.clone(),
             when_full: parts.when_full,
-            clock: parts.clock,
+            meant: parts.meant,
             ours: None,
             idle: idle.engine,
         };

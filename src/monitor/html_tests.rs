@@ -107,6 +107,7 @@ fn report() -> RunReport {
             last_timestamp: Some((1 << 40) + 303 * 131_072),
         }],
         requests: Some(RequestsReport {
+            behind: 1,
             applied: 2,
             failed: 1,
             stalls: StallReport {
@@ -186,7 +187,11 @@ fn report_is_one_page_that_needs_nothing_else() {
     let html = fs::read_to_string(dir.join("report.html")).expect("page");
     assert!(html.contains("&lt;odd&gt; &amp; &#39;name&#39;.pcap"));
     assert!(!html.contains("<odd>") && !html.contains("<script"));
-    assert!(html.contains("3 requests, 1 failed; the output reached 2 changes"));
+    assert!(
+        html.contains(
+            "3 requests, 1 failed, 1 behind the last batch; the output reached 2 changes"
+        )
+    );
     assert!(html.contains("line 3: <code>!gain fail no\\_stream\\_&#39;&lt;x&gt;&#39;"));
     let addresses = html
         .split("src=\"")

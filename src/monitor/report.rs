@@ -107,6 +107,8 @@ pub struct RequestsReport {
     pub applied: u64,
     /// Requests whose reply was not `ok`.
     pub failed: u64,
+    /// Requests for timestamps behind the last batch: nothing that was sent shows them.
+    pub behind: u64,
     /// How long they held up the engine's thread each time; all that are due at once count as one.
     pub stalls: StallReport,
     /// What each was replied, in the order in which they were asked.

@@ -35,8 +35,17 @@ const LEAP: Duration = Duration::from_millis(100);
 /// then: packets wait in queues for less.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How far heaps' times may be from the host's where digitisers keep it. Of others, a part of this over 2⁴⁸ samples is, by chance.
-const AGREES: Duration = Duration::from_secs(60);
+/// What tells, where no heap before does, which timestamp is meant by the 48 bits that a heap has of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Meant {
+    /// Nothing: the first 2⁴⁸ samples are.
+    #[default]
+    AsItIs,
+    /// The host's clock, where the heap agrees with it.
+    AtHostTime(Clock),
+    /// That the first one is near this.
+    Near(Timestamp),
+}
 
 /// Chunks that such an lcore stays behind the foremost one.
 const LAG: u64 = 1;
@@ -109,8 +118,8 @@ pub struct RxConfig {
     pub recv: RecvConfig,
     /// What to do without a free chunk.
     pub when_full: WhenFull,
-    /// Where the digitisers may keep the host's time: it then tells which timestamp is meant where no heap before does.
-    pub clock: Option<Clock>,
+    /// Which timestamp the first heap has.
+    pub meant: Meant,
     /// Destinations that are ours; all where the port saw to that.
     pub ours: Option<Steering>,
     /// What to do without packets.
@@ -143,7 +152,7 @@ impl RxLcore {
             memory,
             recv: config.recv,
             when_full: config.when_full,
-            clock: config.clock,
+            meant: config.meant,
             ours: config.ours,
             stats,
             abort,
@@ -238,7 +247,7 @@ struct Placer {
     memory: Arc<ReceiveMemory>,
     recv: RecvConfig,
     when_full: WhenFull,
-    clock: Option<Clock>,
+    meant: Meant,
     ours: Option<Steering>,
     stats: Arc<RxStats>,
     abort: Abort,
@@ -268,8 +277,8 @@ impl Placer {
         silent.then(|| self.lane.foremost().saturating_sub(LAG))
     }
 
-    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before there are any, at the host's time
-    /// if the heap has it, else among the first 2⁴⁸.
+    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before there are any, where it is meant
+    /// to be.
     #[inline]
     fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
         let chunk_samples = self.recv.chunk_samples as u64;
@@ -277,19 +286,20 @@ impl Placer {
             0 => self.lane.foremost(),
             floor => floor,
         };
-        match chunk {
-            0 => self.host_time(heap).unwrap_or_default(),
-            chunk => Timestamp(chunk.saturating_mul(chunk_samples)),
+        match (chunk, self.meant) {
+            (0, Meant::Near(first)) => first,
+            (0, _) => self.host_time(heap).unwrap_or_default(),
+            (chunk, _) => Timestamp(chunk.saturating_mul(chunk_samples)),
         }
     }
 
-    /// The timestamp of now, if the heap's is within [`AGREES`] of it.
+    /// The heap's timestamp by the host's clock, if it agrees with that.
     #[cold]
     fn host_time(&self, heap: &DigitiserHeap<'_>) -> Option<Timestamp> {
-        let clock = self.clock?;
-        let (now, low) = (clock.now()?, heap.timestamp()?);
-        let apart = Timestamp::unwrap(low, now).0.abs_diff(now.0);
-        (apart as f64 <= AGREES.as_secs_f64() * clock.adc_sample_rate).then_some(now)
+        match self.meant {
+            Meant::AtHostTime(clock) => clock.agreeing(heap.timestamp()?, clock.now()?),
+            _ => None,
+        }
     }
 
     #[inline]

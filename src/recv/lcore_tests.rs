@@ -67,7 +67,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
     let config = RxConfig {
         recv: recv(),
         when_full: WhenFull::Drop,
-        clock: None,
+        meant: Meant::AsItIs,
         ours: None,
         idle: IdlePolicy::Share,
     };
@@ -282,7 +282,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         }
     };
     let first = 3 * CHUNKS + CHUNKS / 10;
-    placer.clock = Some(host(first));
+    placer.meant = Meant::AtHostTime(host(first));
     assert_eq!(taken_for(&mut placer, &pool, first), first);
 
     // The other lane follows it, whatever its clock says.
@@ -292,12 +292,12 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         },
         _sender,
     ) = lcore("rx_other", &memory, 1);
-    other.clock = Some(host(first + 5 * CHUNKS));
+    other.meant = Meant::AtHostTime(host(first + 5 * CHUNKS));
     assert_eq!(taken_for(&mut other, &pool, first + 1), first + 1);
 
     // Without heaps for more than half of the range, the nearest timestamp is behind.
     let later = first + CHUNKS * 7 / 10;
-    placer.clock = Some(host(later + 256));
+    placer.meant = Meant::AtHostTime(host(later + 256));
     assert_eq!(taken_for(&mut placer, &pool, later), later);
     // What is merely late is too old.
     assert_eq!(taken_for(&mut placer, &pool, later - 1000), later);
@@ -319,7 +319,7 @@ fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
     // 1000 s ago 2⁴⁸ samples had passed three times.
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let ranges = 3.0 * Timestamp::WIRE_RANGE as f64 / 1e9;
-    placer.clock = Some(Clock {
+    placer.meant = Meant::AtHostTime(Clock {
         adc_sample_rate: 1e9,
         sync_time: unix.as_secs_f64() - ranges - 1000.0,
     });

@@ -10,7 +10,7 @@ use crate::config::{
 };
 use crate::monitor::report::Chosen;
 use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
-use crate::units::{Clock, N_POL};
+use crate::units::{Clock, N_POL, Timestamp};
 
 /// Defaults of the peer.
 const DEFAULT_RATE: f64 = 1712e6;
@@ -35,8 +35,9 @@ pub struct Plan {
     pub steering: Steering,
     /// Polarisation and number within it, per rx queue.
     pub queues: Vec<(usize, usize)>,
-    /// Timestamp of the first heap, for the time of the first output frames.
-    pub first_timestamp: u64,
+    /// Timestamp of the first heap, of which packets have 48 bits: the one that agrees with its frame's time, if one does, else
+    /// these bits as they are.
+    pub first_timestamp: Timestamp,
     /// What was picked from the capture.
     pub chosen: Vec<Chosen>,
 }
@@ -136,9 +137,15 @@ pub fn plan(
         requests: Requests::default(),
         steering,
         queues,
-        first_timestamp: scan.first_timestamp,
+        first_timestamp: first_timestamp(scan, clock),
         chosen: picks.0,
     })
+}
+
+fn first_timestamp(scan: &CaptureScan, clock: Clock) -> Timestamp {
+    let moment = clock.at(scan.first_time_ns as f64 * 1e-9);
+    let whole = moment.and_then(|moment| clock.agreeing(scan.first_timestamp, moment));
+    whole.unwrap_or(Timestamp(scan.first_timestamp))
 }
 
 fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) -> Clock {

@@ -125,8 +125,13 @@ fn parse(line: &[u8]) -> Result<(Timestamp, &[u8]), String> {
     }
 }
 
-/// What became of requests: `replies` to them, and what the engine made of them.
-pub fn report(replies: Vec<Reply>, stats: &RequestStats, clock: TscClock) -> RequestsReport {
+/// What became of requests: `replies` to them, and what the engine made of them before the `end` of its output, if there was some.
+pub fn report(
+    replies: Vec<Reply>,
+    stats: &RequestStats,
+    end: Option<Timestamp>,
+    clock: TscClock,
+) -> RequestsReport {
     let stalls = &stats.stalls;
     let failed = replies.iter().filter(|reply| reply.failed()).count() as u64;
     let seconds = |ticks: u64| clock.seconds(ticks);
@@ -140,8 +145,10 @@ pub fn report(replies: Vec<Reply>, stats: &RequestStats, clock: TscClock) -> Req
             None => histogram.push((bound, step.count_since_last_iteration())),
         }
     }
+    let is_behind = |reply: &&Reply| end.is_none_or(|end| reply.timestamp >= end.0);
     RequestsReport {
         failed,
+        behind: replies.iter().filter(is_behind).count() as u64,
         applied: stats.changes,
         stalls: StallReport {
             median: seconds(stalls.value_at_quantile(0.5)),

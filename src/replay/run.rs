@@ -31,7 +31,7 @@ use crate::monitor::report::{InputReport, RateReport, Reply, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{ReceiveMemory, RxStats, WhenFull, receive_memory};
+use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory};
 use crate::send::{Source, TxPools};
 use crate::units::Timestamp;
 
@@ -311,7 +311,7 @@ impl Replay {
             steered,
             rx: rx.collect(),
             when_full: WhenFull::Wait,
-            clock: None,
+            meant: Meant::Near(plan.first_timestamp),
             tx: port.tx,
             tx_packets: TX_RING,
             copied_below: 0,
@@ -324,7 +324,7 @@ impl Replay {
             ring: recorded,
             writer,
             clock: config.clock,
-            start: Timestamp(plan.first_timestamp),
+            start: plan.first_timestamp,
             sending: stages.sending().clone(),
             idle: IDLE,
             abort: abort.clone(),
@@ -338,6 +338,7 @@ impl Replay {
             reader,
             steering: plan.steering.clone(),
             recv: config.recv.clone(),
+            first: plan.first_timestamp,
             feeds,
             pool: frames,
             stats: source_stats.clone(),
@@ -398,7 +399,12 @@ impl Replay {
         lcores.extend(engine.lcores());
         let requests = (!plan.requests.is_empty()).then(|| {
             let clock = TscClock::new(self.threads.eal());
-            requests::report(self.replies, &engine.requests(), clock)
+            let ends = outputs.iter().zip(&plan.engine.outputs);
+            let end = ends.filter_map(|(stats, output)| {
+                let last = stats.report().last_timestamp?;
+                Some(Timestamp(last + output.batch_samples() as u64))
+            });
+            requests::report(self.replies, &engine.requests(), end.max(), clock)
         });
         tracing::debug!(bytes = self.memory.bytes(), "receive memory");
         Ok(RunReport {

@@ -20,7 +20,7 @@ use karoo::live::{self, Ended, RxStage, StageError, StageParts, Stages, Threads}
 use karoo::memory::HostAllocator;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
-use karoo::recv::{ReceiveMemory, WhenFull, receive_memory};
+use karoo::recv::{Meant, ReceiveMemory, WhenFull, receive_memory};
 use karoo::send::Source;
 use karoo::spead::digitiser::PREAMBLE_LEN;
 use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
@@ -166,7 +166,7 @@ impl Rig {
             steered: Steered::alone(&config),
             rx: rx_stages.collect(),
             when_full: WhenFull::Drop,
-            clock: None,
+            meant: Meant::AsItIs,
             tx: port.tx,
             tx_packets: sending.entries,
             copied_below: sending.copied_below,

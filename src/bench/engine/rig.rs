@@ -22,7 +22,7 @@ use crate::engine::steer::Steered;
 use crate::live::{self, Compute, RxStage, StageParts, Stages, Threads};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{WhenFull, receive_memory_with_spare};
+use crate::recv::{Meant, WhenFull, receive_memory_with_spare};
 use crate::send::{Source, TxPools};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
@@ -221,7 +221,7 @@ impl Rig {
                 steered: Steered::alone(config),
                 rx: rx.collect(),
                 when_full: WhenFull::Drop,
-                clock: None,
+                meant: Meant::AsItIs,
                 tx: port.tx,
                 tx_packets: options.tx_descriptors,
                 copied_below: 0,
