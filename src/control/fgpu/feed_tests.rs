@@ -120,13 +120,14 @@ fn chunks_set_the_receive_sensors() {
 
 #[test]
 fn the_device_is_never_well_while_the_first_chunk_lacks_data() {
+    let before = unix_now();
     let mut bench = Bench::new();
+    let made = before..=unix_now();
     bench.tell(chunk(0, [0, 0], [1, 1]), Instant::now());
     // Still of the start: it never changed.
     let status = bench.sensor("rx.device-status");
     assert_eq!(status.0, "degraded");
-    let made = bench.sensor("w.dither-seed").2;
-    assert!((status.2 - made).abs() < 0.1);
+    assert!(made.contains(&status.2), "{made:?}");
 }
 
 #[test]
@@ -177,14 +178,20 @@ fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
     bench.tell(sent(0, 0), Instant::now());
     bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
     assert_eq!(bench.sensor("karoo.w.latency"), unknown);
+    let before = unix_now();
     bench.tell(sent(0, 1), Instant::now());
+    let told = before..=unix_now();
     bench.tell(sent(1, 1), Instant::now());
     bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
     bench.expect("w.input1.feng-clip-cnt", "1000", Status::Nominal, 103.0);
     let (age, status, timestamp) = bench.sensor("karoo.w.latency");
     assert_eq!((status, timestamp), (Status::Nominal, 102.0));
     let age: f64 = age.parse().expect("a number");
-    assert!((unix_now() - age - 102.0).abs() < 0.5, "{age}");
+    // As text it is rounded.
+    assert!(
+        told.contains(&(age + 102.0)) || (told.start() - age - 102.0).abs() < 1e-3,
+        "{age}"
+    );
 }
 
 #[test]

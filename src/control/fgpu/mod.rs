@@ -7,7 +7,7 @@ mod sensors;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use applied::AppliedLog;
 pub use feed::Feed;
@@ -16,17 +16,19 @@ pub use sensors::{FgpuSensors, delay_text, gains_text};
 
 use super::katcp::reading::unix_now;
 use super::katcp::{
-    Device, Help, Limits, Message, Reading, Refusal, Reserved, Response, SensorInfo, Sensors, Type,
-    Value,
+    Device, Help, Limits, Message, Reading, Refusal, Reserved, Response, Room, SensorInfo, Sensors,
+    Type, Value,
 };
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
-use crate::engine::steer::{Published, Steering};
+use crate::engine::steer::{OutputSteering, Published, Steering};
 use crate::units::{Clock, Timestamp};
 
 /// The interface that it has, which is the peer's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
 const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
+/// How long a request waits for its place in an engine's queue, which a healthy engine empties within a block, and how often it looks.
+const ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
 
 /// An F-engine that can be controlled.
 pub struct Fgpu {
@@ -62,6 +64,18 @@ impl Device for Fgpu {
 
     fn requests(&self) -> &'static [Help] {
         requests::HELP
+    }
+
+    fn room(&self, _: &Message<'_>) -> Option<Room> {
+        let is_full = |steering: &Steering| steering.outputs().iter().any(OutputSteering::is_full);
+        let steering = is_full(&self.steering).then(|| self.steering.clone())?;
+        let (patience, between) = ROOM;
+        Some(Box::pin(async move {
+            let until = tokio::time::Instant::now() + patience;
+            while is_full(&steering) && tokio::time::Instant::now() < until {
+                tokio::time::sleep(between).await;
+            }
+        }))
     }
 
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {

@@ -191,6 +191,31 @@ fn delays_are_models() {
     );
 }
 
+/// Who asks for more than an engine has taken waits for it.
+#[tokio::test]
+async fn a_full_queue_is_waited_for() {
+    let bench = Bench::new();
+    let text = b"?gain-all wideband 2";
+    let request = Message::parse(text).unwrap().unwrap();
+    for _ in 0..4 {
+        assert!(bench.fgpu.room(&request).is_none());
+        assert_eq!(bench.ask("?gain-all wideband 2")[0], "ok");
+    }
+    let room = bench.fgpu.room(&request).expect("a full queue");
+    let engine = async {
+        tokio::task::yield_now().await;
+        bench.steered.outputs[0].take()
+    };
+    let ((), taken) = tokio::join!(room, engine);
+    assert!(taken.is_some() && bench.fgpu.room(&request).is_none());
+    assert_eq!(bench.ask("?gain-all wideband 2")[0], "ok");
+
+    // One that takes none is given up.
+    bench.fgpu.room(&request).expect("a full queue").await;
+    let reply = bench.ask("?gain-all wideband 2");
+    assert!(reply[0] == "fail" && reply[1].contains("4 requests waiting"));
+}
+
 /// As the peer does: sensors then show what was asked for.
 #[test]
 fn models_that_begin_between_samples_begin_at_the_nearest_as_they_are() {

@@ -8,6 +8,9 @@ use super::value::{ValueError, string};
 /// What becomes of a request that takes time: the arguments of its reply, or why there are none.
 pub type Slow = Pin<Box<dyn Future<Output = Result<Vec<String>, Refusal>> + Send>>;
 
+/// There is room for a request, or waiting for that is given up.
+pub type Room = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// What can be controlled by KATCP.
 pub trait Device: Send + Sync + 'static {
     /// Name and version of its interface: `katgpucbf-fgpu-1.0`.
@@ -18,6 +21,12 @@ pub trait Device: Send + Sync + 'static {
 
     /// The requests that it has beside the standard ones.
     fn requests(&self) -> &'static [Help];
+
+    /// What to wait for before one of its own requests is handled, if it cannot be now: only this client waits.
+    fn room(&self, request: &Message<'_>) -> Option<Room> {
+        let _ = request;
+        None
+    }
 
     /// Answers one of its own requests. It is not to take long: all other clients wait.
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal>;

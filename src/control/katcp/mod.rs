@@ -22,7 +22,7 @@ pub mod sensor;
 pub mod server;
 pub mod value;
 
-pub use device::{ArgumentError, Device, Help, Parameters, Refusal, Response, Slow};
+pub use device::{ArgumentError, Device, Help, Parameters, Refusal, Response, Room, Slow};
 pub use message::{Kind, Message};
 pub use reading::{Reading, SensorInfo, Status};
 pub use sensor::{SensorId, Sensors};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
-use super::device::{Device, Help, Parameters, Refusal, Response, Slow, text};
+use super::device::{Device, Help, Parameters, Refusal, Response, Room, Slow, text};
 use super::message::Message;
 use super::number::format_float;
 use super::outbox::Outbox;
@@ -167,12 +167,21 @@ impl<D: Device> Standard<D> {
         }
     }
 
+    /// What a request of the device has to wait for.
+    pub fn room(&self, request: &Message<'_>) -> Option<Room> {
+        self.is_devices(request.name())
+            .then(|| self.device.room(request))?
+    }
+
     /// Begins a request of the device that takes long.
     pub fn begin(&self, request: &Message<'_>) -> Option<Slow> {
-        let mut requests = self.device.requests().iter();
-        requests
-            .any(|help| help.name == request.name())
+        self.is_devices(request.name())
             .then(|| self.device.begin(request))?
+    }
+
+    fn is_devices(&self, name: &str) -> bool {
+        let mut requests = self.device.requests().iter();
+        requests.any(|help| help.name == name)
     }
 
     /// Answers a request of the client with this outbox, where `clients` are the addresses of all.
@@ -234,7 +243,7 @@ impl<D: Device> Standard<D> {
                 versions(&*self.device, response);
                 response.count_informs();
             }
-            name if self.device.requests().iter().any(|help| help.name == name) => {
+            name if self.is_devices(name) => {
                 self.device.handle(request, response)?;
             }
             name => {

@@ -301,6 +301,9 @@ impl<D: Device> Common<D> {
             match Message::parse(line) {
                 Ok(Some(request)) if request.kind() == Kind::Request => {
                     outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
+                    if let Some(room) = self.standard.room(&request) {
+                        room.await;
+                    }
                     match self.standard.begin(&request) {
                         Some(slow) => {
                             let mut response = Response::to(&request);

@@ -54,8 +54,8 @@ use crate::config::EngineConfig;
 use crate::dsp::delay::LinearDelay;
 use crate::units::{N_POL, Timestamp};
 
-/// Requests to one output that a live engine may have before it, at most. An engine takes them within a block, so that
-/// more are waiting only when it is stuck.
+/// Requests to one output that a live engine may have before it, at most. An engine takes them within a block; who asks for more
+/// meanwhile waits.
 pub const REQUESTS: usize = 256;
 
 /// Delay models of an output that may be yet to begin. Requests on their way may be added to them.
@@ -252,6 +252,11 @@ impl OutputSteering {
     /// Its channels.
     pub fn channels(&self) -> usize {
         self.shared.channels
+    }
+
+    /// Whether no more requests can be made until the engine takes some.
+    pub fn is_full(&self) -> bool {
+        self.shared.requests.is_full()
     }
 
     /// The gains that it starts with (`--gain`).
