@@ -287,7 +287,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
             sync_time: config.clock.sync_time,
             adc_sample_rate: config.clock.adc_sample_rate,
             sources: args.dests(to).join(","),
-            signals: canonical(&config.signals),
+            signals: canonical(&config.signals, config.dests.len()),
             dither_seed: config.dither_seed,
             fault_plan: args.faults,
             fault_seed: args.fault_seed,

@@ -142,7 +142,7 @@ impl Dsim {
                 "Signals, written out so that they can be given again",
                 "",
                 Type::String,
-                string(canonical(&config.signals)),
+                string(canonical(&config.signals, config.dests.len())),
             ),
             period: add(
                 "period",
@@ -248,7 +248,7 @@ impl Shared {
         period: u64,
     ) -> Result<Timestamp, SignalsError> {
         let _turn = self.turn.lock().await;
-        let text = canonical(&signals);
+        let text = canonical(&signals, signals.len());
         let (computed, windows) = oneshot::channel();
         let shared = self.clone();
         let compute = move || {
@@ -283,10 +283,14 @@ impl Shared {
     }
 }
 
-/// Signals written out.
-pub fn canonical(signals: &[Signal]) -> String {
-    let signals: Vec<_> = signals.iter().map(ToString::to_string).collect();
-    signals.join(" ")
+/// The signals of so many polarisations written out; one may stand for all.
+pub fn canonical(signals: &[Signal], pols: usize) -> String {
+    let texts = signals.iter().map(ToString::to_string);
+    let texts: Vec<_> = match signals.len() {
+        1 => texts.cycle().take(pols).collect(),
+        _ => texts.collect(),
+    };
+    texts.join(" ")
 }
 
 /// Serves a digitiser at `address`. `on_end` is called once if control wants it to end.
@@ -327,6 +331,28 @@ mod tests {
             ttl: 1,
             first_timestamp: 0,
         }
+    }
+
+    #[test]
+    fn signals_can_be_given_again() {
+        let sensors = Sensors::default();
+        let mut config = config();
+        config.dests.push(config.dests[0].clone());
+        let dsim = Dsim::new(
+            config,
+            "wgn(0.1);",
+            1,
+            Arc::new(ArrayQueue::new(1)),
+            &sensors,
+        );
+        let sensor = sensors.find("signals").unwrap();
+        let Value::String(text) = sensors.reading(sensor).value else {
+            panic!("a string");
+        };
+        let request = format!("?signals {}", text.replace(' ', "\\_"));
+        let request = Message::parse(request.as_bytes()).unwrap().unwrap();
+        let (_, signals, _) = dsim.asked(&request).unwrap();
+        assert_eq!(canonical(&signals, 2), *text);
     }
 
     #[tokio::test]

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use super::signal::{Operator, Signal, Term};
 
-/// Deepest nesting of expressions.
-const MAX_DEPTH: usize = 64;
 /// Most terms in an expression, variables written out.
 const MAX_TERMS: usize = 1024;
+/// Deepest nesting of expressions: that of as many terms with all parentheses written, as `signals` has them.
+const MAX_DEPTH: usize = MAX_TERMS + 8;
 /// Most tones of a `multicw`.
 const MAX_TONES: u64 = 65536;
 

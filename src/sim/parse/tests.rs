@@ -116,6 +116,18 @@ fn size_is_bounded() {
     assert!(matches!(error(&chain), SignalError::TooComplex { .. }));
 }
 
+/// The longest sum, and the same with all parentheses written, on a small stack.
+#[test]
+fn what_is_written_out_can_be_given_again() {
+    let sum = vec!["cw(0.001, 1e6)"; MAX_TERMS / 2].join(" + ") + ";";
+    let again = move || {
+        let text = canonical(&sum);
+        assert_eq!(canonical(&text), text);
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 20);
+    thread.spawn(again).unwrap().join().unwrap();
+}
+
 fn term() -> impl Strategy<Value = Arc<Term>> {
     let number = -1e9..1e9f64;
     let leaf = prop_oneof![
