@@ -146,16 +146,18 @@ impl<'a> Datagram<'a> {
         }
         let ip = &rest[ethernet::LEN..];
         let header = ip.get(..ipv4::LEN).ok_or(cut)?;
-        match header[ipv4::VERSION_IHL] {
-            0x45 => {}
-            0x46..=0x4f => return Err(FrameError::Ipv4Options),
-            _ => return Err(FrameError::BadIpv4),
+        if !matches!(header[ipv4::VERSION_IHL], 0x45..=0x4f) {
+            return Err(FrameError::BadIpv4);
+        }
+        // Before options: IGMP has some.
+        if header[ipv4::PROTOCOL] != PROTOCOL_UDP {
+            return Err(FrameError::NotUdp(header[ipv4::PROTOCOL]));
+        }
+        if header[ipv4::VERSION_IHL] != 0x45 {
+            return Err(FrameError::Ipv4Options);
         }
         if u16_at(header, ipv4::FRAGMENT).ok_or(cut)? & FRAGMENT_MASK != 0 {
             return Err(FrameError::Fragment);
-        }
-        if header[ipv4::PROTOCOL] != PROTOCOL_UDP {
-            return Err(FrameError::NotUdp(header[ipv4::PROTOCOL]));
         }
         let total = usize::from(u16_at(header, ipv4::TOTAL_LENGTH).ok_or(cut)?);
         if total < ipv4::LEN {
@@ -406,6 +408,9 @@ mod tests {
         assert_eq!(cause(20, 0x20), "ipv4-fragment");
         assert_eq!(cause(21, 0x01), "ipv4-fragment");
         assert_eq!(cause(23, 6), "not-ipv4-udp");
+        let mut igmp = frame(b"router alert");
+        (igmp[14], igmp[23]) = (0x46, 2);
+        assert_eq!(Datagram::new_checked(&igmp), Err(FrameError::NotUdp(2)));
         assert_eq!(cause(39, 15), "bad-udp-length");
         let bytes = frame(b"voltages");
         for len in 0..bytes.len() {
