@@ -31,32 +31,48 @@ impl LogLevel {
     /// Logs everything, or what the environment says.
     pub fn debug(&self, on: bool) {
         // Fails only when the subscriber is gone.
-        let _ = self.0.reload(if on { "debug".into() } else { filter() });
+        let _ = self.0.reload(if on { "debug".into() } else { filter().0 });
     }
 }
 
-/// What the environment wants logged: `RUST_LOG`, else `KATSDP_LOG_LEVEL` as the peer has it.
-fn filter() -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        let level = env::var("KATSDP_LOG_LEVEL").unwrap_or_default();
-        match &level.to_lowercase()[..] {
-            "debug" => "debug".into(),
-            "warn" | "warning" => "warn".into(),
-            "error" | "critical" => "error".into(),
-            _ => "info,dpdk=warn".into(),
-        }
-    })
+/// What the environment wants logged: `RUST_LOG`, else `KATSDP_LOG_LEVEL` as the peer has it; and what cannot be understood of it.
+fn filter() -> (EnvFilter, Option<String>) {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let wanted = set(EnvFilter::DEFAULT_ENV).map(|text| (EnvFilter::try_new(&text), text));
+    let wrong = match wanted {
+        Some((Ok(filter), _)) => return (filter, None),
+        Some((Err(error), text)) => Some(format!("RUST_LOG={text}: {error}")),
+        None => None,
+    };
+    let level = set("KATSDP_LOG_LEVEL").unwrap_or_default();
+    let (filter, known) = match &level.to_lowercase()[..] {
+        "debug" => ("debug", true),
+        "warn" | "warning" => ("warn", true),
+        "error" | "critical" | "fatal" => ("error", true),
+        other => ("info,dpdk=warn", matches!(other, "" | "info")),
+    };
+    let unknown = (!known).then(|| format!("KATSDP_LOG_LEVEL={level}: no level of this name"));
+    (filter.into(), wrong.or(unknown))
+}
+
+/// Tells what of the environment has no effect.
+fn tell(wrong: Option<String>) {
+    if let Some(wrong) = wrong {
+        tracing::warn!("{wrong}; it has no effect");
+    }
 }
 
 /// Messages of a command that somebody looks at: to standard error, without times.
 pub fn to_terminal() {
+    let (filter, wrong) = filter();
     tracing_subscriber::fmt()
-        .with_env_filter(filter())
+        .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)
         .init();
+    tell(wrong);
 }
 
 /// Variables of the peer's environment that say where and how it logs, and have no effect here.
@@ -69,7 +85,8 @@ const IGNORED: [&str; 4] = [
 
 /// Messages of a command that runs for long.
 pub fn start(to: LogTo) -> LogLevel {
-    let (filter, handle) = reload::Layer::new(filter());
+    let (filter, wrong) = filter();
+    let (filter, handle) = reload::Layer::new(filter);
     let to_journal = match to {
         LogTo::Auto => stderr_is_the_journal(),
         LogTo::Stderr => false,
@@ -92,6 +109,7 @@ pub fn start(to: LogTo) -> LogLevel {
         .with(filter)
         .with(layer)
         .init();
+    tell(wrong);
     if let Some(error) = failed {
         tracing::warn!(
             error,

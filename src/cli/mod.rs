@@ -82,18 +82,23 @@ fn put(text: fmt::Arguments<'_>) {
 /// Why not all was printed.
 static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
 
+/// Says why the command fails, if anybody can read it: its exit code counts.
+fn complain(why: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "karoo: {why}");
+}
+
 /// Parses the command line, runs the command and maps its outcome to an exit code.
 pub fn main() -> ExitCode {
     match run(arguments(std::env::args_os().collect())) {
         Ok(()) => match UNPRINTED.get() {
             None => ExitCode::SUCCESS,
             Some(error) => {
-                eprintln!("karoo: cannot print: {error}");
+                complain(format_args!("cannot print: {error}"));
                 ExitCode::FAILURE
             }
         },
         Err(failure) => {
-            eprintln!("karoo: {failure}");
+            complain(format_args!("{failure}"));
             failure.exit_code()
         }
     }

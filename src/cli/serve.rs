@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::fs;
+use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::process;
@@ -67,7 +69,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Where a KATCP server listens; all IPv4 addresses without a host.
+/// Where a KATCP server listens: without a host on all IPv4 addresses, else on the host's first, one of IPv4 if it has some.
 pub fn katcp_address(serve: &ServeOptions) -> Result<SocketAddr, Failure> {
     let (host, port) = match &serve.katcp_host[..] {
         "" => ("0.0.0.0", serve.katcp_port),
@@ -75,11 +77,11 @@ pub fn katcp_address(serve: &ServeOptions) -> Result<SocketAddr, Failure> {
     };
     let refused =
         |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));
-    let mut addresses = (host, port)
+    let addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| refused(error.to_string()))?;
     addresses
-        .next()
+        .min_by_key(SocketAddr::is_ipv6)
         .ok_or_else(|| refused("has no address".to_owned()))
 }
 
@@ -97,8 +99,17 @@ impl Sockets {
                     "--prometheus-port {port}: {error}; give another, or end what listens there"
                 ))
             };
-            let listener = TcpListener::bind(("0.0.0.0", port)).map_err(refused)?;
+            // All addresses, of IPv6 too if this host has it.
+            let listener = match TcpListener::bind(("::", port)) {
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                    TcpListener::bind(("0.0.0.0", port))
+                }
+                result => result,
+            };
+            let listener = listener.map_err(refused)?;
             listener.set_nonblocking(true).map_err(Failure::data)?;
+            let address = listener.local_addr().map_err(Failure::data)?;
+            tracing::info!(%address, "metrics can be scraped");
             Ok(listener)
         };
         let metrics = prometheus_port.map(bind).transpose()?;
@@ -193,8 +204,8 @@ impl Serving {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// Of a terminal that is closed.
-    hangup: Signal,
+    /// Of a terminal that is closed; `None` where whoever started this has it ignored, as nohup does.
+    hangup: Option<Signal>,
     user2: Signal,
 }
 
@@ -203,7 +214,10 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup: match ignores_hangup() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
             user2: signal(SignalKind::user_defined2())?,
         })
     }
@@ -214,7 +228,7 @@ impl Signals {
         let (mut told, mut on) = (false, false);
         loop {
             let (name, code) = tokio::select! {
-                _ = self.hangup.recv() => ("SIGHUP", 129),
+                () = received(&mut self.hangup) => ("SIGHUP", 129),
                 _ = self.interrupt.recv() => ("SIGINT", 130),
                 _ = self.terminate.recv() => ("SIGTERM", 143),
                 _ = self.user2.recv() => {
@@ -231,6 +245,22 @@ impl Signals {
             told = true;
             let _ = ends.try_send(End::Signal(name));
         }
+    }
+}
+
+/// Whether SIGHUP is ignored: what a process inherits, until it listens itself.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Waits for the signal; for ever if there is none.
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => pending().await,
     }
 }
 
