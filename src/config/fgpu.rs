@@ -347,7 +347,7 @@ impl FgpuOptions {
             Some(name) => {
                 let rule = "is the name of two outputs";
                 Err(ConfigError::new(
-                    "--wideband name",
+                    "--wideband or --narrowband name",
                     name,
                     rule,
                     "rename one",

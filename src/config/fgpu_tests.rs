@@ -365,6 +365,11 @@ fn every_rule_is_kept() {
             "must be at most 8192",
         ),
         (
+            "few taps",
+            vec![narrow("decimation", "ddc_taps=7,decimation")],
+            "must be at least the subsampling",
+        ),
+        (
             "weight",
             vec![narrow("decimation", "weight_pass=0,decimation")],
             "must be positive",

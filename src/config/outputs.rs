@@ -173,6 +173,12 @@ impl NarrowbandOptions {
                 format!("must be at most {MAX_DDC_TAPS}, for which a filter can be designed");
             return Err(self.refuse("ddc_taps", taps, rule, format!("try {MAX_DDC_TAPS}")));
         }
+        let subsampling = self.spec.subsampling();
+        if taps < subsampling {
+            let rule = format!("must be at least the subsampling of {subsampling}");
+            let way_out = format!("try {}", 16 * subsampling);
+            return Err(self.refuse("ddc_taps", taps, rule, way_out));
+        }
         if self.spec.weight_pass <= 0.0 {
             let (weight, rule) = (self.spec.weight_pass, "must be positive");
             return Err(self.refuse("weight_pass", weight, rule, "try 0.005"));

@@ -242,7 +242,7 @@ impl OutputConfig {
             return Err(refuse(
                 option("w_cutoff"),
                 self.w_cutoff,
-                "must not be negative",
+                "must be finite and not negative",
                 "try 1.0",
             ));
         }
