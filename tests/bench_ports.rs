@@ -83,6 +83,8 @@ fn trials_add_up() {
                 "{trial}"
             );
         }
+        let arrived = |trial: &Value| trial["received"].as_u64() > Some(0);
+        assert!(trials.iter().any(arrived), "{report}");
         let tried = report["found"]["tried"].as_array().unwrap();
         let tallied: u64 = tried.iter().map(|t| t["trials"].as_u64().unwrap()).sum();
         assert_eq!(tallied, trials.len() as u64);

@@ -207,7 +207,7 @@ fn power_needs_no_wideband_output() {
 }
 
 #[test]
-fn bits_of_the_command_line_are_those_of_every_output() {
+fn heaps_of_four_bits_are_half_as_long() {
     let (_, output) = output_config(DISCARD, false);
     let four = OutputConfig {
         sample_bits: OutputBits::Four,

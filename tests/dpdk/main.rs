@@ -466,17 +466,17 @@ fn lcores_share_cpus_and_survive_panics() {
 #[test]
 fn tsc_agrees_with_the_system_clock() {
     let clock = TscClock::new(Eal::for_tests());
-    let (ticks, wall) = (tsc(), std::time::Instant::now());
-    let mut elapsed = wall.elapsed();
-    while elapsed.as_millis() < 50 {
-        elapsed = wall.elapsed();
-    }
-    let measured = clock.seconds(tsc() - ticks);
-    // The TSC interval encloses the other one; a virtual machine may be away in between, so only the low side is sharp.
-    assert!(
-        measured >= elapsed.as_secs_f64() * 0.99,
-        "{measured} {elapsed:?}"
-    );
+    // The TSC interval encloses the other one; a virtual machine may be away in between, and then only in some tries.
+    let ratio = |_| {
+        let (ticks, wall) = (tsc(), std::time::Instant::now());
+        let mut elapsed = wall.elapsed();
+        while elapsed.as_millis() < 50 {
+            elapsed = wall.elapsed();
+        }
+        clock.seconds(tsc() - ticks) / elapsed.as_secs_f64()
+    };
+    let least = (0..5).map(ratio).fold(f64::INFINITY, f64::min);
+    assert!((0.99..1.01).contains(&least), "{least}");
     assert_eq!(
         clock.ticks(std::time::Duration::from_secs(2)),
         2 * clock.hz()
