@@ -10,8 +10,8 @@ use karoo::dsp::delay::{DelayModels, LinearDelay};
 use karoo::dsp::model::Model;
 use karoo::net::capture::Precision;
 use karoo::net::frame::{HEADERS_LEN, HeaderTemplate};
-use karoo::net::{CaptureWriter, MacAddr};
-use karoo::spead::DigitiserRepr;
+use karoo::net::{CaptureReader, CaptureWriter, Datagram, MacAddr};
+use karoo::spead::{DigitiserRepr, Packet, SpectraRepr, StopRepr};
 use karoo::units::Timestamp;
 use rustfft::num_complex::Complex32;
 use support::{
@@ -284,6 +284,42 @@ fn requests_apply_at_their_timestamps() {
         let (other, _) = replay_report(&capture, wideband, &[&options[..], &sizes].concat());
         assert!(other.batches == stream.batches, "{sizes:?}");
     }
+}
+
+/// Five seconds of sample time after the first batch for the first F-engine of one, and every five from then on.
+#[test]
+fn descriptors_are_repeated_in_front_of_batches() {
+    const RATE: f64 = 1e4;
+    let wideband = "name=w,channels=256,dst=239.10.1.0+1:7148,jones_per_batch=8192,taps=4";
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let options = ["--adc-sample-rate=1e4", "--feng-id=0", "--array-size=1"];
+    replay(&data("tones-10bit.pcap"), &out, &[wideband], &options);
+
+    // Timestamps of batches, and `None` for heaps of descriptors.
+    let mut order = Vec::new();
+    let mut reader = CaptureReader::open(&out).unwrap();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        let datagram = Datagram::new_checked(frame.bytes).unwrap();
+        let packet = Packet::new_checked(datagram.payload()).unwrap();
+        if StopRepr::parse(&packet).is_none() {
+            let spectra = SpectraRepr::parse(&packet).unwrap();
+            order.push(spectra.map(|spectra| spectra.timestamp));
+        }
+    }
+    order.dedup_by(|a, b| a.is_some() && a == b);
+    let first = order.iter().flatten().next().copied().unwrap();
+    let mut due = 5.0;
+    let mut expected = vec![None; 2];
+    for batch in order.iter().flatten() {
+        if (batch - first) as f64 / RATE >= due {
+            expected.extend([None; 2]);
+            due += 5.0;
+        }
+        expected.push(Some(*batch));
+    }
+    assert_eq!(order, expected);
+    assert_eq!(order.iter().filter(|heap| heap.is_none()).count(), 2 * 5);
 }
 
 /// Packets have 48 bits of a timestamp. Frames' times tell the others, if the digitisers kept the time that `--sync-time` says.

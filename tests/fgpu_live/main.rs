@@ -70,6 +70,49 @@ const PEERS: [(&str, &[(&str, &str)]); 16] = [
     ),
 ];
 
+/// Value of the immediate item with this number, in 48 bits.
+fn item(bytes: &mut [u8], id: u16) -> &mut [u8] {
+    let count = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
+    let wanted = (0x8000 | id).to_be_bytes();
+    let at = (1..=count)
+        .map(|i| 8 * i)
+        .find(|&at| bytes[at..at + 2] == wanted);
+    let at = at.expect("the item") + 2;
+    &mut bytes[at..at + 6]
+}
+
+/// Under the peer's names, each alone.
+#[test]
+fn heaps_that_cannot_be_placed_are_counted() {
+    let Some(mut rig) = Rig::live("unplaced", &[]) else {
+        return;
+    };
+    rig.send_all();
+    rig.wait_for_all();
+    // Heap length, payload length: of 8-bit samples.
+    for _ in 0..3 {
+        rig.send_first(|bytes| {
+            for id in [2, 4] {
+                item(bytes, id).copy_from_slice(&4096u64.to_be_bytes()[2..]);
+            }
+            bytes.truncate(bytes.len() - 1024);
+        });
+    }
+    for _ in 0..2 {
+        rig.send_first(|bytes| item(bytes, 0x1600)[5] ^= 1);
+    }
+    rig.send_first(|_| {});
+    let mut counts = Vec::new();
+    rig.wait(|rig| {
+        let metrics = rig.metrics();
+        let count = |name| sample(&metrics, &format!("fgpu_input_{name}_heaps"), &[]);
+        counts = ["metadata", "bad_timestamp", "too_old"].map(count).to_vec();
+        counts.iter().sum::<f64>() >= 6.0
+    });
+    assert_eq!(counts, [3.0, 2.0, 1.0]);
+    rig.end();
+}
+
 #[test]
 fn heaps_go_in_and_spectra_come_out() {
     let Some(mut rig) = Rig::live("heaps", &[]) else {

@@ -243,6 +243,16 @@ impl Rig {
         }
     }
 
+    /// Sends the first heap, changed.
+    pub fn send_first(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut reader = CaptureReader::open(&self.capture).unwrap();
+        let frame = reader.next_frame().unwrap().unwrap();
+        let datagram = Datagram::new_checked(frame.bytes).unwrap();
+        let mut bytes = datagram.payload().to_vec();
+        change(&mut bytes);
+        self.digitiser[0].send_to(&bytes, datagram.dst()).unwrap();
+    }
+
     /// Sends all heaps.
     pub fn send_all(&mut self) {
         self.send(0, u64::MAX);
