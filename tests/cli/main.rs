@@ -268,7 +268,8 @@ fn an_interrupted_run_leaves_no_file() {
             "--output",
             out.to_str().unwrap(),
             "--wideband",
-            WIDEBAND,
+            // Takes seconds.
+            "name=w,channels=64,dst=239.10.1.0,jones_per_batch=4096,taps=2048",
             "-q",
         ])
         .stderr(std::process::Stdio::piped())
