@@ -39,22 +39,21 @@ pub enum FileError {
     },
 }
 
-/// The bytes of a file that a user writes by hand. One that is too large for that, given by mistake (a capture, a device), is
-/// refused and not read to its end.
-pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    const LIMIT: u64 = 64 << 20;
+/// The bytes of a file that has `limit` at most. One with more, given by mistake (a capture, a device), is refused and not read to its
+/// end.
+pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LIMIT {
-        let why = format!("has more than {} MiB; is it the right file?", LIMIT >> 20);
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let why = format!("has more than {} MiB; is it the right file?", limit >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
 }
 
-/// The same, of text in UTF-8.
+/// The text, in UTF-8, of a file that a user writes by hand.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let text = String::from_utf8(read_small(path)?);
+    let text = String::from_utf8(read_limited(path, 64 << 20)?);
     text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
@@ -215,11 +214,12 @@ mod tests {
 
     #[test]
     fn large_files_and_other_bytes_are_refused() {
-        let error = read_small(Path::new("/dev/zero")).unwrap_err();
+        let error = read_text(Path::new("/dev/zero")).unwrap_err();
         assert!(error.to_string().contains("64 MiB"), "{error}");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"wideband = '\xff'").unwrap();
-        assert_eq!(read_small(file.path()).unwrap().len(), 14);
+        assert_eq!(read_limited(file.path(), 14).unwrap().len(), 14);
+        assert!(read_limited(file.path(), 13).is_err());
         let error = read_text(file.path()).unwrap_err();
         assert!(error.to_string().contains("utf-8"), "{error}");
     }

@@ -25,7 +25,7 @@ pub use fgpu::{
     Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,
     MAX_SEND_INTERFACES,
 };
-pub use file::{FileError, arguments, read_small, read_text, to_toml};
+pub use file::{FileError, arguments, read_limited, read_text, to_toml};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::read_small;
+use crate::config::read_limited;
 use crate::control::fgpu::interpret;
 use crate::control::katcp::{Kind, Message, Refusal, Response};
 use crate::dpdk::TscClock;
@@ -38,6 +38,9 @@ pub enum RequestsError {
     },
 }
 
+/// Bytes of a file of requests, at most: a thousand sets of the gains of 65536 channels.
+const MOST_BYTES: u64 = 8 << 30;
+
 /// Requests in the order of their timestamps; those of one timestamp in the order of their lines.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(Vec<Request>);
@@ -52,7 +55,7 @@ struct Request {
 impl Requests {
     /// Reads lines of `TIMESTAMP ?request arguments`. Blank lines and those that begin with # are skipped.
     pub fn read(path: &Path) -> Result<Self, RequestsError> {
-        let text = read_small(path).map_err(|source| RequestsError::Read {
+        let text = read_limited(path, MOST_BYTES).map_err(|source| RequestsError::Read {
             path: path.to_owned(),
             source,
         })?;

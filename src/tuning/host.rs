@@ -253,9 +253,10 @@ fn write_synced(path: &Path, text: &str) -> io::Result<()> {
     sync_folder(path)
 }
 
-/// Has the name of a new file last, too.
+/// Has the name of a new file, or folder, last, too.
 pub(super) fn sync_folder(file: &Path) -> io::Result<()> {
     match file.parent() {
+        Some(here) if here.as_os_str().is_empty() => File::open(".")?.sync_all(),
         Some(folder) => File::open(folder)?.sync_all(),
         None => Ok(()),
     }

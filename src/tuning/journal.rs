@@ -84,7 +84,9 @@ impl Journal {
             .create(true)
             .clone();
         let mut file = options.open(&path).map_err(failed)?;
-        sync_folder(&path).map_err(failed)?;
+        for made in [&path, folder] {
+            sync_folder(made).map_err(failed)?;
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(JournalError::Busy { path }),
