@@ -1,6 +1,7 @@
 //! Real-time scheduling, under which controllers may start engines.
 //!
-//! The kernel stops real-time threads that never sleep for a part of each period, and lcores poll.
+//! Before Linux 6.12 the kernel stops real-time threads that never sleep for a part of each period, and lcores poll. Since then it lets others
+//! run on their CPU for that part, if there are any.
 
 use std::fs;
 
@@ -18,12 +19,15 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Least part of a period that does no harm: stops of a millisecond are shorter than what NICs hold.
-    const HARMLESS: f64 = 0.999;
+    /// Microseconds of a stop that does no harm: NICs hold more.
+    const HARMLESS: i64 = 1000;
 
     /// That of this process, if it is a real-time one and would be stopped for too long.
     pub fn find() -> Option<Self> {
         let sysctl = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok();
+        if !stops(&sysctl("osrelease")?) {
+            return None;
+        }
         Self::of(
             &fs::read_to_string("/proc/thread-self/stat").ok()?,
             &sysctl("sched_rt_runtime_us")?,
@@ -39,9 +43,9 @@ impl Throttle {
             "2" => "SCHED_RR",
             _ => return None,
         };
-        let [runtime, period] = [runtime, period].map(|text| text.trim().parse().ok());
+        let [runtime, period] = [runtime, period].map(|text| text.trim().parse::<i64>().ok());
         let (runtime, period) = (runtime?, period?);
-        let harmless = runtime < 0 || runtime as f64 >= Self::HARMLESS * period as f64;
+        let harmless = runtime < 0 || period.checked_sub(runtime)? <= Self::HARMLESS;
         (!harmless).then_some(Self {
             policy,
             runtime,
@@ -56,19 +60,26 @@ impl Throttle {
             runtime,
             period,
         } = self;
-        let stop = period - runtime;
+        let (stop, enough) = (period - runtime, period - Self::HARMLESS);
         match leave_real_time() {
             Ok(()) => tracing::warn!(
                 "started under {policy}, whose threads the kernel stops for {stop} of each {period} µs if they poll: running \
-                 under SCHED_OTHER instead. With sysctl kernel.sched_rt_runtime_us=999000, which karoo tune sets, it stays"
+                 under SCHED_OTHER instead. It keeps {policy} with sysctl kernel.sched_rt_runtime_us={enough}, as karoo tune has it"
             ),
             Err(error) => tracing::warn!(
                 %error,
                 "under {policy} the kernel stops threads that poll for {stop} of each {period} µs, and packets are lost: \
-                 sysctl kernel.sched_rt_runtime_us=999000"
+                 sysctl kernel.sched_rt_runtime_us={enough}"
             ),
         }
     }
+}
+
+/// Whether a kernel of this release stops real-time threads.
+fn stops(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|text| text.parse::<u32>().ok());
+    (number(), number()) < (Some(6), Some(12))
 }
 
 #[cfg(test)]
@@ -92,8 +103,15 @@ mod tests {
         assert_eq!(of(1, "0\n").expect("none at all").policy, "SCHED_FIFO");
         assert_eq!(of(2, "-1\n"), None);
         assert_eq!(of(2, "999000\n"), None);
+        assert!(of(2, "998999\n").is_some());
         assert_eq!(of(0, "950000\n"), None);
         assert_eq!(of(3, "950000\n"), None);
         assert_eq!(Throttle::of("", "950000", "1000000"), None);
+    }
+
+    #[test]
+    fn kernels_of_today_stop_nothing() {
+        assert!(stops("5.15.0-91-generic\n") && stops("6.1.0-49-amd64") && stops("6.11"));
+        assert!(!stops("6.12.0-rc1") && !stops("6.18.2") && !stops("7.0"));
     }
 }
