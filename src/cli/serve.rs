@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::future::pending;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,6 +19,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use socket2::{Domain, Socket, Type};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -99,8 +100,8 @@ impl Sockets {
                     "--prometheus-port {port}: {error}; give another, or end what listens there"
                 ))
             };
-            // All addresses, of IPv6 too if this host has it.
-            let listener = match TcpListener::bind(("::", port)) {
+            // All addresses, of IPv6 too if this host has it, whatever its net.ipv6.bindv6only.
+            let listener = match listen_on_both(port) {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     TcpListener::bind(("0.0.0.0", port))
                 }
@@ -108,13 +109,20 @@ impl Sockets {
             };
             let listener = listener.map_err(refused)?;
             listener.set_nonblocking(true).map_err(Failure::data)?;
-            let address = listener.local_addr().map_err(Failure::data)?;
-            tracing::info!(%address, "metrics can be scraped");
             Ok(listener)
         };
         let metrics = prometheus_port.map(bind).transpose()?;
         Ok(Self { metrics })
     }
+}
+
+fn listen_on_both(port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
+    socket.set_only_v6(false)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    socket.listen(128)?;
+    Ok(socket.into())
 }
 
 /// The thread at work.
@@ -277,6 +285,9 @@ async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender
             return;
         }
     };
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "metrics can be scraped");
+    }
     let mut open = VecDeque::with_capacity(CONNECTIONS);
     loop {
         let stream = match listener.accept().await {
