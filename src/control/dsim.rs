@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam::queue::ArrayQueue;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tokio::sync::{Mutex as Turn, oneshot};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
 use super::katcp::device::text;
 use super::katcp::number::format_float;
@@ -69,7 +69,7 @@ struct Shared {
     /// Of noise that names none.
     seeds: Mutex<ChaCha8Rng>,
     /// Whose signals are being changed.
-    turn: Turn<()>,
+    turn: Arc<Turn<()>>,
     sensors: Sensors,
     original: SensorId,
     signals: SensorId,
@@ -160,7 +160,7 @@ impl Dsim {
             ),
             steady: AtomicU64::new(0),
             seeds: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
-            turn: Turn::new(()),
+            turn: Arc::new(Turn::new(())),
             sensors: sensors.clone(),
             changes,
             config,
@@ -231,8 +231,9 @@ impl Device for Dsim {
         let shared = self.shared.clone();
         Some(Box::pin(async move {
             let (original, signals, period) = asked?;
-            // To its end, whether or not the client stays: sensors go with the signals.
-            let change = tokio::spawn(shared.change(original, signals, period));
+            let turn = shared.turn.clone().lock_owned().await;
+            // From here on to its end, whether or not the client stays: sensors go with the signals.
+            let change = tokio::spawn(shared.change(turn, original, signals, period));
             let timestamp = change.await??;
             Ok(vec![timestamp.to_string()])
         }))
@@ -243,11 +244,11 @@ impl Shared {
     /// Computes signals, has them sent, and tells from which timestamp on.
     async fn change(
         self: Arc<Self>,
+        _turn: OwnedMutexGuard<()>,
         original: String,
         signals: Vec<Signal>,
         period: u64,
     ) -> Result<Timestamp, SignalsError> {
-        let _turn = self.turn.lock().await;
         let text = canonical(&signals, signals.len());
         let (computed, windows) = oneshot::channel();
         let shared = self.clone();

@@ -66,13 +66,20 @@ impl Device for Fgpu {
         requests::HELP
     }
 
-    fn room(&self, _: &Message<'_>) -> Option<Room> {
-        let is_full = |steering: &Steering| steering.outputs().iter().any(OutputSteering::is_full);
-        let steering = is_full(&self.steering).then(|| self.steering.clone())?;
+    fn room(&self, request: &Message<'_>) -> Option<Room> {
+        let outputs = self.steering.outputs();
+        // Understanding a request takes longer.
+        if !outputs.iter().any(OutputSteering::is_full) {
+            return None;
+        }
+        let output = match interpret(self.clock, &self.steering, request).ok()? {
+            Action::QueryGains { .. } => return None,
+            action => outputs[action.output()].clone(),
+        };
         let (patience, between) = ROOM;
         Some(Box::pin(async move {
             let until = tokio::time::Instant::now() + patience;
-            while is_full(&steering) && tokio::time::Instant::now() < until {
+            while output.is_full() && tokio::time::Instant::now() < until {
                 tokio::time::sleep(between).await;
             }
         }))

@@ -201,6 +201,8 @@ async fn a_full_queue_is_waited_for() {
         assert!(bench.fgpu.room(&request).is_none());
         assert_eq!(bench.ask("?gain-all wideband 2")[0], "ok");
     }
+    let query = Message::parse(b"?gain wideband 0").unwrap().unwrap();
+    assert!(bench.fgpu.room(&query).is_none());
     let room = bench.fgpu.room(&request).expect("a full queue");
     let engine = async {
         tokio::task::yield_now().await;
