@@ -212,7 +212,7 @@ impl<'a> Gather<'a> {
     /// Frees packets and slots whose payloads may not have been moved; the heaps stay absent.
     fn give_up(&mut self) {
         // A GPU that failed moves nothing any more.
-        let _ = self.stream.synchronize();
+        super::streams::settle(&self.stream);
         self.slots.clear();
         self.batch.clear();
     }

@@ -55,12 +55,18 @@ impl Streams {
     /// Waits until nothing is under way, before memory is given up. A GPU that failed has nothing under way.
     pub(super) fn settle(&self) {
         for stream in [&self.copy_in, &self.compute, &self.copy_out] {
-            // Not cudarc's: that one returns without waiting if something else has failed before.
-            let _ = self.gpu.context.bind_to_thread();
-            // SAFETY: the stream is there as long as `self`.
-            let _ = unsafe { result::stream::synchronize(stream.cu_stream()) };
+            settle(stream);
         }
     }
+}
+
+/// Waits until nothing is under way on a stream. cudarc's way returns without waiting if something else has failed before.
+pub(super) fn settle(stream: &CudaStream) {
+    let context = stream.context();
+    let _ = context.check_err();
+    let _ = context.bind_to_thread();
+    // SAFETY: the stream is there.
+    let _ = unsafe { result::stream::synchronize(stream.cu_stream()) };
 }
 
 /// What an error of the driver in the middle of a run means.
