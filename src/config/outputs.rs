@@ -176,7 +176,7 @@ impl NarrowbandOptions {
         let subsampling = self.spec.subsampling();
         if taps < subsampling {
             let rule = format!("must be at least the subsampling of {subsampling}");
-            let way_out = format!("try {}", 16 * subsampling);
+            let way_out = format!("try {}", (16 * subsampling).min(MAX_DDC_TAPS));
             return Err(self.refuse("ddc_taps", taps, rule, way_out));
         }
         if self.spec.weight_pass <= 0.0 {
@@ -207,7 +207,7 @@ impl NarrowbandOptions {
         }
         let narrowband = Narrowband::new(&self.spec, clock).map_err(|error| {
             let (taps, rule) = (self.spec.taps(), format!("make no filter: {error}"));
-            let way_out = format!("try {}", 16 * self.spec.subsampling());
+            let way_out = format!("try {}", (16 * self.spec.subsampling()).min(MAX_DDC_TAPS));
             self.refuse("ddc_taps", taps, rule, way_out)
         })?;
         Ok(OutputConfig {
