@@ -263,7 +263,7 @@ impl Device {
         if ret >= 0 {
             return Ok(());
         }
-        // These calls return -errno always: -1 is EPERM.
+        // The device layer returns -errno: -1 is EPERM. A driver may say it of anything.
         Err(DpdkError::call(
             format!("{} on port '{}'", call(), self.name),
             Errno(-ret),

@@ -76,7 +76,7 @@ pub enum EalError {
     },
     /// A CPU that this process may not use.
     #[error(
-        "worker lcore {lcore} is to run on CPU {cpu}, but this process may use CPUs {allowed:?} only: name one of these in --recv-affinity or --send-affinity, or let it have that one (taskset, cpuset)"
+        "worker lcore {lcore} is to run on CPU {cpu}, but this process may use CPUs {allowed:?} only: name one of these, or let it have that one (taskset, cpuset)"
     )]
     Cpu {
         /// Lcore.

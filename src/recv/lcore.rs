@@ -38,12 +38,12 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// What tells, where no heap before does, which timestamp is meant by the 48 bits that a heap has of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Meant {
-    /// Nothing: the first 2⁴⁸ samples are.
+    /// Nothing: the 48 bits are the timestamp.
     #[default]
     AsItIs,
     /// The host's clock, where the heap agrees with it.
     AtHostTime(Clock),
-    /// That the first one is near this.
+    /// The first one is the nearest to this.
     Near(Timestamp),
 }
 
