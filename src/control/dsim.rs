@@ -312,25 +312,13 @@ pub fn start(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SampleBits;
-    use crate::units::Clock;
+    use crate::sim::live::tests::config as silent;
 
     fn config() -> DigitiserConfig {
         DigitiserConfig {
-            clock: Clock {
-                sync_time: 0.0,
-                adc_sample_rate: 1712e6,
-            },
-            signals: parse("cw(1.0, 1e6);", || 0).unwrap(),
-            dests: vec![vec!["239.1.1.1:7148".parse().unwrap()]],
-            heap_samples: 4096,
-            sample_bits: SampleBits::new(10).unwrap(),
-            first_id: 0,
-            period: 4096,
-            max_period: 4096,
-            dither_seed: 1,
-            ttl: 1,
-            first_timestamp: 0,
+            signals: parse("cw(1.0, 1e5);", || 0).unwrap(),
+            max_period: 8192,
+            ..silent(0.0)
         }
     }
 
@@ -360,8 +348,8 @@ mod tests {
     async fn sensors_go_with_the_signals_when_the_client_has_gone() {
         let sensors = Sensors::default();
         let changes = Arc::new(ArrayQueue::new(1));
-        let dsim = Dsim::new(config(), "cw(1.0, 1e6);", 1, changes.clone(), &sensors);
-        let request = Message::parse(b"?signals cw(0.5,\\_2e6);")
+        let dsim = Dsim::new(config(), "cw(1.0, 1e5);", 1, changes.clone(), &sensors);
+        let request = Message::parse(b"?signals cw(0.5,\\_2e5);")
             .unwrap()
             .unwrap();
         let mut change = dsim.begin(&request).unwrap();
@@ -379,7 +367,7 @@ mod tests {
         };
         assert!(sent.done.send((Timestamp(4096), None)).is_ok());
         let sensor = sensors.find("signals-orig").unwrap();
-        while sensors.reading(sensor).value != Value::String("cw(0.5, 2e6);".into()) {
+        while sensors.reading(sensor).value != Value::String("cw(0.5, 2e5);".into()) {
             tokio::task::yield_now().await;
         }
     }

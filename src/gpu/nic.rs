@@ -12,7 +12,7 @@ use cudarc::driver::{
 };
 
 use super::compile::GATHER;
-use super::{Gpu, GpuError};
+use super::{Gpu, GpuError, streams};
 use crate::dpdk::{BURST, DmaMemory, SplitBatch};
 use crate::memory::{HeapSlot, publish};
 
@@ -212,7 +212,7 @@ impl<'a> Gather<'a> {
     /// Frees packets and slots whose payloads may not have been moved; the heaps stay absent.
     fn give_up(&mut self) {
         // A GPU that failed moves nothing any more.
-        super::streams::settle(&self.stream);
+        streams::settle(&self.stream);
         self.slots.clear();
         self.batch.clear();
     }

@@ -326,12 +326,12 @@ fn frame(pool: &MbufPool, template: &HeaderTemplate, payload: &[&[u8]]) -> Optio
 const _: () = assert!(BURST > 2, "descriptors go in front of a heap");
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::SampleBits;
     use crate::units::Clock;
 
-    fn config(sync_time: f64) -> DigitiserConfig {
+    pub(crate) fn config(sync_time: f64) -> DigitiserConfig {
         DigitiserConfig {
             clock: Clock {
                 adc_sample_rate: 1e6,
