@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dma::Mapping;
@@ -278,14 +279,17 @@ impl Device {
         let mut pools = config.rx_pools.clone();
         let rings = matches!(self.owned, Owned::Rings { .. });
         if rings && pools.is_empty() && raw.max_rx_queues > 0 {
-            // Ring ports receive what others allocated; the queue set-up asks for a pool all the same.
+            // Ring ports receive what others allocated; the queue set-up asks for a pool all the same. It goes when its port is
+            // closed, whose number another may have by then.
+            static POOLS: AtomicU64 = AtomicU64::new(0);
+            let name = format!("unused-{}", POOLS.fetch_add(1, Ordering::Relaxed));
             let unused = PoolConfig {
                 mbufs: 1,
                 cache: 0,
                 data_room: 128,
                 socket: None,
             };
-            let pool = MbufPool::new(&self.eal, &format!("{}-rx", self.port), unused)?;
+            let pool = MbufPool::new(&self.eal, &name, unused)?;
             pools = vec![pool; raw.max_rx_queues.into()];
         }
         for (direction, asked, max) in [
