@@ -13,9 +13,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustfft::num_complex::Complex32;
 
-use super::device::{CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig};
-use super::device::{assert_agree, chunk, layout, next_complete};
-use super::support::{self, output_chunk};
+use crate::support::gpu::{CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig};
+use crate::support::gpu::{assert_agree, chunk, layout, next_complete};
+use crate::support::{self, output_chunk};
 
 pub const START: Timestamp = Timestamp((1 << 33) + 4096);
 

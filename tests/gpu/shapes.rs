@@ -4,8 +4,8 @@ use karoo::config::Dither;
 use karoo::gpu::{Fft, Gpu, GpuError, Kernels, Tune};
 
 use super::case::Case;
-use super::device::assert_agree;
-use super::support::{device, output};
+use crate::support::gpu::assert_agree;
+use crate::support::{device, output};
 
 /// All shapes that the tuner may take for so many channels.
 fn every_shape_agrees_with_the_cpu(channels: usize) {

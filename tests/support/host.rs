@@ -11,7 +11,7 @@ use std::path::Path;
 use karoo::plan::CpuList;
 use tempfile::TempDir;
 
-use super::support::data;
+use super::data;
 
 /// The text of a recorded host.
 pub fn record(name: &str) -> String {

@@ -1,6 +1,11 @@
 //! What the integration tests share: running the binary, and reading captures independently of its receivers.
 #![allow(dead_code, missing_docs)]
 
+pub mod gpu;
+pub mod host;
+pub mod python;
+pub mod rig;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

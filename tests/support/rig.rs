@@ -1,5 +1,4 @@
 //! A whole engine in this process, between samples and batches.
-#![allow(dead_code, missing_docs)]
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -19,7 +18,7 @@ use karoo::recv::window::{Lane, Located, Window};
 use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, receive_memory};
 use karoo::units::Clock;
 
-use super::support;
+use crate::support;
 
 pub const RATE: f64 = 1712e6;
 

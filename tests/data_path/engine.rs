@@ -1,0 +1,306 @@
+//! The engine over backends that are done when they like, or fail.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::support::output;
+use crossbeam::queue::ArrayQueue;
+use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
+use karoo::cpu;
+use karoo::dpdk::{Abort, Eal, ExtPool, IdlePolicy};
+use karoo::engine::steer::{Gains, Steered};
+use karoo::engine::{
+    Block, Engine, EngineError, EngineParts, Finished, InputView, Intake, OutputChunk, OutputParts,
+    OutputSpan, OutputStats, Pipeline, PipelineError,
+};
+use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory};
+use karoo::monitor::phases::{PhaseClock, PhaseTimes};
+use karoo::monitor::report::LcoreReport;
+use karoo::recv::window::{Lane, Located, Window};
+use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
+use karoo::units::{Clock, Timestamp};
+
+const HEAP: usize = 256;
+const CHUNK: usize = 8192;
+
+fn config() -> EngineConfig {
+    let named = |name: &str, channels| OutputConfig {
+        name: name.into(),
+        dst: vec![format!("239.1.2.{channels}:7148").parse().unwrap()],
+        ..output(channels, 4, 32, Dither::None)
+    };
+    let config = EngineConfig {
+        clock: Clock {
+            adc_sample_rate: 1e9,
+            sync_time: 0.0,
+        },
+        feng_id: 0,
+        array_size: 1,
+        recv: RecvConfig {
+            packet_samples: HEAP,
+            sample_bits: SampleBits::new(8).unwrap(),
+            chunk_samples: CHUNK,
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 1024,
+            chunk_jones: 4096,
+            ttl: 4,
+        },
+        max_delay_diff: 0,
+        gain: 1.0,
+        outputs: vec![named("coarse", 64), named("fine", 128)],
+    };
+    config.validate().unwrap();
+    config
+}
+
+/// Done `polls` polls after it was asked first, or failed.
+struct Late {
+    polls: usize,
+    left: usize,
+    fails: bool,
+    under_way: VecDeque<OutputChunk>,
+}
+
+impl Late {
+    fn new(polls: usize, fails: bool) -> Box<Self> {
+        Box::new(Self {
+            polls,
+            left: polls,
+            fails,
+            under_way: VecDeque::new(),
+        })
+    }
+}
+
+impl Pipeline for Late {
+    fn name(&self) -> String {
+        "late".into()
+    }
+
+    fn set_gains(&mut self, _pol: usize, _gains: &mut Gains) {}
+
+    fn front(
+        &mut self,
+        _input: &InputView<'_>,
+        _block: &Block<'_>,
+        _chunk: &mut OutputSpan<'_>,
+    ) -> Result<(), PipelineError> {
+        Ok(())
+    }
+
+    fn back(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+        self.under_way.push_back(chunk);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        if self.left > 0 {
+            self.left -= 1;
+            return Ok(None);
+        }
+        self.left = self.polls;
+        match self.fails {
+            true => Err(PipelineError::new("the test", "unplugged", "plug it in")),
+            false => Ok(self.under_way.pop_front()),
+        }
+    }
+
+    fn lcores(&self) -> Vec<LcoreReport> {
+        Vec::new()
+    }
+}
+
+/// Gives a chunk back the third time that it is asked after the chunk was retired.
+#[derive(Default)]
+struct Slow {
+    chunks: cpu::Intake,
+    asked: usize,
+}
+
+impl Intake for Slow {
+    fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError> {
+        self.chunks.load(chunk, follows)
+    }
+
+    fn view(
+        &mut self,
+        start: Timestamp,
+        samples: usize,
+    ) -> Result<Option<InputView<'_>>, PipelineError> {
+        self.chunks.view(start, samples)
+    }
+
+    fn retire(&mut self) -> Result<(), PipelineError> {
+        self.asked = 0;
+        self.chunks.retire()
+    }
+
+    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+        self.asked += 1;
+        match self.asked % 3 {
+            0 => self.chunks.reclaim(),
+            _ => Ok(None),
+        }
+    }
+}
+
+struct Shared(Arc<ReceiveMemory>);
+
+impl Deref for Shared {
+    type Target = Window;
+    fn deref(&self) -> &Window {
+        self.0.window()
+    }
+}
+
+/// Fills more chunks than there are buffers; chunk 3 never comes.
+fn receive(memory: &Arc<ReceiveMemory>, abort: &Abort) {
+    let mut lane = Lane::new(Shared(memory.clone()), 0);
+    for id in (0..3).chain(4..13) {
+        let buffer = loop {
+            lane.begin();
+            let located = lane.locate(id, || memory.take());
+            lane.end();
+            match located {
+                Located::Buffer(buffer) => break buffer,
+                _ if abort.is_set() => return,
+                _ => std::thread::yield_now(),
+            }
+        };
+        let chunk = memory.chunk(buffer);
+        for place in 0..2 * CHUNK / HEAP {
+            let slot = chunk.claim(place % 2, place / 2).unwrap();
+            slot.write(&[1; HEAP], 0);
+        }
+    }
+    lane.begin();
+    lane.raise(END_OF_STREAM);
+    lane.end();
+}
+
+/// What came of a run.
+struct Run {
+    /// Output, timestamp and batches of each chunk.
+    handed: Vec<(usize, u64, usize)>,
+    /// Whether the end was handed over.
+    ended: bool,
+    outcome: Result<(), EngineError>,
+}
+
+/// An engine with these pipelines over all that [`receive`] fills.
+fn run(pipelines: [Box<Late>; 2]) -> Run {
+    let (eal, config) = (Eal::for_tests(), config());
+    let host = HostAllocator::default();
+    let (memory, receiver) = receive_memory(&config.recv, config.tail_samples(), 1, &host).unwrap();
+    let outputs = config.outputs.iter().zip(pipelines);
+    let outputs = outputs.map(|(output, pipeline)| {
+        // One chunk under construction and one under way: the engine has to wait for chunks.
+        let chunks = (0..2).map(|_| {
+            let batches = config.send.chunk_jones / output.jones_per_batch;
+            OutputMemory::new(batches, output.batch_bytes(), &host).unwrap()
+        });
+        let stats = OutputStats::new(&output.name);
+        stats.expect_departures(1);
+        OutputParts {
+            config: output.clone(),
+            pipeline,
+            pool: ExtPool::new(eal, chunks),
+            stats: Arc::new(stats),
+            observer: None,
+        }
+    });
+    let outputs: Vec<_> = outputs.collect();
+    let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
+    let (queue, abort) = (Arc::new(ArrayQueue::new(5)), Abort::default());
+    let idle = IdlePolicy::Share;
+    let intake = Box::<Slow>::default();
+    let parts = EngineParts {
+        receiver,
+        intake,
+        outputs,
+        steered: Steered::alone(&config),
+        finished: queue.clone(),
+        idle,
+        abort: abort.clone(),
+    };
+    let mut engine = Engine::new(&config, parts);
+    let of_engine = abort.clone();
+    let engine = std::thread::spawn(move || {
+        let _guard = of_engine.on_panic();
+        let clock = PhaseTimes::new("engine", None);
+        engine.run(&mut PhaseClock::start(clock))
+    });
+
+    let stop = abort.clone();
+    let receiver = std::thread::spawn(move || receive(&memory, &stop));
+    let mut handed = Vec::new();
+    let mut left = [0; 2];
+    let ended = loop {
+        match queue.pop() {
+            // Dropped, it returns to its pool, as when it has been sent.
+            Some(Finished::Chunk(output, chunk)) => {
+                handed.push((output, chunk.start().0, chunk.batches()));
+                // Counted when it has left, not before.
+                assert!(stats[output].report().batches <= left[output]);
+                left[output] += (0..chunk.batches()).filter(|&b| chunk.present(b)).count() as u64;
+                stats[output].note_departure(0);
+            }
+            Some(Finished::End) => break true,
+            None if engine.is_finished() && queue.is_empty() => break false,
+            None => std::thread::yield_now(),
+        }
+    };
+    receiver.join().unwrap();
+    let outcome = engine.join().unwrap();
+    assert_eq!(outcome.is_err(), abort.is_set());
+    if ended {
+        assert_eq!(
+            [0, 1].map(|output: usize| stats[output].report().batches),
+            left
+        );
+    }
+    Run {
+        handed,
+        ended,
+        outcome,
+    }
+}
+
+/// Chunks are handed over in the order in which they were issued, whichever output's is done first.
+#[test]
+fn order_does_not_depend_on_when_chunks_are_done() {
+    let expected = run([Late::new(0, false), Late::new(0, false)]);
+    assert!(expected.ended && expected.outcome.is_ok());
+    let expected = expected.handed;
+    let starts = |output: usize| expected.iter().filter(move |(of, ..)| *of == output);
+    // A receive chunk has two batches of the one and one of the other; the last before a gap or the end lacks samples.
+    for (output, whole) in [(0, 5 + 17), (1, 2 + 8)] {
+        assert!(starts(output).is_sorted_by_key(|(_, start, _)| *start));
+        let batches: usize = starts(output).map(|(.., batches)| *batches).sum();
+        assert_eq!(batches, whole, "{expected:?}");
+    }
+    for (slow, fast) in [(7, 0), (0, 7), (40, 3)] {
+        let got = run([Late::new(slow, false), Late::new(fast, false)]);
+        assert!(got.ended && got.outcome.is_ok());
+        assert_eq!(got.handed, expected);
+    }
+}
+
+/// A failure that shows late ends the engine, names the output, and keeps back what was under way.
+#[test]
+fn a_late_failure_ends_the_engine() {
+    let got = run([Late::new(0, false), Late::new(3, true)]);
+    let error = karoo::cli::Failure::device(got.outcome.unwrap_err()).to_string();
+    for word in [
+        "engine, output 'fine'",
+        "the test failed",
+        "plug it in",
+        "unplugged",
+    ] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert!(!got.ended && got.handed.iter().all(|(output, ..)| *output == 0));
+}

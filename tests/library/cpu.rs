@@ -1,0 +1,402 @@
+//! The CPU backend against a direct computation in `f64`, and against itself cut differently.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use crate::support::{contents, output, output_chunk};
+use karoo::config::{Dither, OutputConfig, SampleBits};
+use karoo::cpu::{Channeliser, Level, Workers};
+use karoo::dsp::model::Model;
+use karoo::engine::steer::Gains;
+use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
+use karoo::units::Timestamp;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustfft::FftPlanner;
+use rustfft::num_complex::{Complex32, Complex64};
+
+const BITS: u32 = 10;
+
+/// Prototype filter of the filter bank.
+fn weights(step: usize, taps: usize) -> Vec<f64> {
+    let n = step * taps;
+    let value = |i: usize| {
+        let z = (i as f64 + 0.5) / step as f64 - taps as f64 / 2.0;
+        let sinc = if z == 0.0 {
+            1.0
+        } else {
+            (PI * z).sin() / (PI * z)
+        };
+        (PI * i as f64 / (n - 1) as f64).sin().powi(2) * sinc
+    };
+    let w: Vec<f64> = (0..n).map(value).collect();
+    let norm = w.iter().map(|w| w * w).sum::<f64>().sqrt();
+    w.into_iter()
+        .map(|w| f64::from((w / norm) as f32))
+        .collect()
+}
+
+struct Signal {
+    samples: [Vec<i64>; 2],
+    packed: [Vec<u8>; 2],
+}
+
+impl Signal {
+    fn noise(count: usize, amplitude: i64, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let samples: [Vec<i64>; 2] = std::array::from_fn(|_| {
+            (0..count)
+                .map(|_| rng.random_range(-amplitude..=amplitude))
+                .collect()
+        });
+        let packed = samples
+            .each_ref()
+            .map(|samples| crate::support::packed(samples.iter().map(|&x| x as i32), BITS));
+        Self { samples, packed }
+    }
+
+    fn view(&self) -> InputView<'_> {
+        InputView {
+            start: Timestamp(0),
+            samples: self.samples[0].len(),
+            pol: [&self.packed[0], &self.packed[1]],
+            device: None,
+        }
+    }
+}
+
+/// A chunk's blocks: lengths, with the coarse offsets of each.
+struct Plan {
+    batches: usize,
+    offset: [usize; 2],
+    fine: Vec<FineDelay>,
+}
+
+impl Plan {
+    /// `changing`: a new delay and phase for every spectrum.
+    fn new(config: &OutputConfig, batches: usize, offset: [usize; 2], changing: bool) -> Self {
+        let fine = |s: usize| {
+            let t = if changing { s as f32 } else { 0.0 };
+            FineDelay {
+                delay: [0.37 - 0.01 * t, -0.21 + 0.002 * t],
+                phase: [1.1 + 0.02 * t, -2.9 + 0.05 * t],
+            }
+        };
+        Self {
+            batches,
+            offset,
+            fine: (0..batches * config.spectra_per_heap()).map(fine).collect(),
+        }
+    }
+}
+
+/// Runs one chunk in blocks that end at `cuts`.
+fn run(
+    config: &OutputConfig,
+    pipeline: &mut Channeliser,
+    signal: &Signal,
+    plan: &Plan,
+    cuts: &[usize],
+) -> (Vec<u8>, Vec<BatchStats>) {
+    let mut chunk = output_chunk(config, plan.batches, Timestamp(1 << 33));
+    let mut first = 0;
+    for &end in cuts.iter().chain([&plan.fine.len()]) {
+        let skip = first * config.spectrum_samples();
+        let block = Block {
+            first,
+            offset: plan.offset.map(|o| o + skip),
+            fine: &plan.fine[first..end],
+        };
+        pipeline
+            .front(&signal.view(), &block, &mut chunk.span())
+            .unwrap();
+        first = end;
+    }
+    pipeline.back(plan.batches, chunk).unwrap();
+    contents(&pipeline.poll().unwrap().unwrap())
+}
+
+fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Channeliser {
+    let workers = Arc::new(Workers::unpinned(workers).unwrap());
+    Channeliser::with_level(
+        config,
+        SampleBits::new(BITS).unwrap(),
+        3,
+        gain,
+        workers,
+        level,
+    )
+}
+
+/// Spectra before quantisation.
+fn model(
+    config: &OutputConfig,
+    signal: &Signal,
+    plan: &Plan,
+    gains: &[Vec<Complex32>; 2],
+) -> [Vec<Vec<Complex64>>; 2] {
+    let (c, step) = (config.channels, config.spectrum_samples());
+    let w = weights(step, config.taps);
+    let fft = FftPlanner::<f64>::new().plan_fft_forward(step);
+    std::array::from_fn(|p| {
+        let spectrum = |(s, fine): (usize, &FineDelay)| {
+            let x = &signal.samples[p][plan.offset[p] + s * step..];
+            let mut y: Vec<Complex64> = (0..step)
+                .map(|q| {
+                    (0..config.taps)
+                        .map(|j| w[j * step + q] * x[j * step + q] as f64)
+                        .sum::<f64>()
+                        .into()
+                })
+                .collect();
+            fft.process(&mut y);
+            let value = |k: usize| {
+                let angle = f64::from(fine.phase[p])
+                    - PI * f64::from(fine.delay[p]) / c as f64 * (k as f64 - c as f64 / 2.0);
+                let g = gains[p][k];
+                y[k] * Complex64::cis(angle) * Complex64::new(g.re.into(), g.im.into())
+            };
+            (0..c).map(value).collect()
+        };
+        plan.fine.iter().enumerate().map(spectrum).collect()
+    })
+}
+
+/// Gains of each channel.
+fn each(gains: &[Complex32]) -> Gains {
+    Gains::new(gains.len(), gains).unwrap()
+}
+
+/// The same dither as the golden model: bytes differ only where the sum is a rounding error from a tie.
+#[test]
+fn dithers_like_the_model() {
+    let config = output(64, 4, 32, Dither::Uniform);
+    let plan = Plan::new(&config, 1, [0, 0], false);
+    let plan = Plan {
+        fine: vec![FineDelay::default(); 32],
+        ..plan
+    };
+    let signal = Signal::noise(36 * 128, 400, 23);
+    let source = |pol: usize, t: u64| signal.samples[pol][(t - (1 << 33)) as usize] as i32;
+    let gains = [
+        vec![Complex32::new(0.1, 0.0); 64],
+        vec![Complex32::new(0.1, 0.0); 64],
+    ];
+    let batch =
+        Model::new(&config, 3).batch(&source, Timestamp(1 << 33), &Default::default(), &gains);
+    for level in Level::available() {
+        let (data, stats) = run(
+            &config,
+            &mut pipeline(&config, 1, level, 0.1),
+            &signal,
+            &plan,
+            &[],
+        );
+        let off: Vec<u8> = data
+            .iter()
+            .zip(&batch.data)
+            .map(|(&a, &b)| (a as i8).abs_diff(b))
+            .collect();
+        assert!(
+            off.iter().all(|&d| d <= 1) && off.iter().filter(|&&d| d > 0).count() < 8,
+            "{level}"
+        );
+        assert_eq!(
+            (stats[0].saturated, stats[0].power),
+            (batch.saturated, batch.power)
+        );
+    }
+}
+
+/// Every output byte against the model: equal unless within 0.01 of a tie, never off by more than 1.
+#[test]
+fn agrees_with_the_model() {
+    let cases = [
+        (4, 4, 32),
+        (64, 1, 32),
+        (64, 3, 32),
+        (64, 4, 48),
+        (256, 16, 32),
+        (512, 32, 32),
+        (1024, 37, 64),
+        (4096, 16, 32),
+    ];
+    for (case, (channels, taps, sph)) in cases.into_iter().enumerate() {
+        let config = output(channels, taps, sph, Dither::None);
+        let plan = Plan::new(&config, 2, [5, 12], case % 2 == 0);
+        let signal = Signal::noise(
+            (plan.fine.len() + taps) * 2 * channels + 12,
+            400,
+            case as u64,
+        );
+        let mut rng = ChaCha8Rng::seed_from_u64(99);
+        let mut gain = |_| Complex32::from_polar(0.15, rng.random_range(-3.0..3.0));
+        let gains = [
+            (0..channels).map(&mut gain).collect(),
+            (0..channels).map(&mut gain).collect(),
+        ];
+        let expected = model(&config, &signal, &plan, &gains);
+        for level in Level::available() {
+            let mut pipeline = pipeline(&config, 2, level, 1.0);
+            for (p, gains) in gains.iter().enumerate() {
+                pipeline.set_gains(p, &mut each(gains));
+            }
+            let (data, _) = run(&config, &mut pipeline, &signal, &plan, &[]);
+            for (i, &byte) in data.iter().enumerate() {
+                let (part, p, jones) = (i % 2, i / 2 % 2, i / 4);
+                let (batch, k, s) = (
+                    jones / (channels * sph),
+                    jones / sph % channels,
+                    jones % sph,
+                );
+                let x = expected[p][batch * sph + s][k];
+                let x = if part == 0 { x.re } else { x.im }.clamp(-127.0, 127.0);
+                let off = (f64::from(byte as i8) - x).abs();
+                assert!(
+                    off <= 0.51,
+                    "C={channels} T={taps} {level}: channel {k} spectrum {s} pol {p}: {} for {x}",
+                    byte as i8
+                );
+            }
+        }
+    }
+}
+
+/// No byte and no count depends on threads, blocks or instruction set.
+#[test]
+fn same_bytes_however_cut() {
+    let config = output(128, 16, 64, Dither::Uniform);
+    let plan = Plan::new(&config, 4, [3, 9], true);
+    let signal = Signal::noise((plan.fine.len() + 16) * 256 + 9, 511, 7);
+    let expected = run(
+        &config,
+        &mut pipeline(&config, 1, Level::Portable, 0.3),
+        &signal,
+        &plan,
+        &[],
+    );
+    assert!(
+        expected
+            .1
+            .iter()
+            .all(|s| s.saturated[0] > 0 && s.power[0] > 0)
+    );
+    let cuts: [&[usize]; 6] = [
+        &[],
+        &[32, 64],
+        &[1, 2, 3, 5, 40, 200],
+        &[31, 33, 100, 101, 159],
+        &[255],
+        &[16, 48, 80, 112, 144, 176],
+    ];
+    for level in Level::available() {
+        for workers in 1..=3 {
+            let mut pipeline = pipeline(&config, workers, level, 0.3);
+            for cuts in cuts {
+                let got = run(&config, &mut pipeline, &signal, &plan, cuts);
+                assert!(
+                    got == expected,
+                    "{level}, {workers} workers, cut at {cuts:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn power_is_exact() {
+    let config = output(64, 16, 32, Dither::None);
+    let plan = Plan::new(&config, 3, [0, 7], false);
+    let signal = Signal::noise((plan.fine.len() + 16) * 128 + 7, 511, 11);
+    let (_, stats) = run(
+        &config,
+        &mut pipeline(&config, 2, Level::detect(), 1.0),
+        &signal,
+        &plan,
+        &[50],
+    );
+    for (batch, stats) in stats.iter().enumerate() {
+        for p in 0..2 {
+            let first = plan.offset[p] + (batch * 32 + 15) * 128;
+            let power: i64 = signal.samples[p][first..first + 32 * 128]
+                .iter()
+                .map(|x| x * x)
+                .sum();
+            assert_eq!(stats.power[p], power as u64, "batch {batch} pol {p}");
+        }
+    }
+}
+
+/// Counts complex samples, not components, and clamps to ±127.
+#[test]
+fn saturation_is_counted() {
+    let config = output(64, 4, 32, Dither::None);
+    let plan = Plan::new(&config, 2, [0, 0], false);
+    let signal = Signal::noise((plan.fine.len() + 4) * 128, 400, 13);
+    let gains = [
+        vec![Complex32::new(0.5, 0.0); 64],
+        vec![Complex32::new(0.0, 0.6); 64],
+    ];
+    let expected = model(&config, &signal, &plan, &gains);
+    for level in Level::available() {
+        let mut pipeline = pipeline(&config, 1, level, 1.0);
+        pipeline.set_gains(0, &mut each(&gains[0]));
+        pipeline.set_gains(1, &mut each(&gains[1]));
+        let (data, stats) = run(&config, &mut pipeline, &signal, &plan, &[]);
+        for (batch, stats) in stats.iter().enumerate() {
+            for (p, expected) in expected.iter().enumerate() {
+                let over = |x: &&Complex64| x.re.abs() > 127.0 || x.im.abs() > 127.0;
+                let count = expected[batch * 32..][..32]
+                    .iter()
+                    .flatten()
+                    .filter(over)
+                    .count();
+                assert!(count > 100);
+                assert_eq!(
+                    stats.saturated[p], count as u64,
+                    "{level} batch {batch} pol {p}"
+                );
+            }
+        }
+        assert!(data.contains(&127) && !data.contains(&0x80));
+    }
+}
+
+/// Gains set during a chunk wait for the next one, and a chunk may end early.
+#[test]
+fn gains_wait_for_the_next_chunk() {
+    let config = output(64, 4, 32, Dither::None);
+    let plan = Plan::new(&config, 2, [0, 0], false);
+    let signal = Signal::noise((plan.fine.len() + 4) * 128, 400, 17);
+    let mut changed = pipeline(&config, 1, Level::detect(), 0.1);
+    let (before, _) = run(&config, &mut changed, &signal, &plan, &[]);
+    let mut chunk = output_chunk(&config, 2, Timestamp(1 << 33));
+    let block = |first: usize, end: usize| Block {
+        first,
+        offset: [first * 128; 2],
+        fine: &plan.fine[first..end],
+    };
+    let first = block(0, 10);
+    changed
+        .front(&signal.view(), &first, &mut chunk.span())
+        .unwrap();
+    for p in 0..2 {
+        changed.set_gains(p, &mut each(&[Complex32::new(0.2, 0.0); 64]));
+    }
+    let rest = block(10, 40);
+    changed
+        .front(&signal.view(), &rest, &mut chunk.span())
+        .unwrap();
+    changed.back(1, chunk).unwrap();
+    let chunk = changed.poll().unwrap().unwrap();
+    assert!(chunk.batch(0) == &before[..config.batch_bytes()]);
+    let after = run(&config, &mut changed, &signal, &plan, &[]);
+    let expected = run(
+        &config,
+        &mut pipeline(&config, 1, Level::detect(), 0.2),
+        &signal,
+        &plan,
+        &[],
+    );
+    assert!(after == expected && after.0 != before);
+}

@@ -1,0 +1,198 @@
+//! aiokatcp as an independent peer: it controls an engine without a data path, as a controller would.
+//!
+//! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::support::python::python;
+use karoo::config::{
+    EngineConfig, NarrowbandOptions, RecvConfig, SampleBits, SendConfig, WidebandOptions,
+};
+use karoo::control::katcp::Reserved;
+use karoo::control::{Control, ControlEnd, fgpu};
+use karoo::engine::steer::{
+    ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
+};
+use karoo::units::{Clock, Timestamp};
+
+const STREAM: &str = "wideband";
+const CHANNELS: usize = 32768;
+const CHUNK: u64 = 1 << 25;
+
+fn config() -> EngineConfig {
+    let clock = Clock {
+        adc_sample_rate: 1712e6,
+        sync_time: 1_632_561_921.0,
+    };
+    let wideband = format!("name={STREAM},channels={CHANNELS},dst=239.10.1.0+63:7148");
+    let wideband: WidebandOptions = wideband.parse().expect("an output");
+    let narrowband = |keys: &str| {
+        let options: NarrowbandOptions = keys.parse().expect("an output");
+        let output = options.into_config(1 << 20, u64::MAX, clock);
+        output.expect("a filter")
+    };
+    EngineConfig {
+        clock,
+        feng_id: 0,
+        array_size: 64,
+        recv: RecvConfig {
+            packet_samples: 4096,
+            sample_bits: SampleBits::new(10).expect("10 bits"),
+            chunk_samples: CHUNK as usize,
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 8192,
+            chunk_jones: 1 << 23,
+            ttl: 4,
+        },
+        max_delay_diff: 1 << 20,
+        gain: 0.125,
+        outputs: vec![
+            wideband.into_config(1 << 20, u64::MAX),
+            narrowband(
+                "name=narrow0,channels=4096,dst=239.10.2.0+7:7148,centre_frequency=408e6,decimation=8",
+            ),
+            narrowband(
+                "name=vlbi-1,channels=1024,dst=239.10.3.0:7148,centre_frequency=300e6,decimation=8,\
+                 pass_bandwidth=64e6,taps=1,w_cutoff=0,window_function=rect",
+            ),
+        ],
+    }
+}
+
+/// An engine that has no data, but takes requests and publishes as if it had.
+struct Engine {
+    running: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Engine {
+    fn start(steered: Steered) -> Self {
+        let running = Arc::new(AtomicBool::new(true));
+        let still = running.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut start, mut requests) = (CHUNK, 0);
+            while still.load(Ordering::Relaxed) {
+                chunk(&steered, start, &mut requests);
+                start += CHUNK;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            requests
+        });
+        Self { running, thread }
+    }
+
+    /// How many requests it took.
+    fn end(self) -> u64 {
+        self.running.store(false, Ordering::Relaxed);
+        self.thread.join().expect("no panic")
+    }
+}
+
+fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
+    let (start, end) = (Timestamp(start), Timestamp(start + CHUNK));
+    for (index, output) in steered.outputs.iter().enumerate() {
+        output.publish_end(end);
+        while let Some(request) = output.take() {
+            *requests += 1;
+            if let Change::Delays { models, .. } = &request.change {
+                for (pol, model) in models.iter().copied().enumerate() {
+                    let output = index;
+                    steered
+                        .published
+                        .tell(Event::Delay(ActiveDelay { output, pol, model }));
+                }
+            }
+            output.spend(request);
+        }
+        steered.published.tell(Event::Sent(Sent {
+            output: index,
+            start,
+            end,
+            batches: 1,
+            nominal_end: end,
+            clipped_samples: [0, start.0 / 2000],
+        }));
+    }
+    steered.published.tell(Event::Received(Received {
+        start,
+        end,
+        clipped_samples: [start.0 / 1000, 0],
+        missing_heaps: [0, 0],
+    }));
+    steered.published.tell(Event::Power(PowerLevel {
+        end,
+        dbfs: Some([-20.0, -5.0]),
+    }));
+}
+
+struct Running {
+    control: Control,
+    engine: Engine,
+    halted: mpsc::Receiver<ControlEnd>,
+}
+
+fn start() -> Running {
+    let config = config();
+    let (steering, steered) = Steering::new(&config, 256);
+    let published = steered.published.clone();
+    let engine = Engine::start(steered);
+    let (halt, halted) = mpsc::channel();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let any = Reserved::bind(any).expect("a free port");
+    let on_end = move |end| halt.send(end).expect("a test that waits");
+    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_end);
+    Running {
+        control: control.expect("it listens"),
+        engine,
+        halted,
+    }
+}
+
+#[test]
+fn aiokatcp_controls_an_engine() {
+    let running = start();
+    let address = running.control.address();
+    let config = config();
+    let mut args = vec![
+        address.ip().to_string(),
+        address.port().to_string(),
+        config.clock.sync_time.to_string(),
+        config.clock.adc_sample_rate.to_string(),
+    ];
+    let outputs = config.outputs.iter();
+    args.extend(outputs.map(|output| format!("{}={}", output.name, output.channels)));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let report = python("check_aiokatcp.py", &args);
+    let halted = running.halted.recv_timeout(Duration::from_secs(20));
+    assert_eq!(halted, Ok(ControlEnd::Halt), "{report}");
+    assert!(std::net::TcpStream::connect(address).is_err());
+    running.control.stop();
+    assert!(running.engine.end() > 100, "{report}");
+}
+
+#[test]
+fn hostile_clients_cost_only_themselves() {
+    let running = start();
+    let address = running.control.address();
+    let [port, pid] = [u32::from(address.port()), std::process::id()].map(|n| n.to_string());
+    let (host, channels) = (address.ip().to_string(), CHANNELS.to_string());
+    let mut args = vec![&*host, &port, STREAM, &channels, &pid];
+    args.extend(["many", "endless", "deaf", "subscribed"]);
+    let report = python("hostile_katcp.py", &args);
+    println!("{report}");
+    assert_eq!(report["connected"], 1000, "{report}");
+    for (deed, grown) in report["grown"].as_object().expect("deeds") {
+        assert!(
+            grown.as_u64().is_some_and(|grown| grown < 500 << 20),
+            "{deed}: {report}"
+        );
+    }
+    running.control.stop();
+    running.engine.end();
+}

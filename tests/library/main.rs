@@ -1,0 +1,12 @@
+//! What needs neither DPDK nor the program: the CPU backend against the golden model, KATCP, readers of captures and streams.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cpu;
+mod filters;
+mod fuzz_corpus;
+mod katcp;
+mod narrowband;
+mod qualification;
+mod sink;

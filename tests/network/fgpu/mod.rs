@@ -1,0 +1,450 @@
+//! `karoo fgpu` on interfaces of the kernel: two network namespaces and a cable between them. An engine is in one; the
+//! test is digitiser, X-engine and controller in the other.
+//!
+//! Needs root, for the namespaces and for AF_PACKET; where there are none, says "no network namespaces" and passes.
+
+mod cable;
+mod chain;
+mod hostile;
+mod link;
+mod received;
+mod rig;
+mod service;
+mod spead2;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Command;
+
+use crate::support::{check_against_model, output_config, replay_report};
+use cable::Cable;
+use karoo::dsp::delay::{DelayModels, LinearDelay};
+use received::Received;
+use rig::{BATCH, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME};
+use rig::{TOO_LONG, tones};
+use serde_json::Value;
+
+fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
+    let samples = metrics[family][1]
+        .as_array()
+        .unwrap_or_else(|| panic!("no {family}"));
+    let wanted = |sample: &&Value| {
+        let found = sample[1].as_object().unwrap();
+        found.len() == labels.len() && labels.iter().all(|(name, value)| found[*name] == *value)
+    };
+    let sample = samples
+        .iter()
+        .find(wanted)
+        .unwrap_or_else(|| panic!("{family}: {samples:?}"));
+    sample[2].as_f64().unwrap()
+}
+
+/// The peer's metrics with a set of labels that each must have.
+const PEERS: [(&str, &[(&str, &str)]); 16] = [
+    ("fgpu_input_heaps_total", &[("pol", "0")]),
+    ("fgpu_input_heaps_total", &[("pol", "1")]),
+    ("fgpu_input_chunks_total", &[]),
+    ("fgpu_input_samples_total", &[("pol", "1")]),
+    ("fgpu_input_bytes_total", &[("pol", "0")]),
+    ("fgpu_input_missing_heaps_total", &[("pol", "0")]),
+    ("fgpu_input_clipped_samples_total", &[("pol", "1")]),
+    ("fgpu_input_too_old_heaps_total", &[]),
+    ("fgpu_input_metadata_heaps_total", &[]),
+    ("fgpu_input_bad_timestamp_heaps_total", &[]),
+    ("fgpu_output_heaps_total", &[("stream", "w")]),
+    ("fgpu_output_bytes_total", &[("stream", "w")]),
+    ("fgpu_output_samples_total", &[("stream", "w")]),
+    ("fgpu_output_skipped_heaps_total", &[("stream", "w")]),
+    (
+        "fgpu_output_clipped_samples_total",
+        &[("stream", "w"), ("pol", "0")],
+    ),
+    (
+        "fgpu_output_clipped_samples_total",
+        &[("stream", "w"), ("pol", "1")],
+    ),
+];
+
+/// Value of the immediate item with this number, in 48 bits.
+fn item(bytes: &mut [u8], id: u16) -> &mut [u8] {
+    let count = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
+    let wanted = (0x8000 | id).to_be_bytes();
+    let at = (1..=count)
+        .map(|i| 8 * i)
+        .find(|&at| bytes[at..at + 2] == wanted);
+    let at = at.expect("the item") + 2;
+    &mut bytes[at..at + 6]
+}
+
+/// Under the peer's names, each alone.
+#[test]
+fn heaps_that_cannot_be_placed_are_counted() {
+    let Some(mut rig) = Rig::live("unplaced", &[]) else {
+        return;
+    };
+    rig.send_all();
+    rig.wait_for_all();
+    // Heap length, payload length: of 8-bit samples.
+    for _ in 0..3 {
+        rig.send_first(|bytes| {
+            for id in [2, 4] {
+                item(bytes, id).copy_from_slice(&4096u64.to_be_bytes()[2..]);
+            }
+            bytes.truncate(bytes.len() - 1024);
+        });
+    }
+    for _ in 0..2 {
+        rig.send_first(|bytes| item(bytes, 0x1600)[5] ^= 1);
+    }
+    rig.send_first(|_| {});
+    let mut counts = Vec::new();
+    rig.wait(|rig| {
+        let metrics = rig.metrics();
+        let count = |name| sample(&metrics, &format!("fgpu_input_{name}_heaps"), &[]);
+        counts = ["metadata", "bad_timestamp", "too_old"].map(count).to_vec();
+        counts.iter().sum::<f64>() >= 6.0
+    });
+    assert_eq!(counts, [3.0, 2.0, 1.0]);
+    rig.end();
+}
+
+#[test]
+fn heaps_go_in_and_spectra_come_out() {
+    let Some(mut rig) = Rig::live("heaps", &[]) else {
+        return;
+    };
+    rig.wait(|rig| rig.received.descriptors == SUBSTREAMS);
+
+    // Everything the peer counts is there before anything is received.
+    let metrics = rig.metrics();
+    for (counter, labels) in PEERS {
+        // The parser names counters without the end of their samples' names.
+        let family = counter.strip_suffix("_total").unwrap();
+        assert_eq!(metrics[family][0], "counter", "{counter}");
+        assert!(
+            metrics[family][1]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|s| s[0] == *counter)
+        );
+        assert_eq!(sample(&metrics, family, labels), 0.0, "{counter}");
+        let created = format!("{family}_created");
+        assert!(sample(&metrics, &created, labels) > 1.7e9, "{created}");
+    }
+    assert_eq!(metrics["process_cpu_seconds"][0], "counter");
+    assert_eq!(metrics["karoo_input_drops"][0], "counter");
+    assert_eq!(metrics["karoo_receive_chunks_free"][0], "gauge");
+    assert_eq!(metrics["karoo_output_latency_seconds"][0], "histogram");
+
+    let mut lcores: Vec<(String, String)> = metrics["karoo_lcore_seconds"][1]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|sample| &sample[1])
+        .map(|labels| (labels["lcore"].to_string(), labels["cpu"].to_string()))
+        .collect();
+    lcores.dedup();
+    let mut planned = rig.planned();
+    planned.sort();
+    lcores.sort();
+    assert_eq!(lcores, planned, "names and CPUs are the plan's");
+
+    rig.send_all();
+    rig.wait_for_all();
+    let metrics = rig.metrics();
+    rig.end();
+    rig.check_all();
+    // Every heap has a count of its own, and all are this F-engine's.
+    let heaps = SUBSTREAMS * (rig.received.batches().len() as u64 + 2);
+    assert_eq!(rig.received.heap_counts.len() as u64, heaps);
+    assert!(rig.received.heap_counts.iter().all(|count| count % 8 == 3));
+    assert_eq!(
+        sample(&metrics, "fgpu_input_missing_heaps", &[("pol", "0")]),
+        0.0
+    );
+    assert_eq!(
+        sample(&metrics, "fgpu_output_skipped_heaps", &[("stream", "w")]),
+        0.0
+    );
+    assert!(sample(&metrics, "fgpu_output_heaps", &[("stream", "w")]) > 0.0);
+}
+
+/// Each polarisation comes through an interface of its own, and each interface sends a block of the substreams.
+#[test]
+fn two_interfaces_share_the_work() {
+    let options = [
+        "--recv-interface=k0,k1",
+        "--recv-affinity=-1,-1",
+        "--send-interface=k0,k1",
+    ];
+    let Some(mut rig) = Rig::live("two", &options) else {
+        return;
+    };
+    rig.split = true;
+    assert_eq!(rig.groups(), [8, 0, 0, 8]);
+    rig.send_all();
+    let (first, end) = (rig.samples.first(), rig.samples.end());
+    let third = first + (end - first) / 3;
+    rig.wait(|rig| rig.received.end().is_some_and(|end| end > third));
+    rig.end();
+
+    let Received {
+        heap_counts,
+        interfaces,
+        descriptors,
+        ..
+    } = &rig.received;
+    assert_eq!(
+        interfaces.values().copied().collect::<Vec<_>>(),
+        [0, 0, 1, 1]
+    );
+    // Descriptors and stop heaps of all substreams go through the first.
+    assert_eq!(*descriptors, SUBSTREAMS);
+    let (second, first): (Vec<u64>, Vec<u64>) =
+        heap_counts.iter().partition(|&&count| count >= 1 << 40);
+    let batches = rig.received.batches();
+    assert_eq!(first.len(), 2 * batches.len() + 2 * SUBSTREAMS as usize);
+    assert_eq!(second.len(), 2 * batches.len());
+    for (counts, start) in [(first, 3), (second, (1 << 40) + 3)] {
+        assert!(
+            counts
+                .iter()
+                .zip(0..)
+                .all(|(&count, n)| count == start + 8 * n),
+            "{counts:?}"
+        );
+    }
+    rig.check(&batches);
+}
+
+/// aiokatcp as the controller: gains and delays hold from the timestamp on that the engine tells, and not before.
+#[test]
+fn a_controller_steers_and_halts() {
+    let Some(mut rig) = Rig::live("steer", &["--send-rate-factor=0"]) else {
+        return;
+    };
+    let (first, end) = (rig.samples.first(), rig.samples.end());
+    let middle = first + (end - first) / 2;
+    rig.send(0, middle);
+    rig.wait(|rig| {
+        rig.received
+            .end()
+            .is_some_and(|end| end > first + 4 * BATCH)
+    });
+    let before = rig.received.batches();
+
+    let katcp = KATCP.to_string();
+    let start = (SYNC_TIME + first as f64 / RATE).to_string();
+    let delays = [-7.25, -4.0].map(|delay| delay / RATE);
+    let models = delays.map(|delay| format!("{delay},0:0,0"));
+    let steer = [
+        "127.0.0.1",
+        &katcp,
+        "steer",
+        "w",
+        "0.02",
+        &start,
+        &models[0],
+        &models[1],
+    ];
+    let told = rig.python("steer.py", &steer, "");
+    let steady = told["steady"].as_u64().unwrap();
+    assert!(steady > first && steady < middle + BATCH, "{told}");
+    assert!(told["received"].as_u64().unwrap() >= first, "{told}");
+
+    rig.send(middle, u64::MAX);
+    rig.wait(|rig| {
+        rig.received
+            .end()
+            .is_some_and(|end| end > steady + 4 * BATCH)
+    });
+    rig.python("steer.py", &["127.0.0.1", &katcp, "halt"], "");
+    let status = rig.ended();
+    assert_eq!(status.code(), Some(0), "{}", rig.log());
+
+    rig.check(&before);
+    let after: BTreeMap<_, _> = rig.received.batches().split_off(&steady);
+    assert!(after.len() >= 4, "{:?}", after.keys());
+    let models = delays.map(|delay| {
+        let mut models = DelayModels::default();
+        models.add(LinearDelay::new(first as i64, delay * RATE, 0.0, 0.0, 0.0).unwrap());
+        models
+    });
+    check_against_model(&rig.samples, &output_config(OUTPUT), &after, &models, 0.02);
+
+    // A replay of the capture and of what the log says of requests gives the same bytes.
+    let log = rig.log();
+    let requests: Vec<_> = log
+        .lines()
+        .filter_map(|line| Some(line.split_once("in effect request=")?.1))
+        .collect();
+    assert_eq!(requests.len(), 2, "{log}");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(requests.join("\n").as_bytes()).unwrap();
+    let requests = file.path().to_str().unwrap();
+    let options = [&ENGINE_OPTIONS[..], &["--requests", requests]].concat();
+    let (replayed, _) = replay_report(&rig.capture, OUTPUT, &options);
+    let live = rig.received.batches();
+    let last = *live.keys().last().unwrap();
+    assert!(replayed.batches.range(..=last).eq(&live));
+}
+
+#[test]
+fn a_capture_is_sent_to_its_end() {
+    // Paced, so that the test need not be quick.
+    let Some(mut rig) = Rig::from_file("capture", &["--adc-sample-rate=2e5"], &tones()) else {
+        return;
+    };
+    let status = rig.ended();
+    assert_eq!(status.code(), Some(0), "{}", rig.log());
+    rig.check_all();
+}
+
+/// Packets that cannot fit are refused before anything starts.
+#[test]
+fn interfaces_are_looked_at_first() {
+    let Some(cable) = Cable::new("refused") else {
+        return;
+    };
+    let refusal = |options: &[&str]| {
+        let output = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                &cable.engine,
+                env!("CARGO_BIN_EXE_karoo"),
+                "fgpu",
+            ])
+            .args([
+                "--sync-time=0",
+                "--adc-sample-rate=1e6",
+                "--wideband",
+                OUTPUT,
+                "239.102.0.64+7",
+            ])
+            .args(options)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let none = refusal(&["--recv-interface=k0", "--send-interface=k9"]);
+    assert!(none.contains("'k9'") && none.contains("k0"), "{none}");
+    let ip = |args: &str| {
+        Command::new("ip")
+            .args(args.split(' '))
+            .status()
+            .unwrap()
+            .success()
+    };
+    assert!(ip(&format!("-n {} link set k0 mtu 1500", cable.engine)));
+    let mtu = refusal(&["--recv-interface=k0", "--send-interface=k0"]);
+    assert!(mtu.contains("1500") && mtu.contains("mtu 9000"), "{mtu}");
+    assert!(ip(&format!(
+        "-n {} link set k0 mtu 9000 down",
+        cable.engine
+    )));
+    let down = refusal(&["--recv-interface=k0", "--send-interface=k0"]);
+    assert!(down.contains("link set dev k0 up"), "{down}");
+}
+
+/// Ports that others listen on are named, and nothing is left running.
+#[test]
+fn ports_in_use_are_refused() {
+    for (name, port, named) in [
+        ("metrics", METRICS, "--prometheus-port 9100"),
+        ("katcp", KATCP, ":7147"),
+    ] {
+        let Some(cable) = Cable::new(name) else {
+            return;
+        };
+        let any = (Ipv4Addr::UNSPECIFIED, port);
+        let _listener = Cable::within(&cable.engine, || TcpListener::bind(any).unwrap());
+        let options = ["--prometheus-port=9100"];
+        let mut rig = Rig::start(cable, &options, tones().to_str().unwrap(), &[]);
+        assert_eq!(rig.died().code(), Some(2), "{}", rig.log());
+        assert!(rig.log().contains(named), "{}", rig.log());
+        assert!(!rig.log().contains("other threads"), "{}", rig.log());
+    }
+}
+
+/// A capture that turns out to be broken: what is named ends the process, which does not wait.
+#[test]
+fn a_stage_that_fails_ends_the_process_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.pcap");
+    std::fs::copy(tones(), &broken).unwrap();
+    let mut file = File::options().append(true).open(&broken).unwrap();
+    // A record that is longer than any frame, and enough behind it that it is not just cut off.
+    file.write_all(&[0; 8]).unwrap();
+    file.write_all(&0x7fff_ffff_u32.to_le_bytes()).unwrap();
+    file.write_all(&60_u32.to_le_bytes()).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length + (256 << 20)).unwrap();
+    let Some(mut rig) = Rig::from_file("broken", &[], &broken) else {
+        return;
+    };
+    let status = rig.died();
+    assert_eq!(status.code(), Some(1), "{}", rig.log());
+    assert!(rig.log().contains("broken.pcap"), "{}", rig.log());
+    assert!(rig.log().contains("a stage failed"), "{}", rig.log());
+}
+
+/// Output that is paced to take minutes: the first signal lets it go on, the second does not.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let options = ["--adc-sample-rate=1000"];
+    let Some(mut rig) = Rig::from_file("signals", &options, &tones()).map(Rig::up) else {
+        return;
+    };
+    rig.wait(|rig| rig.received.end().is_some());
+    rig.signal("TERM");
+    rig.wait(|rig| rig.log().contains("SIGTERM"));
+    rig.signal("TERM");
+    assert_eq!(rig.died().code(), Some(143), "{}", rig.log());
+    assert_eq!(rig.received.stops, 0);
+}
+
+/// Output so slow that the end would never come: it is cut off, and says so.
+#[test]
+fn an_end_that_takes_too_long_is_cut_off() {
+    let options = ["--send-rate-factor=1e-6"];
+    let Some(mut rig) = Rig::from_file("late", &options, &tones()).map(Rig::up) else {
+        return;
+    };
+    rig.wait(|rig| rig.received.end().is_some());
+    rig.signal("INT");
+    assert_eq!(rig.died().code(), Some(1), "{}", rig.log());
+    assert_eq!(rig.received.stops, 0);
+    let log = rig.log();
+    assert!(log.contains("why=SIGINT"), "{log}");
+    assert!(log.contains("were still at work"), "{log}");
+}
+
+/// SIGUSR2 turns debug messages on, and off again.
+#[test]
+fn debug_messages_are_turned_on_and_off() {
+    let Some(mut rig) = Rig::live("debug", &[]) else {
+        return;
+    };
+    for (switch, connected) in [
+        ("debug messages on=true", true),
+        ("debug messages on=false", false),
+    ] {
+        rig.signal("USR2");
+        rig.wait(|rig| rig.log().contains(switch));
+        Cable::within(&rig.cable.engine, || {
+            // Clients are greeted when the log knows of them.
+            let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).unwrap();
+            client.set_read_timeout(Some(TOO_LONG)).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        });
+        let log = rig.log();
+        let (_, since) = log.split_once(switch).unwrap();
+        assert_eq!(since.contains("client connected"), connected, "{log}");
+    }
+    rig.end();
+}

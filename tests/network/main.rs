@@ -1,0 +1,7 @@
+//! Interfaces of the kernel in network namespaces. Needs root; where there are no namespaces, tests say so and pass.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod fgpu;
+mod veth;

@@ -1,0 +1,78 @@
+//! `karoo bench engine` as a command: its report adds up, and what it cannot run is refused.
+
+#[test]
+fn the_bench_accounts_for_every_packet() {
+    let options = [
+        "bench",
+        "engine",
+        "--backend",
+        "cpu",
+        "--oversubscribe",
+        "--json",
+        "--engines",
+        "2",
+        "--rate",
+        "0.002",
+        "--seconds",
+        "0.5",
+        "--rx-queues",
+        "3",
+        "--tx-queues",
+        "2",
+        "--channels",
+        "256",
+        "--jones-per-batch",
+        "16384",
+        "--recv-chunk-samples",
+        "65536",
+        "--max-delay-diff",
+        "4096",
+    ];
+    let report: serde_json::Value =
+        serde_json::from_str(&crate::support::karoo_ok(options)).unwrap();
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    for engine in report["total"].as_array().unwrap() {
+        let drops: u64 = engine["drops"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(number)
+            .sum();
+        let lost = number(&engine["ring_full"]) + number(&engine["no_buffer"]) + drops;
+        assert_eq!(number(&engine["offered"]), number(&engine["placed"]) + lost);
+        assert_eq!(engine["heaps_sent"], engine["heaps_received"]);
+        assert!(number(&engine["heaps_sent"]) > 0);
+    }
+    let checked = &report["checked"];
+    assert!(
+        number(&checked["heaps"]) >= 2 && number(&checked["worst"]) <= 1,
+        "{checked}"
+    );
+    assert!(
+        number(&checked["differing"]) * 1000 <= number(&checked["bytes"]),
+        "{checked}"
+    );
+    assert_eq!(report["rx"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn the_bench_refuses_what_it_cannot_run() {
+    for (options, words) in [
+        (
+            &["--rx-queues", "300"][..],
+            "--rx-queues 300: must be 1 to 64 here",
+        ),
+        (&["--cpus", "0", "--backend", "cpu"], "--oversubscribe"),
+        (&["--rate", "0"], "--rate 0: must be positive"),
+        (&["--tx-queues", "9"], "--tx-queues 9"),
+        (
+            &["--recv-chunk-samples", "5000"],
+            "--recv-chunk-samples 5000",
+        ),
+    ] {
+        let output = crate::support::karoo([&["bench", "engine"], options].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
+    }
+}

@@ -1,0 +1,36 @@
+//! What `karoo sink --interface` refuses before it looks for the interface.
+
+use crate::support::karoo;
+
+/// What `karoo sink` says to these options and an interface that is not there.
+fn refused(options: &[&str]) -> String {
+    let begin = ["sink", "--interface=none0", "--adc-sample-rate=1e6"];
+    let output = karoo([&begin, options].concat());
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{options:?}: {message}");
+    message
+}
+
+#[test]
+fn signals_are_for_outputs_that_are_given_by_their_options() {
+    let signals = "--signals=cw(0.1, 1e5); 0;";
+    let dst = "--dst=239.10.10.0+3:7148";
+    let wideband = "--wideband=name=w,channels=64,dst=239.10.10.0+3,jones_per_batch=4096";
+    let narrowband = "--narrowband=name=n,channels=64,dst=239.10.11.0+3,jones_per_batch=4096,centre_frequency=2e5,decimation=8";
+    for taken in [
+        &[wideband][..],
+        &[narrowband],
+        &[wideband, narrowband],
+        &[dst, narrowband],
+    ] {
+        let message = refused(&[&[signals], taken].concat());
+        assert!(message.contains("none0"), "{taken:?}: {message}");
+    }
+    let learnt = refused(&[signals, dst]);
+    assert!(
+        learnt.contains("--signals") && learnt.contains("--narrowband"),
+        "{learnt}"
+    );
+    let nothing = refused(&[signals]);
+    assert!(nothing.contains("--wideband or --narrowband"), "{nothing}");
+}

@@ -1,0 +1,469 @@
+//! `dsim`, and what `replay` makes of its captures: every sample width, faults, wrapping timestamps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::support::{
+    Samples, WIRE_RANGE, check_against_model, karoo, karoo_ok, output_config, read_output, replay,
+    replay_report,
+};
+use karoo::net::capture::Precision;
+use karoo::net::{CaptureReader, CaptureWriter, Datagram};
+use karoo::spead::DigitiserHeap;
+use serde_json::Value;
+
+/// Batches of 4096 samples, each of which needs 4480.
+const WIDEBAND: &str =
+    "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=2048,dither=none,taps=4";
+const BATCH: u64 = 4096;
+const UNION: u64 = 4480;
+
+fn dsim(output: &Path, options: &[&str]) {
+    let common = ["dsim", "--period", "65536", "--output"];
+    let output = output.to_str().unwrap();
+    karoo_ok([&common[..], &[output], options].concat());
+}
+
+type Frames = Vec<(u64, Vec<u8>)>;
+
+fn read_frames(path: &Path) -> Frames {
+    let mut reader = CaptureReader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frames.push((frame.time_ns, frame.bytes.to_vec()));
+    }
+    frames
+}
+
+fn write_frames(path: &Path, frames: &Frames) {
+    let mut writer = CaptureWriter::create(path, Precision::Nanoseconds).unwrap();
+    for (time_ns, bytes) in frames {
+        writer.write_frame(*time_ns, &[bytes]).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// Polarisation and timestamp of a frame with a whole digitiser heap.
+fn heap_of(frame: &[u8], heap_bytes: usize) -> Option<(usize, u64)> {
+    let datagram = Datagram::new_checked(frame).ok()?;
+    let heap = DigitiserHeap::new_checked(datagram.payload()).ok()?;
+    (heap.heap_length() == heap_bytes).then_some((heap.pol(), heap.timestamp()?))
+}
+
+/// What a receiver with one queue per polarisation does with a capture, in file order.
+#[derive(Default)]
+struct Expected {
+    placed: [BTreeSet<u64>; 2],
+    too_old: u64,
+    duplicates: u64,
+    refused: u64,
+}
+
+impl Expected {
+    /// A queue takes heaps of the newest chunk that it has seen, and of the one before. A queue that has
+    /// fallen three chunks behind the newest of all gives up what is more than two behind.
+    fn new(frames: &Frames, heap_samples: u64, heap_bytes: usize, chunk: u64) -> Self {
+        let mut expected = Self::default();
+        let mut lowest = [0u64; 2];
+        let mut newest = 0;
+        for (_, frame) in frames {
+            let heap = heap_of(frame, heap_bytes).filter(|(_, t)| t % heap_samples == 0);
+            let Some((pol, low)) = heap else {
+                expected.refused += 1;
+                continue;
+            };
+            let near = i128::from(lowest[pol] * chunk);
+            let timestamp = (0..4)
+                .map(|wraps| low + wraps * WIRE_RANGE)
+                .min_by_key(|&t| (i128::from(t) - near).abs())
+                .unwrap();
+            let id = timestamp / chunk;
+            if id < lowest[pol] {
+                expected.too_old += 1;
+                continue;
+            }
+            newest = newest.max(id);
+            lowest[pol] = lowest[pol].max(id.saturating_sub(1));
+            for lowest in &mut lowest {
+                if *lowest + 3 < newest {
+                    *lowest = newest - 2;
+                }
+            }
+            if !expected.placed[pol].insert(timestamp) {
+                expected.duplicates += 1;
+            }
+        }
+        expected
+    }
+
+    /// Batches from `first` to `end` for which every heap was placed.
+    fn batches(&self, heap_samples: u64, first: u64, end: u64) -> Vec<u64> {
+        let whole = |t: &u64| {
+            let heaps = t / heap_samples * heap_samples..t + UNION;
+            let mut heaps = heaps.step_by(heap_samples as usize);
+            heaps.all(|heap| self.placed.iter().all(|placed| placed.contains(&heap)))
+        };
+        let batches = (first.next_multiple_of(BATCH)..end).step_by(BATCH as usize);
+        batches.filter(whole).collect()
+    }
+
+    /// Every datagram is counted once, and under the right cause.
+    fn check_report(&self, report: &Value, frames: &Frames) {
+        let input = &report["input"];
+        let count = |cause: &str| input["drops"][cause].as_u64().unwrap_or(0);
+        let drops = input["drops"].as_object().unwrap().values();
+        let drops: u64 = drops.map(|count| count.as_u64().unwrap()).sum();
+        for pol in 0..2 {
+            let placed = self.placed[pol].len() as u64;
+            assert_eq!(input["pols"][pol]["heaps"], placed, "pol {pol}");
+        }
+        assert_eq!(count("too-old"), self.too_old);
+        assert_eq!(count("duplicate"), self.duplicates);
+        assert_eq!(drops, self.too_old + self.duplicates + self.refused);
+        assert_eq!(input["datagrams"], frames.len());
+        let placed: usize = self.placed.iter().map(BTreeSet::len).sum();
+        assert_eq!(placed as u64 + drops, frames.len() as u64);
+    }
+}
+
+fn timestamps(batches: &BTreeMap<u64, Vec<i8>>) -> Vec<u64> {
+    batches.keys().copied().collect()
+}
+
+#[test]
+fn every_sample_width_matches_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let output = output_config(WIDEBAND);
+    for bits in 2..=16 {
+        let width = bits.to_string();
+        dsim(&capture, &["--samples", "65536", "--sample-bits", &width]);
+        let gain = 50.0 / f64::from((1 << (bits - 1)) - 1);
+        let gain = gain.to_string();
+        let (stream, report) = replay_report(
+            &capture,
+            WIDEBAND,
+            &["--gain", &gain, "--recv-chunk-samples", "16384"],
+        );
+        assert_eq!(report["config"]["recv"]["sample_bits"], bits);
+        let expected: Vec<u64> = (0..65536 - UNION).step_by(BATCH as usize).collect();
+        assert_eq!(timestamps(&stream.batches), expected, "{bits} bits");
+        let samples = Samples::read(&capture, bits, 4096);
+        let gain = gain.parse().unwrap();
+        check_against_model(
+            &samples,
+            &output,
+            &stream.batches,
+            &Default::default(),
+            gain,
+        );
+        // Not a comparison of silence with silence.
+        let loud = stream
+            .batches
+            .values()
+            .flatten()
+            .map(|x| x.unsigned_abs())
+            .max();
+        assert!(loud > Some(30), "{bits} bits: {loud:?}");
+    }
+}
+
+const FAULTS: &str = "drop=0.01,duplicate=0.02,reorder=0.02,corrupt=0.02,late=0.02:20,gap=0.004:30";
+
+#[test]
+fn faults_cost_what_they_must_and_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let truth = folder.path().join("truth.json");
+    let output = output_config(WIDEBAND);
+    let (heap_samples, heap_bytes) = (1024, 1280);
+    let first = 5 << 20;
+    let mut kinds = BTreeSet::new();
+    let mut too_old = 0;
+    for seed in 1..=8 {
+        let seed = seed.to_string();
+        dsim(
+            &capture,
+            &[
+                "--samples",
+                "262144",
+                "--heap-samples",
+                "1024",
+                "--first-timestamp",
+                &first.to_string(),
+                "--faults",
+                FAULTS,
+                "--fault-seed",
+                &seed,
+                "--truth",
+                truth.to_str().unwrap(),
+            ],
+        );
+        let frames = read_frames(&capture);
+        let samples = Samples::read(&capture, 10, heap_samples);
+        let truth: Value = serde_json::from_slice(&std::fs::read(&truth).unwrap()).unwrap();
+        let faults = truth["faults"].as_array().unwrap();
+        let of_kind = |kind: &str| faults.iter().filter(|fault| fault["kind"] == kind).count();
+        kinds.extend(
+            faults
+                .iter()
+                .map(|fault| fault["kind"].as_str().unwrap().to_owned()),
+        );
+
+        for chunk in [8192, 65536] {
+            let expected = Expected::new(&frames, heap_samples, heap_bytes, chunk);
+            let (stream, report) = replay_report(
+                &capture,
+                WIDEBAND,
+                &["--gain", "0.1", "--recv-chunk-samples", &chunk.to_string()],
+            );
+            expected.check_report(&report, &frames);
+            assert_eq!(expected.duplicates, of_kind("duplicate") as u64);
+            for cause in [
+                "bad-magic",
+                "bad-version",
+                "items-past-end",
+                "payload-past-end",
+                "bad-timestamp",
+            ] {
+                let count = faults
+                    .iter()
+                    .filter(|fault| fault["cause"] == cause)
+                    .count();
+                let drops = &report["input"]["drops"][cause];
+                assert_eq!(drops.as_u64().unwrap_or(0), count as u64, "{cause}");
+            }
+            let batches = expected.batches(heap_samples, first, first + 262144);
+            assert!(!batches.is_empty());
+            assert_eq!(
+                timestamps(&stream.batches),
+                batches,
+                "seed {seed}, chunk {chunk}"
+            );
+            check_against_model(&samples, &output, &stream.batches, &Default::default(), 0.1);
+            too_old += expected.too_old;
+            if chunk == 65536 {
+                // Twenty heaps are less than a chunk: only what was not sent is lost.
+                assert_eq!(expected.too_old, 0);
+                let lost = of_kind("drop") + of_kind("gap") + of_kind("corrupt");
+                let placed: usize = expected.placed.iter().map(BTreeSet::len).sum();
+                assert_eq!(placed + lost, 512);
+            }
+        }
+
+        let bytes = ["65536", "131072"].map(|chunk| {
+            let out = folder.path().join("out.pcap");
+            let options = ["--gain", "0.1", "--recv-chunk-samples", chunk];
+            replay(&capture, &out, &[WIDEBAND], &options);
+            std::fs::read(out).unwrap()
+        });
+        assert!(
+            bytes[0] == bytes[1],
+            "seed {seed}: bytes depend on the chunk size"
+        );
+    }
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    assert!(too_old > 0);
+}
+
+#[test]
+fn timestamps_wrap_at_48_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let first = WIRE_RANGE - 32 * 4096;
+    let start = first.to_string();
+    dsim(
+        &capture,
+        &["--samples", "262144", "--first-timestamp", &start],
+    );
+    let samples = Samples::read(&capture, 10, 4096);
+    assert_eq!((samples.first(), samples.end()), (first, first + 262144));
+    let out = folder.path().join("out.pcap");
+    for chunk in ["16384", "65536"] {
+        let options = ["--gain", "0.1", "--recv-chunk-samples", chunk];
+        replay(&capture, &out, &[WIDEBAND], &options);
+        let batches = read_output(&out).remove(&49152).unwrap().batches;
+        let unwrapped: BTreeMap<u64, Vec<i8>> = batches
+            .into_iter()
+            .map(|(t, batch)| (if t < first { t + WIRE_RANGE } else { t }, batch))
+            .collect();
+        let expected: Vec<u64> = (0..63).map(|batch| first + batch * BATCH).collect();
+        assert_eq!(timestamps(&unwrapped), expected);
+        let output = output_config(WIDEBAND);
+        check_against_model(&samples, &output, &unwrapped, &Default::default(), 0.1);
+        assert!(read_frames(&out).is_sorted_by_key(|frame| frame.0));
+    }
+}
+
+#[test]
+fn seeds_decide_every_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let make = |options: &[&str]| {
+        let common = ["--samples", "65536", "--faults", "drop=0.2,duplicate=0.2"];
+        dsim(&capture, &[&common[..], options].concat());
+        std::fs::read(&capture).unwrap()
+    };
+    let reference = make(&[]);
+    assert!(make(&[]) == reference);
+    assert!(make(&["--seed", "1", "--dither-seed", "1", "--fault-seed", "1"]) == reference);
+    for option in ["--seed", "--dither-seed", "--fault-seed"] {
+        assert!(make(&[option, "2"]) != reference, "{option}");
+    }
+}
+
+#[test]
+fn wrong_options_are_usage_errors_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    let many = ["239.1.1.1"; 256];
+    let two = "cw(0.1, 1e8); cw(0.1, 2e8); cw(0.1, 3e8);";
+    let cases: &[(&[&str], &str)] = &[
+        (&["--adc-sample-rate", "0"], "--adc-sample-rate 0"),
+        (&["--adc-sample-rate", "inf"], "such as 1712e6"),
+        (&["--sync-time", "5e9"], "such as 1763700000"),
+        (&["--signals", two], "3 signals for 2 destinations"),
+        (&["--signals", "cw(0.1);"], "expected ','"),
+        (&["--heap-samples", "0"], "4096 would do"),
+        (&["--heap-samples", "4097"], "whole bytes"),
+        (&["--heap-samples", "65536"], "at most"),
+        (&["--sample-bits", "1"], "from 2 to 16"),
+        (&["--sample-bits", "17"], "from 2 to 16"),
+        (&["--period", "0"], "--period 0"),
+        (&["--period", "1000"], "would do"),
+        (&["--max-period", "40000"], "would do"),
+        (&["--first-timestamp", "100"], "0 would do"),
+        (&["--first-timestamp", "281474976710656"], "below 2^48"),
+        (&many, "256 destinations"),
+        (&["nowhere"], "nowhere"),
+        (&["--seconds", "0"], "positive"),
+        (&["--seconds", "1", "--samples", "1"], "cannot be used with"),
+        (&["--faults", "drop=2"], "probability"),
+        (&["--faults", "gap=0.1"], "gap=0.001:100"),
+        (&["--faults", "rain=0.1"], "rain"),
+    ];
+    for (options, expected) in cases {
+        let common = ["dsim", "--output", capture.to_str().unwrap()];
+        let output = karoo([&common[..], options].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {stderr}");
+        assert!(stderr.contains(expected), "{options:?}: {stderr}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    let capture = capture.to_str().unwrap();
+    let nowhere = "/proc/no/such/folder/file";
+    for options in [
+        &["--output", nowhere][..],
+        &["--output", capture, "--truth", nowhere],
+    ] {
+        let output = karoo([&["dsim", "--samples", "4096"][..], options].concat());
+        assert_eq!(output.status.code(), Some(1), "{options:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(nowhere));
+    }
+}
+
+#[test]
+fn one_polarisation_alone_makes_no_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    dsim(
+        &capture,
+        &["--samples", "1048576", "--heap-samples", "1024"],
+    );
+    let all = read_frames(&capture);
+    for missing in 0..2 {
+        let mut frames = all.clone();
+        frames.retain(|(_, frame)| heap_of(frame, 1280).is_none_or(|(pol, _)| pol != missing));
+        write_frames(&capture, &frames);
+        let options = ["--recv-chunk-samples", "16384"];
+        let (stream, report) = replay_report(&capture, WIDEBAND, &options);
+        let expected = Expected::new(&frames, 1024, 1280, 16384);
+        expected.check_report(&report, &frames);
+        assert_eq!(expected.placed[1 - missing].len(), 1024);
+        assert!(stream.batches.is_empty());
+        assert_eq!(report["outputs"][0]["batches"], 0);
+        let pols = &report["input"]["pols"];
+        assert_eq!(
+            (&pols[missing]["heaps"], &pols[missing]["missing_heaps"]),
+            (&0.into(), &1024.into())
+        );
+        assert_eq!(pols[1 - missing]["missing_heaps"], 0);
+    }
+}
+
+#[test]
+fn a_silent_polarisation_does_not_hold_the_other_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    dsim(&capture, &["--samples", "262144", "--heap-samples", "1024"]);
+    let mut frames = read_frames(&capture);
+    let place = |frames: &Frames, heap: (usize, u64)| {
+        let is = |(_, frame): &(u64, Vec<u8>)| heap_of(frame, 1280) == Some(heap);
+        frames.iter().position(is).unwrap()
+    };
+    // Polarisation 1 falls silent for ten chunks; its last heap before that comes when the newest chunk of all is
+    // six further on, although polarisation 1 itself has seen nothing newer.
+    frames.retain(|(_, frame)| {
+        heap_of(frame, 1280).is_none_or(|(pol, t)| pol == 0 || !(100 << 10..180 << 10).contains(&t))
+    });
+    let from = place(&frames, (1, 99 << 10));
+    let late = frames.remove(from);
+    let to = place(&frames, (0, 150 << 10));
+    frames.insert(to, late);
+    write_frames(&capture, &frames);
+    let options = ["--gain", "0.1", "--recv-chunk-samples", "8192"];
+    let (stream, report) = replay_report(&capture, WIDEBAND, &options);
+    let expected = Expected::new(&frames, 1024, 1280, 8192);
+    assert_eq!(expected.too_old, 1);
+    expected.check_report(&report, &frames);
+    assert_eq!(
+        timestamps(&stream.batches),
+        expected.batches(1024, 0, 262144)
+    );
+    let samples = Samples::read(&capture, 10, 1024);
+    let output = output_config(WIDEBAND);
+    check_against_model(&samples, &output, &stream.batches, &Default::default(), 0.1);
+}
+
+#[test]
+fn a_wild_timestamp_is_counted_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture.pcap");
+    dsim(&capture, &["--samples", "262144", "--heap-samples", "1024"]);
+    let all = read_frames(&capture);
+    let victim = all.len() / 2;
+    let (_, t) = heap_of(&all[victim].1, 1280).unwrap();
+    let chunk = 8192;
+    let half = WIRE_RANGE / 2;
+    // Around half the range, what follows is before or after the wild heap, depending on what it is compared with.
+    for ahead in [
+        1 << 40,
+        half - 2 * chunk,
+        half - chunk,
+        half + chunk,
+        half + 2 * chunk,
+    ] {
+        let mut frames = all.clone();
+        // The timestamp is the fifth item pointer; the headers before the packet have 42 bytes.
+        let at = 42 + 42;
+        let bytes = (t + ahead).to_be_bytes();
+        frames[victim].1[at..at + 6].copy_from_slice(&bytes[2..]);
+        assert_eq!(
+            heap_of(&frames[victim].1, 1280).map(|heap| heap.1),
+            Some(t + ahead)
+        );
+        write_frames(&capture, &frames);
+        let options = ["--recv-chunk-samples", &chunk.to_string()];
+        let (stream, report) = replay_report(&capture, WIDEBAND, &options);
+        let expected = Expected::new(&frames, 1024, 1280, chunk);
+        expected.check_report(&report, &frames);
+        if ahead == 1 << 40 {
+            // Nothing after it is placed: the receiver has moved on.
+            assert_eq!(expected.too_old, (all.len() - victim - 1) as u64);
+        }
+        let before = expected.batches(1024, 0, t);
+        assert!(!before.is_empty());
+        let sent: Vec<_> = stream.batches.range(..t).map(|(t, _)| *t).collect();
+        assert_eq!(sent, before, "{ahead} ahead");
+    }
+}

@@ -1,0 +1,17 @@
+//! The program's commands, run as a user runs them, on files.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bench_engine;
+mod bench_ports;
+mod cli;
+mod dsim;
+mod fgpu;
+mod memory;
+mod outputs;
+mod peer;
+mod plan;
+mod rejections;
+mod replay;
+mod tune;
