@@ -13,8 +13,8 @@ use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory};
 use karoo::units::Timestamp;
-use rustfft::FftPlanner;
-use rustfft::num_complex::Complex32;
+use karoo_fft::forward_f32;
+use num_complex::Complex32;
 
 const CHANNELS: [usize; 4] = [1024, 4096, 8192, 32768];
 const TAPS: usize = 16;
@@ -75,7 +75,7 @@ fn stages(c: &mut Criterion) {
                     });
                 }
                 "fft" => {
-                    let fft = FftPlanner::new().plan_fft_forward(step);
+                    let fft = forward_f32(step);
                     let mut scratch = vec![Complex32::default(); fft.get_inplace_scratch_len()];
                     let source = z.clone();
                     group.throughput(Throughput::Elements(step as u64));

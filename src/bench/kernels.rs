@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 use serde::Serialize;
 
 use crate::config::{

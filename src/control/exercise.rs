@@ -114,8 +114,8 @@ fn values(argument: &[u8]) {
     }
 }
 
-fn num(re: f64, im: f64) -> rustfft::num_complex::Complex32 {
-    rustfft::num_complex::Complex32::new(re as f32, im as f32)
+fn num(re: f64, im: f64) -> num_complex::Complex32 {
+    num_complex::Complex32::new(re as f32, im as f32)
 }
 
 fn check(request: &Message<'_>, answer: &[u8]) {

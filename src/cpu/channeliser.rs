@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 use super::coefficients::Gains;
 use super::down::{Baseband, DownConverter};

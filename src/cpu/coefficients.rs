@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use rustfft::num_complex::{Complex32, Complex64};
+use num_complex::{Complex32, Complex64};
 
 use super::simd::{Supported, phasors};
 use crate::engine::FineDelay;

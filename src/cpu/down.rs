@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use rustfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::group::Scratch;
 use super::lock;

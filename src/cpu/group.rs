@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustfft::num_complex::{Complex32, Complex64};
-use rustfft::{Fft, FftPlanner};
+use karoo_fft::{Fft, forward_f32};
+use num_complex::{Complex32, Complex64};
 
 use super::coefficients::{Coefficients, Gains, SEPARATION};
 use super::down::Baseband;
@@ -85,7 +85,7 @@ impl Kernels {
             },
             weights: pfb::weights(step, output.taps, w_cutoff, window),
             unpacker: Unpacker::new(sample_bits, level),
-            fft: FftPlanner::new().plan_fft_forward(step),
+            fft: forward_f32(step),
             dither: match output.dither {
                 Dither::None => None,
                 Dither::Uniform => Some((output.dither_seed, feng_id)),

@@ -16,7 +16,7 @@ mod unpack;
 
 use std::fmt;
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 pub use ddc::{DdcTaps, rotate};
 pub use output::{GroupOutput, OutputGroups};

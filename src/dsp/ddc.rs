@@ -11,7 +11,7 @@
 //! u(τ) bears the timestamp of its first sample; no group delay is compensated. The second form mixes the filter once
 //! instead of every sample, and leaves one rotation per output.
 
-use rustfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::mixer::Mixer;
 use super::remez::{Band, RemezError, remez};

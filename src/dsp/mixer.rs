@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use rustfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 /// Turns a band's centre down to 0 Hz: sample x\[t\] becomes x\[t\]·e^{2πi·m·t} with m = −`centre_frequency` /
 /// `adc_sample_rate`.

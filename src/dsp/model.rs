@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use rustfft::num_complex::{Complex32, Complex64};
-use rustfft::{Fft, FftPlanner};
+use karoo_fft::{Fft, forward_f64};
+use num_complex::{Complex32, Complex64};
 
 use crate::config::{Dither, OutputBits, OutputConfig};
 use crate::dsp::delay::{DelayModels, DelayPoint};
@@ -57,7 +57,7 @@ impl Model {
         });
         Self {
             weights: weights.into_iter().map(f64::from).collect(),
-            fft: FftPlanner::new().plan_fft_forward(step),
+            fft: forward_f64(step),
             ddc,
             output: output.clone(),
             feng_id,

@@ -1,6 +1,6 @@
 //! Quantisation: clamp, flag, round half to even.
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 /// Largest magnitude of an 8-bit output component. −128 is never produced.
 pub const LIMIT_8BIT: f32 = 127.0;

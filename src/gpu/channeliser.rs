@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use cudarc::driver::{CudaEvent, CudaSlice, DriverError, PinnedHostSlice, result};
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 use super::ddc::{Ddc, Held};
 use super::form::Kernels;

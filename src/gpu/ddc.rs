@@ -10,7 +10,7 @@ use cudarc::driver::{
     CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
 };
 use half::f16;
-use rustfft::num_complex::{Complex32, Complex64};
+use num_complex::{Complex32, Complex64};
 
 use super::compile::DDC;
 use super::parameters::FrontInput;

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{DeviceRepr, ValidAsZeroBits};
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 use crate::engine::FineDelay;
 use crate::units::N_POL;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
-use rustfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;

@@ -10,7 +10,7 @@ use karoo::gpu::measure::{Buffers, Pass, Trial};
 use karoo::gpu::{Channeliser, Gpu, Intake, Kernels, OutputChunks, Streams};
 use karoo::memory::{HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 /// Every number of channels that the kernels have, with several taps and lengths of heaps.
 #[test]

@@ -9,9 +9,9 @@ use karoo::engine::{Block, FineDelay, InputView, Pipeline};
 use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
 use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
+use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustfft::num_complex::Complex32;
 
 use crate::support::gpu::{CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig};
 use crate::support::gpu::{assert_agree, chunk, layout, next_complete};

@@ -15,9 +15,9 @@ use karoo::engine::{BatchStats, Block, FineDelay, Intake as _, Pipeline as _};
 use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
 use karoo::memory::{HostAllocator, MemoryKind};
 use karoo::units::{Clock, Timestamp};
+use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustfft::num_complex::Complex32;
 
 /// A multiple of every subsampling here.
 const START: Timestamp = Timestamp(((1 << 33) / 6720 + 1) * 6720);

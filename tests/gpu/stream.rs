@@ -12,9 +12,9 @@ use karoo::engine::{Block, FineDelay, InputView, Intake, OutputChunk, PipelineEr
 use karoo::gpu::{BarAllocator, Channeliser, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams};
 use karoo::memory::{ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind};
 use karoo::units::Timestamp;
+use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustfft::num_complex::Complex32;
 
 /// A stream of receive chunks through output chunks of another length, as an engine does it: the delay changes with
 /// every spectrum, the gains with every output chunk, and receive chunk 3 never comes.

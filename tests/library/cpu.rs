@@ -10,10 +10,10 @@ use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
 use karoo::units::Timestamp;
+use karoo_fft::forward_f64;
+use num_complex::{Complex32, Complex64};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustfft::FftPlanner;
-use rustfft::num_complex::{Complex32, Complex64};
 
 const BITS: u32 = 10;
 
@@ -137,7 +137,7 @@ fn model(
 ) -> [Vec<Vec<Complex64>>; 2] {
     let (c, step) = (config.channels, config.spectrum_samples());
     let w = weights(step, config.taps);
-    let fft = FftPlanner::<f64>::new().plan_fft_forward(step);
+    let fft = forward_f64(step);
     std::array::from_fn(|p| {
         let spectrum = |(s, fine): (usize, &FineDelay)| {
             let x = &signal.samples[p][plan.offset[p] + s * step..];

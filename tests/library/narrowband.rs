@@ -9,9 +9,9 @@ use karoo::dsp::delay::{DelayModels, LinearDelay};
 use karoo::dsp::model::{Batch, Model};
 use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
 use karoo::units::{Clock, Timestamp};
+use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustfft::num_complex::Complex32;
 
 const FENG_ID: u64 = 3;
 const CLOCK: Clock = Clock {

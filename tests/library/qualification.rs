@@ -12,10 +12,10 @@ use karoo::dsp::delay::{DelayModels, LinearDelay};
 use karoo::dsp::pfb;
 use karoo::engine::{Block, FineDelay, InputView, Pipeline};
 use karoo::units::{Clock, Timestamp};
+use num_complex::Complex64;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal};
-use rustfft::num_complex::Complex64;
 
 const RATE: f64 = 1712e6;
 const CENTRE: f64 = 408173015.5944824;

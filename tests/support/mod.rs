@@ -23,7 +23,7 @@ use karoo::memory::{ChunkAllocator, HostAllocator, OutputMemory};
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 use karoo::units::Timestamp;
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 /// Runs the binary.
 pub fn karoo<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {

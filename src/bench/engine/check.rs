@@ -1,7 +1,7 @@
 //! The heaps that the sinks kept, held against the golden model.
 
+use num_complex::Complex32;
 use rayon::prelude::*;
-use rustfft::num_complex::Complex32;
 use serde::Serialize;
 
 use super::signal::Signal;

@@ -4,7 +4,7 @@
 
 use std::iter;
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 use crate::control::katcp::message::Line;
 use crate::control::katcp::number::{format_complex, format_float, parse_complex};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rustfft::num_complex::{Complex32, Complex64};
+use num_complex::{Complex32, Complex64};
 
 /// What `int(text)` gives, if it fits 64 bits.
 pub fn parse_integer(text: &str) -> Option<i64> {

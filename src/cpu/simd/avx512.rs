@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 use super::unpack::Plan;
 use super::{Bins, DitherKey, FirTile, TILE, portable};

@@ -1,6 +1,6 @@
 //! Mixer and filter of the digital down-conversion: dot products of samples and mixed taps.
 
-use rustfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::{Level, Supported};
 
@@ -88,8 +88,8 @@ pub fn rotate(at: Supported, base: [f32; 2], table: [&[f32]; 2], re: &mut [f32],
 #[cfg(test)]
 mod tests {
     use super::*;
+    use num_complex::Complex32;
     use proptest::prelude::*;
-    use rustfft::num_complex::Complex32;
 
     proptest! {
         #[test]

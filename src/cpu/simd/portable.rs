@@ -3,7 +3,7 @@
 //! All are `inline(always)` so that the AVX2 forms can compile the same text for their
 //! instruction set.
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 use super::ddc::LANES;
 use super::{Bins, DitherKey, FirTile, TILE};

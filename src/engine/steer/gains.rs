@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 /// Gains that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]

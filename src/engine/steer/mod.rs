@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::queue::ArrayQueue;
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 pub use gains::{GainError, Gains};
 pub use published::{ActiveDelay, Applied, Event, PowerLevel, Published, Received, Sent};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaSlice, CudaStream, DriverError, PinnedHostSlice};
+use num_complex::Complex32;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustfft::num_complex::Complex32;
 
 pub use trial::{Stage, Trial, time_together};
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 use serde::Serialize;
 
 use super::track::{KeptHeap, parts};

@@ -13,8 +13,8 @@ use karoo::engine::steer::Gains;
 use karoo::engine::{Block, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError};
 use karoo::monitor::report::LcoreReport;
 use karoo::units::Timestamp;
+use num_complex::Complex32;
 use rig::{Batches, CHUNK, HEAP, Rig, Sending, config, sample};
-use rustfft::num_complex::Complex32;
 
 fn on_cpu(config: &EngineConfig) -> Box<dyn Pipeline> {
     let workers = Arc::new(Workers::unpinned(1).unwrap());

@@ -9,7 +9,7 @@ mod requests;
 mod tones;
 
 use karoo::config::OutputConfig;
-use rustfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 /// One value of a batch in wire layout.
 fn value(

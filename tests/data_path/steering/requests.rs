@@ -9,9 +9,9 @@ use karoo::dsp::model::Model;
 use karoo::engine::steer::{Event, Gains, Steering};
 use karoo::live::Backend;
 use karoo::units::Timestamp;
+use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rustfft::num_complex::{Complex32, Complex64};
 
 use super::value;
 use crate::support::rig::{self, Feed, Outcome, backends, config, with_chunks, with_tone_gain};

@@ -6,9 +6,9 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use karoo::config::EngineConfig;
 use karoo::dsp::delay::{LinearDelay, wrap_angle};
 use karoo::engine::steer::{Event, Gains};
+use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rustfft::num_complex::{Complex32, Complex64};
 
 use super::value;
 use crate::support::rig::{self, Feed, backends, config, with_tone_gain};

@@ -13,7 +13,7 @@ use karoo::net::frame::{HEADERS_LEN, HeaderTemplate};
 use karoo::net::{CaptureWriter, MacAddr};
 use karoo::spead::DigitiserRepr;
 use karoo::units::Timestamp;
-use rustfft::num_complex::Complex32;
+use num_complex::Complex32;
 
 fn tones(bits: u32, wideband: &str, gain: &str, batches: usize) {
     let capture = data(&format!("tones-{bits}bit.pcap"));
