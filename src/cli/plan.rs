@@ -23,7 +23,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     engines: NonZeroUsize,
     /// rx lcores of each engine
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     rx_lcores: u16,
     /// tx lcores of each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
