@@ -1,6 +1,6 @@
 //! Which output chunks have left: every tx lcore hands over its share of each, and the last to do so is told.
 //!
-//! `tests/loom_departures.rs` checks with loom that there is one last lcore of each chunk.
+//! `tests/loom/departures.rs` checks with loom that there is one last lcore of each chunk.
 
 use super::sync::{AtomicU64, Ordering, fence};
 

@@ -10,7 +10,7 @@
 //! only by a compare-exchange on a word without the busy bit, so either the lcore starts its burst
 //! with the new floor, or the collector sees it busy and leaves it alone. An lcore without packets
 //! raises its own lane in a burst without heaps. Once per chunk, the first lane that comes to it takes a buffer, and others that
-//! come meanwhile wait for it. `tests/loom_window.rs` checks all of it with loom.
+//! come meanwhile wait for it. `tests/loom/window.rs` checks all of it with loom.
 
 use super::sync::{AtomicU64, Ordering, yield_now};
 

@@ -1,4 +1,4 @@
-//! The chunk window, single-threaded; `tests/loom_window.rs` has the interleavings.
+//! The chunk window, single-threaded; `tests/loom/window.rs` has the interleavings.
 
 use std::sync::Arc;
 

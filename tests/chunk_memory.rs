@@ -3,10 +3,11 @@
 //! What was written is read as its user does: by the CPU for `host`, through the GPU's copy engines for the others.
 //! Without a CUDA device these say so and pass; `bar` says what it lacks.
 
+mod support;
+
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use crate::support::device;
 use cudarc::driver::CudaContext;
 use karoo::config::{RecvConfig, SampleBits};
 use karoo::gpu::{self, BarAllocator, BarError, Gpu, PinnedAllocator};
@@ -17,6 +18,7 @@ use karoo::memory::{
 use karoo::recv::{receive_bytes, receive_memory};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use support::device;
 
 /// One allocator under test.
 struct Subject {
