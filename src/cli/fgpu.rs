@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{ArgMatches, Args, Command};
 
 use super::log::{self, LogTo};
+use super::losses::Losses;
 use super::plan::PlaceOptions;
 use super::serve::{End, Serving, Sockets, katcp_address};
 use super::service::{self, Service};
@@ -198,7 +199,9 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     };
     tracing::info!("up");
 
-    let end = wait(&serving, &engine);
+    let source = args.options.src.as_deref().unwrap_or_default();
+    let mut losses = Losses::watch(&config, source, &engine);
+    let end = wait(&serving, &engine, &mut losses);
     tracing::info!(why = %end, "ending");
     let limit = live::drain(&config.engine, config.egress.rate_factor);
     service::stopping(&format!("Ending: {end}"), limit);
@@ -206,6 +209,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     // Signals are heard until the last stop heap: a second one ends at once.
     let finished = finish(engine, limit);
     log.note_rest(&published);
+    losses.sum_up();
     serving.stop();
     finished?;
     match end {
@@ -222,10 +226,12 @@ fn ended_early(serving: Serving, end: &End) {
 }
 
 /// Waits until the engine is to end, or does.
-fn wait(serving: &Serving, engine: &LiveEngine) -> End {
-    let mut service = Service::ready(engine);
+fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> End {
+    let mut service = Service::ready(engine, &losses.status());
     loop {
-        service.tend(engine, Instant::now());
+        let now = Instant::now();
+        losses.tend(now);
+        service.tend(now, || losses.status());
         match serving.ended().recv_timeout(LOOK) {
             Ok(end) => return end,
             Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),

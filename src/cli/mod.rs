@@ -20,6 +20,7 @@ mod failure;
 mod fgpu;
 mod journal;
 mod log;
+mod losses;
 mod plan;
 mod replay;
 mod serve;

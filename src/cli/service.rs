@@ -48,12 +48,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Tells that `engine` is ready.
-    pub fn ready(engine: &LiveEngine) -> Self {
+    /// Tells that `engine` is ready, and how it is.
+    pub fn ready(engine: &LiveEngine, how: &str) -> Self {
         let watchdog = sd_notify::watchdog_enabled();
         let every = watchdog.map_or(LOOK, |period| period / LOOKS);
         let now = Instant::now();
-        tell(&[NotifyState::Ready, NotifyState::Status(&summary(engine))]);
+        tell(&[NotifyState::Ready, NotifyState::Status(how)]);
         Self {
             liveness: Liveness::of(engine.threads().times()),
             watchdog: watchdog.is_some(),
@@ -64,15 +64,15 @@ impl Service {
         }
     }
 
-    /// Looks whether it is time for anything.
-    pub fn tend(&mut self, engine: &LiveEngine, now: Instant) {
+    /// Looks whether it is time for anything; `how` it is, in one line, is for the status.
+    pub fn tend(&mut self, now: Instant, how: impl FnOnce() -> String) {
         if now >= self.next_look {
             self.next_look = now + self.every;
             self.look();
         }
         if now >= self.next_status && self.stuck.is_empty() {
             self.next_status = now + STATUS;
-            status(&summary(engine));
+            status(&how());
         }
     }
 
@@ -97,14 +97,4 @@ impl Service {
         }
         self.stuck = stuck.into_iter().map(String::from).collect();
     }
-}
-
-/// One line for `systemctl status`.
-fn summary(engine: &LiveEngine) -> String {
-    let stages = engine.stages();
-    let input = stages.input_stats();
-    let missing: u64 = input.missing_heaps().iter().sum();
-    let heaps: u64 = stages.output_stats().iter().map(|o| o.report().heaps).sum();
-    let chunks = input.chunks();
-    format!("Running: {chunks} chunks received, {missing} heaps missing, {heaps} heaps sent")
 }

@@ -6,6 +6,7 @@ pub mod html;
 mod html_tests;
 pub mod latency;
 pub mod liveness;
+pub mod losses;
 pub mod phases;
 mod picture;
 pub mod prometheus;

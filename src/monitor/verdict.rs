@@ -2,6 +2,7 @@
 
 use super::html::grouped;
 use super::report::RunReport;
+use crate::recv::DropCause;
 
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,54 +134,10 @@ impl Verdict {
 
 /// Whether datagrams dropped for this cause are data that the engine should have had.
 pub(super) fn is_loss(cause: &str) -> bool {
-    !matches!(
-        cause,
-        "not-ours" | "not-ipv4-udp" | "wrong-heap-length" | "duplicate"
-    )
+    DropCause::named(cause).is_none_or(DropCause::is_loss)
 }
 
-/// One line on a cause of `recv::DropCause`, and where to look.
+/// One line on a cause of [`DropCause`], and where to look.
 pub(super) fn explain(cause: &str) -> &'static str {
-    match cause {
-        "frame-cut" => {
-            "The frame ends before its headers say: captured with a snap length, or cut on the way."
-        }
-        "not-ipv4-udp" => "Other traffic, such as ARP or IGMP.",
-        "bad-ipv4-header" => {
-            "The IPv4 header contradicts itself: damaged on the way or in the file."
-        }
-        "bad-checksum" => {
-            "The NIC found a checksum wrong: damaged on the way, look at cables and optics."
-        }
-        "ipv4-options" => "IPv4 options are not taken; digitisers send none.",
-        "ipv4-fragment" => {
-            "The sender's MTU is too small for a heap: raise it to 9000 on every hop."
-        }
-        "bad-udp-length" => "UDP and IPv4 lengths disagree: a damaged packet.",
-        "not-ours" => "Sent to an address that this engine does not listen to.",
-        "packet-too-short" | "bad-magic" | "bad-version" | "bad-widths" => {
-            "Not SPEAD-64-48: another sender uses this address and port."
-        }
-        "packet-too-long" => "Larger than any packet that digitisers send.",
-        "items-past-end" | "no-heap-count" | "no-payload-offset" | "no-payload-length"
-        | "payload-past-end" | "payload-past-heap" | "no-heap-length" => {
-            "A damaged SPEAD packet, or one from another kind of sender."
-        }
-        "heap-spans-packets" => {
-            "A digitiser heap must be one packet: check the digitiser's packet size."
-        }
-        "wrong-heap-length" => {
-            "A descriptor or stop heap, or samples of another width or number: check the sample bits and samples per heap."
-        }
-        "no-timestamp" => "A heap without a timestamp item.",
-        "bad-timestamp" => {
-            "The timestamp is not a multiple of the samples per heap: check that number, or mask timestamps."
-        }
-        "too-old" => {
-            "It came after its chunk was closed: reordered by more than the window, or time went back."
-        }
-        "duplicate" => "Sent or captured twice; the first one counts.",
-        "no-free-chunk" => "The engine was slower than its input.",
-        _ => "",
-    }
+    DropCause::named(cause).map_or("", DropCause::explanation)
 }

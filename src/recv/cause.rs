@@ -1,6 +1,7 @@
 //! Why a datagram was not placed, and how often.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::monitor::counter::add;
@@ -10,7 +11,7 @@ use crate::spead::PacketError;
 macro_rules! drop_causes {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
         /// Why a datagram was not placed. Each datagram has one cause at the most.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum DropCause {
             $($(#[doc = $doc])+ $variant,)+
         }
@@ -24,6 +25,11 @@ macro_rules! drop_causes {
                 match self {
                     $(Self::$variant => $name,)+
                 }
+            }
+
+            /// The cause of this name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|cause| cause.name() == name)
             }
         }
     };
@@ -129,14 +135,40 @@ pub struct RxStats {
     datagrams: AtomicU64,
     placed: AtomicU64,
     drops: Box<[AtomicU64]>,
+    metadata: AtomicU64,
+    last: LastDropped<AtomicU64>,
 }
+
+/// What the last datagrams that were dropped for some causes had. It tells which option is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastDropped<T = Option<u64>, A = T> {
+    /// Bytes of the last heap of [`DropCause::WrongHeapLength`].
+    pub heap_length: T,
+    /// Timestamp of the last heap of [`DropCause::BadTimestamp`].
+    pub timestamp: T,
+    /// Samples that the last heap of [`DropCause::TooOld`] was behind the newest.
+    pub behind: T,
+    /// Destination of the last datagram of [`DropCause::NotOurs`].
+    pub destination: A,
+}
+
+/// No datagram of a cause has been dropped.
+const NONE: u64 = u64::MAX;
 
 impl Default for RxStats {
     fn default() -> Self {
+        let none = || AtomicU64::new(NONE);
         Self {
             datagrams: AtomicU64::new(0),
             placed: AtomicU64::new(0),
             drops: DropCause::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+            metadata: AtomicU64::new(0),
+            last: LastDropped {
+                heap_length: none(),
+                timestamp: none(),
+                behind: none(),
+                destination: none(),
+            },
         }
     }
 }
@@ -153,6 +185,49 @@ impl RxStats {
     #[inline]
     pub fn note_drop(&self, cause: DropCause) {
         add(&self.drops[cause as usize], 1);
+    }
+
+    /// Counts a heap of [`DropCause::WrongHeapLength`] as one that senders of data send as well: a descriptor or stop heap.
+    pub(super) fn note_metadata(&self) {
+        add(&self.metadata, 1);
+    }
+
+    /// Keeps the length of a heap of [`DropCause::WrongHeapLength`].
+    pub(super) fn note_heap_length(&self, bytes: u64) {
+        self.last.heap_length.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Keeps the timestamp of a heap of [`DropCause::BadTimestamp`].
+    pub(super) fn note_timestamp(&self, timestamp: u64) {
+        self.last.timestamp.store(timestamp, Ordering::Relaxed);
+    }
+
+    /// Keeps how many samples a heap of [`DropCause::TooOld`] was behind the newest.
+    pub(super) fn note_behind(&self, samples: u64) {
+        self.last.behind.store(samples, Ordering::Relaxed);
+    }
+
+    /// Keeps the destination of a datagram of [`DropCause::NotOurs`].
+    pub(super) fn note_destination(&self, to: SocketAddrV4) {
+        let bits = u64::from(to.ip().to_bits()) << 16 | u64::from(to.port());
+        self.last.destination.store(bits, Ordering::Relaxed);
+    }
+
+    /// Heaps of [`DropCause::WrongHeapLength`] without a timestamp: descriptors and stop heaps.
+    pub fn metadata(&self) -> u64 {
+        self.metadata.load(Ordering::Relaxed)
+    }
+
+    /// What the last datagrams dropped had.
+    pub fn last_dropped(&self) -> LastDropped<Option<u64>, Option<SocketAddrV4>> {
+        let load = |value: &AtomicU64| Some(value.load(Ordering::Relaxed)).filter(|v| *v != NONE);
+        let address = |bits: u64| SocketAddrV4::new(((bits >> 16) as u32).into(), bits as u16);
+        LastDropped {
+            heap_length: load(&self.last.heap_length),
+            timestamp: load(&self.last.timestamp),
+            behind: load(&self.last.behind),
+            destination: load(&self.last.destination).map(address),
+        }
     }
 
     /// Datagrams looked at.

@@ -75,6 +75,12 @@ impl ReceiveMemory {
         self.free.len()
     }
 
+    /// The newest chunk that rx lcores have had a heap of, about; the first two do not count.
+    pub fn newest_chunk(&self) -> Option<u64> {
+        let floor = self.window.foremost();
+        (floor > 0).then(|| floor + OPEN_CHUNKS as u64 - 1)
+    }
+
     /// The kind of the chunks' memory.
     pub fn kind(&self) -> MemoryKind {
         self.chunks[0].kind()

@@ -320,11 +320,13 @@ impl Placer {
             .as_ref()
             .is_some_and(|ours| !ours.takes(datagram.dst()))
         {
+            self.stats.note_destination(datagram.dst());
             return Err(DropCause::NotOurs);
         }
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
-        let mut place = Place::of(&self.recv, self.near(&heap), &heap)?;
+        let place = Place::of(&self.recv, self.near(&heap), &heap);
+        let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
         let mut located = self.locate(place.chunk, stored, clock);
         if located == Located::TooOld
             && let Some(now) = self.host_time(&heap)
@@ -338,7 +340,13 @@ impl Placer {
         }
         let chunk = match located {
             Located::Buffer(buffer) => memory.chunk(buffer),
-            Located::TooOld => return Err(DropCause::TooOld),
+            Located::TooOld => {
+                let newest = self.newest.max(self.lane.foremost());
+                let chunks = newest.saturating_sub(place.chunk);
+                let samples = chunks.saturating_mul(self.recv.chunk_samples as u64);
+                self.stats.note_behind(samples);
+                return Err(DropCause::TooOld);
+            }
             Located::NoBuffer => return Err(DropCause::NoFreeChunk),
         };
         self.idle.reset();
@@ -347,6 +355,19 @@ impl Placer {
             .ok_or(DropCause::Duplicate)?;
         stored.push(slot.store(heap.payload(), heap.saturated()));
         Ok(())
+    }
+
+    /// Keeps what tells why this heap has no place.
+    #[cold]
+    fn note_refused(&self, cause: DropCause, heap: &DigitiserHeap<'_>) {
+        match (cause, heap.timestamp()) {
+            (DropCause::WrongHeapLength, None) => self.stats.note_metadata(),
+            (DropCause::WrongHeapLength, Some(_)) => {
+                self.stats.note_heap_length(heap.heap_length() as u64);
+            }
+            (DropCause::BadTimestamp, Some(timestamp)) => self.stats.note_timestamp(timestamp),
+            _ => {}
+        }
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! * [`Receiver`]: the engine's end: completed chunks in order, and their accounting;
 //! * [`DropCause`], [`RxStats`]: why a datagram was not placed, counted.
 
+mod advice;
 mod cause;
 mod collect;
 mod lcore;
@@ -18,7 +19,7 @@ mod sync {
     pub use std::thread::yield_now;
 }
 
-pub use cause::{DropCause, RxStats};
+pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{
     Collected, InputStats, ReceiveMemory, Receiver, chunk_bytes, floor_after, receive_bytes,
     receive_memory, receive_memory_with_spare,

@@ -83,7 +83,7 @@ impl Window {
     }
 
     /// Floor of the foremost lane. One that has ended hurries nobody.
-    fn foremost(&self) -> u64 {
+    pub fn foremost(&self) -> u64 {
         let going = self.floors().filter(|&floor| floor < END_OF_STREAM);
         going.max().unwrap_or(0)
     }

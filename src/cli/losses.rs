@@ -1,0 +1,71 @@
+//! What a live engine loses, in its log and for `systemctl status`.
+
+use std::time::Instant;
+
+use crate::config::{FgpuConfig, InputConfig};
+use crate::control::katcp::reading::unix_now;
+use crate::live::LiveEngine;
+use crate::monitor::losses::{Counters, Event, Moment, Setup, Stage, Watch, summary};
+
+/// Watches an engine, and logs what begins, goes on and ends.
+pub struct Losses {
+    counters: Counters,
+    watch: Watch,
+}
+
+impl Losses {
+    /// Watches `engine`, whose input is `source` as the operator gave it.
+    pub fn watch(config: &FgpuConfig, source: &str, engine: &LiveEngine) -> Self {
+        let counters = Counters::of(&config.engine, engine);
+        let mut interfaces = match &config.input {
+            InputConfig::Live { interfaces, .. } => interfaces.clone(),
+            InputConfig::Capture { .. } => Vec::new(),
+        };
+        interfaces.sort();
+        interfaces.dedup();
+        let setup = Setup {
+            recv: config.engine.recv.clone(),
+            clock: config.engine.clock,
+            source: source.to_owned(),
+            interfaces,
+        };
+        Self {
+            watch: Watch::new(setup, Instant::now(), counters.read()),
+            counters,
+        }
+    }
+
+    /// Looks whether it is time for a look.
+    pub fn tend(&mut self, now: Instant) {
+        if !self.watch.is_due(now) {
+            return;
+        }
+        let moment = Moment {
+            at: now,
+            unix: unix_now(),
+        };
+        for event in self.watch.look(moment, self.counters.read()) {
+            tell(&event);
+        }
+    }
+
+    /// One line on the last seconds.
+    pub fn status(&self) -> String {
+        self.watch.status()
+    }
+
+    /// Logs what the run came to. Ports may have gone by then.
+    pub fn sum_up(self) {
+        for line in summary(&self.counters.read_without_ports()) {
+            tracing::info!("{line}");
+        }
+    }
+}
+
+fn tell(event: &Event) {
+    let (cause, count, text) = (event.cause.name(), event.count, &event.text);
+    match event.stage {
+        Stage::Begins | Stage::GoesOn => tracing::warn!(cause, count, "{text}"),
+        Stage::Ends => tracing::info!(cause, count, "{text}"),
+    }
+}
