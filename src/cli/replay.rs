@@ -171,14 +171,16 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
         input.datagrams
     );
     for output in &report.outputs {
+        let counts = &output.counts;
         println!(
-            "{:10} {} batches, {} heaps sent, {} skipped, {} and {} samples clipped",
-            output.name,
-            output.batches,
-            output.heaps,
+            "{:10} {} of {} batches, {} heaps sent, {} not sent, {} and {} samples clipped",
+            counts.name,
+            counts.batches,
+            output.expected_batches,
+            counts.heaps,
             output.skipped_heaps,
-            output.clipped_samples[0],
-            output.clipped_samples[1]
+            counts.clipped_samples[0],
+            counts.clipped_samples[1]
         );
     }
     if let Some(requests) = &report.requests {

@@ -5,8 +5,10 @@
 //! delay d makes the output at t represent the input at t − d. All samples of one spectrum share the
 //! delay and phase at the spectrum's first sample.
 
+mod history;
 mod models;
 
+pub use history::DelayHistory;
 pub use models::{DelayModels, Stretch};
 
 use std::f64::consts::{FRAC_PI_2, PI, TAU};

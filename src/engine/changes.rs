@@ -9,7 +9,7 @@ use super::steer::{
     ActiveDelay, Applied, Change, Event, FORGET, Gains, MODELS, Published, Request, SteeredOutput,
 };
 use crate::dpdk::tsc;
-use crate::dsp::delay::DelayModels;
+use crate::dsp::delay::{DelayHistory, DelayModels};
 use crate::units::{N_POL, Timestamp};
 
 /// What requests have changed, and will change.
@@ -20,6 +20,9 @@ pub(super) struct Changes {
     published: Arc<Published>,
     /// Delay models per polarisation.
     pub delays: [DelayModels; N_POL],
+    /// All of them that there ever were, if they are kept.
+    pub kept: Option<[DelayHistory; N_POL]>,
+    subsampling: u32,
     /// Taken, but not due yet.
     upcoming: Option<Request>,
     /// Due with the next output chunk.
@@ -77,6 +80,8 @@ impl Changes {
             steered,
             published,
             delays: [0; N_POL].map(|_| DelayModels::with_subsampling(subsampling)),
+            kept: None,
+            subsampling,
             upcoming: None,
             gains: [None, None],
             cut: false,
@@ -85,6 +90,12 @@ impl Changes {
             waiting: (Timestamp(0), Timestamp(0)),
             forget: (FORGET * rate) as u64,
         }
+    }
+
+    /// Keeps all delay models from now on.
+    pub fn keep(&mut self) {
+        let none = |_| DelayHistory::with_subsampling(self.subsampling);
+        self.kept = Some([0; N_POL].map(none));
     }
 
     /// Takes requests that are due at `next`, the next spectrum to be issued; `end` is where the output chunk will end
@@ -108,6 +119,9 @@ impl Changes {
                 Change::Delays { models, .. } => {
                     let output = self.output;
                     for (pol, &model) in models.iter().enumerate() {
+                        if let Some(kept) = &mut self.kept {
+                            kept[pol].add(next, model);
+                        }
                         if self.delays[pol].add(model) {
                             let active = ActiveDelay { output, pol, model };
                             self.published.tell(Event::Delay(active));

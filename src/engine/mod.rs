@@ -7,6 +7,7 @@
 mod backend;
 mod changes;
 mod departures;
+mod expected;
 mod input;
 mod output;
 mod stats;
@@ -308,6 +309,14 @@ impl Engine {
             all.add(output.requests());
         }
         all
+    }
+
+    /// Batches that should have come of all input so far, from the first heap to the last, by
+    /// output. Of those whose delays were not [kept](OutputParts::keeps_delays) nothing is known.
+    pub fn expected_batches(&self) -> Vec<Option<u64>> {
+        let span = self.receiver.stats().span();
+        let expected = |output: &Output| output.expected_batches(&span);
+        self.outputs.iter().map(expected).collect()
     }
 
     /// What computes, for all outputs.

@@ -5,6 +5,7 @@
 //! the back end always ends on whole output chunks, or on whole batches where a skip cuts one short.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::config::{EngineConfig, OutputConfig, SampleBits};
@@ -16,6 +17,7 @@ use crate::monitor::phases::{Phase, PhaseClock};
 use crate::units::{N_POL, Timestamp};
 
 use super::changes::{Changes, RequestStats};
+use super::expected::expected_batches;
 use super::input::Input;
 use super::stats::{OutputStats, Tally};
 use super::steer::{Event, PowerLevel, Published, Sent, SteeredOutput};
@@ -42,6 +44,9 @@ pub struct OutputParts {
     pub stats: Arc<OutputStats>,
     /// Who looks at its chunks, if anyone.
     pub observer: Option<Box<dyn ChunkObserver>>,
+    /// Whether it keeps all delay models that it has had, to tell at the end what should have been
+    /// sent. Not for an engine that runs for months.
+    pub keeps_delays: bool,
 }
 
 /// What one step of an output came to.
@@ -95,8 +100,12 @@ impl Output {
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         let subsampling = parts.config.subsampling() as u32;
         let rate = config.clock.adc_sample_rate;
+        let mut changes = Changes::new(index, subsampling, rate, steered, published.clone());
+        if parts.keeps_delays {
+            changes.keep();
+        }
         Self {
-            changes: Changes::new(index, subsampling, rate, steered, published.clone()),
+            changes,
             fine: Vec::with_capacity(capacity),
             parts,
             index,
@@ -321,6 +330,12 @@ impl Output {
     /// What requests came to so far.
     pub fn requests(&self) -> &RequestStats {
         self.changes.stats()
+    }
+
+    /// Batches that the input samples `span` should give, if delays are kept.
+    pub fn expected_batches(&self, span: &Range<u64>) -> Option<u64> {
+        let kept = self.changes.kept.as_ref();
+        kept.map(|delays| expected_batches(&self.parts.config, delays, span))
     }
 
     /// Counts the chunks that have left, and tells control. Returns whether all have.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::departures::Departures;
 use crate::config::OutputConfig;
 use crate::memory::OutputMemory;
-use crate::monitor::report::OutputReport;
+use crate::monitor::report::OutputCounts;
 use crate::units::{N_POL, Timestamp};
 
 /// Counters of one output stream.
@@ -171,10 +171,15 @@ impl OutputStats {
         (sums, batches * config.batch_samples() as u64)
     }
 
-    /// Heaps not sent as the peer counts them: of batches in output chunks, and between output chunks. Unlike the
-    /// report's, they count before it is known whether a later batch is sent.
+    /// Heaps not sent as the peer counts them: of batches in output chunks, and between output
+    /// chunks.
     pub fn not_sent_heaps(&self) -> u64 {
         self.not_sent.load(Ordering::Relaxed)
+    }
+
+    /// Heaps not sent between the first batch sent and the last.
+    pub fn skipped_heaps(&self) -> u64 {
+        self.skipped_heaps.load(Ordering::Relaxed)
     }
 
     /// Saturated complex samples in batches sent, per polarisation.
@@ -182,16 +187,15 @@ impl OutputStats {
         [0, 1].map(|pol: usize| self.clipped[pol].load(Ordering::Relaxed))
     }
 
-    /// The counters now.
-    pub fn report(&self) -> OutputReport {
+    /// What was sent by now.
+    pub fn counts(&self) -> OutputCounts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let batches = load(&self.batches);
-        OutputReport {
+        OutputCounts {
             name: self.name.clone(),
             batches,
             heaps: load(&self.heaps),
             bytes: load(&self.bytes),
-            skipped_heaps: load(&self.skipped_heaps),
             clipped_samples: self.clipped_samples(),
             first_timestamp: (batches > 0).then(|| load(&self.first)),
             last_timestamp: (batches > 0).then(|| load(&self.last)),

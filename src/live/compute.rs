@@ -186,6 +186,7 @@ pub fn outputs(
             pool: ExtPool::new(eal, chunks),
             stats: Arc::new(OutputStats::new(&config.name)),
             observer: None,
+            keeps_delays: false,
         })
     };
     engine.outputs.iter().zip(pipelines).map(output).collect()

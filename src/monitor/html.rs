@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::picture;
-use super::report::{InputReport, OutputReport, RunReport};
+use super::report::{InputReport, OutputCounts, RunReport};
 use super::spectra::SpectraAccumulator;
 use super::verdict::{Verdict, explain, is_loss};
 
@@ -158,8 +158,10 @@ fn verdict(out: &mut String, report: &RunReport) {
 fn tiles(out: &mut String, report: &RunReport) {
     let heaps: u64 = report.input.pols.iter().map(|pol| pol.heaps).sum();
     let missing: u64 = report.input.pols.iter().map(|pol| pol.missing_heaps).sum();
-    let batches: u64 = report.outputs.iter().map(|output| output.batches).sum();
-    let sent: u64 = report.outputs.iter().map(|output| output.bytes).sum();
+    let outputs = report.outputs.iter().map(|output| &output.counts);
+    let batches: u64 = outputs.clone().map(|counts| counts.batches).sum();
+    let expected: u64 = report.outputs.iter().map(|o| o.expected_batches).sum();
+    let sent: u64 = outputs.map(|counts| counts.bytes).sum();
     let missing_percent = 100.0 * missing as f64 / (heaps + missing).max(1) as f64;
     let tiles = [
         (
@@ -171,7 +173,10 @@ fn tiles(out: &mut String, report: &RunReport) {
             grouped(missing),
             format!("heaps missing ({missing_percent:.2} %)"),
         ),
-        (grouped(batches), "batches sent".to_owned()),
+        (
+            format!("{} of {}", grouped(batches), grouped(expected)),
+            "batches sent".to_owned(),
+        ),
         (bytes(sent), "spectra sent".to_owned()),
         (
             format!("{:.2} ×", report.rate.realtime),
@@ -274,18 +279,20 @@ fn outputs(out: &mut String, report: &RunReport) {
          <th class=\"num\">clipped, pol 0</th><th class=\"num\">clipped, pol 1</th><th class=\"num\">timestamps</th></tr>",
     );
     for output in &report.outputs {
+        let counts = &output.counts;
         let _ = write!(
             out,
-            "<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
+            "<tr><td>{}</td><td class=\"num\">{} of {}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>\
              <td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
-            escape(&output.name),
-            grouped(output.batches),
-            grouped(output.heaps),
-            bytes(output.bytes),
+            escape(&counts.name),
+            grouped(counts.batches),
+            grouped(output.expected_batches),
+            grouped(counts.heaps),
+            bytes(counts.bytes),
             grouped(output.skipped_heaps),
-            grouped(output.clipped_samples[0]),
-            grouped(output.clipped_samples[1]),
-            timestamps(output),
+            grouped(counts.clipped_samples[0]),
+            grouped(counts.clipped_samples[1]),
+            timestamps(counts),
         );
     }
     out.push_str("</table></div>");
@@ -335,8 +342,8 @@ fn requests(out: &mut String, report: &RunReport) {
     out.push_str("</ul>");
 }
 
-fn timestamps(output: &OutputReport) -> String {
-    match (output.first_timestamp, output.last_timestamp) {
+fn timestamps(counts: &OutputCounts) -> String {
+    match (counts.first_timestamp, counts.last_timestamp) {
         (Some(first), Some(last)) => format!("{first} – {last}"),
         _ => "none".to_owned(),
     }

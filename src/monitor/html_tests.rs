@@ -78,6 +78,15 @@ fn report() -> RunReport {
             .collect(),
         longest_turn: None,
     };
+    let counts = OutputCounts {
+        name: "wideband".into(),
+        batches: 300,
+        heaps: 1200,
+        bytes: 300 * 262_144,
+        clipped_samples: [12, 0],
+        first_timestamp: Some(1 << 40),
+        last_timestamp: Some((1 << 40) + 303 * 131_072),
+    };
     RunReport {
         karoo: "0.1.0".into(),
         capture: "/data/<odd> & 'name'.pcap".into(),
@@ -94,18 +103,10 @@ fn report() -> RunReport {
             drops: [("not-ours".to_owned(), 32), ("no-free-chunk".to_owned(), 0)].into(),
             chunks: 40,
             first_timestamp: Some(1 << 40),
+            span: Some([1 << 40, (1 << 40) + (10_000 << 12)]),
             pols: [pol.clone(), pol],
         },
-        outputs: vec![OutputReport {
-            name: "wideband".into(),
-            batches: 300,
-            heaps: 1200,
-            bytes: 300 * 262_144,
-            skipped_heaps: 16,
-            clipped_samples: [12, 0],
-            first_timestamp: Some(1 << 40),
-            last_timestamp: Some((1 << 40) + 303 * 131_072),
-        }],
+        outputs: vec![OutputReport::new(counts, 304, 4)],
         requests: Some(RequestsReport {
             behind: 1,
             applied: 2,
@@ -223,12 +224,16 @@ fn verdicts_follow_the_counters() {
         verdict.reasons[0].contains("20 of 20\u{202f}000 heaps"),
         "{verdict:?}"
     );
+    let sent = "300 of 304 batches of wideband were sent.";
+    assert!(verdict.reasons[1].starts_with(sent), "{verdict:?}");
+    let lossy = page(&lossy, &[]);
+    assert!(lossy.contains("<b>300 of 304</b>") && lossy.contains(">300 of 304</td>"));
 
     let mut good = report();
     for pol in &mut good.input.pols {
         pol.missing_heaps = 0;
     }
-    good.outputs[0].skipped_heaps = 0;
+    good.outputs[0] = OutputReport::new(good.outputs[0].counts.clone(), 300, 4);
     assert_eq!(
         Verdict::of(&good).grade,
         Grade::Good,
@@ -238,18 +243,24 @@ fn verdicts_follow_the_counters() {
     assert_eq!(Verdict::of(&good).grade, Grade::Losses);
 
     let mut nothing = report();
-    nothing.outputs[0].batches = 0;
+    nothing.outputs[0].counts.batches = 0;
     nothing.input.pols[1].heaps = 0;
+    nothing.outputs[0].expected_batches = 7;
     let verdict = Verdict::of(&nothing);
     assert_eq!(verdict.grade, Grade::Nothing);
     assert!(
         verdict.reasons[0].starts_with("Polarisation 1 has no heaps"),
         "{verdict:?}"
     );
+    assert_eq!(verdict.reasons[1], "None of 7 batches was sent.");
     assert!(
-        verdict.reasons[1].contains("not-ours, 32 datagrams"),
+        verdict.reasons[2].contains("not-ours, 32 datagrams"),
         "{verdict:?}"
     );
+    let mut short = nothing.clone();
+    short.outputs[0].expected_batches = 0;
+    let verdict = Verdict::of(&short);
+    assert!(verdict.reasons[1].contains("too short"), "{verdict:?}");
     let page = page(
         &nothing,
         &[("wideband".into(), SpectraAccumulator::new(8, 2))],

@@ -123,13 +123,13 @@ impl Metrics {
     }
 
     fn add_outputs(&self, families: &mut Vec<MetricFamily>) {
-        let reports: Vec<_> = self.outputs.iter().map(|output| output.report()).collect();
+        let counts: Vec<_> = self.outputs.iter().map(|output| output.counts()).collect();
         let stream = |name: &str| vec![("stream", name.to_owned())];
         let mut add = |name: &str, help: &str, values: Vec<u64>| {
-            let samples = reports
+            let samples = counts
                 .iter()
                 .zip(values)
-                .map(|(report, value)| (stream(&report.name), value as f64));
+                .map(|(count, value)| (stream(&count.name), value as f64));
             self.counter(
                 families,
                 &format!("fgpu_output_{name}"),
@@ -137,19 +137,19 @@ impl Metrics {
                 samples.collect(),
             );
         };
-        let outputs = || reports.iter().zip(&self.config.outputs);
+        let outputs = || counts.iter().zip(&self.config.outputs);
         add(
             "heaps",
             "heaps sent",
-            reports.iter().map(|report| report.heaps).collect(),
+            counts.iter().map(|count| count.heaps).collect(),
         );
         add(
             "bytes",
             "payload bytes sent",
-            reports.iter().map(|report| report.bytes).collect(),
+            counts.iter().map(|count| count.bytes).collect(),
         );
         let samples = outputs()
-            .map(|(report, output)| report.batches * output.jones_per_batch as u64 * N_POL as u64);
+            .map(|(count, output)| count.batches * output.jones_per_batch as u64 * N_POL as u64);
         add("samples", "complex samples sent", samples.collect());
         let skipped = self.outputs.iter().map(|output| output.not_sent_heaps());
         add(
@@ -157,13 +157,13 @@ impl Metrics {
             "heaps not sent because input was missing",
             skipped.collect(),
         );
-        let clipped = reports.iter().flat_map(|report| {
-            report
+        let clipped = counts.iter().flat_map(|count| {
+            count
                 .clipped_samples
                 .into_iter()
                 .enumerate()
                 .map(|(pol, clipped)| {
-                    let mut labels = stream(&report.name);
+                    let mut labels = stream(&count.name);
                     labels.push(("pol", pol.to_string()));
                     (labels, clipped as f64)
                 })

@@ -56,6 +56,9 @@ pub struct InputReport {
     pub chunks: u64,
     /// First sample of the first non-empty chunk.
     pub first_timestamp: Option<u64>,
+    /// First sample of the first heap placed, and the first one behind the last heap: what the
+    /// capture spans.
+    pub span: Option<[u64; 2]>,
     /// Per polarisation.
     pub pols: [PolReport; 2],
 }
@@ -79,9 +82,36 @@ pub struct PolReport {
     pub presence: Vec<(bool, u64)>,
 }
 
-/// Counters of one output stream.
+/// What became of one output stream. `expected_batches` = `batches` + `not_sent_batches`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OutputReport {
+    /// What was sent.
+    #[serde(flatten)]
+    pub counts: OutputCounts,
+    /// Batches whose whole input lies in the span of the capture.
+    pub expected_batches: u64,
+    /// Those among them that were not sent: some of their input is missing.
+    pub not_sent_batches: u64,
+    /// Their heaps, all substreams.
+    pub skipped_heaps: u64,
+}
+
+impl OutputReport {
+    /// Of an output with so many substreams, of which so many batches were expected.
+    pub fn new(counts: OutputCounts, expected_batches: u64, substreams: usize) -> Self {
+        let not_sent_batches = expected_batches.saturating_sub(counts.batches);
+        Self {
+            counts,
+            expected_batches,
+            not_sent_batches,
+            skipped_heaps: not_sent_batches * substreams as u64,
+        }
+    }
+}
+
+/// What was sent of one output stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OutputCounts {
     /// Stream name.
     pub name: String,
     /// Batches sent.
@@ -90,8 +120,6 @@ pub struct OutputReport {
     pub heaps: u64,
     /// Payload bytes sent.
     pub bytes: u64,
-    /// Heaps not sent because input was missing.
-    pub skipped_heaps: u64,
     /// Saturated complex samples in transmitted batches, per polarisation.
     pub clipped_samples: [u64; 2],
     /// Timestamp of the first batch sent.

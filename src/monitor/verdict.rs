@@ -42,12 +42,9 @@ impl Verdict {
         let input = &report.input;
         let heaps: u64 = input.pols.iter().map(|pol| pol.heaps).sum();
         let missing: u64 = input.pols.iter().map(|pol| pol.missing_heaps).sum();
-        let batches: u64 = report.outputs.iter().map(|output| output.batches).sum();
-        let skipped: u64 = report
-            .outputs
-            .iter()
-            .map(|output| output.skipped_heaps)
-            .sum();
+        let outputs = report.outputs.iter();
+        let batches: u64 = outputs.clone().map(|output| output.counts.batches).sum();
+        let expected: u64 = outputs.map(|output| output.expected_batches).sum();
         let lost = input
             .drops
             .iter()
@@ -78,6 +75,13 @@ impl Verdict {
                     grouped(missing)
                 ));
             }
+            if heaps > 0 {
+                reasons.push(match expected {
+                    0 => "From its first heap to its last, the capture is too short for a batch."
+                        .to_owned(),
+                    _ => format!("None of {} batches was sent.", grouped(expected)),
+                });
+            }
             if let Some((cause, &count)) = most {
                 reasons.push(format!(
                     "Most frequent cause: {cause}, {} datagrams. {}",
@@ -106,10 +110,12 @@ impl Verdict {
                 grouped(count)
             ));
         }
-        if skipped > 0 {
+        for output in report.outputs.iter().filter(|o| o.not_sent_batches > 0) {
             reasons.push(format!(
-                "{} output heaps were not sent, because a part of their input is missing.",
-                grouped(skipped)
+                "{} of {} batches of {} were sent. The others lack a part of their input.",
+                grouped(output.counts.batches),
+                grouped(output.expected_batches),
+                output.counts.name
             ));
         }
         if reasons.is_empty() {
@@ -117,7 +123,7 @@ impl Verdict {
                 grade: Grade::Good,
                 headline: "Good: everything that arrived was used".to_owned(),
                 reasons: vec![format!(
-                    "{} heaps in, {} batches out, nothing missing in between.",
+                    "{} heaps in, all {} batches out, nothing missing in between.",
                     grouped(heaps),
                     grouped(batches)
                 )],

@@ -1,5 +1,6 @@
 //! Receive memory, and the engine's end of it: completed chunks in order, accounted for.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -297,6 +298,15 @@ impl InputStats {
     pub fn first_timestamp(&self) -> Option<u64> {
         let id = self.first_chunk.load(Ordering::Relaxed);
         (id != u64::MAX).then(|| id * self.chunk_samples)
+    }
+
+    /// Samples from the first heap to behind the last one, of either polarisation. Empty if none
+    /// came.
+    pub fn span(&self) -> Range<u64> {
+        let maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        let heaps = PresenceMap::first_to_last([&maps[0], &maps[1]]);
+        let first = self.first_timestamp().unwrap_or(0);
+        first + heaps.start * self.packet_samples..first + heaps.end * self.packet_samples
     }
 
     /// Counters per polarisation; power is the outputs' to know.

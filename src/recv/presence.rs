@@ -1,5 +1,7 @@
 //! Which heaps of a polarisation came, as runs: exact counts, and a bounded map to look at.
 
+use std::ops::Range;
+
 /// Runs kept at the most; beyond that, short ones are merged.
 const MAX_RUNS: usize = 8192;
 
@@ -64,12 +66,20 @@ impl PresenceMap {
         self.heaps
     }
 
+    /// From the first heap of either polarisation to behind the last one of either, counted from
+    /// the first pushed. Empty if none came.
+    pub fn first_to_last(maps: [&Self; 2]) -> Range<u64> {
+        let leading = maps[0].leading.min(maps[1].leading);
+        let trailing = maps[0].trailing.min(maps[1].trailing);
+        leading..(maps[0].heaps - trailing).max(leading)
+    }
+
     /// For both polarisations, heaps absent between the first and the last heap of either, and the runs
     /// of that range.
     pub fn between_first_and_last(maps: [&Self; 2]) -> [(u64, Vec<(bool, u64)>); 2] {
-        let leading = maps[0].leading.min(maps[1].leading);
-        let trailing = maps[0].trailing.min(maps[1].trailing);
+        let span = Self::first_to_last(maps);
         maps.map(|map| {
+            let (leading, trailing) = (span.start, map.heaps - span.end);
             let outside = (leading + trailing).min(map.absent);
             (map.absent - outside, trim(&map.runs, leading, trailing))
         })

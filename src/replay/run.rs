@@ -27,7 +27,7 @@ use crate::live::{
     SourceLcore, StageError, StageParts, Stages, Threads, Wanted,
 };
 use crate::memory::MemoryError;
-use crate::monitor::report::{InputReport, RateReport, Reply, RunReport};
+use crate::monitor::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
 use crate::monitor::spectra::SpectraAccumulator;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
@@ -264,6 +264,7 @@ impl Replay {
         let mut outputs = live::outputs(&eal, config, compute.backend.pipelines, memory_of)?;
         for (output, observer) in outputs.iter_mut().zip(observers) {
             output.observer = Some(Box::new(observer));
+            output.keeps_delays = true;
         }
         let (steered, replies) = steer(plan)?;
 
@@ -401,11 +402,17 @@ impl Replay {
             let clock = TscClock::new(self.threads.eal());
             let ends = outputs.iter().zip(&plan.engine.outputs);
             let end = ends.filter_map(|(stats, output)| {
-                let last = stats.report().last_timestamp?;
+                let last = stats.counts().last_timestamp?;
                 Some(Timestamp(last + output.batch_samples() as u64))
             });
             requests::report(self.replies, &engine.requests(), end.max(), clock)
         });
+        let expected = engine.expected_batches();
+        let reports = outputs.iter().zip(&plan.engine.outputs).zip(expected);
+        let reports = reports.map(|((stats, output), expected)| {
+            OutputReport::new(stats.counts(), expected.unwrap_or(0), output.dst.len())
+        });
+        let span = input.span();
         tracing::debug!(bytes = self.memory.bytes(), "receive memory");
         Ok(RunReport {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -419,9 +426,10 @@ impl Replay {
                 drops: causes,
                 chunks: input.chunks(),
                 first_timestamp: input.first_timestamp(),
+                span: (!span.is_empty()).then_some([span.start, span.end]),
                 pols,
             },
-            outputs: outputs.iter().map(|stats| stats.report()).collect(),
+            outputs: reports.collect(),
             requests,
             rate: RateReport {
                 seconds,

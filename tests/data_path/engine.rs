@@ -210,6 +210,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
             pool: ExtPool::new(eal, chunks),
             stats: Arc::new(stats),
             observer: None,
+            keeps_delays: false,
         }
     });
     let outputs: Vec<_> = outputs.collect();
@@ -244,7 +245,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
             Some(Finished::Chunk(output, chunk)) => {
                 handed.push((output, chunk.start().0, chunk.batches()));
                 // Counted when it has left, not before.
-                assert!(stats[output].report().batches <= left[output]);
+                assert!(stats[output].counts().batches <= left[output]);
                 left[output] += (0..chunk.batches()).filter(|&b| chunk.present(b)).count() as u64;
                 stats[output].note_departure(0);
             }
@@ -258,7 +259,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     assert_eq!(outcome.is_err(), abort.is_set());
     if ended {
         assert_eq!(
-            [0, 1].map(|output: usize| stats[output].report().batches),
+            [0, 1].map(|output: usize| stats[output].counts().batches),
             left
         );
     }

@@ -59,9 +59,8 @@ impl Running {
             rx.add_drops(&mut counts.drops);
         }
         for output in self.stages.output_stats() {
-            let report = output.report();
-            counts.heaps_sent += report.heaps;
-            counts.heaps_skipped += report.skipped_heaps;
+            counts.heaps_sent += output.counts().heaps;
+            counts.heaps_skipped += output.skipped_heaps();
         }
         for sink in &self.sinks {
             counts.heaps_received += sink.heaps.load(Ordering::Relaxed);

@@ -74,7 +74,7 @@ fn all_that_goes_in_comes_out_right() {
         ended.unwrap();
         let expected = whole_batches(&config, 20 * CHUNK as u64, |_, _| true);
         assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
-        assert_eq!(stats.report().heaps, 4 * expected.len() as u64);
+        assert_eq!(stats.counts().heaps, 4 * expected.len() as u64);
         assert_right(&config, &batches);
     }
 }
@@ -273,7 +273,7 @@ fn overload_is_accounted_for_to_the_last_packet() {
     let expected = whole_batches(&config, (heaps * HEAP) as u64, whole);
     assert!(!expected.is_empty());
     assert_eq!(batches.keys().copied().collect::<Vec<_>>(), expected);
-    assert_eq!(stats.report().heaps, 4 * expected.len() as u64);
+    assert_eq!(stats.counts().heaps, 4 * expected.len() as u64);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Replay of real captures against the golden model.
 
+mod expected;
 mod times;
 
 use std::collections::BTreeSet;
