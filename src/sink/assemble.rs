@@ -287,6 +287,12 @@ impl Assembler {
                 ));
             }
         }
+        if report.batch_samples > layout.batch_samples() {
+            report.notes.push(format!(
+                "a wideband batch has {} samples: this is a narrowband stream, or batches are missing at even distances",
+                layout.batch_samples()
+            ));
+        }
         if batches == 0 {
             report.notes.push("there are no spectra".to_owned());
         }

@@ -49,12 +49,25 @@ pub(super) fn write_ignored<K: fmt::Display>(
     writeln!(f, "  ignored: {}", causes.join(", "))
 }
 
-/// The last line.
-pub(super) fn write_verdict(f: &mut fmt::Formatter<'_>, problems: usize) -> fmt::Result {
+/// The last line: what came of these streams.
+pub(super) fn write_verdict<'a>(
+    f: &mut fmt::Formatter<'_>,
+    problems: usize,
+    streams: impl Iterator<Item = &'a StreamReport>,
+) -> fmt::Result {
+    let (mut came, mut not_sent) = (0, 0);
+    for stream in streams {
+        came += stream.batches;
+        not_sent += stream.batches_not_sent;
+    }
     match problems {
-        0 => write!(f, "clean"),
-        1 => write!(f, "1 problem"),
-        n => write!(f, "{n} problems"),
+        0 => write!(f, "clean: what came is whole and right")?,
+        1 => write!(f, "1 problem")?,
+        n => write!(f, "{n} problems")?,
+    }
+    match not_sent {
+        0 => Ok(()),
+        _ => write!(f, "; {came} of {} batches came", came + not_sent),
     }
 }
 
@@ -143,7 +156,7 @@ impl fmt::Display for SinkReport {
         if self.truncated {
             writeln!(f, "the capture ends within a frame")?;
         }
-        write_verdict(f, self.problems().count())
+        write_verdict(f, self.problems().count(), self.streams.iter())
     }
 }
 
@@ -175,8 +188,14 @@ impl fmt::Display for StreamReport {
         if let (Some(first), Some(last)) = (self.first_timestamp, self.last_timestamp) {
             writeln!(
                 f,
-                "  batches    {} from timestamp {first} to {last}, {} in between not sent",
-                self.batches, self.batches_not_sent
+                "  batches    {} of {} from timestamp {first} to {last}, {} in between not sent",
+                self.batches,
+                self.batches + self.batches_not_sent,
+                self.batches_not_sent
+            )?;
+            writeln!(
+                f,
+                "             of batches before or behind these, nothing can be known"
             )?;
         }
         writeln!(

@@ -398,3 +398,39 @@ fn other_captures_are_refused_with_what_they_hold() {
     let error = sink::read(Path::new("/nonexistent.pcap"), &SinkOptions::default()).unwrap_err();
     assert!(error.to_string().contains("/nonexistent.pcap"), "{error}");
 }
+
+/// Of six batches three came: that is told. Of those before the first and behind the last, that
+/// nothing can be known.
+#[test]
+fn a_capture_tells_what_is_missing_in_between_and_not_at_its_ends() {
+    let text = |batches: &[u64]| {
+        let mut sender = Sender::new();
+        sender.descriptors();
+        batches.iter().for_each(|&batch| sender.batch(batch));
+        sender.stop();
+        let report = read(&sender.sent, SinkOptions::default()).unwrap();
+        assert_eq!(report.problems().count(), 0);
+        report.to_string()
+    };
+    let gaps = text(&[0, 3, 5]);
+    let last = FIRST + 5 * STEP;
+    let line = format!("3 of 6 from timestamp {FIRST} to {last}, 3 in between not sent\n");
+    assert!(gaps.contains(&line), "{gaps}");
+    assert!(gaps.ends_with("; 3 of 6 batches came"), "{gaps}");
+    let whole = text(&[2, 3, 4]);
+    assert!(whole.contains("3 of 3 from timestamp"), "{whole}");
+    assert!(
+        whole.ends_with("\nclean: what came is whole and right"),
+        "{whole}"
+    );
+    for text in [&gaps, &whole] {
+        let unknown = "of batches before or behind these, nothing can be known";
+        assert!(text.contains(unknown), "{text}");
+        assert!(!text.contains("note"), "{text}");
+    }
+    // Every second one: nothing but the shape speaks for more.
+    let even = text(&[0, 2, 4]);
+    assert!(even.contains("3 of 3 from timestamp"), "{even}");
+    let note = format!("a wideband batch has {STEP} samples");
+    assert!(even.contains(&note), "{even}");
+}

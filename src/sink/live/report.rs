@@ -114,6 +114,7 @@ impl fmt::Display for LiveReport {
         if let Some(missed) = self.missed() {
             writeln!(f, "{missed}")?;
         }
-        write_verdict(f, self.problems().count())
+        let streams = self.streams.iter().map(|stream| &stream.report);
+        write_verdict(f, self.problems().count(), streams)
     }
 }
