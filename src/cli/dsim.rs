@@ -5,16 +5,19 @@ mod live;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::statvfs;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::{AiomonitorOptions, Cpu, SampleBits, ServeOptions};
 use crate::control::dsim::canonical;
 use crate::control::katcp::reading::unix_now;
+use crate::live::Demand;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
 use crate::sim::faults::{Fault, Ledger};
-use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, parse};
+use crate::sim::progress::{self, Progress};
+use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 use crate::units::Clock;
 
 use super::Failure;
@@ -211,6 +214,7 @@ impl DsimArgs {
             first_timestamp: self.first_timestamp.unwrap_or(0),
         };
         config.check().map_err(Failure::usage)?;
+        Demand::check(vec![signals_demand(&config)]).map_err(Failure::usage)?;
         Ok(config)
     }
 
@@ -227,6 +231,43 @@ impl DsimArgs {
             None => self.samples,
         };
         Ok(samples.map(|samples| samples.div_ceil(self.heap_samples as u64)))
+    }
+}
+
+/// Memory of the samples that repeat.
+pub fn signals_demand(config: &DigitiserConfig) -> Demand {
+    Demand {
+        what: format!("samples of {} polarisations", config.dests.len()),
+        bytes: Windows::bytes(config, config.period),
+        option: "--period".to_owned(),
+        value: config.period as usize,
+    }
+}
+
+/// Refuses a capture that its file system has no room for.
+fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
+    // What a pipe or a device takes is not known.
+    if CaptureWriter::part_of(path).is_none() {
+        return Ok(());
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    // Creating the file says what is wrong with the folder.
+    let Ok(stats) = statvfs(folder) else {
+        return Ok(());
+    };
+    let free = stats.blocks_available() as u64 * stats.fragment_size() as u64;
+    match bytes <= free {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--output {}: would take {} MiB, and {} MiB are free there; lower --samples or --seconds, or name a folder \
+             with more room",
+            path.display(),
+            bytes >> 20,
+            free >> 20
+        ))),
     }
 }
 
@@ -262,17 +303,24 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let config = args.config(to)?;
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
-    let digitiser = Digitiser::new(config.clone()).map_err(Failure::usage)?;
+    check_room(path, Digitiser::capture_bytes(&config, heaps))?;
+    let Some(windows) = progress::windows(&config, &config.signals, config.period, || false) else {
+        return Ok(());
+    };
+    let digitiser = Digitiser::of(config.clone(), windows);
     let ledger = Ledger::default();
     let stream = args
         .faults
         .decorate(digitiser.heaps(heaps), args.fault_seed, &ledger);
     let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
+    let total = heaps.saturating_mul(config.dests.len() as u64);
+    let mut progress = Progress::new("writing heaps", total);
     let frames = digitiser
-        .write(stream, &mut capture)
+        .write(stream.inspect(|_| progress.step()), &mut capture)
         .map_err(Failure::data)?;
+    drop(progress);
     capture.finish().map_err(Failure::data)?;
-    let samples = heaps * args.heap_samples as u64;
+    let samples = heaps.saturating_mul(args.heap_samples as u64);
     tracing::info!(
         "{}: {frames} heaps, {samples} samples per polarisation, {} faults",
         path.display(),

@@ -1,7 +1,6 @@
 //! `karoo plan`: what would run where on this host, or on a recorded one.
 
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,7 +10,9 @@ use super::Failure;
 use crate::config::{FgpuOptions, List};
 use crate::dpdk::allowed_cpus;
 use crate::live::Demand;
-use crate::plan::{self, CoreTimes, CpuList, Machine, Memory, Plan, Root, Wishes, picture};
+use crate::plan::{
+    self, CoreTimes, CpuList, MAX_ENGINES, Machine, Memory, Plan, Root, Wishes, picture,
+};
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
@@ -21,7 +22,7 @@ use crate::plan::{self, CoreTimes, CpuList, Machine, Memory, Plan, Root, Wishes,
 pub struct PlanArgs {
     /// Engines on this host
     #[arg(long, value_name = "N", default_value = "1")]
-    engines: NonZeroUsize,
+    engines: Engines,
     /// rx lcores of each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     rx_lcores: u16,
@@ -72,7 +73,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         known(&root, &machine, option, names).map_err(Failure::usage)?;
     }
     let cores = core_times(&root, args.cores_file.as_deref())?;
-    let wishes: Vec<_> = (0..args.engines.get())
+    let wishes: Vec<_> = (0..args.engines.0)
         .map(|engine| wishes(args, engine))
         .collect();
     let plan = plan::plan(&machine, &wishes, &allowed, cores.as_ref());
@@ -94,7 +95,7 @@ fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
         let names = names
             .as_ref()
             .map_or(&[][..], |List(names)| names.as_slice());
-        deal(names, engine, args.engines.get())
+        deal(names, engine, args.engines.0)
     };
     Wishes {
         rx: vec![None; args.rx_lcores.into()],
@@ -218,6 +219,28 @@ impl PlaceOptions {
     }
 }
 
+/// How many engines a host is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Engines(usize);
+
+/// More engines than a host can have, or none.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "must be from 1 to {MAX_ENGINES}, more than any host has CPUs for: plan one host at a time"
+)]
+struct EnginesError;
+
+impl FromStr for Engines {
+    type Err = EnginesError;
+
+    fn from_str(text: &str) -> Result<Self, EnginesError> {
+        match text.parse() {
+            Ok(count @ 1..=MAX_ENGINES) => Ok(Self(count)),
+            _ => Err(EnginesError),
+        }
+    }
+}
+
 /// One of several engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
@@ -227,7 +250,7 @@ struct Slot {
 
 /// Not one of several.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("must be I/N with I from 0 to N-1 and N at most 64: 0/4 is the first of four")]
+#[error("must be I/N with I from 0 to N-1 and N at most {MAX_ENGINES}: 0/4 is the first of four")]
 struct SlotError;
 
 impl FromStr for Slot {
@@ -239,7 +262,7 @@ impl FromStr for Slot {
             number: number.parse().map_err(|_| SlotError)?,
             count: count.parse().map_err(|_| SlotError)?,
         };
-        match slot.number < slot.count && slot.count <= 64 {
+        match slot.number < slot.count && slot.count <= MAX_ENGINES {
             true => Ok(slot),
             false => Err(SlotError),
         }

@@ -153,9 +153,14 @@ impl<T: FromStr> FromStr for List<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu(pub Option<usize>);
 
+impl Cpu {
+    /// Larger numbers are a mistake: the kernel has 8192 CPUs at most.
+    pub const LARGEST: usize = (1 << 16) - 1;
+}
+
 /// Not a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be the number of a CPU, or -1 for any")]
+#[error("must be the number of a CPU, {most} at most, or -1 for any", most = Cpu::LARGEST)]
 pub struct CpuError;
 
 impl FromStr for Cpu {
@@ -164,10 +169,10 @@ impl FromStr for Cpu {
     fn from_str(text: &str) -> Result<Self, CpuError> {
         match text {
             "-1" => Ok(Self(None)),
-            _ => text
-                .parse()
-                .map(|cpu| Self(Some(cpu)))
-                .map_err(|_| CpuError),
+            _ => match text.parse() {
+                Ok(cpu @ 0..=Self::LARGEST) => Ok(Self(Some(cpu))),
+                _ => Err(CpuError),
+            },
         }
     }
 }

@@ -206,6 +206,28 @@ impl EngineConfig {
 }
 
 impl OutputConfig {
+    /// Refuses numbers that make no heaps, whoever makes them.
+    pub fn check_heaps(&self) -> Result<(), ConfigError> {
+        let option = |key: &str| format!("{} {key} of '{}'", self.option(), self.name);
+        let (channels, dst, batch) = (self.channels, self.dst.len(), self.jones_per_batch);
+        if !(1..=MAX_SAMPLES).contains(&channels) {
+            let rule = format!("must be from 1 to {MAX_SAMPLES}");
+            return Err(refuse(option("channels"), channels, rule, "try 1024"));
+        }
+        if dst == 0 || !channels.is_multiple_of(dst) {
+            let rule = format!("destinations must divide the {channels} channels");
+            let way_out = "try +7 for eight of them";
+            return Err(refuse(option("dst"), dst, rule, way_out));
+        }
+        if batch == 0 || !batch.is_multiple_of(channels) || batch > MAX_SAMPLES {
+            let rule =
+                format!("must be a multiple of the {channels} channels, at most {MAX_SAMPLES}");
+            let (option, way_out) = (option("jones_per_batch"), "try 1048576");
+            return Err(refuse(option, batch, rule, way_out));
+        }
+        Ok(())
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         let option = |key: &str| format!("{} {key} of '{}'", self.option(), self.name);
         let channels = self.channels;
@@ -220,15 +242,7 @@ impl OutputConfig {
             let rule = format!("must be a power of two, at least {least}, at most {most}");
             return Err(refuse(option("channels"), channels, rule, "try 1024"));
         }
-        if self.dst.is_empty() || !channels.is_multiple_of(self.dst.len()) {
-            let rule = format!("destinations must divide the {channels} channels");
-            return Err(refuse(
-                option("dst"),
-                self.dst.len(),
-                rule,
-                "try +7 for eight of them",
-            ));
-        }
+        self.check_heaps()?;
         let most = MAX_SAMPLES / self.spectrum_samples();
         if let Some(dst) = self.dst.iter().find(|dst| !dst.ip().is_multicast()) {
             let rule = "must be an IPv4 multicast group, 224.0.0.0 to 239.255.255.255";
@@ -247,16 +261,6 @@ impl OutputConfig {
             ));
         }
         let batch = self.jones_per_batch;
-        if batch == 0 || !batch.is_multiple_of(channels) || batch > MAX_SAMPLES {
-            let rule =
-                format!("must be a multiple of the {channels} channels, at most {MAX_SAMPLES}");
-            return Err(refuse(
-                option("jones_per_batch"),
-                batch,
-                rule,
-                "try 1048576",
-            ));
-        }
         if !self.spectra_per_heap().is_multiple_of(SPECTRA_GROUP) {
             let rule = format!(
                 "makes {} spectra per heap of {channels} channels, which must be a multiple of {SPECTRA_GROUP}",

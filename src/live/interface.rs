@@ -223,7 +223,7 @@ impl Interface {
     /// Refuses UDP payloads of `bytes`, which follow from `option`, if they do not fit one packet.
     pub fn check_mtu(&self, bytes: usize, option: &'static str) -> Result<(), InterfaceError> {
         const IPV4_AND_UDP: usize = 28;
-        let needed = bytes + IPV4_AND_UDP;
+        let needed = bytes.saturating_add(IPV4_AND_UDP);
         if needed > LARGEST_PACKET {
             let (name, most) = (self.name.clone(), LARGEST_PACKET);
             return Err(InterfaceError::TooLarge {

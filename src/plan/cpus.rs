@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::config::Cpu;
+
 /// A set of CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuList(BTreeSet<usize>);
@@ -14,9 +16,6 @@ pub struct CpuList(BTreeSet<usize>);
 pub struct CpuListError(String);
 
 impl CpuList {
-    /// CPUs beyond this number are a mistake.
-    const LARGEST: usize = 1 << 16;
-
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -75,7 +74,7 @@ impl FromStr for CpuList {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let first: usize = first.trim().parse().map_err(|_| wrong())?;
             let last: usize = last.trim().parse().map_err(|_| wrong())?;
-            if first > last || last > Self::LARGEST {
+            if first > last || last > Cpu::LARGEST {
                 return Err(wrong());
             }
             cpus.extend(first..=last);
@@ -90,8 +89,9 @@ impl fmt::Display for CpuList {
         let mut comma = "";
         while let Some(first) = rest.next() {
             let mut last = first;
-            while rest.next_if_eq(&(last + 1)).is_some() {
-                last += 1;
+            // They ascend.
+            while let Some(next) = rest.next_if(|next| next - last == 1) {
+                last = next;
             }
             write!(f, "{comma}{first}")?;
             if last > first {
@@ -119,9 +119,16 @@ mod tests {
         let list: CpuList = "0-2,5,7-8\n".parse().unwrap();
         assert_eq!(list.iter().collect::<Vec<_>>(), [0, 1, 2, 5, 7, 8]);
         assert_eq!("".parse::<CpuList>().unwrap(), CpuList::default());
-        for wrong in ["a", "3-1", "1-", "-1", "0-99999999999", "(null)"] {
+        for wrong in ["a", "3-1", "1-", "-1", "0-65536", "0-99999999999", "(null)"] {
             assert!(wrong.parse::<CpuList>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_largest_numbers_are_written() {
+        let list: CpuList = [usize::MAX, 3, usize::MAX - 1].into_iter().collect();
+        let expected = format!("3,{}-{}", usize::MAX - 1, usize::MAX);
+        assert_eq!(list.to_string(), expected);
     }
 
     proptest! {

@@ -35,6 +35,9 @@ pub use root::Root;
 use cores::Distances;
 use place::{Home, Placer};
 
+/// Engines that a host may have: with three lcores each, more than there are CPUs in any.
+pub const MAX_ENGINES: usize = 256;
+
 /// What one engine needs.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {

@@ -99,6 +99,18 @@ pub enum SimError {
         /// A value that would do.
         fit: u64,
     },
+    /// Heaps carry digitiser numbers in as many bits as timestamps.
+    #[error(
+        "--first-id {first_id} must be at most {most}, so that the numbers of {dests} polarisations are below 2^48; 0 would do"
+    )]
+    FirstId {
+        /// As given.
+        first_id: u64,
+        /// Polarisations.
+        dests: usize,
+        /// The largest that would do.
+        most: u64,
+    },
     /// Dither and heap headers have room for so many.
     #[error("{0} destinations are more than the 255 that have source addresses")]
     Dests(usize),
@@ -136,6 +148,14 @@ fn check(config: &DigitiserConfig) -> Result<(), SimError> {
     }
     if signals == 0 || signals != 1 && signals != dests {
         return Err(SimError::SignalCount { signals, dests });
+    }
+    let (first_id, most) = (config.first_id, IMMEDIATE_MASK + 1 - dests as u64);
+    if first_id > most {
+        return Err(SimError::FirstId {
+            first_id,
+            dests,
+            most,
+        });
     }
     let (samples, bits) = (config.heap_samples, config.sample_bits.get());
     let most = MAX_PACKET - PREAMBLE_LEN;

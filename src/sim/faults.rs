@@ -354,7 +354,7 @@ impl<I: Iterator<Item = SimHeap>> Iterator for Gap<I> {
             if heap.index >= self.until && self.decided != Some(heap.index) {
                 self.decided = Some(heap.index);
                 if self.coin.generator.random_bool(self.coin.probability) {
-                    self.until = heap.index + self.length;
+                    self.until = heap.index.saturating_add(self.length);
                 }
             }
             if heap.index >= self.until {
@@ -413,7 +413,8 @@ impl<I: Iterator<Item = SimHeap>> Iterator for Held<I> {
             };
             if self.may_hold(heap.pol) && self.coin.toss(self.kind, &heap) {
                 heap.touched = true;
-                self.held.push_back((heap.index + self.distance, heap));
+                let release = heap.index.saturating_add(self.distance);
+                self.held.push_back((release, heap));
                 continue;
             }
             self.ready.push_back(heap);

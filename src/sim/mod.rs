@@ -10,6 +10,7 @@ pub mod evaluate;
 pub mod faults;
 pub mod live;
 pub mod parse;
+pub mod progress;
 pub mod quantise;
 pub mod signal;
 pub mod stream;

@@ -152,7 +152,20 @@ impl Digitiser {
     pub fn new(config: DigitiserConfig) -> Result<Self, SimError> {
         config.check()?;
         let windows = Windows::new(&config, &config.signals, config.period);
-        Ok(Self { config, windows })
+        Ok(Self::of(config, windows))
+    }
+
+    /// One of a configuration that was checked, and of the windows of its signals.
+    pub fn of(config: DigitiserConfig, windows: Windows) -> Self {
+        Self { config, windows }
+    }
+
+    /// Bytes of a capture of so many heaps of each polarisation, descriptors apart.
+    pub fn capture_bytes(config: &DigitiserConfig, per_pol: u64) -> u64 {
+        let frame = HEADERS_LEN + PREAMBLE_LEN + config.heap_bytes();
+        let pols = config.dests.len() as u64;
+        let frames = per_pol.saturating_mul(pols);
+        frames.saturating_mul(CaptureWriter::frame_bytes(frame))
     }
 
     /// Heaps in the order they are sent: all polarisations of one time, then those of the next.
@@ -200,7 +213,7 @@ impl Digitiser {
         // In integers as far as possible: a double of today's nanoseconds is 256 ns coarse.
         let sync = (clock.sync_time * 1e6).round() as u64 * 1000;
         let since = (self.config.first_timestamp + samples) as f64 / clock.adc_sample_rate;
-        sync + (since * 1e9) as u64
+        sync.saturating_add((since * 1e9) as u64)
     }
 }
 
@@ -369,6 +382,18 @@ mod tests {
             SimError::HeapSize { .. }
         ));
         assert!(matches!(refused(|c| c.period = 0), SimError::Period(0)));
+        for first_id in [u64::MAX, 1 << 48, (1 << 48) - 1] {
+            let mut config = config();
+            config.first_id = first_id;
+            let error = Digitiser::new(config).err();
+            let most = (1 << 48) - 2;
+            let expected = SimError::FirstId {
+                first_id,
+                dests: 2,
+                most,
+            };
+            assert_eq!(error, Some(expected));
+        }
         assert_eq!(
             refused(|c| c.max_period = 40000),
             SimError::MaxPeriod {

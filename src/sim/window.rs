@@ -14,22 +14,16 @@ impl Windows {
     /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after `period` samples. Where all
     /// are zero there is no dither either, as from the peer's `dsim`.
     pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
-        let silent = signals.iter().all(|s| *s.term == Term::Constant(0.0));
-        let window = WindowConfig {
-            period,
-            samples: lcm(period, config.heap_samples as u64),
-            heap_samples: config.heap_samples,
-            bits: config.sample_bits,
-            adc_sample_rate: config.clock.adc_sample_rate,
-            dither_seed: config.dither_seed,
-        };
-        let signal = |pol| signals.get(pol).or(signals.first());
-        let window = |pol| {
-            let mut signal = signal(pol)?.clone();
-            signal.dither &= !silent;
-            Some(Window::new(&window, &signal, pol))
-        };
-        Self((0..config.dests.len()).filter_map(window).collect())
+        let mut making = Making::new(config, signals, period);
+        while making.step() {}
+        making.finish()
+    }
+
+    /// Bytes of memory of windows that repeat after `period` samples.
+    pub fn bytes(config: &DigitiserConfig, period: u64) -> u64 {
+        let heaps = lcm(period, config.heap_samples as u64) / config.heap_samples as u64;
+        let heap = (config.heap_bytes() + size_of::<u16>()) as u64;
+        (config.dests.len() as u64).saturating_mul(heaps.saturating_mul(heap))
     }
 
     /// The sample of polarisation `pol` at timestamp `t`.
@@ -68,40 +62,136 @@ pub struct WindowConfig {
     pub dither_seed: u64,
 }
 
+impl WindowConfig {
+    fn heaps(&self) -> u64 {
+        self.samples / self.heap_samples as u64
+    }
+}
+
+/// Windows under construction, one heap after another.
+pub struct Making {
+    config: WindowConfig,
+    /// Of all polarisations.
+    signals: Vec<Signal>,
+    /// Of the polarisations before that under way.
+    windows: Vec<Window>,
+    filling: Option<Filling>,
+}
+
+impl Making {
+    /// What [`Windows::new`] makes, before the first heap.
+    pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
+        let silent = signals.iter().all(|s| *s.term == Term::Constant(0.0));
+        let signal = |pol| signals.get(pol).or(signals.first()).cloned();
+        let mut signals: Vec<_> = (0..config.dests.len()).filter_map(signal).collect();
+        for signal in &mut signals {
+            signal.dither &= !silent;
+        }
+        let config = WindowConfig {
+            period,
+            samples: lcm(period, config.heap_samples as u64),
+            heap_samples: config.heap_samples,
+            bits: config.sample_bits,
+            adc_sample_rate: config.clock.adc_sample_rate,
+            dither_seed: config.dither_seed,
+        };
+        let first = signals.first();
+        Self {
+            filling: first.map(|signal| Filling::new(&config, signal, 0)),
+            config,
+            signals,
+            windows: Vec::new(),
+        }
+    }
+
+    /// Heaps of all polarisations.
+    pub fn heaps(&self) -> u64 {
+        self.config.heaps() * self.signals.len() as u64
+    }
+
+    /// Makes one heap. Whether there are more.
+    pub fn step(&mut self) -> bool {
+        let Some(filling) = &mut self.filling else {
+            return false;
+        };
+        if filling.heap(&self.config) {
+            return true;
+        }
+        let pol = self.windows.len() + 1;
+        let signal = self.signals.get(pol);
+        let next = signal.map(|signal| Filling::new(&self.config, signal, pol));
+        let full = std::mem::replace(&mut self.filling, next);
+        self.windows.extend(full.map(|filling| filling.window));
+        self.filling.is_some()
+    }
+
+    /// The windows of the polarisations that are complete.
+    pub fn finish(self) -> Windows {
+        Windows(self.windows)
+    }
+}
+
+/// The window of one polarisation under construction.
+struct Filling {
+    signal: Signal,
+    evaluator: Evaluator,
+    source: Option<DitherSource>,
+    values: Vec<f64>,
+    dither: Vec<f64>,
+    samples: Vec<i32>,
+    window: Window,
+}
+
+impl Filling {
+    fn new(config: &WindowConfig, signal: &Signal, pol: usize) -> Self {
+        let heap_bytes = config.bits.bytes(config.heap_samples);
+        let heaps = config.heaps() as usize;
+        Self {
+            signal: signal.clone(),
+            evaluator: Evaluator::new(config.period, config.adc_sample_rate),
+            source: signal
+                .dither
+                .then(|| DitherSource::new(config.dither_seed, pol)),
+            values: vec![0.0; config.heap_samples],
+            dither: vec![0.0; config.heap_samples],
+            samples: vec![0; config.heap_samples],
+            window: Window {
+                heap_bytes,
+                bits: config.bits,
+                packed: Vec::with_capacity(heaps * heap_bytes),
+                saturated: Vec::with_capacity(heaps),
+            },
+        }
+    }
+
+    /// Evaluates, quantises and packs the next heap. Whether there are more.
+    fn heap(&mut self, config: &WindowConfig) -> bool {
+        let window = &mut self.window;
+        let start = (window.saturated.len() * config.heap_samples) as u64;
+        self.evaluator
+            .evaluate(&self.signal.term, start, &mut self.values);
+        if let Some(source) = &mut self.source {
+            fill_circular(source, start, config.period, &mut self.dither);
+        }
+        let values = self.values.iter().zip(&self.dither);
+        for (sample, (value, dither)) in self.samples.iter_mut().zip(values) {
+            *sample = quantise(*value, *dither, config.bits);
+        }
+        let count = saturated(&self.samples, config.bits);
+        window
+            .saturated
+            .push(u16::try_from(count).unwrap_or(u16::MAX));
+        pack(&self.samples, config.bits, &mut window.packed);
+        (window.saturated.len() as u64) < config.heaps()
+    }
+}
+
 impl Window {
     /// Evaluates, quantises and packs the signal of polarisation `pol`.
     pub fn new(config: &WindowConfig, signal: &Signal, pol: usize) -> Self {
-        let heap_bytes = config.bits.bytes(config.heap_samples);
-        let heaps = config.samples / config.heap_samples as u64;
-        let mut evaluator = Evaluator::new(config.period, config.adc_sample_rate);
-        let mut source = signal
-            .dither
-            .then(|| DitherSource::new(config.dither_seed, pol));
-        let mut values = vec![0.0; config.heap_samples];
-        let mut dither = vec![0.0; config.heap_samples];
-        let mut samples = vec![0; config.heap_samples];
-        let mut window = Self {
-            heap_bytes,
-            bits: config.bits,
-            packed: Vec::with_capacity(heaps as usize * heap_bytes),
-            saturated: Vec::with_capacity(heaps as usize),
-        };
-        for heap in 0..heaps {
-            let start = heap * config.heap_samples as u64;
-            evaluator.evaluate(&signal.term, start, &mut values);
-            if let Some(source) = &mut source {
-                fill_circular(source, start, config.period, &mut dither);
-            }
-            for ((sample, value), dither) in samples.iter_mut().zip(&values).zip(&dither) {
-                *sample = quantise(*value, *dither, config.bits);
-            }
-            let count = saturated(&samples, config.bits);
-            window
-                .saturated
-                .push(u16::try_from(count).unwrap_or(u16::MAX));
-            pack(&samples, config.bits, &mut window.packed);
-        }
-        window
+        let mut filling = Filling::new(config, signal, pol);
+        while filling.heap(config) {}
+        filling.window
     }
 
     /// The sample at timestamp `t`.
@@ -142,6 +232,7 @@ fn fill_circular(source: &mut DitherSource, start: u64, period: u64, out: &mut [
 mod tests {
     use super::*;
     use crate::sim::parse;
+    use crate::units::Clock;
 
     fn config(bits: u32) -> WindowConfig {
         WindowConfig {
@@ -156,6 +247,41 @@ mod tests {
 
     fn window(config: &WindowConfig, program: &str) -> Window {
         Window::new(config, &parse(program, || 0).unwrap()[0], 0)
+    }
+
+    #[test]
+    fn windows_take_the_bytes_that_were_foretold() {
+        let clock = Clock {
+            adc_sample_rate: 1e9,
+            sync_time: 0.0,
+        };
+        let dests = vec![vec!["239.1.1.1:7148".parse().unwrap()]; 3];
+        let mut config = DigitiserConfig {
+            clock,
+            signals: parse("0.5;", || 0).unwrap(),
+            dests,
+            heap_samples: 4096,
+            sample_bits: SampleBits::new(10).unwrap(),
+            first_id: 0,
+            period: 1 << 14,
+            max_period: 1 << 14,
+            dither_seed: 1,
+            ttl: 4,
+            first_timestamp: 0,
+        };
+        // The second takes five heaps to repeat.
+        for (period, heaps) in [(1 << 14, 4), (5 << 10, 5)] {
+            config.period = period;
+            let windows = Windows::new(&config, &config.signals, period);
+            let bytes = windows.0.iter().map(|window| {
+                assert_eq!(window.saturated.len(), heaps);
+                window.packed.len() + 2 * window.saturated.len()
+            });
+            let bytes = bytes.sum::<usize>() as u64;
+            assert_eq!(Windows::bytes(&config, period), bytes);
+        }
+        let making = Making::new(&config, &config.signals, config.period);
+        assert_eq!(making.heaps(), 15);
     }
 
     #[test]

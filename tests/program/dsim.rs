@@ -467,3 +467,19 @@ fn a_wild_timestamp_is_counted_and_ends() {
         assert_eq!(sent, before, "{ahead} ahead");
     }
 }
+
+/// On a terminal there is a bar.
+#[test]
+fn the_log_says_that_signals_are_computed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pcap");
+    let args = ["dsim", "--period=65536", "--samples=65536", "--output"];
+    let output = karoo([&args[..], &[path.to_str().unwrap()]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let begun = said.find("computing signals").expect(&said);
+    let line = said[begun..].lines().next().unwrap();
+    assert!(line.contains("polarisations=2 period=65536"), "{said}");
+    let ended = said.find("signals computed").expect(&said);
+    assert!(begun < ended, "{said}");
+}

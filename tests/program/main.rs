@@ -7,6 +7,7 @@ mod bench_engine;
 mod bench_ports;
 mod cli;
 mod dsim;
+mod extremes;
 mod fgpu;
 mod memory;
 mod outputs;

@@ -157,9 +157,13 @@ impl BenchOptions {
             (
                 "--generators",
                 self.generators,
-                self.engines * self.rx_queues,
+                self.engines.saturating_mul(self.rx_queues),
             ),
-            ("--sinks", self.sinks, self.engines * self.tx_queues),
+            (
+                "--sinks",
+                self.sinks,
+                self.engines.saturating_mul(self.tx_queues),
+            ),
             ("--workers", self.workers, 1024),
             // None at all will do.
             ("--narrowband", self.narrowband.max(1), 16),

@@ -24,7 +24,7 @@ use crate::monitor::scrape::{Samples, counter, family, plain, text};
 use crate::net::Steering;
 use crate::sim::live::{SimLcore, SimParts, SimStats, Start};
 use crate::sim::stream::Origin;
-use crate::sim::{DigitiserConfig, Windows};
+use crate::sim::{DigitiserConfig, progress};
 use crate::spead::digitiser::PREAMBLE_LEN;
 use prometheus::proto::MetricType;
 
@@ -59,18 +59,20 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     let sockets = Sockets::bind(args.serve.prometheus_port)?;
     let mut serving = Serving::start(sockets, level)?;
     // Before the start is chosen, since it may take long.
-    let computing = Instant::now();
-    let windows = Arc::new(Windows::new(&config, &config.signals, config.period));
-    tracing::info!(
-        seconds = computing.elapsed().as_secs_f64(),
-        "signals computed"
-    );
-
-    if let Some(end) = serving.told_to_end() {
-        tracing::info!(why = %end, "ended before it was up");
+    let mut end = None;
+    let windows = progress::windows(&config, &config.signals, config.period, || {
+        end = serving.told_to_end();
+        end.is_some()
+    });
+    let end = end.or_else(|| serving.told_to_end());
+    let (Some(windows), None) = (windows, &end) else {
+        if let Some(end) = end {
+            tracing::info!(why = %end, "ended before it was up");
+        }
         serving.stop();
         return Ok(());
-    }
+    };
+    let windows = Arc::new(windows);
 
     let eal = start_dpdk(args, &config, &interface)?;
     let port_use = PortUse {

@@ -12,13 +12,14 @@ use rand_chacha::ChaCha8Rng;
 use super::SinkArgs;
 use super::metrics::Metrics;
 use crate::cli::Failure;
+use crate::cli::dsim::signals_demand;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{End, Serving, Sockets};
 use crate::config::{
     Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputBits, OutputConfig, SampleBits, WidebandOptions,
 };
 use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
-use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
+use crate::live::{Demand, Interface, Links, PortUse, Threads, devices, run_on};
 use crate::net::{Steering, parse_endpoints};
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
@@ -172,6 +173,9 @@ impl LiveArgs {
         let narrowband = narrowband.map(|output| output.into_config(JONES_PER_BATCH, 0, clock));
         let outputs = wideband.chain(narrowband).collect::<Result<Vec<_>, _>>();
         let mut outputs = outputs.map_err(Failure::usage)?;
+        for output in &outputs {
+            output.check_heaps().map_err(Failure::usage)?;
+        }
         outputs
             .iter_mut()
             .for_each(|output| output.sample_bits = bits);
@@ -238,6 +242,7 @@ impl LiveArgs {
             first_timestamp: 0,
         };
         digitiser.check().map_err(Failure::usage)?;
+        Demand::check(vec![signals_demand(&digitiser)]).map_err(Failure::usage)?;
         if !self.gain.is_finite() {
             let text = format!("--gain {}: must be a finite number; try 1", self.gain);
             return Err(Failure::usage(text));

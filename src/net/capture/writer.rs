@@ -63,6 +63,12 @@ impl CaptureWriter {
         })
     }
 
+    /// Bytes that a frame of `len` takes in the file.
+    pub fn frame_bytes(len: usize) -> u64 {
+        const HEADER: u64 = 16;
+        HEADER + len as u64
+    }
+
     /// Appends a frame, given in parts; its UNIX time is in nanoseconds.
     pub fn write_frame(&mut self, time_ns: u64, parts: &[&[u8]]) -> Result<(), CaptureError> {
         let len = parts.iter().map(|part| part.len()).sum();

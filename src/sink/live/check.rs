@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::track::{KeptHeap, parts};
 use crate::config::{Dither, OutputConfig};
 use crate::dsp::model::Model;
-use crate::sim::{DigitiserConfig, Windows};
+use crate::sim::{DigitiserConfig, Windows, progress};
 use crate::units::{N_POL, Timestamp};
 
 /// Values so near to a tie may round to either side: backends compute in single precision.
@@ -121,7 +121,10 @@ impl Inlet {
 
 fn compare_all(asked: &Asked, heaps: &Receiver<KeptHeap>, results: &Mutex<Vec<Checked>>) {
     let digitiser = &asked.digitiser;
-    let windows = Windows::new(digitiser, &digitiser.signals, digitiser.period);
+    let (signals, period) = (&digitiser.signals, digitiser.period);
+    let Some(windows) = progress::windows(digitiser, signals, period, || false) else {
+        return;
+    };
     let models: Vec<_> = asked.outputs.iter().map(|o| Model::new(o, 0)).collect();
     for heap in heaps {
         let output = &asked.outputs[heap.stream];
