@@ -258,7 +258,7 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
     let Ok(stats) = statvfs(folder) else {
         return Ok(());
     };
-    let free = stats.blocks_available() as u64 * stats.fragment_size() as u64;
+    let free = stats.blocks_available() * stats.fragment_size();
     match bytes <= free {
         true => Ok(()),
         false => Err(Failure::usage(format!(

@@ -120,10 +120,10 @@ impl Counters {
         // Counters of what comes of others first, so that nothing seems to have come of nothing.
         let outputs = self.outputs.iter().zip(&self.pools);
         let outputs = outputs.map(|(stats, (name, pool))| {
-            let report = stats.report();
+            let counts = stats.counts();
             OutputCounts {
                 name: name.clone(),
-                sent: report.heaps,
+                sent: counts.heaps,
                 not_sent: stats.not_sent_heaps(),
                 free_chunks: pool.available(),
             }
