@@ -1,0 +1,136 @@
+"""A copy of the project that holds all faults, built once."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from .listed import Fault
+from .switches import Misfit, Place, blamed, write
+
+PLANTED = """\
+//! Which fault is on in this process. Not a part of the project.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const FAULTS: usize = @COUNT@;
+static MET: [AtomicBool; FAULTS] = [const { AtomicBool::new(false) }; FAULTS];
+static ON: LazyLock<Option<usize>> =
+    LazyLock::new(|| std::env::var("KAROO_FAULT").ok().map(|fault| fault.parse().unwrap()));
+static NOTES: LazyLock<Option<File>> = LazyLock::new(|| {
+    let path = std::env::var_os("KAROO_FAULTS_MET")?;
+    Some(File::options().create(true).truncate(false).write(true).open(path).unwrap())
+});
+
+/// Whether a fault is on. Notes that the process came here.
+#[inline]
+pub fn on(fault: usize) -> bool {
+    if !MET[fault].load(Relaxed) {
+        note(fault);
+    }
+    *ON == Some(fault)
+}
+
+#[cold]
+fn note(fault: usize) {
+    MET[fault].store(true, Relaxed);
+    if let Some(notes) = &*NOTES {
+        notes.write_all_at(&[1], fault as u64).unwrap();
+    }
+}
+"""
+# A test executable that compiles a file of the library once more.
+SHARED_SOURCE = re.compile(r'#\[path = "[./]*/src/')
+
+
+def update(path: Path, text: bytes):
+    """Writes a file if it is another, so that only what changed is compiled again."""
+    if not path.exists() or path.read_bytes() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+
+
+def crate_roots(files: list[str]) -> list[str]:
+    """The library's root, and those of test executables that compile files of the library."""
+    roots = ["src/lib.rs"]
+    for file in files:
+        if match := re.fullmatch(r"tests/(\w+)\.rs|tests/(\w+)/main\.rs", file):
+            folder = f"tests/{match[2]}/" if match[2] else file
+            texts = (Path(f).read_text() for f in files if f.startswith(folder) and f.endswith(".rs"))
+            if any(SHARED_SOURCE.search(text) for text in texts):
+                roots.append(file)
+    return roots
+
+
+class Copy:
+    """The copy in target/faults."""
+
+    def __init__(self, root: Path, name: str):
+        self.root = root
+        self.tree = root / "target/faults" / name
+        self.places: dict[str, list[Place]] = {}
+        self.environment = os.environ | {"CARGO_TARGET_DIR": str(root / "target/faults/target")}
+
+    def write(self, faults: list[Fault], dropped: set[int]):
+        """Brings the copy up to date, with all faults but those that are `dropped`."""
+        listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=self.root, check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+        files = [f for f in listed.split("\0") if f and (self.root / f).is_file()]
+        roots = crate_roots(files)
+        switches = {}
+        for number, fault in enumerate(faults):
+            for switch in fault.switches if number not in dropped else []:
+                switches.setdefault(fault.file, []).append(switch)
+        wanted = {*files, "src/planted.rs"}
+        for path in self.tree.rglob("*"):
+            if path.is_file() and str(path.relative_to(self.tree)) not in wanted:
+                path.unlink()
+        for file in files:
+            source = (self.root / file).read_bytes()
+            source, self.places[file] = write(source, switches.get(file, []))
+            if file in roots:
+                planted = os.path.relpath("src/planted.rs", os.path.dirname(file))
+                source += f'\n#[allow(warnings)]\n#[path = "{planted}"]\npub mod planted;\n'.encode()
+            update(self.tree / file, source)
+            os.chmod(self.tree / file, os.stat(self.root / file).st_mode)
+        update(self.tree / "src/planted.rs", PLANTED.replace("@COUNT@", str(max(1, len(faults)))).encode())
+
+    def cargo(self, *arguments: str) -> tuple[list[dict], list[dict]]:
+        """What cargo built, and which errors there were."""
+        command = ["cargo", *arguments, "--message-format=json"]
+        run = subprocess.run(command, cwd=self.tree, env=self.environment, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        messages = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        errors = [m["message"] for m in messages if m["reason"] == "compiler-message"
+                  and m["message"]["level"].startswith("error") and m["message"]["spans"]]
+        if run.returncode and not errors:
+            raise SystemExit(f"{' '.join(command)} in {self.tree}:\n{run.stderr[-4000:]}")
+        return [m for m in messages if m["reason"] == "compiler-artifact"], errors
+
+    def build(self, faults: list[Fault], may_drop: bool) -> tuple[list[dict], dict[int, str]]:
+        """The executables, and the faults that do not compile, with what the compiler says."""
+        dropped: dict[int, str] = {}
+        steps = [("check", "--lib"), ("test", "--no-run", "--lib", "--bins", "--test", "*")]
+        while True:
+            self.write(faults, set(dropped))
+            built, errors = self.cargo(*steps[0])
+            for error in errors:
+                numbers = set()
+                for span in error["spans"]:
+                    if span["is_primary"]:
+                        file = os.path.relpath(self.tree / span["file_name"], self.tree)
+                        numbers |= blamed(self.places.get(file, []), span["byte_start"], span["byte_end"])
+                if not numbers or not may_drop:
+                    names = ", ".join(faults[number].name for number in numbers)
+                    raise Misfit(f"the copy does not compile ({names}):\n{error['rendered']}")
+                dropped |= {number: error["message"] for number in numbers}
+            if not errors and len(steps) == 1:
+                return built, dropped
+            if errors:
+                print(f"{len(dropped)} faults so far do not compile", flush=True)
+            else:
+                steps.pop(0)
