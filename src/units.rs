@@ -112,6 +112,24 @@ mod tests {
         assert_eq!(unwrap(range - 5, 3 * range + 3), 3 * range - 5);
     }
 
+    /// As the peer has it: differences are from −2⁴⁷ up to, but not, 2⁴⁷.
+    #[test]
+    fn of_two_timestamps_as_near_the_earlier_is_meant() {
+        let range = Timestamp::WIRE_RANGE;
+        let unwrap = |low, near| Timestamp::unwrap(low, Timestamp(near)).0;
+        for near in [range, range + 77, 5 * range + range / 2 - 1] {
+            let half = (near + range / 2) % range;
+            assert_eq!(unwrap(half, near), near - range / 2);
+            assert_eq!(
+                unwrap((half + range - 1) % range, near),
+                near + range / 2 - 1
+            );
+            assert_eq!(unwrap((half + 1) % range, near), near - range / 2 + 1);
+        }
+        // Nothing is before the first sample.
+        assert_eq!(unwrap(range / 2, 0), range / 2);
+    }
+
     #[test]
     fn a_moment_tells_which_timestamp_is_meant() {
         let clock = Clock {

@@ -44,7 +44,7 @@ fn note(fault: usize) {
 }
 """
 # A test executable that compiles a file of the library once more.
-SHARED_SOURCE = re.compile(r'#\[path = "[./]*/src/')
+SHARED_SOURCE = re.compile(rb'#\[path = "[./]*/src/')
 
 
 def update(path: Path, text: bytes):
@@ -54,13 +54,13 @@ def update(path: Path, text: bytes):
         path.write_bytes(text)
 
 
-def crate_roots(files: list[str]) -> list[str]:
+def crate_roots(files: dict[str, bytes]) -> list[str]:
     """The library's root, and those of test executables that compile files of the library."""
     roots = ["src/lib.rs"]
     for file in files:
         if match := re.fullmatch(r"tests/(\w+)\.rs|tests/(\w+)/main\.rs", file):
             folder = f"tests/{match[2]}/" if match[2] else file
-            texts = (Path(f).read_text() for f in files if f.startswith(folder) and f.endswith(".rs"))
+            texts = (text for f, text in files.items() if f.startswith(folder) and f.endswith(".rs"))
             if any(SHARED_SOURCE.search(text) for text in texts):
                 roots.append(file)
     return roots
@@ -73,24 +73,25 @@ class Copy:
         self.root = root
         self.tree = root / "target/faults" / name
         self.places: dict[str, list[Place]] = {}
+        # As they were when the faults were fitted to them, though somebody may go on working.
+        listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=root, check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+        names = [name for name in listed.split("\0") if (root / name).is_file()]
+        self.files = {name: (root / name).read_bytes() for name in names}
         self.environment = os.environ | {"CARGO_TARGET_DIR": str(root / "target/faults/target")}
 
     def write(self, faults: list[Fault], dropped: set[int]):
         """Brings the copy up to date, with all faults but those that are `dropped`."""
-        listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=self.root, check=True,
-                                stdout=subprocess.PIPE, text=True).stdout
-        files = [f for f in listed.split("\0") if f and (self.root / f).is_file()]
-        roots = crate_roots(files)
+        roots = crate_roots(self.files)
         switches = {}
         for number, fault in enumerate(faults):
             for switch in fault.switches if number not in dropped else []:
                 switches.setdefault(fault.file, []).append(switch)
-        wanted = {*files, "src/planted.rs"}
+        wanted = {*self.files, "src/planted.rs"}
         for path in self.tree.rglob("*"):
             if path.is_file() and str(path.relative_to(self.tree)) not in wanted:
                 path.unlink()
-        for file in files:
-            source = (self.root / file).read_bytes()
+        for file, source in self.files.items():
             source, self.places[file] = write(source, switches.get(file, []))
             if file in roots:
                 planted = os.path.relpath("src/planted.rs", os.path.dirname(file))

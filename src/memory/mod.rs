@@ -11,11 +11,18 @@
 #![allow(unsafe_code)]
 
 mod chunk;
+#[cfg(test)]
+mod chunk_tests;
 mod kind;
 mod node;
 mod output;
 mod region;
 mod store;
+
+mod sync {
+    pub use std::hint::spin_loop;
+    pub use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
+}
 
 pub use chunk::{Chunk, ChunkLayout, DeviceSamples, FrozenChunk, HeapSlot, StoredHeap, publish};
 pub use kind::{

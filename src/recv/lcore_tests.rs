@@ -53,6 +53,62 @@ fn frames(name: &str, mbufs: usize) -> MbufPool {
     MbufPool::new(Eal::for_tests(), name, config).unwrap()
 }
 
+/// Where a heap with the low bits of `timestamp` belongs, looked for near it.
+fn place(recv: &RecvConfig, timestamp: u64) -> Result<Place, DropCause> {
+    let mut frame = vec![0; PREAMBLE_LEN + recv.heap_bytes()];
+    let repr = DigitiserRepr {
+        heap_count: 0,
+        timestamp: timestamp % Timestamp::WIRE_RANGE,
+        digitiser_id: 1,
+        saturated: 0,
+        payload_length: recv.heap_bytes(),
+    };
+    repr.emit(frame.first_chunk_mut().unwrap());
+    Place::of(
+        recv,
+        Timestamp(timestamp),
+        &DigitiserHeap::new_checked(&frame).unwrap(),
+    )
+}
+
+#[test]
+fn a_mask_takes_a_timestamp_to_the_start_of_its_own_heap() {
+    let mut recv = recv();
+    recv.mask_timestamp = true;
+    for heap in 0..8 {
+        for (timestamp, expected) in [
+            (64 * heap, heap),
+            (64 * heap + 1, heap),
+            (64 * heap + 63, heap),
+        ] {
+            let (chunk, heap) = (expected / 4, expected as usize % 4);
+            assert_eq!(
+                place(&recv, timestamp),
+                Ok(Place { chunk, heap }),
+                "{timestamp}"
+            );
+        }
+    }
+    recv.mask_timestamp = false;
+    assert_eq!(place(&recv, 65), Err(DropCause::BadTimestamp));
+}
+
+/// Chunks so long that there are ids for later times too.
+#[test]
+fn no_heap_is_placed_at_the_end_of_time() {
+    let mut recv = recv();
+    recv.chunk_samples = 1 << 16;
+    let last = Timestamp::END - 64;
+    assert!(Timestamp::END / (1 << 16) < END_OF_STREAM);
+    let (chunk, heap) = (last >> 16, (1 << 10) - 1);
+    assert_eq!(place(&recv, last), Ok(Place { chunk, heap }));
+    assert_eq!(place(&recv, Timestamp::END), Err(DropCause::BadTimestamp));
+    assert_eq!(
+        place(&recv, Timestamp::END + 64),
+        Err(DropCause::BadTimestamp)
+    );
+}
+
 /// An rx lcore of this lane, and the other end of its queue.
 fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, RingSender) {
     let eal = Eal::for_tests();

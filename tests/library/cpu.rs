@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::support::{contents, output, output_chunk};
 use karoo::config::{Dither, OutputConfig, SampleBits};
+use karoo::cpu::simd::{self, Bins, Supported};
 use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
@@ -399,4 +400,43 @@ fn gains_wait_for_the_next_chunk() {
         &[],
     );
     assert!(after == expected && after.0 != before);
+}
+
+/// Values half way between two integers, and near them, in each part of each polarisation.
+#[test]
+fn ties_go_to_even_at_every_level() {
+    for channels in [8, 64] {
+        for nudge in [-0.25, 0.0, 0.25] {
+            let halves: Vec<f32> = (0..channels)
+                .map(|k| k as f32 - channels as f32 / 2.0 + 0.5 + nudge)
+                .collect();
+            let nearest = |x: f32| {
+                let (low, above) = (x.floor() as i8, x - x.floor());
+                let up = above > 0.5 || above == 0.5 && low % 2 != 0;
+                (low + i8::from(up)) as u8
+            };
+            // Channel c is element c − C/2, counted from the end if that is negative.
+            let bins = |part: fn(f32) -> Complex32| -> Vec<_> {
+                let channel = |element: usize| (element + channels / 2) % channels;
+                (0..channels).map(|k| part(halves[channel(k)])).collect()
+            };
+            let bins = [
+                bins(|x| Complex32::new(x, -x)),
+                bins(|x| Complex32::new(-x, x)),
+            ];
+            let one = vec![Complex32::new(1.0, 0.0); channels];
+            for level in Level::available() {
+                let mut words = vec![0; channels];
+                let bins = Bins::Apart([&bins[0], &bins[1]]);
+                let coefs = [&one[..], &one[..]];
+                let at = Supported::new(level);
+                let clamped = simd::quantise(at, bins, coefs, None, 127.0, &mut words);
+                assert_eq!(clamped, [0, 0]);
+                for (word, &x) in words.iter().zip(&halves) {
+                    let expected = [x, -x, -x, x].map(nearest);
+                    assert_eq!(word.to_le_bytes(), expected, "{x} at {level}");
+                }
+            }
+        }
+    }
 }

@@ -1,4 +1,10 @@
 //! Model checks: every interleaving of the lock-free parts, whose sources are compiled here with loom's atomics.
 
+mod chunk;
 mod departures;
+mod latest;
 mod window;
+
+// For the sources that name what they need by these paths.
+#[allow(unused_imports)]
+use karoo::{config, engine, units};

@@ -1,6 +1,8 @@
 //! A value of several words that one thread writes and any thread reads whole.
+//!
+//! `tests/loom/latest.rs` checks with loom that no reader sees a part of a write.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use super::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 /// `N` words. The writer never waits; a reader that meets a write reads again.
 #[derive(Debug)]
@@ -38,28 +40,7 @@ impl<const N: usize> Latest<N> {
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
                 return words;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reader_never_sees_half_a_write() {
-        const WRITES: u64 = 100_000;
-        let latest = Latest::new([0; 4]);
-        std::thread::scope(|scope| {
-            scope.spawn(|| (1..=WRITES).for_each(|i| latest.write([i; 4])));
-            let mut last = 0;
-            while last < WRITES {
-                let words = latest.read();
-                assert!(words.iter().all(|&word| word == words[0]), "{words:?}");
-                assert!(words[0] >= last);
-                last = words[0];
-            }
-        });
     }
 }

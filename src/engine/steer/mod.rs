@@ -41,6 +41,11 @@ mod gains;
 mod latest;
 mod published;
 
+mod sync {
+    pub use std::hint::spin_loop;
+    pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -156,3 +156,19 @@ fn events_make_up_for_those_that_were_displaced() {
     assert_eq!(published.delay(0, 0), Some(LinearDelay::ZERO));
     assert_eq!((published.delay(1, 0), published.delay(0, 2)), (None, None));
 }
+
+#[test]
+fn a_reader_never_sees_half_a_write() {
+    const WRITES: u64 = 100_000;
+    let latest = super::latest::Latest::new([0; 4]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..=WRITES).for_each(|i| latest.write([i; 4])));
+        let mut last = 0;
+        while last < WRITES {
+            let words = latest.read();
+            assert!(words.iter().all(|&word| word == words[0]), "{words:?}");
+            assert!(words[0] >= last);
+            last = words[0];
+        }
+    });
+}

@@ -1,0 +1,93 @@
+//! One receive chunk: what is claimed, stored and published.
+
+use std::sync::Arc;
+
+use super::chunk::{Chunk, ChunkLayout, publish};
+use crate::config::SampleBits;
+use crate::memory::{ChunkAllocator, HostAllocator, Purpose};
+
+fn chunk() -> Arc<Chunk> {
+    let config = RecvConfig {
+        packet_samples: 64,
+        sample_bits: SampleBits::new(10).unwrap(),
+        chunk_samples: 256,
+        mask_timestamp: false,
+    };
+    let layout = ChunkLayout::new(&config, 16);
+    let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
+    Arc::new(Chunk::new(layout, 0, memory.unwrap()))
+}
+
+/// Each heap is whole bytes, so that small ones of few bits take more than their samples.
+#[test]
+#[should_panic(expected = "heaps")]
+fn heaps_beyond_the_memory_are_refused() {
+    let config = RecvConfig {
+        packet_samples: 1,
+        sample_bits: SampleBits::new(2).unwrap(),
+        chunk_samples: 1 << 20,
+        mask_timestamp: false,
+    };
+    let layout = ChunkLayout::new(&config, 0);
+    let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
+    Chunk::new(layout, 0, memory.unwrap());
+}
+
+#[test]
+fn heaps_land_in_their_own_bytes() {
+    let chunk = chunk();
+    chunk.claim(1, 2).unwrap().write(&[7; 80], 5);
+    assert!(chunk.claim(1, 2).is_none(), "a second claim is a duplicate");
+    let frozen = chunk.freeze().unwrap();
+    assert!(frozen.present(1, 2) && !frozen.present(0, 2) && !frozen.present(1, 1));
+    assert_eq!((frozen.saturated(1, 2), frozen.saturated(1, 1)), (5, 0));
+    let bytes = frozen.pol(1);
+    assert!(bytes[..160].iter().chain(&bytes[240..]).all(|&b| b == 0));
+    assert!(bytes[160..240].iter().all(|&b| b == 7));
+}
+
+#[test]
+fn a_heap_that_was_claimed_but_not_written_is_absent() {
+    let chunk = chunk();
+    drop(chunk.claim(0, 1));
+    chunk.claim(0, 1).unwrap().write(&[1; 80], 0);
+    drop(chunk.claim(1, 1));
+    let frozen = chunk.freeze().unwrap();
+    assert!(frozen.present(0, 1) && !frozen.present(1, 1));
+}
+
+#[test]
+fn a_heap_that_was_stored_is_present_once_it_is_published() {
+    let chunk = chunk();
+    let mut stored = vec![chunk.claim(0, 1).unwrap().store(&[3; 80], 4)];
+    assert!(chunk.claim(0, 1).is_none());
+    publish(&mut stored);
+    drop(chunk.claim(0, 2).unwrap().store(&[3; 80], 4));
+    assert!(stored.is_empty());
+    let frozen = chunk.clone().freeze().unwrap();
+    assert!(frozen.present(0, 1) && !frozen.present(0, 2));
+    assert_eq!(frozen.saturated(0, 1), 4);
+}
+
+#[test]
+fn a_frozen_chunk_takes_no_heaps_until_recycled() {
+    let chunk = chunk();
+    let frozen = chunk.clone().freeze().unwrap();
+    assert!(chunk.claim(0, 0).is_none());
+    assert!(chunk.clone().freeze().is_none());
+    frozen.recycle();
+    assert!(chunk.claim(0, 0).is_some());
+}
+
+#[test]
+fn the_tail_is_the_head_of_the_next_chunk() {
+    let (first, next) = (chunk(), chunk());
+    next.claim(0, 0)
+        .unwrap()
+        .write(&std::array::from_fn::<u8, 80, _>(|i| i as u8), 0);
+    let mut first = first.freeze().unwrap();
+    first.copy_tail(&next.freeze().unwrap());
+    let bytes: Vec<u8> = (0..20).collect();
+    assert_eq!(first.pol(0)[320..340], bytes);
+    assert_eq!(first.pol(0)[340], 0);
+}
