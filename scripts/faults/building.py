@@ -123,6 +123,9 @@ class Copy:
                 numbers = set()
                 for span in error["spans"]:
                     if span["is_primary"]:
+                        # Of a macro, where it is used.
+                        while span["expansion"]:
+                            span = span["expansion"]["span"]
                         file = os.path.relpath(self.tree / span["file_name"], self.tree)
                         numbers |= blamed(self.places.get(file, []), span["byte_start"], span["byte_end"])
                 if not numbers or not may_drop:

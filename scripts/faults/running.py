@@ -202,8 +202,8 @@ class Hunt:
         return Outcome("caught", f"{executable}: {ran.failed}")
 
 
-def baseline(tests: Tests, jobs: int, alone: set[str], skip) -> tuple[dict[Test, Known], list[str]]:
-    """Runs every test by itself, without a fault: how long it takes and which faults it meets; and those that fail."""
+def baseline(tests: Tests, chosen: list[Test], jobs: int, alone: set[str]) -> tuple[dict[Test, Known], list[str]]:
+    """Runs each test by itself, without a fault: how long it takes and which faults it meets; and those that fail."""
     folder = tests.tree.parent / "met"
     os.makedirs(folder, exist_ok=True)
     known, failed, lonely = {}, [], threading.Lock()
@@ -229,8 +229,7 @@ def baseline(tests: Tests, jobs: int, alone: set[str], skip) -> tuple[dict[Test,
         else:
             look(task)
 
-    chosen = [test for test in tests.listed() if not (skip and skip.search(str(test)))]
     # Those that wait for one another last.
-    chosen.sort(key=lambda test: test.executable in alone)
+    chosen = sorted(chosen, key=lambda test: test.executable in alone)
     worker_threads(jobs, list(enumerate(chosen)), look_alone)
     return known, failed

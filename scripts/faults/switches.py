@@ -79,4 +79,8 @@ def blamed(places: list[Place], start: int, end: int) -> set[int]:
         return {min(found, key=lambda p: p.end - p.start).fault} if found else set()
 
     inside = [p for p in places if p.start <= start and end <= p.inner]
-    return smallest(inside) or smallest([p for p in places if p.start <= start and end <= p.end])
+    around = [p for p in places if p.start <= start and end <= p.end]
+    # What a function returns instead may make all else of it wrong.
+    returns = [p for p in places if p.inner == p.end <= start]
+    last = {max(returns, key=lambda p: p.end).fault} if returns else set()
+    return smallest(inside) or smallest(around) or last
