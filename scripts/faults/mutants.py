@@ -66,8 +66,12 @@ def switch(file: File, number: int, mutant: dict) -> Switch:
             whole = file.around(start, end, "binary_expression", "compound_assignment_expr", "let_chain")
             if whole.type == "let_chain":
                 raise Misfit("a pattern can only be joined by &&")
-            left, right = file.part(whole.start_byte, start), file.part(end, whole.end_byte)
-            return instead(number, whole.start_byte, whole.end_byte, f"{left}{new}{right}")
+            first = whole.child_by_field_name("left")
+            # Here the grammar takes `a = b * c..d` for a range from an assignment on.
+            while first.type == "assignment_expression":
+                first = first.child_by_field_name("right")
+            left, right = file.part(first.start_byte, start), file.part(end, whole.end_byte)
+            return instead(number, first.start_byte, whole.end_byte, f"{left}{new}{right}")
         case "UnaryOperator":
             whole = file.around(start, end, "unary_expression")
             return instead(number, whole.start_byte, whole.end_byte, new + file.part(end, whole.end_byte))
