@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::chunk::{Chunk, ChunkLayout, publish};
-use crate::config::SampleBits;
+use crate::config::{RecvConfig, SampleBits};
 use crate::memory::{ChunkAllocator, HostAllocator, Purpose};
 
 fn chunk() -> Arc<Chunk> {

@@ -99,7 +99,7 @@ fn no_heap_is_placed_at_the_end_of_time() {
     let mut recv = recv();
     recv.chunk_samples = 1 << 16;
     let last = Timestamp::END - 64;
-    assert!(Timestamp::END / (1 << 16) < END_OF_STREAM);
+    const { assert!(Timestamp::END / (1 << 16) < END_OF_STREAM) };
     let (chunk, heap) = (last >> 16, (1 << 10) - 1);
     assert_eq!(place(&recv, last), Ok(Place { chunk, heap }));
     assert_eq!(place(&recv, Timestamp::END), Err(DropCause::BadTimestamp));

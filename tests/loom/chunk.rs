@@ -109,6 +109,8 @@ fn chunk() -> (Arc<Chunk>, Arc<Lines>) {
         mask_timestamp: false,
     };
     let layout = ChunkLayout::new(&config, 0);
+    // Its cells are loom's own, which checks every access to them.
+    #[allow(clippy::arc_with_non_send_sync)]
     let lines = Arc::new(Lines {
         memory: Region::new(layout.bytes()).unwrap(),
         heaps: [0; HEAPS].map(|_| UnsafeCell::new(())),
@@ -205,6 +207,7 @@ fn what_is_given_up_does_not_overwrite_what_comes_next() {
             .collect();
         let placed = mine.len();
         publish(&mut mine);
+        drop(mine);
         other.join().unwrap();
         let frozen = chunk.freeze().unwrap();
         let expected = (placed > 0).then_some([3; HEAP_BYTES]);
