@@ -10,6 +10,7 @@ use crossbeam::queue::ArrayQueue;
 use super::interface::InterfaceError;
 use super::interfaces::{Ends, Interfaces};
 use super::port::{Membership, PortError};
+use super::scan::CaptureScan;
 use super::source::{Feed, SourceLcore};
 use super::{Compute, Links, RxStage, StageError, StageIdle, StageParts, Stages, Threads, outputs};
 use crate::config::{FgpuConfig, InputConfig};
@@ -19,7 +20,6 @@ use crate::memory::{MemoryError, OutputMemory};
 use crate::net::{CaptureError, CaptureReader, FlowRule, QueueId, Steering};
 use crate::plan::{EnginePlan, Role};
 use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
-use crate::units::Timestamp;
 
 /// How long devices have for the last packets, whose end drivers do not tell.
 const LINGER: Duration = Duration::from_millis(50);
@@ -118,6 +118,7 @@ impl LiveEngine {
             InputConfig::Live { .. } => None,
             InputConfig::Capture { path, .. } => Some(CaptureReader::open(path)?),
         };
+        let meant = meant(config);
         let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, ends.add_capture(&eal)?)));
         let feed = feed.transpose()?;
 
@@ -168,10 +169,7 @@ impl LiveEngine {
             steered,
             rx: rx.collect(),
             when_full,
-            meant: match feed {
-                None => Meant::AtHostTime(engine.clock),
-                Some(_) => Meant::AsItIs,
-            },
+            meant,
             tx: ends.tx,
             tx_packets: interfaces.tx_packets(),
             copied_below,
@@ -193,7 +191,7 @@ impl LiveEngine {
                 reader,
                 steering: everything(),
                 recv: engine.recv.clone(),
-                first: Timestamp::default(),
+                first: meant.first(),
                 feeds: vec![Feed::new(ring, horizons[0].clone())],
                 pool,
                 stats: stats.clone(),
@@ -298,6 +296,17 @@ impl LiveEngine {
         // Packets in flight are done before their pools go.
         drop(ended);
         Ok(())
+    }
+}
+
+/// What tells the first heap's timestamp: the host's clock, or the frames' times in a capture.
+fn meant(config: &FgpuConfig) -> Meant {
+    let clock = config.engine.clock;
+    match &config.input {
+        InputConfig::Live { .. } => Meant::AtHostTime(clock),
+        // What is wrong with the capture is its source's to say; a pipe can be read only once.
+        InputConfig::Capture { path, .. } => CaptureScan::new(path)
+            .map_or(Meant::AsItIs, |scan| Meant::Near(scan.first_whole(clock))),
     }
 }
 

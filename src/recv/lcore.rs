@@ -47,6 +47,16 @@ pub enum Meant {
     Near(Timestamp),
 }
 
+impl Meant {
+    /// Where the first heap of a capture is looked for.
+    pub fn first(self) -> Timestamp {
+        match self {
+            Self::Near(first) => first,
+            Self::AsItIs | Self::AtHostTime(_) => Timestamp::default(),
+        }
+    }
+}
+
 /// Chunks that such an lcore stays behind the foremost one.
 const LAG: u64 = 1;
 

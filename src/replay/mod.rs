@@ -7,7 +7,6 @@
 //! Nothing is lost and everything is deterministic: where a live receiver would drop, the source waits;
 //! where a live receiver would let time decide, the source says so in file order ([`crate::recv::Horizon`]).
 //!
-//! * [`CaptureScan`]: what the head of a capture tells about it;
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
 //! * [`Requests`]: requests to the engine, each for a timestamp of its output;
 //! * [`run()`]: the lcores, the engine, and the report.
@@ -18,10 +17,8 @@ mod progress;
 mod recorder;
 mod requests;
 mod run;
-mod scan;
 
-pub use crate::live::{Backend, DemandError};
+pub use crate::live::{Backend, CaptureScan, DemandError, ScanError};
 pub use plan::{Plan, PlanError, plan};
 pub use requests::{Requests, RequestsError};
 pub use run::{ReplayError, ReplayOptions, run};
-pub use scan::{CaptureScan, ScanError};

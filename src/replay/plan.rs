@@ -3,11 +3,11 @@
 use std::net::SocketAddrV4;
 
 use super::requests::Requests;
-use super::scan::CaptureScan;
 use crate::config::{
     CaptureOptions, ConfigError, EngineConfig, EngineOptions, InitialDelays, JONES_PER_BATCH,
     OutputConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions, parse_delays,
 };
+use crate::live::CaptureScan;
 use crate::monitor::report::Chosen;
 use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
 use crate::units::{Clock, N_POL, Timestamp};
@@ -35,8 +35,7 @@ pub struct Plan {
     pub steering: Steering,
     /// Polarisation and number within it, per rx queue.
     pub queues: Vec<(usize, usize)>,
-    /// Timestamp of the first heap, of which packets have 48 bits: the one that agrees with its frame's time, if one does, else
-    /// these bits as they are.
+    /// Timestamp of the [first heap](CaptureScan::first_whole).
     pub first_timestamp: Timestamp,
     /// What was picked from the capture.
     pub chosen: Vec<Chosen>,
@@ -137,15 +136,9 @@ pub fn plan(
         requests: Requests::default(),
         steering,
         queues,
-        first_timestamp: first_timestamp(scan, clock),
+        first_timestamp: scan.first_whole(clock),
         chosen: picks.0,
     })
-}
-
-fn first_timestamp(scan: &CaptureScan, clock: Clock) -> Timestamp {
-    let moment = clock.at(scan.first_time_ns as f64 * 1e-9);
-    let whole = moment.and_then(|moment| clock.agreeing(scan.first_timestamp, moment));
-    whole.unwrap_or(Timestamp(scan.first_timestamp))
 }
 
 fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) -> Clock {

@@ -18,9 +18,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 
-use crate::support::{check_against_model, output_config, replay_report};
+use crate::support::{
+    Samples, check_against_model, karoo_ok, output_config, read_output, replay_report,
+};
 use cable::Cable;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
+use karoo::net::CaptureReader;
 use received::Received;
 use rig::{BATCH, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME};
 use rig::{TOO_LONG, tones};
@@ -301,6 +304,58 @@ fn a_capture_is_sent_to_its_end() {
     let status = rig.ended();
     assert_eq!(status.code(), Some(0), "{}", rig.log());
     rig.check_all();
+}
+
+/// Packets have 48 bits of a timestamp; dither depends on all of it. The time of the first frame tells
+/// the others, as in a replay: here, that the capture is 3 · 2⁴⁸ samples later than its packets say.
+#[test]
+fn times_of_frames_tell_which_timestamps_of_a_capture_are_meant() {
+    const PACE: f64 = 2e5;
+    let mut reader = CaptureReader::open(tones()).unwrap();
+    let frame = reader.next_frame().unwrap().unwrap();
+    let frame_time = frame.time_ns as f64 * 1e-9;
+    let later = 3u64 << 48;
+    let first = Samples::read(&tones(), 10, 4096).first() + later;
+    // Some seconds apart, as clocks are.
+    let sync_time = format!("--sync-time={}", frame_time - first as f64 / PACE - 2.5);
+    let output = format!(
+        "--wideband={}",
+        OUTPUT.replace("dither=none", "dither=uniform")
+    );
+    let shared = [
+        &output,
+        &sync_time,
+        "--dither-seed=5",
+        "--adc-sample-rate=2e5",
+    ];
+
+    let folder = tempfile::tempdir().unwrap();
+    let [out, report] = ["out.pcap", "report"].map(|name| folder.path().join(name));
+    let mut args = vec![
+        "replay",
+        "--output",
+        out.to_str().unwrap(),
+        "--report",
+        report.to_str().unwrap(),
+    ];
+    args.extend(["--quiet", "--feng-id=3", "--array-size=8", "--gain=0.05"]);
+    args.extend(["--recv-chunk-samples=16384", "--max-delay-diff=1024"]);
+    args.extend(shared);
+    let capture = tones();
+    args.push(capture.to_str().unwrap());
+    karoo_ok(&args);
+    let report = std::fs::read(report.join("report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["input"]["span"][0], first);
+    let replayed = read_output(&out).remove(&49152).unwrap();
+
+    let Some(mut rig) = Rig::from_file("later", &shared, &tones()) else {
+        return;
+    };
+    assert_eq!(rig.ended().code(), Some(0), "{}", rig.log());
+    let sent = rig.received.batches();
+    assert!(!sent.is_empty() && sent.keys().eq(replayed.batches.keys()));
+    assert!(sent == replayed.batches, "other dither");
 }
 
 /// Packets that cannot fit are refused before anything starts.

@@ -423,12 +423,16 @@ pub fn total(metrics: &Value, family: &str) -> f64 {
 
 /// The engine's command line, in its namespace.
 fn command(cable: &Cable, options: &[&str], source: &str) -> Command {
+    let given = options
+        .iter()
+        .any(|option| option.starts_with("--wideband"));
+    let output = ["--wideband", OUTPUT].into_iter().filter(|_| !given);
     let mut command = Command::new("ip");
     command
         .args(["netns", "exec", &cable.engine])
         .args([env!("CARGO_BIN_EXE_karoo"), "fgpu"])
         .args(["--send-interface=k0", "--sync-time=1763700000"])
-        .args(["--wideband", OUTPUT])
+        .args(output)
         .args(ENGINE_OPTIONS)
         .arg("--log=stderr")
         .args(options)

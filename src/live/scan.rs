@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::net::{CaptureError, CaptureReader, Datagram};
 use crate::spead::DigitiserHeap;
-use crate::units::N_POL;
+use crate::units::{Clock, N_POL, Timestamp};
 
 /// Frames looked at.
 const SCAN_FRAMES: u64 = 65536;
@@ -135,6 +135,16 @@ impl CaptureScan {
                 seen.destinations.iter().filter_map(of_pol).collect()
             }),
         })
+    }
+}
+
+impl CaptureScan {
+    /// Timestamp of the first heap, of which packets have 48 bits: the one that agrees with its
+    /// frame's time, if one does, else these bits as they are.
+    pub fn first_whole(&self, clock: Clock) -> Timestamp {
+        let moment = clock.at(self.first_time_ns as f64 * 1e-9);
+        let whole = moment.and_then(|moment| clock.agreeing(self.first_timestamp, moment));
+        whole.unwrap_or(Timestamp(self.first_timestamp))
     }
 }
 
