@@ -1,10 +1,18 @@
-//! What took long to find out, kept on disk by what it depends on.
+//! What took long to find out, kept on disk by what it depends on, and in memory for the other engines of the process.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-/// A folder for it, or none.
+/// Values by room and key.
+type Held = HashMap<(String, Vec<u8>), Vec<u8>>;
+
+/// What this process stored or found, and a folder for it, or none.
 #[derive(Debug)]
-pub(super) struct Cache(Option<PathBuf>);
+pub(super) struct Cache {
+    folder: Option<PathBuf>,
+    held: Mutex<Held>,
+}
 
 impl Cache {
     /// The user's: `$XDG_CACHE_HOME/karoo`, or `~/.cache/karoo`.
@@ -13,21 +21,38 @@ impl Cache {
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
             .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
-        Self(base.map(|base| base.join("karoo")))
+        Self::new(base.map(|base| base.join("karoo")))
     }
 
     /// One in `folder`, which need not exist.
     pub fn at(folder: PathBuf) -> Self {
-        Self(Some(folder))
+        Self::new(Some(folder))
+    }
+
+    fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder,
+            held: Mutex::default(),
+        }
     }
 
     /// What is stored under `key` in a `room` of the folder. Broken files are as good as none.
     pub fn load(&self, room: &str, key: &[u8]) -> Option<Vec<u8>> {
-        read(&self.path(room, key)?, key)
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (room.to_owned(), key.to_owned());
+        if let Some(value) = held.get(&name) {
+            return Some(value.clone());
+        }
+        let value = read(&self.path(room, key)?, key)?;
+        held.insert(name, value.clone());
+        Some(value)
     }
 
     /// Stores `value` under `key`. Without a folder, the next start takes seconds longer.
     pub fn store(&self, room: &str, key: &[u8], value: &[u8]) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.insert((room.to_owned(), key.to_owned()), value.to_owned());
+        drop(held);
         let Some(path) = self.path(room, key) else {
             return;
         };
@@ -41,7 +66,12 @@ impl Cache {
         let hash = key.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
         });
-        Some(self.0.as_ref()?.join(room).join(format!("{hash:016x}")))
+        Some(
+            self.folder
+                .as_ref()?
+                .join(room)
+                .join(format!("{hash:016x}")),
+        )
     }
 }
 
@@ -96,6 +126,19 @@ mod tests {
         assert_eq!(load("kernels", b"b"), b"2");
         assert_eq!(load("shapes", b"a"), b"3");
         assert_eq!(cache.load("shapes", b"b"), None);
-        assert_eq!(Cache(None).load("kernels", b"a"), None);
+        assert_eq!(Cache::new(None).load("kernels", b"a"), None);
+        // What is on disk is for the next process.
+        let next = Cache::at(folder.path().join("karoo"));
+        assert_eq!(next.load("kernels", b"b").unwrap(), b"2");
+    }
+
+    /// The engines of a process share one, also where nothing can be written.
+    #[test]
+    fn a_process_finds_out_once_without_a_folder() {
+        let cache = Cache::new(None);
+        cache.store("kernels", b"a", b"1");
+        assert_eq!(cache.load("kernels", b"a").unwrap(), b"1");
+        assert_eq!(cache.load("shapes", b"a"), None);
+        assert_eq!(cache.load("kernels", b"b"), None);
     }
 }
