@@ -109,6 +109,8 @@ pub struct Eal(Arc<Inner>);
 struct Inner {
     workers: Vec<Lcore>,
     huge_pages: bool,
+    /// As asked for.
+    memory_mib: usize,
     /// Numbers of the ports that have a [`Device`](super::Device).
     control: Mutex<HashSet<u16>>,
 }
@@ -167,6 +169,7 @@ impl Eal {
         Ok(Self(Arc::new(Inner {
             workers,
             huge_pages,
+            memory_mib: config.memory_mib,
             control: Mutex::default(),
         })))
     }
@@ -194,6 +197,15 @@ impl Eal {
     /// Worker lcores, in the order of [`EalConfig::worker_cpus`].
     pub fn workers(&self) -> &[Lcore] {
         &self.0.workers
+    }
+
+    /// What is said where its memory is used up.
+    pub(super) fn memory(&self) -> super::Memory {
+        super::Memory {
+            mib: self.0.memory_mib,
+            huge_pages: self.0.huge_pages,
+            free_mib: free_huge_pages_mib(),
+        }
     }
 
     /// Whether DPDK's memory is in huge pages.
@@ -273,7 +285,7 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
 
 /// Free huge pages of the size that has most of them, in MiB: EAL takes memory of every size, but one pool's
 /// zone comes out of one.
-fn free_huge_pages_mib() -> usize {
+pub fn free_huge_pages_mib() -> usize {
     let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else {
         return 0;
     };
@@ -293,6 +305,12 @@ fn free_huge_pages_mib() -> usize {
         .unwrap_or(0)
 }
 
+/// Plain memory that takes the place of so much in huge pages: there, what is larger than a page of 4 KiB begins on one
+/// of its own, and so takes up to twice as much. What is not used is only reserved.
+pub fn plain_mib(huge_mib: usize) -> usize {
+    huge_mib.saturating_mul(2)
+}
+
 fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<String> {
     // EAL pins the thread that calls it; naming every CPU leaves it, and the threads it starts, as free as before.
     let main: Vec<String> = allowed.iter().map(usize::to_string).collect();
@@ -307,7 +325,11 @@ fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<Str
     } else {
         args.extend(["--no-huge".into(), "--no-shconf".into()]);
     }
-    args.extend(["-m".into(), config.memory_mib.to_string()]);
+    let mib = match huge_pages {
+        true => config.memory_mib,
+        false => plain_mib(config.memory_mib),
+    };
+    args.extend(["-m".into(), mib.to_string()]);
     args.push("--no-telemetry".into());
     args.push(format!(
         "--iova-mode={}",

@@ -35,6 +35,33 @@ impl fmt::Debug for Errno {
     }
 }
 
+/// What DPDK has of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// What it was started with, at least.
+    pub mib: usize,
+    /// Whether that is in huge pages.
+    pub huge_pages: bool,
+    /// Huge pages that are free beside it.
+    pub free_mib: usize,
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mib, free_mib, .. } = self;
+        match self.huge_pages {
+            true => write!(
+                f,
+                "{mib} MiB of huge pages, of which {free_mib} more are free"
+            ),
+            false => write!(
+                f,
+                "{mib} MiB of plain memory, since {free_mib} MiB of huge pages were free"
+            ),
+        }
+    }
+}
+
 /// What the safe layer can refuse.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -63,6 +90,20 @@ pub enum DpdkError {
         burst: usize,
         /// What would do.
         needed: usize,
+    },
+    /// DPDK's memory is used up.
+    #[error(
+        "{what} takes {needed_mib} MiB, which DPDK has not left: it has {memory}. Ask for fewer or smaller rings, or give it \
+         more: sysctl vm.nr_hugepages={}",
+        (.memory.mib + .needed_mib).div_ceil(2)
+    )]
+    NoMemory {
+        /// What it is for.
+        what: String,
+        /// What it takes.
+        needed_mib: usize,
+        /// What there is.
+        memory: Memory,
     },
     /// A value that DPDK cannot take.
     #[error("{what} = {value}: {rule}")]

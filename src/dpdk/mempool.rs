@@ -13,6 +13,9 @@ use super::{Eal, Mbuf, MbufBatch};
 /// Bytes in front of a packet's data in every mbuf.
 pub const HEADROOM: usize = 128;
 
+/// Bytes of an mbuf and of the pool's own header, at least.
+const MBUF: usize = 192;
+
 /// Mbufs that rings with `descriptors` entries in all need, when bursts of `burst` are taken from them:
 /// `max(1.5 × descriptors, descriptors + 2 × burst)`.
 pub fn pool_size(descriptors: usize, burst: usize) -> usize {
@@ -76,12 +79,20 @@ impl MbufPool {
             )
         };
         let pool = NonNull::new(pool).ok_or_else(|| {
+            let errno = Errno::last();
+            if errno.0 == libc::ENOMEM {
+                return DpdkError::NoMemory {
+                    what: format!("mbuf pool '{name}' of {} mbufs", config.mbufs),
+                    needed_mib: (config.mbufs * (MBUF + usize::from(room))).div_ceil(1 << 20),
+                    memory: eal.memory(),
+                };
+            }
             DpdkError::call(
                 format!(
                     "rte_pktmbuf_pool_create({name}, n={}, cache={}, data_room={room}, socket={:?})",
                     config.mbufs, config.cache, config.socket
                 ),
-                Errno::last(),
+                errno,
             )
         })?;
         Ok(Self::own(eal, pool, name, config))

@@ -43,8 +43,8 @@ mod split;
 
 pub use clock::{ClockState, KernelClock, TscClock, tsc};
 pub use device::{Device, DeviceInfo, PortConfig};
-pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus};
-pub use error::{DpdkError, Errno};
+pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus, free_huge_pages_mib, plain_mib};
+pub use error::{DpdkError, Errno, Memory};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
 pub use flow::{FlowError, Flows};
 pub use idle::{Abort, AbortGuard, Idle, IdlePolicy};

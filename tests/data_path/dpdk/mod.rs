@@ -191,6 +191,27 @@ fn duplicate_names_are_refused_with_the_call() {
     );
 }
 
+/// 150 GB.
+#[test]
+fn a_pool_beyond_dpdks_memory_is_refused_with_the_way_out() {
+    let config = PoolConfig {
+        mbufs: 1 << 24,
+        cache: 0,
+        data_room: 9000,
+        socket: None,
+    };
+    let error = MbufPool::new(Eal::for_tests(), "too-large", config).unwrap_err();
+    let text = error.to_string();
+    for words in [
+        "'too-large' of 16777216 mbufs takes 1",
+        "DPDK has not left",
+        "MiB of huge pages",
+        "sysctl vm.nr_hugepages=",
+    ] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+}
+
 #[test]
 fn small_pool_is_refused_with_the_number() {
     assert_eq!(pool_size(1024, 32), 1536);
