@@ -43,7 +43,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
 
 fn run_engine(options: &BenchOptions) -> Result<(), Failure> {
     let report = engine::run(options).map_err(|error| match error {
-        BenchError::Config(_) | BenchError::Compute(_) => Failure::usage(error),
+        BenchError::Config(_) | BenchError::Compute(_) | BenchError::NoRoom(..) => {
+            Failure::usage(error)
+        }
         BenchError::Stage(StageError::Engine(_)) => Failure::device(error),
         _ => Failure::data(error),
     })?;

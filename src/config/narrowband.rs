@@ -78,6 +78,15 @@ impl Narrowband {
         })
     }
 
+    /// The same of another band, as wide: it has the same filter.
+    pub fn centred(&self, centre_frequency: f64, clock: Clock) -> Self {
+        Self {
+            centre_frequency,
+            mixer: Mixer::new(centre_frequency, clock.adc_sample_rate),
+            ..self.clone()
+        }
+    }
+
     /// ADC samples per sample of the filter's output (S).
     pub fn subsampling(&self) -> usize {
         match self.pass_bandwidth {

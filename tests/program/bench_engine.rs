@@ -76,3 +76,28 @@ fn the_bench_refuses_what_it_cannot_run() {
         assert!(stderr.contains(words), "{stderr}");
     }
 }
+
+/// Without huge pages.
+#[test]
+fn a_bench_that_does_not_fit_memory_names_the_way_out() {
+    let rings = ["--engines=64", "--rx-queues=64", "--rx-descriptors=65535"];
+    let small = [
+        "--channels=64",
+        "--taps=4",
+        "--jones-per-batch=4096",
+        "--recv-chunk-samples=65536",
+        "--max-delay-diff=1024",
+    ];
+    let options = [&rings[..], &small, &["--backend=cpu", "--oversubscribe"]].concat();
+    let output = crate::support::karoo([&["bench", "engine"], &options[..]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    for words in [
+        "--rx-descriptors 65535: packet buffers of all engines would take",
+        "MiB are available",
+        "fewer --engines",
+        "sysctl vm.nr_hugepages=",
+    ] {
+        assert!(stderr.contains(words), "no {words:?} in {stderr}");
+    }
+}

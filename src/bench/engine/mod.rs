@@ -19,6 +19,8 @@ mod sink;
 
 use std::time::Duration;
 
+use rayon::prelude::*;
+
 pub use check::Checked;
 pub use options::BenchOptions;
 pub use report::{Counts, EngineBench, Latency, Probe, RxRate};
@@ -27,10 +29,11 @@ use super::search::{Found, Method, ladder};
 use crate::config::{ConfigError, EngineConfig};
 use crate::cpu::Workers;
 use crate::dpdk::{
-    Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus, tsc,
+    Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus,
+    free_huge_pages_mib, plain_mib, tsc,
 };
 use crate::gpu::Tune;
-use crate::live::{self, Backend, ComputeError, StageError, Wanted};
+use crate::live::{self, Backend, ComputeError, Demand, DemandError, StageError, Wanted, run_on};
 use crate::memory::MemoryError;
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
@@ -72,6 +75,13 @@ pub enum BenchError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// It would not fit.
+    #[error(
+        "{0}, or ask for fewer --engines or --rx-queues; huge pages are not counted: sysctl vm.nr_hugepages={pages} would \
+         have room for the packet buffers",
+        pages = .1
+    )]
+    NoRoom(DemandError, usize),
     /// A stage of an engine failed.
     #[error(transparent)]
     Stage(#[from] StageError),
@@ -106,6 +116,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         kernels: options.kernels.kernels(Tune::Auto),
         live: true,
     };
+    check_memory(options, &configs)?;
     let taken = live::take(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
     let eal = Eal::init(&EalConfig {
         worker_cpus: cpus.lcores,
@@ -115,20 +126,42 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     if let Some(main) = cpus.main {
         core_affinity::set_for_current(core_affinity::CoreId { id: main });
     }
+    let all = cpus.all;
     let rig = Rig::start(&eal, options, &configs, taken.engines, &abort);
     let bench = Bench {
         options,
         rig: rig.inspect_err(|_| abort.set())?,
         tsc: TscClock::new(&eal),
     };
-    let mut report = bench.run(&configs)?;
+    let mut report = bench.run(&configs, &all)?;
     report.huge_pages = eal.huge_pages();
     report.chosen = taken.chosen;
     Ok(report)
 }
 
+/// Refuses what would not fit memory: it is only reserved when it is allocated, and the run would be killed in its middle.
+fn check_memory(options: &BenchOptions, configs: &[EngineConfig]) -> Result<(), BenchError> {
+    let needed_mib = Rig::memory_mib(options, configs);
+    let mut demands = Vec::new();
+    for config in configs {
+        demands.extend(Demand::of(config, options.spare_chunks(), options.workers));
+    }
+    if free_huge_pages_mib() < needed_mib {
+        demands.push(Demand {
+            what: "packet buffers of all engines".to_owned(),
+            bytes: (plain_mib(needed_mib) as u64) << 20,
+            option: "--rx-descriptors".to_owned(),
+            value: options.rx_descriptors(),
+        });
+    }
+    let pages = needed_mib.div_ceil(2);
+    Demand::check(demands).map_err(|error| BenchError::NoRoom(error, pages))
+}
+
 /// Which CPU is whose.
 struct Cpus {
+    /// All that may be used.
+    all: Vec<usize>,
     /// The main thread's, unless it shares one.
     main: Option<usize>,
     lcores: Vec<usize>,
@@ -164,6 +197,7 @@ impl Cpus {
         }
         let mut turn = cpus.iter().copied().cycle().skip(1);
         Ok(Self {
+            all: cpus.clone(),
             main: (needed <= cpus.len()).then(|| cpus[0]),
             lcores: turn.by_ref().take(lcores).collect(),
             workers: turn.take(workers.max(1)).collect(),
@@ -194,7 +228,8 @@ struct Measured {
 }
 
 impl Bench<'_> {
-    fn run(self, configs: &[EngineConfig]) -> Result<EngineBench, BenchError> {
+    /// `cpus` are those that the whole bench may use.
+    fn run(self, configs: &[EngineConfig], cpus: &[usize]) -> Result<EngineBench, BenchError> {
         let outcome = self.measure_all();
         if outcome.is_err() {
             self.rig.threads.abort().set();
@@ -216,13 +251,20 @@ impl Bench<'_> {
             found,
             counts,
         } = drained?;
-        let mut checked = Vec::new();
+        // The lcores have ended. Threads that compare have the CPUs of the thread that starts them, which had one alone.
+        if let Err(error) = run_on(cpus.iter().copied()) {
+            tracing::debug!(%error, "spectra are compared on one CPU");
+        }
+        let compare = |found: &sink::Found| {
+            check::check(&configs[found.engine], found.output, &signal, &found.kept)
+        };
+        let checked = found.par_iter().map(compare);
+        let checked = checked.reduce(Checked::default, Checked::and);
         let mut latency = Vec::new();
         let mut first_wrong = None;
-        for (number, config) in configs.iter().enumerate() {
+        for number in 0..configs.len() {
             let mut all = hdrhistogram::Histogram::new(3).expect("three digits are allowed");
             for found in found.iter().filter(|found| found.engine == number) {
-                checked.push(check::check(config, found.output, &signal, &found.kept));
                 // An automatically sized histogram takes any value. Windows of narrowband are longer.
                 if found.output == 0 {
                     let _ = all.add(&found.latency);
@@ -244,7 +286,7 @@ impl Bench<'_> {
             measured: measured.probe,
             latency,
             total: counts,
-            checked: checked.into_iter().fold(Checked::default(), Checked::and),
+            checked,
             first_wrong,
             lcores: measured.lcores,
             compute: engines

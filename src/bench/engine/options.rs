@@ -17,6 +17,9 @@ use crate::units::{Clock, N_POL};
 /// Root mean square of the output's real and imaginary parts: far from the limits, far from zero.
 const OUTPUT_RMS: f64 = 20.0;
 
+/// Beyond, the design of a filter takes longer than the bench.
+const MOST_DECIMATION: usize = 512;
+
 /// Seconds that an engine and an rx lcore may be held up before packets are lost: on virtual machines all of whose CPUs
 /// are busy, stalls of 10 to 25 ms were seen.
 const ENGINE_STALL: f64 = 0.05;
@@ -167,7 +170,7 @@ impl BenchOptions {
             ("--workers", self.workers, 1024),
             // None at all will do.
             ("--narrowband", self.narrowband.max(1), 16),
-            ("--decimation", self.decimation, 1024),
+            ("--decimation", self.decimation, MOST_DECIMATION),
             ("--substreams", self.substreams, 256),
             ("--rx-descriptors", self.rx_descriptors(), 1 << 16),
             ("--tx-descriptors", self.tx_descriptors, 1 << 16),
@@ -214,9 +217,7 @@ impl BenchOptions {
             adc_sample_rate: self.rate * 1e9,
             sync_time: 0.0,
         };
-        let narrowband = (0..self.narrowband)
-            .map(|number| self.narrowband(number, clock))
-            .collect::<Result<Vec<_>, _>>()?;
+        let narrowband = self.narrowbands(clock)?;
         let recv = RecvConfig {
             packet_samples: self.recv_packet_samples,
             sample_bits,
@@ -250,21 +251,28 @@ impl BenchOptions {
             .collect()
     }
 
-    /// Bands that lie side by side from the middle of the digitised one on, and around it where there are more.
-    fn narrowband(&self, number: usize, clock: Clock) -> Result<Narrowband, ConfigError> {
-        let width = clock.adc_sample_rate / (2 * self.decimation) as f64;
+    /// Bands that lie side by side from the middle of the digitised one on, and around it where there are more. One filter
+    /// is designed for all.
+    fn narrowbands(&self, clock: Clock) -> Result<Vec<Narrowband>, ConfigError> {
+        if self.narrowband == 0 {
+            return Ok(Vec::new());
+        }
+        let (rate, decimation) = (clock.adc_sample_rate, self.decimation);
+        let width = rate / (2 * decimation) as f64;
+        let centre = |number: usize| (rate / 4.0 + number as f64 * width) % (rate / 2.0);
         let spec = NarrowbandSpec {
-            centre_frequency: (clock.adc_sample_rate / 4.0 + number as f64 * width)
-                % (clock.adc_sample_rate / 2.0),
-            decimation: self.decimation,
+            centre_frequency: centre(0),
+            decimation,
             ddc_taps: None,
             weight_pass: 0.005,
             pass_bandwidth: None,
         };
-        Narrowband::new(&spec, clock).map_err(|error| {
+        let first = Narrowband::new(&spec, clock).map_err(|error| {
             let rule = error.to_string();
-            ConfigError::new("--decimation", self.decimation, rule, "try 8")
-        })
+            ConfigError::new("--decimation", decimation, rule, "try 8")
+        })?;
+        let band = |number| first.centred(centre(number), clock);
+        Ok((0..self.narrowband).map(band).collect())
     }
 
     fn output(&self, engine: usize, number: usize, narrowband: Option<Narrowband>) -> OutputConfig {
