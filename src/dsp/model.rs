@@ -46,6 +46,29 @@ struct Ddc {
     mixer: Mixer,
 }
 
+/// The PFB's input in one window. Successive windows have most of it in common, and of a narrowband output each number
+/// of it takes a whole filter.
+#[derive(Default)]
+struct Window {
+    first: i64,
+    inputs: Vec<Complex64>,
+}
+
+impl Window {
+    /// Makes it that of `len` inputs from timestamp `first` on, `step` apart.
+    fn advance(&mut self, first: i64, step: i64, len: usize, input: impl Fn(i64) -> Complex64) {
+        let ahead = first - self.first;
+        let on_grid = ahead >= 0 && ahead % step == 0;
+        let gone = usize::try_from(ahead / step).ok().filter(|_| on_grid);
+        let gone = gone.unwrap_or(usize::MAX).min(self.inputs.len());
+        self.inputs.drain(..gone);
+        self.first = first;
+        let missing = self.inputs.len()..len;
+        let missing = missing.map(|i| input(first + i as i64 * step));
+        self.inputs.extend(missing);
+    }
+}
+
 impl Model {
     /// The model of `output` on engine `feng_id`.
     pub fn new(output: &OutputConfig, feng_id: u64) -> Self {
@@ -76,12 +99,12 @@ impl Model {
     }
 
     /// The weighted window folded onto one transform length: y\[q\] = Σⱼ w\[j·step + q\]·u\[j·step + q\], where u is the
-    /// PFB's input from `first` on.
-    fn fir(&self, source: &impl Source, pol: usize, first: i64) -> Vec<Complex64> {
-        let (step, subsampling) = (self.output.pfb_step(), self.output.subsampling());
+    /// PFB's input in the window.
+    fn fir(&self, window: &Window) -> Vec<Complex64> {
+        let step = self.output.pfb_step();
         let mut folded = vec![Complex64::default(); step];
-        for (i, w) in self.weights.iter().enumerate() {
-            folded[i % step] += w * self.input(source, pol, first + (i * subsampling) as i64);
+        for (i, (w, u)) in self.weights.iter().zip(&window.inputs).enumerate() {
+            folded[i % step] += w * u;
         }
         folded
     }
@@ -89,7 +112,21 @@ impl Model {
     /// Spectrum of the window whose first sample has timestamp `first`: C channels in ascending order of frequency,
     /// before any correction.
     pub fn channelise(&self, source: &impl Source, pol: usize, first: i64) -> Vec<Complex64> {
-        let mut bins = self.fir(source, pol, first);
+        self.channelise_next(source, pol, first, &mut Window::default())
+    }
+
+    /// The same with what `window` has of an earlier one of the same source and polarisation.
+    fn channelise_next(
+        &self,
+        source: &impl Source,
+        pol: usize,
+        first: i64,
+        window: &mut Window,
+    ) -> Vec<Complex64> {
+        let subsampling = self.output.subsampling() as i64;
+        let input = |t| self.input(source, pol, t);
+        window.advance(first, subsampling, self.weights.len(), input);
+        let mut bins = self.fir(window);
         self.fft.process(&mut bins);
         (0..self.output.channels)
             .map(|c| bins[self.output.bin(c)])
@@ -123,9 +160,22 @@ impl Model {
         delays: &[DelayModels; N_POL],
         gains: &[Vec<Complex32>; N_POL],
     ) -> [Vec<Complex64>; N_POL] {
+        self.spectrum_next(source, t, delays, gains, &mut Default::default())
+    }
+
+    /// The same with what `windows` have of earlier ones of the same source.
+    fn spectrum_next(
+        &self,
+        source: &impl Source,
+        t: Timestamp,
+        delays: &[DelayModels; N_POL],
+        gains: &[Vec<Complex32>; N_POL],
+        windows: &mut [Window; N_POL],
+    ) -> [Vec<Complex64>; N_POL] {
         std::array::from_fn(|pol| {
             let point = delays[pol].at(t);
-            let mut bins = self.channelise(source, pol, point.orig);
+            let window = &mut windows[pol];
+            let mut bins = self.channelise_next(source, pol, point.orig, window);
             self.correct(&mut bins, &point, &gains[pol]);
             bins
         })
@@ -151,9 +201,10 @@ impl Model {
             saturated: [0; N_POL],
             power: [0; N_POL],
         };
+        let mut windows = Default::default();
         for s in 0..spectra {
             let t = t + (s * step) as u64;
-            let spectrum = self.spectrum(source, t, delays, gains);
+            let spectrum = self.spectrum_next(source, t, delays, gains, &mut windows);
             for k in 0..channels {
                 let dither = self.dither(t, k);
                 for (pol, x) in spectrum.iter().map(|bins| bins[k]).enumerate() {
@@ -249,6 +300,65 @@ mod tests {
 
     fn one() -> Complex32 {
         Complex32::new(1.0, 0.0)
+    }
+
+    /// Windows overlap: of a batch each number of the PFB's input is asked for once, wherever coarse delays let windows go
+    /// on from one to the next, and spectra are those of windows by themselves.
+    #[test]
+    fn a_batch_is_its_spectra_and_filters_each_input_once() {
+        let spec = NarrowbandSpec {
+            centre_frequency: 300e6,
+            decimation: 4,
+            ddc_taps: None,
+            weight_pass: 0.005,
+            pass_bandwidth: None,
+        };
+        let clock = Clock {
+            adc_sample_rate: 1712e6,
+            sync_time: 0.0,
+        };
+        let narrowband = Narrowband::new(&spec, clock).expect("a filter");
+        let taps = narrowband.ddc_taps();
+        let output = OutputConfig {
+            jones_per_batch: 64 * 16,
+            narrowband: Some(narrowband),
+            ..output(64, 4)
+        };
+        let model = Model::new(&output, 0);
+        let asked = std::cell::Cell::new(0);
+        let source = |pol: usize, t: u64| {
+            asked.set(asked.get() + 1);
+            hash_sample(t + 1000 * pol as u64)
+        };
+        // A delay that grows by a coarse step or two within the batch, and one that shrinks.
+        for rate in [0.0, 2e-3, -2e-3] {
+            let delays = std::array::from_fn(|_| {
+                let mut models = DelayModels::with_subsampling(4);
+                models.add(LinearDelay::new(0, 5.0, rate, 0.1, 0.0).expect("valid"));
+                models
+            });
+            let gains = gains(64, Complex32::new(0.01, 0.0));
+            let t = Timestamp(1 << 16);
+            asked.set(0);
+            let batch = model.batch(&source, t, &delays, &gains);
+            let power = N_POL * 16 * output.spectrum_samples();
+            let windows = (15 * 128 + 4 * 128) * N_POL * taps;
+            if rate == 0.0 {
+                assert_eq!(asked.get(), windows + power);
+            }
+            for s in 0..16 {
+                let t = t + (s * output.spectrum_samples()) as u64;
+                let alone = model.spectrum(&source, t, &delays, &gains);
+                for (pol, bins) in alone.iter().enumerate() {
+                    for (k, bin) in bins.iter().enumerate() {
+                        let x = Complex32::new(bin.re as f32, bin.im as f32);
+                        let (q, _) = quantise::quantise_complex(x, 127.0);
+                        let at = ((k * 16 + s) * N_POL + pol) * 2;
+                        assert_eq!(batch.data[at..at + 2], q, "{rate}: {s} {k} {pol}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
