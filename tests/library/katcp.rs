@@ -176,6 +176,43 @@ fn aiokatcp_controls_an_engine() {
     assert!(running.engine.end() > 100, "{report}");
 }
 
+/// Requests that wait for their place in the queue of an engine that takes none, while another client says `?halt`: each
+/// is answered, as done or as failed, and those that are answered as done are in the queue.
+#[test]
+fn a_halt_leaves_no_request_without_a_reply() {
+    const PLACES: usize = 2;
+    const REQUESTS: usize = 20;
+    let config = config();
+    let (steering, steered) = Steering::new(&config, PLACES);
+    let (halt, halted) = mpsc::channel();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let any = Reserved::bind(any).expect("a free port");
+    let on_end = move |end| halt.send(end).expect("a test that waits");
+    let published = steered.published.clone();
+    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_end);
+    let control = control.expect("it listens");
+    let address = control.address();
+    let args = [
+        &*address.ip().to_string(),
+        &address.port().to_string(),
+        STREAM,
+        &REQUESTS.to_string(),
+    ];
+    let replies = python("halt_katcp.py", &args);
+    let waiting = std::iter::from_fn(|| steered.outputs[0].take()).count();
+    assert_eq!(waiting, PLACES);
+    assert_eq!(replies["ok"], PLACES, "{replies}");
+    let refusals = replies["fail"].as_array().expect("texts");
+    assert_eq!(refusals.len(), REQUESTS - PLACES, "{replies}");
+    let why = "server shutting down: the request was not carried out";
+    assert_eq!(refusals.last().expect("a refusal"), why, "{replies}");
+    assert_eq!(
+        halted.recv_timeout(Duration::from_secs(20)),
+        Ok(ControlEnd::Halt)
+    );
+    control.stop();
+}
+
 #[test]
 fn hostile_clients_cost_only_themselves() {
     let running = start();

@@ -32,7 +32,7 @@ pub trait Device: Send + Sync + 'static {
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal>;
 
     /// Begins one of its own requests that takes long, in place of [`handle`](Self::handle): only this client's next
-    /// request waits, and what it does not await is given up when the client leaves.
+    /// request waits, and what it does not await is given up when the client leaves or the server ends.
     fn begin(&self, request: &Message<'_>) -> Option<Slow> {
         let _ = request;
         None

@@ -1,8 +1,11 @@
 //! Lines from a client's socket.
 
 use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use nix::sys::socket::{MsgFlags, recv};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -62,17 +65,9 @@ impl Lines {
             *until = Instant::now() + self.limits.line_time;
         }
         loop {
-            let rest = &self.buffer[self.searched..];
-            if let Some(end) = rest.iter().position(|&byte| byte == b'\n' || byte == b'\r') {
-                let line = self.done..self.searched + end;
-                self.searched = line.end + 1;
-                self.done = self.searched;
-                if line.len() > self.limits.line {
-                    return Err(LineError::TooLong(self.limits.line));
-                }
+            if let Some(line) = self.find()? {
                 return Ok(Some(&self.buffer[line]));
             }
-            self.searched = self.buffer.len();
             self.compact();
             if self.buffer.len() > self.limits.line {
                 return Err(LineError::TooLong(self.limits.line));
@@ -88,6 +83,44 @@ impl Lines {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next line of what is here already, in this process or in the system; `None` if its end is not.
+    pub fn received(&mut self) -> Result<Option<&[u8]>, LineError> {
+        loop {
+            if let Some(line) = self.find()? {
+                return Ok(Some(&self.buffer[line]));
+            }
+            self.compact();
+            if self.buffer.len() >= SHORT && self.place.is_none()
+                || self.buffer.len() > self.limits.line
+            {
+                return Ok(None);
+            }
+            // Not by tokio, which may not know yet that there is something.
+            let socket = self.socket.as_ref().as_raw_fd();
+            let mut piece = [0; 4096];
+            match recv(socket, &mut piece, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(bytes) => self.buffer.extend_from_slice(&piece[..bytes]),
+            }
+        }
+    }
+
+    /// Where the next line is in the buffer, if its end is.
+    fn find(&mut self) -> Result<Option<Range<usize>>, LineError> {
+        let rest = &self.buffer[self.searched..];
+        let Some(end) = rest.iter().position(|&byte| byte == b'\n' || byte == b'\r') else {
+            self.searched = self.buffer.len();
+            return Ok(None);
+        };
+        let line = self.done..self.searched + end;
+        self.searched = line.end + 1;
+        self.done = self.searched;
+        if line.len() > self.limits.line {
+            return Err(LineError::TooLong(self.limits.line));
+        }
+        Ok(Some(line))
     }
 
     /// Forgets the lines before the one that has not ended.

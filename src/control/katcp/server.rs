@@ -17,17 +17,21 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::device::{Device, Response};
+use super::device::{Device, Refusal, Response};
 use super::lines::{LineError, Lines};
 use super::message::{Kind, Line, Message};
 use super::outbox::{Backlogs, ClientId, Outbox, SharedLine};
 use super::reading::unix_now;
 use super::requests::{Standard, versions};
 use super::sensor::Sensors;
+
+/// Replies to requests that the end of the server comes before, or in the middle of.
+const NOT_BEGUN: &str = "server shutting down: the request was not carried out";
+const BEGUN: &str = "server shutting down: the request had begun, and may or may not take effect";
 
 /// What clients may cost.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +135,8 @@ struct Common<D> {
     /// Requests of all clients so far.
     requests: AtomicU64,
     halt: Notify,
+    /// True from the end on: requests are refused.
+    ending: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -157,6 +163,7 @@ impl<D: Device> Server<D> {
                 backlogs: Arc::default(),
                 requests: AtomicU64::new(0),
                 halt: Notify::new(),
+                ending: watch::Sender::new(false),
             }),
         })
     }
@@ -166,7 +173,8 @@ impl<D: Device> Server<D> {
         self.listener.local_addr()
     }
 
-    /// Serves clients until one says `?halt` or `stop` is there; then tells them all, and disconnects them.
+    /// Serves clients until one says `?halt` or `stop` is there; then replies to what they asked, tells them all, and
+    /// disconnects them.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Ended {
         let Self { listener, shared } = self;
         let mut tasks = JoinSet::new();
@@ -192,12 +200,8 @@ impl<D: Device> Server<D> {
             }
         };
         drop(listener);
-        let goodbye = Line::new(Kind::Inform, "disconnect", None).argument("server shutting down");
-        let goodbye: SharedLine = goodbye.finish().into();
-        for (_, outbox) in shared.clients().connected.values() {
-            outbox.push(goodbye.clone());
-            outbox.close();
-        }
+        // Each client's task replies to what was asked, and says goodbye.
+        shared.ending.send_replace(true);
         let all = async { while tasks.join_next().await.is_some() {} };
         // Those who do not read are dropped with the set.
         let _ = timeout(shared.limits.farewell, all).await;
@@ -274,10 +278,10 @@ impl<D: Device> Common<D> {
         tokio::select! {
             () = &mut writer => {}
             () = outbox.is_cut() => {}
-            error = self.requests(lines, &outbox) => {
-                if let Some(error) = error {
+            goodbye = self.requests(lines, &outbox) => {
+                if let Some(why) = goodbye {
                     let line = Line::new(Kind::Inform, "disconnect", None);
-                    outbox.push(line.argument(error.to_string()).finish());
+                    outbox.push(line.argument(why).finish());
                 }
                 // What was answered is still sent to a client that has said all.
                 outbox.close();
@@ -286,34 +290,30 @@ impl<D: Device> Common<D> {
         }
     }
 
-    /// Answers a client's requests until it closes the connection, or its lines are too much.
-    async fn requests(&self, mut lines: Lines, outbox: &Arc<Outbox>) -> Option<LineError> {
+    /// Answers a client's requests until it closes the connection, its lines are too much, or the server ends; in the last
+    /// two cases returns what to tell the client. At the end of the server, requests that are here are refused.
+    async fn requests(&self, mut lines: Lines, outbox: &Arc<Outbox>) -> Option<String> {
+        let mut ending = self.ending.subscribe();
         loop {
-            let line = match lines.next().await {
+            let line = tokio::select! {
+                biased;
+                () = ended(&mut ending) => lines.received(),
+                line = lines.next() => line,
+            };
+            let line = match line {
                 Ok(Some(line)) => line,
+                Ok(None) if *ending.borrow() => return Some("server shutting down".to_owned()),
                 Ok(None) => return None,
                 Err(LineError::Io(error)) => {
                     tracing::debug!(client = outbox.client(), %error, "connection lost");
                     return None;
                 }
-                Err(error) => return Some(error),
+                Err(error) => return Some(error.to_string()),
             };
             match Message::parse(line) {
                 Ok(Some(request)) if request.kind() == Kind::Request => {
                     outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
-                    if let Some(room) = self.standard.room(&request) {
-                        room.await;
-                    }
-                    match self.standard.begin(&request) {
-                        Some(slow) => {
-                            let mut response = Response::to(&request);
-                            let outcome = slow.await.map(|arguments| {
-                                arguments.iter().for_each(|a| response.argument(a));
-                            });
-                            outbox.push(response.finish(outcome));
-                        }
-                        None => self.answer(&request, outbox),
-                    }
+                    self.reply(&request, outbox, &mut ending).await;
                 }
                 // Clients have nothing to reply to or to inform of.
                 Ok(_) => {}
@@ -332,6 +332,43 @@ impl<D: Device> Common<D> {
             outbox.is_drained().await;
             // Lines that are here already are no reason to let others wait.
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Answers a request, or refuses it if the end comes first.
+    async fn reply(
+        &self,
+        request: &Message<'_>,
+        outbox: &Arc<Outbox>,
+        ending: &mut watch::Receiver<bool>,
+    ) {
+        let refuse = |why: &str| {
+            let refusal = Err(Refusal::Fail(why.to_owned()));
+            outbox.push(Response::to(request).finish(refusal));
+        };
+        let room = async {
+            if let Some(room) = self.standard.room(request) {
+                room.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ended(ending) => return refuse(NOT_BEGUN),
+            () = room => {}
+        }
+        let Some(slow) = self.standard.begin(request) else {
+            return self.answer(request, outbox);
+        };
+        tokio::select! {
+            biased;
+            outcome = slow => {
+                let mut response = Response::to(request);
+                let outcome = outcome.map(|arguments| {
+                    arguments.iter().for_each(|a| response.argument(a));
+                });
+                outbox.push(response.finish(outcome));
+            }
+            () = ended(ending) => refuse(BEGUN),
         }
     }
 
@@ -365,6 +402,12 @@ impl<D: Device> Common<D> {
             outbox.cut("too much waits for all clients, and most for it");
         }
     }
+}
+
+/// Waits for the end of the server.
+async fn ended(ending: &mut watch::Receiver<bool>) {
+    // Fails without a sender, which is the end as well.
+    let _ = ending.wait_for(|ending| *ending).await;
 }
 
 /// A client that is forgotten when its task ends, however it does.

@@ -3,22 +3,27 @@ use std::net::Ipv4Addr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::sync::oneshot;
 
+use super::super::device::{Help, Room, Slow};
 use super::super::requests::tests::{Adder, sensors};
 use super::*;
 
-struct Running {
+struct Running<D = Adder> {
     address: SocketAddr,
     sensors: Sensors,
-    shared: Arc<Common<Adder>>,
+    shared: Arc<Common<D>>,
     stop: oneshot::Sender<()>,
     ended: tokio::task::JoinHandle<Ended>,
 }
 
 fn serve(limits: Limits) -> Running {
+    serve_device(Adder, limits)
+}
+
+fn serve_device<D: Device>(device: D, limits: Limits) -> Running<D> {
     let sensors = sensors();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let any = Reserved::bind(any).expect("a free port");
-    let server = Server::listen(any, Arc::new(Adder), sensors.clone(), limits).expect("listens");
+    let server = Server::listen(any, Arc::new(device), sensors.clone(), limits).expect("listens");
     let (stop, stopped) = oneshot::channel();
     Running {
         address: server.local_addr().expect("an address"),
@@ -33,7 +38,7 @@ struct Client(BufReader<TcpStream>);
 
 impl Client {
     /// Connected, and told the versions.
-    async fn connect(server: &Running) -> Self {
+    async fn connect<D>(server: &Running<D>) -> Self {
         let stream = TcpStream::connect(server.address)
             .await
             .expect("a connection");
@@ -154,6 +159,91 @@ async fn halt_is_answered_before_it_is_done() {
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
+/// A device whose requests never end: one waits for its place, one has begun.
+struct Stuck;
+
+impl Device for Stuck {
+    fn version(&self) -> &str {
+        "adder-1.0"
+    }
+
+    fn build(&self) -> &str {
+        "adder-1.0.3"
+    }
+
+    fn requests(&self) -> &'static [Help] {
+        const fn help(name: &'static str) -> Help {
+            Help {
+                name,
+                parameters: "",
+                summary: "Wait.",
+            }
+        }
+        const { &[help("wait"), help("work")] }
+    }
+
+    fn room(&self, request: &Message<'_>) -> Option<Room> {
+        let waits = request.name() == "wait";
+        waits.then(|| Box::pin(std::future::pending()) as Room)
+    }
+
+    fn handle(&self, _: &Message<'_>, _: &mut Response) -> Result<(), Refusal> {
+        panic!("nothing gets that far")
+    }
+
+    fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+        let works = request.name() == "work";
+        works.then(|| Box::pin(std::future::pending()) as Slow)
+    }
+}
+
+/// Those of other clients, and those of the client that halts itself, behind it in the same piece of the connection.
+#[tokio::test]
+async fn requests_under_way_are_answered_when_the_server_ends() {
+    const WAITS: &str = r"fail server\_shutting\_down:\_the\_request\_was\_not\_carried\_out";
+    const WORKS: &str = r"fail server\_shutting\_down:\_the\_request\_had\_begun,\_and\_may\_or\_may\_not\_take\_effect";
+    for by_client in [true, false] {
+        let server = serve_device(Stuck, Limits::default());
+        let mut one = Client::connect(&server).await;
+        let mut two = Client::connect(&server).await;
+        let mut idle = Client::connect(&server).await;
+        let mut last = Client::connect(&server).await;
+        one.send("?watchdog[1]\n?wait[2]\n?wait[3]\n?watchdog[4]\n?unfinished")
+            .await;
+        one.skip_to("!watchdog[1] ok").await;
+        two.send("?watchdog[1]\n?work[2] x\n?wait[3]\n").await;
+        two.skip_to("!watchdog[1] ok").await;
+        idle.skip_to("#client-connected").await;
+        if by_client {
+            last.send("?halt[7]\n").await;
+            assert_eq!(last.line().await, "!halt[7] ok");
+        } else {
+            server.stop.send(()).expect("a server");
+        }
+        for (client, replies) in [
+            (
+                &mut one,
+                vec![
+                    ("wait[2]", WAITS),
+                    ("wait[3]", WAITS),
+                    ("watchdog[4]", WAITS),
+                ],
+            ),
+            (&mut two, vec![("work[2]", WORKS), ("wait[3]", WAITS)]),
+            (&mut idle, vec![]),
+            (&mut last, vec![]),
+        ] {
+            for (request, reply) in replies {
+                assert_eq!(client.line().await, format!("!{request} {reply}"));
+            }
+            assert_eq!(client.line().await, r"#disconnect server\_shutting\_down");
+            assert_eq!(client.line().await, "");
+        }
+        let ended = server.ended.await.expect("no panic");
+        assert_eq!(ended == Ended::Halted, by_client);
+    }
+}
+
 #[tokio::test]
 async fn half_closed_connections_are_closed() {
     let server = serve(Limits::default());
@@ -214,6 +304,32 @@ async fn endless_lines_are_cut_off() {
     clients(&server, 1).await;
     other.send("?watchdog\n").await;
     assert_eq!(other.line().await, "!watchdog ok");
+}
+
+/// Whether its end comes with it or never: also where it is so short that both are read at once.
+#[tokio::test]
+async fn lines_that_are_longer_than_the_limit_are_refused() {
+    for limit in [100, 1 << 17] {
+        for end in ["\n", ""] {
+            let limits = Limits {
+                line: limit,
+                ..Limits::default()
+            };
+            let server = serve(limits);
+            let mut client = Client::connect(&server).await;
+            let longest = format!("?{}\n", "x".repeat(limit - 1));
+            client.send(&longest.repeat(2)).await;
+            for _ in 0..2 {
+                let line = client.line().await;
+                assert!(line.contains(" invalid "), "{line}");
+            }
+            client.send(&format!("?{}{end}", "x".repeat(limit))).await;
+            let line = client.line().await;
+            let why = format!(r"#disconnect a\_line\_is\_longer\_than\_{limit}\_bytes");
+            assert!(line.starts_with(&why), "{limit} {end:?}: {line}");
+            assert_eq!(client.line().await, "");
+        }
+    }
 }
 
 #[tokio::test]
