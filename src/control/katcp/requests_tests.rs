@@ -167,6 +167,44 @@ fn sampling_is_set_and_queried() {
         ask("?sensor-sampling b.count differential-rate 2 0.5 inf"),
         ["!sensor-sampling ok b.count differential-rate 2 0.5 inf"]
     );
+    for (asked, told) in [
+        (
+            "period 18446744073709549568",
+            "period 1.844674407370955e+19",
+        ),
+        ("period 1e400", "period inf"),
+        ("event-rate 1e-9 1e300", "event-rate 1e-09 1e+300"),
+        ("event-rate 1e300 inf", "event-rate 1e+300 inf"),
+    ] {
+        assert_eq!(
+            ask(&format!("?sensor-sampling b.count {asked}")),
+            [format!("!sensor-sampling ok b.count {told}")]
+        );
+    }
+    for (asked, why) in [
+        ("period 0", r"period\_0.0\_must\_be\_positive\_(seconds)"),
+        (
+            "period -1e-300",
+            r"period\_-1e-300\_must\_be\_positive\_(seconds)",
+        ),
+        (
+            "event-rate 1 -inf",
+            r"longest\_period\_-inf\_must\_be\_positive\_(seconds)",
+        ),
+        (
+            "event-rate 1e400 inf",
+            r"shortest\_period\_inf\_must\_be\_0\_or\_more,\_and\_finite\_(seconds)",
+        ),
+        (
+            "differential-rate 1 -1e-300 1",
+            r"shortest\_period\_-1e-300\_must\_be\_0\_or\_more,\_and\_finite\_(seconds)",
+        ),
+    ] {
+        assert_eq!(
+            ask(&format!("?sensor-sampling b.count {asked}")),
+            [format!("!sensor-sampling fail {why}")]
+        );
+    }
     assert_eq!(
         ask("?sensor-sampling[3] b.count,a.level auto"),
         ["!sensor-sampling[3] ok b.count,a.level auto"]

@@ -271,7 +271,7 @@ impl Sampler {
         // What is longer than a Duration holds never comes.
         let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
         let limited = |seconds: f64| match duration(seconds) {
-            Some(zero) if zero.is_zero() => zero,
+            _ if seconds == 0.0 => Duration::ZERO,
             Some(period) => period.max(SHORTEST),
             None => Duration::MAX,
         };

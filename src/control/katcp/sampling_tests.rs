@@ -166,6 +166,69 @@ fn tiny_periods_are_served_every_ten_milliseconds() {
     assert_eq!(counts.len(), 10);
 }
 
+/// A sensor that changes every millisecond. Only 0 stands for no limit.
+#[test]
+fn changes_are_reported_every_ten_milliseconds_at_most() {
+    let sets: Vec<_> = (1..=100).map(|at| (at, at as i64)).collect();
+    let every = |step: u64| -> Vec<_> {
+        let times = (1..).map(|k| k * step).take_while(|at| *at <= 100);
+        times.map(|at| (at, at as i64 - 1)).collect()
+    };
+    for (shortest, step) in [
+        ("1e-300", 10),
+        ("0.001", 10),
+        ("0.009", 10),
+        ("0.01", 10),
+        ("0.02", 20),
+    ] {
+        for text in [
+            format!("event-rate {shortest} inf"),
+            format!("event-rate {shortest} 1e-300"),
+            format!("differential-rate 0 {shortest} 10"),
+        ] {
+            assert_eq!(sampled(&text, false, &sets, 100), every(step), "{text}");
+        }
+    }
+    assert_eq!(sampled("event-rate 0 inf", false, &sets, 100), sets);
+}
+
+#[test]
+fn a_tiny_longest_period_is_ten_milliseconds() {
+    for text in ["event-rate 0 1e-300", "differential-rate 5 0 0.001"] {
+        let times: Vec<_> = sampled(text, false, &[], 50);
+        assert_eq!(times, [10, 20, 30, 40, 50].map(|at| (at, 0)), "{text}");
+    }
+}
+
+/// Seconds that a Duration holds are fewer than 2⁶⁴. Periods from there on are taken, and never end.
+#[test]
+fn longer_periods_than_can_be_told_never_end() {
+    const MOST: u64 = 18_446_744_073_709_549_568;
+    let info = sensor(Type::Integer, false);
+    for now in [Duration::ZERO, ms(1)] {
+        let sampler = |text: &str| {
+            let strategy = strategy(text).expect(text);
+            Sampler::new(strategy, &info, &nominal(0), now).expect(text)
+        };
+        for last in ["period", "event-rate 0", "differential-rate 1 0"] {
+            let deadline = sampler(&format!("{last} {MOST}")).deadline();
+            assert_eq!(deadline, Some(now + Duration::from_secs(MOST)), "{last}");
+            for longer in ["18446744073709551616", "1e300", "1e400", "inf"] {
+                let text = format!("{last} {longer}");
+                let mut sampler = sampler(&text);
+                assert_eq!(sampler.deadline(), None, "{text}");
+                assert!(!sampler.tick(Duration::MAX, &nominal(0)), "{text}");
+            }
+        }
+        // Whoever asks for no more than one report in so long a time has had it.
+        let mut sampler = sampler("event-rate 1e300 inf");
+        assert!(!sampler.update(now + ms(1), &nominal(1)));
+        let never = |deadline: Option<Duration>| deadline.is_none_or(|at| at == Duration::MAX);
+        assert!(never(sampler.deadline()), "{:?}", sampler.deadline());
+        assert!(!sampler.tick(Duration::MAX - ms(1), &nominal(1)));
+    }
+}
+
 #[test]
 fn none_is_no_subscription() {
     let info = sensor(Type::Integer, false);

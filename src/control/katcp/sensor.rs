@@ -14,6 +14,9 @@ use super::reading::{Reading, SensorInfo, Status, unix_now};
 use super::sampling::{Sampler, Strategy, StrategyError};
 use super::value::Value;
 
+/// Deadlines further away do not come: a century. tokio's timers panic at the last that an [`Instant`] can tell.
+const FAR: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
 /// A sensor among [`Sensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SensorId(usize);
@@ -188,19 +191,20 @@ impl Sensors {
                 state.tick(self.elapsed());
                 state.next_deadline()
             };
-            // What is further away than an Instant reaches does not come.
-            let at = next.and_then(|next| self.0.start.checked_add(next));
-            let due = async {
-                match at {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = due => {}
+                () = until(self.0.start, next) => {}
                 () = self.0.earlier.notified() => {}
             }
         }
+    }
+}
+
+/// Waits until this long after `start`.
+async fn until(start: Instant, deadline: Option<Duration>) {
+    let near = deadline.filter(|deadline| *deadline <= FAR);
+    match near.and_then(|near| start.checked_add(near)) {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -162,3 +162,41 @@ async fn periods_are_kept_by_the_clock() {
     let next = sensors.state().next_deadline().expect("a period");
     assert!(next >= Duration::from_millis(80), "{next:?}");
 }
+
+/// The last time that an Instant can tell is none of a timer's, and what is further away is no time at all.
+#[test]
+fn no_deadline_is_too_far_away() {
+    let start = Instant::now();
+    let mut last = Duration::ZERO;
+    let steps = (0..64).map(|bit| Duration::from_secs(1 << bit));
+    let steps = steps
+        .rev()
+        .chain((0..30).rev().map(|bit| Duration::from_nanos(1 << bit)));
+    for step in steps {
+        let longer = last.checked_add(step);
+        last = longer
+            .filter(|&longer| start.checked_add(longer).is_some())
+            .unwrap_or(last);
+    }
+    let moment = Duration::from_nanos(1);
+    assert!(start.checked_add(last + moment).is_none());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        for deadline in [
+            FAR,
+            FAR + moment,
+            last - moment,
+            last,
+            last + moment,
+            Duration::MAX,
+        ] {
+            tokio::select! {
+                biased;
+                () = until(start, Some(deadline)) => panic!("{deadline:?} are not over"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    });
+}
