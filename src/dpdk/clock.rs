@@ -20,6 +20,23 @@ pub fn tsc() -> u64 {
     }
 }
 
+/// Where a thread reads the time, in ticks of the time-stamp counter.
+pub trait Ticks: Clone + Send + 'static {
+    /// Ticks since any start.
+    fn now(&self) -> u64;
+}
+
+/// The time-stamp counter itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tsc;
+
+impl Ticks for Tsc {
+    #[inline]
+    fn now(&self) -> u64 {
+        tsc()
+    }
+}
+
 /// Relation of TSC ticks to seconds, as EAL measured or read it at start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TscClock {

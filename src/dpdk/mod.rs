@@ -41,7 +41,7 @@ mod ring;
 #[cfg(feature = "nic")]
 mod split;
 
-pub use clock::{ClockState, KernelClock, TscClock, tsc};
+pub use clock::{ClockState, KernelClock, Ticks, Tsc, TscClock, tsc};
 pub use device::{Device, DeviceInfo, PortConfig};
 pub use eal::{Eal, EalConfig, EalError, HugePages, allowed_cpus, free_huge_pages_mib, plain_mib};
 pub use error::{DpdkError, Errno, Memory};

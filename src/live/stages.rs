@@ -8,7 +8,7 @@ use crossbeam::queue::ArrayQueue;
 use super::Threads;
 use crate::config::EngineConfig;
 use crate::dpdk::{
-    BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, TscClock, TxQueue, tsc,
+    BURST, DpdkError, IdlePolicy, LcoreHandle, LcorePanic, RxQueue, Ticks, Tsc, TscClock, TxQueue,
 };
 use crate::engine::steer::Steered;
 use crate::engine::{Engine, EngineError, EngineParts, Intake, OutputParts, OutputStats};
@@ -134,6 +134,16 @@ impl Stages {
         config: &EngineConfig,
         parts: StageParts,
     ) -> Result<Self, DpdkError> {
+        Self::start_by(&Tsc, threads, config, parts)
+    }
+
+    /// The same with paces that go by other `ticks` than the time-stamp counter's, as many to a second.
+    pub fn start_by(
+        ticks: &impl Ticks,
+        threads: &mut Threads,
+        config: &EngineConfig,
+        parts: StageParts,
+    ) -> Result<Self, DpdkError> {
         let abort = threads.abort().clone();
         let StageParts { prefix, idle, .. } = parts;
         let chunks: usize = parts.outputs.iter().map(|o| o.pool.capacity()).sum();
@@ -218,7 +228,7 @@ impl Stages {
                     .share(index % per_interface, per_interface);
                 let pace = match parts.rate_factor * packetiser.rate() {
                     rate if rate > 0.0 => {
-                        Pace::new(tsc_clock, rate, tx_idle(index).longest_nap(), tsc())
+                        Pace::new(tsc_clock, rate, tx_idle(index).longest_nap(), ticks.now())
                     }
                     _ => Pace::UNLIMITED,
                 };
@@ -249,7 +259,7 @@ impl Stages {
                 idle: tx_idle(index),
             });
         }
-        let team = TxLcore::team(finished, paths, parts.copied_below, &abort);
+        let team = TxLcore::team(finished, paths, parts.copied_below, ticks, &abort);
         for (index, tx) in team.into_iter().enumerate() {
             let counts = [Count::of(&running), Count::of(&sending)];
             lcores.push(threads.spawn(&tx_name(index), move |clock| {

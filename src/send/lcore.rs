@@ -10,7 +10,7 @@ use super::packetiser::{HEADER_BYTES, Packetiser};
 use crate::config::MAX_SEND_INTERFACES;
 use crate::dpdk::{
     Abort, AttachError, BURST, Eal, Idle, IdlePolicy, MAX_HANDLES, Mbuf, MbufBatch, MbufPool,
-    PoolConfig, SharedBuffer, TxQueue, pool_size, tsc,
+    PoolConfig, SharedBuffer, Ticks, Tsc, TxQueue, pool_size,
 };
 use crate::engine::{Finished, OutputStats};
 use crate::memory::OutputMemory;
@@ -177,7 +177,7 @@ pub struct TxOutput {
 /// One tx lcore: all outputs of an engine, or a share of each one's substreams.
 ///
 /// Without pace, outputs are sent in the order in which their chunks were finished; with it, side by side.
-pub struct TxLcore {
+pub struct TxLcore<T = Tsc> {
     /// Which of the team it is.
     index: usize,
     inlet: Inlet,
@@ -186,16 +186,20 @@ pub struct TxLcore {
     queue: TxQueue,
     batch: MbufBatch,
     idle: Idle,
+    /// What paces go by.
+    ticks: T,
     abort: Abort,
 }
 
-impl TxLcore {
+impl<T: Ticks> TxLcore<T> {
     /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are at most
-    /// [`MAX_TX_LCORES`]. Chunks of fewer than `copied_below` packets through a queue are copied.
+    /// [`MAX_TX_LCORES`]. Chunks of fewer than `copied_below` packets through a queue are copied. `ticks` is what the paces
+    /// of outputs go by.
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
         paths: Vec<TxPath>,
         copied_below: usize,
+        ticks: &T,
         abort: &Abort,
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
@@ -235,6 +239,7 @@ impl TxLcore {
             queue: path.queue,
             batch: MbufBatch::new(),
             idle: Idle::new(path.idle),
+            ticks: ticks.clone(),
             abort: abort.clone(),
         };
         let paths = paths.into_iter().zip(inlets).enumerate();
@@ -313,7 +318,7 @@ impl TxLcore {
                 lane.next = (0, 0);
                 return true;
             };
-            if lane.pace.is_limited() && (packets == BURST || !lane.pace.allows(tsc())) {
+            if lane.pace.is_limited() && (packets == BURST || !lane.pace.allows(self.ticks.now())) {
                 break;
             }
             let step = lane.packetiser.config().batch_samples();
@@ -346,7 +351,8 @@ impl TxLcore {
         };
         let lane = &mut self.lanes[output];
         if lane.pace.is_limited() {
-            lane.pace.sent(mbuf.pkt_len() - HEADERS_LEN, tsc());
+            lane.pace
+                .sent(mbuf.pkt_len() - HEADERS_LEN, self.ticks.now());
         }
         lane.next.1 += 1;
         if lane.next.1 == lane.packetiser.batch_packets() {

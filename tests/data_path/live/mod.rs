@@ -1,5 +1,6 @@
 //! Engines on ports: what goes in comes out, what does not is accounted for, and nobody is held up.
 
+mod pace;
 mod rig;
 
 use std::collections::{BTreeSet, VecDeque};

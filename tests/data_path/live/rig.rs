@@ -10,7 +10,7 @@ use karoo::config::{Dither, EngineConfig, RecvConfig, SampleBits, SendConfig};
 use karoo::cpu;
 use karoo::dpdk::{
     Abort, BURST, Device, Eal, IdlePolicy, MbufBatch, MbufPool, PoolConfig, PortConfig,
-    RingReceiver, RingSender, mbuf_ring, pool_size,
+    RingReceiver, RingSender, Ticks, Tsc, mbuf_ring, pool_size,
 };
 use karoo::dsp::model::hash_sample;
 use karoo::dsp::unpack::pack;
@@ -41,7 +41,8 @@ pub fn config() -> EngineConfig {
         .collect();
     let config = EngineConfig {
         clock: Clock {
-            adc_sample_rate: 1e9,
+            // So slow that what a pace makes up for after a nap is less than its bucket.
+            adc_sample_rate: 1e6,
             sync_time: 0.0,
         },
         feng_id: 3,
@@ -91,6 +92,13 @@ impl Sending {
     };
 }
 
+/// How fast packets leave, and by which clock.
+pub struct Paced<T> {
+    /// Multiple of the output's own rate; 0: no limit.
+    pub rate_factor: f64,
+    pub ticks: T,
+}
+
 /// An engine between rings whose other ends the test holds.
 pub struct Rig {
     sending: Sending,
@@ -104,6 +112,8 @@ pub struct Rig {
     pub ring_full: u64,
     heap_count: u64,
     pub received: BTreeMap<(u64, u64), Vec<Option<i8>>>,
+    /// Bytes in the UDP datagrams of what was received.
+    pub datagram_bytes: u64,
     _threads: Threads,
 }
 
@@ -117,6 +127,20 @@ impl Rig {
         rx_queues: usize,
         tx_queues: usize,
         sending: Sending,
+    ) -> Self {
+        let paced = Paced {
+            rate_factor: 0.0,
+            ticks: Tsc,
+        };
+        Self::paced(pipeline, rx_queues, tx_queues, sending, &paced)
+    }
+
+    pub fn paced(
+        pipeline: Box<dyn Pipeline>,
+        rx_queues: usize,
+        tx_queues: usize,
+        sending: Sending,
+        paced: &Paced<impl Ticks>,
     ) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -169,11 +193,11 @@ impl Rig {
                 ip: [192, 0, 2, 1].into(),
                 port: 49152,
             }],
-            rate_factor: 0.0,
+            rate_factor: paced.rate_factor,
             idle: IdlePolicy::Share.into(),
         };
         let mut threads = Threads::new(eal, Abort::default());
-        let stages = Stages::start(&mut threads, &config, parts).unwrap();
+        let stages = Stages::start_by(&paced.ticks, &mut threads, &config, parts).unwrap();
         Self {
             sending,
             config,
@@ -186,6 +210,7 @@ impl Rig {
             ring_full: 0,
             heap_count: 0,
             received: BTreeMap::new(),
+            datagram_bytes: 0,
             _threads: threads,
         }
     }
@@ -225,7 +250,7 @@ impl Rig {
     }
 
     /// Takes in what was sent.
-    fn receive(&mut self) {
+    pub fn receive(&mut self) {
         let mut batch: MbufBatch = MbufBatch::new();
         let keeps = self.sending.keeps && self.stages.running() > 0;
         for tx in &mut self.tx {
@@ -242,6 +267,7 @@ impl Rig {
                         continue;
                     };
                     assert_eq!((repr.feng_id, repr.heap_count % 8), (3, 3));
+                    self.datagram_bytes += datagram.payload().len() as u64;
                     let heap = self.received.entry((repr.timestamp, repr.first_channel));
                     let heap = heap.or_insert_with(|| vec![None; repr.heap_length as usize]);
                     let room = &mut heap[repr.payload_offset as usize..];
@@ -288,6 +314,12 @@ impl Rig {
         drops
     }
 
+    /// Whether a chunk that is handed over now is placed.
+    pub fn has_room_for(&self, chunk: u64) -> bool {
+        let chunks = self.stages.input_stats().chunks();
+        self.seen() == self.handed && self.memory.free_chunks() > 0 && chunks + 3 >= chunk
+    }
+
     /// Hands over whole chunks, heap by heap by turns over the first `queues` queues, each when there is room for it.
     pub fn send_chunks(&mut self, chunks: std::ops::Range<u64>, queues: usize) {
         self.send_some(chunks, queues, |_| true);
@@ -301,10 +333,7 @@ impl Rig {
         comes: impl Fn(u64) -> bool,
     ) {
         for chunk in chunks {
-            self.wait(|rig| {
-                let chunks = rig.stages.input_stats().chunks();
-                rig.seen() == rig.handed && rig.memory.free_chunks() > 0 && chunks + 3 >= chunk
-            });
+            self.wait(|rig| rig.has_room_for(chunk));
             for heap in 0..(CHUNK / HEAP) as u64 {
                 let timestamp = chunk * CHUNK as u64 + heap * HEAP as u64;
                 for pol in (0..2).filter(|_| comes(timestamp)) {
