@@ -179,3 +179,63 @@ fn compare(
     }
     checked
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::OutputBits;
+
+    /// What became of a heap of silence, in which one part is off by so many counts.
+    fn silence(dither: Dither, bits: OutputBits, off: i8) -> Checked {
+        let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
+        let engine = crate::config::tests::engine(options, |config| {
+            config.outputs[0].dither = dither;
+            config.outputs[0].sample_bits = bits;
+        });
+        let mut digitiser = crate::sim::live::tests::config(0.0);
+        digitiser.dests.push(digitiser.dests[0].clone());
+        digitiser.signals = crate::sim::parse("0; 0;", || 0).expect("signals");
+        let output = engine.outputs[0].clone();
+        let values = output.channels_per_substream() * output.spectra_per_heap() * N_POL * 2;
+        let mut data = vec![0; values];
+        match bits {
+            OutputBits::Eight => data[values / 2 + 1] = off as u8,
+            OutputBits::Four => {
+                data.truncate(values / 2);
+                // The first of two in a byte is in its upper half.
+                data[values / 4] = (off as u8) << 4;
+            }
+        }
+        let heap = KeptHeap {
+            stream: 0,
+            substream: 1,
+            timestamp: 8192,
+            data,
+        };
+        let asked = Asked {
+            digitiser,
+            outputs: vec![output],
+            gain: 1.0,
+        };
+        let checker = Checker::start(asked).expect("a thread");
+        assert!(checker.inlet().offer(heap).is_none());
+        let checked = checker.finish()[0];
+        assert_eq!((checked.heaps, checked.values), (1, values as u64));
+        checked
+    }
+
+    /// Dither moves a value by less than a count, and rounding by half of one.
+    #[test]
+    fn a_value_that_no_rounding_gives_is_wrong() {
+        for bits in [OutputBits::Eight, OutputBits::Four] {
+            for (dither, most) in [(Dither::None, 0), (Dither::Uniform, 1)] {
+                for off in [-7, -3, -2, -1, 0, 1, 2, 3, 7] {
+                    let checked = silence(dither, bits, off);
+                    let wrong = u64::from(off.abs() > most);
+                    assert_eq!(checked.wrong, wrong, "{bits:?} {dither:?} {off}");
+                    assert_eq!(checked.worst, f64::from(off.abs()));
+                }
+            }
+        }
+    }
+}

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use karoo::dpdk::{
     Abort, AttachError, Device, DpdkError, Eal, EalConfig, EalError, ExtMemory, ExtPool, HugePages,
-    Mbuf, MbufBatch, MbufPool, PoolConfig, PortConfig, SharedRing, StartedPort, TscClock,
-    mbuf_ring, pool_size, tsc,
+    MAX_HANDLES, Mbuf, MbufBatch, MbufPool, PoolConfig, PortConfig, SharedRing, StartedPort,
+    TscClock, mbuf_ring, pool_size, tsc,
 };
 
 fn pool(name: &str, mbufs: usize, data_room: usize) -> MbufPool {
@@ -362,6 +362,41 @@ fn every_owner_gets_its_handle() {
     }
     assert_eq!(returned.load(Ordering::SeqCst), 1);
     assert_eq!((chunks.available(), segments.available()), (1, 255));
+}
+
+/// DPDK counts references in 16 bits: with all handles there are, the count stays below, since each may raise it by one at the
+/// same time as the others.
+#[test]
+fn a_chunk_has_no_more_packets_than_can_be_counted() {
+    // Fewer than overflow the count, more than are allowed.
+    const MBUFS: u32 = 65_500;
+    let segments = pool("references", MBUFS as usize, 0);
+    for others in [0, MAX_HANDLES - 1] {
+        let (chunks, returned) = chunks(1, 100);
+        let mut handles = Vec::new();
+        let chunk = chunks.take().expect("chunk");
+        let last = chunk.share_with(others, |_, handle| handles.push(handle));
+        handles.push(last);
+        let owners = handles.len();
+        let mut packets = Vec::new();
+        let refused = loop {
+            match handles[packets.len() % owners].attach(&segments, 0..1) {
+                Ok(packet) => packets.push(packet),
+                Err(why) => break why,
+            }
+        };
+        assert_eq!(refused, AttachError::References);
+        assert!(packets.len() + owners + MAX_HANDLES <= usize::from(u16::MAX));
+        assert!(packets.len() > 60_000, "{}", packets.len());
+        for handle in &mut handles {
+            assert!(handle.attach(&segments, 0..1).is_err());
+        }
+        packets.pop();
+        packets.push(handles[0].attach(&segments, 0..1).expect("room for one"));
+        drop((handles, packets));
+        assert_eq!(returned.load(Ordering::SeqCst), 1);
+        assert_eq!(segments.available(), MBUFS as usize);
+    }
 }
 
 #[test]

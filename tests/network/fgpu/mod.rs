@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
+use std::time::Instant;
 
 use crate::support::{
     Samples, check_against_model, karoo_ok, output_config, read_output, replay_report,
@@ -25,7 +26,7 @@ use cable::Cable;
 use karoo::dsp::delay::{DelayModels, LinearDelay};
 use karoo::net::CaptureReader;
 use received::Received;
-use rig::{BATCH, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME};
+use rig::{BATCH, CHUNK, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME};
 use rig::{TOO_LONG, tones};
 use serde_json::Value;
 
@@ -111,6 +112,44 @@ fn heaps_that_cannot_be_placed_are_counted() {
     });
     assert_eq!(counts, [3.0, 2.0, 1.0]);
     rig.end();
+}
+
+/// By polarisation, and each heap under one name.
+#[test]
+fn heaps_that_do_not_come_and_those_that_come_twice_are_counted() {
+    let Some(mut rig) = Rig::live("missing", &[]) else {
+        return;
+    };
+    // So much around what is lost does not come out.
+    rig.ahead = 7 * CHUNK;
+    let first = rig.samples.first();
+    let lost = |timestamp: u64, pol: usize| match (timestamp - first) / 4096 {
+        9 => true,
+        10 | 13 => pol == 1,
+        _ => false,
+    };
+    let twice = |timestamp: u64, pol: usize| (timestamp - first) / 4096 == 17 + pol as u64;
+    rig.send_each(0, u64::MAX, |timestamp, pol| match () {
+        () if lost(timestamp, pol) => 0,
+        () if twice(timestamp, pol) => 2,
+        () => 1,
+    });
+    let chunks = (rig.samples.end() - first) / CHUNK - 2;
+    let mut metrics = Value::Null;
+    rig.wait(|rig| {
+        metrics = rig.metrics();
+        sample(&metrics, "fgpu_input_chunks", &[]) as u64 >= chunks
+    });
+    rig.end();
+    let missing = |pol| sample(&metrics, "fgpu_input_missing_heaps", &[("pol", pol)]);
+    assert_eq!([missing("0"), missing("1")], [1.0, 3.0], "{}", rig.log());
+    let count = |name| sample(&metrics, &format!("fgpu_input_{name}_heaps"), &[]);
+    assert_eq!(
+        ["metadata", "bad_timestamp", "too_old"].map(count),
+        [0.0; 3]
+    );
+    let duplicates = sample(&metrics, "karoo_input_drops", &[("cause", "duplicate")]);
+    assert_eq!(duplicates, 2.0);
 }
 
 #[test]
@@ -295,15 +334,30 @@ fn a_controller_steers_and_halts() {
     assert!(replayed.batches.range(..=last).eq(&live));
 }
 
+/// Paced, so that the test need not be quick: no faster than the rate that was asked for, by any clock.
 #[test]
-fn a_capture_is_sent_to_its_end() {
-    // Paced, so that the test need not be quick.
-    let Some(mut rig) = Rig::from_file("capture", &["--adc-sample-rate=2e5"], &tones()) else {
+fn a_capture_is_sent_to_its_end_at_its_rate() {
+    const ASKED_RATE: f64 = 2e6;
+    const FACTOR: f64 = 0.04;
+    let options = [
+        &*format!("--adc-sample-rate={ASKED_RATE}"),
+        &format!("--send-rate-factor={FACTOR}"),
+    ];
+    let begun = Instant::now();
+    let Some(mut rig) = Rig::from_file("capture", &options, &tones()) else {
         return;
     };
+    rig.wait(|rig| rig.received.end() == Some(rig.last_end()));
+    let took = begun.elapsed().as_secs_f64();
     let status = rig.ended();
     assert_eq!(status.code(), Some(0), "{}", rig.log());
     rig.check_all();
+    let batches = rig.received.batches().len() as f64;
+    let bytes = rig.received.heap_bytes as f64;
+    let rate = FACTOR * ASKED_RATE * (bytes / batches) / BATCH as f64;
+    // A bucket of 64 KiB, and a packet.
+    let least = (bytes - 65536.0 - 9000.0) / rate;
+    assert!(least > 2.0 && took >= least, "{took} s, not {least}");
 }
 
 /// Packets have 48 bits of a timestamp; dither depends on all of it. The time of the first frame tells

@@ -14,6 +14,8 @@ pub struct Received {
     pub heap_counts: BTreeSet<u64>,
     /// Number of the interface that each substream comes from, by its first channel.
     pub interfaces: BTreeMap<u64, usize>,
+    /// Bytes of all datagrams with parts of them.
+    pub heap_bytes: u64,
     pub descriptors: u64,
     pub stops: u64,
 }
@@ -25,6 +27,7 @@ impl Received {
         self.heap_counts.insert(packet.heap_count());
         if let Some(repr) = SpectraRepr::parse(&packet).expect("consistent") {
             assert_eq!(repr.feng_id, 3);
+            self.heap_bytes += bytes.len() as u64;
             let channel = repr.first_channel;
             assert_eq!(
                 *self.interfaces.entry(channel).or_insert(interface),

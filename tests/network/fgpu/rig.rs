@@ -228,6 +228,11 @@ impl Rig {
 
     /// Sends the heaps from `from` on until `to`, none so early that the engine has to hold more than it can.
     pub fn send(&mut self, from: u64, to: u64) {
+        self.send_each(from, to, |_, _| 1);
+    }
+
+    /// The same, each so many times as `times` says of its timestamp and polarisation.
+    pub fn send_each(&mut self, from: u64, to: u64, times: impl Fn(u64, usize) -> usize) {
         let (split, first) = (self.split, self.samples.first());
         let mut reader = CaptureReader::open(&self.capture).unwrap();
         while let Some(frame) = reader.next_frame().unwrap() {
@@ -238,7 +243,9 @@ impl Rig {
                 self.wait(|rig| timestamp < rig.received.end().unwrap_or(first) + rig.ahead);
                 let interface = if split { heap.pol() } else { 0 };
                 let socket = &self.digitiser[interface];
-                socket.send_to(datagram.payload(), datagram.dst()).unwrap();
+                for _ in 0..times(timestamp, heap.pol()) {
+                    socket.send_to(datagram.payload(), datagram.dst()).unwrap();
+                }
             }
         }
     }
@@ -298,6 +305,12 @@ impl Rig {
         while self.receive() {}
         self.signal("INT");
         assert_eq!(self.ended().code(), Some(0), "{}", self.log());
+    }
+
+    /// Timestamp behind the last batch that can be made of the capture.
+    pub fn last_end(&self) -> u64 {
+        let batches = self.samples.whole_batches(BATCH, WINDOW, 128);
+        batches.last().unwrap() + BATCH
     }
 
     /// Insists that what was received is all that can be made of the capture, and what the model makes of it.

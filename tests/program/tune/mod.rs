@@ -6,6 +6,7 @@ mod prepare;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -300,6 +301,79 @@ fn the_first_values_count_when_profiles_follow_one_another() {
             format!("{want}\n")
         );
     }
+    server.ended(0, &["revert"]);
+    assert_eq!(contents(server.root.path()), before);
+}
+
+/// Two entries may be about one value by two names, as the kernel's folders have many: only backwards is the way back.
+#[test]
+fn the_last_change_is_undone_first() {
+    let server = Recorded::new(&host::record("milan"));
+    let class = server.root.path().join("sys/class/net");
+    symlink("ens3f0np0", class.join("other")).unwrap();
+    let before = contents(server.root.path());
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("names.toml");
+    let entry = |id: &str, name: &str, want: u32| {
+        format!(
+            "[[entry]]\nid = '{id}'\nkind = 'file'\npath = '/sys/class/net/{name}/mtu'\nwant = '{want}'\nwhat = 'w'\nwhy = 'y'\n"
+        )
+    };
+    let text = format!(
+        "purpose = 'a test'\n{}{}",
+        entry("one", "ens3f0np0", 9000),
+        entry("two", "other", 8000)
+    );
+    fs::write(&profile, text).unwrap();
+    server.ended(0, &["apply", profile.to_str().unwrap(), "--yes"]);
+    assert_eq!(server.file("sys/class/net/ens3f0np0/mtu"), "8000\n");
+    server.ended(0, &["revert"]);
+    assert_eq!(contents(server.root.path()), before);
+}
+
+/// A disk that does not take the journal, by a library that stands before the system's.
+#[test]
+fn nothing_is_changed_before_the_journal_is_on_disk() {
+    const LIBRARY: &str = r#"
+        #define _GNU_SOURCE
+        #include <errno.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        static int keep(long call, int fd) {
+            char link[64], path[4096];
+            snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+            ssize_t length = readlink(link, path, sizeof path - 1);
+            path[length < 0 ? 0 : length] = 0;
+            if (strstr(path, "/journal.jsonl")) { errno = EIO; return -1; }
+            return (int)syscall(call, fd);
+        }
+        int fsync(int fd) { return keep(SYS_fsync, fd); }
+        int fdatasync(int fd) { return keep(SYS_fdatasync, fd); }
+    "#;
+    let server = Recorded::new(&host::record("milan"));
+    let before = contents(server.root.path());
+    let folder = tempfile::tempdir().unwrap();
+    let [source, library] = ["disk.c", "disk.so"].map(|name| folder.path().join(name));
+    fs::write(&source, LIBRARY).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(compiled.unwrap().success(), "scripts/bootstrap installs cc");
+    let output = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args(server.arguments(&["apply", "appliance", "--yes"]))
+        .env("LD_PRELOAD", &library)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("journal.jsonl") && said.contains("os error 5"),
+        "{said}"
+    );
+    assert_eq!(contents(server.root.path()), before);
     server.ended(0, &["revert"]);
     assert_eq!(contents(server.root.path()), before);
 }
