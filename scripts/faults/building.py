@@ -78,6 +78,7 @@ class Copy:
                                 stdout=subprocess.PIPE, text=True).stdout
         names = [name for name in listed.split("\0") if (root / name).is_file()]
         self.files = {name: (root / name).read_bytes() for name in names}
+        self.modes = {name: (root / name).stat().st_mode for name in names}
         self.environment = os.environ | {"CARGO_TARGET_DIR": str(root / "target/faults/target")}
 
     def write(self, faults: list[Fault], dropped: set[int]):
@@ -97,7 +98,7 @@ class Copy:
                 planted = os.path.relpath("src/planted.rs", os.path.dirname(file))
                 source += f'\n#[allow(warnings)]\n#[path = "{planted}"]\npub mod planted;\n'.encode()
             update(self.tree / file, source)
-            os.chmod(self.tree / file, os.stat(self.root / file).st_mode)
+            os.chmod(self.tree / file, self.modes[file])
         update(self.tree / "src/planted.rs", PLANTED.replace("@COUNT@", str(max(1, len(faults)))).encode())
 
     def cargo(self, *arguments: str) -> tuple[list[dict], list[dict]]:

@@ -165,7 +165,7 @@ class Hunt:
         own = [test for test in units if test.name.startswith(room)]
         others = [test for test in units if test not in own]
         rest = [test for test in meet if test.executable != UNIT_TESTS]
-        rest.sort(key=lambda t: (-self.kills.get((file, t), 0), self.known[t].seconds))
+        rest.sort(key=lambda t: (t.executable in self.alone, -self.kills.get((file, t), 0), self.known[t].seconds))
         groups = [own, others] + [[test] for test in rest]
         spent = 0.0
         for group in filter(None, groups):
@@ -197,7 +197,7 @@ class Hunt:
         if ran.hung:
             return Outcome("hangs", f"{executable}: {ran.failed}")
         # Tests of more than this process may fail for the machine's reasons.
-        if executable != UNIT_TESTS and run().failed is not None:
+        if executable != UNIT_TESTS and (run().failed or run(KAROO_FAULT=str(number)).failed is None):
             return None
         return Outcome("caught", f"{executable}: {ran.failed}")
 

@@ -81,3 +81,62 @@ fn append(absent: &mut Vec<u32>, present: impl Iterator<Item = bool>) {
         count
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::{RecvConfig, SampleBits};
+    use crate::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose};
+
+    const HEAP: usize = 16;
+    const HEAPS: usize = 4;
+    /// One heap and a half.
+    const TAIL: usize = 24;
+
+    /// A chunk of heaps of which bit h of `present` says whether heap h of the polarisation is there.
+    fn chunk(present: [u32; N_POL]) -> FrozenChunk {
+        let config = RecvConfig {
+            packet_samples: HEAP,
+            sample_bits: SampleBits::new(8).unwrap(),
+            chunk_samples: HEAPS * HEAP,
+            mask_timestamp: false,
+        };
+        let layout = ChunkLayout::new(&config, TAIL);
+        let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
+        let chunk = Arc::new(Chunk::new(layout, 0, memory.unwrap()));
+        for (pol, present) in present.into_iter().enumerate() {
+            for heap in (0..HEAPS).filter(|heap| present >> heap & 1 == 1) {
+                chunk.claim(pol, heap).unwrap().write(&[0; HEAP], 0);
+            }
+        }
+        chunk.freeze().unwrap()
+    }
+
+    #[test]
+    fn samples_are_present_when_each_of_them_is() {
+        // Bits of the chunk's heaps, and behind them of those that the tail has a part of.
+        for bits in 0..1u32 << (HEAPS + 2) {
+            let heaps = [bits, !bits];
+            let absent = [vec![7; 3], vec![]];
+            let mut input = Input::new(&chunk(heaps), 1000, HEAP, absent);
+            assert_eq!((input.start(), input.end()), (1000, 1000 + 64));
+            input.join(&chunk(heaps.map(|heaps| heaps >> HEAPS)));
+            assert_eq!((input.samples(), input.end()), (64 + TAIL, 1000 + 88));
+            for (pol, heaps) in heaps.into_iter().enumerate() {
+                let here = |sample: usize| heaps >> (sample / HEAP) & 1 == 1;
+                for first in 0..input.samples() {
+                    for count in [1, 2, 15, 16, 17, 33, 47, 64, 88] {
+                        let end = first + count;
+                        if end <= input.samples() {
+                            let expected = (first..end).all(here);
+                            let got = input.present(pol, first, count);
+                            assert_eq!(got, expected, "{first}..{end} of {heaps:b}, pol {pol}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
