@@ -1,4 +1,4 @@
-//! `karoo dsim`, `karoo fgpu` and `karoo sink`, as the README has them: three processes and two cables.
+//! `karoo dsim`, `karoo fgpu` and `karoo sink`, as docs/simulators.md has them: three processes and two cables.
 
 use std::fs::File;
 use std::io::{Read, Write};
