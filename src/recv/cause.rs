@@ -187,7 +187,8 @@ impl RxStats {
         add(&self.drops[cause as usize], 1);
     }
 
-    /// Counts a heap of [`DropCause::WrongHeapLength`] as one that senders of data send as well: a descriptor or stop heap.
+    /// Counts a heap of [`DropCause::WrongHeapLength`] as one that senders of data send as well: a
+    /// descriptor or stop heap.
     pub(super) fn note_metadata(&self) {
         add(&self.metadata, 1);
     }

@@ -25,16 +25,21 @@ fn recv() -> RecvConfig {
 }
 
 fn heap(pool: &MbufPool, timestamp: u64) -> Mbuf {
+    heap_of(pool, timestamp, recv().heap_bytes())
+}
+
+/// A heap of so many bytes.
+fn heap_of(pool: &MbufPool, timestamp: u64, bytes: usize) -> Mbuf {
     let repr = DigitiserRepr {
         heap_count: 0,
         timestamp,
         digitiser_id: 1,
         saturated: 0,
-        payload_length: recv().heap_bytes(),
+        payload_length: bytes,
     };
     let [src, dst] = ["192.0.2.2:7148", "239.102.1.64:7148"].map(|a| a.parse().unwrap());
     let template = HeaderTemplate::multicast(MacAddr([2, 0, 0, 0, 0, 2]), src, dst, 4).unwrap();
-    let udp = PREAMBLE_LEN + recv().heap_bytes();
+    let udp = PREAMBLE_LEN + bytes;
     let mut mbuf = pool.alloc().unwrap();
     let frame = mbuf.append(HEADERS_LEN + udp).unwrap();
     frame.fill(0);
@@ -185,6 +190,49 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
         publish(&mut stored);
         placer.lane.end();
     });
+}
+
+/// Of what is dropped, that is kept which tells what is configured otherwise than the sender.
+#[test]
+fn what_was_dropped_last_is_kept() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
+    let pool = frames("rx_kept", 1);
+    let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
+    let mut place = |placer: &mut Placer, mbuf: Mbuf| {
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+        publish(&mut stored);
+        placer.lane.end();
+        outcome
+    };
+    let stats = placer.stats.clone();
+    assert_eq!(place(&mut placer, heap(&pool, 10 * 256)), Ok(()));
+    assert_eq!(stats.last_dropped(), Default::default());
+
+    let outcome = place(&mut placer, heap_of(&pool, 10 * 256, 64));
+    assert_eq!(outcome, Err(DropCause::WrongHeapLength));
+    let outcome = place(&mut placer, heap(&pool, 10 * 256 + 3));
+    assert_eq!(outcome, Err(DropCause::BadTimestamp));
+    let outcome = place(&mut placer, heap(&pool, 3 * 256 + 64));
+    assert_eq!(outcome, Err(DropCause::TooOld));
+    assert_eq!(stats.metadata(), 0);
+
+    // What a descriptor has in place of the timestamp is another item.
+    let mut descriptor = heap_of(&pool, 10 * 256, 72);
+    descriptor.data_mut()[HEADERS_LEN + 40..][..2].copy_from_slice(&[0x80, 0x77]);
+    let outcome = place(&mut placer, descriptor);
+    assert_eq!(outcome, Err(DropCause::WrongHeapLength));
+    assert_eq!(stats.metadata(), 1);
+
+    placer.ours = Some(Steering::default());
+    let outcome = place(&mut placer, heap(&pool, 10 * 256));
+    assert_eq!(outcome, Err(DropCause::NotOurs));
+    let last = stats.last_dropped();
+    assert_eq!((last.heap_length, last.timestamp), (Some(64), Some(2563)));
+    assert_eq!(last.behind, Some(7 * 256));
+    assert_eq!(last.destination, Some("239.102.1.64:7148".parse().unwrap()));
 }
 
 /// Told to end before it has looked at its queue, an lcore has a burst all the same.

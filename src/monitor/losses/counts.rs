@@ -11,7 +11,8 @@ use crate::memory::OutputMemory;
 use crate::recv::{DropCause, InputStats, LastDropped, ReceiveMemory, RxStats};
 use crate::units::N_POL;
 
-/// Where the counters of one engine are: written by its threads, which do not wait for who reads them.
+/// Where the counters of one engine are: written by its threads, which do not wait for who reads
+/// them.
 pub struct Counters {
     chunk_samples: u64,
     rx: Vec<Arc<RxStats>>,

@@ -1,7 +1,9 @@
-//! What a live engine loses, said where people look: a line when a loss begins, few while it goes on, one when it ends.
+//! What a live engine loses, said where people look: a line when a loss begins, few while it goes
+//! on, one when it ends.
 //!
-//! [`Counters`] reads what the engine's threads count anyway; [`Watch`] compares it with what it was, a second ago as a rule,
-//! and has an [`Event`] for each line that is due. Clocks are the caller's. Nothing here is on the way of a sample.
+//! [`Counters`] reads what the engine's threads count anyway; [`Watch`] compares it with what it
+//! was, a second ago as a rule, and has an [`Event`] for each line that is due. Clocks are the
+//! caller's. Nothing here is on the way of a sample.
 
 mod counts;
 mod status;

@@ -9,7 +9,8 @@ use crate::dpdk::PortStats;
 use crate::recv::DropCause;
 use crate::units::N_POL;
 
-/// The line for the time between two moments. `silent`: for how long no heap has come; `missing`: whether missing heaps count.
+/// The line for the time between two moments. `silent`: for how long no heap has come; `missing`:
+/// whether missing heaps count.
 pub fn status(
     before: &Counts,
     after: &Counts,

@@ -131,7 +131,8 @@ fn text(said: &[Said], cause: Cause, stage: Stage) -> &str {
 #[test]
 fn a_run_without_faults_says_nothing() {
     let mut engine = Engine::new();
-    // The first chunks and the first output chunk are not whole, descriptors and other traffic come.
+    // The first chunks and the first output chunk are not whole, descriptors and other traffic
+    // come.
     let first = engine.run(2, |counts| {
         whole(counts);
         counts.missing = [7, 12];
@@ -186,8 +187,8 @@ fn a_loss_is_said_when_it_begins_seldom_while_it_lasts_and_when_it_ends() {
     );
 }
 
-/// One datagram in so many seconds, for an hour: lines are never closer than ten seconds, they get fewer, and in the end each
-/// datagram is in one of them.
+/// One datagram in so many seconds, for an hour: lines are never closer than ten seconds, they get
+/// fewer, and in the end each datagram is in one of them.
 #[test]
 fn an_intermittent_loss_neither_floods_nor_hides() {
     for every in [2, 6, 11, 17, 40, 100] {
@@ -233,7 +234,7 @@ fn a_single_datagram_is_counted_rather_than_given_a_rate() {
     );
     let begins = text(&said, cause, Stage::Begins);
     assert!(
-        begins.starts_with("1 datagrams not placed: bad-checksum"),
+        begins.starts_with("1 datagram not placed: bad-checksum"),
         "{begins}"
     );
 }
@@ -341,14 +342,7 @@ fn input_that_never_came_is_said_after_five_seconds() {
     said.extend(engine.run(3, whole));
     assert_eq!(
         stages(&said, Cause::NoInput),
-        [
-            (5, Stage::Begins, 0),
-            (15, Stage::GoesOn, 0),
-            (25, Stage::Ends, 0)
-        ]
-        .into_iter()
-        .filter(|(second, ..)| *second <= 23)
-        .collect::<Vec<_>>()
+        [(5, Stage::Begins, 0), (15, Stage::GoesOn, 0)]
     );
     let begins = text(&said, Cause::NoInput, Stage::Begins);
     assert!(

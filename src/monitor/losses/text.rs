@@ -64,6 +64,9 @@ impl Line<'_> {
         let (what, fate) = self.what();
         let (all, span) = (grouped(count), span(lasted));
         match stage {
+            Stage::Begins if rate == 0.0 && count == 1 => {
+                format!("1 {} {fate}", what.trim_end_matches('s'))
+            }
             Stage::Begins if rate == 0.0 => format!("{all} {what} {fate}"),
             Stage::Begins => format!("{} {what}/s {fate}", per_second(rate)),
             _ => format!(

@@ -1,4 +1,5 @@
-//! When there is something to say about one cause: at most one line in [`LINE`], and no loss goes unsaid.
+//! When there is something to say about one cause: at most one line in [`LINE`], and no loss goes
+//! unsaid.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +7,13 @@ use std::time::{Duration, Instant};
 pub const LINE: Duration = Duration::from_secs(10);
 /// Between two lines about a loss that goes on, at most.
 const LONGEST: Duration = Duration::from_secs(600);
-/// How long nothing is lost before the end is said. A loss that keeps coming back has to be away for longer and longer.
+/// How long nothing is lost before the end is said. A loss that keeps coming back has to be away
+/// for longer and longer.
 const QUIET: Duration = Duration::from_secs(5);
 /// The longest of these.
 const LONGEST_QUIET: Duration = Duration::from_secs(160);
 /// A loss that comes back within so many times its quiet time keeps coming back.
-const RETURNS: u32 = 10;
+const RETURNS: u32 = 60;
 
 /// What a look found of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +94,8 @@ impl Track {
         self.episode.as_ref().map(|episode| episode.begun)
     }
 
-    /// Takes in what was found by a look `now`, after the one `before`. Returns what there is to say.
+    /// Takes in what was found by a look `now`, after the one `before`. Returns what there is to
+    /// say.
     pub fn look(&mut self, before: Instant, now: Instant, found: Found) -> Option<Due> {
         let (since, lost, wrong) = match found {
             Found::Lost(lost) => (before, lost, false),

@@ -47,7 +47,8 @@ pub struct Setup {
     pub clock: Clock,
     /// Digitisers' destinations as the operator gave them.
     pub source: String,
-    /// Interfaces that they come through; none if input comes from a capture, which is not watched for silence and time.
+    /// Interfaces that they come through; none if input comes from a capture, which is not watched
+    /// for silence and time.
     pub interfaces: Vec<String>,
 }
 
@@ -67,7 +68,8 @@ impl Setup {
         SILENCE.max(Duration::try_from_secs_f64(heaps).unwrap_or(Duration::MAX))
     }
 
-    /// Seconds from the host's time to that of the newest chunk of heaps; `None` where they agree as far as can be told.
+    /// Seconds from the host's time to that of the newest chunk of heaps; `None` where they agree
+    /// as far as can be told.
     fn time_off(&self, newest: u64, unix: f64) -> Option<f64> {
         let ahead = Timestamp(newest).unix(self.clock) - unix;
         let allowed = TIME_OFF.as_secs_f64();
@@ -84,11 +86,14 @@ pub struct Watch {
     recent: VecDeque<(Instant, Counts)>,
     /// When it was found that no heap had come since the look before; at first, when it began.
     silent_since: Instant,
-    /// Looks of which the missing heaps are those of a silence, or of the start: the first chunks are not whole.
+    /// Looks of which the missing heaps are those of a silence, or of the start: the first chunks
+    /// are not whole.
     resumes: usize,
     absent: [Option<Absent>; N_POL],
-    /// Since when the time of heaps is off, and by how many seconds.
-    time_off: Option<(Instant, f64)>,
+    /// Since when the time of heaps is off, if it is.
+    off_since: Option<Instant>,
+    /// By how many seconds it was, the last time.
+    time_off: f64,
 }
 
 /// A polarisation of which no heap comes, while chunks do.
@@ -108,7 +113,8 @@ impl Watch {
             silent_since: now,
             resumes: RESUMES,
             absent: [None; N_POL],
-            time_off: None,
+            off_since: None,
+            time_off: 0.0,
         }
     }
 
@@ -150,7 +156,7 @@ impl Watch {
                 from,
                 now: now.at,
                 counts: &counts,
-                time_off: self.time_off.map_or(0.0, |(_, seconds)| seconds),
+                time_off: self.time_off,
             };
             events.push(Event {
                 cause,
@@ -296,10 +302,13 @@ impl Watch {
         if counts.placed == last.placed {
             return Some((Cause::WrongTime, Found::Unknown));
         }
-        let off = self.setup.time_off(newest, now.unix);
-        let since = self.time_off.map_or(now.at, |(since, _)| since);
-        self.time_off = off.map(|off| (since, off));
-        let wrong = off.is_some() && now.at.duration_since(since) >= TIME_OFF_FOR;
+        let Some(off) = self.setup.time_off(newest, now.unix) else {
+            self.off_since = None;
+            return None;
+        };
+        self.time_off = off;
+        let since = *self.off_since.get_or_insert(now.at);
+        let wrong = now.at.duration_since(since) >= TIME_OFF_FOR;
         let found = Found::Wrong { since, lost: 0 };
         wrong.then_some((Cause::WrongTime, found))
     }
@@ -310,7 +319,8 @@ impl Watch {
     }
 }
 
-/// Output heaps that were not sent since `last`, but for what a start costs: batches before the first that is sent.
+/// Output heaps that were not sent since `last`, but for what a start costs: batches before the
+/// first that is sent.
 fn not_sent(last: &Counts, counts: &Counts) -> u64 {
     let outputs = last.outputs.iter().zip(&counts.outputs);
     let started = outputs.filter(|(last, now)| last.sent > 0 || last.not_sent > 0 && now.sent == 0);

@@ -38,7 +38,7 @@ const CHECK: [&str; 7] = [
 ];
 
 /// A command of Karoo's in a namespace; killed when dropped.
-struct Karoo {
+pub struct Karoo {
     child: Child,
     log: tempfile::NamedTempFile,
     begun: Instant,
@@ -46,12 +46,18 @@ struct Karoo {
 
 impl Karoo {
     fn start(namespace: &str, args: &[&str]) -> Self {
+        Self::start_with(namespace, args, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn start_with(namespace: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         let child = Command::new("ip")
             .args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_karoo")])
             .args(args)
             .arg("--log=stderr")
             .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(log.reopen().unwrap())
             .spawn()
@@ -63,7 +69,7 @@ impl Karoo {
         }
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         let mut log = String::new();
         File::open(self.log.path())
             .and_then(|mut file| file.read_to_string(&mut log))
@@ -71,7 +77,7 @@ impl Karoo {
         log
     }
 
-    fn wait(&mut self, mut happened: impl FnMut(&mut Self) -> bool) {
+    pub fn wait(&mut self, mut happened: impl FnMut(&mut Self) -> bool) {
         while !happened(self) {
             assert!(self.begun.elapsed() < TOO_LONG, "{}", self.log());
             thread::sleep(Duration::from_millis(10));
@@ -79,7 +85,7 @@ impl Karoo {
     }
 
     /// Waits until it says that it is up.
-    fn up(mut self) -> Self {
+    pub fn up(mut self) -> Self {
         self.wait(|karoo| {
             assert_eq!(karoo.child.try_wait().unwrap(), None, "{}", karoo.log());
             karoo.log().contains("INFO up")
@@ -87,14 +93,14 @@ impl Karoo {
         self
     }
 
-    fn interrupt(&self) {
+    pub fn interrupt(&self) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", "INT", &id]).status();
         assert!(status.unwrap().success());
     }
 
     /// What it printed, once it has ended.
-    fn ended(&mut self) -> (ExitStatus, String) {
+    pub fn ended(&mut self) -> (ExitStatus, String) {
         let mut status = None;
         self.wait(|karoo| {
             status = karoo.child.try_wait().unwrap();

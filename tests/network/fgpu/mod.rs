@@ -7,6 +7,7 @@ mod cable;
 mod chain;
 mod hostile;
 mod link;
+mod losses;
 mod received;
 mod rig;
 mod service;
