@@ -31,7 +31,7 @@ struct Digitiser {
     socket: UdpSocket,
     sync_time: f64,
     next: u64,
-    cable: Cable,
+    _cable: Cable,
 }
 
 fn unix_now() -> f64 {
@@ -67,7 +67,7 @@ impl Telescope {
                 socket,
                 sync_time,
                 next: 0,
-                cable,
+                _cable: cable,
             },
         })
     }
