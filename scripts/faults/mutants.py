@@ -50,6 +50,17 @@ class File:
         return node
 
 
+def beginning(left):
+    """Where the left operand begins: the grammar takes `a = b..(c) * d` for a call of an assignment, times d."""
+    node = left
+    while node.children:
+        called = node.child_by_field_name("function")
+        if node.type == "call_expression" and called.type == "assignment_expression":
+            return node.child_by_field_name("arguments")
+        node = node.children[0]
+    return left
+
+
 def switch(file: File, number: int, mutant: dict) -> Switch:
     """The switch of one mutant."""
     start, end = file.offset(mutant["span"]["start"]), file.offset(mutant["span"]["end"])
@@ -66,10 +77,7 @@ def switch(file: File, number: int, mutant: dict) -> Switch:
             whole = file.around(start, end, "binary_expression", "compound_assignment_expr", "let_chain")
             if whole.type == "let_chain":
                 raise Misfit("a pattern can only be joined by &&")
-            first = whole.child_by_field_name("left")
-            # Here the grammar takes `a = b * c..d` for a range from an assignment on.
-            while first.type == "assignment_expression":
-                first = first.child_by_field_name("right")
+            first = beginning(whole.child_by_field_name("left"))
             left, right = file.part(first.start_byte, start), file.part(end, whole.end_byte)
             return instead(number, first.start_byte, whole.end_byte, f"{left}{new}{right}")
         case "UnaryOperator":

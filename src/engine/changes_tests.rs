@@ -1,4 +1,9 @@
-//! Delay models of an engine that has no input, and of one that has.
+//! Delay models of an engine that has no input, and of one that has; and what its answers promise.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use num_complex::Complex32;
 
 use super::*;
 use crate::dsp::delay::LinearDelay;
@@ -126,4 +131,43 @@ fn an_engine_with_input_forgets_nothing_ahead_of_it() {
     }
     assert_eq!(bench.changes.delays[0].upcoming(), MODELS);
     assert_eq!(bench.delays(3 * STEP), [1, 1, 1]);
+}
+
+/// An engine that begins a chunk with every look at its requests, and a client that asks again as soon as it was served: many of
+/// its requests come between the look and the next chunk.
+#[test]
+fn no_request_takes_effect_later_than_its_answer_said() {
+    const REQUESTS: usize = 20_000;
+    const CHUNK: u64 = 4096;
+    let Bench {
+        steering,
+        mut changes,
+        ..
+    } = Bench::new();
+    let published = changes.published.clone();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut next = 0;
+            while !ended.load(Ordering::Relaxed) {
+                let (start, end) = (Timestamp(next), Timestamp(next + CHUNK));
+                changes.take(start, end, false, &mut Unused);
+                next += CHUNK;
+            }
+        });
+        let output = &steering.outputs()[0];
+        let gains = Gains::uniform(output.channels(), Complex32::from(2.0));
+        let late = (0..REQUESTS).find_map(|_| {
+            let answer = output.set_all_gains(gains.clone()).unwrap();
+            let from = loop {
+                if let Some(Event::Applied(applied)) = published.next_event() {
+                    break applied.from;
+                }
+                thread::yield_now();
+            };
+            (from > answer).then_some((from, answer))
+        });
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(late, None);
+    });
 }
