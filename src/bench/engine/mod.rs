@@ -10,6 +10,7 @@
 //! accounted for: offered = placed + lost, by cause.
 
 mod check;
+mod cpus;
 mod generator;
 mod options;
 mod report;
@@ -29,14 +30,15 @@ use super::search::{Found, Method, ladder};
 use crate::config::{ConfigError, EngineConfig};
 use crate::cpu::Workers;
 use crate::dpdk::{
-    Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, allowed_cpus,
-    free_huge_pages_mib, plain_mib, tsc,
+    Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, free_huge_pages_mib,
+    plain_mib, tsc,
 };
 use crate::gpu::Tune;
-use crate::live::{self, Backend, ComputeError, Demand, DemandError, StageError, Wanted, run_on};
+use crate::live::{self, ComputeError, Demand, DemandError, StageError, Wanted, run_on};
 use crate::memory::MemoryError;
 use crate::monitor::report::LcoreReport;
 use crate::units::N_POL;
+use cpus::Cpus;
 use generator::Schedule;
 use rig::{Remains, Rig};
 
@@ -156,53 +158,6 @@ fn check_memory(options: &BenchOptions, configs: &[EngineConfig]) -> Result<(), 
     }
     let pages = needed_mib.div_ceil(2);
     Demand::check(demands).map_err(|error| BenchError::NoRoom(error, pages))
-}
-
-/// Which CPU is whose.
-struct Cpus {
-    /// All that may be used.
-    all: Vec<usize>,
-    /// The main thread's, unless it shares one.
-    main: Option<usize>,
-    lcores: Vec<usize>,
-    workers: Vec<usize>,
-}
-
-impl Cpus {
-    fn assign(options: &BenchOptions) -> Result<Self, ConfigError> {
-        let cpus = if options.cpus.is_empty() {
-            allowed_cpus()
-        } else {
-            options.cpus.clone()
-        };
-        let lcores = options.lcores();
-        let workers = match options.backend {
-            Backend::Cuda => 0,
-            Backend::Auto | Backend::Cpu => options.workers,
-        };
-        let needed = 1 + lcores + workers;
-        if needed > cpus.len() && !options.oversubscribe {
-            let rule = format!(
-                "are too few: the main thread, {lcores} lcores and {workers} compute threads take {needed}"
-            );
-            let way_out =
-                "ask for fewer queues, generators, sinks or engines, or give --oversubscribe";
-            return Err(ConfigError::new("--cpus", cpus.len(), rule, way_out));
-        }
-        if needed > cpus.len() {
-            tracing::warn!(
-                "{needed} threads share {} CPUs: figures mean little",
-                cpus.len()
-            );
-        }
-        let mut turn = cpus.iter().copied().cycle().skip(1);
-        Ok(Self {
-            all: cpus.clone(),
-            main: (needed <= cpus.len()).then(|| cpus[0]),
-            lcores: turn.by_ref().take(lcores).collect(),
-            workers: turn.take(workers.max(1)).collect(),
-        })
-    }
 }
 
 /// A rig under the stopwatch.

@@ -1,0 +1,53 @@
+//! Which thread of a bench runs on which CPU.
+
+use super::options::BenchOptions;
+use crate::config::ConfigError;
+use crate::dpdk::allowed_cpus;
+use crate::live::Backend;
+
+/// Which CPU is whose.
+pub struct Cpus {
+    /// All that may be used.
+    pub all: Vec<usize>,
+    /// The main thread's, unless it shares one.
+    pub main: Option<usize>,
+    pub lcores: Vec<usize>,
+    pub workers: Vec<usize>,
+}
+
+impl Cpus {
+    pub fn assign(options: &BenchOptions) -> Result<Self, ConfigError> {
+        let cpus = if options.cpus.is_empty() {
+            allowed_cpus()
+        } else {
+            options.cpus.clone()
+        };
+        let lcores = options.lcores();
+        let workers = match options.backend {
+            Backend::Cuda => 0,
+            Backend::Auto | Backend::Cpu => options.workers,
+        };
+        let needed = 1 + lcores + workers;
+        if needed > cpus.len() && !options.oversubscribe {
+            let rule = format!(
+                "are too few: the main thread, {lcores} lcores and {workers} compute threads take {needed}"
+            );
+            let way_out =
+                "ask for fewer queues, generators, sinks or engines, or give --oversubscribe";
+            return Err(ConfigError::new("--cpus", cpus.len(), rule, way_out));
+        }
+        if needed > cpus.len() {
+            tracing::warn!(
+                "{needed} threads share {} CPUs: figures mean little",
+                cpus.len()
+            );
+        }
+        let mut turn = cpus.iter().copied().cycle().skip(1);
+        Ok(Self {
+            all: cpus.clone(),
+            main: (needed <= cpus.len()).then(|| cpus[0]),
+            lcores: turn.by_ref().take(lcores).collect(),
+            workers: turn.take(workers.max(1)).collect(),
+        })
+    }
+}
