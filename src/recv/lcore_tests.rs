@@ -195,7 +195,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
 /// Of what is dropped, that is kept which tells what is configured otherwise than the sender.
 #[test]
 fn what_was_dropped_last_is_kept() {
-    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
     let pool = frames("rx_kept", 1);
     let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
@@ -208,7 +208,11 @@ fn what_was_dropped_last_is_kept() {
         outcome
     };
     let stats = placer.stats.clone();
-    assert_eq!(place(&mut placer, heap(&pool, 10 * 256)), Ok(()));
+    // The window follows the lane to its first heap.
+    let first = || heap(&pool, 10 * 256);
+    assert_eq!(place(&mut placer, first()), Err(DropCause::NoFreeChunk));
+    assert!(matches!(receiver.poll(), Collected::Nothing));
+    assert_eq!(place(&mut placer, first()), Ok(()));
     assert_eq!(stats.last_dropped(), Default::default());
 
     let outcome = place(&mut placer, heap_of(&pool, 10 * 256, 64));
