@@ -99,7 +99,7 @@ pub struct IgnoredOptions {
     /// Jones vectors per batch: the outputs' own jones_per_batch counts
     #[arg(long, value_name = "N")]
     pub jones_per_batch: Option<i64>,
-    /// Log of the peer's queues
+    /// Log of katgpucbf's queues
     #[arg(long, value_name = "FILE")]
     pub monitor_log: Option<PathBuf>,
     /// Of its event loop.

@@ -16,10 +16,10 @@ pub struct ServeOptions {
     pub prometheus_port: Option<u16>,
 }
 
-/// Options of the peer's Python event loop, which is not here.
+/// Options of katgpucbf's Python event loop, which is not here.
 #[derive(Clone, Debug, Args)]
 pub struct AiomonitorOptions {
-    /// Monitor of the peer's event loop
+    /// Monitor of katgpucbf's event loop
     #[arg(long)]
     pub aiomonitor: bool,
     /// Address of that

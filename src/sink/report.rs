@@ -61,6 +61,7 @@ pub(super) fn write_verdict<'a>(
         not_sent += stream.batches_not_sent;
     }
     match problems {
+        0 if came == 0 => write!(f, "no spectra came, so that nothing can be said of them")?,
         0 => write!(f, "clean: what came is whole and right")?,
         1 => write!(f, "1 problem")?,
         n => write!(f, "{n} problems")?,

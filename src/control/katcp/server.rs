@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -28,6 +28,9 @@ use super::outbox::{Backlogs, ClientId, Outbox, SharedLine};
 use super::reading::unix_now;
 use super::requests::{Standard, versions};
 use super::sensor::Sensors;
+
+/// Farewells that all clients together have.
+const FAREWELLS: u32 = 10;
 
 /// Replies to requests that the end of the server comes before, or in the middle of.
 const NOT_BEGUN: &str = "server shutting down: the request was not carried out";
@@ -202,9 +205,12 @@ impl<D: Device> Server<D> {
         drop(listener);
         // Each client's task replies to what was asked, and says goodbye.
         shared.ending.send_replace(true);
-        let all = async { while tasks.join_next().await.is_some() {} };
-        // Those who do not read are dropped with the set.
-        let _ = timeout(shared.limits.farewell, all).await;
+        let until = Instant::now() + FAREWELLS * shared.limits.farewell;
+        // As long as clients come to their end, the others have time. Those who do not read are dropped with the set.
+        let left = || until.saturating_duration_since(Instant::now());
+        while let Ok(Some(_)) = timeout(shared.limits.farewell.min(left()), tasks.join_next()).await
+        {
+        }
         ended
     }
 }
@@ -330,8 +336,10 @@ impl<D: Device> Common<D> {
                 self.relieve();
             }
             outbox.is_drained().await;
-            // Lines that are here already are no reason to let others wait.
-            tokio::task::yield_now().await;
+            // Lines that are here already are no reason to let others wait, unless all are refused.
+            if !*ending.borrow() {
+                tokio::task::yield_now().await;
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+mod silences;
+
 use super::*;
 use crate::config::{RecvConfig, SampleBits};
 use crate::dpdk::PortStats;
@@ -373,36 +375,6 @@ fn datagrams_for_others_are_told_from_silence() {
         begins.contains("501 datagrams/s come to k0")
             && begins.contains("500, are not-ours such as 239.102.0.64:7149"),
         "{begins}"
-    );
-}
-
-#[test]
-fn input_that_stops_and_comes_back_is_said_once_each() {
-    let mut engine = Engine::at_work();
-    let mut said = engine.run(4, |_| ());
-    assert_eq!(
-        engine.watch.status(),
-        "Running: no heaps in for 4.0 s (no-input), 100 heaps/s out"
-    );
-    // What came before, and what never came, is counted with the first chunk.
-    said.extend(engine.run(1, |counts| {
-        whole(counts);
-        counts.missing = [1000, 1000];
-    }));
-    said.extend(engine.run(30, whole));
-    assert_eq!(
-        stages(&said, Cause::NoInput),
-        [(22, Stage::Begins, 0), (32, Stage::Ends, 0)]
-    );
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(
-        text(&said, Cause::NoInput, Stage::Begins)
-            .starts_with("no heap comes, since 2.0 s: no-input"),
-        "{said:?}"
-    );
-    assert!(
-        text(&said, Cause::NoInput, Stage::Ends).contains("after 4.0 s without"),
-        "{said:?}"
     );
 }
 

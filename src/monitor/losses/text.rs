@@ -22,6 +22,10 @@ pub struct Line<'a> {
     /// Where the loss began.
     pub from: &'a Counts,
     pub now: Instant,
+    /// When the silence of this moment began, or the last heap came.
+    pub silent_since: Instant,
+    /// Silences since the loss of all input began.
+    pub silences: usize,
     pub counts: &'a Counts,
     /// Seconds from the host's time to that of heaps.
     pub time_off: f64,
@@ -81,6 +85,10 @@ impl Line<'_> {
         let (what, fate) = self.what();
         let name = self.cause.name();
         match self.cause {
+            Cause::NoInput if self.silences > 1 => {
+                let silences = self.silences;
+                format!("{name} is over: heaps come again, after {silences} silences in {lasted}")
+            }
             Cause::NoInput => format!("{name} is over: heaps come again, after {lasted} without"),
             Cause::OnePolarisation => {
                 format!("{name} is over: both polarisations come, after {lasted} of one alone")
@@ -275,7 +283,12 @@ impl Line<'_> {
     }
 
     fn no_input(&self) -> String {
-        let since = span(self.due.lasted);
+        if self.counts.placed > 0 && self.now == self.silent_since {
+            let (silences, lasted) = (self.silences, span(self.due.lasted));
+            let name = self.cause.name();
+            return format!("heaps come and go, with {silences} silences in {lasted}: {name}");
+        }
+        let since = span(self.now.duration_since(self.silent_since));
         let first = match self.counts.placed {
             0 => format!("no heap has come in {since}"),
             _ => format!("no heap comes, since {since}"),

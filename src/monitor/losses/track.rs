@@ -89,11 +89,6 @@ impl Track {
         self.episode.as_ref().map(|episode| episode.count)
     }
 
-    /// Since when it goes on.
-    pub fn since(&self) -> Option<Instant> {
-        self.episode.as_ref().map(|episode| episode.begun)
-    }
-
     /// Takes in what was found by a look `now`, after the one `before`. Returns what there is to
     /// say.
     pub fn look(&mut self, before: Instant, now: Instant, found: Found) -> Option<Due> {

@@ -86,6 +86,10 @@ pub struct Watch {
     recent: VecDeque<(Instant, Counts)>,
     /// When it was found that no heap had come since the look before; at first, when it began.
     silent_since: Instant,
+    /// Whether that is so long ago that no heap is expected at this moment.
+    silent: bool,
+    /// Silences since [`Cause::NoInput`] began.
+    silences: usize,
     /// Looks of which the missing heaps are those of a silence, or of the start: the first chunks
     /// are not whole.
     resumes: usize,
@@ -111,6 +115,8 @@ impl Watch {
             tracks: BTreeMap::new(),
             recent: VecDeque::from([(now, counts)]),
             silent_since: now,
+            silent: false,
+            silences: 0,
             resumes: RESUMES,
             absent: [None; N_POL],
             off_since: None,
@@ -155,6 +161,8 @@ impl Watch {
                 before: (before, &last),
                 from,
                 now: now.at,
+                silent_since: self.silent_since,
+                silences: self.silences,
                 counts: &counts,
                 time_off: self.time_off,
             };
@@ -185,11 +193,13 @@ impl Watch {
         else {
             return String::new();
         };
-        let silent = self.tracks.get(&Cause::NoInput);
-        let silent = silent.and_then(|(track, _)| track.since());
-        let silent = silent.map(|since| to.duration_since(since));
+        let silent = self.silent.then(|| to.duration_since(self.silent_since));
         let missing = self.is_active(Cause::MissingHeaps) || self.is_active(Cause::OnePolarisation);
-        status::status(before, after, to.duration_since(*from), silent, missing)
+        let mut line = status::status(before, after, to.duration_since(*from), silent, missing);
+        if self.is_active(Cause::WrongTime) {
+            line.push_str(&format!(", {}", Cause::WrongTime.name()));
+        }
+        line
     }
 
     /// What of this moment differs from that before.
@@ -239,6 +249,7 @@ impl Watch {
     ) -> Option<(Cause, Found)> {
         if counts.placed > last.placed {
             self.silent_since = now;
+            self.silent = false;
             return None;
         }
         let silence = match counts.placed {
@@ -246,13 +257,21 @@ impl Watch {
             _ => self.setup.silence(),
         };
         let since = self.silent_since;
-        let active = self.is_active(Cause::NoInput);
-        let begins = now.duration_since(since) >= silence && !explained;
-        if !self.setup.is_live() || !(active || begins) {
+        let silent = now.duration_since(since) >= silence && !explained;
+        if !self.setup.is_live() || !(self.silent || silent) {
             return None;
         }
+        if !self.silent {
+            let before = self.silences * usize::from(self.is_active(Cause::NoInput));
+            (self.silent, self.silences) = (true, before + 1);
+        }
         self.resumes = RESUMES;
-        Some((Cause::NoInput, Found::Wrong { since, lost: 0 }))
+        let found = match explained {
+            // No heap is placed still, but what comes has other causes.
+            true => Found::Unknown,
+            false => Found::Wrong { since, lost: 0 },
+        };
+        Some((Cause::NoInput, found))
     }
 
     /// Heaps that chunks lack, and polarisations that they lack.
@@ -290,6 +309,8 @@ impl Watch {
         }
         if self.resumes > 0 {
             self.resumes -= 1;
+            // What cannot be judged is no end of it.
+            found.push((Cause::MissingHeaps, Found::Unknown));
         } else if missing > 0 {
             found.push((Cause::MissingHeaps, Found::Lost(missing)));
         }
