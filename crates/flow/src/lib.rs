@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod builder;
+mod check;
+mod cycles;
+mod graph;
+mod interpreter;
+mod literal;
+mod node;
+pub mod nodes;
+mod number;
+mod problem;
+mod ratio;
+mod types;
+mod value;
+
+pub use builder::{Builder, Feedback, Wire};
+pub use graph::{Draft, DraftNode, Graph, NodeId, Placed, Scope, ScopeId, Source};
+pub use interpreter::{Interpreter, MAX_STATE_BYTES, MAX_TICKS};
+pub use literal::{Literals, MAX_LITERALS};
+pub use node::{Mismatch, Node, Pure, Registry, Step, table};
+pub use number::{Number, Rounding};
+pub use problem::{Cause, Problem, Problems};
+pub use ratio::Ratio;
+pub use types::{MAX_LEN, Scalar, Type};
+pub use value::Value;

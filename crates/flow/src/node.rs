@@ -1,0 +1,210 @@
+//! What a node is: its ports, its types, whether outputs depend on inputs of the same cycle, its state.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::problem::Cause;
+use crate::ratio::Ratio;
+use crate::types::Type;
+use crate::value::Value;
+
+/// Why a node refuses its input types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// [`Cause::Type`] or [`Cause::Size`], or [`Cause::Parameter`] where a parameter does not fit the types.
+    pub cause: Cause,
+    /// What does not go together, and the way out.
+    pub text: String,
+}
+
+impl Mismatch {
+    /// Element types that do not go together.
+    pub fn of_type(text: impl Into<String>) -> Mismatch {
+        Mismatch {
+            cause: Cause::Type,
+            text: text.into(),
+        }
+    }
+
+    /// Vector lengths that do not go together.
+    pub fn of_size(text: impl Into<String>) -> Mismatch {
+        Mismatch {
+            cause: Cause::Size,
+            text: text.into(),
+        }
+    }
+
+    /// A parameter that does not fit the types.
+    pub fn of_parameter(text: impl Into<String>) -> Mismatch {
+        Mismatch {
+            cause: Cause::Parameter,
+            text: text.into(),
+        }
+    }
+}
+
+/// A kind of node with its parameters. Immutable: what changes from sample to sample is in its [`Step`].
+pub trait Node: fmt::Debug + Send + Sync {
+    /// The name of the kind, in a [`Registry`] and in files.
+    fn kind(&self) -> &str;
+
+    /// How many inputs the node has.
+    fn inputs(&self) -> usize;
+
+    /// How many outputs the node has.
+    fn outputs(&self) -> usize {
+        1
+    }
+
+    /// What is wrong with the parameters by themselves.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The types of the outputs for these types of the inputs, or why the inputs are refused.
+    fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch>;
+
+    /// The types of the outputs, where they follow from the parameters alone.
+    /// A loop needs one node that is not [`direct`](Node::direct) and has them.
+    fn declared(&self) -> Option<Vec<Type>> {
+        None
+    }
+
+    /// Whether outputs depend on the inputs of the same cycle. Where not, the node may close a loop.
+    fn direct(&self) -> bool {
+        true
+    }
+
+    /// Samples put out for each sample taken in. Other than 1 only for rate changes.
+    fn ratio(&self) -> Ratio {
+        Ratio::ONE
+    }
+
+    /// Whether the output is the same for ever, so that it goes with any rate.
+    fn constant(&self) -> bool {
+        false
+    }
+
+    /// Whether the node keeps its outputs for the outside while its enabled subsystem is disabled.
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Whether the node can run. A reader makes nodes that cannot, of kinds that it does not know.
+    fn runs(&self) -> bool {
+        true
+    }
+
+    /// Samples by which the node delays its input, for nodes that do nothing else.
+    fn delay(&self) -> Option<usize> {
+        None
+    }
+
+    /// What the outputs are until the node has run once.
+    fn rest(&self, outputs: &[Type]) -> Vec<Value> {
+        outputs.iter().map(|&kind| Value::zero(kind)).collect()
+    }
+
+    /// Bytes of state for these types, for reports and limits.
+    fn state_bytes(&self, _inputs: &[Type], _outputs: &[Type]) -> u64 {
+        0
+    }
+
+    /// The node in its initial state, for types that [`types`](Node::types) has accepted.
+    fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step>;
+
+    /// The parameters for a file. `None` if the node cannot be written to one, as a closure cannot.
+    fn parameters(&self) -> Option<toml::Table>;
+}
+
+/// A running node: one sample at a time, in two phases.
+///
+/// In each cycle `compute` is called for every node in an order that follows the data, then `update` for every node.
+pub trait Step: Send {
+    /// Computes the outputs. `inputs` is empty if the node is not [`direct`](Node::direct).
+    fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]);
+
+    /// Takes the cycle's inputs into the state.
+    fn update(&mut self, _inputs: &[Value]) {}
+}
+
+/// A [`Step`] without state.
+pub struct Pure<F>(pub F);
+
+impl<F: Fn(&[Value], &mut [Value]) + Send> Step for Pure<F> {
+    fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]) {
+        (self.0)(inputs, outputs);
+    }
+}
+
+/// The parameters of a node that serialises to a table.
+pub fn table<T: Serialize>(node: &T) -> Option<toml::Table> {
+    toml::Table::try_from(node).ok()
+}
+
+type Make = fn(toml::Table) -> Result<Arc<dyn Node>, String>;
+
+/// Kinds of nodes that files may name.
+///
+/// ```
+/// use karoo_flow::{Registry, nodes::Gain};
+///
+/// let registry = Registry::standard();
+/// let gain = registry.make("gain", toml::toml! { gain = 0.5 }).unwrap();
+/// assert_eq!(gain.kind(), "gain");
+/// assert!(registry.make("gian", toml::Table::new()).unwrap_err().contains("gain"));
+/// ```
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<String, Make>);
+
+impl Registry {
+    /// No kinds at all.
+    pub fn new() -> Registry {
+        Registry::default()
+    }
+
+    /// All kinds of [`nodes`](crate::nodes).
+    pub fn standard() -> Registry {
+        let mut registry = Registry::new();
+        crate::nodes::register(&mut registry);
+        registry
+    }
+
+    /// Adds a kind. Its parameters are the fields of `T`.
+    pub fn add<T: Node + DeserializeOwned + 'static>(&mut self, kind: &str) -> &mut Registry {
+        self.0.insert(kind.into(), |table| {
+            let node: T = table
+                .try_into()
+                .map_err(|error: toml::de::Error| error.message().to_string())?;
+            Ok(Arc::new(node))
+        });
+        self
+    }
+
+    /// The names of all kinds.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// A node of `kind` with these parameters.
+    pub fn make(&self, kind: &str, parameters: toml::Table) -> Result<Arc<dyn Node>, String> {
+        let Some(make) = self.0.get(kind) else {
+            let kinds: Vec<&str> = self.kinds().collect();
+            return Err(format!(
+                "there is no kind `{kind}`: the kinds are {}",
+                kinds.join(", ")
+            ));
+        };
+        make(parameters).map_err(|error| format!("{kind}: {error}"))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_set().entries(self.kinds()).finish()
+    }
+}

@@ -1,0 +1,5 @@
+//! Graphs from their making to their results, through the public interface alone.
+
+mod graphs;
+mod interpreter;
+mod nodes;
