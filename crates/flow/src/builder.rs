@@ -12,7 +12,8 @@ use crate::number::Rounding;
 use crate::problem::{Cause, Problem, Problems};
 use crate::types::{Scalar, Type};
 
-/// Makes a [`Graph`]: wires are values, nodes are their methods and operators, and nothing is checked before the end.
+/// Makes a [`Graph`]: wires are values, nodes are their methods and operators, and nothing is
+/// checked before the end.
 ///
 /// ```
 /// use karoo_flow::{Builder, Interpreter, Type, Value};
@@ -95,7 +96,8 @@ impl Builder {
         }
     }
 
-    /// Adds a node of any kind and gives its first output. Its name is its kind and a number: see [`Wire::named`].
+    /// Adds a node of any kind and gives its first output. Its name is its kind and a number: see
+    /// [`Wire::named`].
     pub fn add<'g>(
         &'g self,
         node: impl Node + 'static,
@@ -203,8 +205,8 @@ impl Builder {
         self.within(name, None, inside)
     }
 
-    /// An enabled subsystem: what `inside` makes runs while `enable` is true, and stands still otherwise.
-    /// Signals leave it by [`Wire::hold`].
+    /// An enabled subsystem: what `inside` makes runs while `enable` is true, and stands still
+    /// otherwise. Signals leave it by [`Wire::hold`].
     pub fn enabled<'g, T>(&'g self, name: &str, enable: Wire<'g>, inside: impl FnOnce() -> T) -> T {
         self.within(name, Some(enable), inside)
     }
@@ -285,7 +287,8 @@ impl<'g> Wire<'g> {
         self.builder
     }
 
-    /// Gives the node that this wire comes from a name, which must be the only one in its subsystem.
+    /// Gives the node that this wire comes from a name, which must be the only one in its
+    /// subsystem.
     pub fn named(self, name: &str) -> Wire<'g> {
         let mut drafting = self.builder.draft.borrow_mut();
         drafting.draft.nodes[self.source.node.index()].name = name.to_string();

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 /// The strongly connected components that hold a loop, each in ascending order of its nodes.
 ///
-/// Tarjan, *Depth-first search and linear graph algorithms*, 1972, with a stack of our own in place of recursion.
+/// Tarjan, *Depth-first search and linear graph algorithms*, 1972, with a stack of our own in place
+/// of recursion.
 pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const NEW: usize = usize::MAX;
     let mut number = vec![NEW; next.len()];
@@ -104,14 +105,15 @@ mod tests {
             next in proptest::collection::vec(proptest::collection::vec(0..9usize, 0..4), 9)
         ) {
             let seen: Vec<Vec<bool>> = (0..9).map(|node| reach(&next, node)).collect();
+            let reaches = |a: usize, b: usize| seen[a][b];
             let components = components(&next);
             for a in 0..9 {
                 for b in 0..9 {
                     let together = components.iter().any(|c| c.contains(&a) && c.contains(&b));
-                    prop_assert_eq!(together, seen[a][b] && seen[b][a], "{} {}", a, b);
+                    prop_assert_eq!(together, reaches(a, b) && reaches(b, a), "{} {}", a, b);
                 }
                 let cycle = shortest_loop(&next, a);
-                prop_assert_eq!(cycle.is_some(), seen[a][a]);
+                prop_assert_eq!(cycle.is_some(), reaches(a, a));
                 if let Some(cycle) = cycle {
                     prop_assert_eq!(cycle[0], a);
                     for (at, node) in cycle.iter().enumerate() {

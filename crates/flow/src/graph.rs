@@ -98,7 +98,8 @@ pub struct Placed {
     pub rate: Option<Ratio>,
 }
 
-/// A checked graph: every input has one source, types, sizes and rates agree, and every loop has a delay.
+/// A checked graph: every input has one source, types, sizes and rates agree, and every loop has a
+/// delay.
 #[derive(Clone, Debug)]
 pub struct Graph {
     pub(crate) scopes: Vec<Scope>,

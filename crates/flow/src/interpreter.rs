@@ -10,10 +10,12 @@ use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
 use crate::value::Value;
 
-/// The most bytes of state that a graph may have to be interpreted.
-pub const MAX_STATE_BYTES: u64 = 1 << 30;
+/// The most bytes of state and of signals that a graph may have to be interpreted.
+/// Each takes up to 32 times as much here.
+pub const MAX_STATE_BYTES: u64 = 1 << 26;
 
-/// The most ticks of the common clock in one sample of the base rate, and the most base samples in one tick.
+/// The most ticks of the common clock in one sample of the base rate, and the most base samples in
+/// one tick.
 pub const MAX_TICKS: u64 = 1 << 32;
 
 /// A graph in some state.
@@ -43,9 +45,16 @@ impl Interpreter {
             );
             problems.add(Cause::Unknown, graph.path(id), text);
         }
-        let bytes = graph.state_bytes();
+        let signals = graph
+            .nodes()
+            .iter()
+            .flat_map(|placed| &placed.outputs)
+            .map(|kind| kind.bytes() as u64);
+        let bytes = signals.fold(graph.state_bytes(), u64::saturating_add);
         if bytes > MAX_STATE_BYTES {
-            let text = format!("{bytes} bytes of state: at most {MAX_STATE_BYTES} are interpreted");
+            let text = format!(
+                "{bytes} bytes of state and signals: at most {MAX_STATE_BYTES} are interpreted"
+            );
             problems.add(Cause::Limit, graph.name(), text);
         }
         let periods = match periods(graph) {
@@ -85,8 +94,9 @@ impl Interpreter {
             .collect();
     }
 
-    /// Runs until an input has no sample left. `inputs` holds one stream for each of [`Graph::inputs`];
-    /// the result has one for each of [`Graph::outputs`]. A further call goes on where this one ended.
+    /// Runs until an input has no sample left. `inputs` holds one stream for each of
+    /// [`Graph::inputs`]; the result has one for each of [`Graph::outputs`]. A further call goes on
+    /// where this one ended.
     pub fn run(&mut self, inputs: &[Vec<Value>]) -> Result<Vec<Vec<Value>>, Problems> {
         let ports: Vec<NodeId> = self.graph.inputs().collect();
         let mut problems = Problems::default();
@@ -131,8 +141,8 @@ impl Interpreter {
         }
     }
 
-    /// Runs a graph for so many ticks of its common clock: as many samples, if all is at the base rate.
-    /// Inputs keep their last value.
+    /// Runs a graph for so many ticks of its common clock: as many samples, if all is at the base
+    /// rate. Inputs keep their last value.
     pub fn run_for(&mut self, ticks: u64) -> Vec<Vec<Value>> {
         let mut outputs = vec![Vec::new(); self.graph.outputs().count()];
         for _ in 0..ticks {
@@ -200,7 +210,8 @@ impl Interpreter {
 /// Ticks between two samples of each node, on the slowest clock that has a tick for all.
 fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
     let rates = || graph.nodes().iter().filter_map(|placed| placed.rate);
-    // The least common multiple of fractions in lowest terms: that of the numerators over the divisor of the others.
+    // The least common multiple of fractions in lowest terms: that of the numerators over the
+    // divisor of the others.
     let mut clock: u128 = 1;
     let mut divisor: u128 = 0;
     for rate in rates() {

@@ -3,6 +3,7 @@
 mod builder;
 mod check;
 mod cycles;
+pub mod file;
 mod graph;
 mod interpreter;
 mod literal;
@@ -15,6 +16,7 @@ mod types;
 mod value;
 
 pub use builder::{Builder, Feedback, Wire};
+pub use file::Loaded;
 pub use graph::{Draft, DraftNode, Graph, NodeId, Placed, Scope, ScopeId, Source};
 pub use interpreter::{Interpreter, MAX_STATE_BYTES, MAX_TICKS};
 pub use literal::{Literals, MAX_LITERALS};

@@ -48,7 +48,8 @@ impl Literals {
         }
     }
 
-    /// The numbers as a sample of `kind`, if there are as many, or one for all, and none is complex in vain.
+    /// The numbers as a sample of `kind`, if there are as many, or one for all, and none is complex
+    /// in vain.
     pub fn value(&self, kind: Type) -> Result<Value, String> {
         if self.len() != 1 && self.len() != kind.len {
             return Err(format!(
@@ -76,7 +77,8 @@ impl Literals {
         let Some(complex) = text.strip_suffix(['i', 'j']) else {
             return Some((parse_real(&text)?, Number::Int(0)));
         };
-        // The sign between the parts is the last one that is neither the first character nor an exponent's.
+        // The sign between the parts is the last one that is neither the first character nor an
+        // exponent's.
         let split = complex
             .char_indices()
             .filter(|&(at, c)| at > 0 && "+-".contains(c) && !complex[..at].ends_with(['e', 'E']))

@@ -1,4 +1,5 @@
-//! What a node is: its ports, its types, whether outputs depend on inputs of the same cycle, its state.
+//! What a node is: its ports, its types, whether outputs depend on inputs of the same cycle, its
+//! state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,8 @@ use crate::value::Value;
 /// Why a node refuses its input types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// [`Cause::Type`] or [`Cause::Size`], or [`Cause::Parameter`] where a parameter does not fit the types.
+    /// [`Cause::Type`] or [`Cause::Size`], or [`Cause::Parameter`] where a parameter does not fit
+    /// the types.
     pub cause: Cause,
     /// What does not go together, and the way out.
     pub text: String,
@@ -47,7 +49,8 @@ impl Mismatch {
     }
 }
 
-/// A kind of node with its parameters. Immutable: what changes from sample to sample is in its [`Step`].
+/// A kind of node with its parameters. Immutable: what changes from sample to sample is in its
+/// [`Step`].
 pub trait Node: fmt::Debug + Send + Sync {
     /// The name of the kind, in a [`Registry`] and in files.
     fn kind(&self) -> &str;
@@ -74,7 +77,8 @@ pub trait Node: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether outputs depend on the inputs of the same cycle. Where not, the node may close a loop.
+    /// Whether outputs depend on the inputs of the same cycle. Where not, the node may close a
+    /// loop.
     fn direct(&self) -> bool {
         true
     }
@@ -123,7 +127,8 @@ pub trait Node: fmt::Debug + Send + Sync {
 
 /// A running node: one sample at a time, in two phases.
 ///
-/// In each cycle `compute` is called for every node in an order that follows the data, then `update` for every node.
+/// In each cycle `compute` is called for every node in an order that follows the data, then
+/// `update` for every node.
 pub trait Step: Send {
     /// Computes the outputs. `inputs` is empty if the node is not [`direct`](Node::direct).
     fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]);

@@ -4,8 +4,8 @@ use crate::types::Scalar;
 
 /// A real number of some [`Scalar`] type.
 ///
-/// Whole numbers and booleans are kept in 128 bits and brought back to their type's range by wrapping.
-/// That is slow, and plainly right: the interpreter is held against nothing simpler.
+/// Whole numbers and booleans are kept in 128 bits and brought back to their type's range by
+/// wrapping. That is slow, and plainly right: the interpreter is held against nothing simpler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// Any whole number, or a boolean as 0 and 1.

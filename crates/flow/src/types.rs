@@ -112,7 +112,8 @@ impl Scalar {
 pub struct Type {
     /// The type of each real number.
     pub scalar: Scalar,
-    /// Whether each element is a pair. Real and imaginary parts lie in two arrays, never interleaved.
+    /// Whether each element is a pair. Real and imaginary parts lie in two arrays, never
+    /// interleaved.
     pub complex: bool,
     /// Elements of one sample; 1 is a scalar.
     pub len: usize,

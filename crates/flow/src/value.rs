@@ -18,7 +18,8 @@ impl Value {
         Value::build(kind, |_| (Number::Int(0), Number::Int(0)))
     }
 
-    /// A value of `kind` whose elements `element` gives, real and imaginary, by index. They are cast.
+    /// A value of `kind` whose elements `element` gives, real and imaginary, by index. They are
+    /// cast.
     pub fn build(kind: Type, mut element: impl FnMut(usize) -> (Number, Number)) -> Value {
         let mut value = Value {
             kind,
@@ -67,7 +68,8 @@ impl Value {
         &self.im
     }
 
-    /// The value in another type. A scalar is spread over a vector, a real part gets an imaginary 0.
+    /// The value in another type. A scalar is spread over a vector, a real part gets an imaginary
+    /// 0.
     pub fn cast(&self, kind: Type) -> Value {
         self.cast_rounded(kind, Rounding::Zero)
     }

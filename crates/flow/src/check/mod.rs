@@ -1,4 +1,5 @@
-//! Checks of a draft. Each reports all that it finds, and none reports what only follows from another's finding.
+//! Checks of a draft. Each reports all that it finds, and none reports what only follows from
+//! another's finding.
 
 mod order;
 mod rates;
@@ -55,7 +56,8 @@ pub(crate) fn check(draft: Draft) -> Result<Graph, Problems> {
     problems.unless(graph)
 }
 
-/// What a node waits for in the same cycle: its sources if it is direct, and the enable signals around it.
+/// What a node waits for in the same cycle: its sources if it is direct, and the enable signals
+/// around it.
 fn depends(draft: &Draft, node: NodeId) -> impl Iterator<Item = NodeId> {
     let placed = &draft.nodes[node.index()];
     let sources = placed

@@ -7,16 +7,16 @@ use crate::cycles;
 use crate::graph::{Draft, NodeId};
 use crate::problem::{Cause, Problems};
 
-/// The nodes in an order in which each follows what it depends on. Nodes in or behind a loop are left out.
-/// Each strongly connected component is reported once, by a shortest loop.
+/// The nodes in an order in which each follows what it depends on. Nodes in or behind a loop are
+/// left out. Each strongly connected component is reported once, by a shortest loop.
 pub(super) fn check(draft: &Draft, problems: &mut Problems) -> Vec<NodeId> {
     let count = draft.nodes.len();
     let mut readers = vec![Vec::new(); count];
-    let mut waits = vec![0; count];
-    for reader in 0..count {
+    let mut waits = vec![0usize; count];
+    for (reader, waits) in waits.iter_mut().enumerate() {
         for source in depends(draft, NodeId(reader as u32)) {
             readers[source.index()].push(reader);
-            waits[reader] += 1;
+            *waits += 1;
         }
     }
     let mut ready: VecDeque<usize> = (0..count).filter(|&node| waits[node] == 0).collect();

@@ -16,7 +16,8 @@ struct Link {
     wire: (Source, NodeId),
 }
 
-/// The rate of each node; `None` for constants and for what is not connected to anything with a rate.
+/// The rate of each node; `None` for constants and for what is not connected to anything with a
+/// rate.
 pub(super) fn check(draft: &Draft, problems: &mut Problems) -> Vec<Option<Ratio>> {
     let links = links(draft, problems);
     let mut rates: Vec<Option<Ratio>> = vec![None; draft.nodes.len()];

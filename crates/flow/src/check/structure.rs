@@ -8,7 +8,8 @@ use crate::problem::{Cause, Problems};
 /// The deepest nesting of subsystems.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Checks what concerns single nodes. False if ids point nowhere, so that nothing else can be checked.
+/// Checks what concerns single nodes. False if ids point nowhere, so that nothing else can be
+/// checked.
 pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
     let before = problems.0.len();
     let exists = |source: Source| {
@@ -113,8 +114,8 @@ fn named(name: &str, path: &str, problems: &mut Problems) {
     }
 }
 
-/// Checks that signals leave an enabled subsystem through nodes that hold them, and that enable signals are boolean
-/// and from outside.
+/// Checks that signals leave an enabled subsystem through nodes that hold them, and that enable
+/// signals are boolean and from outside.
 pub(super) fn contexts(draft: &Draft, problems: &mut Problems) {
     for (index, node) in draft.nodes.iter().enumerate() {
         for source in node.from.iter().flatten() {

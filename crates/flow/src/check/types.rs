@@ -1,7 +1,7 @@
 //! Types of all ports, from inputs, constants and delays forward.
 
 use super::name;
-use crate::graph::{Draft, NodeId, Source};
+use crate::graph::{Draft, DraftNode, NodeId, Source};
 use crate::node::{Mismatch, Node};
 use crate::problem::{Cause, Problems};
 use crate::types::{Scalar, Type};
@@ -19,13 +19,21 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> Vec<Option<Kinds>
             readers[source.node.index()].push(index);
         }
     }
-    let mut outputs: Vec<Option<Vec<Type>>> = draft
+    // Parameters out of range have been reported: such a node may expect anything of its inputs.
+    let mut failed: Vec<bool> = draft
         .nodes
         .iter()
-        .map(|node| declared(node.node.as_ref()))
+        .map(|node| node.node.check().is_err())
         .collect();
+    let known = |(node, failed): (&DraftNode, &bool)| {
+        if *failed {
+            None
+        } else {
+            declared(node.node.as_ref())
+        }
+    };
+    let mut outputs: Vec<Option<Vec<Type>>> = draft.nodes.iter().zip(&failed).map(known).collect();
     let mut result: Vec<Option<Kinds>> = vec![None; count];
-    let mut failed = vec![false; count];
     let mut open: Vec<usize> = (0..count).rev().collect();
     while let Some(index) = open.pop() {
         if result[index].is_some() || failed[index] {
@@ -60,7 +68,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> Vec<Option<Kinds>
             }
         }
     }
-    if problems.0.len() == before {
+    if problems.0.len() == before && !failed.contains(&true) {
         unknown(draft, &outputs, problems);
     }
     enables(draft, &outputs, problems);

@@ -52,7 +52,8 @@ fn fill(output: &mut Value, mut each: impl FnMut(usize) -> Element) {
     });
 }
 
-/// Adds and subtracts its inputs, in their order. With one input: the sum of that vector's elements.
+/// Adds and subtracts its inputs, in their order. With one input: the sum of that vector's
+/// elements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sum {
@@ -134,7 +135,8 @@ impl Node for Sum {
     }
 }
 
-/// Multiplies and divides its inputs, in their order. With one input: the product of that vector's elements.
+/// Multiplies and divides its inputs, in their order. With one input: the product of that vector's
+/// elements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Product {

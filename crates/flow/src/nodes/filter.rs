@@ -316,8 +316,8 @@ impl Node for Lut {
 
 /// A numerically controlled oscillator: cos and sin of a phase that grows by the input each sample.
 ///
-/// The phase is counted in 2^-`bits` turns and wraps. The output is that of the phase before the input is added:
-/// the oscillator may close a loop.
+/// The phase is counted in 2^-`bits` turns and wraps. The output is that of the phase before the
+/// input is added: the oscillator may close a loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nco {

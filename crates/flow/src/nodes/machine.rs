@@ -9,9 +9,11 @@ use crate::value::Value;
 
 type Advance<S> = dyn Fn(&mut S, &[Value], &mut [Value]) + Send + Sync;
 
-/// A node of one's own: a state, and a function that takes inputs and state to outputs and the next state.
+/// A node of one's own: a state, and a function that takes inputs and state to outputs and the next
+/// state.
 ///
-/// For a kind that files can name too, implement [`Node`] and add it to a [`Registry`](crate::Registry).
+/// For a kind that files can name too, implement [`Node`] and add it to a
+/// [`Registry`](crate::Registry).
 ///
 /// ```
 /// use karoo_flow::{Builder, Interpreter, Type, Value, nodes::Machine};
@@ -38,8 +40,8 @@ pub struct Machine<S> {
 }
 
 impl<S: Send + 'static> Machine<S> {
-    /// A machine with ports of these types. Outputs hold their last values when `advance` is called,
-    /// and must have their types when it returns.
+    /// A machine with ports of these types. Outputs hold their last values when `advance` is
+    /// called, and must have their types when it returns.
     pub fn new(
         name: impl Into<String>,
         inputs: impl Into<Vec<Type>>,

@@ -27,7 +27,8 @@ pub enum FunctionOf {
     Sqrt,
 }
 
-/// A function of each element, computed in double precision and rounded once to the type of the input.
+/// A function of each element, computed in double precision and rounded once to the type of the
+/// input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Function {
@@ -107,8 +108,9 @@ impl Node for Atan2 {
     }
 }
 
-/// The points of a square constellation of `bits` bits a symbol with mean power 1, Gray coded on both axes:
-/// 1 is BPSK, 2 is QPSK, 4 is 16-QAM. The upper half of a symbol's bits is the real part's.
+/// The points of a square constellation of `bits` bits a symbol with mean power 1, Gray coded on
+/// both axes: 1 is BPSK, 2 is QPSK, 4 is 16-QAM. The upper half of a symbol's bits is the real
+/// part's.
 pub fn constellation(bits: u32) -> Option<Literals> {
     if bits != 1 && (bits == 0 || bits % 2 == 1 || bits > 16) {
         return None;

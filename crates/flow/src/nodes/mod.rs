@@ -2,12 +2,12 @@
 //!
 //! Two rules hold for all of them:
 //!
-//! * **No type changes by itself.** Inputs of arithmetic have one element type, unless the node names its `output` type:
-//!   then each input is cast to that first, and all is computed there.
+//! * **No type changes by itself.** Inputs of arithmetic have one element type, unless the node
+//!   names its `output` type: then each input is cast to that first, and all is computed there.
 //! * **A scalar goes with a vector** in element-wise nodes, and a real number with a complex one.
 //!
-//! Sums of products ([`Fir`], [`Dot`]) are accumulated from the first element up, by one fused multiply-add each:
-//! an executor that follows gives the same bits with any vector width.
+//! Sums of products ([`Fir`], [`Dot`]) are accumulated from the first element up, by one fused
+//! multiply-add each: an executor that follows gives the same bits with any vector width.
 
 mod arithmetic;
 mod filter;

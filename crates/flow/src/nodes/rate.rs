@@ -44,7 +44,8 @@ macro_rules! rate_change {
             }
             fn ratio(&self) -> Ratio {
                 let ratio: fn(u64) -> Option<Ratio> = $ratio;
-                // A factor out of range is a problem of its own: no need for one of rates beside it.
+                // A factor out of range is a problem of its own: no need for one of rates beside
+                // it.
                 check(self.by).ok().and_then(|()| ratio(self.by)).unwrap_or(Ratio::ONE)
             }
             fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {

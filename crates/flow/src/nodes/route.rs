@@ -29,7 +29,8 @@ fn data(inputs: &[Type], output: Option<Scalar>) -> Result<Type, Mismatch> {
     })
 }
 
-/// Passes on the data input that the first input selects. An index out of range selects the nearest.
+/// Passes on the data input that the first input selects. An index out of range selects the
+/// nearest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mux {
@@ -170,14 +171,16 @@ impl Node for Select {
     }
 }
 
-/// Elements of a vector, by indices that the second input gives. An index out of range gives the nearest element.
+/// Elements of a vector, by indices that the second input gives. An index out of range gives the
+/// nearest element.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectAt {
     /// The number that means the first element.
     #[serde(default)]
     pub first: i64,
-    /// If given: so many neighbours from the one index on. Otherwise each element of the second input is an index.
+    /// If given: so many neighbours from the one index on. Otherwise each element of the second
+    /// input is an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<usize>,
 }

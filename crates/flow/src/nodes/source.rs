@@ -213,7 +213,8 @@ impl Node for Hold {
     }
 }
 
-/// A node of a kind that a reader does not know. Its graph loads and can be looked at; it does not run.
+/// A node of a kind that a reader does not know. Its graph loads and can be looked at; it does not
+/// run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unknown {

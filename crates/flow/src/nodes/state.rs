@@ -159,7 +159,8 @@ pub enum Order {
 pub struct TappedDelay {
     /// How many earlier samples.
     pub length: usize,
-    /// Whether the present sample is there too. Then the output depends on the input of the same cycle.
+    /// Whether the present sample is there too. Then the output depends on the input of the same
+    /// cycle.
     #[serde(default)]
     pub current: bool,
     /// Which sample comes first in the vector.

@@ -1,4 +1,5 @@
-//! The interpreter against definitions: recursion over samples, convolution, and streams written out.
+//! The interpreter against definitions: recursion over samples, convolution, and streams written
+//! out.
 
 use karoo_flow::nodes::{Comparison, Unknown};
 use karoo_flow::{Builder, Interpreter, Type, Value, Wire};

@@ -85,7 +85,7 @@ fn sums_and_products_run_over_a_single_vector() {
                 signs: "-".into(),
                 output: None
             },
-            &[v.clone()]
+            std::slice::from_ref(&v)
         )
         .to_f64s(),
         [-7.0]
@@ -185,11 +185,11 @@ fn tables_are_read_below_nearest_and_between() {
     };
     let x = vector(&[-9.0, -1.0, -0.6, -0.5, -0.25, 0.0, 7.0, f64::NAN]);
     assert_eq!(
-        once(lut(Lookup::Below), &[x.clone()]).to_f64s(),
+        once(lut(Lookup::Below), std::slice::from_ref(&x)).to_f64s(),
         [10., 10., 10., 20., 20., 30., 30., 10.]
     );
     assert_eq!(
-        once(lut(Lookup::Nearest), &[x.clone()]).to_f64s(),
+        once(lut(Lookup::Nearest), std::slice::from_ref(&x)).to_f64s(),
         [10., 10., 20., 20., 30., 30., 30., 10.]
     );
     let linear = once(lut(Lookup::Linear), &[x]).to_f64s();
@@ -275,7 +275,7 @@ fn elements_are_selected_by_constants_and_by_signals() {
             nodes::Select {
                 indices: vec![3, 0]
             },
-            &[x.clone()]
+            std::slice::from_ref(&x)
         )
         .to_f64s(),
         [13.0, 10.0]

@@ -1,0 +1,222 @@
+//! Ends of the design, marks, enable signals, and inputs without arcs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::kinds::numbers;
+use super::translate::{BlockArc, Translator};
+use crate::graph::{NodeId, ScopeId, Source};
+use crate::nodes::{self, MAX_INPUTS};
+use crate::problem::Cause;
+use crate::types::Type;
+
+impl Translator<'_> {
+    /// Inputs and outputs of the design, and arcs that end at nothing.
+    pub(super) fn masters(&mut self) {
+        let masters: Vec<usize> = (0..self.raw.len())
+            .filter(|&node| self.text(node, "block_node_type") == "Master")
+            .collect();
+        for node in masters {
+            let line = self.raw[node].line;
+            let name = |translator: &Self, direction: &str, port: usize| {
+                let key = format!("{direction}_port_name_{}", port + 1);
+                translator.raw[node]
+                    .data
+                    .get(&key)
+                    .cloned()
+                    .unwrap_or_else(|| format!("{direction}{}", port + 1))
+            };
+            match self.text(node, "instance_name") {
+                "Input Master" => {
+                    for (port, kind) in self.outputs_of(node) {
+                        let name = name(self, "output", port);
+                        let input = nodes::Input {
+                            of: kind,
+                            rate: crate::Ratio::ONE,
+                        };
+                        let id = self.place(&name, ScopeId::TOP, line, Arc::new(input));
+                        self.sources
+                            .insert((node, port), Source { node: id, port: 0 });
+                    }
+                    let declared = self
+                        .text(node, "named_output_ports")
+                        .parse::<usize>()
+                        .unwrap_or(0);
+                    let unused = (0..declared.min(MAX_INPUTS))
+                        .filter(|&port| !self.sources.contains_key(&(node, port)));
+                    let unused: Vec<usize> = unused.collect();
+                    for port in unused {
+                        let text = format!(
+                            "the input `{}` is read by nothing and left out",
+                            name(self, "output", port)
+                        );
+                        self.note(line, text);
+                    }
+                }
+                "Output Master" => {
+                    let ports: std::collections::BTreeSet<usize> = self
+                        .arcs
+                        .iter()
+                        .filter(|arc| arc.target.0 == node)
+                        .map(|arc| arc.target.1)
+                        .collect();
+                    for port in ports {
+                        let name = name(self, "input", port);
+                        let id = self.place(&name, ScopeId::TOP, line, Arc::new(nodes::Output {}));
+                        self.inputs.insert((node, port), vec![(id, 0)]);
+                    }
+                }
+                "Unconnected Master" => {
+                    for (port, of) in self.outputs_of(node) {
+                        let zero = nodes::Constant {
+                            of,
+                            value: 0.into(),
+                        };
+                        let id = self.place("unconnected", ScopeId::TOP, line, Arc::new(zero));
+                        self.sources
+                            .insert((node, port), Source { node: id, port: 0 });
+                    }
+                }
+                "Visualization Master" | "Terminator Master" => {}
+                other => {
+                    let text = format!("`{other}` is no master node");
+                    self.wrong_node(node, Cause::Format, text);
+                }
+            }
+        }
+    }
+
+    /// The outputs of a block that have arcs, with their types. Arcs of one output that differ are
+    /// reported.
+    pub(super) fn outputs_of(&mut self, node: usize) -> BTreeMap<usize, Type> {
+        let mut kinds = BTreeMap::new();
+        let mut differ = vec![];
+        for arc in self.arcs.iter().filter(|arc| arc.source.0 == node) {
+            let kind = *kinds.entry(arc.source.1).or_insert(arc.kind);
+            if kind != arc.kind {
+                differ.push((
+                    arc.line,
+                    format!(
+                        "output {} is {} here and {kind} elsewhere",
+                        arc.source.1 + 1,
+                        arc.kind
+                    ),
+                ));
+            }
+        }
+        for (line, text) in differ {
+            let element = format!("edge from {}", self.raw[node].id);
+            self.wrong(Cause::Type, line, &element, text);
+        }
+        kinds
+    }
+
+    /// One selection for each output.
+    pub(super) fn fan_out(&mut self, node: usize, outputs: &BTreeMap<usize, Type>) {
+        let mut all = vec![];
+        for &port in outputs.keys() {
+            let select = nodes::Select {
+                indices: vec![port],
+            };
+            let name = self.text(node, "instance_name").to_string();
+            let id = self.place(
+                &name,
+                self.scope_of(node),
+                self.raw[node].line,
+                Arc::new(select),
+            );
+            self.sources
+                .insert((node, port), Source { node: id, port: 0 });
+            all.push((id, 0));
+        }
+        self.inputs.insert((node, 0), all);
+    }
+
+    /// Takes a constant that marks its subsystem for a partition or a sub-block. True if it was
+    /// one.
+    pub(super) fn mark(&mut self, node: usize) -> bool {
+        let partition = match self.text(node, "instance_name") {
+            "VITIS_PARTITION" | "LAMINAR_PARTITION" => true,
+            "VITIS_SUBBLOCKING" | "LAMINAR_SUBBLOCKING" => false,
+            _ => return false,
+        };
+        if self.text(node, "block_function") != "Constant" {
+            return false;
+        }
+        let value = numbers(self.text(node, "Numeric.Value"))
+            .filter(|value| value.len() == 1)
+            .map(|v| v[0].0.to_f64());
+        let value =
+            value.filter(|v| v.fract() == 0.0 && (0.0..1e9).contains(v) && (partition || *v > 0.0));
+        let scope = self.scope_of(node);
+        match (value, scope) {
+            (Some(_), ScopeId::TOP) => {
+                self.wrong_node(node, Cause::Parameter, "a mark belongs into a subsystem")
+            }
+            (Some(value), scope) if partition => {
+                self.draft.scopes[scope.index()].partition = Some(value as u32)
+            }
+            (Some(value), scope) => self.draft.scopes[scope.index()].sub_block = Some(value as u32),
+            (None, _) => self.wrong_node(
+                node,
+                Cause::Parameter,
+                "a mark is one whole number, a sub-block above 0",
+            ),
+        }
+        true
+    }
+
+    /// Gives inputs without an arc a zero, as Simulink does.
+    pub(super) fn ground(&mut self) {
+        for index in 0..self.draft.nodes.len() {
+            let id = NodeId(index as u32);
+            let Some(&of) = self.grounds.get(&id) else {
+                continue;
+            };
+            for input in 0..self.draft.nodes[index].from.len() {
+                if self.draft.nodes[index].from[input].is_some() {
+                    continue;
+                }
+                let (path, scope) = (self.draft.path(id), self.draft.nodes[index].scope);
+                let line = self.lines.get(&path).copied().unwrap_or(0);
+                self.note(
+                    line,
+                    format!(
+                        "input {} of `{path}` has no arc and is taken as 0",
+                        input + 1
+                    ),
+                );
+                let zero = nodes::Constant {
+                    of,
+                    value: 0.into(),
+                };
+                let node = self.place("ground", scope, line, Arc::new(zero));
+                self.draft.nodes[index].from[input] = Some(Source { node, port: 0 });
+            }
+        }
+    }
+
+    pub(super) fn enable(&mut self, arc: &BlockArc, source: Source, element: &str) {
+        let scope = self.scope_of(arc.target.0);
+        if scope == ScopeId::TOP {
+            return self.wrong(
+                Cause::Context,
+                arc.line,
+                element,
+                "an enable signal outside an enabled subsystem",
+            );
+        }
+        let enable = &mut self.draft.scopes[scope.index()].enable;
+        if enable
+            .replace(source)
+            .is_some_and(|before| before != source)
+        {
+            self.wrong(
+                Cause::Context,
+                arc.line,
+                element,
+                "the subsystem has another enable signal too",
+            );
+        }
+    }
+}
