@@ -1,5 +1,6 @@
 //! Graphs from their making to their results, through the public interface alone.
 
+mod analysis;
 mod files;
 mod graphs;
 mod interpreter;
