@@ -1,3 +1,4 @@
+#![deny(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
 pub mod analysis;
@@ -12,6 +13,7 @@ mod node;
 pub mod nodes;
 mod number;
 mod problem;
+pub mod queue;
 mod ratio;
 mod types;
 mod value;

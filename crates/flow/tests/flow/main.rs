@@ -5,3 +5,4 @@ mod files;
 mod graphs;
 mod interpreter;
 mod nodes;
+mod queues;

@@ -1,0 +1,366 @@
+//! The ring that producer and consumer share.
+//!
+//! Both ends count the blocks that they have moved since the start, in numbers that wrap. The
+//! difference is what is in the ring. Only the producer stores `tail`, only the consumer `head`.
+//!
+//! Why this is sound: a slot belongs to the producer while `tail - head < slots` for its turn, and
+//! to the consumer from the store of `tail` behind it to the store of `head` behind it. Both stores
+//! release and both loads acquire, so every access of an owner happens before every access of the
+//! next one, on any machine with the memory model of C11 and Rust. The payload is no atomic.
+//! `tests/loom.rs` checks all interleavings of small rings; what it does not prove is the
+//! arithmetic of large ones, which property tests hold.
+
+use std::cell::UnsafeCell;
+
+use super::sync::{Arc, AtomicBool, AtomicUsize, Ordering, Watch};
+
+/// The most bytes of one queue.
+pub const MAX_BYTES: usize = 1 << 32;
+
+/// A value on cache lines of its own. Two lines of 64 bytes: processors fetch them in pairs.
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// Memory in whole cache lines.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Chunk([u8; 64]);
+
+struct Shared<T> {
+    /// Blocks written since the start.
+    tail: Line<AtomicUsize>,
+    /// Blocks read since the start.
+    head: Line<AtomicUsize>,
+    /// Whether one of the ends is gone.
+    abandoned: Line<AtomicBool>,
+    slots: usize,
+    /// Items of a block.
+    block: usize,
+    /// `slots * block` items, from the start of a cache line on.
+    memory: Box<[UnsafeCell<Chunk>]>,
+    watches: Box<[Watch]>,
+    item: std::marker::PhantomData<T>,
+}
+
+// SAFETY: the indices give each slot to one end at a time, see above; items are `Send`.
+unsafe impl<T: Send> Sync for Shared<T> {}
+// SAFETY: the memory belongs to the ring alone, and items are `Send`.
+unsafe impl<T: Send> Send for Shared<T> {}
+
+impl<T: Copy> Shared<T> {
+    /// The memory of `blocks` slots from slot `at` on, which do not reach beyond the last.
+    fn items(&self, at: usize, blocks: usize) -> *mut [T] {
+        debug_assert!(at + blocks <= self.slots);
+        let first = UnsafeCell::raw_get(self.memory.as_ptr()).cast::<T>();
+        // SAFETY: `at` is at most `slots`, so the result is within the memory or at its end.
+        let start = unsafe { first.add(at * self.block) };
+        std::ptr::slice_from_raw_parts_mut(start, blocks * self.block)
+    }
+
+    /// The slots in two runs: up to the last slot, and from the first on.
+    fn runs(&self, at: usize, blocks: usize) -> (usize, usize) {
+        let before = blocks.min(self.slots - at);
+        (before, blocks - before)
+    }
+
+    fn watch(&self, at: usize, blocks: usize, look: impl Fn(&Watch)) {
+        let (before, after) = self.runs(at, blocks);
+        self.watches[at..at + before]
+            .iter()
+            .chain(&self.watches[..after])
+            .for_each(look);
+    }
+
+    fn ahead(&self, at: usize, blocks: usize) -> usize {
+        let next = at + blocks;
+        if next >= self.slots {
+            next - self.slots
+        } else {
+            next
+        }
+    }
+}
+
+/// The end that writes.
+pub struct Producer<T> {
+    shared: Arc<Shared<T>>,
+    /// Blocks written.
+    tail: usize,
+    /// The slot that is written next.
+    at: usize,
+    /// Blocks read, as last seen.
+    head: usize,
+}
+
+/// The end that reads.
+pub struct Consumer<T> {
+    shared: Arc<Shared<T>>,
+    /// Blocks read.
+    head: usize,
+    /// The slot that is read next.
+    at: usize,
+    /// Blocks written, as last seen.
+    tail: usize,
+}
+
+/// A queue of `slots` blocks of `block` items each, with whole blocks of `initial` items in it.
+pub fn queue<T: Copy + Default + Send>(
+    slots: usize,
+    block: usize,
+    initial: &[T],
+) -> Result<(Producer<T>, Consumer<T>), String> {
+    let bytes = slots
+        .checked_mul(block)
+        .and_then(|items| items.checked_mul(size_of::<T>()));
+    let Some(bytes) =
+        bytes.filter(|&bytes| slots > 0 && block > 0 && bytes > 0 && bytes <= MAX_BYTES)
+    else {
+        return Err(format!(
+            "{slots} blocks of {block} items: there must be 1 at least of both, and at most {MAX_BYTES} bytes"
+        ));
+    };
+    if align_of::<T>() > align_of::<Chunk>() {
+        return Err(format!(
+            "items aligned to {} bytes: at most {}",
+            align_of::<T>(),
+            align_of::<Chunk>()
+        ));
+    }
+    if !initial.len().is_multiple_of(block) || initial.len() / block > slots {
+        return Err(format!(
+            "{} initial items: give whole blocks of {block}, and at most {slots}",
+            initial.len()
+        ));
+    }
+    let chunks = bytes.div_ceil(size_of::<Chunk>());
+    let filled = initial.len() / block;
+    let shared = Shared {
+        tail: Line(AtomicUsize::new(filled)),
+        head: Line(AtomicUsize::new(0)),
+        abandoned: Line(AtomicBool::new(false)),
+        slots,
+        block,
+        memory: (0..chunks)
+            .map(|_| UnsafeCell::new(Chunk([0; 64])))
+            .collect(),
+        watches: (0..slots).map(|_| Watch::default()).collect(),
+        item: std::marker::PhantomData,
+    };
+    let items = shared.items(0, slots);
+    for index in 0..slots * block {
+        let item = initial.get(index).copied().unwrap_or_default();
+        // SAFETY: `index` is within the items, whose memory nobody else has yet.
+        unsafe { items.cast::<T>().add(index).write(item) };
+    }
+    let shared = Arc::new(shared);
+    let at = if filled == slots { 0 } else { filled };
+    let producer = Producer {
+        shared: shared.clone(),
+        tail: filled,
+        at,
+        head: 0,
+    };
+    Ok((
+        producer,
+        Consumer {
+            shared,
+            head: 0,
+            at: 0,
+            tail: filled,
+        },
+    ))
+}
+
+impl<T: Copy> Producer<T> {
+    /// Whether there is room for so many blocks. Looks at the consumer's index only if the last one
+    /// seen denies it.
+    fn has_room(&mut self, blocks: usize) -> bool {
+        let room = |head: usize| self.shared.slots - self.tail.wrapping_sub(head);
+        if room(self.head) >= blocks {
+            return true;
+        }
+        self.head = self.shared.head.0.load(Ordering::Acquire);
+        room(self.head) >= blocks
+    }
+
+    /// Blocks that there is room for, at least.
+    pub fn room(&mut self) -> usize {
+        self.has_room(self.shared.slots);
+        self.shared.slots - self.tail.wrapping_sub(self.head)
+    }
+
+    /// Room for so many blocks, to write in place. `None` if there is less, or if none is asked
+    /// for. The room holds items that were there before.
+    pub fn reserve(&mut self, blocks: usize) -> Option<Grant<'_, T>> {
+        if blocks == 0 || blocks > self.shared.slots || !self.has_room(blocks) {
+            return None;
+        }
+        self.shared.watch(self.at, blocks, Watch::write);
+        Some(Grant {
+            producer: self,
+            blocks,
+        })
+    }
+
+    /// Copies whole blocks, as many as are given and have room. Returns how many items were taken.
+    pub fn push(&mut self, items: &[T]) -> usize {
+        let wanted = items.len() / self.shared.block;
+        let blocks = if self.has_room(wanted) {
+            wanted
+        } else {
+            self.shared.slots - self.tail.wrapping_sub(self.head)
+        };
+        let Some(mut grant) = self.reserve(blocks) else {
+            return 0;
+        };
+        let (first, rest) = grant.slices();
+        let taken = first.len() + rest.len();
+        first.copy_from_slice(&items[..first.len()]);
+        rest.copy_from_slice(&items[first.len()..taken]);
+        grant.commit(blocks);
+        taken
+    }
+
+    /// Whether the consumer is gone.
+    pub fn is_abandoned(&self) -> bool {
+        self.shared.abandoned.0.load(Ordering::Acquire)
+    }
+}
+
+/// Room in a queue, to be written in place. Dropped without `commit`, it leaves the queue as it
+/// was.
+pub struct Grant<'a, T> {
+    producer: &'a mut Producer<T>,
+    blocks: usize,
+}
+
+impl<T: Copy> Grant<'_, T> {
+    /// The room: from one slot on, and what follows it at the beginning of the ring. Both are whole
+    /// blocks.
+    pub fn slices(&mut self) -> (&mut [T], &mut [T]) {
+        let Producer { shared, at, .. } = &*self.producer;
+        let (before, after) = shared.runs(*at, self.blocks);
+        // SAFETY: `reserve` found these slots to be the producer's, all items were written when the
+        // queue was made, the two runs do not overlap, and the borrow of the grant keeps anyone
+        // from having them twice.
+        unsafe {
+            (
+                &mut *shared.items(*at, before),
+                &mut *shared.items(0, after),
+            )
+        }
+    }
+
+    /// Lets the consumer see the first `blocks` blocks, at most all that were reserved.
+    pub fn commit(self, blocks: usize) {
+        let blocks = blocks.min(self.blocks);
+        let producer = self.producer;
+        producer.shared.watch(producer.at, blocks, Watch::write);
+        producer.tail = producer.tail.wrapping_add(blocks);
+        producer.at = producer.shared.ahead(producer.at, blocks);
+        producer
+            .shared
+            .tail
+            .0
+            .store(producer.tail, Ordering::Release);
+    }
+}
+
+impl<T: Copy> Consumer<T> {
+    /// Whether there are so many blocks. Looks at the producer's index only if the last one seen
+    /// denies it.
+    fn has(&mut self, blocks: usize) -> bool {
+        if self.tail.wrapping_sub(self.head) >= blocks {
+            return true;
+        }
+        self.tail = self.shared.tail.0.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.head) >= blocks
+    }
+
+    /// Blocks that can be read, at least.
+    pub fn available(&mut self) -> usize {
+        self.has(self.shared.slots);
+        self.tail.wrapping_sub(self.head)
+    }
+
+    /// So many blocks, to read in place. `None` if there are fewer, or if none is asked for.
+    pub fn peek(&mut self, blocks: usize) -> Option<View<'_, T>> {
+        if blocks == 0 || blocks > self.shared.slots || !self.has(blocks) {
+            return None;
+        }
+        self.shared.watch(self.at, blocks, Watch::read);
+        Some(View {
+            consumer: self,
+            blocks,
+        })
+    }
+
+    /// Copies whole blocks, as many as there are and fit. Returns how many items were given.
+    pub fn pop(&mut self, items: &mut [T]) -> usize {
+        let wanted = items.len() / self.shared.block;
+        let blocks = if self.has(wanted) {
+            wanted
+        } else {
+            self.tail.wrapping_sub(self.head)
+        };
+        let Some(view) = self.peek(blocks) else {
+            return 0;
+        };
+        let (first, rest) = view.slices();
+        let given = first.len() + rest.len();
+        items[..first.len()].copy_from_slice(first);
+        items[first.len()..given].copy_from_slice(rest);
+        view.release(blocks);
+        given
+    }
+
+    /// Whether the producer is gone. What it wrote before can still be read: look at
+    /// [`Consumer::available`] after this.
+    pub fn is_abandoned(&self) -> bool {
+        self.shared.abandoned.0.load(Ordering::Acquire)
+    }
+}
+
+/// Blocks in a queue, to be read in place. Dropped without `release`, it leaves them there.
+pub struct View<'a, T> {
+    consumer: &'a mut Consumer<T>,
+    blocks: usize,
+}
+
+impl<T: Copy> View<'_, T> {
+    /// The blocks: from one slot on, and what follows it at the beginning of the ring. Both are
+    /// whole blocks.
+    pub fn slices(&self) -> (&[T], &[T]) {
+        let Consumer { shared, at, .. } = &*self.consumer;
+        let (before, after) = shared.runs(*at, self.blocks);
+        // SAFETY: `peek` found these slots to be the consumer's, all items were written when the
+        // queue was made, and the producer gets them back only after the view is gone.
+        unsafe { (&*shared.items(*at, before), &*shared.items(0, after)) }
+    }
+
+    /// Gives the room of the first `blocks` blocks back, at most of all that were asked for.
+    pub fn release(self, blocks: usize) {
+        let blocks = blocks.min(self.blocks);
+        let consumer = self.consumer;
+        consumer.shared.watch(consumer.at, blocks, Watch::read);
+        consumer.head = consumer.head.wrapping_add(blocks);
+        consumer.at = consumer.shared.ahead(consumer.at, blocks);
+        consumer
+            .shared
+            .head
+            .0
+            .store(consumer.head, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Producer<T> {
+    fn drop(&mut self) {
+        self.shared.abandoned.0.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Consumer<T> {
+    fn drop(&mut self) {
+        self.shared.abandoned.0.store(true, Ordering::Release);
+    }
+}
