@@ -96,7 +96,7 @@ proptest! {
 
 #[test]
 fn blocks_pass_between_threads_whole_and_in_order() {
-    const BLOCKS: u64 = 20_000;
+    const BLOCKS: u64 = 2_000;
     let (mut producer, mut consumer) = queue::<u64>(7, 5, &[]).unwrap();
     let writer = std::thread::spawn(move || {
         for value in 0..BLOCKS {
