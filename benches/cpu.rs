@@ -7,12 +7,13 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use karoo::config::{Dither, OutputBits, OutputConfig, SampleBits, WindowFunction};
+use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
+use ground::Timestamp;
+use karoo::config::OutputConfig;
 use karoo::cpu::simd::{self, Bins, DitherKey, FirTile, Supported, TILE, Unpacker};
 use karoo::cpu::{Channeliser, Level, Workers};
-use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
-use karoo::memory::{HostAllocator, OutputMemory};
-use karoo::units::Timestamp;
+use karoo::engine::{Block, FineDelay, OutputChunk, Pipeline};
+use karoo::memory::{HostAllocator, OutputMemory, SampleView};
 use karoo_fft::forward_f32;
 use num_complex::Complex32;
 
@@ -109,15 +110,14 @@ fn stages(c: &mut Criterion) {
 
 fn backend(c: &mut Criterion) {
     let mut group = c.benchmark_group("backend");
-    let available = core_affinity::get_core_ids().unwrap_or_default();
+    let available = ground::os::allowed_cpus();
     for channels in CHANNELS {
         for workers in [1, 2] {
             for steady in [true, false] {
                 let Some(cores) = available.get(..workers) else {
                     continue;
                 };
-                let cores: Vec<usize> = cores.iter().map(|c| c.id).collect();
-                let Ok(workers) = Workers::pinned(&cores) else {
+                let Ok(workers) = Workers::pinned(cores) else {
                     continue;
                 };
                 let name = format!(
@@ -140,8 +140,8 @@ fn backend(c: &mut Criterion) {
                     narrowband: None,
                 };
                 let samples = (128 + TAPS - 1) * config.spectrum_samples();
-                let packed = noise(ten_bits().bytes(samples) + InputView::PADDING);
-                let input = InputView {
+                let packed = noise(ten_bits().bytes(samples) + SampleView::PADDING);
+                let input = SampleView {
                     start: Timestamp(0),
                     samples,
                     pol: [&packed; 2],

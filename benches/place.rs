@@ -9,8 +9,10 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use karoo::config::{RecvConfig, SampleBits};
-use karoo::dpdk::{BURST, allowed_cpus};
+use dpdk::BURST;
+use dsp::SampleBits;
+use ground::os::allowed_cpus;
+use karoo::config::RecvConfig;
 use karoo::gpu::{BarAllocator, Gpu, PinnedAllocator};
 use karoo::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose, Store, publish};
 
@@ -117,7 +119,7 @@ fn place(
             let chunk = Arc::new(Chunk::new(layout, 0, memory.expect("memory")));
             let (stop, barrier) = (&stop, &barrier);
             scope.spawn(move || {
-                core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
+                ground::os::run_on([cpu]).expect("a CPU of this process");
                 let packets = vec![1u8; PACKETS * PACKET_STRIDE.max(PAYLOAD + heap_bytes)];
                 let stride = packets.len() / PACKETS;
                 fill(&chunk, &packets, stride, burst);

@@ -7,13 +7,16 @@
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
-use karoo::config::{RecvConfig, SampleBits};
-use karoo::dpdk::{
-    Abort, BURST, Device, Eal, EalConfig, IdlePolicy, MbufBatch, MbufPool, PoolConfig, PortConfig,
-    RingSender, TscClock, allowed_cpus, mbuf_ring, pool_size,
+use dpdk::{
+    BURST, Device, Eal, EalConfig, MbufBatch, MbufPool, PoolConfig, PortConfig, RingSender,
+    mbuf_ring, pool_size,
 };
+use dsp::SampleBits;
+use ground::os::allowed_cpus;
+use ground::stats::{PhaseTimer, PhaseTimes};
+use ground::{IdlePolicy, StopFlag};
+use karoo::config::RecvConfig;
 use karoo::memory::{HostAllocator, Store};
-use karoo::monitor::phases::{PhaseClock, PhaseTimes};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
@@ -126,13 +129,13 @@ impl Bench {
             0,
             Some(horizons.clone()),
             stats.clone(),
-            Abort::default(),
+            StopFlag::default(),
         );
         let workers = self.eal.workers();
         let times = PhaseTimes::new("rx", Some(workers[0].cpu));
         let rx_times = times.clone();
         let rx = self.eal.launch(workers[0].id, "rx", move || {
-            lcore.run(&mut PhaseClock::start(rx_times));
+            lcore.run(&mut PhaseTimer::start(rx_times));
         });
         let (pool, recv) = (self.pool.clone(), self.recv.clone());
         let generator = self.eal.launch(workers[1].id, "generator", move || {
@@ -152,7 +155,7 @@ impl Bench {
         generator.expect("launched").join().expect("ends");
         rx.expect("launched").join().expect("ends");
         assert_eq!(stats.placed(), heaps);
-        let report = times.report(TscClock::new(&self.eal));
+        let report = times.report(self.eal.tsc_clock());
         let seconds = |name: &str| {
             report
                 .phases

@@ -8,13 +8,12 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use karoo::config::{
-    Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, SampleBits, WindowFunction,
-};
+use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
+use ground::{SampleClock, Timestamp};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
 use karoo::cpu::{Channeliser, Workers};
-use karoo::engine::{Block, FineDelay, InputView, OutputChunk, Pipeline};
-use karoo::memory::{HostAllocator, OutputMemory};
-use karoo::units::{Clock, Timestamp};
+use karoo::engine::{Block, FineDelay, OutputChunk, Pipeline};
+use karoo::memory::{HostAllocator, OutputMemory, SampleView};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     else {
         return Err("nine arguments are needed; see the top of the source".into());
     };
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: 1.0,
         sync_time: 0.0,
     };
@@ -72,14 +71,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::fs::read(input)?;
     let pols: Vec<Vec<u8>> = file
         .chunks_exact(bits.bytes(samples))
-        .map(|pol| [pol, &[0; InputView::PADDING]].concat())
+        .map(|pol| [pol, &[0; SampleView::PADDING]].concat())
         .collect();
     let [pol0, pol1] = &pols[..] else {
         return Err(
             format!("{input}: {samples} samples for each of two polarisations are needed").into(),
         );
     };
-    let input = InputView {
+    let input = SampleView {
         start: Timestamp(0),
         samples,
         pol: [pol0, pol1],

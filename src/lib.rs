@@ -7,60 +7,71 @@
 //! port queue ─► recv (rx lcore) ─► memory (chunk) ─► engine ─► cpu | gpu ─► send (tx lcore) ─► port queue
 //! ```
 //!
-//! # Rooms, and who may call whom
+//! # Rooms
 //!
-//! Commands ([`cli`]) put rooms together; [`live`], [`replay`] and [`mod@bench`] assemble engines. [`engine`] takes chunks
-//! from [`recv`], and knows what computes and sends by traits ([`engine::Intake`], [`engine::Pipeline`]) and queues alone:
-//! [`cpu`], [`gpu`] and [`send`] depend on it, not it on them. [`control`] steers it by messages. [`dsp`] needs [`units`]
-//! and the value types of [`config`] alone.
+//! A room imports from rooms on lower floors alone, and from the crates below them; `tests/library/rooms.rs`
+//! reads this table and holds it. The engine knows what computes and sends by traits
+//! ([`engine::Intake`], [`engine::Pipeline`]) and queues alone, so that [`cpu`], [`gpu`] and [`send`]
+//! depend on it, not it on them.
 //!
-//! | room | what lives there |
+//! | floor | room | what lives there |
+//! |---|---|---|
+//! | 13 | [`cli`] | one file per command |
+//! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
+//! | 12 | [`mod@bench`] | measurements of this machine |
+//! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
+//! | 11 | [`control`] | the devices that clients see: requests and sensors of `fgpu` and `dsim` |
+//! | 10 | [`sim`] | digitiser simulator and fault injection |
+//! | 10 | [`metrics`] | metrics for Prometheus |
+//! | 10 | [`losses`] | lines in the log when a loss begins, goes on and ends |
+//! | 9 | [`fgpu`] | the live engine |
+//! | 8 | [`assembly`] | the lcores of an engine, put together for live ports, replays and benches |
+//! | 7 | [`report`] | run reports with pictures |
+//! | 7 | [`ports`] | interfaces of this host as DPDK ports |
+//! | 6 | [`cpu`] | CPU backend: vectorised unpack, FIR, FFT, post-processing on worker threads |
+//! | 6 | [`gpu`] | CUDA backend: context, kernels compiled at run time, the same pipeline on a GPU |
+//! | 6 | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
+//! | 5 | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
+//! | 4 | [`recv`] | rx lcore loop, chunk window, presence, loss accounting |
+//! | 3 | [`memory`] | chunk buffers by kind |
+//! | 3 | [`model`] | the golden model: a channeliser in double precision |
+//! | 2 | [`config`] | options to validated, typed configuration |
+//! | 1 | [`net`] | endpoints, Ethernet/IPv4/UDP frames, flow tables, capture files |
+//!
+//! Below the rooms are crates of their own, which name nothing of an F-engine:
+//!
+//! | crate | what lives there |
 //! |---|---|
-//! | [`units`] | newtypes: time is a sample count |
-//! | [`spead`] | wire format: checked packet views, packet, descriptor and stop-heap builders |
-//! | [`net`] | endpoints, Ethernet/IPv4/UDP frames, steering rules, capture files |
-//! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither; the golden model |
-//! | [`dpdk`] | safe layer over DPDK: EAL, lcores, mempools, mbufs, external buffers, ports |
-//! | [`memory`] | chunk buffers by kind |
-//! | [`recv`] | rx lcore loop, chunk window, presence, loss accounting |
-//! | [`cpu`] | CPU backend: vectorised unpack, FIR, FFT, post-processing on worker threads |
-//! | [`gpu`] | CUDA backend: context, kernels compiled at run time, the same pipeline on a GPU |
-//! | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
-//! | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
-//! | [`live`] | the lcores of an engine, put together on ports |
-//! | [`plan`] | the host's topology, and which thread and buffer goes where on it |
-//! | [`tuning`] | what a host should be like for engines, and the changes that make it so |
-//! | [`replay`] | a capture through the same data path, to a capture and a report |
-//! | [`sim`] | digitiser simulator and fault injection |
-//! | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
-//! | [`mod@bench`] | measurements of this machine |
-//! | [`config`] | options to validated, typed configuration |
-//! | [`control`] | KATCP server, requests, sensors |
-//! | [`monitor`] | counters, time per lcore, metrics for Prometheus, run reports with pictures |
-//! | [`cli`] | one file per command |
+//! | [`dpdk`] | safe layer over DPDK: EAL, lcores, mempools, mbufs, external buffers, ports, flow rules |
+//! | [`spead`] | SPEAD heaps: checked packet views, builders of packets, descriptors and stop heaps |
+//! | [`katcp`] | KATCP: messages, sensors, a server and a client |
+//! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither |
+//! | [`host`] | a host's topology, which thread and buffer goes where on it, and its tuning |
+//! | [`ground`] | time as a sample count, statistics of threads, system calls, stop flags |
 //!
-//! `unsafe` lives in `dpdk-sys`, [`dpdk`], [`memory`], [`gpu`] and [`cpu::simd`], nowhere else.
+//! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground::os`, [`memory`], [`gpu`] and [`cpu::simd`], nowhere
+//! else.
 #![deny(unsafe_code)]
 
+pub mod assembly;
 pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod control;
 pub mod cpu;
-pub mod dpdk;
-pub mod dsp;
 pub mod engine;
+pub mod fgpu;
 pub mod gpu;
-pub mod live;
+pub mod losses;
 pub mod memory;
-pub mod monitor;
+pub mod metrics;
+pub mod model;
 pub mod net;
-pub mod plan;
+pub mod ports;
 pub mod recv;
 pub mod replay;
+pub mod report;
 pub mod send;
 pub mod sim;
 pub mod sink;
 pub mod spead;
-pub mod tuning;
-pub mod units;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use cudarc::driver::CudaContext;
-use karoo::config::{RecvConfig, SampleBits};
+use dsp::SampleBits;
+use karoo::config::RecvConfig;
 use karoo::gpu::{self, BarAllocator, BarError, Gpu, PinnedAllocator};
 use karoo::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, OutputMemory,

@@ -3,11 +3,11 @@
 
 mod support;
 
-use karoo::config::{Dither, SampleBits};
-use karoo::engine::{Block, FineDelay, InputView, Pipeline};
+use dsp::{Dither, SampleBits};
+use ground::Timestamp;
+use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::gpu::{Channeliser, Kernels, OutputChunks, Streams};
-use karoo::memory::DeviceSamples;
-use karoo::units::Timestamp;
+use karoo::memory::{DeviceSamples, SampleView};
 use support::{device, output, output_chunk};
 
 /// Samples at an address that is nobody's: the kernel faults, and the context with it, as when the device falls off its bus.
@@ -20,7 +20,7 @@ fn a_fault_is_reported_with_a_way_out() {
     let chunks = OutputChunks { batches, count };
     let (bits, kernels) = (SampleBits::new(10).unwrap(), Kernels::default());
     let mut pipeline = Channeliser::new(streams, &config, bits, chunks, 0, 1.0, &kernels).unwrap();
-    let view = InputView {
+    let view = SampleView {
         start: Timestamp(0),
         samples: 1 << 20,
         pol: [&[]; 2],

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use crossbeam::utils::CachePadded;
-
-use crate::live::run_on;
-use crate::plan::CoreTimes;
+use ground::os::run_on;
+use host::topology::CoreTimes;
 
 /// Bytes that are handed over at once: they fit a second-level cache.
 const BLOCK: usize = 256 << 10;
@@ -217,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_pair_has_its_figures() {
-        let cpus = crate::dpdk::allowed_cpus();
+        let cpus = ground::os::allowed_cpus();
         let cpus = &cpus[..cpus.len().min(2)];
         let mut pairs = Vec::new();
         let times = measure(
@@ -243,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_not_there_is_refused() {
-        let cpus = [crate::dpdk::allowed_cpus()[0], 4000];
+        let cpus = [ground::os::allowed_cpus()[0], 4000];
         let error = measure(String::new(), &cpus, Duration::from_millis(1), |_, _| {});
         assert_eq!(error.unwrap_err(), CoresBenchError(4000));
     }

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
+use dsp::delay::{DelayModels, LinearDelay};
+use dsp::remez::RemezError;
+use dsp::{Dither, OutputBits, SampleBits, WindowFunction, dither, quantise, unpack};
+use ground::{N_POL, SampleClock, Timestamp};
 use num_complex::Complex32;
 use serde::Serialize;
 
-use crate::config::{
-    Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, SampleBits, WindowFunction,
-};
-use crate::dsp::delay::{DelayModels, LinearDelay};
-use crate::dsp::model::Model;
-use crate::dsp::remez::RemezError;
-use crate::dsp::{dither, quantise, unpack};
-use crate::engine::{BatchStats, FineDelay};
+use crate::config::{Narrowband, NarrowbandSpec, OutputConfig};
+use crate::engine::FineDelay;
 use crate::gpu::measure::{self, Buffers, Pass, Trial};
 use crate::gpu::{Gpu, GpuError, Kernels};
-use crate::units::{Clock, N_POL, Timestamp};
+use crate::memory::BatchStats;
+use crate::model::Model;
 
 /// Samples per polarisation of a pass, as many as the peer's kernels were timed with.
 pub const SAMPLES: usize = 1 << 24;
@@ -276,7 +275,7 @@ struct Scene {
 
 impl Scene {
     fn new(case: &Case) -> Result<Self, KernelError> {
-        let clock = Clock {
+        let clock = SampleClock {
             adc_sample_rate: ADC_SAMPLE_RATE,
             sync_time: 0.0,
         };

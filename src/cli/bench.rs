@@ -6,9 +6,9 @@ mod kernels;
 use clap::{Args, Subcommand};
 
 use super::Failure;
+use crate::assembly::StageError;
 use crate::bench::engine::{self, BenchError, BenchOptions};
 use crate::bench::ports::{self, PortsError, PortsOptions, PortsReport};
-use crate::live::StageError;
 
 /// Measure what this machine can do
 #[derive(Debug, Args)]

@@ -5,23 +5,23 @@ mod live;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dsp::SampleBits;
+use ground::SampleClock;
 use nix::sys::statvfs::statvfs;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::{AiomonitorOptions, Cpu, SampleBits, ServeOptions};
+use super::Failure;
+use super::log::LogTo;
+use crate::assembly::Demand;
+use crate::config::{AiomonitorOptions, Cpu, ServeOptions};
 use crate::control::dsim::canonical;
 use crate::control::katcp::reading::unix_now;
-use crate::live::Demand;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
 use crate::sim::faults::{Fault, Ledger};
 use crate::sim::progress::{self, Progress};
 use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
-use crate::units::Clock;
-
-use super::Failure;
-use super::log::LogTo;
 
 /// Send what a digitiser would send through an interface, in real time, or write it to a capture file.
 ///
@@ -198,7 +198,7 @@ impl DsimArgs {
         };
         let period = self.period.unwrap_or(period);
         let config = DigitiserConfig {
-            clock: Clock {
+            clock: SampleClock {
                 adc_sample_rate,
                 sync_time: self.sync_time.unwrap_or(sync_time),
             },

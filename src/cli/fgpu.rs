@@ -8,6 +8,11 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{ArgMatches, Args, Command};
+use dpdk::{Eal, EalConfig};
+use ground::files::read_text;
+use ground::os::{allowed_cpus, prefer_node, run_on};
+use ground::{N_POL, StopFlag};
+use host::placement::{EnginePlan, HostPlan, Lcore, Memory, Wishes};
 
 use super::log::{self, LogTo};
 use super::losses::Losses;
@@ -15,24 +20,20 @@ use super::plan::PlaceOptions;
 use super::serve::{End, Serving, Sockets, katcp_address};
 use super::service::{self, Service};
 use super::{Failure, as_the_peers};
-use crate::config::{FgpuConfig, FgpuOptions, InputConfig, arguments, read_text, to_toml};
+use crate::assembly::{
+    BackendKind, BackendRequest, Compute, Demand, StageError, Threads, Throttle, drain,
+    open_backend,
+};
+use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
 use crate::control::ControlEnd;
 use crate::control::fgpu::AppliedLog;
 use crate::control::katcp::{Reserved, SensorInfo, Type};
 use crate::cpu::Workers;
-use crate::dpdk::{Abort, Eal, EalConfig, allowed_cpus};
 use crate::engine::steer::{REQUESTS, Steering};
+use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
-use crate::live::{
-    self, Backend, Compute, Demand, Interfaces, LiveEngine, LiveError, LiveParts, StageError,
-    Threads, Throttle, Wanted, run_on,
-};
-use crate::memory::prefer_node;
-use crate::monitor::prometheus::Metrics;
-use crate::monitor::report::Chosen;
-use crate::plan::{EnginePlan, Lcore, Memory, Plan, Wishes};
-use crate::units::N_POL;
+use crate::metrics::Metrics;
 
 /// How often the main thread looks whether a stage has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -53,8 +54,8 @@ pub struct FgpuArgs {
     #[arg(long, help_heading = "Karoo's own")]
     print_config: bool,
     /// What computes
-    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = "Karoo's own")]
-    backend: Backend,
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = "Karoo's own")]
+    backend: BackendKind,
     #[command(flatten, next_help_heading = "Karoo's own")]
     kernels: KernelOptions,
     /// Where receive chunks are if a GPU computes
@@ -165,7 +166,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     let (steering, steered) = Steering::new(&config.engine, REQUESTS);
     let published = steered.published.clone();
     let log = AppliedLog::new(&config.engine);
-    let threads = Threads::new(&eal, Abort::default());
+    let threads = Threads::new(&eal, StopFlag::default());
     let parts = LiveParts {
         compute,
         steered,
@@ -203,7 +204,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     let mut losses = Losses::watch(&config, source, &engine);
     let end = wait(&serving, &engine, &mut losses);
     tracing::info!(why = %end, "ending");
-    let limit = live::drain(&config.engine, config.egress.rate_factor);
+    let limit = drain(&config.engine, config.egress.rate_factor);
     service::stopping(&format!("Ending: {end}"), limit);
     control.stop();
     // Signals are heard until the last stop heap: a second one ends at once.
@@ -245,7 +246,7 @@ fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> End {
 fn compute(
     args: &FgpuArgs,
     config: &FgpuConfig,
-    plan: &Plan,
+    plan: &HostPlan,
     number: usize,
     spare_chunks: usize,
 ) -> Result<Compute, Failure> {
@@ -255,7 +256,7 @@ fn compute(
         Some(_) => None,
         None => plan.gpu(number).map(str::to_owned),
     };
-    let wanted = Wanted {
+    let wanted = BackendRequest {
         backend: args.backend,
         gpu,
         memory: if args.options.use_vkgdr {
@@ -271,9 +272,9 @@ fn compute(
     let workers = placement.worker_cpus();
     run_on(placement.housekeeping.iter().chain(workers.iter().copied())).map_err(Failure::usage)?;
     let workers = || Workers::pinned(&workers);
-    let taken = live::take(&wanted, std::slice::from_ref(&config.engine), workers);
+    let taken = open_backend(&wanted, std::slice::from_ref(&config.engine), workers);
     let taken = taken.map_err(Failure::usage)?;
-    for Chosen { option, value, why } in &taken.chosen {
+    for Decision { option, value, why } in &taken.chosen {
         tracing::info!(option, value, why, "chosen");
     }
     let mut engines = taken.engines.into_iter();

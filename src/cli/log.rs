@@ -1,15 +1,15 @@
 //! Where log messages go.
 
-use std::env;
-use std::fs;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
+use std::{env, fs};
 
-use super::journal::Journal;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+use super::journal::Journal;
 
 /// Where log messages go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

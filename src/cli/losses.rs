@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::config::{FgpuConfig, InputConfig};
 use crate::control::katcp::reading::unix_now;
-use crate::live::LiveEngine;
-use crate::monitor::losses::{Counters, Event, Moment, Setup, Stage, Watch, summary};
+use crate::fgpu::LiveEngine;
+use crate::losses::{Counters, Event, Moment, Setup, Stage, Watch, summary};
 
 /// Watches an engine, and logs what begins, goes on and ends.
 pub struct Losses {

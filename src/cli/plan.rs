@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Command};
+use ground::os::allowed_cpus;
+use host;
+use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
+use host::topology::{CoreTimes, CpuList, Machine, Root};
 
 use super::Failure;
+use crate::assembly::Demand;
 use crate::config::{FgpuOptions, List};
-use crate::dpdk::allowed_cpus;
-use crate::live::Demand;
-use crate::plan::{
-    self, CoreTimes, CpuList, MAX_ENGINES, Machine, Memory, Plan, Root, Wishes, picture,
-};
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
@@ -76,7 +76,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     let wishes: Vec<_> = (0..args.engines.0)
         .map(|engine| wishes(args, engine))
         .collect();
-    let plan = plan::plan(&machine, &wishes, &allowed, cores.as_ref());
+    let plan = host::placement::plan(&machine, &wishes, &allowed, cores.as_ref());
     if let Some(path) = &args.picture {
         fs::write(path, picture(&plan))
             .map_err(|error| Failure::usage(format!("--picture {}: {error}", path.display())))?;
@@ -198,7 +198,7 @@ pub struct PlaceOptions {
 
 impl PlaceOptions {
     /// The plan of the engine and those that are like it, and which of them it is.
-    pub fn plan(&self, wishes: Wishes) -> Result<(Plan, usize), Failure> {
+    pub fn plan(&self, wishes: Wishes) -> Result<(HostPlan, usize), Failure> {
         let root = Root::host();
         // Containers may hide the host; engines run there all the same.
         let machine = Machine::read(&root)
@@ -214,7 +214,7 @@ impl PlaceOptions {
         };
         let mut engines = vec![other; count];
         engines[number] = wishes;
-        let plan = plan::plan(&machine, &engines, &allowed, cores.as_ref());
+        let plan = host::placement::plan(&machine, &engines, &allowed, cores.as_ref());
         Ok((plan, number))
     }
 }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Failure;
+use crate::assembly::StageError;
 use crate::config::{CaptureOptions, ConfigError, EngineOptions};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
-use crate::live::StageError;
-use crate::monitor::html::write_report;
-use crate::monitor::report::RunReport;
-use crate::replay::{self, Backend, CaptureScan, ReplayError, ReplayOptions, Requests};
+use crate::replay::{self, BackendKind, CaptureScan, ReplayError, ReplayOptions, Requests};
+use crate::report::RunReport;
+use crate::report::html::write_report;
 
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without loss,
 /// and write what would have been multicast.
@@ -31,8 +31,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     requests: Option<PathBuf>,
     /// What computes
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto)]
+    backend: BackendKind,
     #[command(flatten)]
     kernels: KernelOptions,
     /// Where receive chunks are if a GPU computes

@@ -1,16 +1,13 @@
 //! What a command that runs for long listens to: signals, and scrapes by Prometheus. All of it on one thread.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::fs;
 use std::future::pending;
-use std::io;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fmt, fs, io, process};
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -28,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use super::Failure;
 use super::log::LogLevel;
 use crate::config::ServeOptions;
-use crate::monitor::Scrape;
+use crate::metrics::Scrape;
 
 /// Content type of a scrape.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use ground::stats::Liveness;
 use sd_notify::NotifyState;
 
-use crate::live::LiveEngine;
-use crate::monitor::liveness::Liveness;
+use crate::fgpu::LiveEngine;
 
 /// How often data threads are looked at where no watchdog says how often.
 const LOOK: Duration = Duration::from_secs(5);

@@ -5,9 +5,10 @@ mod metrics;
 
 use std::path::{Path, PathBuf};
 
+use live::LiveArgs;
+
 use super::Failure;
 use crate::sink::{self, SinkError, SinkOptions};
-use live::LiveArgs;
 
 /// Take F-engine heaps in, from an interface while they come or from a capture, and check them.
 ///

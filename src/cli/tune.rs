@@ -4,13 +4,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use host::topology::{CpuList, Machine, Root, is_address};
+use host::tuning::{
+    self, Applied, Change, Finding, Host, Journal, Outcome, Profile, Scope, explain, table,
+};
 
 use super::Failure;
 use crate::config::List;
-use crate::plan::{CpuList, Machine, Root, is_address};
-use crate::tuning::{
-    self, Applied, Change, Finding, Host, Journal, Outcome, Profile, Scope, explain, table,
-};
 
 /// Check and change what a host needs so that nothing interrupts or slows its engines
 #[derive(Debug, Args)]

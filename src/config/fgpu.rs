@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Command};
+use dpdk::{FlowRule, QueueId};
+use dsp::SampleBits;
+use ground::SampleClock;
+use host::topology::CpuList;
 
 use super::{
     AiomonitorOptions, ConfigError, EngineConfig, EngineOptions, JONES_PER_BATCH, RecvConfig,
-    SampleBits, SendConfig, ServeOptions,
+    SendConfig, ServeOptions,
 };
-use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
-use crate::units::Clock;
+use crate::net::{FlowTable, parse_endpoints};
 
 /// Defaults of the peer for options that a capture can tell `karoo replay`.
 const DEFAULTS: [(&str, &str); 5] = [
@@ -153,14 +156,9 @@ impl<T: FromStr> FromStr for List<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu(pub Option<usize>);
 
-impl Cpu {
-    /// Larger numbers are a mistake: the kernel has 8192 CPUs at most.
-    pub const LARGEST: usize = (1 << 16) - 1;
-}
-
 /// Not a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be the number of a CPU, {most} at most, or -1 for any", most = Cpu::LARGEST)]
+#[error("must be the number of a CPU, {most} at most, or -1 for any", most = CpuList::LARGEST)]
 pub struct CpuError;
 
 impl FromStr for Cpu {
@@ -170,7 +168,7 @@ impl FromStr for Cpu {
         match text {
             "-1" => Ok(Self(None)),
             _ => match text.parse() {
-                Ok(cpu @ 0..=Self::LARGEST) => Ok(Self(Some(cpu))),
+                Ok(cpu @ 0..=CpuList::LARGEST) => Ok(Self(Some(cpu))),
                 _ => Err(CpuError),
             },
         }
@@ -202,16 +200,16 @@ pub enum InputConfig {
 
 impl InputConfig {
     /// Which queue of `interface`'s, in the order of the list, each destination that comes through it is for.
-    pub fn steering_of(&self, interface: &str) -> Steering {
+    pub fn steering_of(&self, interface: &str) -> FlowTable {
         let Self::Live {
             endpoints,
             interfaces,
             ..
         } = self
         else {
-            return Steering::default();
+            return FlowTable::default();
         };
-        let all = Steering::from_sources(endpoints, interfaces.len());
+        let all = FlowTable::from_sources(endpoints, interfaces.len());
         let ours = interfaces.iter().enumerate();
         let ours: Vec<_> = ours
             .filter(|(_, name)| *name == interface)
@@ -226,7 +224,7 @@ impl InputConfig {
                 ..rule.clone()
             })
         });
-        Steering::new(rules.collect())
+        FlowTable::new(rules.collect())
     }
 
     /// Destinations whose packets come through `interface`. The list is divided over the receive queues in contiguous
@@ -309,7 +307,7 @@ impl FgpuOptions {
             ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
         })?;
         let chunk_jones = options.send_chunk_jones.unwrap_or_default();
-        let clock = Clock {
+        let clock = SampleClock {
             adc_sample_rate: required("--adc-sample-rate", options.adc_sample_rate, "1712e6")?,
             sync_time: required("--sync-time", options.sync_time, "1763700000")?,
         };

@@ -3,10 +3,6 @@
 //! A key is the long name of an option. Files become arguments, so that both are read by one parser: a mistake in a
 //! file is refused with the words of the command line.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
-
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
@@ -37,24 +33,6 @@ pub enum FileError {
         /// What would do.
         rule: &'static str,
     },
-}
-
-/// The bytes of a file that has `limit` at most. One with more, given by mistake (a capture, a device), is refused and not read to its
-/// end.
-pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        let why = format!("has more than {} MiB; is it the right file?", limit >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
-    Ok(bytes)
-}
-
-/// The text, in UTF-8, of a file that a user writes by hand.
-pub fn read_text(path: &Path) -> io::Result<String> {
-    let text = String::from_utf8(read_limited(path, 64 << 20)?);
-    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 /// The arguments that a file's `text` stands for, for `command`, without those that `given` has from its command line.
@@ -206,21 +184,4 @@ fn output_table(output: &OutputConfig) -> Table {
         }
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_files_and_other_bytes_are_refused() {
-        let error = read_text(Path::new("/dev/zero")).unwrap_err();
-        assert!(error.to_string().contains("64 MiB"), "{error}");
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), b"wideband = '\xff'").unwrap();
-        assert_eq!(read_limited(file.path(), 14).unwrap().len(), 14);
-        assert!(read_limited(file.path(), 13).is_err());
-        let error = read_text(file.path()).unwrap_err();
-        assert!(error.to_string().contains("utf-8"), "{error}");
-    }
 }

@@ -3,6 +3,7 @@
 //! Nothing starts before [`EngineConfig::validate`] has accepted everything; a refusal names the
 //! option, the value, the rule and a value that would do.
 
+mod decision;
 mod engine;
 mod error;
 mod fgpu;
@@ -16,16 +17,14 @@ mod serve;
 mod suboptions;
 mod validate;
 
-pub use engine::{
-    Dither, EngineConfig, OutputBits, OutputConfig, RecvConfig, SampleBits, SampleBitsError,
-    SendConfig, WindowFunction,
-};
+pub use decision::Decision;
+pub use engine::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 pub use error::ConfigError;
 pub use fgpu::{
     Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,
     MAX_SEND_INTERFACES,
 };
-pub use file::{FileError, arguments, read_limited, read_text, to_toml};
+pub use file::{FileError, arguments, to_toml};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions};
@@ -34,14 +33,15 @@ pub use serve::{AiomonitorOptions, ServeOptions};
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::units::Clock;
+    use dsp::SampleBits;
+    use ground::SampleClock;
 
     /// A valid engine with one wideband output, changed as the test needs.
     pub(crate) fn engine(wideband: &str, change: impl FnOnce(&mut EngineConfig)) -> EngineConfig {
         let output: WidebandOptions = wideband.parse().expect("a test's own options");
         let output = output.into_config(1 << 20, 0);
         let mut config = EngineConfig {
-            clock: Clock {
+            clock: SampleClock {
                 adc_sample_rate: 1712e6,
                 sync_time: 1_763_700_000.0,
             },

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::dsp::ddc::FilterSpec;
-use crate::dsp::mixer::Mixer;
-use crate::dsp::remez::RemezError;
-use crate::units::Clock;
+use dsp::ddc::FilterSpec;
+use dsp::mixer::Mixer;
+use dsp::remez::RemezError;
+use ground::SampleClock;
 
-/// The digital down-conversion in front of a PFB (what it computes: [`dsp::ddc`](crate::dsp::ddc)).
+/// The digital down-conversion in front of a PFB (what it computes: [`dsp::ddc`](dsp::ddc)).
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Narrowband {
     /// Centre of the band in hertz above 0 Hz of the digitised band.
@@ -60,7 +60,7 @@ impl NarrowbandSpec {
 
 impl Narrowband {
     /// Designs the filter and sets up the mixer, for samples of `clock`'s rate.
-    pub fn new(spec: &NarrowbandSpec, clock: Clock) -> Result<Self, RemezError> {
+    pub fn new(spec: &NarrowbandSpec, clock: SampleClock) -> Result<Self, RemezError> {
         let output_bandwidth = clock.adc_sample_rate / 2.0 / spec.decimation as f64;
         let filter = FilterSpec {
             taps: spec.taps(),
@@ -79,7 +79,7 @@ impl Narrowband {
     }
 
     /// The same of another band, as wide: it has the same filter.
-    pub fn centred(&self, centre_frequency: f64, clock: Clock) -> Self {
+    pub fn centred(&self, centre_frequency: f64, clock: SampleClock) -> Self {
         Self {
             centre_frequency,
             mixer: Mixer::new(centre_frequency, clock.adc_sample_rate),
@@ -109,7 +109,7 @@ mod tests {
     fn output(keys: &str) -> OutputConfig {
         let text = format!("name=n,channels=64,dst=239.1.1.1,centre_frequency=408e6,{keys}");
         let options: NarrowbandOptions = text.parse().expect("options");
-        let clock = Clock {
+        let clock = SampleClock {
             adc_sample_rate: 1712e6,
             sync_time: 0.0,
         };

@@ -4,10 +4,11 @@
 //! peer's defaults.
 
 use clap::Args;
+use dsp::OutputBits;
+use dsp::delay::LinearDelay;
+use ground::SampleClock;
 
-use super::{ConfigError, NarrowbandOptions, OutputBits, OutputConfig, WidebandOptions};
-use crate::dsp::delay::LinearDelay;
-use crate::units::Clock;
+use super::{ConfigError, NarrowbandOptions, OutputConfig, WidebandOptions};
 
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
@@ -77,7 +78,7 @@ impl EngineOptions {
     /// option that an output is from, and its decimation.
     pub fn outputs(
         &self,
-        clock: Clock,
+        clock: SampleClock,
         mut jones_per_batch: impl FnMut(&WidebandOptions, &'static str, usize) -> usize,
     ) -> Result<Vec<OutputConfig>, ConfigError> {
         let sample_bits = OutputBits::new(self.send_sample_bits).ok_or_else(|| {

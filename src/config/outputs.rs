@@ -3,13 +3,13 @@
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 
+use dsp::{Dither, OutputBits, WindowFunction};
+use ground::SampleClock;
+
 use super::suboptions::{SubOptions, choice};
 use super::validate::check_rate;
-use super::{
-    ConfigError, Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, WindowFunction,
-};
+use super::{ConfigError, Narrowband, NarrowbandSpec, OutputConfig};
 use crate::net::endpoint;
-use crate::units::Clock;
 
 /// The peer's default of the sub-option `jones_per_batch`.
 pub const JONES_PER_BATCH: usize = 1 << 20;
@@ -193,7 +193,7 @@ impl NarrowbandOptions {
         self,
         jones_per_batch: usize,
         dither_seed: u64,
-        clock: Clock,
+        clock: SampleClock,
     ) -> Result<OutputConfig, ConfigError> {
         check_rate(clock.adc_sample_rate)?;
         let bandwidth = clock.adc_sample_rate / 2.0 / self.spec.decimation as f64;

@@ -351,7 +351,7 @@ mod tests {
             // A packet that is no multiple of 8, and a chunk too short for the tail.
             let short = |config: &mut EngineConfig| {
                 config.recv.packet_samples = packet;
-                config.recv.sample_bits = crate::config::SampleBits::new(4).unwrap();
+                config.recv.sample_bits = dsp::SampleBits::new(4).unwrap();
                 config.recv.chunk_samples = 8 * packet;
             };
             let (option, value) = refused(&short);

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
+use ground::Timestamp;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
@@ -22,7 +23,6 @@ use super::{Control, ControlEnd, ControlError};
 use crate::sim::config::MAX_PERIOD;
 use crate::sim::live::Change;
 use crate::sim::{DigitiserConfig, Signal, Windows, parse};
-use crate::units::Timestamp;
 
 /// The interface that it has, which is the peer's.
 const VERSION: &str = "katgpucbf-dsim-1.0";

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use dsp::SampleBits;
+use ground::SampleClock;
+
 use super::fgpu::Fgpu;
 use super::katcp::message::{Kind, Line, Message};
 use super::katcp::number::{
@@ -10,9 +13,8 @@ use super::katcp::number::{
 use super::katcp::outbox::{Backlogs, Outbox};
 use super::katcp::requests::Standard;
 use super::katcp::{Sensors, Type};
-use crate::config::{EngineConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions};
+use crate::config::{EngineConfig, RecvConfig, SendConfig, WidebandOptions};
 use crate::engine::steer::Steering;
-use crate::units::Clock;
 
 /// Reads bytes as lines, and has an engine without data answer those that are requests.
 ///
@@ -46,7 +48,7 @@ fn engine() -> EngineConfig {
     let options = "name=w,channels=4,dst=239.10.1.0,jones_per_batch=128";
     let output: WidebandOptions = options.parse().expect("an output");
     EngineConfig {
-        clock: Clock {
+        clock: SampleClock {
             adc_sample_rate: 1e9,
             sync_time: 1e9,
         },

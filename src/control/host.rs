@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ground::os::{ClockState, KernelClock};
+
 use super::katcp::{Reading, SensorId, SensorInfo, Sensors, Status, Type, Value};
-use crate::dpdk::{ClockState, KernelClock};
 
 /// How often the clock is looked at.
 const PERIOD: Duration = Duration::from_secs(10);

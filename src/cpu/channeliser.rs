@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use dsp::SampleBits;
+use ground::N_POL;
+use ground::stats::ThreadReport;
 use num_complex::Complex32;
 
 use super::coefficients::Gains;
@@ -11,13 +14,9 @@ use super::down::{Baseband, DownConverter};
 use super::group::{Kernels, Rows, Scratch};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers, lock};
-use crate::config::{OutputConfig, SampleBits};
-use crate::engine::{
-    BatchStats, Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
-    steer,
-};
-use crate::monitor::report::LcoreReport;
-use crate::units::N_POL;
+use crate::config::OutputConfig;
+use crate::engine::{Block, FineDelay, OutputChunk, Pipeline, PipelineError, steer};
+use crate::memory::{BatchStats, OutputSpan, SampleView};
 
 /// Spectra per group, at most: one cache line of output per channel. Larger groups would unpack
 /// fewer rows twice (`taps − 1` per group), but lose more when the transforms leave the caches.
@@ -111,9 +110,9 @@ impl Channeliser {
 /// One call of [`Pipeline::front`], as the workers see it.
 struct Front<'a> {
     pipeline: &'a Channeliser,
-    input: &'a InputView<'a>,
+    input: &'a SampleView<'a>,
     block: &'a Block<'a>,
-    start: crate::units::Timestamp,
+    start: ground::Timestamp,
     stats: Mutex<&'a mut [BatchStats]>,
 }
 
@@ -215,7 +214,7 @@ impl Pipeline for Channeliser {
 
     fn front(
         &mut self,
-        input: &InputView<'_>,
+        input: &SampleView<'_>,
         block: &Block<'_>,
         chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
@@ -275,14 +274,14 @@ impl Pipeline for Channeliser {
         Ok(self.finished.pop_front())
     }
 
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         let total = self.begun.elapsed();
         let worker = |(i, scratch): (usize, &Mutex<Scratch>)| {
             let times = lock(scratch).times;
             let busy = times.ddc + times.fir + times.fft + times.post;
             let phase =
                 |name: &str, time: std::time::Duration| (name.to_owned(), time.as_secs_f64());
-            LcoreReport {
+            ThreadReport {
                 name: format!("cpu-{i}"),
                 core: self.workers.core(i),
                 phases: match self.down {

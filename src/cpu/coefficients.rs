@@ -2,12 +2,11 @@
 
 use std::f64::consts::PI;
 
+use ground::N_POL;
 use num_complex::{Complex32, Complex64};
 
 use super::simd::{Supported, phasors};
-use crate::engine::FineDelay;
-use crate::engine::steer;
-use crate::units::N_POL;
+use crate::engine::{FineDelay, steer};
 
 /// Channels per entry of the coarse level of the phasor table, at most.
 const FINE: usize = 64;

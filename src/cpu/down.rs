@@ -6,17 +6,17 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
+use dsp::mixer::Mixer;
+use dsp::{SampleBits, ddc};
+use ground::N_POL;
 use num_complex::Complex64;
 
 use super::group::Scratch;
 use super::lock;
 use super::simd::{self, DdcTaps, Level, Supported, Unpacker};
 use super::workers::Workers;
-use crate::config::{Narrowband, SampleBits};
-use crate::dsp::ddc;
-use crate::dsp::mixer::Mixer;
-use crate::engine::InputView;
-use crate::units::N_POL;
+use crate::config::Narrowband;
+use crate::memory::SampleView;
 
 /// Samples that are unpacked at a time, beside those that the taps reach beyond.
 const TILE_SAMPLES: usize = 4096;
@@ -89,7 +89,7 @@ impl DownConverter {
         &self,
         workers: &Workers,
         scratch: &[Mutex<Scratch>],
-        input: &InputView<'_>,
+        input: &SampleView<'_>,
         offset: [usize; N_POL],
         rows: usize,
         baseband: &mut Baseband,
@@ -135,7 +135,7 @@ impl DownConverter {
         })
     }
 
-    fn task(&self, scratch: &mut Scratch, input: &InputView<'_>, offset: usize, task: Task<'_>) {
+    fn task(&self, scratch: &mut Scratch, input: &SampleView<'_>, offset: usize, task: Task<'_>) {
         let rows = task.rows.chunks_exact_mut(2 * self.row).zip(task.power);
         for ((row, power), index) in rows.zip(task.first..) {
             *power = 0;
@@ -194,11 +194,12 @@ impl DownConverter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Dither, OutputBits, OutputConfig, WindowFunction};
+    use crate::config::OutputConfig;
     use crate::cpu::group::Kernels;
-    use crate::dsp::model::hash_sample;
-    use crate::dsp::unpack::pack;
-    use crate::units::Timestamp;
+    use crate::model::hash_sample;
+    use dsp::unpack::pack;
+    use dsp::{Dither, OutputBits, WindowFunction};
+    use ground::Timestamp;
 
     const ROW: usize = 64;
     const ROWS: usize = 6;
@@ -257,7 +258,7 @@ mod tests {
                 let sample = |t: u64| (hash_sample(t) << 6) >> (16 - bits);
                 let width = SampleBits::new(bits).unwrap();
                 let packed = pack((start.0..start.0 + count as u64).map(sample), width);
-                let input = InputView {
+                let input = SampleView {
                     start,
                     samples: count,
                     pol: [&packed, &packed],

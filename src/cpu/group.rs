@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dsp::{Dither, OutputBits, SampleBits, pfb};
+use ground::{N_POL, Timestamp};
 use karoo_fft::{Fft, forward_f32};
 use num_complex::{Complex32, Complex64};
 
 use super::coefficients::{Coefficients, Gains, SEPARATION};
 use super::down::Baseband;
 use super::simd::{self, Bins, DitherKey, FirTile, GroupOutput, Level, Supported, TILE, Unpacker};
-use crate::config::{Dither, OutputBits, OutputConfig, SampleBits};
-use crate::dsp::pfb;
-use crate::engine::{FineDelay, InputView};
-use crate::units::{N_POL, Timestamp};
+use crate::config::OutputConfig;
+use crate::engine::FineDelay;
+use crate::memory::SampleView;
 
 /// What all workers share of one pipeline.
 pub(super) struct Kernels {
@@ -145,7 +146,7 @@ impl Kernels {
         &self,
         scratch: &mut Scratch,
         rows: &mut Rows,
-        input: &InputView<'_>,
+        input: &SampleView<'_>,
         offset: [usize; N_POL],
         first: usize,
         count: usize,
@@ -306,13 +307,14 @@ mod tests {
     use std::f64::consts::FRAC_PI_2;
 
     use super::*;
-    use crate::config::{Narrowband, NarrowbandSpec, WindowFunction};
+    use crate::config::{Narrowband, NarrowbandSpec};
     use crate::cpu::Workers;
     use crate::cpu::down::DownConverter;
-    use crate::dsp::delay::{DelayModels, LinearDelay};
-    use crate::dsp::model::hash_sample;
-    use crate::dsp::unpack::pack;
-    use crate::units::Clock;
+    use crate::model::hash_sample;
+    use dsp::WindowFunction;
+    use dsp::delay::{DelayModels, LinearDelay};
+    use dsp::unpack::pack;
+    use ground::SampleClock;
 
     fn output(narrowband: Option<Narrowband>) -> OutputConfig {
         OutputConfig {
@@ -354,7 +356,7 @@ mod tests {
         let (start, coarse) = ((1 << 17) - 64, 42);
         let bits = SampleBits::new(10).unwrap();
         let packed = pack((start..start + 2048).map(hash_sample), bits);
-        let input = InputView {
+        let input = SampleView {
             start: Timestamp(start),
             samples: 2048,
             pol: [&packed, &packed],
@@ -406,14 +408,14 @@ mod tests {
         let start = Timestamp((1 << 17) - 64);
         let samples = 8192;
         let packed = pack((start.0..start.0 + samples as u64).map(hash_sample), bits);
-        let input = InputView {
+        let input = SampleView {
             start,
             samples,
             pol: [&packed, &packed],
             device: None,
         };
         for (pass, taps, golden) in [(None, 128, discard), (Some(0.6 * 107e6), 256, whole)] {
-            let clock = Clock {
+            let clock = SampleClock {
                 adc_sample_rate: 1712e6,
                 sync_time: 0.0,
             };

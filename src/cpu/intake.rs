@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{InputView, PipelineError};
-use crate::memory::FrozenChunk;
-use crate::units::Timestamp;
+use ground::Timestamp;
+
+use crate::engine::PipelineError;
+use crate::memory::{FrozenChunk, SampleView};
 
 /// The [`Intake`](crate::engine::Intake) of CPU pipelines.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ impl crate::engine::Intake for Intake {
         &mut self,
         start: Timestamp,
         samples: usize,
-    ) -> Result<Option<InputView<'_>>, PipelineError> {
+    ) -> Result<Option<SampleView<'_>>, PipelineError> {
         let chunk = self.chunks.front();
         Ok(chunk.map(|chunk| chunk.view(start, samples)))
     }

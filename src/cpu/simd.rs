@@ -22,7 +22,7 @@ pub use ddc::{DdcTaps, rotate};
 pub use output::{GroupOutput, OutputGroups};
 pub use unpack::Unpacker;
 
-use crate::units::N_POL;
+use ground::N_POL;
 
 /// Columns of one FIR tile; a multiple of every vector width.
 pub const TILE: usize = 128;
@@ -170,7 +170,7 @@ fn holds<T>(slice: &[T], rows: usize, pitch: usize, more: usize) -> bool {
     needs.is_some_and(|needs| slice.len() >= needs)
 }
 
-/// Dither of one spectrum (defined in [`dsp::dither`](crate::dsp::dither)).
+/// Dither of one spectrum (defined in [`dsp::dither`](dsp::dither)).
 #[derive(Clone, Copy, Debug)]
 pub struct DitherKey {
     /// Generator key.

@@ -1,5 +1,6 @@
 //! Worker threads shared by the pipelines of a process.
 
+use ground::os::{allowed_cpus, run_on};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Why worker threads could not be started.
@@ -36,11 +37,7 @@ impl Workers {
     /// # Errors
     /// [`WorkersError::Core`] if a core is outside the process's affinity mask.
     pub fn pinned(cores: &[usize]) -> Result<Self, WorkersError> {
-        let allowed: Vec<usize> = core_affinity::get_core_ids()
-            .unwrap_or_default()
-            .into_iter()
-            .map(|c| c.id)
-            .collect();
+        let allowed = allowed_cpus();
         if let Some(&core) = cores.iter().find(|c| !allowed.contains(c)) {
             return Err(WorkersError::Core { core, allowed });
         }
@@ -64,10 +61,10 @@ impl Workers {
             .num_threads(cores.len())
             .thread_name(|i| format!("cpu-{i}"))
             .start_handler(move |i| {
-                if let Some(id) = pins[i]
-                    && !core_affinity::set_for_current(core_affinity::CoreId { id })
+                if let Some(core) = pins[i]
+                    && let Err(error) = run_on([core])
                 {
-                    tracing::warn!(worker = i, core = id, "worker could not be pinned");
+                    tracing::warn!(worker = i, core, %error, "worker could not be pinned");
                 }
             })
             .build()?;

@@ -8,30 +8,12 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use ground::stats::ThreadReport;
+use ground::{N_POL, Timestamp};
+
 use super::OutputChunk;
 use super::steer::Gains;
-use crate::memory::{DeviceSamples, FrozenChunk};
-use crate::monitor::report::LcoreReport;
-use crate::units::{N_POL, Timestamp};
-
-/// Packed samples of one receive chunk followed by its tail.
-#[derive(Clone, Copy, Debug)]
-pub struct InputView<'a> {
-    /// Timestamp of sample 0 of both polarisations.
-    pub start: Timestamp,
-    /// Usable samples per polarisation.
-    pub samples: usize,
-    /// Packed samples per polarisation; at least [`InputView::PADDING`] readable bytes follow the last one.
-    /// Empty where a GPU computes.
-    pub pol: [&'a [u8]; N_POL],
-    /// Where a GPU reads the same, if one computes.
-    pub device: Option<DeviceSamples>,
-}
-
-impl InputView<'_> {
-    /// Readable bytes after the last sample, so that vector loads need no special end.
-    pub const PADDING: usize = 128;
-}
+use crate::memory::{FrozenChunk, OutputSpan, SampleView};
 
 /// Residual delay and phase of one spectrum.
 ///
@@ -64,31 +46,6 @@ pub struct Block<'a> {
     pub offset: [usize; N_POL],
     /// One per spectrum; the block has `fine.len()` spectra.
     pub fine: &'a [FineDelay],
-}
-
-/// What one batch counted while it was computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchStats {
-    /// Complex samples that quantisation clamped, per polarisation.
-    pub saturated: [u64; N_POL],
-    /// Σ x² over the last tap of each spectrum's window, per polarisation: with o the window's first sample, T taps and
-    /// SS = [`OutputConfig::spectrum_samples`], over samples o + (T − 1)·SS … o + T·SS − 1. Those of successive spectra tile
-    /// the time axis. Outputs of an engine other than its first may leave it 0.
-    ///
-    /// [`OutputConfig::spectrum_samples`]: crate::config::OutputConfig::spectrum_samples
-    pub power: [u64; N_POL],
-}
-
-/// An output chunk while it is being computed: whole batches in wire layout,
-/// each (channel, spectrum, polarisation, re/im) of `i8`, or of nibbles, the real part in the high one, where the output has 4 bits.
-#[derive(Debug)]
-pub struct OutputSpan<'a> {
-    /// Timestamp of spectrum 0.
-    pub start: Timestamp,
-    /// `batches × batch_bytes`.
-    pub data: &'a mut [u8],
-    /// One per batch; zeroed by the engine when the chunk is started.
-    pub stats: &'a mut [BatchStats],
 }
 
 /// A backend failed in the middle of a run; nothing that it had under way is to be sent.
@@ -128,7 +85,7 @@ pub trait Intake: Send {
         &mut self,
         start: Timestamp,
         samples: usize,
-    ) -> Result<Option<InputView<'_>>, PipelineError>;
+    ) -> Result<Option<SampleView<'_>>, PipelineError>;
 
     /// All work on the oldest chunk has been issued to the pipelines.
     fn retire(&mut self) -> Result<(), PipelineError>;
@@ -142,7 +99,7 @@ pub trait Intake: Send {
     }
 
     /// Time that copying takes where it is not the CPU's, since the start.
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }
@@ -165,12 +122,12 @@ impl Backend {
 
 /// One output stream's computation on some backend.
 ///
-/// What it computes is [`Model`](crate::dsp::model::Model), from what
+/// What it computes is [`Model`](crate::model::Model), from what
 /// [`OutputConfig`](crate::config::OutputConfig) says:
 ///
 /// | | wideband | narrowband |
 /// |---|---|---|
-/// | PFB input u | the samples | [`dsp::ddc`](crate::dsp::ddc) with `narrowband.filter` and `narrowband.mixer`: one complex number every `subsampling()` samples |
+/// | PFB input u | the samples | [`dsp::ddc`](dsp::ddc) with `narrowband.filter` and `narrowband.mixer`: one complex number every `subsampling()` samples |
 /// | transform | real, 2C | complex, `pfb_step()`: 2C or C |
 /// | channel c is element | c | `bin(c)` = (c − C/2) mod `pfb_step()` |
 /// | quantised to | `sample_bits` | `sample_bits` |
@@ -191,7 +148,7 @@ pub trait Pipeline: Send {
     /// Front end over one block; the back end may run ahead on spectra that are complete.
     fn front(
         &mut self,
-        input: &InputView<'_>,
+        input: &SampleView<'_>,
         block: &Block<'_>,
         chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError>;
@@ -209,5 +166,5 @@ pub trait Pipeline: Send {
     }
 
     /// Time per worker thread since the start.
-    fn lcores(&self) -> Vec<LcoreReport>;
+    fn lcores(&self) -> Vec<ThreadReport>;
 }

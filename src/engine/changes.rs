@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use dsp::delay::{DelayHistory, DelayModels};
+use ground::{N_POL, Timestamp, tsc};
 use hdrhistogram::Histogram;
 
 use super::Pipeline;
 use super::steer::{
     ActiveDelay, Applied, Change, Event, FORGET, Gains, MODELS, Published, Request, SteeredOutput,
 };
-use crate::dpdk::tsc;
-use crate::dsp::delay::{DelayHistory, DelayModels};
-use crate::units::{N_POL, Timestamp};
 
 /// What requests have changed, and will change.
 pub(super) struct Changes {

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use dsp::delay::LinearDelay;
+use ground::stats::ThreadReport;
 use num_complex::Complex32;
 
 use super::*;
-use crate::dsp::delay::LinearDelay;
 use crate::engine::steer::{SteerError, Steering};
-use crate::engine::{Block, InputView, OutputChunk, OutputSpan, PipelineError};
-use crate::monitor::report::LcoreReport;
+use crate::engine::{Block, OutputChunk, PipelineError};
+use crate::memory::{OutputSpan, SampleView};
 
 /// Five seconds: how often a controller tracks.
 const STEP: u64 = 5 * 1_712_000_000;
@@ -24,7 +25,7 @@ impl Pipeline for Unused {
     fn set_gains(&mut self, _: usize, _: &mut Gains) {}
     fn front(
         &mut self,
-        _: &InputView<'_>,
+        _: &SampleView<'_>,
         _: &Block<'_>,
         _: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
@@ -36,7 +37,7 @@ impl Pipeline for Unused {
     fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(None)
     }
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use dsp::delay::DelayHistory;
+use ground::{N_POL, Timestamp};
+
 use crate::config::OutputConfig;
-use crate::dsp::delay::DelayHistory;
-use crate::units::{N_POL, Timestamp};
 
 /// How many batches of `output` should come of the input samples `span`, whichever of them are
 /// missing.

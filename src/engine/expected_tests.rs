@@ -1,10 +1,11 @@
 //! Batches of a span, counted one spectrum at a time.
 
+use dsp::delay::LinearDelay;
+use ground::SampleClock;
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::NarrowbandOptions;
-use crate::dsp::delay::LinearDelay;
-use crate::units::Clock;
-use proptest::prelude::*;
 
 fn wideband(keys: &str) -> OutputConfig {
     let text = format!("name=w,channels=64,dst=239.10.1.0,{keys}");
@@ -15,7 +16,7 @@ fn wideband(keys: &str) -> OutputConfig {
 fn narrowband(keys: &str) -> OutputConfig {
     let text = format!("name=n,channels=64,dst=239.10.1.0,centre_frequency=4e8,{keys}");
     let options: NarrowbandOptions = text.parse().unwrap();
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: 1712e6,
         sync_time: 0.0,
     };

@@ -1,7 +1,8 @@
 //! One receive chunk as the outputs see it: which samples it covers, and which heaps are there.
 
+use ground::N_POL;
+
 use crate::memory::FrozenChunk;
-use crate::units::N_POL;
 
 /// A received chunk, with the head of its successor behind it if that followed directly.
 #[derive(Debug)]
@@ -87,8 +88,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::config::{RecvConfig, SampleBits};
+    use crate::config::RecvConfig;
     use crate::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose};
+    use dsp::SampleBits;
 
     const HEAP: usize = 16;
     const HEAPS: usize = 4;

@@ -6,6 +6,7 @@
 
 mod backend;
 mod changes;
+mod counts;
 mod departures;
 mod expected;
 mod input;
@@ -22,22 +23,19 @@ use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 
-pub use backend::{
-    Backend, BatchStats, Block, FineDelay, InputView, Intake, OutputSpan, Pipeline, PipelineError,
-};
+pub use backend::{Backend, Block, FineDelay, Intake, Pipeline, PipelineError};
 pub use changes::RequestStats;
+pub use counts::OutputCounts;
+use ground::stats::{Phase, PhaseTimer, ThreadReport};
+use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
 pub use input::Input;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use stats::OutputStats;
 use steer::{Event, Published, Received, Steered};
 
 use crate::config::EngineConfig;
-use crate::dpdk::{Abort, Idle, IdlePolicy};
 use crate::memory::FrozenChunk;
-use crate::monitor::phases::{Phase, PhaseClock};
-use crate::monitor::report::LcoreReport;
 use crate::recv::{Collected, InputStats, Receiver};
-use crate::units::{N_POL, Timestamp};
 
 /// A finished chunk of one of the outputs, or the end of all of them.
 #[derive(Debug)]
@@ -68,7 +66,7 @@ pub struct Engine {
     /// Whose chunks are being finished, oldest first.
     finishing: VecDeque<usize>,
     finished: Arc<ArrayQueue<Finished>>,
-    abort: Abort,
+    abort: StopFlag,
     idle: Idle,
     /// The last chunk collected, with its id: it waits for its successor's head.
     held: Option<(u64, Input)>,
@@ -91,7 +89,7 @@ pub struct EngineParts {
     /// What to do when there is nothing to do.
     pub idle: IdlePolicy,
     /// Ends the engine early.
-    pub abort: Abort,
+    pub abort: StopFlag,
 }
 
 impl Engine {
@@ -133,8 +131,8 @@ impl Engine {
 
     /// Runs until the receivers have ended and everything is handed over, or until aborted.
     ///
-    /// An error aborts everything that shares the engine's [`Abort`].
-    pub fn run(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
+    /// An error aborts everything that shares the engine's [`StopFlag`].
+    pub fn run(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
         let outcome = self.work(clock);
         if outcome.is_err() {
             self.abort.set();
@@ -143,7 +141,7 @@ impl Engine {
         outcome
     }
 
-    fn work(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
+    fn work(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
         while !self.abort.is_set() {
             self.turn(clock);
             match self.receiver.poll() {
@@ -168,7 +166,7 @@ impl Engine {
     }
 
     /// Ends a turn. While chunks are being finished, only a finished one shows that the backend is at work.
-    fn turn(&self, clock: &mut PhaseClock) {
+    fn turn(&self, clock: &mut PhaseTimer) {
         if self.finishing.is_empty() {
             clock.turn();
         } else {
@@ -192,7 +190,7 @@ impl Engine {
     fn advance(
         &mut self,
         next: Option<(u64, FrozenChunk)>,
-        clock: &mut PhaseClock,
+        clock: &mut PhaseTimer,
     ) -> Result<(), EngineError> {
         let held = self.held.take();
         let Some((id, chunk)) = next else {
@@ -213,7 +211,7 @@ impl Engine {
     }
 
     /// Issues all work on the oldest chunk of the intake.
-    fn process(&mut self, input: Input, clock: &mut PhaseClock) -> Result<(), EngineError> {
+    fn process(&mut self, input: Input, clock: &mut PhaseTimer) -> Result<(), EngineError> {
         clock.mark(Phase::Work);
         for index in 0..self.outputs.len() {
             loop {
@@ -248,7 +246,7 @@ impl Engine {
     }
 
     /// Passes on what is complete: output chunks to the tx lcore, input chunks to the receivers.
-    fn hand_over(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
+    fn hand_over(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
         while let Some(chunk) = self.intake.reclaim().map_err(of_input)? {
             self.receiver.recycle(chunk);
         }
@@ -268,7 +266,7 @@ impl Engine {
     }
 
     /// Finishes what is left, and says that nothing more will come.
-    fn end(&mut self, clock: &mut PhaseClock) -> Result<(), EngineError> {
+    fn end(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
         self.advance(None, clock)?;
         for (index, output) in self.outputs.iter_mut().enumerate() {
             let flushed = output.flush(clock);
@@ -328,7 +326,7 @@ impl Engine {
     }
 
     /// Where the backend's time went so far.
-    pub fn lcores(&self) -> Vec<LcoreReport> {
+    pub fn lcores(&self) -> Vec<ThreadReport> {
         let outputs = self.outputs.iter();
         let pipelines = outputs.flat_map(|output| output.pipeline().lcores());
         self.intake.lcores().into_iter().chain(pipelines).collect()

@@ -8,20 +8,21 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::{EngineConfig, OutputConfig, SampleBits};
-use crate::dpdk::{ExtBuffer, ExtPool};
-use crate::dsp::delay::{DelayPoint, Stretch};
-use crate::dsp::power::{self, PowerWindow};
-use crate::memory::OutputMemory;
-use crate::monitor::phases::{Phase, PhaseClock};
-use crate::units::{N_POL, Timestamp};
+use dpdk::{ExtBuffer, ExtPool};
+use dsp::SampleBits;
+use dsp::delay::{DelayPoint, Stretch};
+use dsp::power::{self, PowerWindow};
+use ground::stats::{Phase, PhaseTimer};
+use ground::{N_POL, Timestamp};
 
 use super::changes::{Changes, RequestStats};
 use super::expected::expected_batches;
 use super::input::Input;
 use super::stats::{OutputStats, Tally};
 use super::steer::{Event, PowerLevel, Published, Sent, SteeredOutput};
-use super::{Block, FineDelay, InputView, Pipeline, PipelineError};
+use super::{Block, FineDelay, Pipeline, PipelineError};
+use crate::config::{EngineConfig, OutputConfig};
+use crate::memory::{OutputMemory, SampleView};
 
 /// An output chunk with one owner.
 pub type OutputChunk = ExtBuffer<OutputMemory>;
@@ -144,8 +145,8 @@ impl Output {
     pub fn step(
         &mut self,
         input: &Input,
-        view: &InputView<'_>,
-        clock: &mut PhaseClock,
+        view: &SampleView<'_>,
+        clock: &mut PhaseTimer,
     ) -> Result<Step, PipelineError> {
         self.take_requests();
         if self.is_full() {
@@ -269,10 +270,10 @@ impl Output {
     fn run_block(
         &mut self,
         input: &Input,
-        view: &InputView<'_>,
+        view: &SampleView<'_>,
         offset: [usize; N_POL],
         first: usize,
-        clock: &mut PhaseClock,
+        clock: &mut PhaseTimer,
     ) -> Result<(), PipelineError> {
         let Some((chunk, spectra)) = &mut self.building else {
             return Ok(());
@@ -315,7 +316,7 @@ impl Output {
     }
 
     /// Has the pipeline finish the whole batches under construction, if there is a chunk.
-    pub fn flush(&mut self, clock: &mut PhaseClock) -> Result<bool, PipelineError> {
+    pub fn flush(&mut self, clock: &mut PhaseTimer) -> Result<bool, PipelineError> {
         let Some((mut chunk, spectra)) = self.building.take() else {
             return Ok(false);
         };

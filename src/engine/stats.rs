@@ -3,11 +3,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ground::{N_POL, Timestamp};
+
 use super::departures::Departures;
 use crate::config::OutputConfig;
+use crate::engine::OutputCounts;
 use crate::memory::OutputMemory;
-use crate::monitor::report::OutputCounts;
-use crate::units::{N_POL, Timestamp};
 
 /// Counters of one output stream.
 #[derive(Debug)]

@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::{CudaContext, DriverError, result, sys};
+use ground::os::Region;
 
 use super::Gpu;
 use super::vulkan::{Vulkan, VulkanMemory};
 use crate::memory::{
-    CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, MemoryError, MemoryKind, Purpose, Region, Store,
+    CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, MemoryError, MemoryKind, Purpose, Store,
 };
 
 /// Why the CPU cannot write into the GPU's memory.

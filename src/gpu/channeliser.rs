@@ -6,6 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use cudarc::driver::{CudaEvent, CudaSlice, DriverError, PinnedHostSlice, result};
+use dsp::SampleBits;
+use ground::stats::ThreadReport;
+use ground::{N_POL, Timestamp};
 use num_complex::Complex32;
 
 use super::ddc::{Ddc, Held};
@@ -15,13 +18,10 @@ use super::power::Power;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::{Variant, address};
 use super::{Gpu, GpuError, tune};
-use crate::config::{OutputConfig, SampleBits};
+use crate::config::OutputConfig;
 use crate::engine::steer::Gains;
-use crate::engine::{
-    Block, FineDelay, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError,
-};
-use crate::monitor::report::LcoreReport;
-use crate::units::{N_POL, Timestamp};
+use crate::engine::{Block, FineDelay, OutputChunk, Pipeline, PipelineError};
+use crate::memory::{OutputSpan, SampleView};
 
 /// The output chunks of one pipeline.
 #[derive(Clone, Copy, Debug)]
@@ -422,7 +422,7 @@ impl Pipeline for Channeliser {
 
     fn front(
         &mut self,
-        input: &InputView<'_>,
+        input: &SampleView<'_>,
         block: &Block<'_>,
         chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
@@ -472,7 +472,7 @@ impl Pipeline for Channeliser {
         Some((name, self.computing.busy().clone()))
     }
 
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         let name = format!("gpu-{}", self.name);
         vec![self.computing.report(&name, "compute", self.begun)]
     }

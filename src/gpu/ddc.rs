@@ -1,6 +1,6 @@
 //! The down-conversion in front of a narrowband output's filter bank: packed samples to rings of complex numbers.
 //!
-//! Number i of a polarisation is u(S·i) of [`dsp::ddc`](crate::dsp::ddc); S is the subsampling. A ring has each of them once, however
+//! Number i of a polarisation is u(S·i) of [`dsp::ddc`](dsp::ddc); S is the subsampling. A ring has each of them once, however
 //! many blocks and chunks need it.
 
 use std::ops::Range;
@@ -9,6 +9,9 @@ use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{
     CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
 };
+use dsp::mixer::Mixer;
+use dsp::{SampleBits, ddc};
+use ground::{N_POL, Timestamp};
 use half::f16;
 use num_complex::{Complex32, Complex64};
 
@@ -16,10 +19,7 @@ use super::compile::DDC;
 use super::parameters::FrontInput;
 use super::variant::address;
 use super::{Gpu, GpuError};
-use crate::config::{Narrowband, OutputConfig, SampleBits};
-use crate::dsp::ddc;
-use crate::dsp::mixer::Mixer;
-use crate::units::{N_POL, Timestamp};
+use crate::config::{Narrowband, OutputConfig};
 
 /// Numbers of one row of the kernel's matrices.
 const OUTPUTS: usize = 4;

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError};
-use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits, result};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError, PinnedHostSlice,
+    ValidAsZeroBits, result,
+};
 use cudarc::nvrtc::Ptx;
 
 use super::cache::Cache;

@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaEvent, CudaSlice, DriverError, result};
+use ground::stats::ThreadReport;
+use ground::{N_POL, Timestamp};
 
 use super::GpuError;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::address;
-use crate::engine::{InputView, PipelineError};
-use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind};
-use crate::monitor::report::LcoreReport;
-use crate::units::{N_POL, Timestamp};
+use crate::engine::PipelineError;
+use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind, SampleView};
 
 /// Copies of chunks: one being read, one that waits for its successor's head, one being filled.
 const BUFFERS: usize = 3;
@@ -244,7 +244,7 @@ impl crate::engine::Intake for Intake {
         &mut self,
         start: Timestamp,
         samples: usize,
-    ) -> Result<Option<InputView<'_>>, PipelineError> {
+    ) -> Result<Option<SampleView<'_>>, PipelineError> {
         let Some(loaded) = self.loaded.front_mut() else {
             return Ok(None);
         };
@@ -259,7 +259,7 @@ impl crate::engine::Intake for Intake {
             waiting.map_err(failed("copying to the GPU"))?;
             self.spare.push(ready);
         }
-        Ok(Some(InputView {
+        Ok(Some(SampleView {
             start,
             samples,
             pol: [&[]; N_POL],
@@ -281,7 +281,7 @@ impl crate::engine::Intake for Intake {
         (!self.buffers.is_empty()).then(|| ("gpu-in".to_owned(), self.copying.busy().clone()))
     }
 
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         if self.buffers.is_empty() {
             return Vec::new();
         }

@@ -4,12 +4,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, result, sys};
+use ground::os::Region;
 
 use super::{BarAllocator, BarError, Gpu, GpuError};
+use crate::config::Decision;
 use crate::memory::{
-    ChunkAllocator, ChunkMemory, FrozenChunk, MemoryError, MemoryKind, Purpose, Region, Store,
+    ChunkAllocator, ChunkMemory, FrozenChunk, MemoryError, MemoryKind, Purpose, Store,
 };
-use crate::monitor::report::Chosen;
 
 /// Where rx lcores put samples for a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -28,9 +29,9 @@ impl MemoryChoice {
         self,
         gpu: &Gpu,
         demand: u64,
-    ) -> Result<(Box<dyn ChunkAllocator>, Option<Chosen>), BarError> {
+    ) -> Result<(Box<dyn ChunkAllocator>, Option<Decision>), BarError> {
         let chosen = |kind: MemoryKind, why: String| {
-            Some(Chosen {
+            Some(Decision {
                 option: "--memory".into(),
                 value: kind.to_string(),
                 why,

@@ -10,13 +10,13 @@ use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig,
     PinnedHostSlice, PushKernelArg, ValidAsZeroBits, result, sys,
 };
+use dpdk::{BURST, DmaMemory, SplitBatch};
 
 use super::compile::GATHER;
 use super::{Gpu, GpuError, streams};
-use crate::dpdk::{BURST, DmaMemory, SplitBatch};
 use crate::memory::{HeapSlot, publish};
 
-/// Memory of the GPU for packets' payloads, to make a [`PayloadPool`](crate::dpdk::PayloadPool) of.
+/// Memory of the GPU for packets' payloads, to make a [`PayloadPool`](dpdk::PayloadPool) of.
 #[derive(Debug)]
 pub struct GpuPackets {
     context: Arc<CudaContext>,
@@ -264,10 +264,11 @@ impl Drop for Gather<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{RecvConfig, SampleBits};
-    use crate::dpdk::{Eal, MbufPool, PayloadPool, PoolConfig};
+    use crate::config::RecvConfig;
     use crate::gpu::{BarAllocator, BarError, read_back};
     use crate::memory::{Chunk, ChunkAllocator, ChunkLayout, MemoryKind, Purpose};
+    use dpdk::{Eal, MbufPool, PayloadPool, PoolConfig};
+    use dsp::SampleBits;
 
     /// Every third packet was dropped; the others go to the chunk's heaps in reverse order.
     fn payloads_get_to_their_places(gpu: &Gpu, bits: u32, heap_samples: usize) {

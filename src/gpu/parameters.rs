@@ -2,10 +2,10 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{DeviceRepr, ValidAsZeroBits};
+use ground::N_POL;
 use num_complex::Complex32;
 
 use crate::engine::FineDelay;
-use crate::units::N_POL;
 
 /// Four numbers, as the kernels' `float4`; two of them a `float2`.
 ///
@@ -79,7 +79,7 @@ pub(super) struct Intermediate {
 /// Where the windows of a stretch of spectra are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrontInput {
-    /// Per polarisation, packed samples, 16-byte aligned, with `InputView::PADDING` bytes behind the last; for narrowband a ring
+    /// Per polarisation, packed samples, 16-byte aligned, with `SampleView::PADDING` bytes behind the last; for narrowband a ring
     /// of complex numbers.
     pub pol: [CUdeviceptr; N_POL],
     /// Per polarisation, index of the first sample or number of the window of the first spectrum.

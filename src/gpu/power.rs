@@ -2,11 +2,12 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
+use dsp::SampleBits;
+use ground::N_POL;
 
 use super::compile::POWER;
 use super::{Gpu, GpuError};
-use crate::config::{OutputConfig, SampleBits};
-use crate::units::N_POL;
+use crate::config::OutputConfig;
 
 /// Threads of a block, as the kernel has it.
 const THREADS: usize = 256;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use dsp::SampleBits;
 use serde::Deserialize;
-
-use crate::config::SampleBits;
 
 /// One entry of `kernels/shapes.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]

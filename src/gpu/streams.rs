@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError, result};
+use ground::stats::ThreadReport;
+use ground::stats::counter::add;
 
 use super::launch::TableCopy;
 use super::{Gpu, GpuError};
 use crate::engine::PipelineError;
-use crate::monitor::counter::add;
-use crate::monitor::report::LcoreReport;
 
 /// The streams of one engine on a GPU: copying in, computing and copying out go on side by side.
 #[derive(Debug)]
@@ -112,10 +112,10 @@ impl Stopwatch {
     }
 
     /// The time since `begun`, split into `phase` and the rest.
-    pub fn report(&self, name: &str, phase: &str, begun: Instant) -> LcoreReport {
+    pub fn report(&self, name: &str, phase: &str, begun: Instant) -> ThreadReport {
         let busy = Duration::from_nanos(self.busy.load(Ordering::Relaxed));
         let idle = begun.elapsed().saturating_sub(busy);
-        LcoreReport {
+        ThreadReport {
             name: name.to_owned(),
             core: None,
             phases: vec![

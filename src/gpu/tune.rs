@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use dsp::SampleBits;
+use ground::Timestamp;
+
 use super::cache::Cache;
 use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
 use super::form::{Fft, Form, Kernels, Tune};
 use super::measure::{self, Buffers, Pass, Trial};
 use super::shape::{Input, Shape};
 use super::{Gpu, GpuError};
-use crate::config::{OutputConfig, SampleBits};
+use crate::config::OutputConfig;
 use crate::engine::FineDelay;
-use crate::units::Timestamp;
 
 /// Room of the cache.
 const ROOM: &str = "shapes";

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
+use dsp::{Dither, SampleBits, pfb};
+use ground::N_POL;
 use num_complex::Complex64;
 
 use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
@@ -13,9 +15,7 @@ use super::launch::{Arguments, Kernel};
 use super::parameters::{BackArgs, FrontArgs, Intermediate, Stream, Stretch};
 use super::shape::{Input, Shape};
 use super::{Gpu, GpuError};
-use crate::config::{Dither, OutputConfig, SampleBits};
-use crate::dsp::pfb;
-use crate::units::N_POL;
+use crate::config::OutputConfig;
 
 /// Bytes of the intermediate, about: more than that gains nothing, and less, so that it stays in the L2 cache, loses
 /// more at the ends of launches than it gains.

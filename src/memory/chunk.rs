@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use ground::os::Region;
+use ground::{N_POL, Timestamp};
+
 use super::sync::{AtomicBool, AtomicU8, AtomicU16, Ordering, spin_loop};
-use super::{ChunkMemory, MemoryKind, Region, Store};
+use super::{ChunkMemory, MemoryKind, SampleView, Store};
 use crate::config::RecvConfig;
-use crate::engine::InputView;
-use crate::units::{N_POL, Timestamp};
 
 const ABSENT: u8 = 0;
 const CLAIMED: u8 = 1;
@@ -40,7 +41,7 @@ impl ChunkLayout {
             samples: config.chunk_samples,
             heaps: config.chunk_heaps(),
             heap_bytes: config.heap_bytes(),
-            stride: (bytes + InputView::PADDING).next_multiple_of(Region::ALIGNMENT),
+            stride: (bytes + SampleView::PADDING).next_multiple_of(Region::ALIGNMENT),
             tail_samples,
             sample_bits: config.sample_bits.get() as usize,
         }
@@ -69,7 +70,7 @@ pub struct DeviceSamples([u64; N_POL]);
 impl DeviceSamples {
     /// # Safety
     ///
-    /// While a value is used, all samples of the view that has it, and [`InputView::PADDING`] bytes behind them, can be read there by
+    /// While a value is used, all samples of the view that has it, and [`SampleView::PADDING`] bytes behind them, can be read there by
     /// kernels of the GPU that the view's pipelines run on.
     pub unsafe fn new(addresses: [u64; N_POL]) -> Self {
         Self(addresses)
@@ -348,8 +349,8 @@ impl FrozenChunk {
     }
 
     /// What a backend reads: `samples` usable samples from timestamp `start`.
-    pub fn view(&self, start: Timestamp, samples: usize) -> InputView<'_> {
-        InputView {
+    pub fn view(&self, start: Timestamp, samples: usize) -> SampleView<'_> {
+        SampleView {
             start,
             samples,
             pol: [self.pol(0), self.pol(1)],

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use dsp::SampleBits;
+
 use super::chunk::{Chunk, ChunkLayout, publish};
-use crate::config::{RecvConfig, SampleBits};
+use crate::config::RecvConfig;
 use crate::memory::{ChunkAllocator, HostAllocator, Purpose};
 
 fn chunk() -> Arc<Chunk> {

@@ -4,7 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::ptr::NonNull;
 
-use super::{Region, Store};
+use ground::os::Region;
+
+use super::Store;
 
 /// Kinds of chunk memory (docs/memory.md says when to take which).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,10 +14,9 @@ mod chunk;
 #[cfg(test)]
 mod chunk_tests;
 mod kind;
-mod node;
 mod output;
-mod region;
 mod store;
+mod view;
 
 mod sync {
     pub use std::hint::spin_loop;
@@ -28,7 +27,6 @@ pub use chunk::{Chunk, ChunkLayout, DeviceSamples, FrozenChunk, HeapSlot, Stored
 pub use kind::{
     CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
 };
-pub use node::prefer_node;
-pub use output::OutputMemory;
-pub use region::Region;
+pub use output::{OUTPUT_CHUNKS, OutputMemory};
 pub use store::Store;
+pub use view::{BatchStats, OutputSpan, SampleView};

@@ -2,10 +2,14 @@
 
 use std::ptr::NonNull;
 
+use dpdk::ExtMemory;
+use ground::Timestamp;
+
 use super::{ChunkAllocator, ChunkMemory, MemoryError, Purpose};
-use crate::dpdk::ExtMemory;
-use crate::engine::{BatchStats, OutputSpan};
-use crate::units::Timestamp;
+use crate::memory::{BatchStats, OutputSpan};
+
+/// Output chunks per output: one under construction, two being sent, one spare.
+pub const OUTPUT_CHUNKS: usize = 4;
 
 /// One output chunk's memory, with what is known about each batch in it.
 #[derive(Debug)]

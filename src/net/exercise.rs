@@ -5,8 +5,10 @@ use std::io::Cursor;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use dpdk::{FlowRule, QueueId};
+
 use super::igmp::{Host, Message};
-use super::{CaptureReader, FlowRule, MacAddr, QueueId, Steering};
+use super::{CaptureReader, FlowTable, MacAddr};
 
 /// Most frames that one input can make: an empty record is 16 bytes.
 fn most_frames(bytes: &[u8]) -> usize {
@@ -27,7 +29,7 @@ pub fn capture(bytes: &[u8]) {
             return;
         }
     };
-    let steering = Steering::new(vec![FlowRule {
+    let steering = FlowTable::new(vec![FlowRule {
         dst: Ipv4Addr::new(239, 0, 0, 0)..=Ipv4Addr::new(239, 255, 255, 255),
         udp_port: None,
         queue: QueueId(0),

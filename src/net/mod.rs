@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`endpoint`] | lists of IPv4 addresses and ports |
 //! | [`frame`] | Ethernet, IPv4 and UDP: checked views, header templates, multicast addresses |
-//! | [`steer`] | rules that give each datagram its receive queue |
+//! | [`flow_table`] | rules that give each datagram its receive queue |
 //! | [`igmp`] | membership in groups where no kernel sees to it |
 //! | [`capture`] | pcap and pcapng files: a streaming reader, a writer |
 
@@ -12,11 +12,11 @@ pub mod capture;
 pub mod endpoint;
 #[doc(hidden)]
 pub mod exercise;
+pub mod flow_table;
 pub mod frame;
 pub mod igmp;
-pub mod steer;
 
 pub use capture::{CaptureError, CaptureReader, CaptureWriter, Frame};
 pub use endpoint::{EndpointError, format_endpoints, parse_endpoints};
+pub use flow_table::{FlowTable, SteerError};
 pub use frame::{Datagram, FrameError, HeaderTemplate, MacAddr};
-pub use steer::{FlowRule, QueueId, SteerError, Steering};

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::monitor::counter::add;
-use crate::net::steer::SteerError;
+use ground::stats::counter::add;
+
+use crate::net::flow_table::SteerError;
 use crate::spead::PacketError;
 
 macro_rules! drop_causes {

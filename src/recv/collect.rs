@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam::queue::ArrayQueue;
+use ground::N_POL;
 
 use super::lcore::WindowOf;
 use super::presence::PresenceMap;
@@ -13,8 +14,7 @@ use crate::config::RecvConfig;
 use crate::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, MemoryError, MemoryKind, Purpose,
 };
-use crate::monitor::report::PolReport;
-use crate::units::N_POL;
+use crate::recv::PolReport;
 
 /// Chunks that an lcore keeps open, so that heaps may come that much out of order.
 const OPEN_CHUNKS: usize = 2;

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
+use dpdk::{BURST, Mbuf, MbufBatch, RxQueue};
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
 
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
 use super::window::{END_OF_STREAM, Lane, Located, Window};
 use crate::config::RecvConfig;
-use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, RxQueue};
 use crate::memory::{StoredHeap, publish};
-use crate::monitor::phases::{Phase, PhaseClock};
-use crate::net::Steering;
+use crate::net::FlowTable;
+use crate::net::flow_table::SteerError;
 use crate::net::frame::Datagram;
-use crate::net::steer::SteerError;
 use crate::spead::DigitiserHeap;
-use crate::units::{Clock, Timestamp};
 
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Meant {
     #[default]
     AsItIs,
     /// The host's clock, where the heap agrees with it.
-    AtHostTime(Clock),
+    AtHostTime(SampleClock),
     /// The first one is the nearest to this.
     Near(Timestamp),
 }
@@ -131,7 +131,7 @@ pub struct RxConfig {
     /// Which timestamp the first heap has.
     pub meant: Meant,
     /// Destinations that are ours; all where the port saw to that.
-    pub ours: Option<Steering>,
+    pub ours: Option<FlowTable>,
     /// What to do without packets.
     pub idle: IdlePolicy,
 }
@@ -155,7 +155,7 @@ impl RxLcore {
         lane: usize,
         horizons: Option<Arc<ArrayQueue<Horizon>>>,
         stats: Arc<RxStats>,
-        abort: Abort,
+        abort: StopFlag,
     ) -> Self {
         let placer = Placer {
             lane: Lane::new(WindowOf(memory.clone()), lane),
@@ -181,7 +181,7 @@ impl RxLcore {
     }
 
     /// Runs until the stream ends or the engine aborts.
-    pub fn run(mut self, clock: &mut PhaseClock) {
+    pub fn run(mut self, clock: &mut PhaseTimer) {
         let mut idle = Idle::new(self.idle);
         let memory = self.placer.memory.clone();
         let mut stored = Vec::with_capacity(BURST);
@@ -258,9 +258,9 @@ struct Placer {
     recv: RecvConfig,
     when_full: WhenFull,
     meant: Meant,
-    ours: Option<Steering>,
+    ours: Option<FlowTable>,
     stats: Arc<RxStats>,
-    abort: Abort,
+    abort: StopFlag,
     idle: Idle,
     /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector raises it before it moves the
     /// window.
@@ -318,7 +318,7 @@ impl Placer {
         mbuf: &Mbuf,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
-        clock: &mut PhaseClock,
+        clock: &mut PhaseTimer,
     ) -> Result<(), DropCause> {
         if mbuf.has_bad_checksum() {
             return Err(DropCause::BadChecksum);
@@ -385,7 +385,7 @@ impl Placer {
         &mut self,
         id: u64,
         stored: &mut Vec<StoredHeap<'_>>,
-        clock: &mut PhaseClock,
+        clock: &mut PhaseTimer,
     ) -> Located {
         if id >= self.newest + self.memory.window().slots() as u64 {
             self.leap_until = Some(Instant::now() + LEAP);

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dpdk::{Device, Eal, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
+use dsp::SampleBits;
+use ground::stats::PhaseTimes;
+
 use super::*;
-use crate::config::SampleBits;
-use crate::dpdk::{Device, Eal, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
 use crate::memory::HostAllocator;
-use crate::monitor::phases::PhaseTimes;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::recv::{Collected, Receiver, receive_memory, receive_memory_with_spare};
@@ -133,7 +134,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
         idle: IdlePolicy::Share,
     };
     let horizons = Arc::new(ArrayQueue::new(1));
-    let (stats, abort) = (Arc::default(), Abort::default());
+    let (stats, abort) = (Arc::default(), StopFlag::default());
     let lcore = RxLcore::new(
         config,
         queue,
@@ -148,7 +149,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
 
 /// Runs an lcore to its end on this thread.
 fn run(lcore: RxLcore) {
-    lcore.run(&mut PhaseClock::start(PhaseTimes::new("rx", None)));
+    lcore.run(&mut PhaseTimer::start(PhaseTimes::new("rx", None)));
 }
 
 fn open(lane: &mut Lane<WindowOf>, memory: &ReceiveMemory, id: u64) -> Located {
@@ -172,7 +173,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     let mbuf = heap(&pool, CHUNK * recv().chunk_samples as u64);
     let RxLcore { mut placer, .. } = lcore("rx_leap", &memory, 1).0;
     let times = PhaseTimes::new("rx", None);
-    let mut clock = PhaseClock::start(times.clone());
+    let mut clock = PhaseTimer::start(times.clone());
     let placed = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -198,7 +199,7 @@ fn what_was_dropped_last_is_kept() {
     let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
     let pool = frames("rx_kept", 1);
-    let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
+    let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
     let mut place = |placer: &mut Placer, mbuf: Mbuf| {
         let mut stored = Vec::new();
         placer.lane.begin();
@@ -230,7 +231,7 @@ fn what_was_dropped_last_is_kept() {
     assert_eq!(outcome, Err(DropCause::WrongHeapLength));
     assert_eq!(stats.metadata(), 1);
 
-    placer.ours = Some(Steering::default());
+    placer.ours = Some(FlowTable::default());
     let outcome = place(&mut placer, heap(&pool, 10 * 256));
     assert_eq!(outcome, Err(DropCause::NotOurs));
     let last = stats.last_dropped();
@@ -322,7 +323,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_late", &memory, 1);
     placer.silence = Duration::ZERO;
     let pool = frames("rx_late", 1);
-    let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
+    let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
     let mut first = Lane::new(WindowOf(memory.clone()), 0);
     let mut late = |placer: &mut Placer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
@@ -365,7 +366,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
 fn taken_for(placer: &mut Placer, pool: &MbufPool, chunk: u64) -> u64 {
     let timestamp = chunk * recv().chunk_samples as u64 % Timestamp::WIRE_RANGE;
     let (mbuf, memory) = (heap(pool, timestamp), placer.memory.clone());
-    let mut clock = PhaseClock::start(PhaseTimes::new("rx", None));
+    let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
     let mut stored = Vec::new();
     placer.lane.begin();
     let _no_free_chunk = placer.place(&mbuf, &memory, &mut stored, &mut clock);
@@ -384,7 +385,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
     // This moment is in so many chunks' time.
     let host = |chunks: u64| {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        Clock {
+        SampleClock {
             adc_sample_rate: RATE,
             sync_time: unix.as_secs_f64() - chunks as f64 * 256.0 / RATE,
         }
@@ -411,7 +412,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
     assert_eq!(taken_for(&mut placer, &pool, later - 1000), later);
     let (mbuf, mut clock) = (
         heap(&pool, 256 * (later % CHUNKS - 1000)),
-        PhaseClock::start(PhaseTimes::new("rx", None)),
+        PhaseTimer::start(PhaseTimes::new("rx", None)),
     );
     placer.lane.begin();
     let outcome = placer.place(&mbuf, &memory, &mut Vec::new(), &mut clock);
@@ -427,7 +428,7 @@ fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
     // 1000 s ago 2⁴⁸ samples had passed three times.
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let ranges = 3.0 * Timestamp::WIRE_RANGE as f64 / 1e9;
-    placer.meant = Meant::AtHostTime(Clock {
+    placer.meant = Meant::AtHostTime(SampleClock {
         adc_sample_rate: 1e9,
         sync_time: unix.as_secs_f64() - ranges - 1000.0,
     });

@@ -10,6 +10,7 @@ mod cause;
 mod collect;
 mod lcore;
 mod presence;
+mod report;
 pub mod window;
 #[cfg(test)]
 mod window_tests;
@@ -26,4 +27,5 @@ pub use collect::{
 };
 pub use lcore::{Horizon, Meant, Place, RxConfig, RxLcore, WhenFull};
 pub use presence::PresenceMap;
+pub use report::PolReport;
 pub use window::END_OF_STREAM;

@@ -18,7 +18,7 @@ mod recorder;
 mod requests;
 mod run;
 
-pub use crate::live::{Backend, CaptureScan, DemandError, ScanError};
+pub use crate::assembly::{BackendKind, CaptureScan, DemandError, ScanError};
 pub use plan::{Plan, PlanError, plan};
 pub use requests::{Requests, RequestsError};
 pub use run::{ReplayError, ReplayOptions, run};

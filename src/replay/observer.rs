@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::OutputConfig;
 use crate::engine::ChunkObserver;
 use crate::memory::OutputMemory;
-use crate::monitor::spectra::SpectraAccumulator;
+use crate::report::spectra::SpectraAccumulator;
 
 /// Accumulates the spectra of one output's batches.
 pub struct SpectraObserver {

@@ -2,15 +2,17 @@
 
 use std::net::SocketAddrV4;
 
+use dpdk::{FlowRule, QueueId};
+use dsp::SampleBits;
+use ground::{N_POL, SampleClock, Timestamp};
+
 use super::requests::Requests;
+use crate::assembly::CaptureScan;
 use crate::config::{
-    CaptureOptions, ConfigError, EngineConfig, EngineOptions, InitialDelays, JONES_PER_BATCH,
-    OutputConfig, RecvConfig, SampleBits, SendConfig, WidebandOptions, parse_delays,
+    CaptureOptions, ConfigError, Decision, EngineConfig, EngineOptions, InitialDelays,
+    JONES_PER_BATCH, OutputConfig, RecvConfig, SendConfig, WidebandOptions, parse_delays,
 };
-use crate::live::CaptureScan;
-use crate::monitor::report::Chosen;
-use crate::net::{FlowRule, QueueId, Steering, parse_endpoints};
-use crate::units::{Clock, N_POL, Timestamp};
+use crate::net::{FlowTable, parse_endpoints};
 
 /// Defaults of the peer.
 const DEFAULT_RATE: f64 = 1712e6;
@@ -32,13 +34,13 @@ pub struct Plan {
     /// Requests to the engine.
     pub requests: Requests,
     /// Which frame goes to which rx queue.
-    pub steering: Steering,
+    pub steering: FlowTable,
     /// Polarisation and number within it, per rx queue.
     pub queues: Vec<(usize, usize)>,
     /// Timestamp of the [first heap](CaptureScan::first_whole).
     pub first_timestamp: Timestamp,
     /// What was picked from the capture.
-    pub chosen: Vec<Chosen>,
+    pub chosen: Vec<Decision>,
 }
 
 /// A replay that cannot be planned; both are the user's to mend on the command line.
@@ -46,13 +48,13 @@ pub struct Plan {
 #[error(transparent)]
 pub struct PlanError(#[from] ConfigError);
 
-struct Picks(Vec<Chosen>);
+struct Picks(Vec<Decision>);
 
 impl Picks {
     /// The option's value, or `value` and a note of it.
     fn or<T: ToString>(&mut self, given: Option<T>, option: &str, value: T, why: &str) -> T {
         given.unwrap_or_else(|| {
-            self.0.push(Chosen {
+            self.0.push(Decision {
                 option: option.to_owned(),
                 value: value.to_string(),
                 why: why.to_owned(),
@@ -141,7 +143,7 @@ pub fn plan(
     })
 }
 
-fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) -> Clock {
+fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) -> SampleClock {
     let adc_sample_rate = picks.or(
         options.adc_sample_rate,
         "--adc-sample-rate",
@@ -151,7 +153,7 @@ fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) ->
     let first = scan.first_timestamp as f64 / adc_sample_rate;
     let sync_time = scan.first_time_ns as f64 * 1e-9 - first;
     let why = "so that the first heap has the time of its frame";
-    Clock {
+    SampleClock {
         adc_sample_rate,
         sync_time: picks.or(options.sync_time, "--sync-time", sync_time, why),
     }
@@ -224,7 +226,7 @@ fn pick_heap(
 
 fn pick_outputs(
     options: &EngineOptions,
-    clock: Clock,
+    clock: SampleClock,
     samples: u64,
     picks: &mut Picks,
 ) -> Result<Vec<OutputConfig>, ConfigError> {
@@ -233,7 +235,7 @@ fn pick_outputs(
         let default: WidebandOptions = DEFAULT_OUTPUT.parse()?;
         let why = "no output was asked for".to_owned();
         let (option, value) = ("--wideband".to_owned(), DEFAULT_OUTPUT.to_owned());
-        picks.0.push(Chosen { option, value, why });
+        picks.0.push(Decision { option, value, why });
         options.wideband.push(default);
     }
     options.outputs(clock, |output, kind, decimation| {
@@ -331,26 +333,26 @@ fn check_heap(recv: &RecvConfig, scan: &CaptureScan) -> Result<(), ConfigError> 
 fn steer_given(
     sources: &str,
     queues_per_pol: usize,
-) -> Result<(Steering, Vec<(usize, usize)>), ConfigError> {
+) -> Result<(FlowTable, Vec<(usize, usize)>), ConfigError> {
     let list = parse_endpoints(sources).map_err(|error| {
         let way_out = "try 239.102.0.64+7:7148,239.102.1.64+7:7148";
         ConfigError::new("--sources", sources, error.to_string(), way_out)
     })?;
     let queues = (N_POL * queues_per_pol).min(list.len());
     let names = (0..queues).map(|queue| (queue * N_POL / queues, queue % queues.div_ceil(N_POL)));
-    Ok((Steering::from_sources(&list, queues), names.collect()))
+    Ok((FlowTable::from_sources(&list, queues), names.collect()))
 }
 
 /// Each polarisation's destinations over its own queues, in contiguous slices.
 fn steer(
     sources: &[Vec<SocketAddrV4>; N_POL],
     queues_per_pol: usize,
-) -> (Steering, Vec<(usize, usize)>) {
+) -> (FlowTable, Vec<(usize, usize)>) {
     let mut rules = Vec::new();
     let mut queues = Vec::new();
     for (pol, sources) in sources.iter().enumerate() {
         let count = queues_per_pol.min(sources.len());
-        for rule in Steering::from_sources(sources, count).rules() {
+        for rule in FlowTable::from_sources(sources, count).rules() {
             let queue = QueueId(queues.len() + rule.queue.0);
             rules.push(FlowRule {
                 queue,
@@ -359,5 +361,5 @@ fn steer(
         }
         queues.extend((0..count).map(|number| (pol, number)));
     }
-    (Steering::new(rules), queues)
+    (FlowTable::new(rules), queues)
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::live::Progress;
+use crate::assembly::Progress;
 
 /// A progress bar over the bytes of the capture, drawn by a thread of its own until dropped.
 pub(super) struct ProgressBar {

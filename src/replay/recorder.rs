@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::dpdk::{Abort, Idle, IdlePolicy, Mbuf, MbufBatch, RingReceiver};
-use crate::monitor::phases::{Phase, PhaseClock};
+use dpdk::{Mbuf, MbufBatch, RingReceiver};
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
+
 use crate::net::{CaptureError, CaptureWriter};
 use crate::send::data_timestamp;
-use crate::units::{Clock, Timestamp};
 
 /// Segments of a packet: headers, and a part of an output chunk.
 const MAX_SEGMENTS: usize = 4;
@@ -19,7 +20,7 @@ pub struct RecorderLcore {
     /// Where they go.
     pub writer: CaptureWriter,
     /// Sample counts to the time of a frame.
-    pub clock: Clock,
+    pub clock: SampleClock,
     /// Time of frames before the first data.
     pub start: Timestamp,
     /// tx lcores that have not handed over their last packet.
@@ -27,14 +28,14 @@ pub struct RecorderLcore {
     /// How to wait.
     pub idle: IdlePolicy,
     /// Whether to give up.
-    pub abort: Abort,
+    pub abort: StopFlag,
 }
 
 impl RecorderLcore {
     /// Records until the end, then gives the file its name: true. Aborted, it leaves no file: false.
     ///
     /// A frame's time is that of the data in it, so the same input makes the same file.
-    pub fn run(mut self, clock: &mut PhaseClock) -> Result<bool, CaptureError> {
+    pub fn run(mut self, clock: &mut PhaseTimer) -> Result<bool, CaptureError> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut time = self.start;

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::read_limited;
+use ground::files::read_limited;
+use ground::{SampleClock, Timestamp, TscClock};
+
 use crate::control::fgpu::interpret;
 use crate::control::katcp::{Kind, Message, Refusal, Response};
-use crate::dpdk::TscClock;
 use crate::engine::RequestStats;
 use crate::engine::steer::Steering;
-use crate::monitor::report::{Reply, RequestsReport, StallReport};
-use crate::units::{Clock, Timestamp};
+use crate::report::{Reply, RequestsReport, StallReport};
 
 /// A file of requests that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ impl Requests {
     }
 
     /// Asks an engine that has not begun, whose queues have room for all of them. Returns what it replied.
-    pub fn ask(&self, clock: Clock, steering: &Steering) -> Vec<Reply> {
+    pub fn ask(&self, clock: SampleClock, steering: &Steering) -> Vec<Reply> {
         let ask = |request: &Request| {
             let steering = steering.at(request.at);
             let reply = match Message::parse(&request.message) {

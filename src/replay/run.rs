@@ -8,32 +8,33 @@ use std::time::Instant;
 use std::{fs, process};
 
 use crossbeam::queue::ArrayQueue;
+use dpdk::{
+    BURST, Device, DpdkError, Eal, EalConfig, EalError, LcoreHandle, LcorePanic, MbufPool,
+    PoolConfig, PortConfig, mbuf_ring, pool_size,
+};
+use dsp::power;
+use ground::os::allowed_cpus;
+use ground::{IdlePolicy, StopFlag, Timestamp};
 
 use super::observer::SpectraObserver;
 use super::plan::Plan;
 use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::requests;
-use crate::cpu::Workers;
-use crate::dpdk::{
-    Abort, BURST, Device, DpdkError, Eal, EalConfig, EalError, IdlePolicy, LcoreHandle, LcorePanic,
-    MbufPool, PoolConfig, PortConfig, TscClock, allowed_cpus, mbuf_ring, pool_size,
+use crate::assembly::{
+    BackendKind, BackendRequest, Compute, ComputeError, Demand, DemandError, Feed, Progress,
+    RxStage, SourceLcore, StageError, StageParts, Stages, Threads, open_backend, outputs,
 };
-use crate::dsp::power;
+use crate::cpu::Workers;
 use crate::engine::steer::{SteerError, Steered, Steering};
 use crate::gpu::{Kernels, MemoryChoice};
-use crate::live::{
-    self, Backend, Compute, ComputeError, Demand, DemandError, Feed, Progress, RxStage,
-    SourceLcore, StageError, StageParts, Stages, Threads, Wanted,
-};
 use crate::memory::MemoryError;
-use crate::monitor::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
-use crate::monitor::spectra::SpectraAccumulator;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
 use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory};
+use crate::report::spectra::SpectraAccumulator;
+use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
 use crate::send::{Source, TxPools};
-use crate::units::Timestamp;
 
 /// Exit code of a run that a second signal ended.
 const INTERRUPTED: i32 = 130;
@@ -63,7 +64,7 @@ pub struct ReplayOptions {
     /// Capture to write.
     pub output: PathBuf,
     /// What computes.
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// Which kernels of a GPU.
     pub kernels: Kernels,
     /// Where receive chunks are if a GPU computes.
@@ -134,7 +135,7 @@ pub fn run(
     Demand::check(Demand::of(&plan.engine, 0, workers))?;
     let cores: Vec<usize> = (0..workers).map(|i| cpus[i % cpus.len()]).collect();
     let engines = std::slice::from_ref(&plan.engine);
-    let wanted = Wanted {
+    let wanted = BackendRequest {
         backend: options.backend,
         gpu: None,
         memory: options.memory,
@@ -142,9 +143,9 @@ pub fn run(
         kernels: options.kernels.clone(),
         live: false,
     };
-    let taken = live::take(&wanted, engines, || Workers::pinned(&cores))?;
+    let taken = open_backend(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
-    let abort = Abort::default();
+    let abort = StopFlag::default();
     stop_on_signal(&abort, &options.output);
     let writer = CaptureWriter::create(&options.output, Precision::Nanoseconds)?;
     // The stages', the source and the recorder.
@@ -181,7 +182,7 @@ pub fn run(
 
 /// Lets an interrupt end the run as a failed one, so that no file is left behind.
 /// The first signal ends the run between two chunks, the second at once.
-fn stop_on_signal(abort: &Abort, output: &Path) {
+fn stop_on_signal(abort: &StopFlag, output: &Path) {
     let (abort, part) = (abort.clone(), CaptureWriter::part_of(output));
     let handler = ctrlc::set_handler(move || {
         if abort.is_set() {
@@ -261,7 +262,7 @@ impl Replay {
             &*compute.recv_memory,
         )?;
         let memory_of = &*compute.send_memory;
-        let mut outputs = live::outputs(&eal, config, compute.backend.pipelines, memory_of)?;
+        let mut outputs = outputs(&eal, config, compute.backend.pipelines, memory_of)?;
         for (output, observer) in outputs.iter_mut().zip(observers) {
             output.observer = Some(Box::new(observer));
             output.keeps_delays = true;
@@ -344,7 +345,7 @@ impl Replay {
             pool: frames,
             stats: source_stats.clone(),
             progress: progress.clone(),
-            stop: Abort::default(),
+            stop: StopFlag::default(),
             idle: IDLE,
             abort,
         };
@@ -399,7 +400,7 @@ impl Replay {
         let mut lcores = self.threads.reports();
         lcores.extend(engine.lcores());
         let requests = (!plan.requests.is_empty()).then(|| {
-            let clock = TscClock::new(self.threads.eal());
+            let clock = self.threads.eal().tsc_clock();
             let ends = outputs.iter().zip(&plan.engine.outputs);
             let end = ends.filter_map(|(stats, output)| {
                 let last = stats.counts().last_timestamp?;

@@ -4,20 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
+use dpdk::{
+    AttachError, BURST, Eal, MAX_HANDLES, Mbuf, MbufBatch, MbufPool, PoolConfig, SharedBuffer,
+    TxQueue, pool_size,
+};
+use ground::stats::{Latency, Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, StopFlag, Ticks, Timestamp, Tsc};
 
 use super::Pace;
 use super::packetiser::{HEADER_BYTES, Packetiser};
 use crate::config::MAX_SEND_INTERFACES;
-use crate::dpdk::{
-    Abort, AttachError, BURST, Eal, Idle, IdlePolicy, MAX_HANDLES, Mbuf, MbufBatch, MbufPool,
-    PoolConfig, SharedBuffer, Ticks, Tsc, TxQueue, pool_size,
-};
 use crate::engine::{Finished, OutputStats};
 use crate::memory::OutputMemory;
-use crate::monitor::latency::Latency;
-use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
-use crate::units::Timestamp;
 
 /// Bytes of the longest descriptor frame that the header pool must hold.
 const CONTROL_FRAME: usize = 2048;
@@ -45,7 +44,7 @@ impl TxPools {
         descriptors: usize,
         burst: usize,
         copied: usize,
-    ) -> Result<Self, crate::dpdk::DpdkError> {
+    ) -> Result<Self, dpdk::DpdkError> {
         let pool = |name: &str, data_room: usize| {
             let mbufs = pool_size(descriptors, burst);
             let config = PoolConfig {
@@ -188,7 +187,7 @@ pub struct TxLcore<T = Tsc> {
     idle: Idle,
     /// What paces go by.
     ticks: T,
-    abort: Abort,
+    abort: StopFlag,
 }
 
 impl<T: Ticks> TxLcore<T> {
@@ -200,7 +199,7 @@ impl<T: Ticks> TxLcore<T> {
         paths: Vec<TxPath>,
         copied_below: usize,
         ticks: &T,
-        abort: &Abort,
+        abort: &StopFlag,
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
         let others: Vec<_> = (1..paths.len()).map(|_| passed()).collect();
@@ -247,7 +246,7 @@ impl<T: Ticks> TxLcore<T> {
     }
 
     /// Sends descriptors, then every chunk until the end, then stop heaps.
-    pub fn run(mut self, clock: &mut PhaseClock) {
+    pub fn run(mut self, clock: &mut PhaseTimer) {
         for output in 0..self.lanes.len() {
             let frames = self.lanes[output].packetiser.descriptor_frames();
             self.send_control(&frames, clock);
@@ -295,7 +294,7 @@ impl<T: Ticks> TxLcore<T> {
 
     /// Sends of an output's first chunk what its pace allows, at most a burst if there is one. Returns whether it had
     /// anything to do.
-    fn send_some(&mut self, output: usize, clock: &mut PhaseClock) -> bool {
+    fn send_some(&mut self, output: usize, clock: &mut PhaseTimer) -> bool {
         let mut packets = 0;
         loop {
             let lane = &mut self.lanes[output];
@@ -337,7 +336,7 @@ impl<T: Ticks> TxLcore<T> {
     }
 
     /// Sends the next packet of an output's first chunk; not if aborted.
-    fn send_packet(&mut self, output: usize, timestamp: Timestamp, clock: &mut PhaseClock) -> bool {
+    fn send_packet(&mut self, output: usize, timestamp: Timestamp, clock: &mut PhaseTimer) -> bool {
         let mbuf = loop {
             let lane = &mut self.lanes[output];
             let Some(chunk) = lane.waiting.front_mut() else {
@@ -363,7 +362,7 @@ impl<T: Ticks> TxLcore<T> {
         true
     }
 
-    fn send_control(&mut self, frames: &[Vec<u8>], clock: &mut PhaseClock) {
+    fn send_control(&mut self, frames: &[Vec<u8>], clock: &mut PhaseTimer) {
         for frame in frames {
             let mbuf = loop {
                 match self.pools.headers.alloc() {
@@ -382,14 +381,14 @@ impl<T: Ticks> TxLcore<T> {
     }
 
     /// Queues one packet, bursting when a burst is full.
-    fn push(&mut self, mbuf: Mbuf, clock: &mut PhaseClock) {
+    fn push(&mut self, mbuf: Mbuf, clock: &mut PhaseTimer) {
         if self.batch.push(mbuf).is_ok() && self.batch.room() == 0 {
             self.flush(clock);
         }
     }
 
     /// Hands over everything in the burst.
-    fn flush(&mut self, clock: &mut PhaseClock) {
+    fn flush(&mut self, clock: &mut PhaseTimer) {
         while !self.batch.is_empty() && !self.abort.is_set() {
             clock.turn();
             if self.queue.tx_burst(&mut self.batch) == 0 {
@@ -402,14 +401,14 @@ impl<T: Ticks> TxLcore<T> {
         }
     }
 
-    fn flush_some(&mut self, clock: &mut PhaseClock) {
+    fn flush_some(&mut self, clock: &mut PhaseTimer) {
         if self.queue.tx_burst(&mut self.batch) > 0 {
             clock.mark(Phase::Work);
         }
     }
 
     /// Packets in flight hold all mbufs: let them go.
-    fn wait_for_packets(&mut self, clock: &mut PhaseClock) {
+    fn wait_for_packets(&mut self, clock: &mut PhaseTimer) {
         clock.turn();
         clock.mark(Phase::Work);
         self.flush_some(clock);

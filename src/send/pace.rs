@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::dpdk::TscClock;
+use ground::TscClock;
 
 /// Bytes that may leave at once after a pause (as the peer's library has it).
 const BURST_BYTES: f64 = 65536.0;
@@ -65,7 +65,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dpdk::Eal;
+    use dpdk::Eal;
 
     /// Sends whenever it may, looking every `step` ticks; returns bytes sent by the time of each look.
     fn run(pace: &mut Pace, from: u64, to: u64, step: usize) -> u64 {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_kept_and_pauses_are_not_made_up_for() {
-        let clock = TscClock::new(Eal::for_tests());
+        let clock = Eal::for_tests().tsc_clock();
         let (hz, rate) = (clock.hz(), 1e9);
         let second = |seconds: f64| (seconds * hz as f64) as u64;
         let start = 1 << 50;
@@ -108,7 +108,7 @@ mod tests {
     /// However seldom it looks: a bucket that leaks at the rate never holds more than ours and one packet.
     #[test]
     fn no_stretch_of_time_has_more_than_the_bucket() {
-        let clock = TscClock::new(Eal::for_tests());
+        let clock = Eal::for_tests().tsc_clock();
         let (hz, rate, packet) = (clock.hz() as f64, 1e9, 8264.0);
         let mut pace = Pace::new(clock, rate, Duration::ZERO, 0);
         let (mut level, mut most, mut last): (f64, f64, u64) = (0.0, 0.0, 0);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_naps_keeps_the_rate() {
-        let clock = TscClock::new(Eal::for_tests());
+        let clock = Eal::for_tests().tsc_clock();
         let (hz, rate) = (clock.hz(), 4e9);
         let nap = Duration::from_millis(1);
         let bytes = |nap| {

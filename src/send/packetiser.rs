@@ -3,12 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
+use ground::Timestamp;
+
 use crate::config::{EngineConfig, OutputConfig};
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
 use crate::spead::spectra::PREAMBLE_LEN;
 use crate::spead::stop::STOP_LEN;
 use crate::spead::{Descriptor, IMMEDIATE_MASK, SpectraRepr, StopRepr, descriptor, item};
-use crate::units::Timestamp;
 
 /// Seconds between descriptors, per F-engine of the array.
 const DESCRIPTOR_INTERVAL: f64 = 5.0;
@@ -278,13 +279,13 @@ mod tests {
     use super::*;
     use crate::net::Datagram;
     use crate::spead;
-    use crate::units::Clock;
+    use ground::SampleClock;
 
     /// The configuration of the golden data packet, with two substreams.
     fn packetiser(packet_payload: usize) -> Packetiser {
         let options = "name=w,channels=128,dst=239.10.0.1+1:7148,jones_per_batch=32768";
         let config = crate::config::tests::engine(options, |config| {
-            config.clock = Clock {
+            config.clock = SampleClock {
                 adc_sample_rate: 1e6,
                 sync_time: 0.0,
             };

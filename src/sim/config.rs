@@ -2,12 +2,13 @@
 
 use std::net::SocketAddrV4;
 
+use dsp::SampleBits;
+use ground::SampleClock;
+
 use super::signal::Signal;
-use crate::config::SampleBits;
 use crate::spead::IMMEDIATE_MASK;
 use crate::spead::digitiser::PREAMBLE_LEN;
 use crate::spead::packet::MAX_PACKET;
-use crate::units::Clock;
 
 /// Longest period, in samples: one window of packed samples per polarisation is kept in memory.
 pub const MAX_PERIOD: u64 = 1 << 30;
@@ -16,7 +17,7 @@ pub const MAX_PERIOD: u64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct DigitiserConfig {
     /// Sample counts to UNIX time.
-    pub clock: Clock,
+    pub clock: SampleClock,
     /// One per destination, or one for all.
     pub signals: Vec<Signal>,
     /// Addresses of each polarisation, which its heaps take by turns.

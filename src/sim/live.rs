@@ -6,20 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam::queue::ArrayQueue;
+use dpdk::{BURST, Mbuf, MbufBatch, MbufPool, TxQueue};
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, StopFlag, Timestamp, TscClock, tsc};
 use tokio::sync::oneshot;
 
 use super::config::DigitiserConfig;
 use super::faults::{FaultPlan, Ledger, SimHeap};
 use super::stream::{Origin, Packets, heaps};
 use super::window::Windows;
-use crate::dpdk::{
-    Abort, BURST, Idle, IdlePolicy, Mbuf, MbufBatch, MbufPool, TscClock, TxQueue, tsc,
-};
-use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
 use crate::send::Pace;
 use crate::spead::digitiser::PREAMBLE_LEN;
-use crate::units::Timestamp;
 
 /// Rate at which heaps that are late are made up for (as the peer's library has it).
 const CATCH_UP: f64 = 1.05;
@@ -119,7 +117,7 @@ pub struct SimParts {
     /// What to do while nothing is due.
     pub idle: IdlePolicy,
     /// Ends it.
-    pub stop: Abort,
+    pub stop: StopFlag,
 }
 
 impl SimParts {
@@ -169,7 +167,7 @@ impl SimLcore {
     }
 
     /// Sends each heap when its last sample is there, until it is stopped or has sent all.
-    pub fn run(mut self, clock: &mut PhaseClock) {
+    pub fn run(mut self, clock: &mut PhaseTimer) {
         let ledger = Ledger::default();
         let pols = self.parts.config.dests.len();
         let (plan, seed) = self.parts.faults;
@@ -328,12 +326,12 @@ const _: () = assert!(BURST > 2, "descriptors go in front of a heap");
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::config::SampleBits;
-    use crate::units::Clock;
+    use dsp::SampleBits;
+    use ground::SampleClock;
 
     pub(crate) fn config(sync_time: f64) -> DigitiserConfig {
         DigitiserConfig {
-            clock: Clock {
+            clock: SampleClock {
                 adc_sample_rate: 1e6,
                 sync_time,
             },

@@ -1,9 +1,8 @@
 //! Quantisation, dither, saturation and packing.
 
+use dsp::SampleBits;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-
-use crate::config::SampleBits;
 
 /// Largest magnitude of a sample: 2^(b−1) − 1.
 pub fn full_scale(bits: SampleBits) -> i32 {

@@ -2,15 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use super::config::{DigitiserConfig, SimError};
+use super::faults::SimHeap;
+use super::window::Windows;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
 use crate::net::{CaptureError, CaptureWriter};
 use crate::spead::descriptor::{Descriptor, emit_heap};
 use crate::spead::digitiser::PREAMBLE_LEN;
 use crate::spead::{DigitiserRepr, IMMEDIATE_MASK};
-
-use super::config::{DigitiserConfig, SimError};
-use super::faults::SimHeap;
-use super::window::Windows;
 
 /// Seconds of sample time between descriptor heaps.
 const DESCRIPTOR_SECONDS: f64 = 5.0;
@@ -220,18 +219,18 @@ impl Digitiser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SampleBits;
     use crate::net::capture::Precision;
     use crate::net::{CaptureReader, Datagram, parse_endpoints};
     use crate::sim::faults::{FaultPlan, Ledger};
     use crate::sim::parse;
     use crate::spead::descriptor::parse_heap;
     use crate::spead::{DigitiserHeap, Packet};
-    use crate::units::Clock;
+    use dsp::SampleBits;
+    use ground::SampleClock;
 
     fn config() -> DigitiserConfig {
         DigitiserConfig {
-            clock: Clock {
+            clock: SampleClock {
                 adc_sample_rate: 1e9,
                 sync_time: 1_763_700_000.0,
             },

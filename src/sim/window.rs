@@ -1,6 +1,6 @@
 //! One period of packed samples per polarisation, to be replayed.
 
-use crate::config::SampleBits;
+use dsp::SampleBits;
 
 use super::config::{DigitiserConfig, lcm};
 use super::evaluate::Evaluator;
@@ -232,7 +232,7 @@ fn fill_circular(source: &mut DitherSource, start: u64, period: u64, out: &mut [
 mod tests {
     use super::*;
     use crate::sim::parse;
-    use crate::units::Clock;
+    use ground::SampleClock;
 
     fn config(bits: u32) -> WindowConfig {
         WindowConfig {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn windows_take_the_bytes_that_were_foretold() {
-        let clock = Clock {
+        let clock = SampleClock {
             adc_sample_rate: 1e9,
             sync_time: 0.0,
         };

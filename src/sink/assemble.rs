@@ -8,14 +8,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use dsp::OutputBits;
+use dsp::quantise::nibbles;
+use ground::{N_POL, Timestamp};
+
 use super::files::{npy_header, write_npy};
 use super::layout::{Layout, gcd};
 use super::{Kind, SinkError, StreamReport, spectrum};
-
-use crate::config::OutputBits;
-use crate::dsp::quantise::nibbles;
 use crate::spead::SpectraRepr;
-use crate::units::{N_POL, Timestamp};
 
 /// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
 const JONES: usize = N_POL * 2;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
+use dsp::OutputBits;
+use ground::Timestamp;
+
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
-use crate::config::OutputBits;
 use crate::spead::descriptor::ElementType;
 use crate::spead::{Descriptor, item};
-use crate::units::Timestamp;
 
 /// More channels than any F-engine has: the shape is wrong.
 pub(super) const MAX_CHANNELS: u64 = 1 << 20;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddrV4;
 
+use dsp::OutputBits;
 use serde::Serialize;
-
-use crate::config::OutputBits;
 
 /// Everything that was read.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -1,8 +1,7 @@
 //! Picture of a spectrum: mean power per channel of both polarisations.
 
+use ground::N_POL;
 use plotters::prelude::*;
-
-use crate::units::N_POL;
 
 /// Points per polarisation; more channels than that share points.
 const MAX_POINTS: usize = 2048;

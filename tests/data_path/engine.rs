@@ -4,22 +4,23 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::support::output;
 use crossbeam::queue::ArrayQueue;
-use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
+use dpdk::{Eal, ExtPool};
+use dsp::{Dither, SampleBits};
+use ground::stats::{PhaseTimer, PhaseTimes, ThreadReport};
+use ground::{IdlePolicy, SampleClock, StopFlag, Timestamp};
+use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu;
-use karoo::dpdk::{Abort, Eal, ExtPool, IdlePolicy};
 use karoo::engine::steer::{Gains, Steered};
 use karoo::engine::{
-    Block, Engine, EngineError, EngineParts, Finished, InputView, Intake, OutputChunk, OutputParts,
-    OutputSpan, OutputStats, Pipeline, PipelineError,
+    Block, Engine, EngineError, EngineParts, Finished, Intake, OutputChunk, OutputParts,
+    OutputStats, Pipeline, PipelineError,
 };
-use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory};
-use karoo::monitor::phases::{PhaseClock, PhaseTimes};
-use karoo::monitor::report::LcoreReport;
+use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory, OutputSpan, SampleView};
 use karoo::recv::window::{Lane, Located, Window};
 use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
-use karoo::units::{Clock, Timestamp};
+
+use crate::support::output;
 
 const HEAP: usize = 256;
 const CHUNK: usize = 8192;
@@ -31,7 +32,7 @@ fn config() -> EngineConfig {
         ..output(channels, 4, 32, Dither::None)
     };
     let config = EngineConfig {
-        clock: Clock {
+        clock: SampleClock {
             adc_sample_rate: 1e9,
             sync_time: 0.0,
         },
@@ -84,7 +85,7 @@ impl Pipeline for Late {
 
     fn front(
         &mut self,
-        _input: &InputView<'_>,
+        _input: &SampleView<'_>,
         _block: &Block<'_>,
         _chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
@@ -108,7 +109,7 @@ impl Pipeline for Late {
         }
     }
 
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }
@@ -129,7 +130,7 @@ impl Intake for Slow {
         &mut self,
         start: Timestamp,
         samples: usize,
-    ) -> Result<Option<InputView<'_>>, PipelineError> {
+    ) -> Result<Option<SampleView<'_>>, PipelineError> {
         self.chunks.view(start, samples)
     }
 
@@ -157,7 +158,7 @@ impl Deref for Shared {
 }
 
 /// Fills more chunks than there are buffers; chunk 3 never comes.
-fn receive(memory: &Arc<ReceiveMemory>, abort: &Abort) {
+fn receive(memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
     let mut lane = Lane::new(Shared(memory.clone()), 0);
     for id in (0..3).chain(4..13) {
         let buffer = loop {
@@ -215,7 +216,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     });
     let outputs: Vec<_> = outputs.collect();
     let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
-    let (queue, abort) = (Arc::new(ArrayQueue::new(5)), Abort::default());
+    let (queue, abort) = (Arc::new(ArrayQueue::new(5)), StopFlag::default());
     let idle = IdlePolicy::Share;
     let intake = Box::<Slow>::default();
     let parts = EngineParts {
@@ -232,7 +233,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     let engine = std::thread::spawn(move || {
         let _guard = of_engine.on_panic();
         let clock = PhaseTimes::new("engine", None);
-        engine.run(&mut PhaseClock::start(clock))
+        engine.run(&mut PhaseTimer::start(clock))
     });
 
     let stop = abort.clone();

@@ -1,16 +1,17 @@
 //! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests say so and pass.
 
+use dsp::{Dither, SampleBits};
+use ground::Timestamp;
+use karoo::engine::{Block, FineDelay, Intake as _, Pipeline};
+use karoo::gpu::measure::{Buffers, Pass, Trial};
+use karoo::gpu::{Channeliser, Gpu, Intake, Kernels, OutputChunks, Streams};
+use karoo::memory::{BatchStats, HostAllocator, MemoryKind};
+use karoo::model::Model;
+use num_complex::Complex32;
+
 use crate::case::{Case, START, compare, each, padded};
 use crate::support::gpu::{FENG_ID, assert_agree, chunk, layout, next_complete};
 use crate::support::{device, output, output_chunk};
-use karoo::config::{Dither, SampleBits};
-use karoo::dsp::model::Model;
-use karoo::engine::{BatchStats, Block, FineDelay, Intake as _, Pipeline};
-use karoo::gpu::measure::{Buffers, Pass, Trial};
-use karoo::gpu::{Channeliser, Gpu, Intake, Kernels, OutputChunks, Streams};
-use karoo::memory::{HostAllocator, MemoryKind};
-use karoo::units::Timestamp;
-use num_complex::Complex32;
 
 /// Every number of channels that the kernels have, with several taps and lengths of heaps.
 #[test]

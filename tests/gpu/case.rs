@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use karoo::config::{OutputConfig, SampleBits};
+use dsp::SampleBits;
+use ground::Timestamp;
+use karoo::config::OutputConfig;
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
-use karoo::engine::{Block, FineDelay, InputView, Pipeline};
+use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
-use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind};
-use karoo::units::Timestamp;
+use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind, SampleView};
 use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::gpu::{CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig};
-use crate::support::gpu::{assert_agree, chunk, layout, next_complete};
+use crate::support::gpu::{
+    CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, Rig, assert_agree, chunk, layout, next_complete,
+};
 use crate::support::{self, output_chunk};
 
 pub const START: Timestamp = Timestamp((1 << 33) + 4096);
@@ -77,8 +79,8 @@ impl Case {
         }
     }
 
-    pub fn view(&self) -> InputView<'_> {
-        InputView {
+    pub fn view(&self) -> SampleView<'_> {
+        SampleView {
             start: Timestamp(0),
             samples: self.samples[0].len(),
             pol: [&self.packed[0], &self.packed[1]],
@@ -138,7 +140,7 @@ impl Case {
     }
 
     /// One chunk in blocks that end at `cuts` and after the last spectrum.
-    pub fn issue(&self, pipeline: &mut dyn Pipeline, view: &InputView<'_>, cuts: &[usize]) {
+    pub fn issue(&self, pipeline: &mut dyn Pipeline, view: &SampleView<'_>, cuts: &[usize]) {
         let mut chunk = output_chunk(&self.config, self.batches, START);
         chunk.span().data.fill(0x80);
         let mut first = 0;
@@ -188,7 +190,7 @@ pub fn compare(gpu: &Arc<Gpu>, what: &str, case: &Case, cuts: &[usize]) {
 
 /// With what a view has behind its samples.
 pub fn padded(packed: &[Vec<u8>; 2]) -> [Vec<u8>; 2] {
-    let padding = [0; InputView::PADDING];
+    let padding = [0; SampleView::PADDING];
     packed.each_ref().map(|pol| [&pol[..], &padding].concat())
 }
 

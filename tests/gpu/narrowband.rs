@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
+use dsp::delay::{DelayModels, LinearDelay};
+use dsp::mixer::Mixer;
+use dsp::{Dither, OutputBits, SampleBits};
+use ground::{SampleClock, Timestamp};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
+use karoo::engine::steer::Gains;
+use karoo::engine::{Block, FineDelay, Intake as _, Pipeline as _};
+use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
+use karoo::memory::{BatchStats, HostAllocator, MemoryKind};
+use karoo::model::Model;
+use num_complex::Complex32;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use crate::support::gpu::{
     CHUNKS, Contents, FENG_ID, HEAP_SAMPLES, assert_agree, chunk, layout, next_complete,
 };
 use crate::support::{device, output, output_chunk};
-use karoo::config::{Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, SampleBits};
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::dsp::mixer::Mixer;
-use karoo::dsp::model::Model;
-use karoo::engine::steer::Gains;
-use karoo::engine::{BatchStats, Block, FineDelay, Intake as _, Pipeline as _};
-use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
-use karoo::memory::{HostAllocator, MemoryKind};
-use karoo::units::{Clock, Timestamp};
-use num_complex::Complex32;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 /// A multiple of every subsampling here.
 const START: Timestamp = Timestamp(((1 << 33) / 6720 + 1) * 6720);
@@ -27,7 +29,7 @@ const BATCHES: usize = 2;
 
 /// Narrowband around a quarter of the sample rate, or so, `pass` wide where no channel is discarded.
 fn narrowband(decimation: usize, ddc_taps: Option<usize>, pass: Option<f64>) -> Narrowband {
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: 1712e6,
         sync_time: 0.0,
     };

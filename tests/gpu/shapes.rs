@@ -1,6 +1,6 @@
 //! The shapes of the kernels: each is right, and is had as asked for.
 
-use karoo::config::Dither;
+use dsp::Dither;
 use karoo::gpu::{Fft, Gpu, GpuError, Kernels, Tune};
 
 use super::case::Case;

@@ -3,18 +3,22 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::support::gpu::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
-use crate::support::{device, output, output_chunk_in};
-use karoo::config::{Dither, OutputConfig, SampleBits};
+use dsp::{Dither, SampleBits};
+use ground::Timestamp;
+use karoo::config::OutputConfig;
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
-use karoo::engine::{Block, FineDelay, InputView, Intake, OutputChunk, PipelineError};
+use karoo::engine::{Block, FineDelay, Intake, OutputChunk, PipelineError};
 use karoo::gpu::{BarAllocator, Channeliser, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams};
-use karoo::memory::{ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind};
-use karoo::units::Timestamp;
+use karoo::memory::{
+    ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, SampleView,
+};
 use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::support::gpu::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
+use crate::support::{device, output, output_chunk_in};
 
 /// A stream of receive chunks through output chunks of another length, as an engine does it: the delay changes with
 /// every spectrum, the gains with every output chunk, and receive chunk 3 never comes.
@@ -214,9 +218,9 @@ impl Intake for OnePiece {
         &mut self,
         start: Timestamp,
         samples: usize,
-    ) -> Result<Option<InputView<'_>>, PipelineError> {
+    ) -> Result<Option<SampleView<'_>>, PipelineError> {
         let from = self.bits.bytes(start.0 as usize);
-        Ok(Some(InputView {
+        Ok(Some(SampleView {
             start,
             samples,
             pol: [&self.packed[0][from..], &self.packed[1][from..]],

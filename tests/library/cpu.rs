@@ -3,18 +3,21 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use crate::support::{contents, output, output_chunk};
-use karoo::config::{Dither, OutputConfig, SampleBits};
+use dsp::{Dither, SampleBits};
+use ground::Timestamp;
+use karoo::config::OutputConfig;
 use karoo::cpu::simd::{self, Bins, Supported};
 use karoo::cpu::{Channeliser, Level, Workers};
-use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
-use karoo::units::Timestamp;
+use karoo::engine::{Block, FineDelay, Pipeline};
+use karoo::memory::{BatchStats, SampleView};
+use karoo::model::Model;
 use karoo_fft::forward_f64;
 use num_complex::{Complex32, Complex64};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::support::{contents, output, output_chunk};
 
 const BITS: u32 = 10;
 
@@ -56,8 +59,8 @@ impl Signal {
         Self { samples, packed }
     }
 
-    fn view(&self) -> InputView<'_> {
-        InputView {
+    fn view(&self) -> SampleView<'_> {
+        SampleView {
             start: Timestamp(0),
             samples: self.samples[0].len(),
             pol: [&self.packed[0], &self.packed[1]],

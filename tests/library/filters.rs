@@ -2,9 +2,10 @@
 //!
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
 
-use crate::support::python::python;
-use karoo::dsp::ddc::FilterSpec;
+use dsp::ddc::FilterSpec;
 use serde_json::json;
+
+use crate::support::python::python;
 
 fn spec(subsampling: usize, taps: usize, pass_fraction: Option<f64>) -> FilterSpec {
     FilterSpec {

@@ -8,23 +8,23 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::support::python::python;
-use karoo::config::{
-    EngineConfig, NarrowbandOptions, RecvConfig, SampleBits, SendConfig, WidebandOptions,
-};
+use dsp::SampleBits;
+use ground::{SampleClock, Timestamp};
+use karoo::config::{EngineConfig, NarrowbandOptions, RecvConfig, SendConfig, WidebandOptions};
 use karoo::control::katcp::Reserved;
 use karoo::control::{Control, ControlEnd, fgpu};
 use karoo::engine::steer::{
     ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
 };
-use karoo::units::{Clock, Timestamp};
+
+use crate::support::python::python;
 
 const STREAM: &str = "wideband";
 const CHANNELS: usize = 32768;
 const CHUNK: u64 = 1 << 25;
 
 fn config() -> EngineConfig {
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: 1712e6,
         sync_time: 1_632_561_921.0,
     };

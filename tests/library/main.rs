@@ -9,4 +9,5 @@ mod fuzz_corpus;
 mod katcp;
 mod narrowband;
 mod qualification;
+mod rooms;
 mod sink;

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::support::{contents, output, output_chunk};
-use karoo::config::{Dither, Narrowband, NarrowbandSpec, OutputBits, OutputConfig, SampleBits};
+use dsp::delay::{DelayModels, LinearDelay};
+use dsp::{Dither, OutputBits, SampleBits};
+use ground::{SampleClock, Timestamp};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
 use karoo::cpu::{Channeliser, Level, Workers};
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::dsp::model::{Batch, Model};
-use karoo::engine::{BatchStats, Block, FineDelay, InputView, Pipeline};
-use karoo::units::{Clock, Timestamp};
+use karoo::engine::{Block, FineDelay, Pipeline};
+use karoo::memory::{BatchStats, SampleView};
+use karoo::model::{Batch, Model};
 use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::support::{contents, output, output_chunk};
+
 const FENG_ID: u64 = 3;
-const CLOCK: Clock = Clock {
+const CLOCK: SampleClock = SampleClock {
     adc_sample_rate: 1712e6,
     sync_time: 0.0,
 };
@@ -76,8 +79,8 @@ impl Case {
         }
     }
 
-    fn view(&self) -> InputView<'_> {
-        InputView {
+    fn view(&self) -> SampleView<'_> {
+        SampleView {
             start: self.input,
             samples: self.samples[0].len(),
             pol: [&self.packed[0], &self.packed[1]],

@@ -5,17 +5,19 @@ use std::collections::BTreeSet;
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-use crate::support::{contents, output, output_chunk, packed};
-use karoo::config::{Dither, Narrowband, NarrowbandSpec, OutputConfig, SampleBits, WindowFunction};
+use dsp::delay::{DelayModels, LinearDelay};
+use dsp::{Dither, SampleBits, WindowFunction, pfb};
+use ground::{SampleClock, Timestamp};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
 use karoo::cpu::{Channeliser, Workers};
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::dsp::pfb;
-use karoo::engine::{Block, FineDelay, InputView, Pipeline};
-use karoo::units::{Clock, Timestamp};
+use karoo::engine::{Block, FineDelay, Pipeline};
+use karoo::memory::SampleView;
 use num_complex::Complex64;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal};
+
+use crate::support::{contents, output, output_chunk, packed};
 
 const RATE: f64 = 1712e6;
 const CENTRE: f64 = 408173015.5944824;
@@ -23,7 +25,7 @@ const BITS: u32 = 16;
 
 /// An output around [`CENTRE`], without dither; `pass` is a fraction of its band.
 fn narrowband(channels: usize, taps: usize, decimation: usize, pass: Option<f64>) -> OutputConfig {
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: RATE,
         sync_time: 0.0,
     };
@@ -79,7 +81,7 @@ fn channelise(
         packed((0..count as i64).map(value), BITS)
     };
     let input = [samples(0), samples(1)];
-    let view = InputView {
+    let view = SampleView {
         start: Timestamp(begin),
         samples: count,
         pol: [&input[0], &input[1]],

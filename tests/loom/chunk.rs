@@ -17,8 +17,10 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use karoo::config::{RecvConfig, SampleBits};
-use karoo::memory::{MemoryKind, Region};
+use dsp::SampleBits;
+use ground::os::Region;
+use karoo::config::RecvConfig;
+use karoo::memory::{MemoryKind, SampleView};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use source::{Chunk, ChunkLayout, FrozenChunk, publish};

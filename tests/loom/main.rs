@@ -7,4 +7,4 @@ mod window;
 
 // For the sources that name what they need by these paths.
 #[allow(unused_imports)]
-use karoo::{config, engine, units};
+use karoo::config;

@@ -9,11 +9,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use karoo::dpdk::{
-    Device, Eal, MbufBatch, MbufPool, PoolConfig, PortConfig, StartedPort, pool_size,
-};
-use karoo::live::{ControlQueues, IgmpThread};
+use dpdk::{Device, Eal, MbufBatch, MbufPool, PoolConfig, PortConfig, StartedPort, pool_size};
 use karoo::net::MacAddr;
+use karoo::ports::{ControlQueues, IgmpThread};
 use nix::sched::{CloneFlags, unshare};
 
 /// Tests fail rather than hang.

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::support::{
-    Samples, WIRE_RANGE, check_against_model, karoo, karoo_ok, output_config, read_output, replay,
-    replay_report,
-};
 use karoo::net::capture::Precision;
 use karoo::net::{CaptureReader, CaptureWriter, Datagram};
 use karoo::spead::DigitiserHeap;
 use serde_json::Value;
+
+use crate::support::{
+    Samples, WIRE_RANGE, check_against_model, karoo, karoo_ok, output_config, read_output, replay,
+    replay_report,
+};
 
 /// Batches of 4096 samples, each of which needs 4480.
 const WIDEBAND: &str =

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use dsp::OutputBits;
+use dsp::delay::{DelayModels, LinearDelay};
+use ground::SampleClock;
+use karoo::config::{NarrowbandOptions, OutputConfig};
+
 use crate::support::{Samples, Stream, check_against_model, data, karoo_ok, read_output};
-use karoo::config::{NarrowbandOptions, OutputBits, OutputConfig};
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::units::Clock;
 
 const WIDEBAND: &str = "name=wide,channels=256,dst=239.10.1.0+1,jones_per_batch=8192,taps=8";
 const DISCARD: &str = "name=nb0,channels=64,dst=239.11.1.0+1,jones_per_batch=2048,taps=4,\
@@ -38,7 +40,7 @@ fn output_config(narrowband: &str, undithered: bool) -> (String, OutputConfig) {
         true => format!("{narrowband},dither=none"),
         false => narrowband.to_owned(),
     };
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: 1712e6,
         sync_time: 0.0,
     };

@@ -3,9 +3,10 @@
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that and says
 //! through `KAROO_PYTHON` where it is.
 
+use serde_json::{Value, json};
+
 use crate::support::python::python;
 use crate::support::{data, karoo_ok};
-use serde_json::{Value, json};
 
 fn check(output: [&str; 2], options: &[&str], expectation: Value) {
     let folder = tempfile::tempdir().unwrap();

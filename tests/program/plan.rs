@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{data, host, karoo};
 use serde_json::Value;
+
+use crate::support::{data, host, karoo};
 
 fn plan(record: &str, options: &[&str]) -> String {
     let root = host::lay_out(record);

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::support::{data, karoo_ok};
 use karoo::net::capture::Precision;
 use karoo::net::{CaptureReader, CaptureWriter, HeaderTemplate, MacAddr};
+
+use crate::support::{data, karoo_ok};
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048,taps=4";
 const SOURCES: &str = "239.102.0.64+7:7148,239.102.1.64+7:7148";

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use karoo::config::{RecvConfig, SampleBits};
-use karoo::engine::{BatchStats, Intake, Pipeline};
-use karoo::memory::{Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, Purpose};
+use dsp::SampleBits;
+use karoo::config::RecvConfig;
+use karoo::engine::{Intake, Pipeline};
+use karoo::memory::{BatchStats, Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, Purpose};
 
 use super::contents;
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use karoo::plan::CpuList;
+use host::topology::CpuList;
 use tempfile::TempDir;
 
 use super::data;

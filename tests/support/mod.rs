@@ -11,18 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use karoo::config::{
-    Dither, OutputBits, OutputConfig, SampleBits, WidebandOptions, WindowFunction,
-};
-use karoo::dsp::delay::DelayModels;
-use karoo::dsp::model::Model;
-use karoo::dsp::unpack::{pack, unpack};
-use karoo::engine::{BatchStats, InputView, OutputChunk};
+use dsp::delay::DelayModels;
+use dsp::unpack::{pack, unpack};
+use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
+use ground::Timestamp;
+use karoo::config::{OutputConfig, WidebandOptions};
+use karoo::engine::OutputChunk;
 use karoo::gpu::{Gpu, GpuError};
-use karoo::memory::{ChunkAllocator, HostAllocator, OutputMemory};
+use karoo::memory::{BatchStats, ChunkAllocator, HostAllocator, OutputMemory, SampleView};
+use karoo::model::Model;
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
-use karoo::units::Timestamp;
 use num_complex::Complex32;
 
 /// Runs the binary.
@@ -330,7 +329,7 @@ pub fn contents(chunk: &OutputMemory) -> (Vec<u8>, Vec<BatchStats>) {
 pub fn packed(samples: impl IntoIterator<Item = i32>, bits: u32) -> Vec<u8> {
     let bits = SampleBits::new(bits).expect("a sample width");
     let mut packed = pack(samples, bits);
-    packed.resize(packed.len() + InputView::PADDING, 0);
+    packed.resize(packed.len() + SampleView::PADDING, 0);
     packed
 }
 

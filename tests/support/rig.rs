@@ -5,27 +5,28 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
-use karoo::config::{Dither, EngineConfig, OutputConfig, RecvConfig, SampleBits, SendConfig};
+use dpdk::Eal;
+use dsp::unpack::pack;
+use dsp::{Dither, SampleBits};
+use ground::stats::{PhaseTimer, PhaseTimes};
+use ground::{IdlePolicy, SampleClock, StopFlag};
+use karoo::assembly::{BackendKind, BackendRequest, Compute, open_backend};
+use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu::Workers;
-use karoo::dpdk::{Abort, Eal, IdlePolicy};
-use karoo::dsp::unpack::pack;
 use karoo::engine::steer::{Event, Steering};
 use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats, RequestStats};
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
-use karoo::live::{self, Backend, Compute, Wanted};
-use karoo::monitor::phases::{PhaseClock, PhaseTimes};
 use karoo::recv::window::{Lane, Located, Window};
 use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, receive_memory};
-use karoo::units::Clock;
 
 use crate::support;
 
 pub const RATE: f64 = 1712e6;
 
 /// What computes here: the CPU, and a GPU if there is one.
-pub fn backends() -> Vec<Backend> {
-    let gpu = support::device().map(|_| Backend::Cuda);
-    [Backend::Cpu].into_iter().chain(gpu).collect()
+pub fn backends() -> Vec<BackendKind> {
+    let gpu = support::device().map(|_| BackendKind::Cuda);
+    [BackendKind::Cpu].into_iter().chain(gpu).collect()
 }
 
 /// An engine with small chunks: one batch of output, and about as much of input.
@@ -34,7 +35,7 @@ pub fn config(channels: usize, taps: usize, spectra_per_heap: usize) -> EngineCo
     let batch = output.batch_samples();
     let tail = output.window_samples() + MAX_DELAY_DIFF;
     let config = EngineConfig {
-        clock: Clock {
+        clock: SampleClock {
             adc_sample_rate: RATE,
             sync_time: 1632561921.0,
         },
@@ -79,8 +80,7 @@ pub fn with_chunks(config: &EngineConfig, input: usize, output: usize) -> Engine
 /// Σ of the prototype filter: the response to a constant.
 pub fn weights_sum(output: &OutputConfig) -> f64 {
     let step = output.spectrum_samples();
-    let weights =
-        karoo::dsp::pfb::weights(step, output.taps, output.w_cutoff, output.window_function);
+    let weights = dsp::pfb::weights(step, output.taps, output.w_cutoff, output.window_function);
     weights.into_iter().map(f64::from).sum()
 }
 
@@ -107,7 +107,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    fn fill(&self, config: &RecvConfig, memory: &Arc<ReceiveMemory>, abort: &Abort) {
+    fn fill(&self, config: &RecvConfig, memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
         let heap_samples = config.packet_samples as u64;
         let heaps = config.chunk_heaps() as u64;
         let mut lane = Lane::new(Shared(memory.clone()), 0);
@@ -168,13 +168,13 @@ pub struct Outcome {
 /// Runs an engine of `config` to the end of `feed`. `steer` asks before the start, `seen` at every event.
 pub fn run(
     config: &EngineConfig,
-    backend: Backend,
+    backend: BackendKind,
     feed: &Feed<'_>,
     steer: impl FnOnce(&Steering),
     mut seen: impl FnMut(&Steering, &Event),
 ) -> Outcome {
     let eal = Eal::for_tests();
-    let wanted = Wanted {
+    let wanted = BackendRequest {
         backend,
         gpu: None,
         memory: MemoryChoice::Auto,
@@ -186,18 +186,18 @@ pub fn run(
         live: false,
     };
     let engines = std::slice::from_ref(config);
-    let mut taken = live::take(&wanted, engines, || Workers::unpinned(2)).unwrap();
+    let mut taken = open_backend(&wanted, engines, || Workers::unpinned(2)).unwrap();
     let compute: Compute = taken.engines.remove(0);
     let tail = config.tail_samples();
     let (memory, receiver) = receive_memory(&config.recv, tail, 1, &*compute.recv_memory).unwrap();
     let input = receiver.stats();
     let pipelines = compute.backend.pipelines;
-    let outputs = live::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
+    let outputs = karoo::assembly::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
     let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
     let (steering, steered) = Steering::new(config, 100_000);
     let published = steered.published.clone();
     let chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
-    let (queue, abort) = (Arc::new(ArrayQueue::new(chunks + 1)), Abort::default());
+    let (queue, abort) = (Arc::new(ArrayQueue::new(chunks + 1)), StopFlag::default());
     let parts = EngineParts {
         receiver,
         intake: compute.backend.intake,
@@ -224,7 +224,7 @@ pub fn run(
         let engine = scope.spawn(move || {
             let _guard = of_engine.on_panic();
             let times = PhaseTimes::new("engine", None);
-            let outcome = engine.run(&mut PhaseClock::start(times));
+            let outcome = engine.run(&mut PhaseTimer::start(times));
             outcome.map(|()| engine.requests())
         });
         scope.spawn(|| {

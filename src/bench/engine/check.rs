@@ -1,5 +1,7 @@
 //! The heaps that the sinks kept, held against the golden model.
 
+use dsp::delay::DelayModels;
+use ground::Timestamp;
 use num_complex::Complex32;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -7,9 +9,7 @@ use serde::Serialize;
 use super::signal::Signal;
 use super::sink::KeptHeap;
 use crate::config::{EngineConfig, OutputConfig};
-use crate::dsp::delay::DelayModels;
-use crate::dsp::model::Model;
-use crate::units::Timestamp;
+use crate::model::Model;
 
 /// Share of bytes that may differ from the model, by one: rounding in single precision near a tie.
 const TOLERATED: f64 = 1e-3;

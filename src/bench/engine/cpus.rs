@@ -1,9 +1,10 @@
 //! Which thread of a bench runs on which CPU.
 
+use ground::os::allowed_cpus;
+
 use super::options::BenchOptions;
+use crate::assembly::BackendKind;
 use crate::config::ConfigError;
-use crate::dpdk::allowed_cpus;
-use crate::live::Backend;
 
 /// Which CPU is whose.
 pub struct Cpus {
@@ -24,8 +25,8 @@ impl Cpus {
         };
         let lcores = options.lcores();
         let workers = match options.backend {
-            Backend::Cuda => 0,
-            Backend::Auto | Backend::Cpu => options.workers,
+            BackendKind::Cuda => 0,
+            BackendKind::Auto | BackendKind::Cpu => options.workers,
         };
         let needed = 1 + lcores + workers;
         if needed > cpus.len() && !options.oversubscribe {

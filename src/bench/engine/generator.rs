@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dpdk::{BURST, MbufBatch, MbufPool, RingSender};
+use ground::stats::counter::add;
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, StopFlag, tsc};
+
 use super::signal::{OWN, Signal};
-use crate::dpdk::{Abort, BURST, Idle, IdlePolicy, MbufBatch, MbufPool, RingSender, tsc};
-use crate::monitor::counter::add;
-use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
 use crate::spead::DigitiserRepr;
 use crate::spead::digitiser::PREAMBLE_LEN;
@@ -145,12 +147,12 @@ pub struct GeneratorLcore {
     /// What to do when nothing is due.
     pub idle: IdlePolicy,
     /// Whether to give up.
-    pub abort: Abort,
+    pub abort: StopFlag,
 }
 
 impl GeneratorLcore {
     /// Sends until told to stop.
-    pub fn run(mut self, clock: &mut PhaseClock) {
+    pub fn run(mut self, clock: &mut PhaseTimer) {
         let mut idle = Idle::new(self.idle);
         let mut version = 0;
         let mut schedule = Schedule::default();

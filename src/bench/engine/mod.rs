@@ -26,21 +26,22 @@ pub use check::Checked;
 pub use options::BenchOptions;
 pub use report::{Counts, EngineBench, Latency, Probe, RxRate};
 
+use cpus::Cpus;
+use dpdk::{DpdkError, Eal, EalConfig, EalError, LcorePanic, free_huge_pages_mib, plain_mib};
+use generator::Schedule;
+use ground::os::run_on;
+use ground::stats::ThreadReport;
+use ground::{N_POL, StopFlag, TscClock, tsc};
+use rig::{Remains, Rig};
+
 use super::search::{Found, Method, ladder};
+use crate::assembly::{
+    BackendRequest, ComputeError, Demand, DemandError, StageError, open_backend,
+};
 use crate::config::{ConfigError, EngineConfig};
 use crate::cpu::Workers;
-use crate::dpdk::{
-    Abort, DpdkError, Eal, EalConfig, EalError, LcorePanic, TscClock, free_huge_pages_mib,
-    plain_mib, tsc,
-};
 use crate::gpu::Tune;
-use crate::live::{self, ComputeError, Demand, DemandError, StageError, Wanted, run_on};
 use crate::memory::MemoryError;
-use crate::monitor::report::LcoreReport;
-use crate::units::N_POL;
-use cpus::Cpus;
-use generator::Schedule;
-use rig::{Remains, Rig};
 
 /// How long the first output may take.
 const FIRST_OUTPUT: Duration = Duration::from_secs(30);
@@ -105,12 +106,12 @@ pub enum BenchError {
 pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     let configs = options.configs()?;
     let cpus = Cpus::assign(options)?;
-    let abort = Abort::default();
+    let abort = StopFlag::default();
     let handler = abort.clone();
     if let Err(error) = ctrlc::set_handler(move || handler.set()) {
         tracing::warn!(%error, "an interrupt will end the process without a report");
     }
-    let wanted = Wanted {
+    let wanted = BackendRequest {
         backend: options.backend,
         gpu: None,
         memory: options.memory,
@@ -119,21 +120,22 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         live: true,
     };
     check_memory(options, &configs)?;
-    let taken = live::take(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
+    let taken = open_backend(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
     let eal = Eal::init(&EalConfig {
         worker_cpus: cpus.lcores,
         memory_mib: Rig::memory_mib(options, &configs),
         ..EalConfig::default()
     })?;
     if let Some(main) = cpus.main {
-        core_affinity::set_for_current(core_affinity::CoreId { id: main });
+        // Where the main thread cannot be pinned, it shares another CPU: slower, not wrong.
+        let _ = run_on([main]);
     }
     let all = cpus.all;
     let rig = Rig::start(&eal, options, &configs, taken.engines, &abort);
     let bench = Bench {
         options,
         rig: rig.inspect_err(|_| abort.set())?,
-        tsc: TscClock::new(&eal),
+        tsc: eal.tsc_clock(),
     };
     let mut report = bench.run(&configs, &all)?;
     report.huge_pages = eal.huge_pages();
@@ -178,7 +180,7 @@ struct Outcome {
 /// One measurement, with what is only looked at in the last one.
 struct Measured {
     probe: Probe,
-    lcores: Vec<LcoreReport>,
+    lcores: Vec<ThreadReport>,
     placed: Vec<u64>,
 }
 
@@ -337,7 +339,7 @@ impl Bench<'_> {
     fn set_rate(&self, rate: f64) {
         // Far enough ahead for all of them to take it up together.
         let next = self.rig.next_packet();
-        let margin = (N_POL * self.options.rx_queues * crate::dpdk::BURST) as u64;
+        let margin = (N_POL * self.options.rx_queues * dpdk::BURST) as u64;
         let first = if next == 0 { 0 } else { next + margin };
         let packets = N_POL as f64 * rate * 1e9 / self.options.recv_packet_samples as f64;
         self.rig.pace.set(Schedule {
@@ -441,9 +443,9 @@ impl BenchError {
 }
 
 /// What a thread did between two reports.
-fn since((now, before): (&LcoreReport, &LcoreReport)) -> LcoreReport {
+fn since((now, before): (&ThreadReport, &ThreadReport)) -> ThreadReport {
     let phases = now.phases.iter().zip(&before.phases);
-    LcoreReport {
+    ThreadReport {
         phases: phases
             .map(|(now, before)| (now.0.clone(), now.1 - before.1))
             .collect(),
@@ -452,9 +454,9 @@ fn since((now, before): (&LcoreReport, &LcoreReport)) -> LcoreReport {
 }
 
 /// What a device did in `seconds`, busy for some nanoseconds.
-fn device(name: String, busy: u64, seconds: f64) -> LcoreReport {
+fn device(name: String, busy: u64, seconds: f64) -> ThreadReport {
     let busy = busy as f64 * 1e-9;
-    LcoreReport {
+    ThreadReport {
         name,
         core: None,
         phases: vec![

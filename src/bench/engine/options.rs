@@ -2,17 +2,17 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use dsp::{Dither, OutputBits, SampleBits, WindowFunction, pfb};
+use ground::{N_POL, SampleClock};
+
 use super::signal::Signal;
+use crate::assembly::{BackendKind, Stages};
 use crate::config::{
-    ConfigError, Dither, EngineConfig, Narrowband, NarrowbandSpec, OutputBits, OutputConfig,
-    RecvConfig, SampleBits, SendConfig, WindowFunction,
+    ConfigError, EngineConfig, Narrowband, NarrowbandSpec, OutputConfig, RecvConfig, SendConfig,
 };
-use crate::dsp::pfb;
 use crate::gpu::{KernelOptions, MemoryChoice};
-use crate::live::{Backend, Stages};
 use crate::net::endpoint::DEFAULT_PORT;
 use crate::send::MAX_TX_LCORES;
-use crate::units::{Clock, N_POL};
 
 /// Root mean square of the output's real and imaginary parts: far from the limits, far from zero.
 const OUTPUT_RMS: f64 = 20.0;
@@ -69,8 +69,8 @@ pub struct BenchOptions {
     #[arg(long)]
     pub oversubscribe: bool,
     /// What computes
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    pub backend: Backend,
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto)]
+    pub backend: BackendKind,
     /// Where receive chunks are if a GPU computes
     #[arg(long, value_enum, default_value_t = MemoryChoice::Auto)]
     pub memory: MemoryChoice,
@@ -213,7 +213,7 @@ impl BenchOptions {
             let bits = self.dig_sample_bits;
             ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
         })?;
-        let clock = Clock {
+        let clock = SampleClock {
             adc_sample_rate: self.rate * 1e9,
             sync_time: 0.0,
         };
@@ -253,7 +253,7 @@ impl BenchOptions {
 
     /// Bands that lie side by side from the middle of the digitised one on, and around it where there are more. One filter
     /// is designed for all.
-    fn narrowbands(&self, clock: Clock) -> Result<Vec<Narrowband>, ConfigError> {
+    fn narrowbands(&self, clock: SampleClock) -> Result<Vec<Narrowband>, ConfigError> {
         if self.narrowband == 0 {
             return Ok(Vec::new());
         }

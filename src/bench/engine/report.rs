@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ground::stats::ThreadReport;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::check::Checked;
 use crate::bench::search::Found;
-use crate::config::EngineConfig;
-use crate::monitor::report::{Chosen, LcoreReport};
+use crate::config::{Decision, EngineConfig};
 
 /// What happened to the packets of one engine.
 ///
@@ -181,7 +181,7 @@ pub struct EngineBench {
     /// Kind of the receive chunks' memory.
     pub memory: String,
     /// What was chosen, and why.
-    pub chosen: Vec<Chosen>,
+    pub chosen: Vec<Decision>,
     /// Whether DPDK had huge pages.
     pub huge_pages: bool,
     /// Rates tried by the search.
@@ -201,9 +201,9 @@ pub struct EngineBench {
     /// What was wrong with the first wrong packet.
     pub first_wrong: Option<String>,
     /// Seconds per data thread and device while measured.
-    pub lcores: Vec<LcoreReport>,
+    pub lcores: Vec<ThreadReport>,
     /// Threads of the CPU backend, over the whole run.
-    pub compute: Vec<LcoreReport>,
+    pub compute: Vec<ThreadReport>,
     /// Rx lcores while measured.
     pub rx: Vec<RxRate>,
 }

@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
+use dpdk::{
+    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, mbuf_ring, pool_size,
+};
+use ground::{IdlePolicy, StopFlag};
 
 use super::BenchError;
 use super::generator::{Feed, FeedStats, GeneratorLcore, HEADER_BYTES, Pace, Stamps, prepare};
@@ -12,14 +16,10 @@ use super::options::BenchOptions;
 use super::report::Counts;
 use super::signal::Signal;
 use super::sink::{Found, SinkLcore, SinkStats, Sinks, Stream, Window};
+use crate::assembly::{Compute, RxStage, StageParts, Stages, Threads, outputs};
 use crate::config::EngineConfig;
-use crate::dpdk::{
-    Abort, BURST, Device, Eal, IdlePolicy, LcoreHandle, MbufPool, PoolConfig, PortConfig, TscClock,
-    mbuf_ring, pool_size,
-};
 use crate::engine::Engine;
 use crate::engine::steer::Steered;
-use crate::live::{self, Compute, RxStage, StageParts, Stages, Threads};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::recv::{Meant, WhenFull, receive_memory_with_spare};
@@ -111,7 +111,7 @@ impl Rig {
         options: &BenchOptions,
         configs: &[EngineConfig],
         compute: Vec<Compute>,
-        abort: &Abort,
+        abort: &StopFlag,
     ) -> Result<Self, BenchError> {
         let mut threads = Threads::new(eal, abort.clone());
         let idle = if options.oversubscribe {
@@ -168,7 +168,7 @@ impl Rig {
                     window: window.clone(),
                     signal: signal.clone(),
                     stamps: stamps.clone(),
-                    tsc: TscClock::new(eal),
+                    tsc: eal.tsc_clock(),
                 };
                 let share = (queue, options.tx_queues);
                 let stream = Stream::new(config, number, share, ring, &common);
@@ -195,7 +195,7 @@ impl Rig {
             receiver.leave_behind();
             memory = receive.kind().to_string();
             let devices = compute.backend.busy();
-            let outputs = live::outputs(
+            let outputs = outputs(
                 eal,
                 config,
                 compute.backend.pipelines,

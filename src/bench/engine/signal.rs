@@ -5,12 +5,13 @@
 //! written anew, so that no two heaps are alike: a heap in the wrong place, or of an earlier turn of a buffer, makes
 //! wrong spectra.
 
+use dsp::SampleBits;
+use dsp::unpack::unpack;
+use ground::N_POL;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::config::{RecvConfig, SampleBits};
-use crate::dsp::unpack::unpack;
-use crate::units::N_POL;
+use crate::config::RecvConfig;
 
 /// Timestamp of packet 0: digitisers do not start at 0 either.
 pub const ORIGIN: u64 = 1 << 40;
@@ -104,7 +105,7 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SampleBits;
+    use dsp::SampleBits;
 
     fn signal() -> Signal {
         let recv = RecvConfig {

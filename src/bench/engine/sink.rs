@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use dpdk::{Mbuf, MbufBatch, RingReceiver};
+use ground::stats::counter::add;
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, StopFlag, TscClock, tsc};
 use hdrhistogram::Histogram;
 
 use super::generator::Stamps;
 use super::signal::Signal;
 use crate::config::{EngineConfig, OutputConfig};
-use crate::dpdk::{Abort, Idle, IdlePolicy, Mbuf, MbufBatch, RingReceiver, TscClock, tsc};
-use crate::monitor::counter::add;
-use crate::monitor::phases::{Phase, PhaseClock};
 use crate::net::frame::HEADERS_LEN;
 use crate::spead::spectra::PREAMBLE_LEN;
 
@@ -400,12 +401,12 @@ pub struct SinkLcore {
     /// What to do when nothing comes.
     pub idle: IdlePolicy,
     /// Whether to give up.
-    pub abort: Abort,
+    pub abort: StopFlag,
 }
 
 impl SinkLcore {
     /// Takes everything in until the last tx lcore has ended.
-    pub fn run(mut self, clock: &mut PhaseClock) -> Vec<Found> {
+    pub fn run(mut self, clock: &mut PhaseTimer) -> Vec<Found> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         loop {

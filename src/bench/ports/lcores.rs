@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dpdk::{MbufBatch, MbufPool, RxQueue, TxQueue};
+use ground::stats::PhaseTimer;
+use ground::{Idle, IdlePolicy, StopFlag, TscClock, tsc};
+
 use super::{GROUP, STAMP};
-use crate::dpdk::{Abort, Idle, IdlePolicy, MbufBatch, MbufPool, RxQueue, TscClock, TxQueue, tsc};
-use crate::monitor::phases::PhaseClock;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{Datagram, HeaderTemplate};
 use crate::send::Pace;
@@ -39,11 +41,11 @@ pub(super) struct Sender {
     pub shared: Arc<Shared>,
     pub clock: TscClock,
     pub idle: IdlePolicy,
-    pub abort: Abort,
+    pub abort: StopFlag,
 }
 
 impl Sender {
-    pub fn run(mut self, phases: &mut PhaseClock) {
+    pub fn run(mut self, phases: &mut PhaseTimer) {
         let mut idle = Idle::new(self.idle);
         let mut done = 0;
         while !self.abort.is_set() {
@@ -112,11 +114,11 @@ pub(super) struct Receiver {
     pub shared: Arc<Shared>,
     pub clock: TscClock,
     pub idle: IdlePolicy,
-    pub abort: Abort,
+    pub abort: StopFlag,
 }
 
 impl Receiver {
-    pub fn run(mut self, phases: &mut PhaseClock) {
+    pub fn run(mut self, phases: &mut PhaseTimer) {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut trial = 0;

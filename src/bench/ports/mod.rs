@@ -11,12 +11,13 @@ mod rig;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use dpdk::{DpdkError, EalError, LcorePanic};
+use ground::StopFlag;
 pub use options::{PortsOptions, Search};
 pub use report::{PortsReport, Trial};
 use rig::Rig;
 
-use crate::dpdk::{Abort, DpdkError, EalError, LcorePanic};
-use crate::live::{Interface, InterfaceError, PortError, PresetError};
+use crate::ports::{Interface, InterfaceError, PortError, PresetError};
 
 /// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard port.
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 75, 79), 9);
@@ -67,7 +68,7 @@ pub fn run(options: &PortsOptions) -> Result<PortsReport, PortsError> {
     for interface in [&send, &recv] {
         interface.check_mtu(options.payload, "--payload")?;
     }
-    let abort = Abort::default();
+    let abort = StopFlag::default();
     let handler = abort.clone();
     if let Err(error) = ctrlc::set_handler(move || handler.set()) {
         tracing::warn!(%error, "an interrupt will end the process without a report");

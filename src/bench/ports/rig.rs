@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use dpdk::{BURST, DpdkError, Eal, EalConfig, LcoreHandle, MbufPool, PoolConfig, pool_size};
+use ground::os::allowed_cpus;
+use ground::{IdlePolicy, StopFlag};
+
 use super::lcores::{Receiver, Sender, Shared};
 use super::options::{PortsOptions, Search};
 use super::report::Trial;
 use super::{GROUP, PortsError};
+use crate::assembly::Threads;
 use crate::bench::search::{Found, Method, ladder};
-use crate::dpdk::{
-    Abort, BURST, DpdkError, Eal, EalConfig, IdlePolicy, LcoreHandle, MbufPool, PoolConfig,
-    allowed_cpus, pool_size,
-};
-use crate::live::{Interface, Membership, PortUse, Threads, devices};
 use crate::net::frame::HEADERS_LEN;
-use crate::net::{HeaderTemplate, Steering};
+use crate::net::{FlowTable, HeaderTemplate};
+use crate::ports::{Interface, Membership, PortUse, devices};
 
 /// How long after the last packet of a trial nothing more is waited for.
 const SILENCE: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ impl Rig {
         options: &PortsOptions,
         send: &Interface,
         recv: &Interface,
-        abort: Abort,
+        abort: StopFlag,
     ) -> Result<Self, PortsError> {
         let mut tx_use = PortUse {
             tx: true,
@@ -67,10 +68,10 @@ impl Rig {
             huge_pages,
             ..EalConfig::default()
         })?;
-        let steering = Steering::from_sources(&[GROUP], 1);
+        let steering = FlowTable::from_sources(&[GROUP], 1);
         // One port where both are the same. Rules are for the port that has the receive queue.
         let same = send.name == recv.name;
-        let mut tx_steering = Steering::default();
+        let mut tx_steering = FlowTable::default();
         if same {
             tx_use.rx_queues = 1;
             tx_use.rx_bytes = options.buffer;

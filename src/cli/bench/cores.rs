@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ground::os::allowed_cpus;
+use host::topology::{CpuList, Machine, Root};
 use indicatif::ProgressBar;
 
 use super::Failure;
 use crate::bench::cores::{Tables, measure};
-use crate::dpdk::allowed_cpus;
-use crate::plan::{CpuList, Machine, Root};
 
 /// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the rate at which one reads
 /// what another wrote

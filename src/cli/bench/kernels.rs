@@ -1,11 +1,12 @@
 //! `karoo bench kernels`: what the GPU's kernels take.
 
 use clap::Args;
+use dsp::{OutputBits, SampleBits};
 use serde::Serialize;
 
 use crate::bench::kernels::{self, Case, KernelError, Machine, Row, Together};
 use crate::cli::Failure;
-use crate::config::{ConfigError, OutputBits, SampleBits};
+use crate::config::ConfigError;
 use crate::gpu::{Fft, Gpu, Kernels, Tune};
 
 /// Time the GPU's kernels, with dither.

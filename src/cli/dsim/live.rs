@@ -6,27 +6,26 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam::queue::ArrayQueue;
+use dpdk::{BURST, Eal, EalConfig, MbufPool, PoolConfig, pool_size};
+use ground::os::{allowed_cpus, run_on};
+use ground::{IdlePolicy, StopFlag};
+use prometheus::proto::MetricType;
 
 use super::{DsimArgs, To};
-use crate::cli::Failure;
-use crate::cli::log;
+use crate::assembly::Threads;
 use crate::cli::serve::{End, Serving, Sockets, katcp_address};
+use crate::cli::{Failure, log};
 use crate::control::katcp::Reserved;
 use crate::control::katcp::reading::unix_now;
 use crate::control::{ControlEnd, dsim};
-use crate::dpdk::{
-    Abort, BURST, Eal, EalConfig, IdlePolicy, MbufPool, PoolConfig, allowed_cpus, pool_size,
-};
-use crate::live::{Interface, Links, PortUse, Threads, devices, run_on};
-use crate::monitor::Scrape;
-use crate::monitor::prometheus::ports;
-use crate::monitor::scrape::{Samples, counter, family, plain, text};
-use crate::net::Steering;
+use crate::metrics::scrape::{Samples, counter, family, plain, text};
+use crate::metrics::{Scrape, ports};
+use crate::net::FlowTable;
+use crate::ports::{Interface, Links, PortUse, devices};
 use crate::sim::live::{SimLcore, SimParts, SimStats, Start};
 use crate::sim::stream::Origin;
 use crate::sim::{DigitiserConfig, progress};
 use crate::spead::digitiser::PREAMBLE_LEN;
-use prometheus::proto::MetricType;
 
 /// How often the main thread looks whether the sender has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -81,7 +80,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         ..PortUse::default()
     };
     let mut port = port_use
-        .open(&eal, &interface, &Steering::default())
+        .open(&eal, &interface, &FlowTable::default())
         .map_err(Failure::usage)?;
     let queue = port
         .tx
@@ -98,7 +97,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     let (start, begin) = start(&config)?;
     config.first_timestamp = start.timestamp;
 
-    let abort = Abort::default();
+    let abort = StopFlag::default();
     let mut threads = Threads::new(&eal, abort.clone());
     let changes = Arc::new(ArrayQueue::new(1));
     let stats = Arc::new(SimStats::default());
@@ -128,7 +127,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         started: SystemTime::now(),
     });
     serving.scrape(metrics);
-    let ended = Abort::default();
+    let ended = StopFlag::default();
     let at_end = ended.clone();
     let sender = threads.spawn("digitiser", move |clock| {
         lcore.run(clock);

@@ -6,27 +6,28 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
+use dpdk::{Eal, EalConfig};
+use dsp::{OutputBits, SampleBits};
+use ground::os::{allowed_cpus, run_on};
+use ground::{IdlePolicy, SampleClock, StopFlag};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::SinkArgs;
 use super::metrics::Metrics;
+use crate::assembly::{Demand, Threads};
 use crate::cli::Failure;
 use crate::cli::dsim::signals_demand;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{End, Serving, Sockets};
-use crate::config::{
-    Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputBits, OutputConfig, SampleBits, WidebandOptions,
-};
-use crate::dpdk::{Abort, Eal, EalConfig, IdlePolicy, allowed_cpus};
-use crate::live::{Demand, Interface, Links, PortUse, Threads, devices, run_on};
-use crate::net::{Steering, parse_endpoints};
+use crate::config::{Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions};
+use crate::net::{FlowTable, parse_endpoints};
+use crate::ports::{Interface, Links, PortUse, devices};
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
     Asked, Checker, LiveReport, Seen, Shape, Shown, SinkLcore, SinkParts, Tracker,
 };
-use crate::units::Clock;
 
 /// How often the main thread looks whether it is over.
 const LOOK: Duration = Duration::from_millis(20);
@@ -163,7 +164,7 @@ impl LiveArgs {
             );
             return Err(Failure::usage(text));
         };
-        let clock = Clock {
+        let clock = SampleClock {
             adc_sample_rate: self.adc_sample_rate.unwrap_or(1.0),
             sync_time: 0.0,
         };
@@ -226,7 +227,7 @@ impl LiveArgs {
         // Two polarisations, wherever they go.
         let nowhere = SocketAddrV4::new([239, 0, 0, 0].into(), 7148);
         let digitiser = DigitiserConfig {
-            clock: Clock {
+            clock: SampleClock {
                 adc_sample_rate,
                 sync_time: 0.0,
             },
@@ -293,7 +294,7 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         .flat_map(|t| t.destinations())
         .copied()
         .collect();
-    let steering = Steering::from_sources(&all, 1);
+    let steering = FlowTable::from_sources(&all, 1);
     let port = port_use.open(&eal, &interface, &steering);
     let mut port = port.map_err(Failure::usage)?;
     let queue = port
@@ -306,7 +307,7 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         .map(Checker::start)
         .transpose()
         .map_err(Failure::data)?;
-    let (stop, shown) = (Abort::default(), Shown::default());
+    let (stop, shown) = (StopFlag::default(), Shown::default());
     let mut threads = Threads::new(&eal, stop.clone());
     let lcore = SinkLcore::new(SinkParts {
         queue,
@@ -396,7 +397,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Says how it goes until it is over.
-    fn wait(&self, stop: &Abort) -> End {
+    fn wait(&self, stop: &StopFlag) -> End {
         let mut last = (Instant::now(), Seen::default());
         loop {
             match self.serving.ended().recv_timeout(LOOK) {

@@ -5,10 +5,9 @@ use std::time::SystemTime;
 
 use prometheus::proto::MetricType;
 
-use crate::live::Links;
-use crate::monitor::Scrape;
-use crate::monitor::prometheus::ports;
-use crate::monitor::scrape::{Samples, counter, family, text};
+use crate::metrics::scrape::{Samples, counter, family, text};
+use crate::metrics::{Scrape, ports};
+use crate::ports::Links;
 use crate::sink::StreamReport;
 use crate::sink::live::{Checked, Shown};
 

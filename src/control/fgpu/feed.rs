@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use dsp::delay::LinearDelay;
+use ground::{N_POL, SampleClock};
+
 use super::applied::AppliedLog;
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::EngineConfig;
 use crate::control::katcp::reading::unix_now;
 use crate::control::katcp::{Reading, SensorId, Status, Value};
-use crate::dsp::delay::LinearDelay;
 use crate::engine::steer::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
-use crate::units::{Clock, N_POL};
 
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but promptness depends on it.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -27,7 +28,7 @@ const POWER_ERROR: [f64; 2] = [-33.0, -7.0];
 /// Sets sensors from what an engine publishes, and logs which requests took effect.
 #[derive(Debug)]
 pub struct Feed {
-    clock: Clock,
+    clock: SampleClock,
     published: Arc<Published>,
     sensors: FgpuSensors,
     /// Received sensors change their status this long after the last update, and their timestamps by as much.

@@ -1,9 +1,10 @@
+use ground::Timestamp;
+
 use super::*;
 use crate::config::tests::engine;
 use crate::control::katcp::sensor::Sensors;
 use crate::control::katcp::{SensorInfo, Type};
 use crate::engine::steer::Steering;
-use crate::units::Timestamp;
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
@@ -17,7 +18,7 @@ impl Bench {
     /// Timestamps are milliseconds; chunks are half a second, so that sensors time out after 5 s.
     fn new() -> Self {
         let config = engine(WIDEBAND, |config| {
-            config.clock = Clock {
+            config.clock = SampleClock {
                 adc_sample_rate: 1000.0,
                 sync_time: 100.0,
             };

@@ -14,6 +14,8 @@ pub use feed::Feed;
 pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
+use ground::{SampleClock, Timestamp};
+
 use super::katcp::reading::unix_now;
 use super::katcp::{
     Device, Help, Limits, Message, Reading, Refusal, Reserved, Response, Room, SensorInfo, Sensors,
@@ -22,7 +24,6 @@ use super::katcp::{
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
 use crate::engine::steer::{OutputSteering, Published, Steering};
-use crate::units::{Clock, Timestamp};
 
 /// The interface that it has, which is the peer's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
@@ -32,7 +33,7 @@ const ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_milli
 
 /// An F-engine that can be controlled.
 pub struct Fgpu {
-    clock: Clock,
+    clock: SampleClock,
     steering: Steering,
     sensors: FgpuSensors,
 }

@@ -4,17 +4,17 @@
 
 use std::iter;
 
+use dsp::delay::{DelayError, LinearDelay};
+use ground::{N_POL, SampleClock};
 use num_complex::Complex32;
 
 use crate::control::katcp::message::Line;
 use crate::control::katcp::number::{format_complex, format_float, parse_complex};
 use crate::control::katcp::value::{excerpt, float, integer, string};
 use crate::control::katcp::{ArgumentError, Help, Kind, Message, Parameters, Response, ValueError};
-use crate::dsp::delay::{DelayError, LinearDelay};
 use crate::engine::steer::{
     Applied, AskedDelays, Change, GainError, Gains, OutputSteering, SteerError, Steering,
 };
-use crate::units::{Clock, N_POL};
 
 /// The engine's own requests.
 pub const HELP: &[Help] = &[
@@ -119,7 +119,7 @@ pub enum Action {
 
 /// Understands a request. Changes nothing.
 pub fn interpret(
-    clock: Clock,
+    clock: SampleClock,
     steering: &Steering,
     request: &Message<'_>,
 ) -> Result<Action, RequestError> {
@@ -218,7 +218,7 @@ fn gains<'a>(
 
 /// The model, and its four numbers as they are in `text`.
 fn delay_model(
-    clock: Clock,
+    clock: SampleClock,
     start: f64,
     input: usize,
     text: &[u8],

@@ -1,12 +1,13 @@
+use ground::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
 use super::*;
 use crate::config::tests::engine;
 use crate::control::katcp::reading::unix_now;
 use crate::control::katcp::sensor::Sensors;
 use crate::control::katcp::{Device, Kind};
 use crate::engine::steer::{Change, Steered};
-use crate::units::Timestamp;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 const WIDEBAND: &str = "name=wideband,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
@@ -80,7 +81,7 @@ fn gains_of_the_start_are_told() {
 #[test]
 fn one_gain_is_for_all_channels() {
     let bench = Bench::new();
-    bench.steered.outputs[0].publish_end(crate::units::Timestamp(4096));
+    bench.steered.outputs[0].publish_end(ground::Timestamp(4096));
     assert_eq!(bench.ask("?gain wideband 0 0.2-3j"), ["ok"]);
     assert_eq!(
         bench.ask("?gain wideband 0"),
@@ -170,7 +171,7 @@ fn gains_that_cannot_be_are_refused() {
 #[test]
 fn delays_are_models() {
     let bench = Bench::new();
-    bench.steered.outputs[0].publish_end(crate::units::Timestamp(512));
+    bench.steered.outputs[0].publish_end(ground::Timestamp(512));
     let line =
         "?delays wideband 1632561931.0 3.76e-9,0.12e-9:7.322,1.91 2.67e-9,0.02e-9:5.678,-1.81";
     assert_eq!(bench.ask(line), ["ok"]);

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use dsp::delay::LinearDelay;
+use ground::{N_POL, SampleClock};
+
 use super::requests::Action;
 use crate::config::EngineConfig;
 use crate::control::katcp::number::{format_complex, format_float};
 use crate::control::katcp::reading::DEVICE_STATUS;
 use crate::control::katcp::{Reading, SensorId, SensorInfo, Sensors, Status, Type, Value};
-use crate::dsp::delay::LinearDelay;
 use crate::engine::steer::{Gains, Steering};
-use crate::units::{Clock, N_POL};
 
 /// The sensors of an engine; a cheap handle.
 #[derive(Clone, Debug)]
@@ -273,7 +274,7 @@ pub fn gains_text(gains: &Gains) -> String {
 
 /// A model as the `delay` sensor has it: start timestamp, then delay in seconds, rate, phase in radians and phase rate in
 /// radians per second.
-pub fn delay_text(model: &LinearDelay, clock: Clock) -> String {
+pub fn delay_text(model: &LinearDelay, clock: SampleClock) -> String {
     format!(
         "({}, {}, {}, {}, {})",
         model.start(),

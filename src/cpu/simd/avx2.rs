@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
+use ground::N_POL;
 use num_complex::Complex32;
 
 use super::unpack::Plan;
 use super::{Bins, DitherKey, FirTile, portable};
-use crate::units::N_POL;
 
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn fir(

@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
+use ground::N_POL;
 use num_complex::Complex32;
 
 use super::unpack::Plan;
 use super::{Bins, DitherKey, FirTile, TILE, portable};
-use crate::units::N_POL;
 
 /// Philox4x32 multipliers and key increments (Salmon et al. 2011).
 const PHILOX_M0: u32 = 0xD251_1F53;

@@ -7,7 +7,7 @@ use super::{Level, Supported};
 /// Lanes of one dot product: sums are taken lane by lane, then of halves of the lanes, at every level.
 pub(super) const LANES: usize = 16;
 
-/// Coefficients g\[l\] of a down-conversion (see [`dsp::ddc`](crate::dsp::ddc)), followed by zeros up to whole vectors.
+/// Coefficients g\[l\] of a down-conversion (see [`dsp::ddc`](dsp::ddc)), followed by zeros up to whole vectors.
 #[derive(Clone, Debug)]
 pub struct DdcTaps {
     re: Vec<f32>,

@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dsp::OutputBits;
+
 use super::{Level, Supported};
-use crate::config::OutputBits;
 
 /// Groups of spectra of an output chunk, each handed out once.
 ///

@@ -3,12 +3,12 @@
 //! All are `inline(always)` so that the AVX2 forms can compile the same text for their
 //! instruction set.
 
+use dsp::dither;
+use ground::N_POL;
 use num_complex::Complex32;
 
 use super::ddc::LANES;
 use super::{Bins, DitherKey, FirTile, TILE};
-use crate::dsp::dither;
-use crate::units::N_POL;
 
 /// Sample `index` of a packed stream whose first sample starts at bit `bit` of `packed`;
 /// bits beyond the end read as 0.

@@ -1,7 +1,8 @@
 //! Packed samples to `f32`.
 
+use dsp::SampleBits;
+
 use super::{Level, Supported, portable};
-use crate::config::SampleBits;
 
 /// Byte shuffles and shifts for samples that start at one of eight bit positions.
 ///

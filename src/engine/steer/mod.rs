@@ -55,9 +55,10 @@ use num_complex::Complex32;
 pub use gains::{GainError, Gains};
 pub use published::{ActiveDelay, Applied, Event, PowerLevel, Published, Received, Sent};
 
+use dsp::delay::LinearDelay;
+use ground::{N_POL, Timestamp};
+
 use crate::config::EngineConfig;
-use crate::dsp::delay::LinearDelay;
-use crate::units::{N_POL, Timestamp};
 
 /// Requests to one output that a live engine may have before it, at most. An engine takes them within a block; who asks for more
 /// meanwhile waits.
@@ -287,7 +288,7 @@ impl OutputSteering {
     }
 
     /// Adds one delay model per polarisation to those that it has (see
-    /// [`DelayModels::add`](crate::dsp::delay::DelayModels::add)). Returns from which timestamp on it has them.
+    /// [`DelayModels::add`](dsp::delay::DelayModels::add)). Returns from which timestamp on it has them.
     pub fn set_delays(&self, models: [LinearDelay; N_POL]) -> Result<Timestamp, SteerError> {
         self.change_delays(models, None)
     }

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
+use dsp::delay::LinearDelay;
+use ground::stats::counter;
+use ground::{N_POL, Timestamp};
 
 use super::Change;
 use super::latest::Latest;
-use crate::dsp::delay::LinearDelay;
-use crate::monitor::counter;
-use crate::units::{N_POL, Timestamp};
 
 /// Events that wait for control, at most: tens of seconds' worth of a live engine's.
 const EVENTS: usize = 4096;

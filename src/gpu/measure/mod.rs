@@ -12,12 +12,15 @@ use rand_chacha::ChaCha8Rng;
 
 pub use trial::{Stage, Trial, time_together};
 
+use dsp::SampleBits;
+use ground::{N_POL, Timestamp};
+
 use super::launch::TableCopy;
 use super::parameters::{COUNTERS, Float4};
 use super::{Gpu, GpuError};
-use crate::config::{OutputConfig, SampleBits};
-use crate::engine::{FineDelay, InputView};
-use crate::units::{N_POL, Timestamp};
+use crate::config::OutputConfig;
+use crate::engine::FineDelay;
+use crate::memory::SampleView;
 
 /// Replays before those that count.
 const WARM_UP: usize = 4;
@@ -33,7 +36,7 @@ pub struct Pass<'a> {
     pub feng_id: u64,
     /// Timestamp of the first spectrum.
     pub start: Timestamp,
-    /// Packed samples of each set, with [`InputView::PADDING`](crate::engine::InputView::PADDING) behind them.
+    /// Packed samples of each set, with [`SampleView::PADDING`](crate::memory::SampleView::PADDING) behind them.
     pub packed: &'a [[Vec<u8>; N_POL]],
     /// Timestamp of the first sample of each.
     pub begin: Timestamp,
@@ -49,7 +52,7 @@ pub struct Pass<'a> {
 pub fn noise(bits: SampleBits, samples: usize, sets: usize) -> Vec<[Vec<u8>; N_POL]> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut packed = || {
-        let mut packed = vec![0; bits.bytes(samples) + InputView::PADDING];
+        let mut packed = vec![0; bits.bytes(samples) + SampleView::PADDING];
         rng.fill_bytes(&mut packed);
         packed
     };
@@ -104,7 +107,7 @@ impl Buffers {
             .iter()
             .flat_map(|set| set.iter().zip(pass.offset))
         {
-            assert!(packed.len() >= pass.bits.bytes(offset + span) + InputView::PADDING);
+            assert!(packed.len() >= pass.bits.bytes(offset + span) + SampleView::PADDING);
         }
         let batches = spectra / pass.output.spectra_per_heap();
         let mut gains = vec![Float4::default(); pass.output.channels];

@@ -6,15 +6,15 @@ use cudarc::driver::sys::{
     CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
 };
 use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
+use ground::N_POL;
 
 use super::{Buffers, Set, WARM_UP, failed, median};
-use crate::engine::BatchStats;
 use crate::gpu::ddc::{Ddc, Held};
 use crate::gpu::form::{Form, Kernels};
 use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use crate::gpu::variant::{Variant, address};
 use crate::gpu::{GpuError, tune};
-use crate::units::N_POL;
+use crate::memory::BatchStats;
 
 /// Which delays a pass has.
 #[derive(Clone, Copy, Debug)]

@@ -1,18 +1,18 @@
 //! What comes, held against what digitiser and F-engine were asked for, by the golden model.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use dsp::Dither;
+use ground::{N_POL, Timestamp};
 use num_complex::Complex32;
 use serde::Serialize;
 
 use super::track::{KeptHeap, parts};
-use crate::config::{Dither, OutputConfig};
-use crate::dsp::model::Model;
+use crate::config::OutputConfig;
+use crate::model::Model;
 use crate::sim::{DigitiserConfig, Windows, progress};
-use crate::units::{N_POL, Timestamp};
 
 /// Values so near to a tie may round to either side: backends compute in single precision.
 const TIE: f64 = 0.01;
@@ -183,7 +183,7 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::OutputBits;
+    use dsp::OutputBits;
 
     /// What became of a heap of silence, in which one part is off by so many counts.
     fn silence(dither: Dither, bits: OutputBits, off: i8) -> Checked {

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dpdk::{MbufBatch, RxQueue};
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, StopFlag, TscClock, tsc};
+
 use super::check::Inlet;
 use super::track::{KeptHeap, Tracker};
-use crate::dpdk::{Abort, Idle, IdlePolicy, MbufBatch, RxQueue, TscClock, tsc};
-use crate::monitor::phases::{Phase, PhaseClock};
 use crate::sink::{Kind, StreamReport, classify};
 
 /// How often counts are shown, in times a second.
@@ -49,7 +51,7 @@ pub struct SinkParts {
     /// Where it shows what it has seen.
     pub shown: Shown,
     /// Ends it.
-    pub stop: Abort,
+    pub stop: StopFlag,
     /// What its ticks are.
     pub clock: TscClock,
     /// What to do while nothing comes.
@@ -85,7 +87,7 @@ impl SinkLcore {
     }
 
     /// Receives until it is stopped, then returns what came of each stream.
-    pub fn run(mut self, clock: &mut PhaseClock) -> Seen {
+    pub fn run(mut self, clock: &mut PhaseTimer) -> Seen {
         let mut idle = Idle::new(self.parts.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         let period = self.parts.clock.hz() / SHOWN;

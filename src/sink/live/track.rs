@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-use crate::config::OutputBits;
+use dsp::OutputBits;
+use ground::{N_POL, Timestamp};
+
 use crate::sink::layout::{MAX_CHANNELS, gcd, shape_of};
 use crate::sink::{Kind, StreamReport};
 use crate::spead::{Descriptor, SpectraRepr, item};
-use crate::units::{N_POL, Timestamp};
 
 /// Batches of which heaps may still come.
 const OPEN: usize = 4;

@@ -6,11 +6,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use karoo::dpdk::{
-    Abort, AttachError, Device, DpdkError, Eal, EalConfig, EalError, ExtMemory, ExtPool, HugePages,
+use dpdk::{
+    AttachError, Device, DpdkError, Eal, EalConfig, EalError, ExtMemory, ExtPool, HugePages,
     MAX_HANDLES, Mbuf, MbufBatch, MbufPool, PoolConfig, PortConfig, SharedRing, StartedPort,
-    TscClock, mbuf_ring, pool_size, tsc,
+    mbuf_ring, pool_size,
 };
+use ground::{StopFlag, tsc};
 
 fn pool(name: &str, mbufs: usize, data_room: usize) -> MbufPool {
     let config = PoolConfig {
@@ -30,13 +31,7 @@ fn packet(pool: &MbufPool, bytes: &[u8]) -> Mbuf {
     mbuf
 }
 
-fn loopback(
-    name: &str,
-) -> (
-    karoo::dpdk::TxQueue,
-    karoo::dpdk::RxQueue,
-    karoo::dpdk::Port,
-) {
+fn loopback(name: &str) -> (dpdk::TxQueue, dpdk::RxQueue, dpdk::Port) {
     let eal = Eal::for_tests();
     let (sender, receiver) = mbuf_ring(eal, name, 511).expect("ring");
     let device = Device::rings(eal, name, vec![receiver], vec![sender]).expect("ring port");
@@ -100,7 +95,7 @@ fn eal_stops_when_all_that_needs_it_is_gone() {
         return;
     }
     let config = EalConfig {
-        worker_cpus: vec![karoo::dpdk::allowed_cpus()[0]],
+        worker_cpus: vec![ground::os::allowed_cpus()[0]],
         memory_mib: 32,
         huge_pages: HugePages::Never,
         ..EalConfig::default()
@@ -471,7 +466,7 @@ fn lcores_share_cpus_and_survive_panics() {
     busy.join().expect("no panic");
 
     const PACKETS: u32 = 10_000;
-    let abort = Abort::default();
+    let abort = StopFlag::default();
     let pool = pool("relay", 255, 64);
     let first = SharedRing::new(eal, "relay-a", 63).expect("ring");
     let second = SharedRing::new(eal, "relay-b", 63).expect("ring");
@@ -528,7 +523,7 @@ fn lcores_share_cpus_and_survive_panics() {
 
 #[test]
 fn tsc_agrees_with_the_system_clock() {
-    let clock = TscClock::new(Eal::for_tests());
+    let clock = Eal::for_tests().tsc_clock();
     // The TSC interval encloses the other one; a virtual machine may be away in between, and then only in some tries.
     let ratio = |_| {
         let (ticks, wall) = (tsc(), std::time::Instant::now());

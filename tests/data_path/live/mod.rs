@@ -7,13 +7,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ground::Timestamp;
+use ground::stats::ThreadReport;
 use karoo::config::EngineConfig;
 use karoo::cpu::{self, Workers};
-use karoo::dsp::model::Model;
 use karoo::engine::steer::Gains;
-use karoo::engine::{Block, InputView, OutputChunk, OutputSpan, Pipeline, PipelineError};
-use karoo::monitor::report::LcoreReport;
-use karoo::units::Timestamp;
+use karoo::engine::{Block, OutputChunk, Pipeline, PipelineError};
+use karoo::memory::{OutputSpan, SampleView};
+use karoo::model::Model;
 use num_complex::Complex32;
 use rig::{Batches, CHUNK, HEAP, Rig, Sending, config, sample};
 
@@ -190,7 +191,7 @@ impl Pipeline for Gated {
 
     fn front(
         &mut self,
-        _input: &InputView<'_>,
+        _input: &SampleView<'_>,
         _block: &Block<'_>,
         _chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
@@ -215,7 +216,7 @@ impl Pipeline for Gated {
         Ok(self.done.pop_front())
     }
 
-    fn lcores(&self) -> Vec<LcoreReport> {
+    fn lcores(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }

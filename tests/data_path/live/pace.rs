@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use karoo::dpdk::{BURST, Eal, Ticks, TscClock};
+use dpdk::{BURST, Eal};
+use ground::Ticks;
 
 use super::on_cpu;
 use super::rig::{Batches, Paced, Rig, Sending, config};
@@ -69,7 +70,7 @@ fn end(mut rig: Rig, hands: &Hands) -> (u64, Batches) {
 fn what_has_left_at_each_time_is_the_rate_and_a_bucket() {
     let _alone = lcores();
     let config = config();
-    let hz = TscClock::new(Eal::for_tests()).hz() as f64;
+    let hz = Eal::for_tests().tsc_clock().hz() as f64;
     for rate_factor in [0.25, 1.1, 3.0] {
         let hands = Hands::default();
         hands.now.store(1 << 40, Ordering::Release);

@@ -6,25 +6,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
-use karoo::config::{Dither, EngineConfig, RecvConfig, SampleBits, SendConfig};
-use karoo::cpu;
-use karoo::dpdk::{
-    Abort, BURST, Device, Eal, IdlePolicy, MbufBatch, MbufPool, PoolConfig, PortConfig,
-    RingReceiver, RingSender, Ticks, Tsc, mbuf_ring, pool_size,
+use dpdk::{
+    BURST, Device, Eal, MbufBatch, MbufPool, PoolConfig, PortConfig, RingReceiver, RingSender,
+    mbuf_ring, pool_size,
 };
-use karoo::dsp::model::hash_sample;
-use karoo::dsp::unpack::pack;
+use dsp::unpack::pack;
+use dsp::{Dither, SampleBits};
+use ground::{IdlePolicy, SampleClock, StopFlag, Ticks, Tsc};
+use karoo::assembly::{FinishedStages, RxStage, StageError, StageParts, Stages, Threads};
+use karoo::config::{EngineConfig, RecvConfig, SendConfig};
+use karoo::cpu;
 use karoo::engine::Pipeline;
 use karoo::engine::steer::Steered;
-use karoo::live::{self, Ended, RxStage, StageError, StageParts, Stages, Threads};
 use karoo::memory::HostAllocator;
+use karoo::model::hash_sample;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
 use karoo::recv::{Meant, ReceiveMemory, WhenFull, receive_memory};
 use karoo::send::Source;
 use karoo::spead::digitiser::PREAMBLE_LEN;
 use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
-use karoo::units::Clock;
 
 use crate::support::output;
 
@@ -40,7 +41,7 @@ pub fn config() -> EngineConfig {
         .map(|i| format!("239.1.2.{i}:7148").parse().unwrap())
         .collect();
     let config = EngineConfig {
-        clock: Clock {
+        clock: SampleClock {
             // So slow that what a pace makes up for after a nap is less than its bucket.
             adc_sample_rate: 1e6,
             sync_time: 0.0,
@@ -180,7 +181,7 @@ impl Rig {
             memory: memory.clone(),
             receiver,
             intake: Box::<cpu::Intake>::default(),
-            outputs: live::outputs(eal, &config, vec![pipeline], &host).unwrap(),
+            outputs: karoo::assembly::outputs(eal, &config, vec![pipeline], &host).unwrap(),
             steered: Steered::alone(&config),
             rx: rx_stages.collect(),
             when_full: WhenFull::Drop,
@@ -196,7 +197,7 @@ impl Rig {
             rate_factor: paced.rate_factor,
             idle: IdlePolicy::Share.into(),
         };
-        let mut threads = Threads::new(eal, Abort::default());
+        let mut threads = Threads::new(eal, StopFlag::default());
         let stages = Stages::start_by(&paced.ticks, &mut threads, &config, parts).unwrap();
         Self {
             sending,
@@ -347,7 +348,7 @@ impl Rig {
     }
 
     /// Ends the input, takes in the rest, and joins.
-    pub fn finish(mut self) -> (Result<Ended, StageError>, Batches) {
+    pub fn finish(mut self) -> (Result<FinishedStages, StageError>, Batches) {
         self.stages.stop();
         self.wait(|rig| rig.stages.running() == 0);
         self.receive();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use ground::Timestamp;
+use karoo::assembly::BackendKind;
 use karoo::config::EngineConfig;
 use karoo::engine::steer::{Event, PowerLevel, Received, Sent};
-use karoo::live::Backend;
-use karoo::units::Timestamp;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand_distr::{Distribution, Normal};
@@ -21,7 +21,7 @@ fn noise(sigma: f64, samples: usize) -> Vec<[i32; 2]> {
     (0..samples).map(|_| [sample(), sample()]).collect()
 }
 
-fn run(config: &EngineConfig, backend: Backend, feed: &Feed<'_>) -> Outcome {
+fn run(config: &EngineConfig, backend: BackendKind, feed: &Feed<'_>) -> Outcome {
     rig::run(config, backend, feed, |_| (), |_, _| ())
 }
 
@@ -161,7 +161,7 @@ fn digitiser_clip_counts() {
         ..Feed::new(&samples, 2..6)
     };
     let heaps = config.recv.chunk_heaps() as u64;
-    let outcome = run(&config, Backend::Cpu, &feed);
+    let outcome = run(&config, BackendKind::Cpu, &feed);
     let told = outcome.events.iter().filter_map(|event| match event {
         Event::Received(received) => Some(*received),
         _ => None,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dpdk::Eal;
+use dsp::delay::{DelayModels, LinearDelay};
+use ground::Timestamp;
+use karoo::assembly::BackendKind;
 use karoo::config::EngineConfig;
-use karoo::dpdk::{Eal, TscClock};
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::dsp::model::Model;
 use karoo::engine::steer::{Event, Gains, Steering};
-use karoo::live::Backend;
-use karoo::units::Timestamp;
+use karoo::model::Model;
 use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -146,7 +146,7 @@ pub fn noise(pol: usize, t: u64) -> i32 {
 
 fn run(
     config: &EngineConfig,
-    backend: Backend,
+    backend: BackendKind,
     requests: &[(u64, Asked)],
     samples: u64,
 ) -> Outcome {
@@ -167,7 +167,7 @@ fn timed_requests_do_not_depend_on_chunks() {
     let config = config(CHANNELS, 4, 32);
     let samples = 30 * config.recv.chunk_samples as u64;
     let requests = requests(7, 80, 0..samples + samples / 20);
-    let reference = run(&config, Backend::Cpu, &requests, samples);
+    let reference = run(&config, BackendKind::Cpu, &requests, samples);
     let batches = &reference.batches[0];
     // None is lost but those that the delays lack input for at the ends.
     let first = *batches.keys().next().unwrap();
@@ -183,7 +183,7 @@ fn timed_requests_do_not_depend_on_chunks() {
     for (input, output) in [(2, 1), (1, 4), (5, 7), (3, 64)] {
         let other = run(
             &with_chunks(&config, input, output),
-            Backend::Cpu,
+            BackendKind::Cpu,
             &requests,
             samples,
         );
@@ -194,7 +194,7 @@ fn timed_requests_do_not_depend_on_chunks() {
     }
     for backend in backends()
         .into_iter()
-        .filter(|&backend| backend != Backend::Cpu)
+        .filter(|&backend| backend != BackendKind::Cpu)
     {
         let other = run(&with_chunks(&config, 2, 8), backend, &requests, samples);
         assert!(other.batches[0].keys().eq(batches.keys()));
@@ -218,7 +218,7 @@ fn thousands_of_requests_lose_nothing() {
         assert_eq!(outcome.requests.changes, REQUESTS as u64);
         let stalls = &outcome.requests.stalls;
         assert!(stalls.len() > REQUESTS as u64 / 2);
-        let clock = TscClock::new(Eal::for_tests());
+        let clock = Eal::for_tests().tsc_clock();
         for quantile in [0.5, 0.9, 0.99, 0.999, 1.0] {
             let micros = clock.seconds(stalls.value_at_quantile(quantile)) * 1e6;
             println!(
@@ -310,7 +310,7 @@ fn absurd_delays_give_no_output() {
             (absurd_from, model(delay, rate)),
             (sane_from, model(0.0, 0.0)),
         ];
-        let batches = &run(&config, Backend::Cpu, &requests, samples).batches[0];
+        let batches = &run(&config, BackendKind::Cpu, &requests, samples).batches[0];
         assert_eq!(batches.range(..absurd_from).count(), 9);
         assert_eq!(batches.range(absurd_from..sane_from).count(), 0);
         // The other polarisation's input goes by meanwhile, so that the output gets to the later request.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
+use dsp::delay::{LinearDelay, wrap_angle};
 use karoo::config::EngineConfig;
-use karoo::dsp::delay::{LinearDelay, wrap_angle};
 use karoo::engine::steer::{Event, Gains};
 use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
@@ -194,7 +194,7 @@ fn delay_and_phase_rates() {
     for (bits, scale) in [(10, 1.0), (12, 4.0)] {
         let samples = |_: usize, t| (scale * (signals[0](t) + signals[1](t))).round() as i32;
         let mut config = with_tone_gain(config(CHANNELS, TAPS, SPECTRA), scale * amplitude, 110.0);
-        config.recv.sample_bits = karoo::config::SampleBits::new(bits).unwrap();
+        config.recv.sample_bits = dsp::SampleBits::new(bits).unwrap();
         let chunk = config.recv.chunk_samples as u64;
         for first in [5, 100_000_000_000_000 / chunk, (1 << 48) / chunk - 4] {
             let length = (8 * chunk) as f64;

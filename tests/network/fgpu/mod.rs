@@ -18,15 +18,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Instant;
 
+use dsp::delay::{DelayModels, LinearDelay};
+use karoo::net::CaptureReader;
+use received::Received;
+use rig::{BATCH, CHUNK, ENGINE_OPTIONS, KATCP, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME, tones};
+use serde_json::Value;
+
 use crate::support::{
     Samples, check_against_model, karoo_ok, output_config, read_output, replay_report,
 };
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::net::CaptureReader;
-use received::Received;
-use rig::tones;
-use rig::{BATCH, CHUNK, ENGINE_OPTIONS, KATCP, OUTPUT, RATE, Rig, SUBSTREAMS, SYNC_TIME};
-use serde_json::Value;
 
 fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
     let samples = metrics[family][1]

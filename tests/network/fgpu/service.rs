@@ -1,10 +1,9 @@
 //! What a service manager hears of an engine.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use karoo::config::{NarrowbandOptions, OutputBits, OutputConfig};
-use karoo::dsp::delay::DelayModels;
+use dsp::OutputBits;
+use dsp::delay::DelayModels;
+use ground::SampleClock;
+use karoo::config::{NarrowbandOptions, OutputConfig};
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::DigitiserHeap;
-use karoo::units::Clock;
 use serde_json::json;
 
 use super::rig::{CHUNK, GAIN, OUTPUT, RATE, Rig, SYNC_TIME, run_python};
@@ -39,7 +40,7 @@ fn spead2_receives_wideband_and_narrowband_of_four_bits() {
     let Some(mut rig) = Rig::live("four", &options) else {
         return;
     };
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: RATE,
         sync_time: SYNC_TIME,
     };

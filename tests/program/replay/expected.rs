@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ground::SampleClock;
 use karoo::config::{NarrowbandOptions, OutputConfig};
 use karoo::net::capture::Precision;
 use karoo::net::{CaptureReader, CaptureWriter, Datagram};
 use karoo::spead::DigitiserHeap;
-use karoo::units::Clock;
 use serde_json::Value;
 
 use crate::support::{data, karoo_ok, output_config, read_output};
@@ -180,7 +180,7 @@ fn configured(text: &str) -> OutputConfig {
     if !text.contains("decimation") {
         return output_config(text);
     }
-    let clock = Clock {
+    let clock = SampleClock {
         adc_sample_rate: RATE,
         sync_time: 0.0,
     };

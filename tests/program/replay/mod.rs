@@ -5,16 +5,17 @@ mod times;
 
 use std::collections::BTreeSet;
 
-use crate::support::{Samples, check_against_model, data, output_config, read_output, replay};
-use karoo::config::SampleBits;
-use karoo::dsp::delay::{DelayModels, LinearDelay};
-use karoo::dsp::model::Model;
+use dsp::SampleBits;
+use dsp::delay::{DelayModels, LinearDelay};
+use ground::Timestamp;
+use karoo::model::Model;
 use karoo::net::capture::Precision;
 use karoo::net::frame::{HEADERS_LEN, HeaderTemplate};
 use karoo::net::{CaptureWriter, MacAddr};
 use karoo::spead::DigitiserRepr;
-use karoo::units::Timestamp;
 use num_complex::Complex32;
+
+use crate::support::{Samples, check_against_model, data, output_config, read_output, replay};
 
 fn tones(bits: u32, wideband: &str, gain: &str, batches: usize) {
     let capture = data(&format!("tones-{bits}bit.pcap"));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use karoo::dsp::delay::{DelayModels, LinearDelay};
+use dsp::delay::{DelayModels, LinearDelay};
 use karoo::net::{CaptureReader, Datagram};
 use karoo::spead::{Packet, SpectraRepr, StopRepr};
 

@@ -10,8 +10,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{host, karoo};
 use serde_json::Value;
+
+use crate::support::{host, karoo};
 
 /// Every file and link below a folder.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

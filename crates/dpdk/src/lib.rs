@@ -1,0 +1,58 @@
+//! Safe layer over DPDK.
+//!
+//! Everything starts from [`Eal`]: whatever needs DPDK to be up takes a reference to it and keeps a clone.
+//!
+//! | to | use |
+//! |---|---|
+//! | start DPDK | [`Eal::init`]`(&EalConfig { worker_cpus, memory_mib, .. })`; huge pages if enough are free |
+//! | run on a worker lcore | [`Eal::workers`], [`Eal::launch`]`(lcore, name, closure)`, [`LcoreHandle::join`] |
+//! | get mbufs | [`MbufPool::new`]`(&eal, name, PoolConfig { .. })`, sized by [`pool_size`]`(descriptors, burst)` |
+//! | fill a packet | [`MbufPool::alloc`], [`Mbuf::append`], [`Mbuf::prepend`], [`Mbuf::data_mut`], [`Mbuf::chain`] |
+//! | read a packet | [`Mbuf::data`], [`Mbuf::segments`], [`Mbuf::pkt_len`], [`Mbuf::copy_to`] |
+//! | hold a burst | [`MbufBatch`]: `push`, `pop`, `iter`, `clear`; nothing allocated |
+//! | send from a chunk | [`ExtPool::take`] → fill → [`ExtBuffer::share`] → [`SharedBuffer::attach`]`(&pool, range)` per packet |
+//! | let a device read chunks | [`Port::register`]`(&pool)`, unless [`Port::is_virtual`] |
+//! | pass packets on | [`mbuf_ring`] (one producer, one consumer), [`SharedRing`] |
+//! | get a port | [`Device::by_name`], [`Device::vdev`], [`Device::rings`], then [`Device::start`]`(&PortConfig { .. })` |
+//! | receive and transmit | [`RxQueue::rx_burst`]`(&mut batch)`, [`TxQueue::tx_burst`]`(&mut batch)`; what was not taken stays in the batch |
+//! | steer packets | [`Device::isolate`], [`Flows::steer`]`(&port, &rules)` |
+//! | count | [`Port::stats`], [`Port::xstats`], [`Port::link`] |
+//! | measure time | [`Eal::tsc_clock`] |
+//!
+//! A packet is freed by dropping it, on any thread. Queues and ring ends are `Send` but not `Clone`: each has one
+//! owner at a time. A port closes when its [`Port`] and all of its queues are dropped; a chunk goes back to its
+//! [`ExtPool`] when its [`SharedBuffer`] and all packets that point into it are.
+#![allow(unsafe_code)]
+
+mod device;
+mod dma;
+mod eal;
+mod error;
+mod extbuf;
+mod flow;
+mod lcore;
+mod mbuf;
+mod mempool;
+mod packet_socket;
+mod port;
+mod ring;
+#[cfg(feature = "nic")]
+mod split;
+
+pub use device::{Device, DeviceInfo, PortConfig};
+pub use eal::{Eal, EalConfig, EalError, HugePages, free_huge_pages_mib, plain_mib};
+pub use error::{DpdkError, Errno, Memory};
+pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
+pub use flow::{FlowError, FlowRule, Flows, QueueId};
+pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
+pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
+pub use mempool::{HEADROOM, MbufPool, PoolConfig, pool_size};
+pub use port::{Link, Port, PortStats, RxQueue, StartedPort, TxQueue};
+pub use ring::{RingReceiver, RingSender, SharedRing, mbuf_ring};
+#[cfg(feature = "nic")]
+pub use split::{
+    DmaMemory, PayloadPool, SplitBatch, SplitConfig, SplitPacket, SplitPort, SplitQueue,
+};
+
+/// Packets per burst.
+pub const BURST: usize = 32;

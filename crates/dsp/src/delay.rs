@@ -1,0 +1,412 @@
+//! Delay models: which input sample an output timestamp asks for, what fraction of a sample is left to
+//! the phase slope, and the phase at the band centre.
+//!
+//! Delays are functions of the **output** (delayed) timestamp t, which is regularly spaced: a positive
+//! delay d makes the output at t represent the input at t − d. All samples of one spectrum share the
+//! delay and phase at the spectrum's first sample.
+
+mod history;
+mod models;
+
+pub use history::DelayHistory;
+pub use models::{DelayModels, Stretch};
+
+use std::f64::consts::{FRAC_PI_2, PI, TAU};
+
+use ground::{SampleClock, Timestamp};
+
+/// A delay model that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum DelayError {
+    /// With a rate of 1 or more, output time stands still or runs backwards in input time.
+    #[error("delay rate {0} must be less than 1 (seconds of delay per second)")]
+    Rate(f64),
+    /// A parameter is infinite or not a number.
+    #[error("{name} {value} must be a finite number")]
+    NotFinite {
+        /// Which parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// The model would begin before the first sample.
+    #[error("start {0} (ADC samples) is before the sync time; the earliest is 0")]
+    Start(i64),
+}
+
+/// One polynomial of first degree.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct LinearDelay {
+    start: i64,
+    delay: f64,
+    rate: f64,
+    phase: f64,
+    phase_rate: f64,
+}
+
+impl LinearDelay {
+    /// What holds until a model is given: no delay, no phase, beginning before any timestamp.
+    pub const ZERO: Self = Self {
+        start: -1,
+        delay: 0.0,
+        rate: 0.0,
+        phase: 0.0,
+        phase_rate: 0.0,
+    };
+
+    /// A model valid from the ADC timestamp `start`: `delay` in ADC samples, `rate` in samples per
+    /// sample, `phase` in radians at the band centre, `phase_rate` in radians per sample.
+    pub fn new(
+        start: i64,
+        delay: f64,
+        rate: f64,
+        phase: f64,
+        phase_rate: f64,
+    ) -> Result<Self, DelayError> {
+        for (name, value) in [
+            ("delay", delay),
+            ("delay rate", rate),
+            ("phase", phase),
+            ("phase rate", phase_rate),
+        ] {
+            if !value.is_finite() {
+                return Err(DelayError::NotFinite { name, value });
+            }
+        }
+        if rate >= 1.0 {
+            return Err(DelayError::Rate(rate));
+        }
+        if start < 0 {
+            return Err(DelayError::Start(start));
+        }
+        Ok(Self {
+            start,
+            delay,
+            rate,
+            phase: wrap_angle(phase),
+            phase_rate,
+        })
+    }
+
+    /// The model as clients send it: `start_time` in UNIX seconds, `delay` in seconds, `rate` in seconds
+    /// per second, `phase` in radians, `phase_rate` in radians per second.
+    ///
+    /// The start is rounded to the nearest sample, ties to even; the fraction is not compensated.
+    pub fn from_seconds(
+        clock: SampleClock,
+        start_time: f64,
+        delay: f64,
+        rate: f64,
+        phase: f64,
+        phase_rate: f64,
+    ) -> Result<Self, DelayError> {
+        let start = (start_time - clock.sync_time) * clock.adc_sample_rate;
+        if !start.is_finite() {
+            return Err(DelayError::NotFinite {
+                name: "start time",
+                value: start_time,
+            });
+        }
+        Self::new(
+            start.round_ties_even() as i64,
+            delay * clock.adc_sample_rate,
+            rate,
+            phase,
+            phase_rate / clock.adc_sample_rate,
+        )
+    }
+
+    /// First ADC timestamp at which the model holds; −1 for [`LinearDelay::ZERO`].
+    pub fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// Delay at the start, in ADC samples.
+    pub fn delay(&self) -> f64 {
+        self.delay
+    }
+
+    /// Delay rate, in samples per sample.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Phase at the start, in radians, in [−π, π).
+    pub fn phase(&self) -> f64 {
+        self.phase
+    }
+
+    /// Phase rate, in radians per sample.
+    pub fn phase_rate(&self) -> f64 {
+        self.phase_rate
+    }
+
+    /// The parameters as five words, in which they can be published.
+    pub fn to_words(&self) -> [u64; 5] {
+        let Self {
+            start,
+            delay,
+            rate,
+            phase,
+            phase_rate,
+        } = *self;
+        let [delay, rate, phase, phase_rate] = [delay, rate, phase, phase_rate].map(f64::to_bits);
+        [start as u64, delay, rate, phase, phase_rate]
+    }
+
+    /// The model that these are the words of.
+    pub fn from_words(words: [u64; 5]) -> Self {
+        let [start, delay, rate, phase, phase_rate] = words;
+        Self {
+            start: start as i64,
+            delay: f64::from_bits(delay),
+            rate: f64::from_bits(rate),
+            phase: f64::from_bits(phase),
+            phase_rate: f64::from_bits(phase_rate),
+        }
+    }
+
+    /// Evaluates the polynomial at output timestamp `t`, before its start too.
+    pub fn at(&self, t: Timestamp) -> DelayPoint {
+        let delay = self.delay_at(t);
+        let coarse = delay.round_ties_even();
+        DelayPoint {
+            orig: (t.0 as i64).saturating_sub(coarse as i64),
+            coarse: coarse as i64,
+            residual: delay - coarse,
+            phase: self.phase_at(t),
+        }
+    }
+
+    /// The delay at output timestamp `t`, in ADC samples.
+    fn delay_at(&self, t: Timestamp) -> f64 {
+        self.delay + self.since_start(t) * self.rate
+    }
+
+    /// The phase at output timestamp `t`, in [−π, π).
+    fn phase_at(&self, t: Timestamp) -> f64 {
+        wrap_angle(self.since_start(t) * self.phase_rate + self.phase)
+    }
+
+    /// Samples from the start to `t`.
+    fn since_start(&self, t: Timestamp) -> f64 {
+        // Exact as long as the two are within 2⁶³ of each other.
+        t.0.wrapping_sub(self.start as u64) as i64 as f64
+    }
+}
+
+/// Delay and phase of one output timestamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DelayPoint {
+    /// Input sample that the output timestamp asks for: t − coarse. Negative before the first sample.
+    pub orig: i64,
+    /// Whole samples of delay.
+    pub coarse: i64,
+    /// Delay beyond `coarse`, in ADC samples: within ½, or half the alignment and a little.
+    pub residual: f64,
+    /// Phase at the band centre in radians, in [−π, π).
+    pub phase: f64,
+}
+
+impl DelayPoint {
+    /// The phase that a wideband spectrum needs.
+    pub fn wideband_phase(&self) -> f64 {
+        wrap_angle(self.phase + quarter_turns(self.coarse))
+    }
+
+    /// Moves the input sample to a multiple of `subsampling`, the direction of a tie chosen so that the
+    /// residual shrinks. Delay (`coarse` + `residual`) and phase stay.
+    pub fn aligned(self, subsampling: u32) -> Self {
+        if subsampling <= 1 {
+            return self;
+        }
+        let s = i128::from(subsampling);
+        let orig = i128::from(self.orig);
+        let aligned = if subsampling.is_multiple_of(2) {
+            let sign = i128::from(self.residual > 0.0) - i128::from(self.residual < 0.0);
+            (2 * orig + s - sign).div_euclid(2 * s) * s
+        } else {
+            (orig + s / 2).div_euclid(s) * s
+        };
+        let moved = (aligned - orig) as i64;
+        Self {
+            orig: self.orig.saturating_add(moved),
+            coarse: self.coarse.saturating_sub(moved),
+            residual: self.residual + moved as f64,
+            phase: self.phase,
+        }
+    }
+}
+
+/// By which angle a wideband output is turned back after a coarse delay.
+///
+/// The centre of the band, a quarter of the sample rate, turns by π/2 per sample of coarse delay; undoing that keeps
+/// the phase at the band centre what the model says.
+fn quarter_turns(coarse: i64) -> f64 {
+    FRAC_PI_2 * coarse.rem_euclid(4) as f64
+}
+
+/// The angle in [−π, π) that differs from `a` by a multiple of 2π; `a` itself where it is in the range.
+pub fn wrap_angle(a: f64) -> f64 {
+    if (-PI..PI).contains(&a) {
+        return a;
+    }
+    let wrapped = turn_remainder(a + PI) - PI;
+    // The remainder of a tiny negative number may round up to 2π itself.
+    if wrapped >= PI { -PI } else { wrapped }
+}
+
+/// `a.rem_euclid(TAU)` to the last bit. The general algorithm takes a division per bit of the quotient; phases of delay
+/// models are a few turns.
+fn turn_remainder(a: f64) -> f64 {
+    /// Quotients up to this have exact products with both parts of 2π.
+    const MOST: f64 = (1 << 20) as f64;
+    const LOW_BITS: u32 = 21;
+    const HIGH: f64 = f64::from_bits(TAU.to_bits() >> LOW_BITS << LOW_BITS);
+    const LOW: f64 = TAU - HIGH;
+    let turns = (a.abs() / TAU).trunc();
+    if turns >= MOST {
+        return a.rem_euclid(TAU);
+    }
+    // A remainder has no more bits than what it is of, so both subtractions are exact.
+    let after = |turns: f64| (a.abs() - turns * HIGH) - turns * LOW;
+    let remainder = match after(turns) {
+        // The quotient was rounded up to a whole number.
+        less if less < 0.0 => after(turns - 1.0),
+        remainder => remainder,
+    };
+    match a < 0.0 && remainder > 0.0 {
+        true => TAU - remainder,
+        false => remainder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(super) fn linear(
+        start: i64,
+        delay: f64,
+        rate: f64,
+        phase: f64,
+        phase_rate: f64,
+    ) -> LinearDelay {
+        LinearDelay::new(start, delay, rate, phase, phase_rate).expect("valid model")
+    }
+
+    pub(super) fn example() -> LinearDelay {
+        linear(12345, 100.0, 0.25, 0.1, 0.1)
+    }
+
+    #[test]
+    fn angles_wrap() {
+        for a in [0.0, 1.0, 1.1] {
+            assert_eq!(wrap_angle(a), a);
+            assert_eq!(wrap_angle(-a), -a);
+        }
+        for (a, expected) in [(4.0, 4.0 - TAU), (10.0, 10.0 - 2.0 * TAU)] {
+            assert!((wrap_angle(a) - expected).abs() < 1e-12);
+            assert!((wrap_angle(-a) + expected).abs() < 1e-12);
+        }
+        assert_eq!(wrap_angle(PI), -PI);
+    }
+
+    proptest! {
+        #[test]
+        fn remainders_are_exact(turns in 0u32..1 << 21, near in -1.0f64..1.0, ulps in -3i64..4, a in any::<f64>()) {
+            let multiple = f64::from(turns) * TAU;
+            let at = |a: f64, ulps: i64| f64::from_bits(a.to_bits().wrapping_add_signed(ulps));
+            for a in [multiple + near * TAU, at(multiple, ulps), at(multiple + PI, ulps), near, a] {
+                for a in [a, -a] {
+                    let expected = a.rem_euclid(TAU);
+                    let got = turn_remainder(a);
+                    prop_assert!(got == expected || got.is_nan() && expected.is_nan(), "{}: {} {}", a, got, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn linear_values_match_the_reference() {
+        for (t, orig, residual, phase) in [
+            (12345, 12245, 0.0, 0.1),
+            (12790, 12579, 0.25, 44.6),
+            (12788, 12577, -0.25, 44.4),
+        ] {
+            let point = example().at(Timestamp(t));
+            assert_eq!((point.orig, point.residual), (orig, residual), "{t}");
+            assert_eq!(point.orig + point.coarse, t as i64);
+            assert!(wrap_angle(point.phase - phase).abs() < 1e-9, "{t}");
+        }
+    }
+
+    #[test]
+    fn stable_over_a_day() {
+        let start = 100_000_000_000_000;
+        let t = Timestamp(200_000_000_000_000);
+        let point = linear(start, 1_000_000.001, 0.0, 0.0, 0.0).at(t);
+        assert_eq!(point.coarse, 1_000_000);
+        assert!((point.residual - 0.001).abs() < 1e-9);
+        let point = linear(start, 0.0, 1e-10, 0.0, 0.0).at(t);
+        assert_eq!((point.coarse, point.residual), (10_000, 0.0));
+    }
+
+    #[test]
+    fn unusable_models_are_refused() {
+        assert_eq!(
+            LinearDelay::new(0, 0.0, 1.0, 0.0, 0.0),
+            Err(DelayError::Rate(1.0))
+        );
+        assert_eq!(
+            LinearDelay::new(-1, 0.0, 0.0, 0.0, 0.0),
+            Err(DelayError::Start(-1))
+        );
+        let error = LinearDelay::new(0, 0.0, 0.0, f64::NAN, 0.0).expect_err("not a number");
+        assert_eq!(error.to_string(), "phase NaN must be a finite number");
+    }
+
+    #[test]
+    fn clients_send_seconds() {
+        let clock = SampleClock {
+            adc_sample_rate: 1e6,
+            sync_time: 1000.0,
+        };
+        let model = LinearDelay::from_seconds(clock, 1002.5, 1e-3, 0.5, 0.25, 3e6).expect("valid");
+        assert_eq!(model, linear(2_500_000, 1000.0, 0.5, 0.25, 3.0));
+        assert!(LinearDelay::from_seconds(clock, 999.0, 0.0, 0.0, 0.0, 0.0).is_err());
+        assert!(LinearDelay::from_seconds(clock, f64::INFINITY, 0.0, 0.0, 0.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn coarse_delay_turns_the_band_centre_by_quarter_turns() {
+        for (coarse, quarter) in [
+            (0, 0.0),
+            (1, 1.0),
+            (2, -2.0),
+            (3, -1.0),
+            (-1, -1.0),
+            (41, 1.0),
+        ] {
+            let point = DelayPoint {
+                coarse,
+                ..DelayPoint::default()
+            };
+            assert_eq!(point.wideband_phase(), quarter * FRAC_PI_2, "{coarse}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_delay_is_the_polynomial(
+            start in 0i64..1 << 48, t in 0u64..1 << 48, delay in -1e6f64..1e6, rate in -1e-9f64..1e-9,
+        ) {
+            let point = linear(start, delay, rate, 0.0, 0.0).at(Timestamp(t));
+            let expected = delay + (t as i64 - start) as f64 * rate;
+            prop_assert!(point.residual.abs() <= 0.5);
+            prop_assert_eq!(point.orig, t as i64 - point.coarse);
+            prop_assert!((point.coarse as f64 + point.residual - expected).abs() < 1e-9);
+        }
+    }
+}

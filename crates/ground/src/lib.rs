@@ -1,0 +1,41 @@
+//! The ground floor of Karoo: what every crate and room may use, and what uses none of them.
+//!
+//! | to | use |
+//! |---|---|
+//! | count time in samples | [`Timestamp`], [`SampleClock`] |
+//! | measure time | [`tsc`], [`TscClock`]; tests bring [`Ticks`] of their own |
+//! | idle in a polling loop | [`Idle`] with an [`IdlePolicy`] |
+//! | ask threads to end | [`StopFlag`] |
+//! | say where a thread's time goes | [`stats::PhaseTimer`], read through [`stats::PhaseTimes`] |
+//! | notice threads that hang | [`stats::Liveness`] |
+//! | pin threads, prefer a NUMA node, map memory | [`os`] |
+//! | read a file that a user named | [`files::read_text`] |
+//!
+//! A data thread books its time, and another thread reads the books:
+//!
+//! ```
+//! use ground::TscClock;
+//! use ground::stats::{Phase, PhaseTimer, PhaseTimes};
+//!
+//! let times = PhaseTimes::new("rx0", None);
+//! let mut timer = PhaseTimer::start(times.clone());
+//! timer.mark(Phase::Work);
+//! timer.turn();
+//! let report = times.report(TscClock::new(1_000_000_000));
+//! assert_eq!(report.name, "rx0");
+//! assert_eq!(times.progress(), Some(1));
+//! ```
+#![deny(unsafe_code)]
+
+pub mod files;
+mod idle;
+pub mod os;
+pub mod stats;
+mod stop;
+mod tsc;
+mod units;
+
+pub use idle::{Idle, IdlePolicy};
+pub use stop::{StopFlag, StopOnPanic};
+pub use tsc::{Ticks, Tsc, TscClock, tsc};
+pub use units::{N_POL, SampleClock, Timestamp};

@@ -1,0 +1,13 @@
+//! System calls of Linux that are nobody else's: scheduling, memory policy, mappings, the kernel's
+//! clock.
+#![allow(unsafe_code)]
+
+mod kernel_clock;
+mod memory_policy;
+mod region;
+mod scheduling;
+
+pub use kernel_clock::{ClockState, KernelClock};
+pub use memory_policy::prefer_node;
+pub use region::Region;
+pub use scheduling::{allowed_cpus, leave_real_time, run_on};

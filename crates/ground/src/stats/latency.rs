@@ -1,0 +1,88 @@
+//! How old data is when it leaves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::{SampleClock, Timestamp};
+
+/// Upper bounds of the buckets, in seconds.
+pub const BOUNDS: [f64; 12] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
+];
+
+/// Ages of output chunks when their last packet was handed to its port: from their last sample, by its timestamp, to the
+/// time of this host, so both clocks have to be right. Written once per chunk of which anything is sent, by the last of
+/// the tx lcores that send it, and read by anyone.
+#[derive(Debug)]
+pub struct Latency {
+    clock: SampleClock,
+    /// One per bound, and one for what is above all.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    nanoseconds: AtomicU64,
+}
+
+impl Latency {
+    /// None yet, of samples that `clock` dates.
+    pub fn new(clock: SampleClock) -> Self {
+        Self {
+            clock,
+            counts: Default::default(),
+            nanoseconds: AtomicU64::new(0),
+        }
+    }
+
+    /// A chunk has left whose last sample is before `end`.
+    pub fn left(&self, end: Timestamp) {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        self.record(now.as_secs_f64() - end.unix(self.clock));
+    }
+
+    /// Data from the future has no age.
+    fn record(&self, seconds: f64) {
+        let bucket = BOUNDS.partition_point(|&bound| bound < seconds);
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let nanoseconds = (seconds.max(0.0) * 1e9) as u64;
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Chunks up to each bound, all chunks, and the sum of their ages in seconds.
+    pub fn read(&self) -> ([u64; BOUNDS.len()], u64, f64) {
+        let mut sum = 0;
+        let cumulative = self.counts.each_ref().map(|count| {
+            sum += count.load(Ordering::Relaxed);
+            sum
+        });
+        let bounds = std::array::from_fn(|i| cumulative[i]);
+        (
+            bounds,
+            sum,
+            self.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_fall_into_their_buckets() {
+        let clock = SampleClock {
+            adc_sample_rate: 1e9,
+            sync_time: 0.0,
+        };
+        let latency = Latency::new(clock);
+        for age in [0.0015, 0.002, 0.3, 7.0, -1.0] {
+            latency.record(age);
+        }
+        let (bounds, all, sum) = latency.read();
+        assert_eq!(bounds, [1, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4]);
+        assert!(all == 5 && (sum - 7.3035).abs() < 1e-6, "{all} {sum}");
+        // What was sampled in 1970 is old.
+        latency.left(Timestamp(0));
+        assert_eq!(latency.read().0[11], 4);
+        assert!(latency.read().2 > 1.7e9);
+    }
+}

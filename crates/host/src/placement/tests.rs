@@ -1,0 +1,109 @@
+use IdlePolicy::{Poll, Share};
+
+use super::*;
+
+/// One engine with these wishes on CPUs of which nothing else is known; the host has 16.
+fn place(rx: &[Option<usize>], tx: Option<usize>, allowed: &str) -> EnginePlan {
+    let machine = Machine::unknown(&(0..16).collect());
+    let wishes = Wishes {
+        rx: rx.to_vec(),
+        tx,
+        tx_lcores: 1,
+        ..Wishes::default()
+    };
+    let plan = plan(&machine, &[wishes], &allowed.parse().unwrap(), None);
+    plan.engines.into_iter().next().unwrap()
+}
+
+fn idle(plan: &EnginePlan) -> Vec<IdlePolicy> {
+    plan.idle(|_| true)
+}
+
+#[test]
+fn with_cpus_enough_every_lcore_has_its_own() {
+    let plan = place(&[None, None], None, "0-6");
+    assert_eq!(plan.lcore_cpus(), [1, 2, 3, 4]);
+    assert_eq!(plan.housekeeping.to_string(), "0");
+    assert_eq!(plan.worker_cpus(), [5, 6, 3]);
+    assert_eq!(idle(&plan), [Poll; 4]);
+    let names: Vec<_> = plan.lcores.iter().map(|lcore| &lcore.name[..]).collect();
+    assert_eq!(names, ["rx0", "rx1", "engine", "tx"]);
+}
+
+/// The controller gives one CPU to each of receive, send and the rest, and runs the process on the last alone.
+#[test]
+fn named_cpus_are_taken_also_from_outside_and_poll_whatever_the_engine_does() {
+    let plan = place(&[Some(4)], Some(5), "6");
+    assert_eq!(plan.lcore_cpus(), [4, 6, 5]);
+    assert_eq!(plan.housekeeping.to_string(), "6");
+    assert_eq!(plan.worker_cpus(), [6]);
+    assert_eq!(idle(&plan), [Poll, Share, Poll]);
+    let plan = place(&[Some(4)], Some(5), "6-7");
+    assert_eq!(plan.lcore_cpus(), [4, 7, 5]);
+    assert_eq!(plan.housekeeping.to_string(), "6");
+    assert_eq!(idle(&plan), [Poll; 3]);
+}
+
+#[test]
+fn too_few_are_shared() {
+    let plan = place(&[None, None], None, "0-1");
+    assert_eq!(plan.lcore_cpus(), [1, 0, 1, 0]);
+    assert_eq!(idle(&plan), [Share; 4]);
+    let plan = place(&[Some(0)], Some(0), "0");
+    assert_eq!(plan.lcore_cpus(), [0, 0, 0]);
+    assert_eq!(idle(&plan), [Share; 3]);
+}
+
+/// Engines that are started by themselves, each with its slot, take what one plan of all gives them.
+#[test]
+fn engines_of_a_host_do_not_meet() {
+    let machine = Machine::unknown(&(0..16).collect());
+    let wishes = Wishes {
+        rx: vec![None],
+        tx_lcores: 1,
+        ..Wishes::default()
+    };
+    let plan = plan(&machine, &vec![wishes; 3], &machine.online(), None);
+    let mut seen = CpuList::default();
+    for engine in &plan.engines {
+        let mut cpus: CpuList = engine.lcore_cpus().into_iter().collect();
+        cpus.extend(engine.housekeeping.iter().chain(engine.worker_cpus()));
+        assert!(cpus.and(&seen).is_empty(), "{cpus} {seen}");
+        assert_eq!(idle(engine), [Poll; 3]);
+        seen.extend(cpus.iter());
+    }
+}
+
+/// One rx lcore was seen to place 1.75 Gsample/s of both polarisations at 10 bits (docs/performance.md).
+#[test]
+fn rx_lcores_are_too_few_beyond_what_was_measured() {
+    let machine = Machine::unknown(&(0..16).collect());
+    let told = |lcores: usize, gbps| {
+        let wishes = Wishes {
+            rx: vec![None; lcores],
+            tx_lcores: 1,
+            input_gbps: gbps,
+            ..Wishes::default()
+        };
+        let plan = plan(&machine, &[wishes], &machine.online(), None);
+        let mut warnings = plan.warnings.into_iter();
+        warnings.find(|warning| warning.rule == "receive-rate")
+    };
+    let payload = |rate: f64, bits: f64| Some(2.0 * rate * bits / 1e9);
+    assert_eq!(told(1, payload(1.712e9, 10.0)), None);
+    assert_eq!(told(1, payload(1.75e9, 10.0)), None);
+    let warning = told(1, payload(1.712e9, 12.0)).unwrap().text;
+    assert!(
+        warning.contains("41.1 Gb/s")
+            && warning.contains("--recv-affinity 2 entries, such as -1,-1"),
+        "{warning}"
+    );
+    assert_eq!(told(2, payload(3.5e9, 10.0)), None);
+    assert!(
+        told(2, payload(3.6e9, 10.0))
+            .unwrap()
+            .text
+            .contains("-1,-1,-1")
+    );
+    assert_eq!(told(1, None), None);
+}

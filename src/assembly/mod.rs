@@ -1,0 +1,29 @@
+//! The assembly of an engine: which lcores there are between its rx queues and its tx queues.
+//!
+//! * [`open_backend`]: what computes, and in which memory; [`outputs`]: the output chunks behind it;
+//! * [`Demand`]: whether the engine fits the memory that there is;
+//! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
+//! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, live or in a replay;
+//! * [`CaptureScan`]: what the head of a capture says; [`SourceLcore`]: a capture into rx queues;
+//! * [`Throttle`]: whether the kernel would stop the engine's threads;
+//! * [`drain`]: how long the engine's end may take.
+
+mod compute;
+mod demand;
+mod drain;
+mod realtime;
+mod scan;
+mod source;
+mod stages;
+mod threads;
+
+pub use compute::{
+    BackendKind, BackendRequest, Compute, ComputeError, OpenedBackend, open_backend, outputs,
+};
+pub use demand::{Demand, DemandError};
+pub use drain::drain;
+pub use realtime::Throttle;
+pub use scan::{CaptureScan, ScanError};
+pub use source::{Feed, Progress, SourceLcore};
+pub use stages::{FinishedStages, RxStage, StageError, StageIdle, StageParts, Stages};
+pub use threads::Threads;

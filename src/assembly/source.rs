@@ -1,0 +1,233 @@
+//! The source lcore of a replay, and of an engine that is fed from a file: frames of a capture into the rings behind the rx queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam::queue::ArrayQueue;
+use dpdk::{BURST, Mbuf, MbufBatch, MbufPool, RingSender};
+use ground::stats::{Phase, PhaseTimer};
+use ground::{Idle, IdlePolicy, StopFlag, Timestamp};
+
+use crate::config::RecvConfig;
+use crate::net::{CaptureError, CaptureReader, FlowTable};
+use crate::recv::{DropCause, END_OF_STREAM, Horizon, Place, RxStats, floor_after};
+use crate::spead::DigitiserHeap;
+
+/// Chunks that a silent queue may still fill behind the newest one.
+const MAX_LAG: u64 = 2;
+
+/// One rx queue from the source's side.
+pub struct Feed {
+    ring: RingSender,
+    horizons: Arc<ArrayQueue<Horizon>>,
+    batch: MbufBatch,
+    frames: u64,
+    /// The floor of the queue's lcore once it has seen all frames so far.
+    floor: u64,
+}
+
+impl Feed {
+    /// Frames go into `ring`, word of silence into `horizons`.
+    pub fn new(ring: RingSender, horizons: Arc<ArrayQueue<Horizon>>) -> Self {
+        Self {
+            ring,
+            horizons,
+            batch: MbufBatch::new(),
+            frames: 0,
+            floor: 0,
+        }
+    }
+}
+
+/// How far the source is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of the capture consumed.
+    pub bytes: AtomicU64,
+    /// Frames read.
+    pub frames: AtomicU64,
+}
+
+/// The lcore that reads a capture.
+pub struct SourceLcore {
+    /// The capture.
+    pub reader: CaptureReader,
+    /// Which frame goes where.
+    pub steering: FlowTable,
+    /// Geometry, to see which chunk a heap belongs to.
+    pub recv: RecvConfig,
+    /// Where a queue's first heap is looked for, as its lcore is told ([`Meant`](crate::recv::Meant)).
+    pub first: Timestamp,
+    /// One per rx queue.
+    pub feeds: Vec<Feed>,
+    /// Mbufs for frames.
+    pub pool: MbufPool,
+    /// What was not steered, by cause.
+    pub stats: Arc<RxStats>,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+    /// Whether to end as if the capture did.
+    pub stop: StopFlag,
+    /// How to wait.
+    pub idle: IdlePolicy,
+    /// Whether to give up.
+    pub abort: StopFlag,
+}
+
+impl SourceLcore {
+    /// Feeds the whole capture. Returns what there is to say about the file.
+    pub fn run(mut self, clock: &mut PhaseTimer) -> Result<Vec<String>, CaptureError> {
+        let mut feeds = Feeds {
+            feeds: std::mem::take(&mut self.feeds),
+            idle: Idle::new(self.idle),
+            abort: self.abort.clone(),
+        };
+        let mut newest = 0;
+        let mut cut = 0;
+        let outcome = loop {
+            clock.turn();
+            if self.abort.is_set() || self.stop.is_set() {
+                break Ok(());
+            }
+            let frame = match self.reader.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            self.progress.frames.fetch_add(1, Ordering::Relaxed);
+            cut += u64::from(frame.is_cut());
+            let (queue, payload) = match self.steering.steer(frame.bytes) {
+                Ok((queue, datagram)) => (queue, datagram.payload()),
+                Err(error) => {
+                    self.stats.note_burst(1, 0);
+                    self.stats.note_drop(DropCause::from(&error));
+                    continue;
+                }
+            };
+            let Some(mut mbuf) = feeds.alloc(&self.pool, clock) else {
+                break Ok(());
+            };
+            match mbuf.append(frame.bytes.len()) {
+                Some(data) => data.copy_from_slice(frame.bytes),
+                None => {
+                    self.stats.note_burst(1, 0);
+                    self.stats.note_drop(DropCause::PacketTooLong);
+                    continue;
+                }
+            }
+            let floor = &mut feeds.feeds[queue.0].floor;
+            if let Some(id) = chunk_id(&self.recv, self.first, *floor, payload) {
+                *floor = (*floor).max(floor_after(id));
+                newest = newest.max(id);
+                feeds.move_silent(newest, clock);
+            }
+            feeds.push(queue.0, mbuf, clock);
+            let (bytes, _) = self.reader.progress();
+            self.progress.bytes.store(bytes, Ordering::Relaxed);
+        };
+        for queue in 0..feeds.feeds.len() {
+            feeds.horizon(queue, END_OF_STREAM, clock);
+        }
+        outcome.inspect_err(|_| self.abort.set())?;
+        let mut notes = vec![self.reader.format().to_owned()];
+        if self.reader.truncated() {
+            notes.push("the file ends within a record: its whole frames were replayed".into());
+        }
+        if cut > 0 {
+            notes.push(format!(
+                "{cut} frames were cut short when they were recorded"
+            ));
+        }
+        Ok(notes)
+    }
+}
+
+/// Chunk that a heap will be placed in by an lcore with this floor, or, if it is 0, with this `first`, by the receiver's own rules;
+/// `None` if it will be dropped.
+fn chunk_id(recv: &RecvConfig, first: Timestamp, floor: u64, payload: &[u8]) -> Option<u64> {
+    let heap = DigitiserHeap::new_checked(payload).ok()?;
+    let near = match floor {
+        0 => first,
+        floor => Timestamp(floor.saturating_mul(recv.chunk_samples as u64)),
+    };
+    let place = Place::of(recv, near, &heap).ok()?;
+    (place.chunk >= floor).then_some(place.chunk)
+}
+
+/// All queues, and how to wait for them.
+struct Feeds {
+    feeds: Vec<Feed>,
+    idle: Idle,
+    abort: StopFlag,
+}
+
+impl Feeds {
+    /// An empty mbuf, waiting for one if the pool is empty; `None` if aborted.
+    fn alloc(&mut self, pool: &MbufPool, clock: &mut PhaseTimer) -> Option<Mbuf> {
+        loop {
+            if let Some(mbuf) = pool.alloc() {
+                return Some(mbuf);
+            }
+            if self.abort.is_set() {
+                return None;
+            }
+            self.wait(clock);
+        }
+    }
+
+    /// Queues a frame, waiting while the ring is full.
+    fn push(&mut self, queue: usize, mbuf: Mbuf, clock: &mut PhaseTimer) {
+        self.feeds[queue].frames += 1;
+        // The batch has room: it is emptied as soon as it is full.
+        let _ = self.feeds[queue].batch.push(mbuf);
+        if self.feeds[queue].batch.len() == BURST {
+            self.flush(queue, clock);
+        }
+    }
+
+    /// Empties a queue's batch into its ring.
+    fn flush(&mut self, queue: usize, clock: &mut PhaseTimer) {
+        loop {
+            let feed = &mut self.feeds[queue];
+            feed.ring.enqueue(&mut feed.batch);
+            if feed.batch.is_empty() || self.abort.is_set() {
+                self.idle.reset();
+                return;
+            }
+            self.wait(clock);
+        }
+    }
+
+    /// Waits, having given every queue what it can take: one may wait for what another still misses.
+    fn wait(&mut self, clock: &mut PhaseTimer) {
+        clock.turn();
+        clock.mark(Phase::Work);
+        for feed in &mut self.feeds {
+            feed.ring.enqueue(&mut feed.batch);
+        }
+        self.idle.wait();
+        clock.mark(Phase::WaitOutput);
+    }
+
+    /// Tells queues that are too far behind the newest chunk to go on without waiting for more.
+    fn move_silent(&mut self, newest: u64, clock: &mut PhaseTimer) {
+        for queue in 0..self.feeds.len() {
+            if self.feeds[queue].floor + MAX_LAG < floor_after(newest) {
+                self.feeds[queue].floor = newest - MAX_LAG;
+                self.horizon(queue, newest - MAX_LAG, clock);
+            }
+        }
+    }
+
+    /// Publishes a horizon behind all frames so far.
+    fn horizon(&mut self, queue: usize, floor: u64, clock: &mut PhaseTimer) {
+        let horizon = Horizon {
+            after: self.feeds[queue].frames,
+            floor,
+        };
+        while self.feeds[queue].horizons.push(horizon).is_err() && !self.abort.is_set() {
+            self.wait(clock);
+        }
+        self.flush(queue, clock);
+    }
+}

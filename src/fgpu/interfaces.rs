@@ -1,0 +1,281 @@
+//! The interfaces of an engine: what each is for, and the ends of its ports.
+
+use std::collections::BTreeMap;
+
+use dpdk::{
+    BURST, Device, DpdkError, Eal, ExtPool, HugePages, MbufPool, PoolConfig, Port, PortConfig,
+    RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
+};
+use host::placement::PACKET_BUFFERS;
+
+use super::LiveError;
+use crate::assembly::Demand;
+use crate::config::{EngineConfig, FgpuConfig, InputConfig, OutputConfig};
+use crate::memory::{OUTPUT_CHUNKS, OutputMemory};
+use crate::ports::{Driver, Interface, InterfaceError, Membership, PortUse, PresetError, devices};
+use crate::send::{Source, TxPools};
+use crate::spead::{digitiser, spectra};
+
+/// UDP port that the first output's packets come from.
+const SOURCE_PORT: u16 = 49152;
+/// Packets between the lcore that reads a capture and the one that receives: a power of two less one.
+const CAPTURE_RING: usize = 511;
+/// Largest frame of a capture that fits an mbuf.
+const CAPTURE_FRAME: usize = 9600;
+/// Memory for DPDK beside mbuf pools, in bytes.
+const DPDK_BYTES: usize = 64 << 20;
+
+/// The interfaces of an engine, and what each is for.
+#[derive(Clone, Debug)]
+pub struct Interfaces {
+    pub(super) uses: Vec<(Interface, PortUse)>,
+}
+
+impl Interfaces {
+    /// Finds them, and sees to it that packets fit them. From then on the configuration calls each by its own name,
+    /// whatever the user called it.
+    pub fn find(config: &mut FgpuConfig) -> Result<Self, InterfaceError> {
+        let mut found: BTreeMap<String, Interface> = BTreeMap::new();
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        let mut resolve = |names: &mut Vec<String>| {
+            for name in names {
+                let own = match given.get(name) {
+                    Some(own) => own.clone(),
+                    None => {
+                        let interface = Interface::find(name)?;
+                        let own = interface.name.clone();
+                        given.insert(name.clone(), own.clone());
+                        found.entry(own.clone()).or_insert(interface);
+                        own
+                    }
+                };
+                *name = own;
+            }
+            Ok::<_, InterfaceError>(())
+        };
+        resolve(&mut config.egress.interfaces)?;
+        if let InputConfig::Live { interfaces, .. } = &mut config.input {
+            resolve(interfaces)?;
+        }
+        let mut uses: BTreeMap<&str, PortUse> = BTreeMap::new();
+        let egress = &config.egress;
+        for name in &egress.interfaces {
+            let port = uses.entry(name).or_default();
+            if port.tx {
+                return Err(InterfaceError::Twice { name: name.clone() });
+            }
+            port.tx = true;
+            port.tx_bytes = egress.buffer / egress.interfaces.len();
+            port.chunk_packets = chunk_packets(&config.engine, egress.interfaces.len());
+        }
+        if let InputConfig::Live {
+            interfaces, buffer, ..
+        } = &config.input
+        {
+            for name in interfaces {
+                let port = uses.entry(name).or_default();
+                port.rx_queues += 1;
+                port.rx_bytes = buffer / interfaces.len();
+            }
+        }
+        let check = |(name, port): (&str, PortUse)| {
+            let interface = found[name].clone();
+            if port.rx_queues > 0 {
+                let heap = digitiser::PREAMBLE_LEN + config.engine.recv.heap_bytes();
+                interface.check_mtu(heap, "--recv-packet-samples")?;
+            }
+            if port.tx {
+                let packet = spectra::PREAMBLE_LEN + config.engine.send.packet_payload;
+                interface.check_mtu(packet, "--send-packet-payload")?;
+            }
+            Ok::<_, InterfaceError>((interface, port))
+        };
+        let uses = uses.into_iter().map(check).collect::<Result<_, _>>()?;
+        Ok(Self { uses })
+    }
+
+    /// PCI devices that DPDK is to drive, with their drivers' options, and whether they need huge pages.
+    pub fn devices(&self) -> Result<(Vec<String>, HugePages), PresetError> {
+        devices(self.uses.iter().map(|(interface, _)| interface))
+    }
+
+    /// Packets that a transmit queue holds, at most.
+    pub(super) fn tx_packets(&self) -> usize {
+        let packets = self.uses.iter().map(|(i, port)| port.tx_packets(i));
+        packets.max().unwrap_or_default()
+    }
+
+    /// Lets the devices of `queues` read output chunks. Returns of how many packets a chunk must be to be read where it is:
+    /// smaller ones might all be in a queue whose driver waits for more, and none left to be filled.
+    pub(super) fn let_read(
+        &self,
+        queues: &[TxQueue],
+        pools: &[(String, ExtPool<OutputMemory>)],
+    ) -> usize {
+        let ports = queues.iter().map(TxQueue::port);
+        for port in ports.filter(|port| !port.is_virtual()) {
+            // Virtual ones take chains, and do not say so.
+            if !port.info().is_ok_and(|info| info.multi_segment_tx) {
+                let port = port.name();
+                tracing::warn!(
+                    port,
+                    "the device takes no packets in two parts: they are copied"
+                );
+                return usize::MAX;
+            }
+            for (output, pool) in pools {
+                if let Err(error) = port.register(pool) {
+                    let port = port.name();
+                    tracing::warn!(port, output, %error, "the device cannot read output chunks: packets are copied");
+                    return usize::MAX;
+                }
+            }
+        }
+        let kept = queues.iter().map(TxQueue::keeps).max().unwrap_or(0);
+        let least = kept.div_ceil(OUTPUT_CHUNKS - 1);
+        let packets = self.uses.iter().filter(|(_, port)| port.tx);
+        let packets = packets.map(|(_, port)| port.chunk_packets).min();
+        match packets.unwrap_or(0) {
+            _ if least == 0 => {}
+            packets if packets < least => tracing::warn!(
+                packets,
+                least,
+                "output chunks are of fewer packets than the device's queue needs: they are copied; raise --send-chunk-jones"
+            ),
+            packets => tracing::info!(packets, least, "the device reads output chunks in place"),
+        }
+        least
+    }
+
+    /// All memory for packets: DPDK's, for which there should be huge pages, and the kernel's.
+    pub fn demands(&self, config: &FgpuConfig) -> Vec<Demand> {
+        let rings: usize = self.uses.iter().map(|(i, port)| port.ring_bytes(i)).sum();
+        let sent = ("--send-buffer", config.egress.buffer);
+        let (option, value) = match config.input {
+            InputConfig::Live { buffer, .. } if buffer >= sent.1 => ("--recv-buffer", buffer),
+            _ => sent,
+        };
+        let demand = |what: &str, bytes| Demand {
+            what: what.to_owned(),
+            bytes,
+            option: option.to_owned(),
+            value,
+        };
+        let dpdk = (self.memory_mib(config) as u64) << 20;
+        let mut demands = vec![demand(PACKET_BUFFERS, dpdk)];
+        if rings > 0 {
+            demands.push(demand("rings of the kernel", rings as u64));
+        }
+        demands
+    }
+
+    /// Memory for DPDK, in MiB.
+    pub fn memory_mib(&self, config: &FgpuConfig) -> usize {
+        const MBUF: usize = 512;
+        let rx: usize = self.uses.iter().map(|(i, port)| port.mbuf_bytes(i)).sum();
+        let tx = config.egress.interfaces.len() * pool_size(self.tx_packets(), 2 * BURST);
+        let by_dma = |(i, port): &(Interface, PortUse)| port.tx && i.driver != Driver::AfPacket;
+        let copied = match self.uses.iter().any(by_dma) {
+            true => config.engine.send.packet_payload,
+            false => 0,
+        };
+        let tx = tx * (TxPools::bytes_per_packet(copied) + 2 * MBUF);
+        let capture = match config.input {
+            InputConfig::Capture { .. } => capture_mbufs() * (CAPTURE_FRAME + MBUF),
+            InputConfig::Live { .. } => 0,
+        };
+        (DPDK_BYTES + rx + tx + capture).div_ceil(1 << 20)
+    }
+}
+
+/// Packets of an output chunk that go through each of `interfaces`, of the output that has the fewest.
+fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
+    let packets = |output: &OutputConfig| {
+        let substreams = (output.dst.len() / interfaces).max(1);
+        let heap = output.heap_bytes().div_ceil(engine.send.packet_payload);
+        engine.send.chunk_jones / output.jones_per_batch * substreams * heap
+    };
+    engine.outputs.iter().map(packets).min().unwrap_or(0)
+}
+
+/// Where packets come from and go to, before there are stages.
+pub(super) struct Ends {
+    pub(super) rx: Vec<RxQueue>,
+    pub(super) tx: Vec<TxQueue>,
+    pub(super) sources: Vec<Source>,
+    pub(super) ports: Vec<Port>,
+    /// One for each interface.
+    pub(super) memberships: Vec<Membership>,
+}
+
+impl Ends {
+    /// Starts the port of each interface, and puts its queues in the order in which the configuration names it.
+    pub(super) fn open(
+        eal: &Eal,
+        config: &FgpuConfig,
+        interfaces: &Interfaces,
+    ) -> Result<Self, LiveError> {
+        let mut started = BTreeMap::new();
+        let (mut ports, mut memberships) = (Vec::new(), Vec::new());
+        for (interface, port_use) in &interfaces.uses {
+            let steering = config.input.steering_of(&interface.name);
+            let port = port_use.open(eal, interface, &steering)?;
+            ports.push(port.port);
+            memberships.push(port.membership);
+            started.insert(
+                &interface.name[..],
+                (interface, port.mac, port.rx.into_iter(), port.tx),
+            );
+        }
+        let mut ends = Self {
+            rx: Vec::new(),
+            tx: Vec::new(),
+            sources: Vec::new(),
+            ports,
+            memberships,
+        };
+        if let InputConfig::Live { interfaces, .. } = &config.input {
+            for name in interfaces {
+                ends.rx
+                    .extend(started.get_mut(&name[..]).and_then(|(.., rx, _)| rx.next()));
+            }
+        }
+        for name in &config.egress.interfaces {
+            if let Some((interface, mac, _, tx)) = started.get_mut(&name[..]) {
+                ends.tx.append(tx);
+                ends.sources.push(Source {
+                    mac: *mac,
+                    ip: interface.ip,
+                    port: SOURCE_PORT,
+                });
+            }
+        }
+        Ok(ends)
+    }
+
+    /// A receive queue that a capture is put into: the other end, and the mbufs for its frames.
+    pub(super) fn add_capture(&mut self, eal: &Eal) -> Result<(RingSender, MbufPool), DpdkError> {
+        let pool = PoolConfig {
+            mbufs: capture_mbufs(),
+            cache: BURST,
+            data_room: CAPTURE_FRAME,
+            socket: None,
+        };
+        let pool = MbufPool::new(eal, "capture_frames", pool)?;
+        let (sender, receiver) = mbuf_ring(eal, "capture", CAPTURE_RING)?;
+        // DPDK's ring ports have both; nothing is sent.
+        let (unused, _) = mbuf_ring(eal, "capture_unused", 1)?;
+        let port = Device::rings(eal, "capture", vec![receiver], vec![unused])?;
+        let port = port.start(&PortConfig {
+            rx_pools: vec![pool.clone()],
+            ..PortConfig::default()
+        })?;
+        self.rx.extend(port.rx);
+        Ok((sender, pool))
+    }
+}
+
+/// Mbufs for the frames of a capture: the ring's, and a burst for either lcore.
+fn capture_mbufs() -> usize {
+    pool_size(CAPTURE_RING, 2 * BURST)
+}

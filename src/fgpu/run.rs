@@ -1,0 +1,335 @@
+//! One engine on live ports, or fed from a capture file, from its start to its last stop heap.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use crossbeam::queue::ArrayQueue;
+use dpdk::{BURST, DpdkError, ExtPool, FlowRule, LcoreHandle, LcorePanic, QueueId};
+use ground::{IdlePolicy, StopFlag};
+use host::placement::{EnginePlan, Role};
+
+use super::interfaces::{Ends, Interfaces};
+use crate::assembly::{
+    CaptureScan, Compute, Feed, RxStage, SourceLcore, StageError, StageIdle, StageParts, Stages,
+    Threads, outputs,
+};
+use crate::config::{FgpuConfig, InputConfig};
+use crate::engine::steer::Steered;
+use crate::memory::{MemoryError, OutputMemory};
+use crate::net::{CaptureError, CaptureReader, FlowTable};
+use crate::ports::{InterfaceError, Links, Membership, PortError};
+use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
+
+/// How long devices have for the last packets, whose end drivers do not tell.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Why a live engine did not start, or ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// An interface cannot be used.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// An interface has no port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// DPDK refused something.
+    #[error(transparent)]
+    Dpdk(#[from] DpdkError),
+    /// Not enough memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The capture cannot be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A stage failed.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+}
+
+impl From<LcorePanic> for LiveError {
+    fn from(panic: LcorePanic) -> Self {
+        Self::Stage(panic.into())
+    }
+}
+
+/// What a live engine is made of, beside its configuration.
+pub struct LiveParts {
+    /// What computes.
+    pub compute: Compute,
+    /// How control steers it.
+    pub steered: Steered,
+    /// Receive chunks beside those that it needs: how long it may be held up.
+    pub spare_chunks: usize,
+}
+
+/// One engine at work.
+pub struct LiveEngine {
+    stages: Stages,
+    threads: Threads,
+    memory: Arc<ReceiveMemory>,
+    pools: Vec<(String, ExtPool<OutputMemory>)>,
+    links: Links,
+    capture: Option<Capture>,
+    busy: Vec<(String, Arc<AtomicU64>)>,
+    /// Whether packets may be under way when the lcores have ended.
+    lingers: bool,
+    _memberships: Vec<Membership>,
+}
+
+/// The lcore that reads a capture.
+struct Capture {
+    lcore: LcoreHandle<Result<Vec<String>, CaptureError>>,
+    stop: StopFlag,
+    /// Of what it does not pass on.
+    stats: Arc<RxStats>,
+}
+
+impl LiveEngine {
+    /// Starts everything, then lets packets in.
+    ///
+    /// `threads` has an lcore for each of the plan's. On an error some may run already: they are aborted.
+    pub fn start(
+        config: &FgpuConfig,
+        interfaces: &Interfaces,
+        threads: Threads,
+        parts: LiveParts,
+        plan: &EnginePlan,
+    ) -> Result<Self, LiveError> {
+        let abort = threads.abort().clone();
+        Self::try_start(config, interfaces, threads, parts, plan).inspect_err(|_| abort.set())
+    }
+
+    fn try_start(
+        config: &FgpuConfig,
+        interfaces: &Interfaces,
+        mut threads: Threads,
+        parts: LiveParts,
+        plan: &EnginePlan,
+    ) -> Result<Self, LiveError> {
+        let LiveParts {
+            compute,
+            steered,
+            spare_chunks,
+        } = parts;
+        let (eal, engine) = (threads.eal().clone(), &config.engine);
+        let mut ends = Ends::open(&eal, config, interfaces)?;
+        let reader = match &config.input {
+            InputConfig::Live { .. } => None,
+            InputConfig::Capture { path, .. } => Some(CaptureReader::open(path)?),
+        };
+        let meant = meant(config);
+        let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, ends.add_capture(&eal)?)));
+        let feed = feed.transpose()?;
+
+        let (lanes, tail) = (ends.rx.len(), engine.tail_samples());
+        let (memory, mut receiver) = receive_memory_with_spare(
+            &engine.recv,
+            tail,
+            lanes,
+            &*compute.recv_memory,
+            spare_chunks,
+        )?;
+        let (when_full, names) = match &config.input {
+            InputConfig::Live { interfaces, .. } => {
+                receiver.leave_behind();
+                (WhenFull::Drop, &interfaces[..])
+            }
+            InputConfig::Capture { .. } => (WhenFull::Wait, &[][..]),
+        };
+        let through = |name: &String| FlowTable::from_sources(&config.input.endpoints_of(name), 1);
+        let horizons: Vec<_> = (0..lanes)
+            .map(|_| Arc::new(ArrayQueue::new(BURST)))
+            .collect();
+        let rx = ends.rx.into_iter().zip(&horizons).enumerate();
+        let rx = rx.map(|(lane, (queue, horizons))| RxStage {
+            name: format!("rx{lane}"),
+            queue,
+            ours: names.get(lane).map(through),
+            horizons: horizons.clone(),
+        });
+        let busy = compute.backend.busy();
+        let outputs = outputs(
+            &eal,
+            engine,
+            compute.backend.pipelines,
+            &*compute.send_memory,
+        )?;
+        let pools: Vec<_> = outputs
+            .iter()
+            .map(|o| (o.config.name.clone(), o.pool.clone()))
+            .collect();
+        let copied_below = interfaces.let_read(&ends.tx, &pools);
+        let mut parts = StageParts {
+            prefix: String::new(),
+            memory: memory.clone(),
+            receiver,
+            intake: compute.backend.intake,
+            outputs,
+            steered,
+            rx: rx.collect(),
+            when_full,
+            meant,
+            tx: ends.tx,
+            tx_packets: interfaces.tx_packets(),
+            copied_below,
+            sources: ends.sources,
+            rate_factor: config.egress.rate_factor,
+            idle: idle(plan),
+        };
+        let lingers = parts.tx.iter().any(|queue| queue.keeps() > 0);
+        // Buffers and kernels have taken seconds.
+        parts.rx.iter_mut().for_each(|rx| rx.queue.discard());
+        let stages = Stages::start(&mut threads, engine, parts)?;
+        let mut memberships = ends.memberships;
+        for ((interface, _), membership) in interfaces.uses.iter().zip(&mut memberships) {
+            membership.join(&config.input.endpoints_of(&interface.name), interface)?;
+        }
+        let capture = feed.map(|(reader, (ring, pool))| {
+            let (stop, stats) = (StopFlag::default(), Arc::new(RxStats::default()));
+            let source = SourceLcore {
+                reader,
+                steering: everything(),
+                recv: engine.recv.clone(),
+                first: meant.first(),
+                feeds: vec![Feed::new(ring, horizons[0].clone())],
+                pool,
+                stats: stats.clone(),
+                progress: Arc::default(),
+                stop: stop.clone(),
+                idle: one(&plan.idle(|role| role == Role::Source)),
+                abort: threads.abort().clone(),
+            };
+            let lcore = threads.spawn("capture", move |clock| source.run(clock))?;
+            Ok::<_, DpdkError>(Capture { lcore, stop, stats })
+        });
+        Ok(Self {
+            capture: capture.transpose()?,
+            busy,
+            stages,
+            threads,
+            memory,
+            pools,
+            lingers,
+            links: Links::new(
+                ends.ports
+                    .into_iter()
+                    .zip(interfaces.uses.iter().map(|(i, _)| i)),
+            ),
+            _memberships: memberships,
+        })
+    }
+
+    /// Whether any of its lcores is at work: they end by themselves with a capture, or when one of them fails.
+    pub fn is_running(&self) -> bool {
+        self.stages.running() > 0
+    }
+
+    /// Whether it was aborted, by a stage that failed or from outside.
+    pub fn is_aborted(&self) -> bool {
+        self.threads.abort().is_set()
+    }
+
+    /// Ends its input. What was received is still computed and sent, then stop heaps, then its lcores end.
+    pub fn stop(&self) {
+        match &self.capture {
+            Some(capture) => capture.stop.set(),
+            None => self.stages.stop(),
+        }
+    }
+
+    /// Ends all lcores as they are: nothing more is sent.
+    pub fn abort(&self) {
+        self.threads.abort().set();
+    }
+
+    /// Lcores that have not ended.
+    pub fn running(&self) -> usize {
+        self.stages.running()
+    }
+
+    /// Receive chunks.
+    pub fn memory(&self) -> &Arc<ReceiveMemory> {
+        &self.memory
+    }
+
+    /// Output chunks, by stream.
+    pub fn output_pools(&self) -> &[(String, ExtPool<OutputMemory>)] {
+        &self.pools
+    }
+
+    /// Nanoseconds that devices were busy, by what they did.
+    pub fn busy(&self) -> &[(String, Arc<AtomicU64>)] {
+        &self.busy
+    }
+
+    /// Its ports and their links.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Its lcores' counters.
+    pub fn stages(&self) -> &Stages {
+        &self.stages
+    }
+
+    /// Where the time of its lcores goes.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// Counters of a capture's frames that are no datagrams.
+    pub fn capture_stats(&self) -> Option<&Arc<RxStats>> {
+        self.capture.as_ref().map(|capture| &capture.stats)
+    }
+
+    /// Waits for all lcores. The first failure of a stage, if there was one, is returned.
+    pub fn join(self) -> Result<(), LiveError> {
+        let capture = self.capture.map(|capture| capture.lcore.join());
+        let ended = self.stages.join()?;
+        for note in capture.transpose()?.transpose()?.unwrap_or_default() {
+            tracing::info!(note, "capture");
+        }
+        if self.lingers {
+            std::thread::sleep(LINGER);
+        }
+        // Packets in flight are done before their pools go.
+        drop(ended);
+        Ok(())
+    }
+}
+
+/// What tells the first heap's timestamp: the host's clock, or the frames' times in a capture.
+fn meant(config: &FgpuConfig) -> Meant {
+    let clock = config.engine.clock;
+    match &config.input {
+        InputConfig::Live { .. } => Meant::AtHostTime(clock),
+        // What is wrong with the capture is its source's to say; a pipe can be read only once.
+        InputConfig::Capture { path, .. } => CaptureScan::new(path)
+            .map_or(Meant::AsItIs, |scan| Meant::Near(scan.first_whole(clock))),
+    }
+}
+
+/// What the lcores of the stages do when idle.
+fn idle(plan: &EnginePlan) -> StageIdle {
+    StageIdle {
+        rx: plan.idle(|role| matches!(role, Role::Rx(_))),
+        engine: one(&plan.idle(|role| role == Role::Engine)),
+        tx: plan.idle(|role| matches!(role, Role::Tx(_))),
+    }
+}
+
+/// That of the only lcore of its kind.
+fn one(idle: &[IdlePolicy]) -> IdlePolicy {
+    *idle.first().unwrap_or(&IdlePolicy::Share)
+}
+
+/// All datagrams, whatever their destination: a capture is ours.
+fn everything() -> FlowTable {
+    FlowTable::new(vec![FlowRule {
+        dst: Ipv4Addr::UNSPECIFIED..=Ipv4Addr::BROADCAST,
+        udp_port: None,
+        queue: QueueId(0),
+    }])
+}

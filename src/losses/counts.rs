@@ -1,0 +1,169 @@
+//! The counters of an engine at one moment.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use dpdk::{ExtPool, PortStats};
+use ground::N_POL;
+
+use crate::config::EngineConfig;
+use crate::engine::OutputStats;
+use crate::fgpu::LiveEngine;
+use crate::memory::OutputMemory;
+use crate::ports::Links;
+use crate::recv::{DropCause, InputStats, LastDropped, ReceiveMemory, RxStats};
+
+/// Where the counters of one engine are: written by its threads, which do not wait for who reads
+/// them.
+pub struct Counters {
+    chunk_samples: u64,
+    rx: Vec<Arc<RxStats>>,
+    input: Arc<InputStats>,
+    memory: Arc<ReceiveMemory>,
+    outputs: Vec<Arc<OutputStats>>,
+    pools: Vec<(String, ExtPool<OutputMemory>)>,
+    links: Links,
+}
+
+/// What they were at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Datagrams looked at.
+    pub datagrams: u64,
+    /// Heaps placed.
+    pub placed: u64,
+    /// Datagrams not placed, in the order of [`DropCause::ALL`].
+    pub drops: [u64; DropCause::ALL.len()],
+    /// Those of [`DropCause::WrongHeapLength`] that were descriptors and stop heaps.
+    pub metadata: u64,
+    /// What the last datagrams dropped had.
+    pub last: LastDropped<Option<u64>, Option<SocketAddrV4>>,
+    /// Non-empty chunks.
+    pub chunks: u64,
+    /// First sample of the newest chunk that heaps came for.
+    pub newest: Option<u64>,
+    /// Heaps in chunks, per polarisation.
+    pub heaps: [u64; N_POL],
+    /// Heaps that chunks lacked, per polarisation.
+    pub missing: [u64; N_POL],
+    /// Output streams.
+    pub outputs: Vec<StreamCounts>,
+    /// Ports, if their counters can be read.
+    pub ports: Vec<(String, PortStats)>,
+}
+
+/// Those of an output stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Its name.
+    pub name: String,
+    /// Heaps sent.
+    pub sent: u64,
+    /// Heaps not sent.
+    pub not_sent: u64,
+    /// Output chunks that nothing is in.
+    pub free_chunks: usize,
+}
+
+impl Counts {
+    /// Datagrams not placed for this cause.
+    pub fn dropped(&self, cause: DropCause) -> u64 {
+        self.drops[cause as usize]
+    }
+
+    /// Those of them that should have been placed, if they are of a cause that data has.
+    pub fn lost(&self, cause: DropCause) -> u64 {
+        match cause {
+            DropCause::WrongHeapLength => self.dropped(cause).saturating_sub(self.metadata),
+            cause if cause.is_other_traffic() => 0,
+            cause => self.dropped(cause),
+        }
+    }
+
+    /// Heaps sent of all outputs.
+    pub fn sent(&self) -> u64 {
+        self.outputs.iter().map(|output| output.sent).sum()
+    }
+
+    /// Packets that ports have received.
+    pub fn rx_packets(&self) -> u64 {
+        self.ports.iter().map(|(_, port)| port.rx_packets).sum()
+    }
+}
+
+impl Counters {
+    /// Those of `engine`.
+    pub fn of(config: &EngineConfig, engine: &LiveEngine) -> Self {
+        let stages = engine.stages();
+        let mut rx = stages.rx_stats().to_vec();
+        rx.extend(engine.capture_stats().cloned());
+        Self {
+            chunk_samples: config.recv.chunk_samples as u64,
+            rx,
+            input: stages.input_stats().clone(),
+            memory: engine.memory().clone(),
+            outputs: stages.output_stats().to_vec(),
+            pools: engine.output_pools().to_vec(),
+            links: engine.links().clone(),
+        }
+    }
+
+    /// What they are now.
+    pub fn read(&self) -> Counts {
+        let ports = self.links.states();
+        let ports = ports.filter_map(|(port, ..)| Some((port.name().into(), port.stats().ok()?)));
+        Counts {
+            ports: ports.collect(),
+            ..self.read_without_ports()
+        }
+    }
+
+    /// The same without ports, which may have gone.
+    pub fn read_without_ports(&self) -> Counts {
+        // Counters of what comes of others first, so that nothing seems to have come of nothing.
+        let outputs = self.outputs.iter().zip(&self.pools);
+        let outputs = outputs.map(|(stats, (name, pool))| {
+            let counts = stats.counts();
+            StreamCounts {
+                name: name.clone(),
+                sent: counts.heaps,
+                not_sent: stats.not_sent_heaps(),
+                free_chunks: pool.available(),
+            }
+        });
+        let outputs = outputs.collect();
+        let (missing, heaps) = (self.input.missing_heaps(), self.input.heaps());
+        let newest = self.memory.newest_chunk();
+        Counts {
+            outputs,
+            missing,
+            heaps,
+            chunks: self.input.chunks(),
+            newest: newest.map(|chunk| chunk.saturating_mul(self.chunk_samples)),
+            last: self.last_dropped(),
+            metadata: self.rx.iter().map(|rx| rx.metadata()).sum(),
+            drops: std::array::from_fn(|cause| self.dropped(DropCause::ALL[cause])),
+            placed: self.rx.iter().map(|rx| rx.placed()).sum(),
+            datagrams: self.rx.iter().map(|rx| rx.datagrams()).sum(),
+            ports: Vec::new(),
+        }
+    }
+
+    fn dropped(&self, cause: DropCause) -> u64 {
+        self.rx.iter().map(|rx| rx.drops(cause)).sum()
+    }
+
+    /// Each of the queue that dropped most for that cause.
+    fn last_dropped(&self) -> LastDropped<Option<u64>, Option<SocketAddrV4>> {
+        let most = |cause| {
+            let rx = self.rx.iter().max_by_key(|rx| rx.drops(cause));
+            rx.map(|rx| rx.last_dropped()).unwrap_or_default()
+        };
+        LastDropped {
+            heap_length: most(DropCause::WrongHeapLength).heap_length,
+            timestamp: most(DropCause::BadTimestamp).timestamp,
+            behind: most(DropCause::TooOld).behind,
+            destination: most(DropCause::NotOurs).destination,
+        }
+    }
+}

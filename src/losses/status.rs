@@ -1,0 +1,128 @@
+//! How an engine is in one line, and what it came to in a few.
+
+use std::time::Duration;
+
+use dpdk::PortStats;
+use ground::N_POL;
+
+use super::Cause;
+use super::counts::Counts;
+use super::text::{grouped, per_second, span};
+use crate::recv::DropCause;
+
+/// The line for the time between two moments. `silent`: for how long no heap has come; `missing`:
+/// whether missing heaps count.
+pub fn status(
+    before: &Counts,
+    after: &Counts,
+    over: Duration,
+    silent: Option<Duration>,
+    missing: bool,
+) -> String {
+    let seconds = over.as_secs_f64();
+    if seconds == 0.0 {
+        return "Running: up".to_owned();
+    }
+    let rate = |count: u64| per_second(count as f64 / seconds);
+    let placed = after.placed - before.placed;
+    let out = rate(after.sent() - before.sent());
+    if let Some(silent) = silent {
+        let since = span(silent);
+        return format!(
+            "Running: no heaps in for {since} ({}), {out} heaps/s out",
+            Cause::NoInput.name()
+        );
+    }
+    let causes = causes(before, after, missing);
+    let lost: u64 = causes.iter().map(|(_, count)| count).sum();
+    let top = causes.iter().max_by_key(|(_, count)| *count);
+    let loss = match top {
+        Some((cause, _)) => {
+            let percent = 100.0 * lost as f64 / (placed + lost) as f64;
+            let percent = match percent {
+                percent if percent < 0.1 => "under 0.1".to_owned(),
+                percent => format!("{percent:.1}"),
+            };
+            format!("{percent} % lost ({})", cause.name())
+        }
+        None => "none lost".to_owned(),
+    };
+    format!(
+        "Running: {} heaps/s in, {loss}, {out} heaps/s out",
+        rate(placed)
+    )
+}
+
+/// What was lost of the input between two moments, each heap once.
+fn causes(before: &Counts, after: &Counts, missing: bool) -> Vec<(Cause, u64)> {
+    let ports = |value: fn(&PortStats) -> u64| {
+        let sum = |counts: &Counts| counts.ports.iter().map(|(_, port)| value(port)).sum();
+        let (new, old): (u64, u64) = (sum(after), sum(before));
+        new.saturating_sub(old)
+    };
+    let mut causes = vec![
+        (Cause::RxMissed, ports(|port| port.rx_missed)),
+        (Cause::RxNoBuffer, ports(|port| port.rx_no_mbuf)),
+        (Cause::RxErrors, ports(|port| port.rx_errors)),
+    ];
+    let drops = DropCause::ALL.iter().copied();
+    // The first copy was placed.
+    let drops = drops.filter(|cause| *cause != DropCause::Duplicate);
+    causes.extend(drops.map(|cause| {
+        let count = after.lost(cause).saturating_sub(before.lost(cause));
+        (Cause::Dropped(cause), count)
+    }));
+    if missing {
+        // Those that came and were not placed are missing in their chunks as well.
+        let known: u64 = causes.iter().map(|(_, count)| count).sum();
+        let heaps = |pol: usize| after.heaps[pol] - before.heaps[pol];
+        let new = |pol: usize| after.missing[pol].saturating_sub(before.missing[pol]);
+        let one = (0..N_POL).any(|pol| heaps(pol) == 0 && new(pol) > 0);
+        let cause = if one {
+            Cause::OnePolarisation
+        } else {
+            Cause::MissingHeaps
+        };
+        let all: u64 = (0..N_POL).map(new).sum();
+        causes.push((cause, all.saturating_sub(known)));
+    }
+    causes.retain(|(_, count)| *count > 0);
+    causes
+}
+
+/// What a run came to: a line for its input, and one for each output.
+pub fn summary(counts: &Counts) -> Vec<String> {
+    let mut dropped: Vec<_> = DropCause::ALL
+        .iter()
+        .map(|&cause| (cause, counts.dropped(cause)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    dropped.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let dropped: Vec<_> = dropped
+        .into_iter()
+        .map(|(cause, count)| format!("{} {}", grouped(count), cause.name()))
+        .collect();
+    let dropped = match &dropped[..] {
+        [] => "every datagram was placed".to_owned(),
+        causes => format!("datagrams not placed: {}", causes.join(", ")),
+    };
+    let [heaps, missing] = [counts.heaps, counts.missing].map(|counts| counts.map(grouped));
+    let input = format!(
+        "input: {} datagrams, {} heaps placed, {} and {} of them in chunks, which lacked {} and {}; {dropped}",
+        grouped(counts.datagrams),
+        grouped(counts.placed),
+        heaps[0],
+        heaps[1],
+        missing[0],
+        missing[1],
+    );
+    let output = |output: &super::StreamCounts| {
+        let [sent, skipped] = [output.sent, output.not_sent].map(grouped);
+        format!(
+            "output {}: {sent} heaps sent, {skipped} skipped",
+            output.name
+        )
+    };
+    let outputs = counts.outputs.iter().map(output);
+    std::iter::once(input).chain(outputs).collect()
+}

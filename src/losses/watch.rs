@@ -1,0 +1,351 @@
+//! Compares the counters of a live engine with what they were.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use dpdk::PortStats;
+use ground::{N_POL, SampleClock, Timestamp};
+
+use super::counts::Counts;
+use super::text::Line;
+use super::track::{Found, Track};
+use super::{Cause, Event, status};
+use crate::config::RecvConfig;
+use crate::recv::DropCause;
+
+/// Between two looks.
+pub const LOOK: Duration = Duration::from_secs(1);
+/// Looks that the status is about.
+const STATUS_LOOKS: usize = 5;
+/// How long an engine may be up before it is said that no heap has come.
+const FIRST: Duration = Duration::from_secs(5);
+/// How long no heap, or none of one polarisation, comes before that is said.
+const SILENCE: Duration = Duration::from_secs(2);
+/// The same in heaps, for rates at which few come.
+const SILENT_HEAPS: f64 = 100.0;
+/// Looks that find chunks until these are whole, where heaps begin to come.
+const RESUMES: usize = 2;
+/// How far the time of heaps may be from the host's, beside what follows from chunks.
+const TIME_OFF: Duration = Duration::from_millis(500);
+/// How long it has to be.
+const TIME_OFF_FOR: Duration = Duration::from_secs(3);
+
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// By the one that goes evenly.
+    pub at: Instant,
+    /// UNIX time in seconds.
+    pub unix: f64,
+}
+
+/// What is watched.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Geometry of heaps and chunks.
+    pub recv: RecvConfig,
+    /// What timestamps mean.
+    pub clock: SampleClock,
+    /// Digitisers' destinations as the operator gave them.
+    pub source: String,
+    /// Interfaces that they come through; none if input comes from a capture, which is not watched
+    /// for silence and time.
+    pub interfaces: Vec<String>,
+}
+
+impl Setup {
+    /// Whether input comes when it likes.
+    pub fn is_live(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
+    /// How long so many samples take.
+    fn seconds(&self, samples: f64) -> f64 {
+        samples / self.clock.adc_sample_rate
+    }
+
+    fn silence(&self) -> Duration {
+        let heaps = self.seconds(SILENT_HEAPS * self.recv.packet_samples as f64);
+        SILENCE.max(Duration::try_from_secs_f64(heaps).unwrap_or(Duration::MAX))
+    }
+
+    /// Seconds from the host's time to that of the newest chunk of heaps; `None` where they agree
+    /// as far as can be told.
+    fn time_off(&self, newest: u64, unix: f64) -> Option<f64> {
+        let ahead = Timestamp(newest).unix(self.clock) - unix;
+        let allowed = TIME_OFF.as_secs_f64();
+        let behind = allowed + self.seconds(2.0 * self.recv.chunk_samples as f64);
+        (ahead > allowed || ahead < -behind).then_some(ahead)
+    }
+}
+
+/// Watches one engine.
+#[derive(Debug)]
+pub struct Watch {
+    setup: Setup,
+    tracks: BTreeMap<Cause, (Track, Counts)>,
+    recent: VecDeque<(Instant, Counts)>,
+    /// When it was found that no heap had come since the look before; at first, when it began.
+    silent_since: Instant,
+    /// Whether that is so long ago that no heap is expected at this moment.
+    silent: bool,
+    /// Silences since [`Cause::NoInput`] began.
+    silences: usize,
+    /// Looks of which the missing heaps are those of a silence, or of the start: the first chunks
+    /// are not whole.
+    resumes: usize,
+    absent: [Option<Absent>; N_POL],
+    /// Since when the time of heaps is off, if it is.
+    off_since: Option<Instant>,
+    /// By how many seconds it was, the last time.
+    time_off: f64,
+}
+
+/// A polarisation of which no heap comes, while chunks do.
+#[derive(Clone, Copy, Debug)]
+struct Absent {
+    since: Instant,
+    missing: u64,
+}
+
+impl Watch {
+    /// Watches from `now` on.
+    pub fn new(setup: Setup, now: Instant, counts: Counts) -> Self {
+        Self {
+            setup,
+            tracks: BTreeMap::new(),
+            recent: VecDeque::from([(now, counts)]),
+            silent_since: now,
+            silent: false,
+            silences: 0,
+            resumes: RESUMES,
+            absent: [None; N_POL],
+            off_since: None,
+            time_off: 0.0,
+        }
+    }
+
+    /// Whether it is time for a look.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let last = self.recent.back().map(|(at, _)| *at);
+        last.is_none_or(|last| now.duration_since(last) >= LOOK)
+    }
+
+    /// Compares. Returns the lines that are due.
+    pub fn look(&mut self, now: Moment, counts: Counts) -> Vec<Event> {
+        let Some((before, last)) = self.recent.back().cloned() else {
+            return Vec::new();
+        };
+        let found = self.find(before, &last, now, &counts);
+        let known = found.iter().filter(|(_, found)| *found != Found::Unknown);
+        let lossy: Vec<Cause> = known.map(|(cause, _)| *cause).collect();
+        for &cause in &lossy {
+            self.tracks
+                .entry(cause)
+                .or_insert_with(|| (Track::default(), last.clone()));
+        }
+        let mut events = Vec::new();
+        for (&cause, (track, from)) in &mut self.tracks {
+            let found = found.iter().find(|(other, _)| *other == cause);
+            let found = found.map_or(Found::Lost(0), |(_, found)| *found);
+            if !track.is_active() {
+                from.clone_from(&last);
+            }
+            let Some(due) = track.look(before, now.at, found) else {
+                continue;
+            };
+            let line = Line {
+                setup: &self.setup,
+                cause,
+                due,
+                lossy: &lossy,
+                before: (before, &last),
+                from,
+                now: now.at,
+                silent_since: self.silent_since,
+                silences: self.silences,
+                counts: &counts,
+                time_off: self.time_off,
+            };
+            events.push(Event {
+                cause,
+                stage: due.stage,
+                count: due.count,
+                text: line.text(),
+            });
+        }
+        self.recent.push_back((now.at, counts));
+        while self.recent.len() > STATUS_LOOKS + 1 {
+            self.recent.pop_front();
+        }
+        events
+    }
+
+    /// What is being lost now, and how many of it since it began.
+    pub fn active(&self) -> impl Iterator<Item = (Cause, u64)> {
+        let count =
+            |(cause, (track, _)): (&Cause, &(Track, Counts))| Some((*cause, track.count()?));
+        self.tracks.iter().filter_map(count)
+    }
+
+    /// One line on the last seconds: input, loss and its top cause, output.
+    pub fn status(&self) -> String {
+        let (Some((from, before)), Some((to, after))) = (self.recent.front(), self.recent.back())
+        else {
+            return String::new();
+        };
+        let silent = self.silent.then(|| to.duration_since(self.silent_since));
+        let missing = self.is_active(Cause::MissingHeaps) || self.is_active(Cause::OnePolarisation);
+        let mut line = status::status(before, after, to.duration_since(*from), silent, missing);
+        if self.is_active(Cause::WrongTime) {
+            line.push_str(&format!(", {}", Cause::WrongTime.name()));
+        }
+        line
+    }
+
+    /// What of this moment differs from that before.
+    fn find(
+        &mut self,
+        before: Instant,
+        last: &Counts,
+        now: Moment,
+        counts: &Counts,
+    ) -> Vec<(Cause, Found)> {
+        let mut found = Vec::new();
+        let mut lost = |cause, count: u64| {
+            if count > 0 {
+                found.push((cause, Found::Lost(count)));
+            }
+        };
+        for &cause in DropCause::ALL {
+            let count = counts.lost(cause).saturating_sub(last.lost(cause));
+            lost(Cause::Dropped(cause), count);
+        }
+        let ports = |value: fn(&PortStats) -> u64| {
+            let sum = |counts: &Counts| counts.ports.iter().map(|(_, port)| value(port)).sum();
+            let (new, old): (u64, u64) = (sum(counts), sum(last));
+            new.saturating_sub(old)
+        };
+        lost(Cause::RxMissed, ports(|port| port.rx_missed));
+        lost(Cause::RxNoBuffer, ports(|port| port.rx_no_mbuf));
+        lost(Cause::RxErrors, ports(|port| port.rx_errors));
+        lost(Cause::TxErrors, ports(|port| port.tx_errors));
+        lost(Cause::NotSent, not_sent(last, counts));
+        let explained = found
+            .iter()
+            .any(|(cause, _)| matches!(cause, Cause::Dropped(_)));
+        found.extend(self.find_silence(last, now.at, counts, explained));
+        found.extend(self.find_missing(before, last, now.at, counts));
+        found.extend(self.find_time(last, now, counts));
+        found
+    }
+
+    /// Whether no heap comes. Where datagrams come that should be heaps, their causes say so.
+    fn find_silence(
+        &mut self,
+        last: &Counts,
+        now: Instant,
+        counts: &Counts,
+        explained: bool,
+    ) -> Option<(Cause, Found)> {
+        if counts.placed > last.placed {
+            self.silent_since = now;
+            self.silent = false;
+            return None;
+        }
+        let silence = match counts.placed {
+            0 => FIRST.max(self.setup.silence()),
+            _ => self.setup.silence(),
+        };
+        let since = self.silent_since;
+        let silent = now.duration_since(since) >= silence && !explained;
+        if !self.setup.is_live() || !(self.silent || silent) {
+            return None;
+        }
+        if !self.silent {
+            let before = self.silences * usize::from(self.is_active(Cause::NoInput));
+            (self.silent, self.silences) = (true, before + 1);
+        }
+        self.resumes = RESUMES;
+        let found = match explained {
+            // No heap is placed still, but what comes has other causes.
+            true => Found::Unknown,
+            false => Found::Wrong { since, lost: 0 },
+        };
+        Some((Cause::NoInput, found))
+    }
+
+    /// Heaps that chunks lack, and polarisations that they lack.
+    fn find_missing(
+        &mut self,
+        before: Instant,
+        last: &Counts,
+        now: Instant,
+        counts: &Counts,
+    ) -> Vec<(Cause, Found)> {
+        if counts.chunks == last.chunks {
+            return vec![(Cause::OnePolarisation, Found::Unknown)];
+        }
+        let mut missing = 0;
+        for pol in 0..N_POL {
+            let new = counts.missing[pol].saturating_sub(last.missing[pol]);
+            if counts.heaps[pol] > last.heaps[pol] {
+                let absent = self.absent[pol].take();
+                missing += new + absent.map_or(0, |absent| absent.missing);
+            } else {
+                let none = Absent {
+                    since: before,
+                    missing: 0,
+                };
+                self.absent[pol].get_or_insert(none).missing += new;
+            }
+        }
+        let one = self.absent.iter_mut().flatten().next();
+        let silence = self.setup.silence();
+        let one = one.filter(|absent| now.duration_since(absent.since) >= silence);
+        let mut found = Vec::new();
+        if let Some(absent) = one {
+            let (since, lost) = (absent.since, std::mem::take(&mut absent.missing));
+            found.push((Cause::OnePolarisation, Found::Wrong { since, lost }));
+        }
+        if self.resumes > 0 {
+            self.resumes -= 1;
+            // What cannot be judged is no end of it.
+            found.push((Cause::MissingHeaps, Found::Unknown));
+        } else if missing > 0 {
+            found.push((Cause::MissingHeaps, Found::Lost(missing)));
+        }
+        found
+    }
+
+    /// Whether the time of heaps has been another than the host's for a while.
+    fn find_time(&mut self, last: &Counts, now: Moment, counts: &Counts) -> Option<(Cause, Found)> {
+        let newest = counts.newest.filter(|_| self.setup.is_live())?;
+        if counts.placed == last.placed {
+            return Some((Cause::WrongTime, Found::Unknown));
+        }
+        let Some(off) = self.setup.time_off(newest, now.unix) else {
+            self.off_since = None;
+            return None;
+        };
+        self.time_off = off;
+        let since = *self.off_since.get_or_insert(now.at);
+        let wrong = now.at.duration_since(since) >= TIME_OFF_FOR;
+        let found = Found::Wrong { since, lost: 0 };
+        wrong.then_some((Cause::WrongTime, found))
+    }
+
+    fn is_active(&self, cause: Cause) -> bool {
+        let track = self.tracks.get(&cause);
+        track.is_some_and(|(track, _)| track.is_active())
+    }
+}
+
+/// Output heaps that were not sent since `last`, but for what a start costs: batches before the
+/// first that is sent.
+fn not_sent(last: &Counts, counts: &Counts) -> u64 {
+    let outputs = last.outputs.iter().zip(&counts.outputs);
+    let started = outputs.filter(|(last, now)| last.sent > 0 || last.not_sent > 0 && now.sent == 0);
+    let new = started.map(|(last, now)| now.not_sent.saturating_sub(last.not_sent));
+    new.sum()
+}

@@ -1,0 +1,369 @@
+//! Metrics for Prometheus: the peer's by name, and Karoo's own under `karoo_`.
+//!
+//! Everything is read from counters that the data threads write anyway, at the time of the scrape; they never wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use dpdk::{ExtPool, Port, PortStats};
+use ground::stats::PhaseTimes;
+use ground::stats::latency::{BOUNDS, Latency};
+use ground::{N_POL, TscClock};
+use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
+
+use super::scrape::{Samples, Scrape, counter, family, label_pairs, plain, text};
+use crate::config::{EngineConfig, OutputConfig};
+use crate::engine::OutputStats;
+use crate::memory::OutputMemory;
+use crate::ports::Links;
+use crate::recv::{DropCause, InputStats, ReceiveMemory, RxStats};
+
+/// What is scraped of one engine.
+pub struct Metrics {
+    /// Its configuration.
+    pub config: EngineConfig,
+    /// Counters of each rx lcore, and of a capture's reader if there is one.
+    pub rx: Vec<Arc<RxStats>>,
+    /// Counters of the input.
+    pub input: Arc<InputStats>,
+    /// Counters of each output, in the order of the configuration.
+    pub outputs: Vec<Arc<OutputStats>>,
+    /// How old data was when it left, of each output.
+    pub latencies: Vec<Arc<Latency>>,
+    /// Nanoseconds that devices were busy, by what they did.
+    pub busy: Vec<(String, Arc<AtomicU64>)>,
+    /// Receive chunks.
+    pub memory: Arc<ReceiveMemory>,
+    /// Output chunks, by stream.
+    pub pools: Vec<(String, ExtPool<OutputMemory>)>,
+    /// Ports.
+    pub links: Links,
+    /// Time of each lcore.
+    pub times: Vec<Arc<PhaseTimes>>,
+    /// What their ticks are.
+    pub clock: TscClock,
+    /// When it was started.
+    pub started: SystemTime,
+}
+
+impl Scrape for Metrics {
+    fn scrape(&self) -> Result<String, prometheus::Error> {
+        let mut families = Vec::new();
+        self.add_input(&mut families);
+        self.add_outputs(&mut families);
+        self.add_own(&mut families);
+        ports(&mut families, self.started, &self.links);
+        text(families)
+    }
+}
+
+impl Metrics {
+    /// A counter, with the time since when it counts.
+    fn counter(&self, families: &mut Vec<MetricFamily>, name: &str, help: &str, samples: Samples) {
+        counter(families, self.started, name, help, samples);
+    }
+
+    fn add_input(&self, families: &mut Vec<MetricFamily>) {
+        let mut add = |name: &str, help: &str, samples| {
+            self.counter(families, &format!("fgpu_input_{name}"), help, samples);
+        };
+        let recv = &self.config.recv;
+        let (samples, bytes) = (recv.packet_samples as u64, recv.heap_bytes() as u64);
+        let heaps = self.input.heaps();
+        add("heaps", "digitiser heaps received", by_pol(heaps));
+        add(
+            "chunks",
+            "receive chunks with any heaps",
+            plain(self.input.chunks()),
+        );
+        add(
+            "samples",
+            "digitiser samples received",
+            by_pol(heaps.map(|heaps| heaps * samples)),
+        );
+        add(
+            "bytes",
+            "bytes of digitiser samples received",
+            by_pol(heaps.map(|heaps| heaps * bytes)),
+        );
+        let missing = self.input.missing_heaps();
+        add(
+            "missing_heaps",
+            "digitiser heaps that never came",
+            by_pol(missing),
+        );
+        let clipped = self.input.clipped_samples();
+        add(
+            "clipped_samples",
+            "samples that the digitiser flagged as saturated",
+            by_pol(clipped),
+        );
+        let dropped = |causes: &[DropCause]| {
+            let of = |rx: &Arc<RxStats>| causes.iter().map(|&cause| rx.drops(cause)).sum::<u64>();
+            plain(self.rx.iter().map(of).sum())
+        };
+        add(
+            "too_old_heaps",
+            "heaps that came too late",
+            dropped(&[DropCause::TooOld]),
+        );
+        let metadata = [DropCause::WrongHeapLength, DropCause::NoTimestamp];
+        add(
+            "metadata_heaps",
+            "heaps of another length, or without timestamp",
+            dropped(&metadata),
+        );
+        let bad = [DropCause::BadTimestamp];
+        add(
+            "bad_timestamp_heaps",
+            "heaps whose timestamp is not a multiple of their samples",
+            dropped(&bad),
+        );
+    }
+
+    fn add_outputs(&self, families: &mut Vec<MetricFamily>) {
+        let counts: Vec<_> = self.outputs.iter().map(|output| output.counts()).collect();
+        let stream = |name: &str| vec![("stream", name.to_owned())];
+        let mut add = |name: &str, help: &str, values: Vec<u64>| {
+            let samples = counts
+                .iter()
+                .zip(values)
+                .map(|(count, value)| (stream(&count.name), value as f64));
+            self.counter(
+                families,
+                &format!("fgpu_output_{name}"),
+                help,
+                samples.collect(),
+            );
+        };
+        let outputs = || counts.iter().zip(&self.config.outputs);
+        add(
+            "heaps",
+            "heaps sent",
+            counts.iter().map(|count| count.heaps).collect(),
+        );
+        add(
+            "bytes",
+            "payload bytes sent",
+            counts.iter().map(|count| count.bytes).collect(),
+        );
+        let samples = outputs()
+            .map(|(count, output)| count.batches * output.jones_per_batch as u64 * N_POL as u64);
+        add("samples", "complex samples sent", samples.collect());
+        let skipped = self.outputs.iter().map(|output| output.not_sent_heaps());
+        add(
+            "skipped_heaps",
+            "heaps not sent because input was missing",
+            skipped.collect(),
+        );
+        let clipped = counts.iter().flat_map(|count| {
+            count
+                .clipped_samples
+                .into_iter()
+                .enumerate()
+                .map(|(pol, clipped)| {
+                    let mut labels = stream(&count.name);
+                    labels.push(("pol", pol.to_string()));
+                    (labels, clipped as f64)
+                })
+        });
+        let help = "complex samples sent that quantisation clamped";
+        self.counter(
+            families,
+            "fgpu_output_clipped_samples",
+            help,
+            clipped.collect(),
+        );
+    }
+
+    fn add_own(&self, families: &mut Vec<MetricFamily>) {
+        let lane = |lane: usize| ("queue", lane.to_string());
+        let datagrams = self
+            .rx
+            .iter()
+            .enumerate()
+            .map(|(n, rx)| (vec![lane(n)], rx.datagrams() as f64));
+        let help = "datagrams looked at, by receive queue";
+        self.counter(families, "karoo_input_datagrams", help, datagrams.collect());
+        let drops = DropCause::ALL.iter().map(|&cause| {
+            let drops: u64 = self.rx.iter().map(|rx| rx.drops(cause)).sum();
+            (vec![("cause", cause.name().to_owned())], drops as f64)
+        });
+        self.counter(
+            families,
+            "karoo_input_drops",
+            "datagrams not placed",
+            drops.collect(),
+        );
+
+        let reports = self.times.iter().map(|times| times.report(self.clock));
+        let seconds = reports.flat_map(|report| {
+            let cpu = report.core.map_or(String::new(), |core| core.to_string());
+            report.phases.into_iter().map(move |(phase, seconds)| {
+                let labels = vec![
+                    ("lcore", report.name.clone()),
+                    ("cpu", cpu.clone()),
+                    ("phase", phase),
+                ];
+                (labels, seconds)
+            })
+        });
+        let help = "time of each lcore, by what it did";
+        self.counter(families, "karoo_lcore_seconds", help, seconds.collect());
+
+        let busy = self.busy.iter().map(|(stage, busy)| {
+            (
+                vec![("stage", stage.clone())],
+                busy.load(Ordering::Relaxed) as f64 * 1e-9,
+            )
+        });
+        let help = "time that a GPU was busy, by what with";
+        self.counter(families, "karoo_gpu_busy_seconds", help, busy.collect());
+        families.push(self.latency());
+
+        let mut gauge = |name: &str, help: &str, samples| {
+            families.extend(family(name, help, MetricType::GAUGE, samples));
+        };
+        let free = self.memory.free_chunks() as u64;
+        gauge(
+            "karoo_receive_chunks_free",
+            "receive chunks that nothing is in",
+            plain(free),
+        );
+        let kind = vec![("kind", self.memory.kind().to_string())];
+        let bytes = vec![(kind, self.memory.bytes() as f64)];
+        gauge(
+            "karoo_receive_memory_bytes",
+            "memory of receive chunks, by kind",
+            bytes,
+        );
+        let chunks = |value: fn(&ExtPool<OutputMemory>) -> usize| {
+            let of =
+                |(name, pool): &(String, _)| (vec![("stream", name.clone())], value(pool) as f64);
+            self.pools.iter().map(of).collect()
+        };
+        gauge(
+            "karoo_output_chunks_free",
+            "output chunks that nothing is in",
+            chunks(ExtPool::available),
+        );
+        gauge(
+            "karoo_output_chunks",
+            "output chunks",
+            chunks(ExtPool::capacity),
+        );
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        gauge(
+            "karoo_build_info",
+            "version that runs",
+            vec![(version, 1.0)],
+        );
+    }
+
+    fn latency(&self) -> MetricFamily {
+        let metric = |(latency, output): (&Arc<Latency>, &OutputConfig)| {
+            let (cumulative, count, sum) = latency.read();
+            let bucket = |(bound, count)| {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(bound);
+                bucket.set_cumulative_count(count);
+                bucket
+            };
+            let mut histogram = Histogram::default();
+            histogram.set_bucket(BOUNDS.into_iter().zip(cumulative).map(bucket).collect());
+            histogram.set_sample_count(count);
+            histogram.set_sample_sum(sum);
+            let mut metric = Metric::default();
+            metric.set_label(label_pairs(vec![("stream", output.name.clone())]));
+            metric.set_histogram(histogram);
+            metric
+        };
+        let mut family = MetricFamily::default();
+        family.set_name("karoo_output_latency_seconds".to_owned());
+        family.set_help(
+            "age of output chunks that were sent when their last packet left, by timestamps and this host's clock"
+                .to_owned(),
+        );
+        family.set_field_type(MetricType::HISTOGRAM);
+        family.set_metric(
+            self.latencies
+                .iter()
+                .zip(&self.config.outputs)
+                .map(metric)
+                .collect(),
+        );
+        family
+    }
+}
+
+/// Adds the counters of ports, and the state of their links.
+pub fn ports(families: &mut Vec<MetricFamily>, started: SystemTime, links: &Links) {
+    links.look();
+    let label = |port: &Port| vec![("port", port.name().to_owned())];
+    let states = links.states();
+    let up = states.map(|(port, up, _)| (label(port), f64::from(u8::from(up))));
+    let help = "whether the port's link is up";
+    families.extend(family(
+        "karoo_port_link_up",
+        help,
+        MetricType::GAUGE,
+        up.collect(),
+    ));
+    let downs = links
+        .states()
+        .map(|(port, _, downs)| (label(port), downs as f64));
+    let help = "how often the port's link went down";
+    counter(
+        families,
+        started,
+        "karoo_port_link_downs",
+        help,
+        downs.collect(),
+    );
+    let stats: Vec<_> = links
+        .states()
+        .filter_map(|(port, ..)| Some((port.name(), port.stats().ok()?)))
+        .collect();
+    let mut add = |name: &str, help: &str, value: fn(&PortStats) -> u64| {
+        let of =
+            |(port, stats): &(&str, _)| (vec![("port", (*port).to_owned())], value(stats) as f64);
+        let samples = stats.iter().map(of).collect();
+        counter(
+            families,
+            started,
+            &format!("karoo_port_{name}"),
+            help,
+            samples,
+        );
+    };
+    add("rx_packets", "packets received", |stats| stats.rx_packets);
+    add("rx_bytes", "bytes received", |stats| stats.rx_bytes);
+    add(
+        "rx_missed",
+        "packets dropped because no descriptor was free",
+        |stats| stats.rx_missed,
+    );
+    add("rx_errors", "packets received with errors", |stats| {
+        stats.rx_errors
+    });
+    add(
+        "rx_no_mbuf",
+        "failures to get a buffer to receive into",
+        |stats| stats.rx_no_mbuf,
+    );
+    add("tx_packets", "packets sent", |stats| stats.tx_packets);
+    add("tx_bytes", "bytes sent", |stats| stats.tx_bytes);
+    add("tx_errors", "packets that could not be sent", |stats| {
+        stats.tx_errors
+    });
+}
+
+fn by_pol(values: [u64; N_POL]) -> Samples {
+    let label = |pol: usize| vec![("pol", pol.to_string())];
+    values
+        .into_iter()
+        .enumerate()
+        .map(|(pol, value)| (label(pol), value as f64))
+        .collect()
+}

@@ -1,0 +1,20 @@
+//! Interfaces of this host as DPDK ports.
+//!
+//! * [`locate`], [`Preset`]: which driver is best for an interface, and how it is set up;
+//! * [`Interface`]: an interface with its addresses and MTU; [`PortUse`]: what it is used for;
+//! * [`Membership`]: an interface in multicast groups, by the kernel or by [`IgmpThread`];
+//! * [`Links`]: whether the ports' links are up.
+
+mod igmp;
+mod interface;
+mod links;
+mod port;
+mod preset;
+mod resolve;
+
+pub use igmp::{ControlQueues, IgmpThread};
+pub use interface::{Interface, InterfaceError, Memberships};
+pub use links::Links;
+pub use port::{Membership, OpenPort, PortError, PortUse};
+pub use preset::{Preset, PresetError, devices};
+pub use resolve::{Driver, LocateError, Located, locate};

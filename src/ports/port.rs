@@ -1,0 +1,451 @@
+//! Interfaces to DPDK ports, by the driver that is best for each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dpdk::{
+    BURST, Device, DpdkError, Eal, FlowError, Flows, MbufPool, PoolConfig, Port, PortConfig,
+    RxQueue, StartedPort, TxQueue, pool_size,
+};
+
+use super::igmp::{ControlQueues, IgmpThread};
+use super::interface::{Interface, InterfaceError, Memberships};
+use super::preset::{Preset, PresetError};
+use super::resolve::Driver;
+use crate::memory::OUTPUT_CHUNKS;
+use crate::net::{FlowTable, MacAddr};
+
+/// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost. Its preset has the same.
+pub(super) const FRAME: usize = 9216;
+/// IP packets that fit such a frame behind the headers of ring and Ethernet; other drivers' buffers are as large.
+pub const LARGEST_PACKET: usize = FRAME - 128;
+/// Bytes of a block of them: whole frames and whole pages.
+pub(super) const BLOCK: usize = 36864;
+/// Frames of a ring, at least and at most: rings are memory of the kernel, locked.
+const FRAMES: std::ops::RangeInclusive<usize> = 128..=4096;
+/// Room of an mbuf, which must hold a frame.
+const DATA_ROOM: usize = FRAME + 128;
+/// Descriptors of a queue of AF_PACKET's, which has its rings instead.
+const DESCRIPTORS: usize = 512;
+/// Descriptors of the queues for what is not data.
+const CONTROL_DESCRIPTORS: usize = 256;
+/// Longest frame that is not data.
+const CONTROL_ROOM: usize = 2048;
+
+/// What an interface is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortUse {
+    /// Receive queues, among which the packets of a flow stay together.
+    pub rx_queues: usize,
+    /// Bytes of packets that each of them may hold.
+    pub rx_bytes: usize,
+    /// Whether packets are sent through it.
+    pub tx: bool,
+    /// Bytes of packets that may wait to be sent.
+    pub tx_bytes: usize,
+    /// Packets of each output chunk that go through it; 0 where they come from elsewhere.
+    pub chunk_packets: usize,
+}
+
+/// An interface without a port.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// DPDK does not give one.
+    #[error("interface '{interface}' ({needs})")]
+    Dpdk {
+        /// Its name.
+        interface: String,
+        /// What its driver needs.
+        needs: &'static str,
+        /// Why.
+        source: DpdkError,
+    },
+    /// What its driver is to be told is unknown.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// It takes no packets but those that rules name, and refuses a rule.
+    #[error(
+        "interface '{interface}': nothing but what rules name reaches a port that the kernel shares, so nothing would come; mend that, or leave the interface to the kernel: af_packet:{interface}"
+    )]
+    Rules {
+        /// Its name.
+        interface: String,
+        /// Which rule, and why.
+        source: FlowError,
+    },
+    /// The host gives no thread to report memberships.
+    #[error("interface '{interface}': no thread for its memberships in groups: {source}")]
+    Thread {
+        /// Its name.
+        interface: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// An interface's port, open.
+#[derive(Debug)]
+pub struct OpenPort {
+    /// For control.
+    pub port: Port,
+    /// Receive queues for data.
+    pub rx: Vec<RxQueue>,
+    /// Transmit queues for data.
+    pub tx: Vec<TxQueue>,
+    /// Its hardware address.
+    pub mac: MacAddr,
+    /// What keeps packets coming; to be kept as long as they are wanted.
+    pub membership: Membership,
+}
+
+/// Rules of a port, and its memberships in groups where the kernel does not see to them.
+#[derive(Debug, Default)]
+pub struct Membership {
+    _flows: Option<Flows>,
+    igmp: Option<IgmpThread>,
+    /// Of the kernel, where it has the interface.
+    kernel: Option<Memberships>,
+}
+
+impl Membership {
+    /// Joins the groups among `endpoints`.
+    pub fn join(
+        &mut self,
+        endpoints: &[std::net::SocketAddrV4],
+        interface: &Interface,
+    ) -> Result<(), InterfaceError> {
+        if let Some(igmp) = &self.igmp {
+            igmp.join(endpoints.iter().map(|endpoint| *endpoint.ip()));
+        }
+        match &mut self.kernel {
+            Some(kernel) => kernel.join(endpoints, interface),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PortUse {
+    /// DPDK's memory for it.
+    pub fn mbuf_bytes(&self, interface: &Interface) -> usize {
+        const MBUF: usize = 512;
+        let data = self.rx_queues * pool_size(self.descriptors(interface), 2 * BURST);
+        let control = pool_size(CONTROL_DESCRIPTORS, 2 * BURST);
+        data * (DATA_ROOM + MBUF) + 2 * control * (CONTROL_ROOM + MBUF)
+    }
+
+    /// The kernel's memory for its rings: one to receive and one to send for each queue.
+    pub fn ring_bytes(&self, interface: &Interface) -> usize {
+        match interface.driver {
+            Driver::AfPacket => 2 * self.rx_queues.max(1) * self.frames() * FRAME,
+            _ => 0,
+        }
+    }
+
+    /// Packets that its transmit queue holds.
+    pub fn tx_packets(&self, interface: &Interface) -> usize {
+        self.frames().max(self.tx_descriptors(interface).into())
+    }
+
+    /// Frames of each ring; all rings of a device have the same.
+    fn frames(&self) -> usize {
+        let bytes = self.rx_bytes.max(self.tx_bytes);
+        let per_block = BLOCK / FRAME;
+        let frames = (bytes / FRAME).clamp(*FRAMES.start(), *FRAMES.end());
+        frames.next_multiple_of(per_block)
+    }
+
+    /// Descriptors of each queue: as the preset says, or what holds the bytes.
+    fn descriptors(&self, interface: &Interface) -> usize {
+        match interface.driver {
+            Driver::AfPacket => DESCRIPTORS,
+            driver => Preset::of(driver).map_or(1024, |preset| preset.descriptors.into()),
+        }
+    }
+
+    /// Descriptors of the transmit queue. Drivers keep what was sent until they are given more: so few that three chunks fill
+    /// the queue, and the engine always has a fourth.
+    fn tx_descriptors(&self, interface: &Interface) -> u16 {
+        /// With fewer some drivers do not start.
+        const FEWEST: usize = 64;
+        let all = self.descriptors(interface);
+        let few = match (interface.driver, self.chunk_packets) {
+            (Driver::AfPacket, _) | (_, 0) => all,
+            // Some drivers take powers of two only, and round up.
+            (_, packets) => 1 << ((OUTPUT_CHUNKS - 1) * packets).ilog2(),
+        };
+        few.max(FEWEST).min(all) as u16
+    }
+
+    /// Opens and starts the interface's port, which has one transmit queue if it has any. Datagrams come to its queues by
+    /// `steering`, if the device can do that; if not, to any, and whoever receives looks at them.
+    ///
+    /// The interface's own MTU holds: setting another through the port would change the interface.
+    pub fn open(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        steering: &FlowTable,
+    ) -> Result<OpenPort, PortError> {
+        let preset = Preset::of(interface.driver)?;
+        let opened = match (interface.driver, &interface.pci) {
+            (Driver::AfPacket, _) | (_, None) => self.open_af_packet(eal, interface, &preset),
+            (driver, Some(pci)) => match Device::by_name(eal, pci) {
+                Ok(device) => self.open_device(eal, interface, &preset, device, steering),
+                // Drivers say why in DPDK's log.
+                Err(error) if driver.leaves_to_kernel() => {
+                    let name = &interface.name;
+                    tracing::warn!(interface = name, %error, "DPDK does not take it: using AF_PACKET");
+                    let preset = Preset::of(Driver::AfPacket)?;
+                    self.open_af_packet(eal, interface, &preset)
+                }
+                Err(error) => Err(error.into()),
+            },
+        };
+        opened.map_err(|error| error.of(interface))
+    }
+
+    fn open_af_packet(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        preset: &Preset,
+    ) -> Result<OpenPort, OpenError> {
+        // The kernel spreads packets over all queues, so there must be no more than are received from.
+        let queues = self.rx_queues.max(1);
+        let vdev = preset.vdev(&interface.name, queues, self.frames());
+        let (name, options) = vdev.unwrap_or_default();
+        let device = Device::vdev(eal, &name, &options)?;
+        let port = device.start(&PortConfig {
+            rx_pools: pools(eal, self.rx_queues, DESCRIPTORS, DATA_ROOM)?,
+            tx_queues: usize::from(self.tx),
+            rx_descriptors: DESCRIPTORS as u16,
+            tx_descriptors: DESCRIPTORS as u16,
+            mtu: None,
+            // The kernel has joined the groups.
+            promiscuous: false,
+            checksum: true,
+        })?;
+        Ok(OpenPort {
+            mac: MacAddr(port.port.mac()?),
+            port: port.port,
+            rx: port.rx,
+            tx: port.tx,
+            membership: Membership {
+                kernel: Some(Memberships::default()),
+                ..Membership::default()
+            },
+        })
+    }
+
+    fn open_device(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        preset: &Preset,
+        device: Device,
+        steering: &FlowTable,
+    ) -> Result<OpenPort, OpenError> {
+        let info = device.info()?;
+        let shared = interface.driver.leaves_to_kernel();
+        let isolation = shared.then(|| device.isolate());
+        if let Some(Err(error)) = &isolation {
+            tracing::warn!(%error, "the kernel gets none of this port's packets");
+        }
+        // Behind the queues for data: queries that come, reports that go.
+        let room = usize::from(info.max_rx_queues) > self.rx_queues
+            && usize::from(info.max_tx_queues) > usize::from(self.tx);
+        // Hypervisors deal packets out over all queues that are in use, data too.
+        let apart = room && interface.driver != Driver::Virtio;
+        let control = usize::from(!shared && apart);
+        if !shared && !apart {
+            tracing::warn!(
+                interface = %interface.name,
+                queues = info.max_rx_queues,
+                "no queue can be had for IGMP alone: memberships are not reported, the switch has to flood"
+            );
+        }
+        let mut rx_pools = pools(eal, self.rx_queues, preset.descriptors.into(), DATA_ROOM)?;
+        rx_pools.extend(pools(
+            eal,
+            control,
+            preset.descriptors.into(),
+            CONTROL_ROOM,
+        )?);
+        let started = device.start(&PortConfig {
+            rx_pools,
+            tx_queues: usize::from(self.tx) + control,
+            rx_descriptors: preset.descriptors,
+            tx_descriptors: self.tx_descriptors(interface),
+            mtu: interface.mtu.and_then(|mtu| mtu.try_into().ok()),
+            promiscuous: false,
+            checksum: info.rx_checksum,
+        })?;
+        let StartedPort {
+            port,
+            mut rx,
+            mut tx,
+        } = started;
+        let mac = MacAddr(port.mac()?);
+        let igmp = (control > 0).then_some(self.rx_queues as u16);
+        let flows = steer(&port, steering, igmp, isolation == Some(Ok(())))?;
+        tracing::info!(
+            port = port.name(),
+            driver = info.driver,
+            checksums = info.rx_checksum,
+            receive_timestamps = info.rx_timestamp,
+            send_at_timestamps = info.tx_timestamp,
+            "what the device does by itself"
+        );
+        let igmp = match (
+            control,
+            rx.pop_if(|_| control > 0),
+            tx.pop_if(|_| control > 0),
+        ) {
+            (1, Some(rx), Some(tx)) => {
+                let pool = pools(eal, 1, CONTROL_DESCRIPTORS, CONTROL_ROOM)?;
+                let pool = pool.into_iter().next();
+                pool.map(|pool| {
+                    IgmpThread::start(ControlQueues { rx, tx, pool }, mac, interface.ip)
+                })
+            }
+            _ => None,
+        };
+        Ok(OpenPort {
+            membership: Membership {
+                _flows: flows,
+                igmp: igmp.transpose()?,
+                kernel: shared.then(Memberships::default),
+            },
+            port,
+            rx,
+            tx,
+            mac,
+        })
+    }
+}
+
+/// Has a port steer what is to be received, and IGMP to a queue if one is named. `None` where software has to: a port that
+/// is `isolated` would then be given nothing.
+fn steer(
+    port: &Port,
+    steering: &FlowTable,
+    igmp: Option<u16>,
+    isolated: bool,
+) -> Result<Option<Flows>, OpenError> {
+    match Flows::steer(port, steering.rules(), igmp) {
+        Ok(flows) => {
+            tracing::info!(
+                port = port.name(),
+                rules = flows.len(),
+                "packets are steered by the device"
+            );
+            Ok(Some(flows))
+        }
+        Err(error) if isolated => Err(OpenError::Rules(error)),
+        Err(error) => {
+            tracing::warn!(%error, "packets are steered by software");
+            Ok(None)
+        }
+    }
+}
+
+#[derive(Debug)]
+enum OpenError {
+    Dpdk(DpdkError),
+    Rules(FlowError),
+    Thread(std::io::Error),
+}
+
+impl OpenError {
+    fn of(self, interface: &Interface) -> PortError {
+        let (driver, interface) = (interface.driver, interface.name.clone());
+        match self {
+            Self::Dpdk(source) => PortError::Dpdk {
+                interface,
+                needs: needs(driver),
+                source,
+            },
+            Self::Rules(source) => PortError::Rules { interface, source },
+            Self::Thread(source) => PortError::Thread { interface, source },
+        }
+    }
+}
+
+impl From<DpdkError> for OpenError {
+    fn from(error: DpdkError) -> Self {
+        Self::Dpdk(error)
+    }
+}
+
+impl From<std::io::Error> for OpenError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Thread(error)
+    }
+}
+
+fn needs(driver: Driver) -> &'static str {
+    match driver {
+        // The driver numbers its group by process and interface, which another program's can come to as well.
+        Driver::AfPacket => {
+            "AF_PACKET, needs CAP_NET_RAW, CAP_NET_ADMIN and locked memory for its rings (ulimit -l, or CAP_IPC_LOCK); where PACKET_FANOUT was refused, start it again"
+        }
+        Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
+        Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
+        Driver::Virtio => "virtio bound to vfio-pci, needs a virtual IOMMU and huge pages",
+    }
+}
+
+/// A pool for each queue.
+fn pools(
+    eal: &Eal,
+    queues: usize,
+    descriptors: usize,
+    data_room: usize,
+) -> Result<Vec<MbufPool>, DpdkError> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let pool = |_| {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let config = PoolConfig {
+            mbufs: pool_size(descriptors, 2 * BURST),
+            cache: BURST,
+            data_room,
+            socket: None,
+        };
+        MbufPool::new(eal, &format!("port_pool{number}"), config)
+    };
+    (0..queues).map(pool).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::net::parse_endpoints;
+
+    /// A port without rules: software can make up for them as long as packets come at all.
+    #[test]
+    fn refused_rules_end_the_start_where_nothing_else_lets_packets_in() {
+        let eal = Eal::for_tests();
+        let device = Device::vdev(eal, "net_null_rules", "size=64").unwrap();
+        let port = device.start(&PortConfig::default()).unwrap().port;
+        let sources = parse_endpoints("239.102.0.64+7").unwrap();
+        let steering = FlowTable::from_sources(&sources, 1);
+        assert!(steer(&port, &steering, None, false).unwrap().is_none());
+        let refused = steer(&port, &steering, None, true).unwrap_err();
+        let refused = refused.of(&Interface {
+            name: "eth1".to_owned(),
+            index: 1,
+            ip: [10, 0, 0, 1].into(),
+            mtu: None,
+            driver: Driver::Mlx5,
+            pci: Some("0000:81:00.0".to_owned()),
+        });
+        let text = format!("{refused}: {}", refused.source().unwrap());
+        for part in ["'eth1'", "af_packet:eth1", "239.102.0.64/29 UDP Some(7148)"] {
+            assert!(text.contains(part), "{text}");
+        }
+        // Where nothing is received, nothing is missed.
+        let nothing = steer(&port, &FlowTable::default(), None, true);
+        assert!(nothing.unwrap().is_some());
+    }
+}

@@ -1,0 +1,288 @@
+//! Tests of the run report with made-up data.
+//!
+//! `KAROO_TEST_REPORT_DIR` keeps the page, to be looked at.
+
+use std::fs;
+use std::path::PathBuf;
+
+use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
+use ground::stats::ThreadReport;
+use ground::{SampleClock, Timestamp};
+
+use super::data::*;
+use super::html::*;
+use super::spectra::SpectraAccumulator;
+use super::verdict::{Grade, Verdict, explain};
+use crate::config::{Decision, EngineConfig, OutputConfig, RecvConfig, SendConfig};
+use crate::engine::OutputCounts;
+use crate::recv::PolReport;
+
+const CHANNELS: usize = 1024;
+const SPECTRA: usize = 64;
+
+fn report() -> RunReport {
+    let output = OutputConfig {
+        name: "wideband".into(),
+        channels: CHANNELS,
+        dst: vec!["239.10.11.0:7148".parse().expect("address"); 4],
+        jones_per_batch: CHANNELS * SPECTRA,
+        taps: 16,
+        w_cutoff: 1.0,
+        window_function: WindowFunction::Hann,
+        dither: Dither::Uniform,
+        dither_seed: 1,
+        sample_bits: OutputBits::Eight,
+        narrowband: None,
+    };
+    let config = EngineConfig {
+        clock: SampleClock {
+            adc_sample_rate: 1712e6,
+            sync_time: 1.7e9,
+        },
+        feng_id: 0,
+        array_size: 4,
+        recv: RecvConfig {
+            packet_samples: 4096,
+            sample_bits: SampleBits::new(10).expect("10 bits"),
+            chunk_samples: 1 << 21,
+            mask_timestamp: false,
+        },
+        send: SendConfig {
+            packet_payload: 8192,
+            chunk_jones: 1 << 20,
+            ttl: 4,
+        },
+        max_delay_diff: 16384,
+        gain: 1.0,
+        outputs: vec![output],
+    };
+    let pol = PolReport {
+        heaps: 9990,
+        samples: 9990 * 4096,
+        bytes: 9990 * 5120,
+        missing_heaps: 10,
+        clipped_samples: 3,
+        power_dbfs: Some(-21.25),
+        presence: vec![
+            (true, 4000),
+            (false, 7),
+            (true, 2000),
+            (false, 3),
+            (true, 3990),
+        ],
+    };
+    let lcore = |name: &str, core, phases: &[(&str, f64)]| ThreadReport {
+        name: name.into(),
+        core: Some(core),
+        phases: phases
+            .iter()
+            .map(|(phase, time)| ((*phase).to_owned(), *time))
+            .collect(),
+        longest_turn: None,
+    };
+    let counts = OutputCounts {
+        name: "wideband".into(),
+        batches: 300,
+        heaps: 1200,
+        bytes: 300 * 262_144,
+        clipped_samples: [12, 0],
+        first_timestamp: Some(1 << 40),
+        last_timestamp: Some((1 << 40) + 303 * 131_072),
+    };
+    RunReport {
+        karoo: "0.1.0".into(),
+        capture: "/data/<odd> & 'name'.pcap".into(),
+        capture_notes: vec!["pcapng, nanoseconds; the end of the file is missing".into()],
+        config,
+        chosen: vec![Decision {
+            option: "--recv-packet-samples".into(),
+            value: "4096".into(),
+            why: "the step between timestamps of one polarisation".into(),
+        }],
+        backend: "cpu".into(),
+        input: InputReport {
+            datagrams: 20_012,
+            drops: [("not-ours".to_owned(), 32), ("no-free-chunk".to_owned(), 0)].into(),
+            chunks: 40,
+            first_timestamp: Some(1 << 40),
+            span: Some([1 << 40, (1 << 40) + (10_000 << 12)]),
+            pols: [pol.clone(), pol],
+        },
+        outputs: vec![OutputReport::new(counts, 304, 4)],
+        requests: Some(RequestsReport {
+            behind: 1,
+            applied: 2,
+            failed: 1,
+            stalls: StallReport {
+                median: 2e-6,
+                p99: 9e-6,
+                max: 9e-6,
+                histogram: vec![(2e-6, 1), (16e-6, 1)],
+            },
+            replies: ["!gain ok", "!delays ok", "!gain fail no\\_stream\\_'<x>'"]
+                .into_iter()
+                .zip(1..)
+                .map(|(reply, line)| Reply {
+                    line,
+                    timestamp: 1 << 40,
+                    reply: reply.into(),
+                })
+                .collect(),
+        }),
+        rate: RateReport {
+            seconds: 0.61,
+            samples_per_second: 6.7e7,
+            input_gbps: 1.34,
+            realtime: 0.039,
+        },
+        lcores: vec![
+            lcore(
+                "rx-pol0.0",
+                0,
+                &[
+                    ("wait-in", 0.4),
+                    ("work", 0.15),
+                    ("wait-out", 0.01),
+                    ("rest", 0.05),
+                ],
+            ),
+            lcore(
+                "cpu-0",
+                1,
+                &[("wait-in", 0.05), ("compute", 0.54), ("wait-out", 0.02)],
+            ),
+            lcore("tx", 0, &[("wait-in", 0.55), ("work", 0.06)]),
+        ],
+    }
+}
+
+/// Noise under a band shape, with one drifting tone and one gap.
+fn spectra() -> SpectraAccumulator {
+    use rand::{Rng, SeedableRng};
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+    let mut spectra = SpectraAccumulator::new(CHANNELS, SPECTRA);
+    for batch in (0..300u64).filter(|batch| !(120..124).contains(batch)) {
+        let mut data = vec![0u8; CHANNELS * SPECTRA * 4];
+        for (channel, values) in data.chunks_exact_mut(SPECTRA * 4).enumerate() {
+            let edge = (channel as f64 / CHANNELS as f64 * std::f64::consts::PI).sin();
+            let tone = channel.abs_diff(300 + batch as usize / 3) < 2 || channel == 777;
+            let width = (2.0 + 18.0 * edge.sqrt()) as i8 + if tone { 60 } else { 0 };
+            for value in values {
+                *value = rng.random_range(-width..=width) as u8;
+            }
+        }
+        spectra.add_batch(Timestamp((1 << 40) + batch * 131_072), &data);
+    }
+    spectra
+}
+
+#[test]
+fn report_is_one_page_that_needs_nothing_else() {
+    let kept = std::env::var_os("KAROO_TEST_REPORT_DIR").map(PathBuf::from);
+    let folder = tempfile::tempdir().expect("folder");
+    let dir = kept.unwrap_or_else(|| folder.path().join("new"));
+    write_report(&dir, &report(), &[("wideband".to_owned(), spectra())]).expect("written");
+
+    let json = fs::read(dir.join("report.json")).expect("JSON");
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("valid");
+    assert_eq!(json["input"]["pols"][1]["missing_heaps"], 10);
+
+    let html = fs::read_to_string(dir.join("report.html")).expect("page");
+    assert!(html.contains("&lt;odd&gt; &amp; &apos;name&apos;.pcap"));
+    assert!(!html.contains("<odd>") && !html.contains("<script"));
+    assert!(
+        html.contains(
+            "3 requests, 1 failed, 1 behind the last batch; the output reached 2 changes"
+        )
+    );
+    assert!(html.contains("line 3: <code>!gain fail no\\_stream\\_&#39;&lt;x&gt;&#39;"));
+    let addresses = html
+        .split("src=\"")
+        .skip(1)
+        .chain(html.split("href=\"").skip(1));
+    assert!(addresses.filter(|rest| !rest.starts_with("data:")).count() == 0);
+    assert!(!html.contains("url(http") && !html.contains("@import"));
+    assert_eq!(html.matches("data:image/png").count(), 2);
+    assert_eq!(html.matches("<svg").count(), 4);
+    for tag in ["div", "table", "figure", "section", "p", "span"] {
+        let open =
+            html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+        assert_eq!(open, html.matches(&format!("</{tag}>")).count(), "<{tag}>");
+    }
+    let files = fs::read_dir(&dir).expect("folder").flatten();
+    let left: Vec<_> = files
+        .map(|file| file.file_name())
+        .filter(|name| name.to_string_lossy().contains(".tmp"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn verdicts_follow_the_counters() {
+    let lossy = report();
+    let verdict = Verdict::of(&lossy);
+    assert_eq!(verdict.grade, Grade::Losses);
+    assert!(
+        verdict.reasons[0].contains("20 of 20\u{202f}000 heaps"),
+        "{verdict:?}"
+    );
+    let sent = "300 of 304 batches of wideband were sent.";
+    assert!(verdict.reasons[1].starts_with(sent), "{verdict:?}");
+    let lossy = page(&lossy, &[]);
+    assert!(lossy.contains("<b>300 of 304</b>") && lossy.contains(">300 of 304</td>"));
+
+    let mut good = report();
+    for pol in &mut good.input.pols {
+        pol.missing_heaps = 0;
+    }
+    good.outputs[0] = OutputReport::new(good.outputs[0].counts.clone(), 300, 4);
+    assert_eq!(
+        Verdict::of(&good).grade,
+        Grade::Good,
+        "datagrams for others are no loss"
+    );
+    good.input.drops.insert("no-free-chunk".into(), 1);
+    assert_eq!(Verdict::of(&good).grade, Grade::Losses);
+
+    let mut nothing = report();
+    nothing.outputs[0].counts.batches = 0;
+    nothing.input.pols[1].heaps = 0;
+    nothing.outputs[0].expected_batches = 7;
+    let verdict = Verdict::of(&nothing);
+    assert_eq!(verdict.grade, Grade::Nothing);
+    assert!(
+        verdict.reasons[0].starts_with("Polarisation 1 has no heaps"),
+        "{verdict:?}"
+    );
+    assert_eq!(verdict.reasons[1], "None of 7 batches was sent.");
+    assert!(
+        verdict.reasons[2].contains("not-ours, 32 datagrams"),
+        "{verdict:?}"
+    );
+    let mut short = nothing.clone();
+    short.outputs[0].expected_batches = 0;
+    let verdict = Verdict::of(&short);
+    assert!(verdict.reasons[1].contains("too short"), "{verdict:?}");
+    let page = page(
+        &nothing,
+        &[("wideband".into(), SpectraAccumulator::new(8, 2))],
+    );
+    assert!(page.contains("Nothing came out") && page.contains("nothing to draw"));
+}
+
+/// A cause that the receiver knows must be explained here.
+#[test]
+fn every_drop_cause_is_explained() {
+    for cause in crate::recv::DropCause::ALL {
+        assert!(!explain(cause.name()).is_empty(), "{}", cause.name());
+    }
+}
+
+#[test]
+fn unwritable_folder_is_named() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("written");
+    let error = write_report(&file.join("sub"), &report(), &[]).expect_err("a file is in the way");
+    assert!(error.to_string().contains("file/sub"), "{error}");
+}

@@ -1,0 +1,13 @@
+//! The report of a run: its data, its verdict, and the page with pictures.
+
+pub mod data;
+pub mod html;
+#[cfg(test)]
+mod html_tests;
+mod picture;
+pub mod spectra;
+pub mod verdict;
+
+pub use data::{
+    InputReport, OutputReport, RateReport, Reply, RequestsReport, RunReport, StallReport,
+};

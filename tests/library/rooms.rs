@@ -1,0 +1,107 @@
+//! The map of the house in `src/lib.rs`: every room is in it, and imports point down.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Floor of each room, from the table at the head of `src/lib.rs`.
+fn floors(map: &str) -> BTreeMap<String, u32> {
+    let row = Regex::new(r"(?m)^//! \| (\d+) \| \[`(?:mod@)?(\w+)`\] \|").unwrap();
+    row.captures_iter(map)
+        .map(|row| (row[2].to_owned(), row[1].parse().unwrap()))
+        .collect()
+}
+
+/// Rooms that the library has.
+fn rooms(map: &str) -> Vec<String> {
+    let module = Regex::new(r"(?m)^pub mod (\w+);").unwrap();
+    module
+        .captures_iter(map)
+        .map(|module| module[1].to_owned())
+        .collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Rooms that a source names, without its comments and its tests.
+fn imports(source: &str) -> Vec<String> {
+    let tests = Regex::new(r"(?s)#\[cfg\(test\)\]\s*(?:pub(?:\(crate\))? )?mod \w+ \{.*").unwrap();
+    let comments = Regex::new(r"(?m)//.*$").unwrap();
+    let group = Regex::new(r"crate::\{([^;]*)\};").unwrap();
+    let single = Regex::new(r"\bcrate::(\w+)").unwrap();
+    let inner = Regex::new(r"(?:^|,)\s*(\w+)").unwrap();
+    let source = comments.replace_all(source, "");
+    let source = tests.replace(&source, "");
+    let mut found: Vec<String> = single
+        .captures_iter(&source)
+        .map(|name| name[1].to_owned())
+        .collect();
+    for list in group.captures_iter(&source) {
+        found.extend(inner.captures_iter(&list[1]).map(|name| name[1].to_owned()));
+    }
+    found
+}
+
+#[test]
+fn the_map_has_every_room_and_no_other() {
+    let map = fs::read_to_string(Path::new(ROOT).join("src/lib.rs")).unwrap();
+    let (floors, mut rooms) = (floors(&map), rooms(&map));
+    rooms.sort();
+    assert_eq!(floors.into_keys().collect::<Vec<_>>(), rooms);
+    assert!(rooms.len() > 15);
+}
+
+#[test]
+fn imports_point_down() {
+    let map = fs::read_to_string(Path::new(ROOT).join("src/lib.rs")).unwrap();
+    let floors = floors(&map);
+    let mut files = Vec::new();
+    sources(&Path::new(ROOT).join("src"), &mut files);
+    let mut climbs = Vec::new();
+    let mut seen = 0;
+    for file in files {
+        let path = file.strip_prefix(Path::new(ROOT).join("src")).unwrap();
+        let room = path.iter().next().unwrap().to_str().unwrap();
+        let is_test = path.iter().any(|part| {
+            let part = part.to_str().unwrap();
+            part == "tests" || part.ends_with("tests.rs")
+        });
+        if is_test || room.ends_with(".rs") {
+            continue;
+        }
+        for other in imports(&fs::read_to_string(&file).unwrap()) {
+            // Macros of the library are named by its root.
+            let Some(floor) = floors.get(&other) else {
+                continue;
+            };
+            seen += 1;
+            if other != room && *floor >= floors[room] {
+                climbs.push(format!("{}: crate::{other}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 300, "{seen}");
+    assert!(climbs.is_empty(), "{climbs:#?}");
+}
+
+#[test]
+fn imports_are_found_wherever_they_stand() {
+    let source = "use crate::{units, net::frame};\nfn f() { crate::cli::run() }\n\
+                  // crate::comment\n#[cfg(test)]\nmod tests { use crate::late; }\n";
+    let mut found = imports(source);
+    found.sort();
+    assert_eq!(found, ["cli", "net", "units"]);
+}
