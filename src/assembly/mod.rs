@@ -1,6 +1,7 @@
 //! The assembly of an engine: which lcores there are between its rx queues and its tx queues.
 //!
-//! * [`open_backend`]: what computes, and in which memory; [`outputs`]: the output chunks behind it;
+//! * [`open_backend`]: what computes, and in which memory;
+//! * [`EngineBuilder`]: an engine put together, with all of its memory;
 //! * [`Demand`]: whether the engine fits the memory that there is;
 //! * [`Threads`]: data threads on lcores, named and timed; one that fails ends them all;
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, live or in a replay;
@@ -8,6 +9,7 @@
 //! * [`Throttle`]: whether the kernel would stop the engine's threads;
 //! * [`drain`]: how long the engine's end may take.
 
+mod builder;
 mod compute;
 mod demand;
 mod drain;
@@ -17,6 +19,7 @@ mod source;
 mod stages;
 mod threads;
 
+pub use builder::{BuiltEngine, BusyTimes, EngineBuilder, OutputPools, RunningEngine};
 pub use compute::{
     BackendKind, BackendRequest, Compute, ComputeError, OpenedBackend, open_backend, outputs,
 };
@@ -25,5 +28,5 @@ pub use drain::drain;
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};
 pub use source::{Feed, Progress, SourceLcore};
-pub use stages::{FinishedStages, RxStage, StageError, StageIdle, StageParts, Stages};
+pub use stages::{FinishedStages, Reception, RxStage, StageError, StageIdle, Stages, Transmission};
 pub use threads::Threads;

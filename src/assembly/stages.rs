@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, DpdkError, LcoreHandle, LcorePanic, RxQueue, TxQueue};
 use ground::stats::Latency;
-use ground::{IdlePolicy, Ticks, Tsc};
+use ground::{IdlePolicy, Ticks, TscClock};
 
 use super::Threads;
 use crate::config::EngineConfig;
 use crate::engine::steer::Steered;
-use crate::engine::{Engine, EngineError, EngineParts, Intake, OutputParts, OutputStats};
+use crate::engine::{Engine, EngineError, EngineParts, Finished, Intake, OutputParts, OutputStats};
 use crate::net::FlowTable;
 use crate::recv::{
     Horizon, InputStats, Meant, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
@@ -31,39 +31,45 @@ pub struct RxStage {
     pub horizons: Arc<ArrayQueue<Horizon>>,
 }
 
-/// What the stages of one engine are made of.
-pub struct StageParts {
-    /// In front of the names of its lcores and pools, which are unique in a process: empty, or such as `e0-`.
-    pub prefix: String,
-    /// Receive chunks.
-    pub memory: Arc<ReceiveMemory>,
-    /// The engine's end of them.
-    pub receiver: Receiver,
-    /// What brings them to the pipelines.
-    pub intake: Box<dyn Intake>,
-    /// Outputs, each with its pipeline and chunks.
-    pub outputs: Vec<OutputParts>,
-    /// How control steers them.
-    pub steered: Steered,
-    /// Where packets come from, one lcore each; as many as `memory` was made for.
-    pub rx: Vec<RxStage>,
-    /// What an rx lcore does when no chunk is free.
+/// Where an engine's packets come from.
+pub struct Reception {
+    /// rx queues, one lcore each.
+    pub queues: Vec<RxStage>,
+    /// What an rx lcore does when no chunk is free. An engine that drops heaps also leaves lagging
+    /// rx lcores behind, and throws away what came before it started.
     pub when_full: WhenFull,
     /// As [`RxConfig::meant`].
     pub meant: Meant,
-    /// Where packets go: one lcore each, at most [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
-    pub tx: Vec<TxQueue>,
+    /// Receive chunks beside those that the engine needs: how long it may be held up.
+    pub spare_chunks: usize,
+}
+
+/// Where an engine's packets go.
+pub struct Transmission {
+    /// tx queues, one lcore each, at most [`MAX_TX_LCORES`](crate::send::MAX_TX_LCORES).
+    pub queues: Vec<TxQueue>,
     /// Packets that a tx queue and all behind it may hold.
-    pub tx_packets: usize,
-    /// Output chunks of which fewer packets go through a tx queue are copied into mbufs, the others are read where they
-    /// are: 0 copies none, `usize::MAX` all.
-    pub copied_below: usize,
-    /// Where packets say that they come from, per interface. Every output's substreams are divided in blocks over the
-    /// interfaces, whose tx queues follow one another in `tx`, as many for each; each block is dealt out among them.
+    pub queue_packets: usize,
+    /// Source addresses, one per interface. Interface i gets a contiguous block of each output's
+    /// substreams. Its tx queues share that block round-robin: `queues` is grouped by interface,
+    /// with equally many for each.
     pub sources: Vec<Source>,
     /// Rate of each output as a multiple of its own; 0: as fast as the ports take packets.
     pub rate_factor: f64,
-    /// What the lcores do when there is nothing to do.
+}
+
+/// What the stages of one engine are made of.
+pub(super) struct StageParts {
+    pub prefix: String,
+    pub memory: Arc<ReceiveMemory>,
+    pub receiver: Receiver,
+    pub intake: Box<dyn Intake>,
+    pub outputs: Vec<OutputParts>,
+    pub steered: Steered,
+    pub reception: Reception,
+    pub transmission: Transmission,
+    /// Output chunks of which fewer packets go through a tx queue are copied into mbufs.
+    pub copied_below: usize,
     pub idle: StageIdle,
 }
 
@@ -125,147 +131,55 @@ impl Stages {
         rx_queues + 1 + tx_queues
     }
 
-    /// Starts all lcores of an engine.
-    ///
-    /// On an error some may run already: abort and drop `threads`.
-    pub fn start(
-        threads: &mut Threads,
-        config: &EngineConfig,
-        parts: StageParts,
-    ) -> Result<Self, DpdkError> {
-        Self::start_by(&Tsc, threads, config, parts)
-    }
-
-    /// The same with paces that go by other `ticks` than the time-stamp counter's, as many to a second.
-    pub fn start_by(
+    /// Starts all lcores of an engine, with paces that go by `ticks`.
+    pub(super) fn start(
         ticks: &impl Ticks,
         threads: &mut Threads,
         config: &EngineConfig,
         parts: StageParts,
     ) -> Result<Self, DpdkError> {
-        let abort = threads.abort().clone();
-        let StageParts { prefix, idle, .. } = parts;
         let chunks: usize = parts.outputs.iter().map(|o| o.pool.capacity()).sum();
-        let finished = Arc::new(ArrayQueue::new(chunks + 1));
         let output_stats: Vec<_> = parts.outputs.iter().map(|o| o.stats.clone()).collect();
         for stats in &output_stats {
-            stats.expect_departures(parts.tx.len());
+            stats.expect_departures(parts.transmission.queues.len());
         }
+        let finished = Arc::new(ArrayQueue::new(chunks + 1));
         let input_stats = parts.receiver.stats();
         let running = Arc::new(AtomicUsize::new(0));
-        let sending = Arc::new(AtomicUsize::new(0));
+        let latencies: Vec<_> = config
+            .outputs
+            .iter()
+            .map(|_| Arc::new(Latency::new(config.clock)))
+            .collect();
 
-        let rx_config = RxConfig {
-            recv: config.recv.clone(),
-            when_full: parts.when_full,
-            meant: parts.meant,
-            ours: None,
-            idle: idle.engine,
+        let start = Start {
+            config,
+            prefix: &parts.prefix,
+            idle: &parts.idle,
+            running: &running,
         };
-        let horizons = parts.rx.iter().map(|rx| rx.horizons.clone()).collect();
-        let mut lcores = Vec::new();
-        let mut rx_stats = Vec::new();
-        for (lane, rx) in parts.rx.into_iter().enumerate() {
-            let stats = Arc::new(RxStats::default());
-            rx_stats.push(stats.clone());
-            let lcore = RxLcore::new(
-                RxConfig {
-                    ours: rx.ours,
-                    idle: *idle.rx.get(lane).unwrap_or(&idle.engine),
-                    ..rx_config.clone()
-                },
-                rx.queue,
-                parts.memory.clone(),
-                lane,
-                Some(rx.horizons),
-                stats,
-                abort.clone(),
-            );
-            let running = Count::of(&running);
-            lcores.push(
-                threads.spawn(&format!("{prefix}{}", rx.name), move |clock| {
-                    let _running = running;
-                    lcore.run(clock);
-                })?,
-            );
-        }
-
+        let horizons = parts.reception.queues.iter();
+        let horizons = horizons.map(|rx| rx.horizons.clone()).collect();
+        let (mut lcores, rx_stats) = start.rx(threads, parts.reception, &parts.memory)?;
         let engine = EngineParts {
             receiver: parts.receiver,
             intake: parts.intake,
             outputs: parts.outputs,
             steered: parts.steered,
             finished: finished.clone(),
-            idle: idle.engine,
-            abort: abort.clone(),
+            idle: parts.idle.engine,
+            abort: threads.abort().clone(),
         };
-        let mut engine = Engine::new(config, engine);
-        let still = Count::of(&running);
-        let engine = threads.spawn(&format!("{prefix}engine"), move |clock| {
-            let _still = still;
-            engine.run(clock).map(|()| engine)
-        })?;
-
-        let tx_lcores = parts.tx.len();
-        let tx_name = |index: usize| match tx_lcores {
-            1 => format!("{prefix}tx"),
-            _ => format!("{prefix}tx{index}"),
+        let engine = start.engine(threads, engine)?;
+        let tx = TxTeam {
+            transmission: parts.transmission,
+            copied_below: parts.copied_below,
+            finished,
+            stats: &output_stats,
+            latencies: &latencies,
         };
-        let latencies: Vec<_> = config
-            .outputs
-            .iter()
-            .map(|_| Arc::new(Latency::new(config.clock)))
-            .collect();
-        let tsc_clock = threads.eal().tsc_clock();
-        let (interfaces, per_interface) = (parts.sources.len(), tx_lcores / parts.sources.len());
-        let tx_idle = |index: usize| *idle.tx.get(index).unwrap_or(&idle.engine);
-        let outputs = |index: usize| {
-            let interface = index / per_interface;
-            let output = |output| {
-                let packetiser = Packetiser::new(config, output, parts.sources[interface])
-                    .through(interface, interfaces)
-                    .share(index % per_interface, per_interface);
-                let pace = match parts.rate_factor * packetiser.rate() {
-                    rate if rate > 0.0 => {
-                        Pace::new(tsc_clock, rate, tx_idle(index).longest_nap(), ticks.now())
-                    }
-                    _ => Pace::UNLIMITED,
-                };
-                TxOutput {
-                    packetiser,
-                    pace,
-                    latency: latencies[output].clone(),
-                    stats: output_stats[output].clone(),
-                }
-            };
-            (0..config.outputs.len()).map(output).collect()
-        };
-        let copied = match parts.copied_below {
-            0 => 0,
-            _ => config.send.packet_payload,
-        };
-        let mut tx_pools = Vec::new();
-        let mut paths = Vec::new();
-        for (index, queue) in parts.tx.into_iter().enumerate() {
-            let name = tx_name(index);
-            let pools = TxPools::new(threads.eal(), &name, parts.tx_packets, 2 * BURST, copied)?;
-            pools.outlive(&queue);
-            tx_pools.push(pools.clone());
-            paths.push(TxPath {
-                queue,
-                pools,
-                outputs: outputs(index),
-                idle: tx_idle(index),
-            });
-        }
-        let team = TxLcore::team(finished, paths, parts.copied_below, ticks, &abort);
-        for (index, tx) in team.into_iter().enumerate() {
-            let counts = [Count::of(&running), Count::of(&sending)];
-            lcores.push(threads.spawn(&tx_name(index), move |clock| {
-                let _counts = counts;
-                tx.run(clock);
-            })?);
-        }
+        let (tx_lcores, tx_pools, sending) = start.tx(ticks, threads, tx)?;
+        lcores.extend(tx_lcores);
         Ok(Self {
             engine,
             lcores,
@@ -328,6 +242,165 @@ impl Stages {
             engine,
             tx_pools: self.tx_pools,
         })
+    }
+}
+
+/// What the lcores of an engine have in common when they start.
+struct Start<'a> {
+    config: &'a EngineConfig,
+    prefix: &'a str,
+    idle: &'a StageIdle,
+    running: &'a Arc<AtomicUsize>,
+}
+
+/// What the tx lcores of an engine send.
+struct TxTeam<'a> {
+    transmission: Transmission,
+    copied_below: usize,
+    finished: Arc<ArrayQueue<Finished>>,
+    stats: &'a [Arc<OutputStats>],
+    latencies: &'a [Arc<Latency>],
+}
+
+type RxLcores = (Vec<LcoreHandle<()>>, Vec<Arc<RxStats>>);
+type TxLcores = (Vec<LcoreHandle<()>>, Vec<TxPools>, Arc<AtomicUsize>);
+
+impl Start<'_> {
+    fn rx(
+        &self,
+        threads: &mut Threads,
+        reception: Reception,
+        memory: &Arc<ReceiveMemory>,
+    ) -> Result<RxLcores, DpdkError> {
+        let (mut lcores, mut all_stats) = (Vec::new(), Vec::new());
+        for (lane, rx) in reception.queues.into_iter().enumerate() {
+            let config = RxConfig {
+                recv: self.config.recv.clone(),
+                when_full: reception.when_full,
+                meant: reception.meant,
+                ours: rx.ours,
+                idle: *self.idle.rx.get(lane).unwrap_or(&self.idle.engine),
+            };
+            let stats = Arc::new(RxStats::default());
+            all_stats.push(stats.clone());
+            let lcore = RxLcore::new(
+                config,
+                rx.queue,
+                memory.clone(),
+                lane,
+                Some(rx.horizons),
+                stats,
+                threads.abort().clone(),
+            );
+            let running = Count::of(self.running);
+            let name = format!("{}{}", self.prefix, rx.name);
+            lcores.push(threads.spawn(&name, move |clock| {
+                let _running = running;
+                lcore.run(clock);
+            })?);
+        }
+        Ok((lcores, all_stats))
+    }
+
+    fn engine(
+        &self,
+        threads: &mut Threads,
+        parts: EngineParts,
+    ) -> Result<LcoreHandle<Result<Engine, EngineError>>, DpdkError> {
+        let mut engine = Engine::new(self.config, parts);
+        let running = Count::of(self.running);
+        threads.spawn(&format!("{}engine", self.prefix), move |clock| {
+            let _running = running;
+            engine.run(clock).map(|()| engine)
+        })
+    }
+
+    fn tx(
+        &self,
+        ticks: &impl Ticks,
+        threads: &mut Threads,
+        mut team: TxTeam<'_>,
+    ) -> Result<TxLcores, DpdkError> {
+        let sending = Arc::new(AtomicUsize::new(0));
+        let copied = match team.copied_below {
+            0 => 0,
+            _ => self.config.send.packet_payload,
+        };
+        let queues = std::mem::take(&mut team.transmission.queues);
+        let lcores = queues.len();
+        let name = |index: usize| match lcores {
+            1 => format!("{}tx", self.prefix),
+            _ => format!("{}tx{index}", self.prefix),
+        };
+        let (mut all_pools, mut paths) = (Vec::new(), Vec::new());
+        for (index, queue) in queues.into_iter().enumerate() {
+            let packets = team.transmission.queue_packets;
+            let pools = TxPools::new(threads.eal(), &name(index), packets, 2 * BURST, copied)?;
+            pools.outlive(&queue);
+            all_pools.push(pools.clone());
+            paths.push(TxPath {
+                queue,
+                pools,
+                outputs: self.tx_outputs(ticks, threads.eal().tsc_clock(), &team, (index, lcores)),
+                idle: self.tx_idle(index),
+            });
+        }
+        let team = TxLcore::team(
+            team.finished,
+            paths,
+            team.copied_below,
+            ticks,
+            threads.abort(),
+        );
+        let mut handles = Vec::new();
+        for (index, tx) in team.into_iter().enumerate() {
+            let counts = [Count::of(self.running), Count::of(&sending)];
+            handles.push(threads.spawn(&name(index), move |clock| {
+                let _counts = counts;
+                tx.run(clock);
+            })?);
+        }
+        Ok((handles, all_pools, sending))
+    }
+
+    fn tx_idle(&self, index: usize) -> IdlePolicy {
+        *self.idle.tx.get(index).unwrap_or(&self.idle.engine)
+    }
+
+    /// What the tx lcore `index` of `lcores` sends of each output.
+    fn tx_outputs(
+        &self,
+        ticks: &impl Ticks,
+        tsc_clock: TscClock,
+        team: &TxTeam<'_>,
+        (index, lcores): (usize, usize),
+    ) -> Vec<TxOutput> {
+        let Transmission {
+            sources,
+            rate_factor,
+            ..
+        } = &team.transmission;
+        let (interfaces, per_interface) = (sources.len(), lcores / sources.len());
+        let interface = index / per_interface;
+        let output = |output: usize| {
+            let packetiser = Packetiser::new(self.config, output, sources[interface])
+                .through(interface, interfaces)
+                .share(index % per_interface, per_interface);
+            let pace = match rate_factor * packetiser.rate() {
+                rate if rate > 0.0 => {
+                    let nap = self.tx_idle(index).longest_nap();
+                    Pace::new(tsc_clock, rate, nap, ticks.now())
+                }
+                _ => Pace::UNLIMITED,
+            };
+            TxOutput {
+                packetiser,
+                pace,
+                latency: team.latencies[output].clone(),
+                stats: team.stats[output].clone(),
+            }
+        };
+        (0..self.config.outputs.len()).map(output).collect()
     }
 }
 

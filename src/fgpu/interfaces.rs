@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dpdk::{
     BURST, Device, DpdkError, Eal, ExtPool, HugePages, MbufPool, PoolConfig, Port, PortConfig,
-    RingSender, RxQueue, TxQueue, mbuf_ring, pool_size,
+    RingSender, RxQueue, TxQueue, mbuf_ring, memory_mib, pool_bytes, pool_size,
 };
 use host::placement::PACKET_BUFFERS;
 
@@ -22,8 +22,6 @@ const SOURCE_PORT: u16 = 49152;
 const CAPTURE_RING: usize = 511;
 /// Largest frame of a capture that fits an mbuf.
 const CAPTURE_FRAME: usize = 9600;
-/// Memory for DPDK beside mbuf pools, in bytes.
-const DPDK_BYTES: usize = 64 << 20;
 
 /// The interfaces of an engine, and what each is for.
 #[derive(Clone, Debug)]
@@ -171,20 +169,19 @@ impl Interfaces {
 
     /// Memory for DPDK, in MiB.
     pub fn memory_mib(&self, config: &FgpuConfig) -> usize {
-        const MBUF: usize = 512;
         let rx: usize = self.uses.iter().map(|(i, port)| port.mbuf_bytes(i)).sum();
-        let tx = config.egress.interfaces.len() * pool_size(self.tx_packets(), 2 * BURST);
         let by_dma = |(i, port): &(Interface, PortUse)| port.tx && i.driver != Driver::AfPacket;
         let copied = match self.uses.iter().any(by_dma) {
             true => config.engine.send.packet_payload,
             false => 0,
         };
-        let tx = tx * (TxPools::bytes_per_packet(copied) + 2 * MBUF);
+        let tx =
+            config.egress.interfaces.len() * TxPools::bytes(self.tx_packets(), 2 * BURST, copied);
         let capture = match config.input {
-            InputConfig::Capture { .. } => capture_mbufs() * (CAPTURE_FRAME + MBUF),
+            InputConfig::Capture { .. } => pool_bytes(capture_mbufs(), CAPTURE_FRAME),
             InputConfig::Live { .. } => 0,
         };
-        (DPDK_BYTES + rx + tx + capture).div_ceil(1 << 20)
+        memory_mib(rx + tx + capture)
     }
 }
 

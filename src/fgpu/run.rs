@@ -12,15 +12,15 @@ use host::placement::{EnginePlan, Role};
 
 use super::interfaces::{Ends, Interfaces};
 use crate::assembly::{
-    CaptureScan, Compute, Feed, RxStage, SourceLcore, StageError, StageIdle, StageParts, Stages,
-    Threads, outputs,
+    CaptureScan, Compute, EngineBuilder, Feed, Reception, RunningEngine, RxStage, SourceLcore,
+    StageError, StageIdle, Stages, Threads, Transmission,
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::engine::steer::Steered;
 use crate::memory::{MemoryError, OutputMemory};
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::ports::{InterfaceError, Links, Membership, PortError};
-use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory_with_spare};
+use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull};
 
 /// How long devices have for the last packets, whose end drivers do not tell.
 const LINGER: Duration = Duration::from_millis(50);
@@ -66,13 +66,10 @@ pub struct LiveParts {
 
 /// One engine at work.
 pub struct LiveEngine {
-    stages: Stages,
+    running: RunningEngine,
     threads: Threads,
-    memory: Arc<ReceiveMemory>,
-    pools: Vec<(String, ExtPool<OutputMemory>)>,
     links: Links,
     capture: Option<Capture>,
-    busy: Vec<(String, Arc<AtomicU64>)>,
     /// Whether packets may be under way when the lcores have ended.
     lingers: bool,
     _memberships: Vec<Membership>,
@@ -123,65 +120,45 @@ impl LiveEngine {
         let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, ends.add_capture(&eal)?)));
         let feed = feed.transpose()?;
 
-        let (lanes, tail) = (ends.rx.len(), engine.tail_samples());
-        let (memory, mut receiver) = receive_memory_with_spare(
-            &engine.recv,
-            tail,
-            lanes,
-            &*compute.recv_memory,
-            spare_chunks,
-        )?;
-        let (when_full, names) = match &config.input {
-            InputConfig::Live { interfaces, .. } => {
-                receiver.leave_behind();
-                (WhenFull::Drop, &interfaces[..])
-            }
-            InputConfig::Capture { .. } => (WhenFull::Wait, &[][..]),
+        let names = match &config.input {
+            InputConfig::Live { interfaces, .. } => &interfaces[..],
+            InputConfig::Capture { .. } => &[][..],
         };
         let through = |name: &String| FlowTable::from_sources(&config.input.endpoints_of(name), 1);
-        let horizons: Vec<_> = (0..lanes)
-            .map(|_| Arc::new(ArrayQueue::new(BURST)))
-            .collect();
-        let rx = ends.rx.into_iter().zip(&horizons).enumerate();
-        let rx = rx.map(|(lane, (queue, horizons))| RxStage {
-            name: format!("rx{lane}"),
-            queue,
-            ours: names.get(lane).map(through),
-            horizons: horizons.clone(),
-        });
-        let busy = compute.backend.busy();
-        let outputs = outputs(
-            &eal,
-            engine,
-            compute.backend.pipelines,
-            &*compute.send_memory,
-        )?;
-        let pools: Vec<_> = outputs
-            .iter()
-            .map(|o| (o.config.name.clone(), o.pool.clone()))
-            .collect();
-        let copied_below = interfaces.let_read(&ends.tx, &pools);
-        let mut parts = StageParts {
-            prefix: String::new(),
-            memory: memory.clone(),
-            receiver,
-            intake: compute.backend.intake,
-            outputs,
-            steered,
-            rx: rx.collect(),
-            when_full,
+        let queues = ends
+            .rx
+            .into_iter()
+            .enumerate()
+            .map(|(lane, queue)| RxStage {
+                name: format!("rx{lane}"),
+                queue,
+                ours: names.get(lane).map(through),
+                horizons: Arc::new(ArrayQueue::new(BURST)),
+            });
+        let reception = Reception {
+            queues: queues.collect(),
+            when_full: match &config.input {
+                InputConfig::Live { .. } => WhenFull::Drop,
+                InputConfig::Capture { .. } => WhenFull::Wait,
+            },
             meant,
-            tx: ends.tx,
-            tx_packets: interfaces.tx_packets(),
-            copied_below,
+            spare_chunks,
+        };
+        let horizons = reception.queues[0].horizons.clone();
+        let lingers = ends.tx.iter().any(|queue| queue.keeps() > 0);
+        let transmission = Transmission {
+            queues: ends.tx,
+            queue_packets: interfaces.tx_packets(),
             sources: ends.sources,
             rate_factor: config.egress.rate_factor,
-            idle: idle(plan),
         };
-        let lingers = parts.tx.iter().any(|queue| queue.keeps() > 0);
-        // Buffers and kernels have taken seconds.
-        parts.rx.iter_mut().for_each(|rx| rx.queue.discard());
-        let stages = Stages::start(&mut threads, engine, parts)?;
+        let mut built = EngineBuilder::new(engine, compute, reception, transmission)
+            .steered(steered)
+            .idle(idle(plan))
+            .build(&eal)?;
+        let copied_below = interfaces.let_read(built.tx_queues(), built.output_pools());
+        built.copy_chunks_below(copied_below);
+        let running = built.start(&mut threads)?;
         let mut memberships = ends.memberships;
         for ((interface, _), membership) in interfaces.uses.iter().zip(&mut memberships) {
             membership.join(&config.input.endpoints_of(&interface.name), interface)?;
@@ -193,7 +170,7 @@ impl LiveEngine {
                 steering: everything(),
                 recv: engine.recv.clone(),
                 first: meant.first(),
-                feeds: vec![Feed::new(ring, horizons[0].clone())],
+                feeds: vec![Feed::new(ring, horizons)],
                 pool,
                 stats: stats.clone(),
                 progress: Arc::default(),
@@ -206,11 +183,8 @@ impl LiveEngine {
         });
         Ok(Self {
             capture: capture.transpose()?,
-            busy,
-            stages,
+            running,
             threads,
-            memory,
-            pools,
             lingers,
             links: Links::new(
                 ends.ports
@@ -223,7 +197,7 @@ impl LiveEngine {
 
     /// Whether any of its lcores is at work: they end by themselves with a capture, or when one of them fails.
     pub fn is_running(&self) -> bool {
-        self.stages.running() > 0
+        self.running.stages.running() > 0
     }
 
     /// Whether it was aborted, by a stage that failed or from outside.
@@ -235,7 +209,7 @@ impl LiveEngine {
     pub fn stop(&self) {
         match &self.capture {
             Some(capture) => capture.stop.set(),
-            None => self.stages.stop(),
+            None => self.running.stages.stop(),
         }
     }
 
@@ -246,22 +220,22 @@ impl LiveEngine {
 
     /// Lcores that have not ended.
     pub fn running(&self) -> usize {
-        self.stages.running()
+        self.running.stages.running()
     }
 
     /// Receive chunks.
     pub fn memory(&self) -> &Arc<ReceiveMemory> {
-        &self.memory
+        &self.running.memory
     }
 
     /// Output chunks, by stream.
     pub fn output_pools(&self) -> &[(String, ExtPool<OutputMemory>)] {
-        &self.pools
+        &self.running.output_pools
     }
 
     /// Nanoseconds that devices were busy, by what they did.
     pub fn busy(&self) -> &[(String, Arc<AtomicU64>)] {
-        &self.busy
+        &self.running.busy
     }
 
     /// Its ports and their links.
@@ -271,7 +245,7 @@ impl LiveEngine {
 
     /// Its lcores' counters.
     pub fn stages(&self) -> &Stages {
-        &self.stages
+        &self.running.stages
     }
 
     /// Where the time of its lcores goes.
@@ -287,7 +261,7 @@ impl LiveEngine {
     /// Waits for all lcores. The first failure of a stage, if there was one, is returned.
     pub fn join(self) -> Result<(), LiveError> {
         let capture = self.capture.map(|capture| capture.lcore.join());
-        let ended = self.stages.join()?;
+        let ended = self.running.stages.join()?;
         for note in capture.transpose()?.transpose()?.unwrap_or_default() {
             tracing::info!(note, "capture");
         }

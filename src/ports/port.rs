@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dpdk::{
     BURST, Device, DpdkError, Eal, FlowError, Flows, MbufPool, PoolConfig, Port, PortConfig,
-    RxQueue, StartedPort, TxQueue, pool_size,
+    RxQueue, StartedPort, TxQueue, pool_bytes, pool_size,
 };
 
 use super::igmp::{ControlQueues, IgmpThread};
@@ -126,10 +126,9 @@ impl Membership {
 impl PortUse {
     /// DPDK's memory for it.
     pub fn mbuf_bytes(&self, interface: &Interface) -> usize {
-        const MBUF: usize = 512;
         let data = self.rx_queues * pool_size(self.descriptors(interface), 2 * BURST);
         let control = pool_size(CONTROL_DESCRIPTORS, 2 * BURST);
-        data * (DATA_ROOM + MBUF) + 2 * control * (CONTROL_ROOM + MBUF)
+        pool_bytes(data, DATA_ROOM) + 2 * pool_bytes(control, CONTROL_ROOM)
     }
 
     /// The kernel's memory for its rings: one to receive and one to send for each queue.

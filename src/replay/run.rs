@@ -10,7 +10,7 @@ use std::{fs, process};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
     BURST, Device, DpdkError, Eal, EalConfig, EalError, LcoreHandle, LcorePanic, MbufPool,
-    PoolConfig, PortConfig, mbuf_ring, pool_size,
+    PoolConfig, PortConfig, mbuf_ring, pool_bytes, pool_size,
 };
 use dsp::power;
 use ground::os::allowed_cpus;
@@ -22,16 +22,18 @@ use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::requests;
 use crate::assembly::{
-    BackendKind, BackendRequest, Compute, ComputeError, Demand, DemandError, Feed, Progress,
-    RxStage, SourceLcore, StageError, StageParts, Stages, Threads, open_backend, outputs,
+    BackendKind, BackendRequest, Compute, ComputeError, Demand, DemandError, EngineBuilder, Feed,
+    Progress, Reception, RunningEngine, RxStage, SourceLcore, StageError, Stages, Threads,
+    Transmission, open_backend,
 };
 use crate::cpu::Workers;
+use crate::engine::ChunkObserver;
 use crate::engine::steer::{SteerError, Steered, Steering};
 use crate::gpu::{Kernels, MemoryChoice};
 use crate::memory::MemoryError;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull, receive_memory};
+use crate::recv::{Meant, RxStats, WhenFull};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
 use crate::send::{Source, TxPools};
@@ -44,8 +46,6 @@ const RX_RING: usize = 511;
 const TX_RING: usize = 1023;
 /// Largest frame that fits an mbuf; larger ones exceed what receivers of this protocol take.
 const FRAME_ROOM: usize = 9600;
-/// Memory for DPDK beside the mbuf pools, in MiB.
-const DPDK_MIB: usize = 64;
 /// A replay shares its cores: data threads nap when idle.
 const IDLE: IdlePolicy = IdlePolicy::Share;
 /// Where the packets of a replay say that they come from: a locally administered MAC address and an
@@ -208,10 +208,8 @@ fn frame_mbufs(queues: usize) -> usize {
 }
 
 fn memory_mib(queues: usize) -> usize {
-    let mbuf = 512;
-    let frames = frame_mbufs(queues) * (FRAME_ROOM + mbuf);
-    let tx = pool_size(TX_RING, 2 * BURST) * (TxPools::bytes_per_packet(0) + 2 * mbuf);
-    DPDK_MIB + (frames + tx).div_ceil(1 << 20)
+    let frames = pool_bytes(frame_mbufs(queues), FRAME_ROOM);
+    dpdk::memory_mib(frames + TxPools::bytes(TX_RING, 2 * BURST, 0))
 }
 
 /// Asks for the initial delays and for what the requests say. Returns the engine's end and the replies.
@@ -230,8 +228,7 @@ fn steer(plan: &Plan) -> Result<(Steered, Vec<Reply>), SteerError> {
 /// A replay under way.
 struct Replay {
     threads: Threads,
-    stages: Stages,
-    memory: Arc<ReceiveMemory>,
+    running: RunningEngine,
     /// Of what was not steered to an rx lcore.
     source_stats: Arc<RxStats>,
     progress: Arc<Progress>,
@@ -255,18 +252,6 @@ impl Replay {
         let config = &plan.engine;
         let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
         let queues = plan.queues.len();
-        let (memory, receiver) = receive_memory(
-            &config.recv,
-            config.tail_samples(),
-            queues,
-            &*compute.recv_memory,
-        )?;
-        let memory_of = &*compute.send_memory;
-        let mut outputs = outputs(&eal, config, compute.backend.pipelines, memory_of)?;
-        for (output, observer) in outputs.iter_mut().zip(observers) {
-            output.observer = Some(Box::new(observer));
-            output.keeps_delays = true;
-        }
         let (steered, replies) = steer(plan)?;
 
         // The port: what the source puts into rx rings is received, what is transmitted is recorded.
@@ -304,30 +289,32 @@ impl Replay {
             ours: None,
             horizons,
         });
-        let parts = StageParts {
-            prefix: String::new(),
-            memory: memory.clone(),
-            receiver,
-            intake: compute.backend.intake,
-            outputs,
-            steered,
-            rx: rx.collect(),
+        let reception = Reception {
+            queues: rx.collect(),
             when_full: WhenFull::Wait,
             meant: Meant::Near(plan.first_timestamp),
-            tx: port.tx,
-            tx_packets: TX_RING,
-            copied_below: 0,
+            spare_chunks: 0,
+        };
+        let transmission = Transmission {
+            queues: port.tx,
+            queue_packets: TX_RING,
             sources: vec![SOURCE],
             rate_factor: 0.0,
-            idle: IDLE.into(),
         };
-        let stages = Stages::start(&mut threads, config, parts)?;
+        let observers = observers.into_iter();
+        let observers = observers.map(|observer| Box::new(observer) as Box<dyn ChunkObserver>);
+        let running = EngineBuilder::new(config, compute, reception, transmission)
+            .steered(steered)
+            .idle(IDLE)
+            .observers(observers.collect())
+            .build(&eal)?
+            .start(&mut threads)?;
         let recorder = RecorderLcore {
             ring: recorded,
             writer,
             clock: config.clock,
             start: plan.first_timestamp,
-            sending: stages.sending().clone(),
+            sending: running.stages.sending().clone(),
             idle: IDLE,
             abort: abort.clone(),
         };
@@ -352,8 +339,7 @@ impl Replay {
         let source = threads.spawn("source", move |clock| source.run(clock))?;
         Ok(Self {
             threads,
-            stages,
-            memory,
+            running,
             source_stats,
             progress,
             capture_bytes,
@@ -369,12 +355,12 @@ impl Replay {
         let bar = options
             .progress
             .then(|| ProgressBar::show(&self.progress, self.capture_bytes));
-        let input = self.stages.input_stats().clone();
-        let outputs = self.stages.output_stats().to_vec();
-        let mut drops = self.stages.rx_stats().to_vec();
+        let input = self.running.stages.input_stats().clone();
+        let outputs = self.running.stages.output_stats().to_vec();
+        let mut drops = self.running.stages.rx_stats().to_vec();
         drops.push(self.source_stats);
         let source = self.source.join();
-        let ended = self.stages.join();
+        let ended = self.running.stages.join();
         let recorder = self.recorder.join();
         drop(bar);
         let engine = ended?.engine;
@@ -414,7 +400,7 @@ impl Replay {
             OutputReport::new(stats.counts(), expected.unwrap_or(0), output.dst.len())
         });
         let span = input.span();
-        tracing::debug!(bytes = self.memory.bytes(), "receive memory");
+        tracing::debug!(bytes = self.running.memory.bytes(), "receive memory");
         Ok(RunReport {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
             capture: options.capture.display().to_string(),

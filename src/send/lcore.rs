@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
     AttachError, BURST, Eal, MAX_HANDLES, Mbuf, MbufBatch, MbufPool, PoolConfig, SharedBuffer,
-    TxQueue, pool_size,
+    TxQueue, pool_bytes, pool_size,
 };
 use ground::stats::{Latency, Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, Ticks, Timestamp, Tsc};
@@ -32,8 +32,14 @@ pub struct TxPools {
 
 impl TxPools {
     /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied; 0: none is.
-    pub fn bytes_per_packet(copied: usize) -> usize {
+    fn bytes_per_packet(copied: usize) -> usize {
         CONTROL_FRAME.max(HEADER_BYTES + copied)
+    }
+
+    /// Bytes of DPDK's memory that the pools of a queue of `descriptors` entries take.
+    pub fn bytes(descriptors: usize, burst: usize, copied: usize) -> usize {
+        let mbufs = pool_size(descriptors, burst);
+        pool_bytes(mbufs, Self::bytes_per_packet(copied)) + pool_bytes(mbufs, 0)
     }
 
     /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after it, with room to copy

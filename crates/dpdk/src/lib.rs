@@ -6,7 +6,7 @@
 //! |---|---|
 //! | start DPDK | [`Eal::init`]`(&EalConfig { worker_cpus, memory_mib, .. })`; huge pages if enough are free |
 //! | run on a worker lcore | [`Eal::workers`], [`Eal::launch`]`(lcore, name, closure)`, [`LcoreHandle::join`] |
-//! | get mbufs | [`MbufPool::new`]`(&eal, name, PoolConfig { .. })`, sized by [`pool_size`]`(descriptors, burst)` |
+//! | get mbufs | [`MbufPool::new`]`(&eal, name, PoolConfig { .. })`, sized by [`pool_size`]`(descriptors, burst)`; [`memory_mib`] for EAL |
 //! | fill a packet | [`MbufPool::alloc`], [`Mbuf::append`], [`Mbuf::prepend`], [`Mbuf::data_mut`], [`Mbuf::chain`] |
 //! | read a packet | [`Mbuf::data`], [`Mbuf::segments`], [`Mbuf::pkt_len`], [`Mbuf::copy_to`] |
 //! | hold a burst | [`MbufBatch`]: `push`, `pop`, `iter`, `clear`; nothing allocated |
@@ -46,7 +46,7 @@ pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, Shared
 pub use flow::{FlowError, FlowRule, Flows, QueueId};
 pub use lcore::{Lcore, LcoreHandle, LcoreId, LcorePanic};
 pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
-pub use mempool::{HEADROOM, MbufPool, PoolConfig, pool_size};
+pub use mempool::{HEADROOM, MbufPool, PoolConfig, memory_mib, pool_bytes, pool_size};
 pub use port::{Link, Port, PortStats, RxQueue, StartedPort, TxQueue};
 pub use ring::{RingReceiver, RingSender, SharedRing, mbuf_ring};
 #[cfg(feature = "nic")]

@@ -16,6 +16,23 @@ pub const HEADROOM: usize = 128;
 /// Bytes of an mbuf and of the pool's own header, at least.
 const MBUF: usize = 192;
 
+/// Bytes of DPDK's memory that a pool takes for each mbuf beside its data room, rounded up: the
+/// mbuf, headroom, mempool header, padding.
+const BESIDE_DATA: usize = 512;
+
+/// Bytes of DPDK's memory beside all pools: queues of ports, rings, EAL's own.
+const BESIDE_POOLS: usize = 64 << 20;
+
+/// Bytes of DPDK's memory that a pool of `mbufs` takes at most, each with `data_room` bytes.
+pub fn pool_bytes(mbufs: usize, data_room: usize) -> usize {
+    mbufs * (data_room + BESIDE_DATA)
+}
+
+/// Memory in MiB that EAL is to be started with for pools of `bytes` together ([`pool_bytes`]).
+pub fn memory_mib(bytes: usize) -> usize {
+    (BESIDE_POOLS + bytes).div_ceil(1 << 20)
+}
+
 /// Mbufs that rings with `descriptors` entries in all need, when bursts of `burst` are taken from them:
 /// `max(1.5 × descriptors, descriptors + 2 × burst)`.
 pub fn pool_size(descriptors: usize, burst: usize) -> usize {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
-    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, mbuf_ring, pool_size,
+    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, mbuf_ring, memory_mib,
+    pool_bytes, pool_size,
 };
 use ground::{IdlePolicy, StopFlag};
 
@@ -16,13 +17,12 @@ use super::options::BenchOptions;
 use super::report::Counts;
 use super::signal::Signal;
 use super::sink::{Found, SinkLcore, SinkStats, Sinks, Stream, Window};
-use crate::assembly::{Compute, RxStage, StageParts, Stages, Threads, outputs};
+use crate::assembly::{Compute, EngineBuilder, Reception, RxStage, Stages, Threads, Transmission};
 use crate::config::EngineConfig;
 use crate::engine::Engine;
-use crate::engine::steer::Steered;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{Meant, WhenFull, receive_memory_with_spare};
+use crate::recv::{Meant, WhenFull};
 use crate::send::{Source, TxPools};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
@@ -96,13 +96,10 @@ pub struct Remains {
 impl Rig {
     /// Memory for DPDK.
     pub fn memory_mib(options: &BenchOptions, configs: &[EngineConfig]) -> usize {
-        const OTHER_MIB: usize = 64;
-        const MBUF: usize = 512;
-        let frame = HEADER_BYTES + configs[0].recv.heap_bytes() + MBUF;
-        let rx = options.rx_queues * feed_mbufs(options) * frame;
-        let tx = pool_size(options.tx_descriptors, 2 * BURST);
-        let tx = options.tx_queues * tx * (TxPools::bytes_per_packet(0) + 2 * MBUF);
-        OTHER_MIB + options.engines * (rx + tx).div_ceil(1 << 20)
+        let frame = HEADER_BYTES + configs[0].recv.heap_bytes();
+        let rx = options.rx_queues * pool_bytes(feed_mbufs(options), frame);
+        let tx = options.tx_queues * TxPools::bytes(options.tx_descriptors, 2 * BURST, 0);
+        memory_mib(options.engines * (rx + tx))
     }
 
     /// Starts everything; nothing is sent yet.
@@ -184,51 +181,35 @@ impl Rig {
                 ..PortConfig::default()
             })?;
 
-            let (lanes, tail) = (options.rx_queues, config.tail_samples());
-            let (receive, mut receiver) = receive_memory_with_spare(
-                &config.recv,
-                tail,
-                lanes,
-                &*compute.recv_memory,
-                options.spare_chunks(),
-            )?;
-            receiver.leave_behind();
-            memory = receive.kind().to_string();
-            let devices = compute.backend.busy();
-            let outputs = outputs(
-                eal,
-                config,
-                compute.backend.pipelines,
-                &*compute.send_memory,
-            )?;
             let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
                 name: format!("rx{queue}"),
                 queue: rx,
                 ours: None,
                 horizons: Arc::new(ArrayQueue::new(1)),
             });
-            let parts = StageParts {
-                prefix: if options.engines > 1 {
-                    prefix
-                } else {
-                    String::new()
-                },
-                memory: receive,
-                receiver,
-                intake: compute.backend.intake,
-                outputs,
-                steered: Steered::alone(config),
-                rx: rx.collect(),
+            let reception = Reception {
+                queues: rx.collect(),
                 when_full: WhenFull::Drop,
                 meant: Meant::AsItIs,
-                tx: port.tx,
-                tx_packets: options.tx_descriptors,
-                copied_below: 0,
+                spare_chunks: options.spare_chunks(),
+            };
+            let transmission = Transmission {
+                queues: port.tx,
+                queue_packets: options.tx_descriptors,
                 sources: vec![SOURCE],
                 rate_factor: 0.0,
-                idle: idle.into(),
             };
-            let stages = Stages::start(&mut threads, config, parts)?;
+            let prefix = match options.engines {
+                1 => String::new(),
+                _ => prefix,
+            };
+            let running = EngineBuilder::new(config, compute, reception, transmission)
+                .prefix(prefix)
+                .idle(idle)
+                .build(eal)?
+                .start(&mut threads)?;
+            memory = running.memory.kind().to_string();
+            let (stages, devices) = (running.stages, running.busy);
             sending.push(stages.sending().clone());
             engines.push(Running {
                 stages,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use dpdk::{BURST, DpdkError, Eal, EalConfig, LcoreHandle, MbufPool, PoolConfig, pool_size};
+use dpdk::{
+    BURST, DpdkError, Eal, EalConfig, LcoreHandle, MbufPool, PoolConfig, memory_mib, pool_bytes,
+    pool_size,
+};
 use ground::os::allowed_cpus;
 use ground::{IdlePolicy, StopFlag};
 
@@ -26,8 +29,6 @@ const SILENCE: Duration = Duration::from_millis(100);
 const QUEUE: usize = 512;
 /// Chance that a trial says the opposite of what is so, for the noisy search.
 const ERROR: f64 = 0.1;
-/// Memory for DPDK beside mbuf pools, in bytes.
-const DPDK_BYTES: usize = 32 << 20;
 
 /// Two ports and the lcores on them.
 pub(super) struct Rig {
@@ -57,13 +58,12 @@ impl Rig {
         };
         let room = HEADERS_LEN + options.payload;
         let mbufs = pool_size(QUEUE, 2 * BURST);
-        let bytes =
-            DPDK_BYTES + mbufs * (room + 512) + rx_use.mbuf_bytes(recv) + tx_use.mbuf_bytes(send);
+        let bytes = pool_bytes(mbufs, room) + rx_use.mbuf_bytes(recv) + tx_use.mbuf_bytes(send);
         let (pci, huge_pages) = devices([send, recv])?;
         let cpus = allowed_cpus();
         let eal = Eal::init(&EalConfig {
             worker_cpus: (0..2).map(|i| cpus[(i + 1) % cpus.len()]).collect(),
-            memory_mib: bytes.div_ceil(1 << 20),
+            memory_mib: memory_mib(bytes),
             devices: pci,
             huge_pages,
             ..EalConfig::default()

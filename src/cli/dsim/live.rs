@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{BURST, Eal, EalConfig, MbufPool, PoolConfig, pool_size};
+use dpdk::{BURST, Eal, EalConfig, MbufPool, PoolConfig, memory_mib, pool_bytes, pool_size};
 use ground::os::{allowed_cpus, run_on};
 use ground::{IdlePolicy, StopFlag};
 use prometheus::proto::MetricType;
@@ -31,8 +31,6 @@ use crate::spead::digitiser::PREAMBLE_LEN;
 const LOOK: Duration = Duration::from_millis(50);
 /// Packets between the sender and the port.
 const QUEUE: usize = 512;
-/// Memory for DPDK beside mbuf pools, in bytes.
-const DPDK_BYTES: usize = 32 << 20;
 
 /// Runs it until it is told to end, or all that was asked for is sent.
 pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(), Failure> {
@@ -204,18 +202,17 @@ fn start_dpdk(
     config: &DigitiserConfig,
     interface: &Interface,
 ) -> Result<Eal, Failure> {
-    const MBUF: usize = 512;
     let allowed = allowed_cpus();
     let sender = args.affinity.0.or(allowed.last().copied()).unwrap_or(0);
     let all: Vec<_> = allowed.iter().copied().chain([sender]).collect();
     run_on(all).map_err(Failure::usage)?;
-    let bytes = pool_size(QUEUE, 2 * BURST) * (SimParts::data_room(config) + MBUF);
+    let bytes = pool_bytes(pool_size(QUEUE, 2 * BURST), SimParts::data_room(config));
     let (devices, huge_pages) = devices([interface]).map_err(Failure::usage)?;
     let eal = Eal::init(&EalConfig {
         devices,
         huge_pages,
         worker_cpus: vec![sender],
-        memory_mib: (DPDK_BYTES + bytes).div_ceil(1 << 20),
+        memory_mib: memory_mib(bytes),
         ..EalConfig::default()
     });
     let eal = eal.map_err(Failure::usage)?;

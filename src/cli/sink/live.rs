@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use dpdk::{Eal, EalConfig};
+use dpdk::{Eal, EalConfig, memory_mib};
 use dsp::{OutputBits, SampleBits};
 use ground::os::{allowed_cpus, run_on};
 use ground::{IdlePolicy, SampleClock, StopFlag};
@@ -31,8 +31,6 @@ use crate::sink::live::{
 
 /// How often the main thread looks whether it is over.
 const LOOK: Duration = Duration::from_millis(20);
-/// Memory for DPDK beside mbuf pools, in bytes.
-const DPDK_BYTES: usize = 32 << 20;
 
 /// Options of a sink on an interface.
 #[derive(Debug, Args)]
@@ -376,7 +374,7 @@ fn start_dpdk(live: &LiveArgs, port: &PortUse, interface: &Interface) -> Result<
         devices,
         huge_pages,
         worker_cpus: vec![receiver],
-        memory_mib: (DPDK_BYTES + port.mbuf_bytes(interface)).div_ceil(1 << 20),
+        memory_mib: memory_mib(port.mbuf_bytes(interface)),
         ..EalConfig::default()
     });
     let eal = eal.map_err(Failure::usage)?;

@@ -12,17 +12,19 @@ use dpdk::{
 };
 use dsp::unpack::pack;
 use dsp::{Dither, SampleBits};
-use ground::{IdlePolicy, SampleClock, StopFlag, Ticks, Tsc};
-use karoo::assembly::{FinishedStages, RxStage, StageError, StageParts, Stages, Threads};
+use ground::{SampleClock, StopFlag, Ticks, Tsc};
+use karoo::assembly::{
+    Compute, EngineBuilder, FinishedStages, Reception, RxStage, StageError, Stages, Threads,
+    Transmission,
+};
 use karoo::config::{EngineConfig, RecvConfig, SendConfig};
 use karoo::cpu;
-use karoo::engine::Pipeline;
-use karoo::engine::steer::Steered;
+use karoo::engine::{Backend, Pipeline};
 use karoo::memory::HostAllocator;
 use karoo::model::hash_sample;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
-use karoo::recv::{Meant, ReceiveMemory, WhenFull, receive_memory};
+use karoo::recv::{Meant, ReceiveMemory, WhenFull};
 use karoo::send::Source;
 use karoo::spead::digitiser::PREAMBLE_LEN;
 use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
@@ -166,39 +168,45 @@ impl Rig {
             ..PortConfig::default()
         };
         let port = port.start(&ports).unwrap();
-        let host = HostAllocator::default();
-        let tail = config.tail_samples();
-        let (memory, mut receiver) = receive_memory(&config.recv, tail, rx_queues, &host).unwrap();
-        receiver.leave_behind();
+        let host = Arc::new(HostAllocator::default());
         let rx_stages = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
             name: format!("rx{queue}"),
             queue: rx,
             ours: None,
             horizons: Arc::new(ArrayQueue::new(1)),
         });
-        let parts = StageParts {
-            prefix: format!("live{number}-"),
-            memory: memory.clone(),
-            receiver,
-            intake: Box::<cpu::Intake>::default(),
-            outputs: karoo::assembly::outputs(eal, &config, vec![pipeline], &host).unwrap(),
-            steered: Steered::alone(&config),
-            rx: rx_stages.collect(),
+        let reception = Reception {
+            queues: rx_stages.collect(),
             when_full: WhenFull::Drop,
             meant: Meant::AsItIs,
-            tx: port.tx,
-            tx_packets: sending.entries,
-            copied_below: sending.copied_below,
+            spare_chunks: 0,
+        };
+        let transmission = Transmission {
+            queues: port.tx,
+            queue_packets: sending.entries,
             sources: vec![Source {
                 mac: MacAddr([2, 0, 0, 0, 0, 1]),
                 ip: [192, 0, 2, 1].into(),
                 port: 49152,
             }],
             rate_factor: paced.rate_factor,
-            idle: IdlePolicy::Share.into(),
         };
+        let compute = Compute {
+            backend: Backend {
+                intake: Box::<cpu::Intake>::default(),
+                pipelines: vec![pipeline],
+            },
+            recv_memory: host.clone(),
+            send_memory: host,
+        };
+        let mut built = EngineBuilder::new(&config, compute, reception, transmission)
+            .prefix(format!("live{number}-"))
+            .build(eal)
+            .unwrap();
+        built.copy_chunks_below(sending.copied_below);
         let mut threads = Threads::new(eal, StopFlag::default());
-        let stages = Stages::start_by(&paced.ticks, &mut threads, &config, parts).unwrap();
+        let running = built.start_by(&paced.ticks, &mut threads).unwrap();
+        let (stages, memory) = (running.stages, running.memory);
         Self {
             sending,
             config,
