@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{ArgMatches, Args, Command};
@@ -14,10 +13,11 @@ use ground::os::{allowed_cpus, prefer_node, run_on};
 use ground::{N_POL, StopFlag};
 use host::placement::{EnginePlan, HostPlan, Lcore, Memory, Wishes};
 
+use super::frame::{self, StopReason};
 use super::log::{self, LogTo};
 use super::losses::Losses;
 use super::plan::PlaceOptions;
-use super::serve::{End, Serving, Sockets, katcp_address};
+use super::serve::Serving;
 use super::service::{self, Service};
 use super::{Failure, as_the_peers};
 use crate::assembly::{
@@ -26,7 +26,6 @@ use crate::assembly::{
 };
 use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
-use crate::control::ControlEnd;
 use crate::control::fgpu::AppliedLog;
 use crate::control::katcp::{Reserved, SensorInfo, Type};
 use crate::cpu::Workers;
@@ -34,9 +33,6 @@ use crate::engine::steer::{REQUESTS, Steering};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::metrics::Metrics;
-
-/// How often the main thread looks whether a stage has ended.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
 ///
@@ -82,7 +78,8 @@ pub fn command(command: Command) -> Command {
     as_the_peers(FgpuOptions::with_defaults(command))
 }
 
-/// `args` with the contents of the file that `--config` names, if `given`, which came of them, has it.
+/// Splices the options of the `--config` file into `args`, or returns `None` if there is no `--config`.
+/// `given` is the parsed form of `args`.
 pub fn with_file(
     command: &Command,
     args: &[OsString],
@@ -108,7 +105,7 @@ pub fn with_file(
     ))
 }
 
-/// Runs the command; `matches` of `command` are what `args` came of.
+/// Runs the command. `matches` is the parsed form of `args`, needed by `--print-config`.
 pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
     let mut config = args.options.resolve().map_err(Failure::usage)?;
     if args.print_config {
@@ -139,148 +136,167 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
     demands.extend(interfaces.demands(&config));
     Demand::check(demands).map_err(Failure::usage)?;
-    let serve = &args.options.serve;
-    let katcp = Reserved::bind(katcp_address(serve)?).map_err(Failure::usage)?;
-    let sockets = Sockets::bind(serve.prometheus_port)?;
+    let (katcp, sockets) = frame::bind(&args.options.serve)?;
     run_on(placement.housekeeping.iter()).map_err(Failure::data)?;
-    let mut serving = Serving::start(sockets, level)?;
-    service::status("Starting: what computes");
-    if plan.machine.nodes.len() > 1
-        && let Err(error) = prefer_node(placement.node)
-    {
-        tracing::warn!(node = placement.node, %error, "memory may come from any NUMA node");
-    }
-    let compute = compute(args, &config, &plan, number, spare_chunks)?;
-    if let Some(end) = serving.told_to_end() {
-        ended_early(serving, &end);
-        return Ok(());
-    }
-    let constants = constants(&compute);
-    service::status("Starting: ports");
-    let eal = start_dpdk(&config, &interfaces, placement)?;
-    if let Some(end) = serving.told_to_end() {
-        ended_early(serving, &end);
-        return Ok(());
-    }
-
-    let (steering, steered) = Steering::new(&config.engine, REQUESTS);
-    let published = steered.published.clone();
-    let log = AppliedLog::new(&config.engine);
-    let threads = Threads::new(&eal, StopFlag::default());
-    let parts = LiveParts {
-        compute,
-        steered,
+    let serving = Serving::start(sockets, level)?;
+    let launch = Launch {
+        args,
+        config: &config,
+        interfaces: &interfaces,
+        plan: &plan,
+        placement,
+        number,
         spare_chunks,
     };
-    let engine = LiveEngine::start(&config, &interfaces, threads, parts, placement);
-    let engine = engine.map_err(failure)?;
-    serving.scrape(Arc::new(metrics(&config, &engine)));
-    let ender = serving.ender();
-    let on_end = move |end| {
-        let end = match end {
-            ControlEnd::Halt => End::Halt,
-            ControlEnd::Failed => End::Failed("control".to_owned()),
-        };
-        _ = ender.try_send(end);
-    };
-    // Last: who waits for this port finds the engine at work.
-    let engine_config = &config.engine;
-    let control = control::fgpu::start(
-        katcp,
-        engine_config,
-        steering,
-        published.clone(),
-        constants,
-        engine.busy(),
-        on_end,
-    );
-    let control = match control {
-        Ok(control) => control,
-        Err(error) => return Err(give_up(engine, Failure::usage(error))),
-    };
-    tracing::info!("up");
+    launch.run(serving, katcp)
+}
 
-    let source = args.options.src.as_deref().unwrap_or_default();
-    let mut losses = Losses::watch(&config, source, &engine);
-    let end = wait(&serving, &engine, &mut losses);
-    tracing::info!(why = %end, "ending");
-    let limit = drain(&config.engine, config.egress.rate_factor);
-    service::stopping(&format!("Ending: {end}"), limit);
-    control.stop();
-    // Signals are heard until the last stop heap: a second one ends at once.
-    let finished = finish(engine, limit);
-    log.note_rest(&published);
-    losses.sum_up();
-    serving.stop();
-    finished?;
-    match end {
-        End::Failed(what) => Err(Failure::data(format!("{what} failed: see the log"))),
-        _ => Ok(()),
+/// An engine whose configuration and placement are settled.
+struct Launch<'a> {
+    args: &'a FgpuArgs,
+    config: &'a FgpuConfig,
+    interfaces: &'a Interfaces,
+    plan: &'a HostPlan,
+    placement: &'a EnginePlan,
+    number: usize,
+    spare_chunks: usize,
+}
+
+impl Launch<'_> {
+    /// Runs the engine from its start to its last stop heap.
+    fn run(&self, mut serving: Serving, katcp: Reserved) -> Result<(), Failure> {
+        let (compute, eal) = match self.prepare(&serving)? {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                ended_early(serving, &why);
+                return Ok(());
+            }
+        };
+        let config = self.config;
+        let constants = constants(&compute);
+        let (steering, steered) = Steering::new(&config.engine, REQUESTS);
+        let published = steered.published.clone();
+        let log = AppliedLog::new(&config.engine);
+        let threads = Threads::new(&eal, StopFlag::default());
+        let parts = LiveParts {
+            compute,
+            steered,
+            spare_chunks: self.spare_chunks,
+        };
+        let engine = LiveEngine::start(config, self.interfaces, threads, parts, self.placement);
+        let engine = engine.map_err(failure)?;
+        serving.scrape(Arc::new(metrics(config, &engine)));
+        // Last: who waits for this port finds the engine at work.
+        let control = control::fgpu::start(
+            katcp,
+            &config.engine,
+            steering,
+            published.clone(),
+            constants,
+            engine.busy(),
+            serving.on_control_end(),
+        );
+        let control = match control {
+            Ok(control) => control,
+            Err(error) => return Err(give_up(engine, Failure::usage(error))),
+        };
+        tracing::info!("up");
+
+        let source = self.args.options.src.as_deref().unwrap_or_default();
+        let mut losses = Losses::watch(config, source, &engine);
+        let why = wait(&serving, &engine, &mut losses);
+        tracing::info!(%why, "ending");
+        let limit = drain(&config.engine, config.egress.rate_factor);
+        service::stopping(&format!("Ending: {why}"), limit);
+        control.stop();
+        // Signals are heard until the last stop heap: a second one ends at once.
+        let finished = finish(engine, limit);
+        log.note_rest(&published);
+        losses.sum_up();
+        serving.stop();
+        finished?;
+        why.outcome()
+    }
+
+    /// Opens what computes, then DPDK; or returns why the engine is to end before it is up.
+    fn prepare(&self, serving: &Serving) -> Result<Result<(Compute, Eal), StopReason>, Failure> {
+        service::status("Starting: what computes");
+        if self.plan.machine.nodes.len() > 1
+            && let Err(error) = prefer_node(self.placement.node)
+        {
+            let node = self.placement.node;
+            tracing::warn!(node, %error, "memory may come from any NUMA node");
+        }
+        let compute = self.compute()?;
+        if let Some(why) = serving.told_to_end() {
+            return Ok(Err(why));
+        }
+        service::status("Starting: ports");
+        let eal = start_dpdk(self.config, self.interfaces, self.placement)?;
+        Ok(match serving.told_to_end() {
+            Some(why) => Err(why),
+            None => Ok((compute, eal)),
+        })
+    }
+
+    /// Opens the backend, leaving this thread on the CPUs for housekeeping and compute threads.
+    fn compute(&self) -> Result<Compute, Failure> {
+        let args = self.args;
+        // Who set this chose already.
+        let gpu = match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+            Some(_) => None,
+            None => self.plan.gpu(self.number).map(str::to_owned),
+        };
+        let request = BackendRequest {
+            backend: args.backend,
+            gpu,
+            memory: if args.options.use_vkgdr {
+                MemoryChoice::Bar
+            } else {
+                args.memory
+            },
+            spare_chunks: self.spare_chunks,
+            kernels: args.kernels.kernels(Tune::Auto),
+            live: true,
+        };
+        // What starts threads of its own leaves the lcores alone.
+        let workers = self.placement.worker_cpus();
+        let housekeeping = self.placement.housekeeping.iter();
+        run_on(housekeeping.chain(workers.iter().copied())).map_err(Failure::usage)?;
+        let workers = || Workers::pinned(&workers);
+        let opened = open_backend(&request, std::slice::from_ref(&self.config.engine), workers);
+        let opened = opened.map_err(Failure::usage)?;
+        for Decision { option, value, why } in &opened.chosen {
+            tracing::info!(option, value, why, "chosen");
+        }
+        let mut engines = opened.engines.into_iter();
+        engines
+            .next()
+            .ok_or_else(|| Failure::data("nothing computes"))
     }
 }
 
 /// Ends before there is an engine: nothing has been sent.
-fn ended_early(serving: Serving, end: &End) {
-    tracing::info!(why = %end, "ended before it was up");
-    service::stopping(&format!("Ended early: {end}"), Duration::ZERO);
+fn ended_early(serving: Serving, why: &StopReason) {
+    tracing::info!(%why, "ended before it was up");
+    service::stopping(&format!("Ended early: {why}"), Duration::ZERO);
     serving.stop();
 }
 
 /// Waits until the engine is to end, or does.
-fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> End {
+fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> StopReason {
     let mut service = Service::ready(engine, &losses.status());
-    loop {
+    serving.wait(|| {
         let now = Instant::now();
         losses.tend(now);
         service.tend(now, || losses.status());
-        match serving.ended().recv_timeout(LOOK) {
-            Ok(end) => return end,
-            Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),
-            Err(RecvTimeoutError::Timeout) if engine.is_aborted() => return End::Stage,
-            Err(RecvTimeoutError::Timeout) if !engine.is_running() => return End::Input,
-            Err(RecvTimeoutError::Timeout) => engine.links().look(),
+        engine.links().look();
+        match () {
+            () if engine.is_aborted() => Some(StopReason::Stage),
+            () if !engine.is_running() => Some(StopReason::Input),
+            () => None,
         }
-    }
-}
-
-fn compute(
-    args: &FgpuArgs,
-    config: &FgpuConfig,
-    plan: &HostPlan,
-    number: usize,
-    spare_chunks: usize,
-) -> Result<Compute, Failure> {
-    let placement = &plan.engines[number];
-    // Who set this chose already.
-    let gpu = match std::env::var_os("CUDA_VISIBLE_DEVICES") {
-        Some(_) => None,
-        None => plan.gpu(number).map(str::to_owned),
-    };
-    let wanted = BackendRequest {
-        backend: args.backend,
-        gpu,
-        memory: if args.options.use_vkgdr {
-            MemoryChoice::Bar
-        } else {
-            args.memory
-        },
-        spare_chunks,
-        kernels: args.kernels.kernels(Tune::Auto),
-        live: true,
-    };
-    // What starts threads of its own leaves the lcores alone.
-    let workers = placement.worker_cpus();
-    run_on(placement.housekeeping.iter().chain(workers.iter().copied())).map_err(Failure::usage)?;
-    let workers = || Workers::pinned(&workers);
-    let taken = open_backend(&wanted, std::slice::from_ref(&config.engine), workers);
-    let taken = taken.map_err(Failure::usage)?;
-    for Decision { option, value, why } in &taken.chosen {
-        tracing::info!(option, value, why, "chosen");
-    }
-    let mut engines = taken.engines.into_iter();
-    engines
-        .next()
-        .ok_or_else(|| Failure::data("nothing computes"))
+    })
 }
 
 /// Starts DPDK, and leaves the calling thread on the CPUs for housekeeping.

@@ -18,6 +18,7 @@ mod bench;
 mod dsim;
 mod failure;
 mod fgpu;
+mod frame;
 mod journal;
 mod log;
 mod losses;

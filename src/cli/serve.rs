@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, fs, io, process};
+use std::{fs, io, process};
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -23,8 +23,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
+use super::frame::StopReason;
 use super::log::LogLevel;
-use crate::config::ServeOptions;
 use crate::metrics::Scrape;
 
 /// Content type of a scrape.
@@ -36,52 +36,6 @@ const CONNECTIONS: usize = 16;
 const SCRAPE: Duration = Duration::from_secs(10);
 /// Bytes of a request, at most.
 const REQUEST: usize = 16 << 10;
-
-/// Why an engine is to end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// A client said `?halt`.
-    Halt,
-    /// A signal of this name.
-    Signal(&'static str),
-    /// The capture has ended.
-    Input,
-    /// All that was asked for has come, or was sent.
-    Done,
-    /// A data thread failed.
-    Stage,
-    /// Something beside the data threads failed.
-    Failed(String),
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Halt => f.write_str("?halt"),
-            Self::Signal(name) => f.write_str(name),
-            Self::Input => f.write_str("the input has ended"),
-            Self::Done => f.write_str("it is done"),
-            Self::Stage => f.write_str("a stage failed"),
-            Self::Failed(what) => write!(f, "{what} failed"),
-        }
-    }
-}
-
-/// Where a KATCP server listens: without a host on all IPv4 addresses, else on the host's first, one of IPv4 if it has some.
-pub fn katcp_address(serve: &ServeOptions) -> Result<SocketAddr, Failure> {
-    let (host, port) = match &serve.katcp_host[..] {
-        "" => ("0.0.0.0", serve.katcp_port),
-        host => (host, serve.katcp_port),
-    };
-    let refused =
-        |why: String| Failure::usage(format!("--katcp-host {host}: {why}; try 127.0.0.1"));
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| refused(error.to_string()))?;
-    addresses
-        .min_by_key(SocketAddr::is_ipv6)
-        .ok_or_else(|| refused("has no address".to_owned()))
-}
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
 pub struct Sockets {
@@ -124,7 +78,7 @@ fn listen_on_both(port: u16) -> io::Result<TcpListener> {
 
 /// The thread at work.
 pub struct Serving {
-    ends: (SyncSender<End>, Receiver<End>),
+    ends: (SyncSender<StopReason>, Receiver<StopReason>),
     metrics: Option<oneshot::Sender<Arc<dyn Scrape>>>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -182,17 +136,17 @@ impl Serving {
     }
 
     /// Why it is to end, if somebody has said so by now.
-    pub fn told_to_end(&self) -> Option<End> {
+    pub fn told_to_end(&self) -> Option<StopReason> {
         self.ends.1.try_recv().ok()
     }
 
-    /// Where others say that it is to end.
-    pub fn ender(&self) -> SyncSender<End> {
+    /// Where others say that the command is to end.
+    pub(super) fn reasons(&self) -> SyncSender<StopReason> {
         self.ends.0.clone()
     }
 
-    /// Where it is heard.
-    pub fn ended(&self) -> &Receiver<End> {
+    /// Where the main thread hears of it.
+    pub(super) fn told(&self) -> &Receiver<StopReason> {
         &self.ends.1
     }
 
@@ -229,7 +183,7 @@ impl Signals {
 
     /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes the log level to debug and
     /// back. Never returns.
-    async fn handle(mut self, ends: SyncSender<End>, level: LogLevel) {
+    async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel) {
         let (mut told, mut on) = (false, false);
         loop {
             let (name, code) = tokio::select! {
@@ -248,7 +202,7 @@ impl Signals {
                 process::exit(code);
             }
             told = true;
-            let _ = ends.try_send(End::Signal(name));
+            let _ = ends.try_send(StopReason::Signal(name));
         }
     }
 }
@@ -269,7 +223,7 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender<End>) {
+async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender<StopReason>) {
     let scrape = move || async move { response(&*metrics) };
     let router = Router::new()
         .route("/", get(scrape.clone()))
@@ -278,7 +232,7 @@ async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(%error, "metrics");
-            let _ = ends.try_send(End::Failed("the server of metrics".to_owned()));
+            let _ = ends.try_send(StopReason::Failed("the server of metrics".to_owned()));
             return;
         }
     };

@@ -2,129 +2,71 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{BURST, Eal, EalConfig, MbufPool, PoolConfig, memory_mib, pool_bytes, pool_size};
-use ground::os::{allowed_cpus, run_on};
+use dpdk::{BURST, Eal, MbufPool, PoolConfig, TxQueue, pool_bytes, pool_size};
 use ground::{IdlePolicy, StopFlag};
 use prometheus::proto::MetricType;
 
 use super::{DsimArgs, To};
 use crate::assembly::Threads;
-use crate::cli::serve::{End, Serving, Sockets, katcp_address};
+use crate::cli::frame::{self, StopReason};
+use crate::cli::serve::Serving;
 use crate::cli::{Failure, log};
-use crate::control::katcp::Reserved;
+use crate::control::dsim;
 use crate::control::katcp::reading::unix_now;
-use crate::control::{ControlEnd, dsim};
 use crate::metrics::scrape::{Samples, counter, family, plain, text};
 use crate::metrics::{Scrape, ports};
 use crate::net::FlowTable;
-use crate::ports::{Interface, Links, PortUse, devices};
+use crate::ports::{Interface, Links, PortUse};
 use crate::sim::live::{SimLcore, SimParts, SimStats, Start};
 use crate::sim::stream::Origin;
-use crate::sim::{DigitiserConfig, progress};
+use crate::sim::{DigitiserConfig, Windows, progress};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
-/// How often the main thread looks whether the sender has ended.
-const LOOK: Duration = Duration::from_millis(50);
 /// Packets between the sender and the port.
 const QUEUE: usize = 512;
 
-/// Runs it until it is told to end, or all that was asked for is sent.
+/// Sends until the command is told to end, or all that was asked for is sent.
 pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(), Failure> {
     let level = log::start(args.log);
-    args.faults.check_live().map_err(Failure::usage)?;
-    if let Some(dst) = config
-        .dests
-        .iter()
-        .flatten()
-        .find(|dst| !dst.ip().is_multicast())
-    {
-        let text = format!("DEST {dst} is not a multicast group; try 239.102.0.64:7148");
-        return Err(Failure::usage(text));
-    }
-    let interface = Interface::find(name).map_err(Failure::usage)?;
-    let packet = PREAMBLE_LEN + config.heap_bytes();
-    interface
-        .check_mtu(packet, "--heap-samples")
-        .map_err(Failure::usage)?;
-    let heaps = args.heaps(config.clock.adc_sample_rate)?;
-    let address = katcp_address(&args.serve)?;
-    let katcp = Reserved::bind(address).map_err(Failure::usage)?;
-    let sockets = Sockets::bind(args.serve.prometheus_port)?;
+    let (interface, heaps) = check(args, &config, name)?;
+    let (katcp, sockets) = frame::bind(&args.serve)?;
     let mut serving = Serving::start(sockets, level)?;
     // Before the start is chosen, since it may take long.
-    let mut end = None;
-    let windows = progress::windows(&config, &config.signals, config.period, || {
-        end = serving.told_to_end();
-        end.is_some()
-    });
-    let end = end.or_else(|| serving.told_to_end());
-    let (Some(windows), None) = (windows, &end) else {
-        if let Some(end) = end {
-            tracing::info!(why = %end, "ended before it was up");
-        }
+    let Some(windows) = windows(&config, &serving) else {
         serving.stop();
         return Ok(());
     };
-    let windows = Arc::new(windows);
-
-    let eal = start_dpdk(args, &config, &interface)?;
-    let port_use = PortUse {
-        tx: true,
-        tx_bytes: args.send_buffer,
-        ..PortUse::default()
-    };
-    let mut port = port_use
-        .open(&eal, &interface, &FlowTable::default())
-        .map_err(Failure::usage)?;
-    let queue = port
-        .tx
-        .pop()
-        .ok_or_else(|| Failure::data("the port has no transmit queue"))?;
-    let pool = PoolConfig {
-        mbufs: pool_size(QUEUE, 2 * BURST),
-        cache: BURST,
-        data_room: SimParts::data_room(&config),
-        socket: None,
-    };
-    let pool = MbufPool::new(&eal, "digitiser", pool).map_err(Failure::data)?;
-    let mac = port.mac;
+    let (port, sender) = open(args, &config, &interface)?;
     let (start, begin) = start(&config)?;
     config.first_timestamp = start.timestamp;
 
-    let abort = StopFlag::default();
-    let mut threads = Threads::new(&eal, abort.clone());
+    let stop = StopFlag::default();
+    let mut threads = Threads::new(&port.eal, stop.clone());
     let changes = Arc::new(ArrayQueue::new(1));
     let stats = Arc::new(SimStats::default());
     let lcore = SimLcore::new(SimParts {
         windows,
-        origin: Origin {
-            mac,
-            ip: interface.ip,
-            step: 0,
-        },
+        origin: port.origin,
         begin,
         heaps,
         faults: (args.faults, args.fault_seed),
-        queue,
-        pool,
+        queue: sender.queue,
+        pool: sender.pool,
         clock: threads.clock(),
         changes: changes.clone(),
         stats: stats.clone(),
         idle: idle(args),
-        stop: abort.clone(),
+        stop: stop.clone(),
         config: config.clone(),
     });
-    let links = Links::new([(port.port, &interface)]);
-    let metrics = Arc::new(Metrics {
+    serving.scrape(Arc::new(Metrics {
         stats: stats.clone(),
-        links: links.clone(),
+        links: port.links.clone(),
         started: SystemTime::now(),
-    });
-    serving.scrape(metrics);
+    }));
     let ended = StopFlag::default();
     let at_end = ended.clone();
     let sender = threads.spawn("digitiser", move |clock| {
@@ -132,24 +74,14 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         at_end.set();
     });
     let sender = sender.map_err(Failure::data)?;
-    let ender = serving.ender();
-    let on_end = move |end| {
-        let end = match end {
-            ControlEnd::Halt => End::Halt,
-            ControlEnd::Failed => End::Failed("control".to_owned()),
-        };
-        _ = ender.try_send(end);
-    };
     let original = args.signals_text(To::Interface);
     let seed = args.seed(To::Interface);
+    let on_end = serving.on_control_end();
     let control = dsim::start(katcp, config.clone(), original, seed, changes, on_end);
-    let control = match control {
-        Ok(control) => control,
-        Err(error) => {
-            abort.set();
-            return Err(Failure::usage(error));
-        }
-    };
+    let control = control.map_err(|error| {
+        stop.set();
+        Failure::usage(error)
+    })?;
     tracing::info!(
         first_timestamp = start.timestamp,
         wait = start.wait.as_secs_f64(),
@@ -158,10 +90,13 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         "up"
     );
 
-    // A panic sets the former.
-    let end = wait(&serving, &links, || abort.is_set() || ended.is_set());
-    tracing::info!(why = %end, "ending");
-    abort.set();
+    let why = serving.wait(|| {
+        port.links.look();
+        // A panic sets the former.
+        (stop.is_set() || ended.is_set()).then_some(StopReason::Done)
+    });
+    tracing::info!(%why, "ending");
+    stop.set();
     let sent = sender.join().map_err(Failure::data);
     control.stop();
     serving.stop();
@@ -172,10 +107,92 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         faults = ?stats.faults(),
         "sent"
     );
-    match end {
-        End::Failed(what) => Err(Failure::data(format!("{what} failed: see the log"))),
-        _ => Ok(()),
+    why.outcome()
+}
+
+/// Finds the interface and the number of heaps to send, and refuses what cannot be sent.
+fn check(
+    args: &DsimArgs,
+    config: &DigitiserConfig,
+    name: &str,
+) -> Result<(Interface, Option<u64>), Failure> {
+    args.faults.check_live().map_err(Failure::usage)?;
+    let mut destinations = config.dests.iter().flatten();
+    if let Some(dst) = destinations.find(|dst| !dst.ip().is_multicast()) {
+        let text = format!("DEST {dst} is not a multicast group; try 239.102.0.64:7148");
+        return Err(Failure::usage(text));
     }
+    let interface = Interface::find(name).map_err(Failure::usage)?;
+    let packet = PREAMBLE_LEN + config.heap_bytes();
+    interface
+        .check_mtu(packet, "--heap-samples")
+        .map_err(Failure::usage)?;
+    let heaps = args.heaps(config.clock.adc_sample_rate)?;
+    Ok((interface, heaps))
+}
+
+/// Computes the signals' windows; `None` if the command was told to end meanwhile.
+fn windows(config: &DigitiserConfig, serving: &Serving) -> Option<Arc<Windows>> {
+    let mut why = None;
+    let windows = progress::windows(config, &config.signals, config.period, || {
+        why = serving.told_to_end();
+        why.is_some()
+    });
+    if let Some(why) = why.or_else(|| serving.told_to_end()) {
+        tracing::info!(%why, "ended before it was up");
+        return None;
+    }
+    windows.map(Arc::new)
+}
+
+/// The port that digitiser packets leave by.
+struct SendingPort {
+    eal: Eal,
+    origin: Origin,
+    links: Links,
+}
+
+/// What the sending lcore takes of it.
+struct Sender {
+    queue: TxQueue,
+    pool: MbufPool,
+}
+
+/// Starts DPDK and opens the interface's port.
+fn open(
+    args: &DsimArgs,
+    config: &DigitiserConfig,
+    interface: &Interface,
+) -> Result<(SendingPort, Sender), Failure> {
+    let (mbufs, data_room) = (pool_size(QUEUE, 2 * BURST), SimParts::data_room(config));
+    let pools = pool_bytes(mbufs, data_room);
+    let eal = frame::start_dpdk(interface, pools, args.affinity.0, args.main_affinity.0)?;
+    let port_use = PortUse {
+        tx: true,
+        tx_bytes: args.send_buffer,
+        ..PortUse::default()
+    };
+    let mut port = port_use
+        .open(&eal, interface, &FlowTable::default())
+        .map_err(Failure::usage)?;
+    let queue = port
+        .tx
+        .pop()
+        .ok_or_else(|| Failure::data("the port has no transmit queue"))?;
+    let pool = PoolConfig {
+        mbufs,
+        cache: BURST,
+        data_room,
+        socket: None,
+    };
+    let pool = MbufPool::new(&eal, "digitiser", pool).map_err(Failure::data)?;
+    let origin = Origin {
+        mac: port.mac,
+        ip: interface.ip,
+        step: 0,
+    };
+    let links = Links::new([(port.port, interface)]);
+    Ok((SendingPort { eal, origin, links }, Sender { queue, pool }))
 }
 
 fn start(config: &DigitiserConfig) -> Result<(Start, Instant), Failure> {
@@ -193,42 +210,6 @@ fn idle(args: &DsimArgs) -> IdlePolicy {
     match args.affinity.0 {
         Some(cpu) if args.main_affinity.0 != Some(cpu) => IdlePolicy::Poll,
         _ => IdlePolicy::Share,
-    }
-}
-
-/// Starts DPDK, and leaves this thread where everything else is to run.
-fn start_dpdk(
-    args: &DsimArgs,
-    config: &DigitiserConfig,
-    interface: &Interface,
-) -> Result<Eal, Failure> {
-    let allowed = allowed_cpus();
-    let sender = args.affinity.0.or(allowed.last().copied()).unwrap_or(0);
-    let all: Vec<_> = allowed.iter().copied().chain([sender]).collect();
-    run_on(all).map_err(Failure::usage)?;
-    let bytes = pool_bytes(pool_size(QUEUE, 2 * BURST), SimParts::data_room(config));
-    let (devices, huge_pages) = devices([interface]).map_err(Failure::usage)?;
-    let eal = Eal::init(&EalConfig {
-        devices,
-        huge_pages,
-        worker_cpus: vec![sender],
-        memory_mib: memory_mib(bytes),
-        ..EalConfig::default()
-    });
-    let eal = eal.map_err(Failure::usage)?;
-    let main = args.main_affinity.0.map_or(allowed, |cpu| vec![cpu]);
-    run_on(main).map_err(Failure::usage)?;
-    Ok(eal)
-}
-
-fn wait(serving: &Serving, links: &Links, ended: impl Fn() -> bool) -> End {
-    loop {
-        match serving.ended().recv_timeout(LOOK) {
-            Ok(end) => return end,
-            Err(RecvTimeoutError::Disconnected) => return End::Failed("control".to_owned()),
-            Err(RecvTimeoutError::Timeout) if ended() => return End::Done,
-            Err(RecvTimeoutError::Timeout) => links.look(),
-        }
     }
 }
 

@@ -1,14 +1,12 @@
 //! `karoo sink --interface`: output streams while they come.
 
 use std::net::SocketAddrV4;
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use dpdk::{Eal, EalConfig, memory_mib};
+use dpdk::Eal;
 use dsp::{OutputBits, SampleBits};
-use ground::os::{allowed_cpus, run_on};
 use ground::{IdlePolicy, SampleClock, StopFlag};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -18,19 +16,17 @@ use super::metrics::Metrics;
 use crate::assembly::{Demand, Threads};
 use crate::cli::Failure;
 use crate::cli::dsim::signals_demand;
+use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
-use crate::cli::serve::{End, Serving, Sockets};
+use crate::cli::serve::{Serving, Sockets};
 use crate::config::{Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions};
 use crate::net::{FlowTable, parse_endpoints};
-use crate::ports::{Interface, Links, PortUse, devices};
+use crate::ports::{Interface, Links, OpenPort, PortUse};
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
     Asked, Checker, LiveReport, Seen, Shape, Shown, SinkLcore, SinkParts, Tracker,
 };
-
-/// How often the main thread looks whether it is over.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Options of a sink on an interface.
 #[derive(Debug, Args)]
@@ -266,7 +262,8 @@ impl LiveArgs {
     }
 }
 
-/// Receives until it is told to end or has what was asked for; the summary goes to standard output.
+/// Receives until the command is told to end, or has what was asked for; the summary goes to standard
+/// output.
 pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let live = &args.live;
     let level = log::start(live.log);
@@ -281,26 +278,11 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let interface = Interface::find(name).map_err(Failure::usage)?;
     let sockets = Sockets::bind(live.prometheus_port)?;
 
-    let port_use = PortUse {
-        rx_queues: 1,
-        rx_bytes: live.recv_buffer,
-        ..PortUse::default()
-    };
-    let eal = start_dpdk(live, &port_use, &interface)?;
-    let all: Vec<_> = trackers
-        .iter()
-        .flat_map(|t| t.destinations())
-        .copied()
-        .collect();
-    let steering = FlowTable::from_sources(&all, 1);
-    let port = port_use.open(&eal, &interface, &steering);
-    let mut port = port.map_err(Failure::usage)?;
+    let (eal, mut port) = open(live, &trackers, &interface)?;
     let queue = port
         .rx
         .pop()
         .ok_or_else(|| Failure::data("the port has no receive queue"))?;
-    let joined = port.membership.join(&all, &interface);
-    joined.map_err(Failure::usage)?;
     let checker = asked
         .map(Checker::start)
         .transpose()
@@ -332,17 +314,21 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     tracing::info!(interface = name, "up");
 
     let begun = Instant::now();
-    let watch = Watch {
+    let mut watch = Watch {
         live,
-        serving: &serving,
         shown: &shown,
         metrics: &metrics,
         checker: checker.as_ref(),
         every,
         end: duration.map(|duration| begun + duration),
+        said: (begun, Seen::default()),
     };
-    let end = watch.wait(&stop);
-    tracing::info!(why = %end, "ending");
+    // A panic sets the flag.
+    let why = serving.wait(|| match stop.is_set() {
+        true => Some(StopReason::Stage),
+        false => watch.look(),
+    });
+    tracing::info!(%why, "ending");
     stop.set();
     let seen = receiver.join().map_err(Failure::data)?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -351,77 +337,77 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let missed = port.port.stats().map_or(0, |stats| stats.rx_missed);
     serving.stop();
     let report = LiveReport::new(name, seconds, seen, missed, checked);
-    if args.json {
-        let json = serde_json::to_string_pretty(&report).map_err(Failure::data)?;
+    print(&report, args.json)?;
+    why.outcome()?;
+    super::problems(report.problems().count(), "streams")
+}
+
+/// Starts DPDK, opens the interface's port, and joins the streams' groups.
+fn open(
+    live: &LiveArgs,
+    trackers: &[Tracker],
+    interface: &Interface,
+) -> Result<(Eal, OpenPort), Failure> {
+    let port_use = PortUse {
+        rx_queues: 1,
+        rx_bytes: live.recv_buffer,
+        ..PortUse::default()
+    };
+    let pools = port_use.mbuf_bytes(interface);
+    let eal = frame::start_dpdk(interface, pools, live.affinity.0, None)?;
+    let destinations = trackers.iter().flat_map(|t| t.destinations());
+    let destinations: Vec<_> = destinations.copied().collect();
+    let table = FlowTable::from_sources(&destinations, 1);
+    let mut port = port_use
+        .open(&eal, interface, &table)
+        .map_err(Failure::usage)?;
+    let joined = port.membership.join(&destinations, interface);
+    joined.map_err(Failure::usage)?;
+    Ok((eal, port))
+}
+
+fn print(report: &LiveReport, json: bool) -> Result<(), Failure> {
+    if json {
+        let json = serde_json::to_string_pretty(report).map_err(Failure::data)?;
         println!("{json}");
     } else {
         println!("{report}");
     }
-    match end {
-        End::Failed(what) => Err(Failure::data(format!("{what} failed: see the log"))),
-        _ => super::problems(report.problems().count(), "streams"),
-    }
-}
-
-/// Starts DPDK, and leaves this thread where it was.
-fn start_dpdk(live: &LiveArgs, port: &PortUse, interface: &Interface) -> Result<Eal, Failure> {
-    let allowed = allowed_cpus();
-    let receiver = live.affinity.0.or(allowed.last().copied()).unwrap_or(0);
-    let all: Vec<_> = allowed.iter().copied().chain([receiver]).collect();
-    run_on(all).map_err(Failure::usage)?;
-    let (devices, huge_pages) = devices([interface]).map_err(Failure::usage)?;
-    let eal = Eal::init(&EalConfig {
-        devices,
-        huge_pages,
-        worker_cpus: vec![receiver],
-        memory_mib: memory_mib(port.mbuf_bytes(interface)),
-        ..EalConfig::default()
-    });
-    let eal = eal.map_err(Failure::usage)?;
-    run_on(allowed).map_err(Failure::usage)?;
-    Ok(eal)
+    Ok(())
 }
 
 /// What the main thread does while packets come.
 struct Watch<'a> {
     live: &'a LiveArgs,
-    serving: &'a Serving,
     shown: &'a Shown,
     metrics: &'a Metrics,
     checker: Option<&'a Checker>,
     every: Duration,
     end: Option<Instant>,
+    /// When it last said how it goes, and what it had seen by then.
+    said: (Instant, Seen),
 }
 
 impl Watch<'_> {
-    /// Says how it goes until it is over.
-    fn wait(&self, stop: &StopFlag) -> End {
-        let mut last = (Instant::now(), Seen::default());
-        loop {
-            match self.serving.ended().recv_timeout(LOOK) {
-                Ok(end) => return end,
-                Err(RecvTimeoutError::Disconnected) => return End::Failed("the log".to_owned()),
-                // A panic sets it.
-                Err(RecvTimeoutError::Timeout) if stop.is_set() => return End::Stage,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            self.metrics.links.look();
-            let seen = self.shown.get();
-            if let Some(checker) = self.checker
-                && let Ok(mut checked) = self.metrics.checked.lock()
-            {
-                *checked = checker.checked();
-            }
-            let late = self.end.is_some_and(|end| Instant::now() >= end);
-            if late || self.has_enough(&seen.streams) {
-                return End::Done;
-            }
-            let since = last.0.elapsed();
-            if since >= self.every {
-                say(&last.1, &seen, since.as_secs_f64());
-                last = (Instant::now(), seen);
-            }
+    /// Says how it goes when it is time to; gives a reason when it is over.
+    fn look(&mut self) -> Option<StopReason> {
+        self.metrics.links.look();
+        let seen = self.shown.get();
+        if let Some(checker) = self.checker
+            && let Ok(mut checked) = self.metrics.checked.lock()
+        {
+            *checked = checker.checked();
         }
+        let late = self.end.is_some_and(|end| Instant::now() >= end);
+        if late || self.has_enough(&seen.streams) {
+            return Some(StopReason::Done);
+        }
+        let since = self.said.0.elapsed();
+        if since >= self.every {
+            say(&self.said.1, &seen, since.as_secs_f64());
+            self.said = (Instant::now(), seen);
+        }
+        None
     }
 
     fn has_enough(&self, streams: &[StreamReport]) -> bool {
