@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{BURST, DpdkError, ExtPool, FlowRule, LcoreHandle, LcorePanic, QueueId};
+use dpdk::{BURST, DpdkError, ExtPool, FlowRule, LcoreHandle, LcorePanic, QueueId, RxQueue};
 use ground::{IdlePolicy, StopFlag};
 use host::placement::{EnginePlan, Role};
 
@@ -105,11 +105,6 @@ impl LiveEngine {
         parts: LiveParts,
         plan: &EnginePlan,
     ) -> Result<Self, LiveError> {
-        let LiveParts {
-            compute,
-            steered,
-            spare_chunks,
-        } = parts;
         let (eal, engine) = (threads.eal().clone(), &config.engine);
         let mut ends = Ends::open(&eal, config, interfaces)?;
         let reader = match &config.input {
@@ -119,31 +114,7 @@ impl LiveEngine {
         let meant = meant(config);
         let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, ends.add_capture(&eal)?)));
         let feed = feed.transpose()?;
-
-        let names = match &config.input {
-            InputConfig::Live { interfaces, .. } => &interfaces[..],
-            InputConfig::Capture { .. } => &[][..],
-        };
-        let through = |name: &String| FlowTable::from_sources(&config.input.endpoints_of(name), 1);
-        let queues = ends
-            .rx
-            .into_iter()
-            .enumerate()
-            .map(|(lane, queue)| RxStage {
-                name: format!("rx{lane}"),
-                queue,
-                ours: names.get(lane).map(through),
-                horizons: Arc::new(ArrayQueue::new(BURST)),
-            });
-        let reception = Reception {
-            queues: queues.collect(),
-            when_full: match &config.input {
-                InputConfig::Live { .. } => WhenFull::Drop,
-                InputConfig::Capture { .. } => WhenFull::Wait,
-            },
-            meant,
-            spare_chunks,
-        };
+        let reception = reception(config, ends.rx, meant, parts.spare_chunks);
         let horizons = reception.queues[0].horizons.clone();
         let lingers = ends.tx.iter().any(|queue| queue.keeps() > 0);
         let transmission = Transmission {
@@ -152,8 +123,8 @@ impl LiveEngine {
             sources: ends.sources,
             rate_factor: config.egress.rate_factor,
         };
-        let mut built = EngineBuilder::new(engine, compute, reception, transmission)
-            .steered(steered)
+        let mut built = EngineBuilder::new(engine, parts.compute, reception, transmission)
+            .steered(parts.steered)
             .idle(idle(plan))
             .build(&eal)?;
         let copied_below = interfaces.let_read(built.tx_queues(), built.output_pools());
@@ -271,6 +242,33 @@ impl LiveEngine {
         // Packets in flight are done before their pools go.
         drop(ended);
         Ok(())
+    }
+}
+
+/// Where packets come from: the ports' rx queues, or the ring that a capture is read into.
+fn reception(
+    config: &FgpuConfig,
+    queues: Vec<RxQueue>,
+    meant: Meant,
+    spare_chunks: usize,
+) -> Reception {
+    let (names, when_full) = match &config.input {
+        InputConfig::Live { interfaces, .. } => (&interfaces[..], WhenFull::Drop),
+        InputConfig::Capture { .. } => (&[][..], WhenFull::Wait),
+    };
+    let through = |name: &String| FlowTable::from_sources(&config.input.endpoints_of(name), 1);
+    let queues = queues.into_iter().enumerate();
+    let queues = queues.map(|(lane, queue)| RxStage {
+        name: format!("rx{lane}"),
+        queue,
+        ours: names.get(lane).map(through),
+        horizons: Arc::new(ArrayQueue::new(BURST)),
+    });
+    Reception {
+        queues: queues.collect(),
+        when_full,
+        meant,
+        spare_chunks,
     }
 }
 

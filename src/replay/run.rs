@@ -10,7 +10,7 @@ use std::{fs, process};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
     BURST, Device, DpdkError, Eal, EalConfig, EalError, LcoreHandle, LcorePanic, MbufPool,
-    PoolConfig, PortConfig, mbuf_ring, pool_bytes, pool_size,
+    PoolConfig, PortConfig, RingReceiver, TxQueue, mbuf_ring, pool_bytes, pool_size,
 };
 use dsp::power;
 use ground::os::allowed_cpus;
@@ -160,8 +160,13 @@ pub fn run(
     let threads = Threads::new(&eal, abort.clone());
     let spectra = plan.engine.outputs.iter().map(SpectraObserver::new);
     let (observers, spectra): (Vec<_>, Vec<_>) = spectra.unzip();
-    let run = Replay::start(plan, threads, reader, writer, compute, observers)
-        .inspect_err(|_| abort.set());
+    let parts = ReplayParts {
+        reader,
+        writer,
+        compute,
+        observers,
+    };
+    let run = Replay::start(plan, threads, parts).inspect_err(|_| abort.set());
     let mut report = run?.finish(plan, options)?;
     report.chosen.extend(taken.chosen);
     let spectra = plan
@@ -240,57 +245,76 @@ struct Replay {
     started: Instant,
 }
 
-impl Replay {
-    fn start(
-        plan: &Plan,
-        mut threads: Threads,
-        reader: CaptureReader,
-        writer: CaptureWriter,
-        compute: Compute,
-        observers: Vec<SpectraObserver>,
-    ) -> Result<Self, ReplayError> {
-        let config = &plan.engine;
-        let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
-        let queues = plan.queues.len();
-        let (steered, replies) = steer(plan)?;
+/// What a replay is made of, beside its plan.
+struct ReplayParts {
+    reader: CaptureReader,
+    writer: CaptureWriter,
+    compute: Compute,
+    observers: Vec<SpectraObserver>,
+}
 
-        // The port: what the source puts into rx rings is received, what is transmitted is recorded.
-        let mbufs = frame_mbufs(queues);
+/// The port of a replay: what the source puts into rx rings is received, what is transmitted is
+/// recorded.
+struct RingPort {
+    frames: MbufPool,
+    feeds: Vec<Feed>,
+    rx: Vec<RxStage>,
+    tx: Vec<TxQueue>,
+    recorded: RingReceiver,
+}
+
+impl RingPort {
+    /// Opens the port, with an rx queue for each of the plan's.
+    fn open(eal: &Eal, plan: &Plan) -> Result<Self, DpdkError> {
+        let queues = plan.queues.len();
         let pool = PoolConfig {
-            mbufs,
+            mbufs: frame_mbufs(queues),
             cache: BURST,
             data_room: FRAME_ROOM,
             socket: None,
         };
-        let frames = MbufPool::new(&eal, "replay_frames", pool)?;
+        let frames = MbufPool::new(eal, "replay_frames", pool)?;
         frames.check_size(queues * RX_RING, queues * 2 * BURST)?;
-        let mut feeds = Vec::new();
-        let mut rx_ends = Vec::new();
-        let mut horizons = Vec::new();
+        let (mut feeds, mut rx_ends, mut horizons) = (Vec::new(), Vec::new(), Vec::new());
         for queue in 0..queues {
-            let (sender, receiver) = mbuf_ring(&eal, &format!("replay_rx{queue}"), RX_RING)?;
+            let (sender, receiver) = mbuf_ring(eal, &format!("replay_rx{queue}"), RX_RING)?;
             let horizon = Arc::new(ArrayQueue::new(BURST));
             feeds.push(Feed::new(sender, horizon.clone()));
             rx_ends.push(receiver);
             horizons.push(horizon);
         }
-        let (tx_end, recorded) = mbuf_ring(&eal, "replay_tx", TX_RING)?;
-        let port = Device::rings(&eal, "replay", rx_ends, vec![tx_end])?;
-        let mut port = port.start(&PortConfig {
+        let (tx_end, recorded) = mbuf_ring(eal, "replay_tx", TX_RING)?;
+        let port = Device::rings(eal, "replay", rx_ends, vec![tx_end])?;
+        let port = port.start(&PortConfig {
             rx_pools: vec![frames.clone(); queues],
             ..PortConfig::default()
         })?;
-
-        let started = Instant::now();
-        let rx = port.rx.drain(..).zip(horizons).zip(&plan.queues);
+        let rx = port.rx.into_iter().zip(horizons).zip(&plan.queues);
         let rx = rx.map(|((queue, horizons), (pol, number))| RxStage {
             name: format!("rx-pol{pol}.{number}"),
             queue,
             ours: None,
             horizons,
         });
+        Ok(Self {
+            frames,
+            feeds,
+            rx: rx.collect(),
+            tx: port.tx,
+            recorded,
+        })
+    }
+}
+
+impl Replay {
+    fn start(plan: &Plan, mut threads: Threads, parts: ReplayParts) -> Result<Self, ReplayError> {
+        let config = &plan.engine;
+        let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
+        let (steered, replies) = steer(plan)?;
+        let port = RingPort::open(&eal, plan)?;
+        let started = Instant::now();
         let reception = Reception {
-            queues: rx.collect(),
+            queues: port.rx,
             when_full: WhenFull::Wait,
             meant: Meant::Near(plan.first_timestamp),
             spare_chunks: 0,
@@ -301,17 +325,17 @@ impl Replay {
             sources: vec![SOURCE],
             rate_factor: 0.0,
         };
-        let observers = observers.into_iter();
+        let observers = parts.observers.into_iter();
         let observers = observers.map(|observer| Box::new(observer) as Box<dyn ChunkObserver>);
-        let running = EngineBuilder::new(config, compute, reception, transmission)
+        let running = EngineBuilder::new(config, parts.compute, reception, transmission)
             .steered(steered)
             .idle(IDLE)
             .observers(observers.collect())
             .build(&eal)?
             .start(&mut threads)?;
         let recorder = RecorderLcore {
-            ring: recorded,
-            writer,
+            ring: port.recorded,
+            writer: parts.writer,
             clock: config.clock,
             start: plan.first_timestamp,
             sending: running.stages.sending().clone(),
@@ -321,15 +345,15 @@ impl Replay {
         let recorder = threads.spawn("recorder", move |clock| recorder.run(clock))?;
 
         let progress = Arc::new(Progress::default());
-        let (_, capture_bytes) = reader.progress();
+        let (_, capture_bytes) = parts.reader.progress();
         let source_stats = Arc::new(RxStats::default());
         let source = SourceLcore {
-            reader,
+            reader: parts.reader,
             steering: plan.steering.clone(),
             recv: config.recv.clone(),
             first: plan.first_timestamp,
-            feeds,
-            pool: frames,
+            feeds: port.feeds,
+            pool: port.frames,
             stats: source_stats.clone(),
             progress: progress.clone(),
             stop: StopFlag::default(),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
-    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, mbuf_ring, memory_mib,
-    pool_bytes, pool_size,
+    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, RingReceiver, TxQueue,
+    mbuf_ring, memory_mib, pool_bytes, pool_size,
 };
 use ground::{IdlePolicy, StopFlag};
 
@@ -116,92 +116,32 @@ impl Rig {
         } else {
             IdlePolicy::Poll
         };
-        let signal = Arc::new(Signal::new(&configs[0].recv, options.rx_queues));
-        let (pace, window) = (Arc::new(Pace::default()), Arc::new(Window::default()));
-        let mut feeds: Vec<Vec<Feed>> = deal(options.generators);
-        let mut streams: Vec<Vec<Stream>> = deal(options.sinks);
-        let mut engines = Vec::new();
-        let mut sending = Vec::new();
-        let mut memory = String::new();
+        let mut around = Around {
+            eal,
+            options,
+            signal: Arc::new(Signal::new(&configs[0].recv, options.rx_queues)),
+            window: Arc::new(Window::default()),
+            feeds: deal(options.generators),
+            streams: deal(options.sinks),
+        };
+        let (mut engines, mut memory) = (Vec::new(), String::new());
         for (number, (config, compute)) in configs.iter().zip(compute).enumerate() {
-            let stamps = Arc::new(Stamps::new());
-            let prefix = format!("e{number}-");
-            let mut rx_ends = Vec::new();
-            let mut pools = Vec::new();
-            let mut feed_stats = Vec::new();
-            for queue in 0..options.rx_queues {
-                let name = format!("{prefix}rx{queue}");
-                let (ring, receiver) = mbuf_ring(eal, &name, options.rx_descriptors())?;
-                let pool = PoolConfig {
-                    mbufs: feed_mbufs(options),
-                    cache: BURST,
-                    data_room: HEADER_BYTES + config.recv.heap_bytes(),
-                    socket: None,
-                };
-                let pool = MbufPool::new(eal, &name, pool)?;
-                prepare(&pool, signal.prepared(queue));
-                let stats = Arc::new(FeedStats::default());
-                let turn = (number * options.rx_queues + queue) % feeds.len();
-                feeds[turn].push(Feed {
-                    queue: queue as u64,
-                    queues: options.rx_queues as u64,
-                    ring,
-                    pool: pool.clone(),
-                    headers: headers(config.recv.heap_bytes()),
-                    heap_bytes: config.recv.heap_bytes(),
-                    stats: stats.clone(),
-                    stamps: stamps.clone(),
-                });
-                rx_ends.push(receiver);
-                pools.push(pool);
-                feed_stats.push(stats);
-            }
-            let mut tx_ends = Vec::new();
-            let mut sink_stats = Vec::new();
-            for queue in 0..options.tx_queues {
-                let name = format!("{prefix}tx{queue}");
-                let (sender, ring) = mbuf_ring(eal, &name, options.tx_descriptors)?;
-                let common = Sinks {
-                    window: window.clone(),
-                    signal: signal.clone(),
-                    stamps: stamps.clone(),
-                    tsc: eal.tsc_clock(),
-                };
-                let share = (queue, options.tx_queues);
-                let stream = Stream::new(config, number, share, ring, &common);
-                sink_stats.push(stream.stats().clone());
-                let turn = (number * options.tx_queues + queue) % streams.len();
-                streams[turn].push(stream);
-                tx_ends.push(sender);
-            }
-            let port = Device::rings(eal, &format!("bench{number}"), rx_ends, tx_ends)?;
-            let port = port.start(&PortConfig {
-                rx_pools: pools,
-                tx_queues: options.tx_queues,
-                ..PortConfig::default()
-            })?;
-
-            let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
-                name: format!("rx{queue}"),
-                queue: rx,
-                ours: None,
-                horizons: Arc::new(ArrayQueue::new(1)),
-            });
+            let ports = around.ports(number, config)?;
             let reception = Reception {
-                queues: rx.collect(),
+                queues: ports.rx,
                 when_full: WhenFull::Drop,
                 meant: Meant::AsItIs,
                 spare_chunks: options.spare_chunks(),
             };
             let transmission = Transmission {
-                queues: port.tx,
+                queues: ports.tx,
                 queue_packets: options.tx_descriptors,
                 sources: vec![SOURCE],
                 rate_factor: 0.0,
             };
             let prefix = match options.engines {
                 1 => String::new(),
-                _ => prefix,
+                _ => prefix(number),
             };
             let running = EngineBuilder::new(config, compute, reception, transmission)
                 .prefix(prefix)
@@ -209,18 +149,19 @@ impl Rig {
                 .build(eal)?
                 .start(&mut threads)?;
             memory = running.memory.kind().to_string();
-            let (stages, devices) = (running.stages, running.busy);
-            sending.push(stages.sending().clone());
             engines.push(Running {
-                stages,
-                feeds: feed_stats,
-                sinks: sink_stats,
-                devices,
+                stages: running.stages,
+                feeds: ports.feeds,
+                sinks: ports.sinks,
+                devices: running.busy,
             });
         }
-
+        let pace = Arc::new(Pace::default());
+        let sending = engines.iter().map(|engine| engine.stages.sending().clone());
+        let sending: Vec<_> = sending.collect();
+        let (signal, window) = (around.signal, around.window);
         let mut generators = Vec::new();
-        for (number, feeds) in feeds.into_iter().enumerate() {
+        for (number, feeds) in around.feeds.into_iter().enumerate() {
             let generator = GeneratorLcore {
                 feeds,
                 signal: signal.clone(),
@@ -232,7 +173,7 @@ impl Rig {
             generators.push(threads.spawn(&name, move |clock| generator.run(clock))?);
         }
         let mut sinks = Vec::new();
-        for (number, streams) in streams.into_iter().enumerate() {
+        for (number, streams) in around.streams.into_iter().enumerate() {
             let sink = SinkLcore {
                 streams,
                 sending: sending.clone(),
@@ -339,6 +280,114 @@ impl Rig {
             (false, false) => Ok(remains),
         }
     }
+}
+
+/// What is around the engines: generators' feeds before them, sinks' streams behind them.
+struct Around<'a> {
+    eal: &'a Eal,
+    options: &'a BenchOptions,
+    signal: Arc<Signal>,
+    window: Arc<Window>,
+    /// By generator.
+    feeds: Vec<Vec<Feed>>,
+    /// By sink.
+    streams: Vec<Vec<Stream>>,
+}
+
+/// The ports of one engine, and the counters of what is at their other ends.
+struct Ports {
+    rx: Vec<RxStage>,
+    tx: Vec<TxQueue>,
+    feeds: Vec<Arc<FeedStats>>,
+    sinks: Vec<Arc<SinkStats>>,
+}
+
+impl Around<'_> {
+    /// Puts feeds and streams around the engine `number`.
+    fn ports(&mut self, number: usize, config: &EngineConfig) -> Result<Ports, BenchError> {
+        let stamps = Arc::new(Stamps::new());
+        let (mut rx_ends, mut pools, mut feeds) = (Vec::new(), Vec::new(), Vec::new());
+        for queue in 0..self.options.rx_queues {
+            let (receiver, feed) = self.feed(number, queue, config, &stamps)?;
+            rx_ends.push(receiver);
+            pools.push(feed.pool.clone());
+            feeds.push(feed.stats.clone());
+            let turn = (number * self.options.rx_queues + queue) % self.feeds.len();
+            self.feeds[turn].push(feed);
+        }
+        let (mut tx_ends, mut sinks) = (Vec::new(), Vec::new());
+        for queue in 0..self.options.tx_queues {
+            let name = format!("{}tx{queue}", prefix(number));
+            let (sender, ring) = mbuf_ring(self.eal, &name, self.options.tx_descriptors)?;
+            let common = Sinks {
+                window: self.window.clone(),
+                signal: self.signal.clone(),
+                stamps: stamps.clone(),
+                tsc: self.eal.tsc_clock(),
+            };
+            let share = (queue, self.options.tx_queues);
+            let stream = Stream::new(config, number, share, ring, &common);
+            tx_ends.push(sender);
+            sinks.push(stream.stats().clone());
+            let turn = (number * self.options.tx_queues + queue) % self.streams.len();
+            self.streams[turn].push(stream);
+        }
+        let port = Device::rings(self.eal, &format!("bench{number}"), rx_ends, tx_ends)?;
+        let port = port.start(&PortConfig {
+            rx_pools: pools,
+            tx_queues: self.options.tx_queues,
+            ..PortConfig::default()
+        })?;
+        let rx = port.rx.into_iter().enumerate().map(|(queue, rx)| RxStage {
+            name: format!("rx{queue}"),
+            queue: rx,
+            ours: None,
+            horizons: Arc::new(ArrayQueue::new(1)),
+        });
+        Ok(Ports {
+            rx: rx.collect(),
+            tx: port.tx,
+            feeds,
+            sinks,
+        })
+    }
+
+    /// The feed of one rx queue, and the end of its ring that the engine receives from.
+    fn feed(
+        &self,
+        number: usize,
+        queue: usize,
+        config: &EngineConfig,
+        stamps: &Arc<Stamps>,
+    ) -> Result<(RingReceiver, Feed), BenchError> {
+        let name = format!("{}rx{queue}", prefix(number));
+        let (ring, receiver) = mbuf_ring(self.eal, &name, self.options.rx_descriptors())?;
+        let heap_bytes = config.recv.heap_bytes();
+        let pool = PoolConfig {
+            mbufs: feed_mbufs(self.options),
+            cache: BURST,
+            data_room: HEADER_BYTES + heap_bytes,
+            socket: None,
+        };
+        let pool = MbufPool::new(self.eal, &name, pool)?;
+        prepare(&pool, self.signal.prepared(queue));
+        let feed = Feed {
+            queue: queue as u64,
+            queues: self.options.rx_queues as u64,
+            ring,
+            pool,
+            headers: headers(heap_bytes),
+            heap_bytes,
+            stats: Arc::new(FeedStats::default()),
+            stamps: stamps.clone(),
+        };
+        Ok((receiver, feed))
+    }
+}
+
+/// What is in front of the names of an engine's lcores, pools and rings.
+fn prefix(number: usize) -> String {
+    format!("e{number}-")
 }
 
 /// Empty hands to deal to.

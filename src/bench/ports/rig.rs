@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dpdk::{
-    BURST, DpdkError, Eal, EalConfig, LcoreHandle, MbufPool, PoolConfig, memory_mib, pool_bytes,
-    pool_size,
+    BURST, DpdkError, Eal, EalConfig, LcoreHandle, MbufPool, PoolConfig, RxQueue, TxQueue,
+    memory_mib, pool_bytes, pool_size,
 };
 use ground::os::allowed_cpus;
 use ground::{IdlePolicy, StopFlag};
@@ -20,7 +20,7 @@ use super::{GROUP, PortsError};
 use crate::assembly::Threads;
 use crate::bench::search::{Found, Method, ladder};
 use crate::net::frame::HEADERS_LEN;
-use crate::net::{FlowTable, HeaderTemplate};
+use crate::net::{FlowTable, HeaderTemplate, MacAddr};
 use crate::ports::{Interface, Membership, PortUse, devices};
 
 /// How long after the last packet of a trial nothing more is waited for.
@@ -39,13 +39,22 @@ pub(super) struct Rig {
     _membership: Membership,
 }
 
-impl Rig {
-    pub fn start(
+/// The way from the sender to the receiver: a port each, or one port where both are the same.
+struct Path {
+    mac: MacAddr,
+    tx: TxQueue,
+    rx: RxQueue,
+    membership: Membership,
+}
+
+impl Path {
+    /// Starts DPDK with `pools` bytes for the sender's packets, and opens the ports.
+    fn open(
         options: &PortsOptions,
         send: &Interface,
         recv: &Interface,
-        abort: StopFlag,
-    ) -> Result<Self, PortsError> {
+        pools: usize,
+    ) -> Result<(Eal, Self), PortsError> {
         let mut tx_use = PortUse {
             tx: true,
             tx_bytes: options.buffer,
@@ -56,11 +65,9 @@ impl Rig {
             rx_bytes: options.buffer,
             ..PortUse::default()
         };
-        let room = HEADERS_LEN + options.payload;
-        let mbufs = pool_size(QUEUE, 2 * BURST);
-        let bytes = pool_bytes(mbufs, room) + rx_use.mbuf_bytes(recv) + tx_use.mbuf_bytes(send);
         let (pci, huge_pages) = devices([send, recv])?;
         let cpus = allowed_cpus();
+        let bytes = pools + rx_use.mbuf_bytes(recv) + tx_use.mbuf_bytes(send);
         let eal = Eal::init(&EalConfig {
             worker_cpus: (0..2).map(|i| cpus[(i + 1) % cpus.len()]).collect(),
             memory_mib: memory_mib(bytes),
@@ -68,34 +75,52 @@ impl Rig {
             huge_pages,
             ..EalConfig::default()
         })?;
-        let steering = FlowTable::from_sources(&[GROUP], 1);
-        // One port where both are the same. Rules are for the port that has the receive queue.
+        let table = FlowTable::from_sources(&[GROUP], 1);
+        // Rules are for the port that has the receive queue.
         let same = send.name == recv.name;
-        let mut tx_steering = FlowTable::default();
+        let mut tx_table = FlowTable::default();
         if same {
             tx_use.rx_queues = 1;
             tx_use.rx_bytes = options.buffer;
-            tx_steering = steering.clone();
+            tx_table = table.clone();
         }
-        let mut tx_port = tx_use.open(&eal, send, &tx_steering)?;
+        let mut tx_port = tx_use.open(&eal, send, &tx_table)?;
         let mut rx_port = None;
         if !same {
-            rx_port = Some(rx_use.open(&eal, recv, &steering)?);
+            rx_port = Some(rx_use.open(&eal, recv, &table)?);
         }
         let (mac, tx) = (tx_port.mac, tx_port.tx.pop());
         let receiving = rx_port.as_mut().unwrap_or(&mut tx_port);
         let rx = receiving.rx.pop();
         receiving.membership.join(&[GROUP], recv)?;
-        let membership = std::mem::take(&mut receiving.membership);
-        let missing = |what| DpdkError::Value {
-            what,
-            value: "0".to_owned(),
-            rule: "the port has none",
+        let path = Self {
+            mac,
+            tx: tx.ok_or(missing("transmit queues"))?,
+            rx: rx.ok_or(missing("receive queues"))?,
+            membership: std::mem::take(&mut receiving.membership),
         };
-        let (tx, rx) = (
-            tx.ok_or(missing("transmit queues"))?,
-            rx.ok_or(missing("receive queues"))?,
-        );
+        Ok((eal, path))
+    }
+}
+
+fn missing(what: &'static str) -> DpdkError {
+    DpdkError::Value {
+        what,
+        value: "0".to_owned(),
+        rule: "the port has none",
+    }
+}
+
+impl Rig {
+    pub fn start(
+        options: &PortsOptions,
+        send: &Interface,
+        recv: &Interface,
+        abort: StopFlag,
+    ) -> Result<Self, PortsError> {
+        let room = HEADERS_LEN + options.payload;
+        let mbufs = pool_size(QUEUE, 2 * BURST);
+        let (eal, path) = Path::open(options, send, recv, pool_bytes(mbufs, room))?;
         let pool = PoolConfig {
             mbufs,
             cache: BURST,
@@ -104,9 +129,9 @@ impl Rig {
         };
         let pool = MbufPool::new(&eal, "bench_ports", pool)?;
         let source = SocketAddrV4::new(send.ip, 49152);
-        let template = HeaderTemplate::multicast(mac, source, GROUP, 1);
+        let template = HeaderTemplate::multicast(path.mac, source, GROUP, 1);
         let template = template.ok_or(missing("multicast addresses"))?;
-        let idle = if cpus.len() > 2 {
+        let idle = if allowed_cpus().len() > 2 {
             IdlePolicy::Poll
         } else {
             IdlePolicy::Share
@@ -115,7 +140,7 @@ impl Rig {
         let mut threads = Threads::new(&eal, abort.clone());
         let clock = threads.clock();
         let sender = Sender {
-            queue: tx,
+            queue: path.tx,
             pool,
             template,
             payload: options.payload,
@@ -125,7 +150,7 @@ impl Rig {
             abort: abort.clone(),
         };
         let receiver = Receiver {
-            queue: rx,
+            queue: path.rx,
             shared: shared.clone(),
             clock,
             idle,
@@ -140,7 +165,7 @@ impl Rig {
             shared,
             lcores,
             trials: RefCell::default(),
-            _membership: membership,
+            _membership: path.membership,
         })
     }
 
