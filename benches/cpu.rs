@@ -9,7 +9,7 @@ use std::sync::Arc;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
 use ground::Timestamp;
-use karoo::config::OutputConfig;
+use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::simd::{self, Bins, DitherKey, FirTile, Supported, TILE, Unpacker};
 use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::engine::{Block, FineDelay, OutputChunk, Pipeline};
@@ -155,8 +155,15 @@ fn backend(c: &mut Criterion) {
                     .collect();
                 let memory = OutputMemory::new(2, config.batch_bytes(), &HostAllocator::default());
                 let mut chunk = Some(OutputChunk::lone(memory.expect("memory")));
-                let mut pipeline =
-                    Channeliser::new(&config, ten_bits(), 0, 0.01, Arc::new(workers));
+                let mut pipeline = Channeliser::new(
+                    &PipelineConfig {
+                        output: &config,
+                        sample_bits: ten_bits(),
+                        feng_id: 0,
+                        gain: 0.01,
+                    },
+                    Arc::new(workers),
+                );
                 group.throughput(Throughput::Elements(
                     (128 * config.spectrum_samples()) as u64,
                 ));

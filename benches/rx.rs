@@ -20,7 +20,8 @@ use karoo::memory::{HostAllocator, Store};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
-    Collected, END_OF_STREAM, Horizon, Meant, RxConfig, RxLcore, RxStats, WhenFull, receive_memory,
+    Collected, END_OF_STREAM, Horizon, Meant, RxConfig, RxLcore, RxParts, RxStats, WhenFull,
+    receive_memory,
 };
 use karoo::spead::DigitiserRepr;
 use karoo::spead::digitiser::PREAMBLE_LEN;
@@ -122,15 +123,15 @@ impl Bench {
             ours: None,
             idle: IdlePolicy::Poll,
         };
-        let lcore = RxLcore::new(
-            rx,
-            port.rx.remove(0),
+        let parts = RxParts {
+            queue: port.rx.remove(0),
             memory,
-            0,
-            Some(horizons.clone()),
-            stats.clone(),
-            StopFlag::default(),
-        );
+            lane: 0,
+            horizons: horizons.clone(),
+            stats: stats.clone(),
+            abort: StopFlag::default(),
+        };
+        let lcore = RxLcore::new(rx, parts);
         let workers = self.eal.workers();
         let times = PhaseTimes::new("rx", Some(workers[0].cpu));
         let rx_times = times.clone();

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
 use ground::{SampleClock, Timestamp};
-use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::cpu::{Channeliser, Workers};
 use karoo::engine::{Block, FineDelay, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory, SampleView};
@@ -91,7 +91,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         config.batch_bytes(),
         &HostAllocator::default(),
     )?);
-    let mut pipeline = Channeliser::new(&config, bits, 0, gain, Arc::new(Workers::pinned(&cores)?));
+    let mut pipeline = Channeliser::new(
+        &PipelineConfig {
+            output: &config,
+            sample_bits: bits,
+            feng_id: 0,
+            gain,
+        },
+        Arc::new(Workers::pinned(&cores)?),
+    );
     let mut best = f64::INFINITY;
     for _ in 0..repeats {
         let begun = Instant::now();

@@ -5,6 +5,7 @@ mod support;
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
+use karoo::config::PipelineConfig;
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::gpu::{Channeliser, Kernels, OutputChunks, Streams};
 use karoo::memory::{DeviceSamples, SampleView};
@@ -19,7 +20,13 @@ fn a_fault_is_reported_with_a_way_out() {
     let (batches, count) = (1, 2);
     let chunks = OutputChunks { batches, count };
     let (bits, kernels) = (SampleBits::new(10).unwrap(), Kernels::default());
-    let mut pipeline = Channeliser::new(streams, &config, bits, chunks, 0, 1.0, &kernels).unwrap();
+    let config = PipelineConfig {
+        output: &config,
+        sample_bits: bits,
+        feng_id: 0,
+        gain: 1.0,
+    };
+    let mut pipeline = Channeliser::new(streams, &config, chunks, &kernels).unwrap();
     let view = SampleView {
         start: Timestamp(0),
         samples: 1 << 20,
@@ -27,7 +34,7 @@ fn a_fault_is_reported_with_a_way_out() {
         // SAFETY: none, for this is what the test is about. The GPU keeps its faults from this process's memory.
         device: Some(unsafe { DeviceSamples::new([1 << 12; 2]) }),
     };
-    let mut chunk = output_chunk(&config, 1, Timestamp(0));
+    let mut chunk = output_chunk(config.output, 1, Timestamp(0));
     let block = Block {
         first: 0,
         offset: [0; 2],

@@ -14,7 +14,8 @@ use crate::engine::steer::Steered;
 use crate::engine::{Engine, EngineError, EngineParts, Finished, Intake, OutputParts, OutputStats};
 use crate::net::FlowTable;
 use crate::recv::{
-    Horizon, InputStats, Meant, ReceiveMemory, Receiver, RxConfig, RxLcore, RxStats, WhenFull,
+    Horizon, InputStats, Meant, ReceiveMemory, Receiver, RxConfig, RxLcore, RxParts, RxStats,
+    WhenFull,
 };
 use crate::send::{Pace, Packetiser, Source, TxLcore, TxOutput, TxPath, TxPools};
 
@@ -283,15 +284,15 @@ impl Start<'_> {
             };
             let stats = Arc::new(RxStats::default());
             all_stats.push(stats.clone());
-            let lcore = RxLcore::new(
-                config,
-                rx.queue,
-                memory.clone(),
+            let parts = RxParts {
+                queue: rx.queue,
+                memory: memory.clone(),
                 lane,
-                Some(rx.horizons),
+                horizons: rx.horizons,
                 stats,
-                threads.abort().clone(),
-            );
+                abort: threads.abort().clone(),
+            };
+            let lcore = RxLcore::new(config, parts);
             let running = Count::of(self.running);
             let name = format!("{}{}", self.prefix, rx.name);
             lcores.push(threads.spawn(&name, move |clock| {

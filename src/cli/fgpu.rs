@@ -26,7 +26,7 @@ use crate::assembly::{
 };
 use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
-use crate::control::fgpu::AppliedLog;
+use crate::control::fgpu::{AppliedLog, EngineControl};
 use crate::control::katcp::{Reserved, SensorInfo, Type};
 use crate::cpu::Workers;
 use crate::engine::steer::{REQUESTS, Steering};
@@ -189,11 +189,13 @@ impl Launch<'_> {
         // Last: who waits for this port finds the engine at work.
         let control = control::fgpu::start(
             katcp,
-            &config.engine,
-            steering,
-            published.clone(),
-            constants,
-            engine.busy(),
+            EngineControl {
+                config: &config.engine,
+                steering,
+                published: published.clone(),
+                constants,
+                busy: engine.busy(),
+            },
             serving.on_control_end(),
         );
         let control = match control {

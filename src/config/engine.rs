@@ -246,3 +246,28 @@ pub struct EngineConfig {
     /// Outputs, at least one; wideband ones come first.
     pub outputs: Vec<OutputConfig>,
 }
+
+/// What one pipeline of an engine computes.
+#[derive(Clone, Copy, Debug)]
+pub struct PipelineConfig<'a> {
+    /// The output stream.
+    pub output: &'a OutputConfig,
+    /// Digitiser bits per sample.
+    pub sample_bits: SampleBits,
+    /// Number of the engine, which dither depends on.
+    pub feng_id: u64,
+    /// Gain of all channels until there are others.
+    pub gain: f64,
+}
+
+impl EngineConfig {
+    /// What the pipeline of one of the engine's outputs computes.
+    pub fn pipeline<'a>(&self, output: &'a OutputConfig) -> PipelineConfig<'a> {
+        PipelineConfig {
+            output,
+            sample_bits: self.recv.sample_bits,
+            feng_id: self.feng_id,
+            gain: self.gain,
+        }
+    }
+}

@@ -18,7 +18,7 @@ mod suboptions;
 mod validate;
 
 pub use decision::Decision;
-pub use engine::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
+pub use engine::{EngineConfig, OutputConfig, PipelineConfig, RecvConfig, SendConfig};
 pub use error::ConfigError;
 pub use fgpu::{
     Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use dsp::SampleBits;
 use ground::N_POL;
 use ground::stats::ThreadReport;
 use num_complex::Complex32;
@@ -14,7 +13,7 @@ use super::down::{Baseband, DownConverter};
 use super::group::{Kernels, Rows, Scratch};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers, lock};
-use crate::config::OutputConfig;
+use crate::config::PipelineConfig;
 use crate::engine::{Block, FineDelay, OutputChunk, Pipeline, PipelineError, steer};
 use crate::memory::{BatchStats, OutputSpan, SampleView};
 
@@ -49,29 +48,17 @@ struct Pending {
 }
 
 impl Channeliser {
-    /// A pipeline at the highest [`Level`] of the machine, its gains all `gain`.
-    pub fn new(
-        output: &OutputConfig,
-        bits: SampleBits,
-        feng_id: u64,
-        gain: f64,
-        workers: Arc<Workers>,
-    ) -> Self {
-        Self::with_level(output, bits, feng_id, gain, workers, Level::detect())
+    /// A pipeline at the highest [`Level`] of the machine, its gains all those of `config`.
+    pub fn new(config: &PipelineConfig<'_>, workers: Arc<Workers>) -> Self {
+        Self::with_level(config, workers, Level::detect())
     }
 
-    /// The same at `level`, or the machine's highest below it.
-    pub fn with_level(
-        output: &OutputConfig,
-        bits: SampleBits,
-        feng_id: u64,
-        gain: f64,
-        workers: Arc<Workers>,
-        level: Level,
-    ) -> Self {
+    /// A pipeline at `level`, or the machine's highest below it.
+    pub fn with_level(config: &PipelineConfig<'_>, workers: Arc<Workers>, level: Level) -> Self {
+        let (output, bits) = (config.output, config.sample_bits);
         let batch_spectra = output.spectra_per_heap();
         let group = 1 << batch_spectra.trailing_zeros().min(MAX_GROUP.ilog2());
-        let kernels = Kernels::new(level, output, bits, group, feng_id);
+        let kernels = Kernels::new(level, output, bits, group, config.feng_id);
         let down = output.narrowband.as_ref();
         let down = down.map(|n| DownConverter::new(n, output.pfb_step(), bits, level));
         let tile = down.as_ref().map_or(0, DownConverter::tile_samples);
@@ -88,7 +75,7 @@ impl Channeliser {
                 .collect(),
             pending: [pending(), pending()],
             current: 0,
-            gains: Gains::new(output.channels, gain),
+            gains: Gains::new(output.channels, config.gain),
             staged: [0; N_POL]
                 .map(|_| steer::Gains::uniform(output.channels, Complex32::default())),
             changed: [false; N_POL],

@@ -33,13 +33,7 @@ use crate::engine::{Backend, Pipeline};
 /// Everything that computes for an engine of this configuration.
 pub fn backend(engine: &EngineConfig, workers: &Arc<Workers>) -> Backend {
     let pipeline = |output: &OutputConfig| -> Box<dyn Pipeline> {
-        Box::new(Channeliser::new(
-            output,
-            engine.recv.sample_bits,
-            engine.feng_id,
-            engine.gain,
-            workers.clone(),
-        ))
+        Box::new(Channeliser::new(&engine.pipeline(output), workers.clone()))
     };
     Backend {
         intake: Box::<Intake>::default(),

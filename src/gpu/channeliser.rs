@@ -18,7 +18,7 @@ use super::power::Power;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::{Variant, address};
 use super::{Gpu, GpuError, tune};
-use crate::config::OutputConfig;
+use crate::config::{OutputConfig, PipelineConfig};
 use crate::engine::steer::Gains;
 use crate::engine::{Block, FineDelay, OutputChunk, Pipeline, PipelineError};
 use crate::memory::{OutputSpan, SampleView};
@@ -112,16 +112,14 @@ impl Slot {
 }
 
 impl Channeliser {
-    /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all `gain`.
+    /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all those of `config`.
     pub fn new(
         streams: Arc<Streams>,
-        output: &OutputConfig,
-        bits: SampleBits,
+        config: &PipelineConfig<'_>,
         chunks: OutputChunks,
-        feng_id: u64,
-        gain: f64,
         kernels: &Kernels,
     ) -> Result<Self, GpuError> {
+        let (output, bits) = (config.output, config.sample_bits);
         let gpu = streams.gpu().clone();
         let channels = output.channels;
         let OutputChunks { batches, count } = chunks;
@@ -144,7 +142,8 @@ impl Channeliser {
         Ok(Self {
             intermediate: gpu.zeros("the intermediate", intermediate / 4)?,
             slots: (0..count.max(1)).map(slot).collect::<Result<_, _>>()?,
-            wanted: [0; N_POL].map(|_| Gains::uniform(channels, Complex32::new(gain as f32, 0.0))),
+            wanted: [0; N_POL]
+                .map(|_| Gains::uniform(channels, Complex32::new(config.gain as f32, 0.0))),
             settings: 1,
             ring,
             variant,
@@ -157,7 +156,7 @@ impl Channeliser {
             batches,
             batch_spectra,
             batch_bytes: output.batch_bytes(),
-            feng_id: feng_id as u32,
+            feng_id: config.feng_id as u32,
             current: 0,
             open: false,
             filtered: 0,

@@ -61,18 +61,16 @@ pub fn backend(
 ) -> Result<Backend, GpuError> {
     let streams = Streams::new(gpu)?;
     let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());
-    let bits = engine.recv.sample_bits;
     let pipeline = |(i, output): (usize, &OutputConfig)| -> Result<Box<dyn Pipeline>, GpuError> {
         let chunks = OutputChunks {
             batches: engine.send.chunk_jones / output.jones_per_batch,
             count: chunks,
         };
-        let (feng_id, gain) = (engine.feng_id, engine.gain);
-        let streams = streams.clone();
-        let mut pipeline = Channeliser::new(streams, output, bits, chunks, feng_id, gain, kernels)?;
+        let config = engine.pipeline(output);
+        let mut pipeline = Channeliser::new(streams.clone(), &config, chunks, kernels)?;
         // The engine takes it from its first output.
         if i == 0 {
-            pipeline.count_power(output, bits)?;
+            pipeline.count_power(output, config.sample_bits)?;
         }
         Ok(Box::new(pipeline))
     };

@@ -136,36 +136,43 @@ pub struct RxConfig {
     pub idle: IdlePolicy,
 }
 
+/// What an rx lcore is made of.
+pub struct RxParts {
+    /// Where packets come from.
+    pub queue: RxQueue,
+    /// Chunks to fill.
+    pub memory: Arc<ReceiveMemory>,
+    /// Number of the lcore among those that fill the chunks.
+    pub lane: usize,
+    /// What the lcore is not to wait for. It ends at a floor of [`END_OF_STREAM`].
+    pub horizons: Arc<ArrayQueue<Horizon>>,
+    /// Its counters.
+    pub stats: Arc<RxStats>,
+    /// Ends the lcore early.
+    pub abort: StopFlag,
+}
+
 /// One rx lcore.
 pub struct RxLcore {
     queue: RxQueue,
     placer: Placer,
-    horizons: Option<Arc<ArrayQueue<Horizon>>>,
+    horizons: Arc<ArrayQueue<Horizon>>,
     idle: IdlePolicy,
 }
 
 impl RxLcore {
-    /// An lcore that fills `memory` through lane `lane` from `queue`.
-    ///
-    /// With `horizons`, the lcore ends at a floor of [`END_OF_STREAM`].
-    pub fn new(
-        config: RxConfig,
-        queue: RxQueue,
-        memory: Arc<ReceiveMemory>,
-        lane: usize,
-        horizons: Option<Arc<ArrayQueue<Horizon>>>,
-        stats: Arc<RxStats>,
-        abort: StopFlag,
-    ) -> Self {
+    /// An lcore that is made of `parts`.
+    pub fn new(config: RxConfig, parts: RxParts) -> Self {
+        let window = WindowOf(parts.memory.clone());
         let placer = Placer {
-            lane: Lane::new(WindowOf(memory.clone()), lane),
-            memory,
+            lane: Lane::new(window, parts.lane),
+            memory: parts.memory,
             recv: config.recv,
             when_full: config.when_full,
             meant: config.meant,
             ours: config.ours,
-            stats,
-            abort,
+            stats: parts.stats,
+            abort: parts.abort,
             idle: Idle::new(config.idle),
             newest: 0,
             leap_until: None,
@@ -173,9 +180,9 @@ impl RxLcore {
             silence: SILENCE,
         };
         Self {
-            queue,
+            queue: parts.queue,
             placer,
-            horizons,
+            horizons: parts.horizons,
             idle: config.idle,
         }
     }
@@ -236,7 +243,7 @@ impl RxLcore {
     }
 
     fn next_horizon(&self) -> Option<Horizon> {
-        self.horizons.as_ref().and_then(|queue| queue.pop())
+        self.horizons.pop()
     }
 }
 

@@ -135,15 +135,15 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
     };
     let horizons = Arc::new(ArrayQueue::new(1));
     let (stats, abort) = (Arc::default(), StopFlag::default());
-    let lcore = RxLcore::new(
-        config,
+    let parts = RxParts {
         queue,
-        memory.clone(),
+        memory: memory.clone(),
         lane,
-        Some(horizons),
+        horizons,
         stats,
         abort,
-    );
+    };
+    let lcore = RxLcore::new(config, parts);
     (lcore, sender)
 }
 
@@ -253,7 +253,7 @@ fn the_burst_before_the_end_is_placed() {
         batch.push(heap(&pool, timestamp as u64)).unwrap();
     }
     assert_eq!(sender.enqueue(&mut batch), HEAPS);
-    let horizons = lcore.horizons.as_ref().unwrap();
+    let horizons = &lcore.horizons;
     horizons.push(Horizon::STOP).unwrap();
     let stats = lcore.placer.stats.clone();
     run(lcore);
@@ -294,7 +294,7 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
     let (memory, mut receiver) = with_spare(2);
     let (mut silent, _sender) = lcore("rx_silent", &memory, 1);
     silent.placer.silence = Duration::ZERO;
-    let horizons = silent.horizons.clone().unwrap();
+    let horizons = silent.horizons.clone();
     let mut first = Lane::new(WindowOf(memory.clone()), 0);
     let begun = Instant::now();
     let mut collected = 0;

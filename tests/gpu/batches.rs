@@ -2,6 +2,7 @@
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
+use karoo::config::PipelineConfig;
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline};
 use karoo::gpu::measure::{Buffers, Pass, Trial};
 use karoo::gpu::{Channeliser, Gpu, Intake, Kernels, OutputChunks, Streams};
@@ -251,7 +252,13 @@ fn refusals_name_the_way_out() {
         count: 4,
     };
     let (config, kernels) = (output(1024, 4, 32, Dither::None), Kernels::default());
-    let refused = Channeliser::new(streams.clone(), &config, bits, chunks, 0, 1.0, &kernels);
+    let config = PipelineConfig {
+        output: &config,
+        sample_bits: bits,
+        feng_id: 0,
+        gain: 1.0,
+    };
+    let refused = Channeliser::new(streams.clone(), &config, chunks, &kernels);
     let error = refused.err().expect("a refusal").to_string();
     assert!(error.contains("--send-chunk-jones"), "{error}");
     let huge = layout(bits, 1 << 40, 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsp::SampleBits;
 use ground::Timestamp;
-use karoo::config::OutputConfig;
+use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Pipeline};
@@ -88,9 +88,18 @@ impl Case {
         }
     }
 
+    fn computes(&self, gain: f64) -> PipelineConfig<'_> {
+        PipelineConfig {
+            output: &self.config,
+            sample_bits: self.bits,
+            feng_id: FENG_ID,
+            gain,
+        }
+    }
+
     pub fn on_cpu(&self) -> cpu::Channeliser {
         let workers = Arc::new(Workers::unpinned(4).unwrap());
-        cpu::Channeliser::new(&self.config, self.bits, FENG_ID, 1.0, workers)
+        cpu::Channeliser::new(&self.computes(1.0), workers)
     }
 
     pub fn layout(&self) -> ChunkLayout {
@@ -120,15 +129,11 @@ impl Case {
         kernels: &Kernels,
     ) -> Result<Channeliser, GpuError> {
         let (batches, count) = (self.batches, CHUNKS);
-        let (bits, gain) = (self.bits, f64::from(gain));
         let chunks = OutputChunks { batches, count };
         Channeliser::new(
             streams.clone(),
-            &self.config,
-            bits,
+            &self.computes(gain.into()),
             chunks,
-            FENG_ID,
-            gain,
             kernels,
         )
     }

@@ -6,7 +6,7 @@ use dsp::delay::{DelayModels, LinearDelay};
 use dsp::mixer::Mixer;
 use dsp::{Dither, OutputBits, SampleBits};
 use ground::{SampleClock, Timestamp};
-use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline as _};
 use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
@@ -156,7 +156,13 @@ impl Case {
             count: CHUNKS,
         };
         let (config, bits) = (&self.config, self.bits);
-        let pipeline = Channeliser::new(streams, config, bits, chunks, FENG_ID, 1.0, kernels);
+        let computed = PipelineConfig {
+            output: config,
+            sample_bits: bits,
+            feng_id: FENG_ID,
+            gain: 1.0,
+        };
+        let pipeline = Channeliser::new(streams, &computed, chunks, kernels);
         let mut pipeline = pipeline.unwrap();
         pipeline.count_power(config, bits).unwrap();
         for (pol, gains) in self.gains.iter().enumerate() {
@@ -344,7 +350,13 @@ fn a_down_conversion_that_does_not_fit_is_refused() {
     };
     let streams = Streams::new(gpu).unwrap();
     let kernels = Kernels::default();
-    let refused = Channeliser::new(streams, &config, bits, chunks, 0, 1.0, &kernels).err();
+    let config = PipelineConfig {
+        output: &config,
+        sample_bits: bits,
+        feng_id: 0,
+        gain: 1.0,
+    };
+    let refused = Channeliser::new(streams, &config, chunks, &kernels).err();
     let error = refused.expect("a refusal");
     let text = error.to_string();
     assert!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
-use karoo::config::OutputConfig;
+use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake, OutputChunk, PipelineError};
@@ -172,9 +172,18 @@ impl StreamCase {
         complete
     }
 
+    fn computes(&self) -> PipelineConfig<'_> {
+        PipelineConfig {
+            output: &self.config,
+            sample_bits: self.bits,
+            feng_id: FENG_ID,
+            gain: 1.0,
+        }
+    }
+
     fn on_cpu(&self, intake: Box<dyn Intake>) -> Rig {
         let workers = Arc::new(Workers::unpinned(2).unwrap());
-        let pipeline = cpu::Channeliser::new(&self.config, self.bits, FENG_ID, 1.0, workers);
+        let pipeline = cpu::Channeliser::new(&self.computes(), workers);
         Rig {
             intake,
             pipeline: Box::new(pipeline),
@@ -187,11 +196,8 @@ impl StreamCase {
         let chunks = OutputChunks { batches, count };
         let pipeline = Channeliser::new(
             streams.clone(),
-            &self.config,
-            self.bits,
+            &self.computes(),
             chunks,
-            FENG_ID,
-            1.0,
             &Kernels::default(),
         );
         Rig {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
-use karoo::config::OutputConfig;
+use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::simd::{self, Bins, Supported};
 use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::engine::steer::Gains;
@@ -123,10 +123,12 @@ fn run(
 fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Channeliser {
     let workers = Arc::new(Workers::unpinned(workers).unwrap());
     Channeliser::with_level(
-        config,
-        SampleBits::new(BITS).unwrap(),
-        3,
-        gain,
+        &PipelineConfig {
+            output: config,
+            sample_bits: SampleBits::new(BITS).unwrap(),
+            feng_id: 3,
+            gain,
+        },
         workers,
         level,
     )

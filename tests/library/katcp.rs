@@ -11,8 +11,9 @@ use std::time::Duration;
 use dsp::SampleBits;
 use ground::{SampleClock, Timestamp};
 use karoo::config::{EngineConfig, NarrowbandOptions, RecvConfig, SendConfig, WidebandOptions};
+use karoo::control::fgpu::{self, EngineControl};
 use karoo::control::katcp::Reserved;
-use karoo::control::{Control, ControlEnd, fgpu};
+use karoo::control::{Control, ControlEnd};
 use karoo::engine::steer::{
     ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
 };
@@ -146,7 +147,14 @@ fn start() -> Running {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let any = Reserved::bind(any).expect("a free port");
     let on_end = move |end| halt.send(end).expect("a test that waits");
-    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_end);
+    let control = EngineControl {
+        config: &config,
+        steering,
+        published,
+        constants: Vec::new(),
+        busy: &[],
+    };
+    let control = fgpu::start(any, control, on_end);
     Running {
         control: control.expect("it listens"),
         engine,
@@ -189,7 +197,14 @@ fn a_halt_leaves_no_request_without_a_reply() {
     let any = Reserved::bind(any).expect("a free port");
     let on_end = move |end| halt.send(end).expect("a test that waits");
     let published = steered.published.clone();
-    let control = fgpu::start(any, &config, steering, published, Vec::new(), &[], on_end);
+    let control = EngineControl {
+        config: &config,
+        steering,
+        published,
+        constants: Vec::new(),
+        busy: &[],
+    };
+    let control = fgpu::start(any, control, on_end);
     let control = control.expect("it listens");
     let address = control.address();
     let args = [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dsp::delay::{DelayModels, LinearDelay};
 use dsp::{Dither, OutputBits, SampleBits};
 use ground::{SampleClock, Timestamp};
-use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::memory::{BatchStats, SampleView};
@@ -97,8 +97,16 @@ impl Case {
     /// The same by the CPU backend, in blocks that end at `cuts`.
     fn compute(&self, level: Level, workers: usize, cuts: &[usize]) -> (Vec<u8>, Vec<BatchStats>) {
         let workers = Arc::new(Workers::unpinned(workers).expect("threads"));
-        let mut pipeline =
-            Channeliser::with_level(&self.output, self.bits, FENG_ID, self.gain, workers, level);
+        let mut pipeline = Channeliser::with_level(
+            &PipelineConfig {
+                output: &self.output,
+                sample_bits: self.bits,
+                feng_id: FENG_ID,
+                gain: self.gain,
+            },
+            workers,
+            level,
+        );
         let mut chunk = output_chunk(&self.output, 1, self.start);
         let step = self.output.spectrum_samples() as u64;
         let spectra = self.output.spectra_per_heap();

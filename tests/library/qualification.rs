@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dsp::delay::{DelayModels, LinearDelay};
 use dsp::{Dither, SampleBits, WindowFunction, pfb};
 use ground::{SampleClock, Timestamp};
-use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig};
+use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::cpu::{Channeliser, Workers};
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::memory::SampleView;
@@ -89,7 +89,15 @@ fn channelise(
     };
     let workers = Arc::new(Workers::unpinned(2).expect("threads"));
     let bits = SampleBits::new(BITS).expect("a width");
-    let mut pipeline = Channeliser::new(output, bits, 0, gain, workers);
+    let mut pipeline = Channeliser::new(
+        &PipelineConfig {
+            output,
+            sample_bits: bits,
+            feng_id: 0,
+            gain,
+        },
+        workers,
+    );
     let mut chunk = output_chunk(output, 1, Timestamp(start));
     let step = output.spectrum_samples() as u64;
     let at = |s: usize| {

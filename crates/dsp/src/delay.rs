@@ -44,6 +44,21 @@ pub struct LinearDelay {
     phase_rate: f64,
 }
 
+/// A delay model in the units of KATCP's `?delays`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DelaySeconds {
+    /// Where the model begins: UNIX time in seconds.
+    pub start_time: f64,
+    /// Delay at the start, in seconds.
+    pub delay: f64,
+    /// Change of the delay, in seconds per second.
+    pub rate: f64,
+    /// Phase at the start, in radians.
+    pub phase: f64,
+    /// Change of the phase, in radians per second.
+    pub phase_rate: f64,
+}
+
 impl LinearDelay {
     /// What holds until a model is given: no delay, no phase, beginning before any timestamp.
     pub const ZERO: Self = Self {
@@ -88,31 +103,23 @@ impl LinearDelay {
         })
     }
 
-    /// The model as clients send it: `start_time` in UNIX seconds, `delay` in seconds, `rate` in seconds
-    /// per second, `phase` in radians, `phase_rate` in radians per second.
+    /// The model as clients send it.
     ///
     /// The start is rounded to the nearest sample, ties to even; the fraction is not compensated.
-    pub fn from_seconds(
-        clock: SampleClock,
-        start_time: f64,
-        delay: f64,
-        rate: f64,
-        phase: f64,
-        phase_rate: f64,
-    ) -> Result<Self, DelayError> {
-        let start = (start_time - clock.sync_time) * clock.adc_sample_rate;
+    pub fn from_seconds(clock: SampleClock, model: DelaySeconds) -> Result<Self, DelayError> {
+        let start = (model.start_time - clock.sync_time) * clock.adc_sample_rate;
         if !start.is_finite() {
             return Err(DelayError::NotFinite {
                 name: "start time",
-                value: start_time,
+                value: model.start_time,
             });
         }
         Self::new(
             start.round_ties_even() as i64,
-            delay * clock.adc_sample_rate,
-            rate,
-            phase,
-            phase_rate / clock.adc_sample_rate,
+            model.delay * clock.adc_sample_rate,
+            model.rate,
+            model.phase,
+            model.phase_rate / clock.adc_sample_rate,
         )
     }
 
@@ -373,10 +380,22 @@ mod tests {
             adc_sample_rate: 1e6,
             sync_time: 1000.0,
         };
-        let model = LinearDelay::from_seconds(clock, 1002.5, 1e-3, 0.5, 0.25, 3e6).expect("valid");
+        let seconds = DelaySeconds {
+            start_time: 1002.5,
+            delay: 1e-3,
+            rate: 0.5,
+            phase: 0.25,
+            phase_rate: 3e6,
+        };
+        let model = LinearDelay::from_seconds(clock, seconds).expect("valid");
         assert_eq!(model, linear(2_500_000, 1000.0, 0.5, 0.25, 3.0));
-        assert!(LinearDelay::from_seconds(clock, 999.0, 0.0, 0.0, 0.0, 0.0).is_err());
-        assert!(LinearDelay::from_seconds(clock, f64::INFINITY, 0.0, 0.0, 0.0, 0.0).is_err());
+        for start_time in [999.0, f64::INFINITY] {
+            let seconds = DelaySeconds {
+                start_time,
+                ..seconds
+            };
+            assert!(LinearDelay::from_seconds(clock, seconds).is_err());
+        }
     }
 
     #[test]

@@ -98,19 +98,35 @@ impl Device for Fgpu {
     }
 }
 
-/// Starts control of an engine: serves it at `address`, and shows what it publishes as sensors. `constants` are
-/// Karoo's own sensors with what they say, `busy` counts for how many nanoseconds devices were, by what they did.
+/// What control has of an engine.
+pub struct EngineControl<'a> {
+    /// The engine's configuration.
+    pub config: &'a EngineConfig,
+    /// Where requests go.
+    pub steering: Steering,
+    /// What the engine publishes, shown as sensors.
+    pub published: Arc<Published>,
+    /// Karoo's own sensors, with what they say.
+    pub constants: Vec<(SensorInfo, String)>,
+    /// Nanoseconds that devices were busy, by what they did.
+    pub busy: &'a [(String, Arc<AtomicU64>)],
+}
+
+/// Starts control of an engine: serves it at `address`.
 ///
 /// `on_end` is called once if control wants the engine to end.
 pub fn start(
     address: Reserved,
-    config: &EngineConfig,
-    steering: Steering,
-    published: Arc<Published>,
-    constants: Vec<(SensorInfo, String)>,
-    busy: &[(String, Arc<AtomicU64>)],
+    engine: EngineControl<'_>,
     on_end: impl FnOnce(ControlEnd) + Send + 'static,
 ) -> Result<Control, ControlError> {
+    let EngineControl {
+        config,
+        steering,
+        published,
+        constants,
+        busy,
+    } = engine;
     let sensors = Sensors::default();
     let fgpu = Fgpu::new(config, steering, &sensors);
     for (info, text) in constants {

@@ -4,7 +4,7 @@
 
 use std::iter;
 
-use dsp::delay::{DelayError, LinearDelay};
+use dsp::delay::{DelayError, DelaySeconds, LinearDelay};
 use ground::{N_POL, SampleClock};
 use num_complex::Complex32;
 
@@ -238,7 +238,14 @@ fn delay_model(
     };
     let ((delay, rate), (phase, phase_rate)) = (pair(delay)?, pair(phase)?);
     let asked = [delay, rate, phase, phase_rate];
-    let model = LinearDelay::from_seconds(clock, start, delay, rate, phase, phase_rate)
+    let seconds = DelaySeconds {
+        start_time: start,
+        delay,
+        rate,
+        phase,
+        phase_rate,
+    };
+    let model = LinearDelay::from_seconds(clock, seconds)
         .map_err(|source| RequestError::Delay { input, source })?;
     Ok((model, asked))
 }

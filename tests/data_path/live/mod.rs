@@ -20,14 +20,7 @@ use rig::{Batches, CHUNK, HEAP, Rig, Sending, config, sample};
 
 fn on_cpu(config: &EngineConfig) -> Box<dyn Pipeline> {
     let workers = Arc::new(Workers::unpinned(1).unwrap());
-    let bits = config.recv.sample_bits;
-    let pipeline = cpu::Channeliser::new(
-        &config.outputs[0],
-        bits,
-        config.feng_id,
-        config.gain,
-        workers,
-    );
+    let pipeline = cpu::Channeliser::new(&config.pipeline(&config.outputs[0]), workers);
     Box::new(pipeline)
 }
 
