@@ -94,7 +94,6 @@ pub struct BarAllocator {
     context: Arc<CudaContext>,
     vulkan: Arc<Vulkan>,
     store: Store,
-    kind: MemoryKind,
 }
 
 impl BarAllocator {
@@ -109,7 +108,6 @@ impl BarAllocator {
             context,
             vulkan,
             store: Store::streaming(),
-            kind: MemoryKind::Bar,
         };
         allocator.probe()?;
         Ok(allocator)
@@ -118,13 +116,6 @@ impl BarAllocator {
     /// The same, storing heaps in another way.
     pub fn with_store(self, store: Store) -> Self {
         Self { store, ..self }
-    }
-
-    /// The same for chunks that payloads are gathered into on the GPU: memory of the kind `nic`.
-    #[cfg(feature = "nic")]
-    pub fn gathered(self) -> Self {
-        let kind = MemoryKind::Nic;
-        Self { kind, ..self }
     }
 
     /// Writes a page with the CPU and reads it with CUDA.
@@ -158,7 +149,6 @@ impl BarAllocator {
             imported,
             memory,
             store: self.store,
-            kind: self.kind,
         })
     }
 }
@@ -184,7 +174,7 @@ fn check_heap(vulkan: &Vulkan, demand: u64) -> Result<(), BarError> {
 
 impl ChunkAllocator for BarAllocator {
     fn kind(&self) -> MemoryKind {
-        self.kind
+        MemoryKind::Bar
     }
 
     fn allocate(
@@ -195,8 +185,8 @@ impl ChunkAllocator for BarAllocator {
         match self.map(bytes) {
             Ok(memory) => Ok(Box::new(memory)),
             Err(error) => Err(MemoryError {
+                kind: MemoryKind::Bar,
                 purpose,
-                kind: self.kind,
                 bytes,
                 cause: error.into(),
             }),
@@ -210,14 +200,13 @@ struct BarMemory {
     imported: Imported,
     memory: VulkanMemory,
     store: Store,
-    kind: MemoryKind,
 }
 
 // SAFETY: the mapping stays until the value is dropped, is aligned and zeroed (both checked or done when it was
 // made), and is handed to CUDA alone.
 unsafe impl ChunkMemory for BarMemory {
     fn kind(&self) -> MemoryKind {
-        self.kind
+        MemoryKind::Bar
     }
 
     fn region(&self) -> NonNull<[u8]> {

@@ -1,4 +1,4 @@
-//! Chunk memory of the kind `nic`: a NIC writes payloads into packet buffers in the GPU's memory, and the GPU moves
+//! Receiving into GPU memory (`nic`): a NIC writes payloads into packet buffers in the GPU's memory, and the GPU moves
 //! them to their places in the chunk.
 //!
 //! Not run with a NIC so far: docs/memory.md says what that needs.
@@ -247,7 +247,7 @@ impl<'a> Gather<'a> {
     fn settle(&mut self) {
         let placed = self.slots.drain(..);
         let mut stored = placed
-            .map(|(slot, saturated)| slot.placed(saturated))
+            .map(|(slot, saturated)| slot.placed_by_gpu(saturated))
             .collect();
         publish(&mut stored);
         self.batch.clear();
@@ -291,7 +291,7 @@ mod tests {
             socket: None,
         };
         let headers = MbufPool::new(Eal::for_tests(), &format!("{name}_h"), config).unwrap();
-        let allocator = BarAllocator::open(gpu, 0).unwrap().gathered();
+        let allocator = BarAllocator::open(gpu, 0).unwrap();
         let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes());
         let chunk = Arc::new(Chunk::new(layout, 0, memory.unwrap()));
 
@@ -317,7 +317,7 @@ mod tests {
         assert!(gather.poll().unwrap());
         assert_eq!(pool.mbufs(), pool.available());
         let frozen = chunk.clone().freeze().unwrap();
-        assert_eq!(frozen.kind(), MemoryKind::Nic);
+        assert_eq!(frozen.kind(), MemoryKind::Bar);
         for i in 0..16 {
             assert_eq!(frozen.present(1, 15 - i), i % 3 != 2);
             let saturated = if i % 3 == 2 { 0 } else { i as u16 };

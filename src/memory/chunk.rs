@@ -197,18 +197,6 @@ impl<'a> HeapSlot<'a> {
         self.chunk.layout.heap_bytes
     }
 
-    /// Where the GPU has the payload's place, if the chunk is in its memory.
-    pub fn device_address(&self) -> Option<u64> {
-        let start = self.chunk.memory.device_address()?;
-        Some(start + self.offset() as u64)
-    }
-
-    /// Notes that the payload was put into place by other means, and the digitiser's saturation count.
-    pub fn placed(self, saturated: u16) -> StoredHeap<'a> {
-        self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
-        StoredHeap(self, PhantomData)
-    }
-
     fn offset(&self) -> usize {
         let layout = &self.chunk.layout;
         self.pol * layout.stride + self.heap * layout.heap_bytes
@@ -228,7 +216,24 @@ impl<'a> HeapSlot<'a> {
             let place = memory.region().as_ptr().cast::<u8>().add(self.offset());
             memory.store().copy(place, payload);
         }
-        self.placed(saturated)
+        self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
+        StoredHeap(self, PhantomData)
+    }
+}
+
+/// For heaps that a GPU moves into place (`gpu::Gather`).
+#[cfg(feature = "nic")]
+impl<'a> HeapSlot<'a> {
+    /// Where the GPU has the payload's place, if the chunk is in its memory.
+    pub fn device_address(&self) -> Option<u64> {
+        let start = self.chunk.memory.device_address()?;
+        Some(start + self.offset() as u64)
+    }
+
+    /// Notes that the GPU put the payload into place, and the digitiser's saturation count.
+    pub fn placed_by_gpu(self, saturated: u16) -> StoredHeap<'a> {
+        self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
+        StoredHeap(self, PhantomData)
     }
 }
 

@@ -17,8 +17,6 @@ pub enum MemoryKind {
     Pinned,
     /// Memory of a GPU that the CPU writes through the PCIe bus.
     Bar,
-    /// Memory of a GPU that a NIC writes.
-    Nic,
 }
 
 impl MemoryKind {
@@ -34,7 +32,6 @@ impl fmt::Display for MemoryKind {
             Self::Host => "host",
             Self::Pinned => "pinned",
             Self::Bar => "bar",
-            Self::Nic => "nic",
         })
     }
 }

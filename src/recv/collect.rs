@@ -37,7 +37,7 @@ const UNDER_WAY: usize = 3;
 fn chunks(kind: MemoryKind) -> usize {
     match kind {
         MemoryKind::Host => CHUNKS,
-        MemoryKind::Pinned | MemoryKind::Bar | MemoryKind::Nic => CHUNKS + UNDER_WAY,
+        MemoryKind::Pinned | MemoryKind::Bar => CHUNKS + UNDER_WAY,
     }
 }
 
