@@ -9,7 +9,7 @@
 pub mod dsim;
 pub mod fgpu;
 pub mod host;
-pub mod katcp;
+pub use ::katcp;
 
 mod thread;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::value::{Type, Value};
+use crate::value::{Type, Value};
 
 /// How well a reading can be relied on, and what it says of the device; the worse the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use super::number::format_float;
-use super::reading::{Reading, SensorInfo};
-use super::value::{Type, ValueError, excerpt, float, integer};
+use crate::number::format_float;
+use crate::reading::{Reading, SensorInfo};
+use crate::value::{Type, ValueError, excerpt, float, integer};
 
 /// No sensor is reported more often than this to one client.
 pub const SHORTEST: Duration = Duration::from_millis(10);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::number::{format_float, parse_float, parse_integer};
+use crate::number::{format_float, parse_float, parse_integer};
 
 /// Type of a sensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
-use super::device::{Device, Help, Parameters, Refusal, Response, Room, Slow, text};
-use super::message::Message;
-use super::number::format_float;
-use super::outbox::Outbox;
-use super::sensor::Sensors;
-use super::value::{excerpt, word};
+use crate::device::{Device, Help, Parameters, Refusal, Response, Room, Slow, text};
+use crate::message::Message;
+use crate::number::format_float;
+use crate::outbox::Outbox;
+use crate::sensor::Sensors;
+use crate::value::{excerpt, word};
 
 /// Versions, as clients are told when they connect: protocol, library and device.
 const PROTOCOL: &str = "5.1-MIB";
@@ -282,7 +282,7 @@ impl<D: Device> Standard<D> {
             |info, _| {
                 let mut arguments =
                     vec![&*info.name, &info.description, info.units, info.of.name()];
-                if let super::value::Type::Discrete(words) = info.of {
+                if let crate::value::Type::Discrete(words) = info.of {
                     arguments.extend(words);
                 }
                 response.inform(&arguments);

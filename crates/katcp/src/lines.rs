@@ -11,7 +11,7 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use super::server::Limits;
+use crate::server::Limits;
 
 /// Bytes of a line that every client may send at any time.
 const SHORT: usize = 64 << 10;

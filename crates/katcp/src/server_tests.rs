@@ -3,8 +3,8 @@ use std::net::Ipv4Addr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::sync::oneshot;
 
-use super::super::device::{Help, Room, Slow};
-use super::super::requests::tests::{Adder, sensors};
+use crate::device::{Help, Room, Slow};
+use crate::requests::tests::{Adder, sensors};
 use super::*;
 
 struct Running<D = Adder> {
@@ -278,7 +278,7 @@ async fn subscriptions_end_with_their_connection() {
     drop(client);
     clients(&server, 0).await;
     let strategy = server.sensors.strategy(0, "b.count").expect("a sensor");
-    assert_eq!(strategy, super::super::sampling::Strategy::None);
+    assert_eq!(strategy, crate::sampling::Strategy::None);
 }
 
 #[tokio::test]
@@ -384,10 +384,10 @@ async fn who_reads_nothing_is_cut_off_and_others_are_not() {
         tokio::task::yield_now().await;
     }
     while !other.line().await.starts_with('!') {}
-    let text = crate::control::katcp::Value::String("x".repeat(1 << 20).into());
+    let text = crate::Value::String("x".repeat(1 << 20).into());
     let sensor = server.sensors.find("b.text").expect("a sensor");
     for _ in 0..40 {
-        let reading = crate::control::katcp::Reading::now(text.clone());
+        let reading = crate::Reading::now(text.clone());
         server.sensors.set(sensor, reading);
         assert!(other.line().await.starts_with("#sensor-status"));
     }

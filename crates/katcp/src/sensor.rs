@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::message::{Kind, Line};
-use super::number::format_float;
-use super::outbox::{ClientId, Outbox, SharedLine};
-use super::reading::{Reading, SensorInfo, Status, unix_now};
-use super::sampling::{Sampler, Strategy, StrategyError};
-use super::value::Value;
+use crate::message::{Kind, Line};
+use crate::number::format_float;
+use crate::outbox::{ClientId, Outbox, SharedLine};
+use crate::reading::{Reading, SensorInfo, Status, unix_now};
+use crate::sampling::{Sampler, Strategy, StrategyError};
+use crate::value::Value;
 
 /// Deadlines further away do not come: a century. tokio's timers panic at the last that an [`Instant`] can tell.
 const FAR: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -72,7 +72,7 @@ impl Sensors {
         sensor
     }
 
-    /// Adds a sensor of [`DEVICE_STATUS`](super::reading::DEVICE_STATUS) over all sensors that `includes`, other such
+    /// Adds a sensor of [`DEVICE_STATUS`](crate::reading::DEVICE_STATUS) over all sensors that `includes`, other such
     /// sensors excepted: `ok` as long as none is worse than nominal.
     pub fn add_aggregate(
         &self,
@@ -280,7 +280,7 @@ impl State {
 
     fn find(&self, name: &str) -> Result<SensorId, SensorError> {
         let found = self.names.get(name).copied();
-        found.ok_or_else(|| SensorError::Unknown(super::value::excerpt(name.as_bytes())))
+        found.ok_or_else(|| SensorError::Unknown(crate::value::excerpt(name.as_bytes())))
     }
 
     fn next_deadline(&self) -> Option<Duration> {

@@ -2,8 +2,8 @@
 
 use std::pin::Pin;
 
-use super::message::{Arguments, Kind, Line, Message, push_argument};
-use super::value::{ValueError, string};
+use crate::message::{Arguments, Kind, Line, Message, push_argument};
+use crate::value::{ValueError, string};
 
 /// What becomes of a request that takes time: the arguments of its reply, or why there are none.
 pub type Slow = Pin<Box<dyn Future<Output = Result<Vec<String>, Refusal>> + Send>>;

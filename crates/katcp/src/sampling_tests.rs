@@ -1,5 +1,5 @@
-use super::super::reading::Status;
-use super::super::value::Value;
+use crate::reading::Status;
+use crate::value::Value;
 use super::*;
 
 fn reading(value: i64, status: Status) -> Reading {

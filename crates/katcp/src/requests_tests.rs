@@ -1,6 +1,6 @@
-use super::super::outbox::Backlogs;
-use super::super::reading::{Reading, SensorInfo, Status};
-use super::super::value::{Type, Value, integer};
+use crate::outbox::Backlogs;
+use crate::reading::{Reading, SensorInfo, Status};
+use crate::value::{Type, Value, integer};
 use super::*;
 
 /// A device with one request of its own, which adds a number to 40.

@@ -1,6 +1,6 @@
-use super::super::outbox::Backlogs;
-use super::super::reading::DEVICE_STATUS;
-use super::super::value::Type;
+use crate::outbox::Backlogs;
+use crate::reading::DEVICE_STATUS;
+use crate::value::Type;
 use super::*;
 
 fn outbox(client: ClientId) -> Arc<Outbox> {

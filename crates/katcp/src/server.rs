@@ -21,13 +21,13 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::device::{Device, Refusal, Response};
-use super::lines::{LineError, Lines};
-use super::message::{Kind, Line, Message};
-use super::outbox::{Backlogs, ClientId, Outbox, SharedLine};
-use super::reading::unix_now;
-use super::requests::{Standard, versions};
-use super::sensor::Sensors;
+use crate::device::{Device, Refusal, Response};
+use crate::lines::{LineError, Lines};
+use crate::message::{Kind, Line, Message};
+use crate::outbox::{Backlogs, ClientId, Outbox, SharedLine};
+use crate::reading::unix_now;
+use crate::requests::{Standard, versions};
+use crate::sensor::Sensors;
 
 /// Farewells that all clients together have.
 const FAREWELLS: u32 = 10;
@@ -326,7 +326,7 @@ impl<D: Device> Common<D> {
                 Err(error) => {
                     let log = Line::new(Kind::Inform, "log", None)
                         .argument("error")
-                        .argument(super::number::format_float(unix_now()))
+                        .argument(crate::number::format_float(unix_now()))
                         .argument("karoo.katcp")
                         .argument(error.to_string());
                     outbox.push(log.finish());
