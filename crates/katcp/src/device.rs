@@ -2,14 +2,14 @@
 
 use std::pin::Pin;
 
-use crate::message::{Arguments, Kind, Line, Message, push_argument};
+use crate::message::{Arguments, Message, MessageBuilder, MessageKind, push_argument};
 use crate::value::{ValueError, string};
 
 /// What becomes of a request that takes time: the arguments of its reply, or why there are none.
-pub type Slow = Pin<Box<dyn Future<Output = Result<Vec<String>, Refusal>> + Send>>;
+pub type ReplyFuture = Pin<Box<dyn Future<Output = Result<Vec<String>, Refusal>> + Send>>;
 
 /// There is room for a request, or waiting for that is given up.
-pub type Room = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type RoomFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What can be controlled by KATCP.
 pub trait Device: Send + Sync + 'static {
@@ -20,10 +20,10 @@ pub trait Device: Send + Sync + 'static {
     fn build(&self) -> &str;
 
     /// The requests that it has beside the standard ones.
-    fn requests(&self) -> &'static [Help];
+    fn requests(&self) -> &'static [RequestHelp];
 
     /// What to wait for before one of its own requests is handled, if it cannot be now: only this client waits.
-    fn room(&self, request: &Message<'_>) -> Option<Room> {
+    fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let _ = request;
         None
     }
@@ -33,7 +33,7 @@ pub trait Device: Send + Sync + 'static {
 
     /// Begins one of its own requests that takes long, in place of [`handle`](Self::handle): only this client's next
     /// request waits, and what it does not await is given up when the client leaves or the server ends.
-    fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+    fn begin(&self, request: &Message<'_>) -> Option<ReplyFuture> {
         let _ = request;
         None
     }
@@ -41,7 +41,7 @@ pub trait Device: Send + Sync + 'static {
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Help {
+pub struct RequestHelp {
     /// Its name.
     pub name: &'static str,
     /// Its parameters, optional ones in brackets.
@@ -163,8 +163,8 @@ pub fn text(argument: &[u8]) -> Result<String, ValueError> {
 /// An answer under construction: informs, then the arguments of the reply.
 #[derive(Debug)]
 pub struct Response {
-    inform: Line,
-    reply: Line,
+    inform: MessageBuilder,
+    reply: MessageBuilder,
     informs: Vec<u8>,
     count: usize,
     arguments: Vec<u8>,
@@ -173,10 +173,10 @@ pub struct Response {
 impl Response {
     /// To this request.
     pub fn to(request: &Message<'_>) -> Self {
-        let line = |kind| Line::new(kind, request.name(), request.id());
+        let line = |kind| MessageBuilder::new(kind, request.name(), request.id());
         Self {
-            inform: line(Kind::Inform),
-            reply: line(Kind::Reply),
+            inform: line(MessageKind::Inform),
+            reply: line(MessageKind::Reply),
             informs: Vec::new(),
             count: 0,
             arguments: Vec::new(),

@@ -22,9 +22,11 @@ pub mod sensor;
 pub mod server;
 pub mod value;
 
-pub use device::{ArgumentError, Device, Help, Parameters, Refusal, Response, Room, Slow};
-pub use message::{Kind, Message};
-pub use reading::{Reading, SensorInfo, Status};
+pub use device::{
+    ArgumentError, Device, Parameters, Refusal, ReplyFuture, RequestHelp, Response, RoomFuture,
+};
+pub use message::{Message, MessageKind};
+pub use reading::{SensorInfo, SensorReading, SensorStatus};
 pub use sensor::{SensorId, Sensors};
-pub use server::{BindError, Ended, Limits, Reserved, Server};
-pub use value::{Type, Value, ValueError};
+pub use server::{BindError, ReservedAddress, Server, ServerEnd, ServerLimits};
+pub use value::{Value, ValueError, ValueType};

@@ -11,7 +11,7 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::server::Limits;
+use crate::server::ServerLimits;
 
 /// Bytes of a line that every client may send at any time.
 const SHORT: usize = 64 << 10;
@@ -36,7 +36,7 @@ pub enum LineError {
 /// for them.
 pub struct Lines {
     socket: OwnedReadHalf,
-    limits: Limits,
+    limits: ServerLimits,
     places: Arc<Semaphore>,
     place: Option<(OwnedSemaphorePermit, Instant)>,
     buffer: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct Lines {
 
 impl Lines {
     /// Of this socket.
-    pub fn new(socket: OwnedReadHalf, limits: Limits, places: Arc<Semaphore>) -> Self {
+    pub fn new(socket: OwnedReadHalf, limits: ServerLimits, places: Arc<Semaphore>) -> Self {
         Self {
             socket,
             limits,

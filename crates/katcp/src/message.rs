@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 
 /// What kind of message a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// `?`: somebody wants something done.
     Request,
     /// `!`: what became of it.
@@ -18,7 +18,7 @@ pub enum Kind {
     Inform,
 }
 
-impl Kind {
+impl MessageKind {
     fn symbol(self) -> u8 {
         match self {
             Self::Request => b'?',
@@ -64,7 +64,7 @@ impl fmt::Display for MessageId {
 pub enum MessageError {
     /// The first byte says nothing.
     #[error("a message begins with ?, ! or #, not with byte 0x{0:02x}")]
-    Kind(u8),
+    MessageKind(u8),
     /// There is no name behind it.
     #[error("behind ?, ! or # comes a name: a letter, then letters, digits and hyphens")]
     Name,
@@ -90,7 +90,7 @@ pub enum MessageError {
 /// A message in a line that has been checked.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
-    kind: Kind,
+    kind: MessageKind,
     name: &'a str,
     id: Option<MessageId>,
     arguments: Arguments<'a>,
@@ -102,7 +102,7 @@ impl<'a> Message<'a> {
         if line.iter().all(|&byte| is_blank(byte)) {
             return Ok(None);
         }
-        let kind = Kind::from_symbol(line[0]).ok_or(MessageError::Kind(line[0]))?;
+        let kind = MessageKind::from_symbol(line[0]).ok_or(MessageError::Kind(line[0]))?;
         let rest = &line[1..];
         let named = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
         let end = rest.iter().position(|b| !named(b)).unwrap_or(rest.len());
@@ -131,7 +131,7 @@ impl<'a> Message<'a> {
     }
 
     /// What kind of message it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
@@ -256,11 +256,11 @@ pub fn push_argument(line: &mut Vec<u8>, argument: &[u8]) {
 
 /// A line under construction.
 #[derive(Clone, Debug)]
-pub struct Line(Vec<u8>);
+pub struct MessageBuilder(Vec<u8>);
 
-impl Line {
+impl MessageBuilder {
     /// A message without arguments. `name` is a letter, then letters, digits and hyphens.
-    pub fn new(kind: Kind, name: &str, id: Option<MessageId>) -> Self {
+    pub fn new(kind: MessageKind, name: &str, id: Option<MessageId>) -> Self {
         let mut line = vec![kind.symbol()];
         line.extend_from_slice(name.as_bytes());
         if let Some(id) = id {
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Parts = (Kind, String, Option<u32>, Vec<String>);
+    type Parts = (MessageKind, String, Option<u32>, Vec<String>);
 
     fn parse(line: &str) -> Result<Option<Parts>, MessageError> {
         Ok(Message::parse(line.as_bytes())?.map(|message| {
@@ -310,12 +310,18 @@ mod tests {
     #[test]
     fn lines_are_read() {
         for (line, kind, name, id, arguments) in [
-            ("?help", Kind::Request, "help", None, vec![]),
-            ("!a-1[7] ok", Kind::Reply, "a-1", Some(7), vec!["ok"]),
-            ("#log\tx  y \t", Kind::Inform, "log", None, vec!["x", "y"]),
+            ("?help", MessageKind::Request, "help", None, vec![]),
+            ("!a-1[7] ok", MessageKind::Reply, "a-1", Some(7), vec!["ok"]),
+            (
+                "#log\tx  y \t",
+                MessageKind::Inform,
+                "log",
+                None,
+                vec!["x", "y"],
+            ),
             (
                 r"?a[2147483647] \@ \\\_\0\n\r\e\t é",
-                Kind::Request,
+                MessageKind::Request,
                 "a",
                 Some(2147483647),
                 vec!["", "\\ \0\n\r\x1b\t", "é"],
@@ -358,13 +364,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_built_is_read_back(
-            kind in prop::sample::select(vec![Kind::Request, Kind::Reply, Kind::Inform]),
+            kind in prop::sample::select(vec![MessageKind::Request, MessageKind::Reply, MessageKind::Inform]),
             name in "[A-Za-z][A-Za-z0-9-]{0,9}",
             id in prop::option::of(1u32..1 << 31),
             arguments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..5),
         ) {
             let id = id.and_then(MessageId::new);
-            let line = Line::new(kind, &name, id);
+            let line = MessageBuilder::new(kind, &name, id);
             let line = arguments.iter().fold(line, |line, a| line.argument(a)).finish();
             let line = line.strip_suffix(b"\n").expect("a line ends");
             prop_assert!(!line.contains(&b'\n'));

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::value::{Type, Value};
+use crate::value::{Value, ValueType};
 
 /// How well a reading can be relied on, and what it says of the device; the worse the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
+pub enum SensorStatus {
     /// Nothing has been read.
     Unknown,
     /// As it should be.
@@ -24,7 +24,7 @@ pub enum Status {
     Inactive,
 }
 
-impl Status {
+impl SensorStatus {
     /// Its name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for SensorStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -47,18 +47,18 @@ impl fmt::Display for Status {
 
 /// A sensor's value at some time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct SensorReading {
     /// UNIX time of what was read, in seconds.
     pub timestamp: f64,
     /// How good it is.
-    pub status: Status,
+    pub status: SensorStatus,
     /// The value.
     pub value: Value,
 }
 
-impl Reading {
+impl SensorReading {
     /// A reading.
-    pub fn new(timestamp: f64, status: Status, value: Value) -> Self {
+    pub fn new(timestamp: f64, status: SensorStatus, value: Value) -> Self {
         Self {
             timestamp,
             status,
@@ -68,7 +68,7 @@ impl Reading {
 
     /// A nominal reading of now.
     pub fn now(value: Value) -> Self {
-        Self::new(unix_now(), Status::Nominal, value)
+        Self::new(unix_now(), SensorStatus::Nominal, value)
     }
 }
 
@@ -87,8 +87,8 @@ pub struct SensorInfo {
     pub description: String,
     /// Units of the value; empty if it has none.
     pub units: &'static str,
-    /// Type of the value.
-    pub of: Type,
+    /// ValueType of the value.
+    pub of: ValueType,
     /// Whether the strategy `auto` reports changes only, and at most one a second.
     pub rate_limited: bool,
 }
@@ -99,7 +99,7 @@ impl SensorInfo {
         name: impl Into<String>,
         description: impl Into<String>,
         units: &'static str,
-        of: Type,
+        of: ValueType,
     ) -> Self {
         Self {
             name: name.into(),
@@ -121,4 +121,4 @@ impl SensorInfo {
 }
 
 /// Values of sensors that add up the status of others. `fail` is never used.
-pub const DEVICE_STATUS: Type = Type::Discrete(&["ok", "degraded", "fail"]);
+pub const DEVICE_STATUS: ValueType = ValueType::Discrete(&["ok", "degraded", "fail"]);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
-use crate::device::{Device, Help, Parameters, Refusal, Response, Room, Slow, text};
+use crate::device::{
+    Device, Parameters, Refusal, ReplyFuture, RequestHelp, Response, RoomFuture, text,
+};
 use crate::message::Message;
 use crate::number::format_float;
 use crate::outbox::Outbox;
@@ -32,49 +34,49 @@ pub fn versions(device: &dyn Device, response: &mut Response) {
     response.inform(&["katcp-device", device.version(), device.build()]);
 }
 
-const STANDARD: &[Help] = &[
-    Help {
+const STANDARD: &[RequestHelp] = &[
+    RequestHelp {
         name: "client-list",
         parameters: "",
         summary: "List the addresses of all connected clients.",
     },
-    Help {
+    RequestHelp {
         name: "halt",
         parameters: "",
         summary: "Stop the device: what has been received is still processed and sent.",
     },
-    Help {
+    RequestHelp {
         name: "help",
         parameters: "[request]",
         summary: "Say what a request is for, or list all.",
     },
-    Help {
+    RequestHelp {
         name: "log-level",
         parameters: "[off|fatal|error|warn|info|debug|all]",
         summary: "Set or query the level of #log informs. This device sends none but for lines that it cannot read.",
     },
-    Help {
+    RequestHelp {
         name: "sensor-list",
         parameters: "[name|/regex/]",
         summary: "List sensors with their descriptions, units and types.",
     },
-    Help {
+    RequestHelp {
         name: "sensor-sampling",
         parameters: "name[,name…] [none|auto|event|period seconds|differential difference|event-rate min max|\
                      differential-rate difference min max]",
         summary: "Subscribe to sensors, or query a subscription.",
     },
-    Help {
+    RequestHelp {
         name: "sensor-value",
         parameters: "[name|/regex/]",
         summary: "List sensors with their readings.",
     },
-    Help {
+    RequestHelp {
         name: "version-list",
         parameters: "",
         summary: "List the versions of protocol, library and device.",
     },
-    Help {
+    RequestHelp {
         name: "watchdog",
         parameters: "",
         summary: "Answer, to show that the device does.",
@@ -84,7 +86,7 @@ const STANDARD: &[Help] = &[
 const LOG_LEVELS: &[&str] = &["all", "debug", "info", "warn", "error", "fatal", "off"];
 
 /// What standard requests are about.
-pub struct Standard<D> {
+pub struct StandardRequests<D> {
     /// The device.
     pub device: Arc<D>,
     /// Its sensors.
@@ -101,13 +103,13 @@ struct PatternError {
 }
 
 /// Which sensors a `?sensor-list` or `?sensor-value` is about.
-enum Wanted {
+enum SensorFilter {
     All,
     Named(String),
     Matching(Regex),
 }
 
-impl Wanted {
+impl SensorFilter {
     fn parse(name: Option<&str>, sensors: &Sensors) -> Result<Self, Refusal> {
         let Some(name) = name else {
             return Ok(Self::All);
@@ -156,7 +158,7 @@ struct Duplicate(String);
 #[error("request '{0}' is not known: ?help lists all")]
 struct NoHelp(String);
 
-impl<D: Device> Standard<D> {
+impl<D: Device> StandardRequests<D> {
     /// Of this device.
     pub fn new(device: Arc<D>, sensors: Sensors) -> Self {
         let warn = LOG_LEVELS.iter().position(|level| *level == "warn");
@@ -168,13 +170,13 @@ impl<D: Device> Standard<D> {
     }
 
     /// What a request of the device has to wait for.
-    pub fn room(&self, request: &Message<'_>) -> Option<Room> {
+    pub fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         self.is_devices(request.name())
             .then(|| self.device.room(request))?
     }
 
     /// Begins a request of the device that takes long.
-    pub fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+    pub fn begin(&self, request: &Message<'_>) -> Option<ReplyFuture> {
         self.is_devices(request.name())
             .then(|| self.device.begin(request))?
     }
@@ -203,7 +205,7 @@ impl<D: Device> Standard<D> {
         clients: impl FnOnce() -> Vec<String>,
         response: &mut Response,
     ) -> Result<(), Refusal> {
-        let mut parameters = Parameters::of(request);
+        let mut parameters = Parameters::new(request);
         match request.name() {
             "client-list" => {
                 parameters.end()?;
@@ -255,7 +257,7 @@ impl<D: Device> Standard<D> {
     }
 
     fn help(&self, name: Option<&str>, response: &mut Response) -> Result<(), Refusal> {
-        let mut all: Vec<&Help> = STANDARD.iter().chain(self.device.requests()).collect();
+        let mut all: Vec<&RequestHelp> = STANDARD.iter().chain(self.device.requests()).collect();
         all.sort_by_key(|help| help.name);
         match name {
             None => {
@@ -276,13 +278,17 @@ impl<D: Device> Standard<D> {
     }
 
     fn list(&self, name: Option<&str>, response: &mut Response) -> Result<(), Refusal> {
-        let wanted = Wanted::parse(name, &self.sensors)?;
+        let wanted = SensorFilter::parse(name, &self.sensors)?;
         self.sensors.visit(
             |name| wanted.includes(name),
             |info, _| {
-                let mut arguments =
-                    vec![&*info.name, &info.description, info.units, info.of.name()];
-                if let crate::value::Type::Discrete(words) = info.of {
+                let mut arguments = vec![
+                    &*info.name,
+                    &info.description,
+                    info.units,
+                    info.value_type.name(),
+                ];
+                if let crate::value::ValueType::Discrete(words) = info.value_type {
                     arguments.extend(words);
                 }
                 response.inform(&arguments);
@@ -293,7 +299,7 @@ impl<D: Device> Standard<D> {
     }
 
     fn values(&self, name: Option<&str>, response: &mut Response) -> Result<(), Refusal> {
-        let wanted = Wanted::parse(name, &self.sensors)?;
+        let wanted = SensorFilter::parse(name, &self.sensors)?;
         self.sensors.visit(
             |name| wanted.includes(name),
             |info, reading| {

@@ -1,7 +1,7 @@
-use crate::outbox::Backlogs;
-use crate::reading::{Reading, SensorInfo, Status};
-use crate::value::{Type, Value, integer};
 use super::*;
+use crate::outbox::Backlogs;
+use crate::reading::{SensorInfo, SensorReading, SensorStatus};
+use crate::value::{Value, ValueType, integer};
 
 /// A device with one request of its own, which adds a number to 40.
 pub struct Adder;
@@ -15,8 +15,8 @@ impl Device for Adder {
         "adder-1.0.3"
     }
 
-    fn requests(&self) -> &'static [Help] {
-        &[Help {
+    fn requests(&self) -> &'static [RequestHelp] {
+        &[RequestHelp {
             name: "add",
             parameters: "number",
             summary: "Add.",
@@ -24,7 +24,7 @@ impl Device for Adder {
     }
 
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {
-        let mut parameters = Parameters::of(request);
+        let mut parameters = Parameters::new(request);
         let number = parameters.required("number", integer)?;
         parameters.end()?;
         response.argument((40 + number).to_string());
@@ -36,24 +36,31 @@ impl Device for Adder {
 pub fn sensors() -> Sensors {
     let sensors = Sensors::default();
     for (name, of, value) in [
-        ("b.count", Type::Integer, Value::Integer(5)),
-        ("a.level", Type::Float, Value::Float(1e-7)),
+        ("b.count", ValueType::Integer, Value::Integer(5)),
+        ("a.level", ValueType::Float, Value::Float(1e-7)),
         (
             "b.mode",
-            Type::Discrete(&["on", "off"]),
+            ValueType::Discrete(&["on", "off"]),
             Value::Discrete("on"),
         ),
-        ("b.text", Type::String, Value::String("two words".into())),
+        (
+            "b.text",
+            ValueType::String,
+            Value::String("two words".into()),
+        ),
     ] {
         let info = SensorInfo::new(name, format!("About {name}."), "m", of);
-        sensors.add(info, Reading::new(1.5e9, Status::Nominal, value));
+        sensors.add(
+            info,
+            SensorReading::new(1.5e9, SensorStatus::Nominal, value),
+        );
     }
     sensors
 }
 
 fn ask(line: &str) -> Vec<String> {
     thread_local! {
-        static STANDARD: Standard<Adder> = Standard::new(Arc::new(Adder), sensors());
+        static STANDARD: StandardRequests<Adder> = StandardRequests::new(Arc::new(Adder), sensors());
     }
     let outbox = Arc::new(Outbox::new(0, 1 << 20, Arc::new(Backlogs::default())));
     let request = Message::parse(line.as_bytes()).expect(line).expect(line);

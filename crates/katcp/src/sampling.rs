@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use crate::number::format_float;
-use crate::reading::{Reading, SensorInfo};
-use crate::value::{Type, ValueError, excerpt, float, integer};
+use crate::reading::{SensorInfo, SensorReading};
+use crate::value::{ValueError, ValueType, excerpt, float, integer};
 
 /// No sensor is reported more often than this to one client.
 pub const SHORTEST: Duration = Duration::from_millis(10);
@@ -193,9 +193,9 @@ fn difference(text: &[u8], sensor: &SensorInfo) -> Result<Difference, StrategyEr
         name: "difference",
         source,
     };
-    match sensor.of {
-        Type::Integer => integer(text).map(Difference::Integer).map_err(bad),
-        Type::Float => float(text).map(Difference::Float).map_err(bad),
+    match sensor.value_type {
+        ValueType::Integer => integer(text).map(Difference::Integer).map_err(bad),
+        ValueType::Float => float(text).map(Difference::Float).map_err(bad),
         other => Err(StrategyError::NoDifference {
             sensor: sensor.name.clone(),
             of: other.name(),
@@ -241,7 +241,7 @@ pub struct Sampler {
     shortest: Duration,
     longest: Option<Duration>,
     /// The last report, and when it was due.
-    reported: Reading,
+    reported: SensorReading,
     at: Duration,
     /// Something is to be reported as soon as `shortest` is over.
     pending: bool,
@@ -253,7 +253,7 @@ impl Sampler {
     pub fn new(
         strategy: Strategy,
         sensor: &SensorInfo,
-        current: &Reading,
+        current: &SensorReading,
         now: Duration,
     ) -> Option<Self> {
         let preferred = match strategy {
@@ -293,7 +293,7 @@ impl Sampler {
     }
 
     /// The sensor was set to `reading`. True if that is to be reported now.
-    pub fn update(&mut self, now: Duration, reading: &Reading) -> bool {
+    pub fn update(&mut self, now: Duration, reading: &SensorReading) -> bool {
         if self.pending || !self.is_news(reading) {
             return false;
         }
@@ -305,7 +305,7 @@ impl Sampler {
         true
     }
 
-    fn is_news(&self, reading: &Reading) -> bool {
+    fn is_news(&self, reading: &SensorReading) -> bool {
         let last = &self.reported;
         let changed = match self.difference {
             Some(difference) => reading.value.distance(&last.value) > difference,
@@ -314,7 +314,7 @@ impl Sampler {
         self.every_update || changed || reading.status != last.status
     }
 
-    fn report(&mut self, due: Duration, reading: &Reading) {
+    fn report(&mut self, due: Duration, reading: &SensorReading) {
         self.at = due;
         self.reported = reading.clone();
         self.pending = false;
@@ -329,7 +329,7 @@ impl Sampler {
     }
 
     /// It is `now`, and the sensor has been at `current`. True if that is to be reported now.
-    pub fn tick(&mut self, now: Duration, current: &Reading) -> bool {
+    pub fn tick(&mut self, now: Duration, current: &SensorReading) -> bool {
         let Some(due) = self.deadline().filter(|due| *due <= now) else {
             return false;
         };

@@ -1,20 +1,20 @@
-use crate::reading::Status;
-use crate::value::Value;
 use super::*;
+use crate::reading::SensorStatus;
+use crate::value::Value;
 
-fn reading(value: i64, status: Status) -> Reading {
-    Reading {
+fn reading(value: i64, status: SensorStatus) -> SensorReading {
+    SensorReading {
         timestamp: 0.0,
         status,
         value: Value::Integer(value),
     }
 }
 
-fn nominal(value: i64) -> Reading {
-    reading(value, Status::Nominal)
+fn nominal(value: i64) -> SensorReading {
+    reading(value, SensorStatus::Nominal)
 }
 
-fn sensor(of: Type, rate_limited: bool) -> SensorInfo {
+fn sensor(of: ValueType, rate_limited: bool) -> SensorInfo {
     let info = SensorInfo::new("s", "a sensor", "", of);
     if rate_limited {
         info.rate_limited()
@@ -28,7 +28,7 @@ fn strategy(text: &str) -> Result<Strategy, StrategyError> {
     Strategy::parse(
         words[0].as_bytes(),
         &words[1..],
-        &sensor(Type::Integer, false),
+        &sensor(ValueType::Integer, false),
     )
 }
 
@@ -66,7 +66,7 @@ fn reports(sampler: &mut Sampler, sets: &[(u64, i64)], end: u64) -> Vec<(u64, i6
 
 fn sampled(text: &str, rate_limited: bool, sets: &[(u64, i64)], end: u64) -> Vec<(u64, i64)> {
     let strategy = strategy(text).expect("a strategy");
-    let sensor = sensor(Type::Integer, rate_limited);
+    let sensor = sensor(ValueType::Integer, rate_limited);
     let mut sampler = Sampler::new(strategy, &sensor, &nominal(0), ms(0)).expect("a sampler");
     assert_eq!(sampler.strategy(), strategy);
     reports(&mut sampler, sets, end)
@@ -143,17 +143,23 @@ fn differential_rate_keeps_both_bounds() {
 fn a_change_of_status_is_always_news() {
     for text in ["event", "differential 100", "event-rate 0 10"] {
         let strategy = strategy(text).expect("a strategy");
-        let info = sensor(Type::Integer, false);
+        let info = sensor(ValueType::Integer, false);
         let mut sampler = Sampler::new(strategy, &info, &nominal(0), ms(0)).expect("a sampler");
         assert!(!sampler.update(ms(1), &nominal(0)), "{text}");
-        assert!(sampler.update(ms(2), &reading(0, Status::Warn)), "{text}");
-        assert!(!sampler.update(ms(3), &reading(0, Status::Warn)), "{text}");
+        assert!(
+            sampler.update(ms(2), &reading(0, SensorStatus::Warn)),
+            "{text}"
+        );
+        assert!(
+            !sampler.update(ms(3), &reading(0, SensorStatus::Warn)),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn a_stalled_period_does_not_catch_up() {
-    let info = sensor(Type::Integer, false);
+    let info = sensor(ValueType::Integer, false);
     let mut sampler =
         Sampler::new(Strategy::Period(0.1), &info, &nominal(0), ms(0)).expect("a sampler");
     assert!(sampler.tick(ms(1234), &nominal(0)));
@@ -204,7 +210,7 @@ fn a_tiny_longest_period_is_ten_milliseconds() {
 #[test]
 fn longer_periods_than_can_be_told_never_end() {
     const MOST: u64 = 18_446_744_073_709_549_568;
-    let info = sensor(Type::Integer, false);
+    let info = sensor(ValueType::Integer, false);
     for now in [Duration::ZERO, ms(1)] {
         let sampler = |text: &str| {
             let strategy = strategy(text).expect(text);
@@ -231,7 +237,7 @@ fn longer_periods_than_can_be_told_never_end() {
 
 #[test]
 fn none_is_no_subscription() {
-    let info = sensor(Type::Integer, false);
+    let info = sensor(ValueType::Integer, false);
     assert!(Sampler::new(Strategy::None, &info, &nominal(0), ms(0)).is_none());
 }
 
@@ -253,7 +259,7 @@ fn strategies_are_read_and_written() {
         let words = strategy(text).expect(text).encode();
         assert_eq!(words.join(" "), written);
     }
-    let float = sensor(Type::Float, false);
+    let float = sensor(ValueType::Float, false);
     let by = Strategy::parse(b"differential", &["0.5"], &float).expect("a difference");
     assert_eq!(by.encode(), ["differential", "0.5"]);
 }
@@ -285,7 +291,7 @@ fn what_is_no_strategy_is_refused() {
         let error = strategy(text).expect_err(text).to_string();
         assert!(error.starts_with(message), "{text}: {error}");
     }
-    for of in [Type::String, Type::Timestamp, Type::Boolean] {
+    for of in [ValueType::String, ValueType::Timestamp, ValueType::Boolean] {
         let error = Strategy::parse(b"differential", &["1"], &sensor(of, false));
         assert!(matches!(error, Err(StrategyError::NoDifference { .. })));
     }

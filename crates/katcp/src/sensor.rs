@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::message::{Kind, Line};
+use crate::message::{MessageBuilder, MessageKind};
 use crate::number::format_float;
 use crate::outbox::{ClientId, Outbox, SharedLine};
-use crate::reading::{Reading, SensorInfo, Status, unix_now};
+use crate::reading::{SensorInfo, SensorReading, SensorStatus, unix_now};
 use crate::sampling::{Sampler, Strategy, StrategyError};
 use crate::value::Value;
 
@@ -65,7 +65,7 @@ impl Sensors {
     }
 
     /// Adds a sensor. One of the same name is replaced, with its subscriptions.
-    pub fn add(&self, info: SensorInfo, initial: Reading) -> SensorId {
+    pub fn add(&self, info: SensorInfo, initial: SensorReading) -> SensorId {
         let mut state = self.state();
         let sensor = state.add(info, initial);
         state.aggregate(self.elapsed());
@@ -80,7 +80,7 @@ impl Sensors {
         includes: impl Fn(&SensorInfo) -> bool + Send + 'static,
     ) -> SensorId {
         let mut state = self.state();
-        let reading = Reading::now(Value::Discrete("ok"));
+        let reading = SensorReading::now(Value::Discrete("ok"));
         let target = state.add(info, reading);
         state.aggregates.push(Aggregate {
             target,
@@ -91,7 +91,7 @@ impl Sensors {
     }
 
     /// Sets a sensor, and tells those who subscribed to it.
-    pub fn set(&self, sensor: SensorId, reading: Reading) {
+    pub fn set(&self, sensor: SensorId, reading: SensorReading) {
         let now = self.elapsed();
         let mut state = self.state();
         let before = state.next_deadline();
@@ -107,7 +107,7 @@ impl Sensors {
     }
 
     /// The reading of a sensor.
-    pub fn reading(&self, sensor: SensorId) -> Reading {
+    pub fn reading(&self, sensor: SensorId) -> SensorReading {
         self.state().sensors[sensor.0].reading.clone()
     }
 
@@ -115,7 +115,7 @@ impl Sensors {
     pub fn visit(
         &self,
         wanted: impl Fn(&str) -> bool,
-        mut visit: impl FnMut(&SensorInfo, &Reading),
+        mut visit: impl FnMut(&SensorInfo, &SensorReading),
     ) {
         let state = self.state();
         for (name, sensor) in &state.names {
@@ -227,7 +227,7 @@ impl fmt::Debug for State {
 
 struct Sensor {
     info: SensorInfo,
-    reading: Reading,
+    reading: SensorReading,
     subscriptions: BTreeMap<ClientId, Subscription>,
 }
 
@@ -244,7 +244,7 @@ struct Aggregate {
 impl Sensor {
     fn status_line(&self) -> SharedLine {
         let reading = &self.reading;
-        Line::new(Kind::Inform, "sensor-status", None)
+        MessageBuilder::new(MessageKind::Inform, "sensor-status", None)
             .argument(format_float(reading.timestamp))
             .argument("1")
             .argument(&self.info.name)
@@ -256,7 +256,7 @@ impl Sensor {
 }
 
 impl State {
-    fn add(&mut self, info: SensorInfo, reading: Reading) -> SensorId {
+    fn add(&mut self, info: SensorInfo, reading: SensorReading) -> SensorId {
         let sensor = Sensor {
             info,
             reading,
@@ -287,7 +287,7 @@ impl State {
         self.deadlines.first().map(|(at, ..)| *at)
     }
 
-    fn set(&mut self, id: SensorId, reading: Reading, now: Duration) {
+    fn set(&mut self, id: SensorId, reading: SensorReading, now: Duration) {
         let sensor = &mut self.sensors[id.0];
         let changed = sensor.reading.status != reading.status;
         sensor.reading = reading;
@@ -298,7 +298,7 @@ impl State {
     }
 
     /// Tells the subscribers of a sensor of whom `due` says so.
-    fn report(&mut self, id: SensorId, mut due: impl FnMut(&mut Sampler, &Reading) -> bool) {
+    fn report(&mut self, id: SensorId, mut due: impl FnMut(&mut Sampler, &SensorReading) -> bool) {
         let sensor = &mut self.sensors[id.0];
         let mut told = Vec::new();
         for (&client, subscription) in &mut sensor.subscriptions {
@@ -363,13 +363,13 @@ impl State {
                 .filter(|(id, sensor)| !is_aggregate(*id) && includes(&sensor.info))
                 .map(|(_, sensor)| sensor.reading.status)
                 .max();
-            let (status, word) = match worst.unwrap_or(Status::Nominal) {
-                Status::Unknown | Status::Nominal => (Status::Nominal, "ok"),
-                _ => (Status::Warn, "degraded"),
+            let (status, word) = match worst.unwrap_or(SensorStatus::Nominal) {
+                SensorStatus::Unknown | SensorStatus::Nominal => (SensorStatus::Nominal, "ok"),
+                _ => (SensorStatus::Warn, "degraded"),
             };
             let target = *target;
             if self.sensors[target.0].reading.status != status {
-                let reading = Reading::new(unix_now(), status, Value::Discrete(word));
+                let reading = SensorReading::new(unix_now(), status, Value::Discrete(word));
                 self.set(target, reading, now);
             }
         }

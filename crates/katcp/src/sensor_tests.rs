@@ -1,7 +1,7 @@
+use super::*;
 use crate::outbox::Backlogs;
 use crate::reading::DEVICE_STATUS;
-use crate::value::Type;
-use super::*;
+use crate::value::ValueType;
 
 fn outbox(client: ClientId) -> Arc<Outbox> {
     Arc::new(Outbox::new(client, 1 << 20, Arc::new(Backlogs::default())))
@@ -29,12 +29,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-fn add(sensors: &Sensors, name: &str, of: Type, value: Value) -> SensorId {
-    sensors.add(SensorInfo::new(name, "", "", of), Reading::now(value))
+fn add(sensors: &Sensors, name: &str, of: ValueType, value: Value) -> SensorId {
+    sensors.add(SensorInfo::new(name, "", "", of), SensorReading::now(value))
 }
 
-fn integer(value: i64) -> Reading {
-    Reading::now(Value::Integer(value))
+fn integer(value: i64) -> SensorReading {
+    SensorReading::now(Value::Integer(value))
 }
 
 const NO_PARAMETERS: [&str; 0] = [];
@@ -42,7 +42,7 @@ const NO_PARAMETERS: [&str; 0] = [];
 #[test]
 fn subscribers_are_told_at_once_and_of_changes() {
     let sensors = Sensors::default();
-    let [a, b] = ["a", "b"].map(|name| add(&sensors, name, Type::Integer, Value::Integer(7)));
+    let [a, b] = ["a", "b"].map(|name| add(&sensors, name, ValueType::Integer, Value::Integer(7)));
     let (one, two) = (outbox(1), outbox(2));
     sensors
         .subscribe(&one, &["a", "b"], b"event", &NO_PARAMETERS)
@@ -71,8 +71,13 @@ fn subscribers_are_told_at_once_and_of_changes() {
 #[test]
 fn all_sensors_are_subscribed_to_or_none() {
     let sensors = Sensors::default();
-    let a = add(&sensors, "a", Type::Integer, Value::Integer(0));
-    add(&sensors, "text", Type::String, Value::String("x".into()));
+    let a = add(&sensors, "a", ValueType::Integer, Value::Integer(0));
+    add(
+        &sensors,
+        "text",
+        ValueType::String,
+        Value::String("x".into()),
+    );
     let one = outbox(1);
     let unknown = sensors.subscribe(&one, &["a", "z"], b"auto", &NO_PARAMETERS);
     let unknown = unknown.expect_err("no sensor z").to_string();
@@ -93,34 +98,34 @@ fn aggregates_show_the_worst() {
     let aggregate = |name: &str| SensorInfo::new(name, "", "", DEVICE_STATUS);
     let all = sensors.add_aggregate(aggregate("all"), |_| true);
     let some = sensors.add_aggregate(aggregate("some"), |info| info.name.starts_with("x"));
-    let ids = ["x", "y"].map(|name| add(&sensors, name, Type::Integer, Value::Integer(0)));
+    let ids = ["x", "y"].map(|name| add(&sensors, name, ValueType::Integer, Value::Integer(0)));
     let both = || [all, some].map(|id| sensors.reading(id).value.encode().into_owned());
     let set = |index: usize, status| {
-        let reading = Reading {
+        let reading = SensorReading {
             status,
             ..integer(1)
         };
         sensors.set(ids[index], reading);
     };
     assert_eq!(both(), ["ok", "ok"]);
-    set(1, Status::Warn);
+    set(1, SensorStatus::Warn);
     assert_eq!(both(), ["degraded", "ok"]);
-    assert_eq!(sensors.reading(all).status, Status::Warn);
-    set(0, Status::Inactive);
+    assert_eq!(sensors.reading(all).status, SensorStatus::Warn);
+    set(0, SensorStatus::Inactive);
     assert_eq!(both(), ["degraded", "degraded"]);
-    set(1, Status::Nominal);
-    set(0, Status::Unknown);
+    set(1, SensorStatus::Nominal);
+    set(0, SensorStatus::Unknown);
     assert_eq!(both(), ["ok", "ok"]);
-    assert_eq!(sensors.reading(all).status, Status::Nominal);
+    assert_eq!(sensors.reading(all).status, SensorStatus::Nominal);
     // Told once per change, not for each sensor that changes.
     let one = outbox(1);
     sensors
         .subscribe(&one, &["all"], b"auto", &NO_PARAMETERS)
         .expect("a sensor");
-    set(0, Status::Error);
-    set(1, Status::Error);
-    set(0, Status::Nominal);
-    set(1, Status::Nominal);
+    set(0, SensorStatus::Error);
+    set(1, SensorStatus::Error);
+    set(0, SensorStatus::Nominal);
+    set(1, SensorStatus::Nominal);
     assert_eq!(
         told(&one),
         ["all nominal ok", "all warn degraded", "all nominal ok"]
@@ -132,18 +137,18 @@ fn an_added_sensor_counts_at_once() {
     let sensors = Sensors::default();
     let info = SensorInfo::new("all", "", "", DEVICE_STATUS);
     let all = sensors.add_aggregate(info, |_| true);
-    let bad = Reading {
-        status: Status::Error,
+    let bad = SensorReading {
+        status: SensorStatus::Error,
         ..integer(0)
     };
-    sensors.add(SensorInfo::new("bad", "", "", Type::Integer), bad);
+    sensors.add(SensorInfo::new("bad", "", "", ValueType::Integer), bad);
     assert_eq!(sensors.reading(all).value, Value::Discrete("degraded"));
 }
 
 #[tokio::test]
 async fn periods_are_kept_by_the_clock() {
     let sensors = Sensors::default();
-    add(&sensors, "a", Type::Integer, Value::Integer(0));
+    add(&sensors, "a", ValueType::Integer, Value::Integer(0));
     let one = outbox(1);
     sensors
         .subscribe(&one, &["a"], b"period", &["0.02"])

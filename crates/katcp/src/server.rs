@@ -2,7 +2,7 @@
 //!
 //! One task per client reads its requests, has them answered one after the other, and writes what waits for it.
 //! A client that sends or reads too slowly, or wants too much, is cut off; nothing that it does takes more memory than
-//! [`Limits`] says.
+//! [`ServerLimits`] says.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use tokio::time::timeout;
 
 use crate::device::{Device, Refusal, Response};
 use crate::lines::{LineError, Lines};
-use crate::message::{Kind, Line, Message};
+use crate::message::{Message, MessageBuilder, MessageKind};
 use crate::outbox::{Backlogs, ClientId, Outbox, SharedLine};
 use crate::reading::unix_now;
-use crate::requests::{Standard, versions};
+use crate::requests::{StandardRequests, versions};
 use crate::sensor::Sensors;
 
 /// Farewells that all clients together have.
@@ -38,7 +38,7 @@ const BEGUN: &str = "server shutting down: the request had begun, and may or may
 
 /// What clients may cost.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Clients at the same time.
     pub clients: usize,
     /// Bytes of a line, without its end.
@@ -57,7 +57,7 @@ pub struct Limits {
     pub farewell: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             clients: 1000,
@@ -84,7 +84,7 @@ pub struct BindError {
 
 /// Why a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ServerEnd {
     /// A client said `?halt`.
     Halted,
     /// Its owner told it to.
@@ -93,12 +93,12 @@ pub enum Ended {
 
 /// An address that is taken, where nobody listens yet: connections are refused.
 #[derive(Debug)]
-pub struct Reserved {
+pub struct ReservedAddress {
     address: SocketAddr,
     socket: TcpSocket,
 }
 
-impl Reserved {
+impl ReservedAddress {
     /// Takes `address`; port 0 takes a free one. Refused if somebody listens there.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let bind = || {
@@ -130,8 +130,8 @@ pub struct Server<D> {
 }
 
 struct Common<D> {
-    standard: Standard<D>,
-    limits: Limits,
+    standard: StandardRequests<D>,
+    limits: ServerLimits,
     clients: Mutex<Clients>,
     long_lines: Arc<Semaphore>,
     backlogs: Arc<Backlogs>,
@@ -151,15 +151,15 @@ struct Clients {
 impl<D: Device> Server<D> {
     /// Listens on an address. Needs a tokio runtime around it.
     pub fn listen(
-        address: Reserved,
+        address: ReservedAddress,
         device: Arc<D>,
         sensors: Sensors,
-        limits: Limits,
+        limits: ServerLimits,
     ) -> Result<Self, BindError> {
         Ok(Self {
             listener: address.listen()?,
             shared: Arc::new(Common {
-                standard: Standard::new(device, sensors),
+                standard: StandardRequests::new(device, sensors),
                 limits,
                 clients: Mutex::default(),
                 long_lines: Arc::new(Semaphore::new(limits.long_lines)),
@@ -178,7 +178,7 @@ impl<D: Device> Server<D> {
 
     /// Serves clients until one says `?halt` or `stop` is there; then replies to what they asked, tells them all, and
     /// disconnects them.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Ended {
+    pub async fn run(self, stop: impl Future<Output = ()>) -> ServerEnd {
         let Self { listener, shared } = self;
         let mut tasks = JoinSet::new();
         let ended = {
@@ -187,8 +187,8 @@ impl<D: Device> Server<D> {
             let mut stop = pin!(stop);
             loop {
                 tokio::select! {
-                    () = shared.halt.notified() => break Ended::Halted,
-                    () = &mut stop => break Ended::Stopped,
+                    () = shared.halt.notified() => break ServerEnd::Halted,
+                    () = &mut stop => break ServerEnd::Stopped,
                     () = &mut deadlines => {}
                     Some(_) = tasks.join_next() => {}
                     accepted = listener.accept() => match accepted {
@@ -226,7 +226,8 @@ impl<D: Device> Common<D> {
         let mut clients = self.clients();
         if clients.connected.len() >= self.limits.clients && !self.make_room(&mut clients) {
             tracing::warn!(%address, "too many clients");
-            let line = Line::new(Kind::Inform, "disconnect", None).argument("too many clients");
+            let line = MessageBuilder::new(MessageKind::Inform, "disconnect", None)
+                .argument("too many clients");
             // Into an empty socket buffer, or not at all.
             let _ = stream.try_write(&line.finish());
             return;
@@ -245,7 +246,8 @@ impl<D: Device> Common<D> {
             informs.unwrap_or_default()
         };
         outbox.push(versions);
-        let news = Line::new(Kind::Inform, "client-connected", None).argument(address.to_string());
+        let news = MessageBuilder::new(MessageKind::Inform, "client-connected", None)
+            .argument(address.to_string());
         let news: SharedLine = news.finish().into();
         for (_, other) in clients.connected.values() {
             other.inform(news.clone());
@@ -286,7 +288,7 @@ impl<D: Device> Common<D> {
             () = outbox.is_cut() => {}
             goodbye = self.requests(lines, &outbox) => {
                 if let Some(why) = goodbye {
-                    let line = Line::new(Kind::Inform, "disconnect", None);
+                    let line = MessageBuilder::new(MessageKind::Inform, "disconnect", None);
                     outbox.push(line.argument(why).finish());
                 }
                 // What was answered is still sent to a client that has said all.
@@ -317,14 +319,14 @@ impl<D: Device> Common<D> {
                 Err(error) => return Some(error.to_string()),
             };
             match Message::parse(line) {
-                Ok(Some(request)) if request.kind() == Kind::Request => {
+                Ok(Some(request)) if request.kind() == MessageKind::Request => {
                     outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
                     self.reply(&request, outbox, &mut ending).await;
                 }
                 // Clients have nothing to reply to or to inform of.
                 Ok(_) => {}
                 Err(error) => {
-                    let log = Line::new(Kind::Inform, "log", None)
+                    let log = MessageBuilder::new(MessageKind::Inform, "log", None)
                         .argument("error")
                         .argument(crate::number::format_float(unix_now()))
                         .argument("karoo.katcp")

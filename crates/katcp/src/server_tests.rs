@@ -3,26 +3,26 @@ use std::net::Ipv4Addr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::sync::oneshot;
 
-use crate::device::{Help, Room, Slow};
-use crate::requests::tests::{Adder, sensors};
 use super::*;
+use crate::device::{ReplyFuture, RequestHelp, RoomFuture};
+use crate::requests::tests::{Adder, sensors};
 
 struct Running<D = Adder> {
     address: SocketAddr,
     sensors: Sensors,
     shared: Arc<Common<D>>,
     stop: oneshot::Sender<()>,
-    ended: tokio::task::JoinHandle<Ended>,
+    ended: tokio::task::JoinHandle<ServerEnd>,
 }
 
-fn serve(limits: Limits) -> Running {
+fn serve(limits: ServerLimits) -> Running {
     serve_device(Adder, limits)
 }
 
-fn serve_device<D: Device>(device: D, limits: Limits) -> Running<D> {
+fn serve_device<D: Device>(device: D, limits: ServerLimits) -> Running<D> {
     let sensors = sensors();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let any = Reserved::bind(any).expect("a free port");
+    let any = ReservedAddress::bind(any).expect("a free port");
     let server = Server::listen(any, Arc::new(device), sensors.clone(), limits).expect("listens");
     let (stop, stopped) = oneshot::channel();
     Running {
@@ -105,7 +105,7 @@ async fn clients(server: &Running, count: usize) {
 
 #[tokio::test]
 async fn requests_are_answered_in_order() {
-    let server = serve(Limits::default());
+    let server = serve(ServerLimits::default());
     let mut client = Client::connect(&server).await;
     client
         .send("?add[1] 1\r\n\n \r?add[2] 2\n#news x\n!reply x\n?watch")
@@ -126,7 +126,7 @@ async fn requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn clients_hear_of_others_and_of_the_end() {
-    let server = serve(Limits::default());
+    let server = serve(ServerLimits::default());
     let mut one = Client::connect(&server).await;
     let mut two = Client::connect(&server).await;
     let address = two.0.get_ref().local_addr().expect("an address");
@@ -143,19 +143,19 @@ async fn clients_hear_of_others_and_of_the_end() {
     server.stop.send(()).expect("a server");
     assert_eq!(two.line().await, r"#disconnect server\_shutting\_down");
     assert_eq!(two.line().await, "");
-    assert_eq!(server.ended.await.expect("no panic"), Ended::Stopped);
+    assert_eq!(server.ended.await.expect("no panic"), ServerEnd::Stopped);
 }
 
 #[tokio::test]
 async fn halt_is_answered_before_it_is_done() {
-    let server = serve(Limits::default());
+    let server = serve(ServerLimits::default());
     let mut client = Client::connect(&server).await;
     client.send("?halt now\n?halt[3]\n").await;
     assert!(client.line().await.starts_with("!halt fail "));
     assert_eq!(client.line().await, "!halt[3] ok");
     assert_eq!(client.line().await, r"#disconnect server\_shutting\_down");
     assert_eq!(client.line().await, "");
-    assert_eq!(server.ended.await.expect("no panic"), Ended::Halted);
+    assert_eq!(server.ended.await.expect("no panic"), ServerEnd::Halted);
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
@@ -171,9 +171,9 @@ impl Device for Stuck {
         "adder-1.0.3"
     }
 
-    fn requests(&self) -> &'static [Help] {
-        const fn help(name: &'static str) -> Help {
-            Help {
+    fn requests(&self) -> &'static [RequestHelp] {
+        const fn help(name: &'static str) -> RequestHelp {
+            RequestHelp {
                 name,
                 parameters: "",
                 summary: "Wait.",
@@ -182,18 +182,18 @@ impl Device for Stuck {
         const { &[help("wait"), help("work")] }
     }
 
-    fn room(&self, request: &Message<'_>) -> Option<Room> {
+    fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let waits = request.name() == "wait";
-        waits.then(|| Box::pin(std::future::pending()) as Room)
+        waits.then(|| Box::pin(std::future::pending()) as RoomFuture)
     }
 
     fn handle(&self, _: &Message<'_>, _: &mut Response) -> Result<(), Refusal> {
         panic!("nothing gets that far")
     }
 
-    fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+    fn begin(&self, request: &Message<'_>) -> Option<ReplyFuture> {
         let works = request.name() == "work";
-        works.then(|| Box::pin(std::future::pending()) as Slow)
+        works.then(|| Box::pin(std::future::pending()) as ReplyFuture)
     }
 }
 
@@ -203,7 +203,7 @@ async fn requests_under_way_are_answered_when_the_server_ends() {
     const WAITS: &str = r"fail server\_shutting\_down:\_the\_request\_was\_not\_carried\_out";
     const WORKS: &str = r"fail server\_shutting\_down:\_the\_request\_had\_begun,\_and\_may\_or\_may\_not\_take\_effect";
     for by_client in [true, false] {
-        let server = serve_device(Stuck, Limits::default());
+        let server = serve_device(Stuck, ServerLimits::default());
         let mut one = Client::connect(&server).await;
         let mut two = Client::connect(&server).await;
         let mut idle = Client::connect(&server).await;
@@ -240,13 +240,13 @@ async fn requests_under_way_are_answered_when_the_server_ends() {
             assert_eq!(client.line().await, "");
         }
         let ended = server.ended.await.expect("no panic");
-        assert_eq!(ended == Ended::Halted, by_client);
+        assert_eq!(ended == ServerEnd::Halted, by_client);
     }
 }
 
 #[tokio::test]
 async fn half_closed_connections_are_closed() {
-    let server = serve(Limits::default());
+    let server = serve(ServerLimits::default());
     let mut client = Client::connect(&server).await;
     client.send("?add 1\n?add 2\n?add").await;
     client.0.get_mut().shutdown().await.expect("a connection");
@@ -258,7 +258,7 @@ async fn half_closed_connections_are_closed() {
 
 #[tokio::test]
 async fn subscriptions_end_with_their_connection() {
-    let server = serve(Limits::default());
+    let server = serve(ServerLimits::default());
     let mut client = Client::connect(&server).await;
     client.send("?sensor-sampling b.count period 0.01\n").await;
     assert_eq!(
@@ -283,9 +283,9 @@ async fn subscriptions_end_with_their_connection() {
 
 #[tokio::test]
 async fn endless_lines_are_cut_off() {
-    let limits = Limits {
+    let limits = ServerLimits {
         line: 1 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = serve(limits);
     let mut client = Client::connect(&server).await;
@@ -311,9 +311,9 @@ async fn endless_lines_are_cut_off() {
 async fn lines_that_are_longer_than_the_limit_are_refused() {
     for limit in [100, 1 << 17] {
         for end in ["\n", ""] {
-            let limits = Limits {
+            let limits = ServerLimits {
                 line: limit,
-                ..Limits::default()
+                ..ServerLimits::default()
             };
             let server = serve(limits);
             let mut client = Client::connect(&server).await;
@@ -334,10 +334,10 @@ async fn lines_that_are_longer_than_the_limit_are_refused() {
 
 #[tokio::test]
 async fn long_lines_wait_for_a_place_and_slow_ones_lose_theirs() {
-    let limits = Limits {
+    let limits = ServerLimits {
         long_lines: 1,
         line_time: Duration::from_millis(300),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = serve(limits);
     let long = "?watchdog ".to_owned() + &"x".repeat(200_000);
@@ -366,9 +366,9 @@ async fn long_lines_wait_for_a_place_and_slow_ones_lose_theirs() {
 
 #[tokio::test]
 async fn who_reads_nothing_is_cut_off_and_others_are_not() {
-    let limits = Limits {
+    let limits = ServerLimits {
         backlog: 1 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = serve(limits);
     let mut deaf = Client::connect(&server).await;
@@ -387,7 +387,7 @@ async fn who_reads_nothing_is_cut_off_and_others_are_not() {
     let text = crate::Value::String("x".repeat(1 << 20).into());
     let sensor = server.sensors.find("b.text").expect("a sensor");
     for _ in 0..40 {
-        let reading = crate::Reading::now(text.clone());
+        let reading = crate::SensorReading::now(text.clone());
         server.sensors.set(sensor, reading);
         assert!(other.line().await.starts_with("#sensor-status"));
     }
@@ -400,9 +400,9 @@ async fn who_reads_nothing_is_cut_off_and_others_are_not() {
 
 #[tokio::test]
 async fn answers_that_nobody_reads_stop_the_requests() {
-    let limits = Limits {
+    let limits = ServerLimits {
         stall: Duration::from_millis(300),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = serve(limits);
     let mut deaf = Client::connect(&server).await;
@@ -429,9 +429,9 @@ async fn answers_that_nobody_reads_stop_the_requests() {
 
 #[tokio::test]
 async fn the_greediest_are_cut_off_when_all_want_too_much() {
-    let limits = Limits {
+    let limits = ServerLimits {
         backlogs: 1 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = serve(limits);
     let mut deaf = Client::connect(&server).await;
@@ -455,9 +455,9 @@ async fn the_greediest_are_cut_off_when_all_want_too_much() {
 
 #[tokio::test]
 async fn a_newcomer_takes_the_place_of_one_that_asks_for_nothing() {
-    let limits = Limits {
+    let limits = ServerLimits {
         clients: 4,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = serve(limits);
     let ask = async |text: &str, answer: &str| {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::number::{format_float, parse_float, parse_integer};
 
-/// Type of a sensor's values.
+/// ValueType of a sensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum ValueType {
     /// Whole numbers.
     Integer,
     /// Real numbers.
@@ -22,7 +22,7 @@ pub enum Type {
     String,
 }
 
-impl Type {
+impl ValueType {
     /// Its name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
@@ -55,17 +55,17 @@ impl Type {
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Type::Integer`].
+    /// Of [`ValueType::Integer`].
     Integer(i64),
-    /// Of [`Type::Float`].
+    /// Of [`ValueType::Float`].
     Float(f64),
-    /// Of [`Type::Boolean`].
+    /// Of [`ValueType::Boolean`].
     Boolean(bool),
-    /// Of [`Type::Timestamp`].
+    /// Of [`ValueType::Timestamp`].
     Timestamp(f64),
-    /// Of [`Type::Discrete`].
+    /// Of [`ValueType::Discrete`].
     Discrete(&'static str),
-    /// Of [`Type::String`].
+    /// Of [`ValueType::String`].
     String(Arc<str>),
 }
 
@@ -149,18 +149,22 @@ pub fn word(text: &[u8], words: &'static [&'static str]) -> Result<&'static str,
 mod tests {
     use super::*;
 
-    const WORDS: Type = Type::Discrete(&["ok", "degraded"]);
+    const WORDS: ValueType = ValueType::Discrete(&["ok", "degraded"]);
 
     #[test]
     fn values_are_written_and_read_back() {
         for (of, value, text) in [
-            (Type::Integer, Value::Integer(-7), "-7"),
-            (Type::Float, Value::Float(1e-5), "1e-05"),
-            (Type::Timestamp, Value::Timestamp(1.7e9), "1700000000.0"),
-            (Type::Boolean, Value::Boolean(true), "1"),
-            (Type::Boolean, Value::Boolean(false), "0"),
+            (ValueType::Integer, Value::Integer(-7), "-7"),
+            (ValueType::Float, Value::Float(1e-5), "1e-05"),
+            (
+                ValueType::Timestamp,
+                Value::Timestamp(1.7e9),
+                "1700000000.0",
+            ),
+            (ValueType::Boolean, Value::Boolean(true), "1"),
+            (ValueType::Boolean, Value::Boolean(false), "0"),
             (WORDS, Value::Discrete("degraded"), "degraded"),
-            (Type::String, Value::String("a é".into()), "a é"),
+            (ValueType::String, Value::String("a é".into()), "a é"),
         ] {
             assert_eq!(value.encode(), text);
             assert_eq!(of.parse(text.as_bytes()), Ok(value));
@@ -171,18 +175,22 @@ mod tests {
     fn refusals_name_the_text_and_what_would_do() {
         for (of, text, message) in [
             (
-                Type::Integer,
+                ValueType::Integer,
                 "1.0",
                 "'1.0' is not a whole number such as 42",
             ),
-            (Type::Float, "nan", "'nan' is not a number such as 1.5e-3"),
-            (Type::Boolean, "true", "'true' is not 0 or 1"),
+            (
+                ValueType::Float,
+                "nan",
+                "'nan' is not a number such as 1.5e-3",
+            ),
+            (ValueType::Boolean, "true", "'true' is not 0 or 1"),
             (WORDS, "fail", "'fail' is not one of ok, degraded"),
         ] {
             let error = of.parse(text.as_bytes()).expect_err(text);
             assert_eq!(error.to_string(), message);
         }
-        assert!(Type::String.parse(b"\xff").is_err());
+        assert!(ValueType::String.parse(b"\xff").is_err());
         let long = ValueError::new(&[b'x'; 1 << 20], "short");
         assert!(long.to_string().len() < 100);
     }
