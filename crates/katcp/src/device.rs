@@ -1,62 +1,78 @@
-//! What is behind a server, and how it reads requests and answers them.
+//! The device behind a server: its requests, their parameters, its responses.
 
+use std::fmt;
 use std::pin::Pin;
 
 use crate::message::{Arguments, Message, MessageBuilder, MessageKind, push_argument};
-use crate::value::{ValueError, string};
+use crate::value::ValueError;
 
-/// What becomes of a request that takes time: the arguments of its reply, or why there are none.
+/// Result of a request that takes time: the arguments of its reply, or why there are none.
 pub type ReplyFuture = Pin<Box<dyn Future<Output = Result<Vec<String>, Refusal>> + Send>>;
 
-/// There is room for a request, or waiting for that is given up.
+/// End of the wait for room for a request: there is room, or the device gives the wait up.
 pub type RoomFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What can be controlled by KATCP.
+/// A thing that KATCP clients control and watch.
+///
+/// The server answers the standard requests (`?help`, `?sensor-value`, …) itself. One thread
+/// handles requests, one at a time. [`SimpleDevice`](crate::SimpleDevice) makes a device of
+/// closures.
 pub trait Device: Send + Sync + 'static {
-    /// Name and version of its interface: `katgpucbf-fgpu-1.0`.
+    /// Name and version of the device's interface, such as `katgpucbf-fgpu-1.0`.
     fn version(&self) -> &str;
 
-    /// What was built: changes whenever the device does.
+    /// Name and version of the device's build, which change whenever the device does.
     fn build(&self) -> &str;
 
-    /// The requests that it has beside the standard ones.
-    fn requests(&self) -> &'static [RequestHelp];
+    /// The requests that the device has beside the standard requests.
+    fn requests(&self) -> &[RequestHelp];
 
-    /// What to wait for before one of its own requests is handled, if it cannot be now: only this client waits.
+    /// Returns what a request of the device waits for, if the device has no room for it now. Only
+    /// the client of the request waits.
     fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let _ = request;
         None
     }
 
-    /// Answers one of its own requests. It is not to take long: all other clients wait.
+    /// Answers a request of the device. All other clients wait meanwhile, so it must not take long.
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal>;
 
-    /// Begins one of its own requests that takes long, in place of [`handle`](Self::handle): only this client's next
-    /// request waits, and what it does not await is given up when the client leaves or the server ends.
+    /// Begins a request of the device that takes long, in place of [`handle`](Self::handle). Only
+    /// the client's next request waits. The server drops the future when the client leaves or the
+    /// server ends.
     fn begin(&self, request: &Message<'_>) -> Option<ReplyFuture> {
         let _ = request;
         None
     }
 }
 
-/// What a request is for.
+/// Help for a request, as `?help` gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHelp {
-    /// Its name.
+    /// Name of the request.
     pub name: &'static str,
-    /// Its parameters, optional ones in brackets.
+    /// Parameters of the request, separated by blanks, optional ones in brackets.
     pub parameters: &'static str,
-    /// One sentence.
+    /// Purpose of the request, in one sentence.
     pub summary: &'static str,
 }
 
-/// A request is not done, with the text of the reply. Whatever is an error becomes `fail`.
+/// A request was not done; holds the text of the reply. Every error converts to `fail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It makes no sense, or cannot be done.
+    /// `fail`: the request has a mistake, or cannot be done.
     Fail(String),
-    /// There is no such request.
+    /// `invalid`: the server has no such request.
     Invalid(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail(why) => write!(f, "fail: {why}"),
+            Self::Invalid(why) => write!(f, "invalid: {why}"),
+        }
+    }
 }
 
 impl<E: std::error::Error> From<E> for Refusal {
@@ -65,31 +81,31 @@ impl<E: std::error::Error> From<E> for Refusal {
     }
 }
 
-/// A request has the wrong number of arguments, or one that cannot be read.
+/// A message has the wrong number of arguments, or one that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// One is missing.
+    /// An argument is missing.
     #[error("{name} is missing: ?help {request} says what is needed")]
     Missing {
-        /// The request.
+        /// Name of the request.
         request: String,
-        /// The argument.
+        /// Name of the parameter.
         name: &'static str,
     },
-    /// There are too many.
+    /// There are more arguments than the request has parameters.
     #[error("{extra} too many: ?help {request} says what is needed", extra = arguments(*extra))]
     TooMany {
-        /// The request.
+        /// Name of the request.
         request: String,
-        /// How many more than can be used.
+        /// Count of the arguments beyond the last parameter.
         extra: usize,
     },
-    /// One does not read as what it should be.
+    /// An argument does not read as its type.
     #[error("{name}: {source}")]
     Value {
-        /// The argument.
+        /// Name of the parameter.
         name: &'static str,
-        /// Why not.
+        /// The reason.
         source: ValueError,
     },
 }
@@ -98,7 +114,7 @@ fn arguments(count: usize) -> String {
     format!("{count} argument{}", if count == 1 { "" } else { "s" })
 }
 
-/// The arguments of a request, taken in order.
+/// Arguments of a message, read in order.
 #[derive(Debug)]
 pub struct Parameters<'m> {
     request: &'m str,
@@ -106,15 +122,24 @@ pub struct Parameters<'m> {
 }
 
 impl<'m> Parameters<'m> {
-    /// Of this request.
-    pub fn of(request: &Message<'m>) -> Self {
+    /// The arguments of `message`.
+    pub fn new(message: &Message<'m>) -> Self {
         Self {
-            request: request.name(),
-            arguments: request.arguments(),
+            request: message.name(),
+            arguments: message.arguments(),
         }
     }
 
-    /// The next one, as `read` understands it.
+    /// The arguments that are left of the message with this name.
+    pub(crate) fn of_arguments(name: &'m str, arguments: Arguments<'m>) -> Self {
+        Self {
+            request: name,
+            arguments,
+        }
+    }
+
+    /// Reads the next argument by `read`, such as [`value::float`](crate::value::float). `name` is
+    /// for errors.
     pub fn required<T>(
         &mut self,
         name: &'static str,
@@ -127,7 +152,7 @@ impl<'m> Parameters<'m> {
         })
     }
 
-    /// The next one, if there is one.
+    /// Reads the next argument, if there is one.
     pub fn optional<T>(
         &mut self,
         name: &'static str,
@@ -138,12 +163,12 @@ impl<'m> Parameters<'m> {
         value.transpose().map_err(bad)
     }
 
-    /// All that are left.
+    /// Returns the arguments that are left.
     pub fn rest(self) -> Arguments<'m> {
         self.arguments
     }
 
-    /// There are no more.
+    /// Checks that no argument is left.
     pub fn end(self) -> Result<(), ArgumentError> {
         match self.arguments.len() {
             0 => Ok(()),
@@ -155,12 +180,7 @@ impl<'m> Parameters<'m> {
     }
 }
 
-/// An argument as owned text.
-pub fn text(argument: &[u8]) -> Result<String, ValueError> {
-    string(argument).map(str::to_owned)
-}
-
-/// An answer under construction: informs, then the arguments of the reply.
+/// Answer to a request, under construction: informs, then the arguments of the reply.
 #[derive(Debug)]
 pub struct Response {
     inform: MessageBuilder,
@@ -171,7 +191,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// To this request.
+    /// A response to `request` without informs and arguments.
     pub fn to(request: &Message<'_>) -> Self {
         let line = |kind| MessageBuilder::new(kind, request.name(), request.id());
         Self {
@@ -183,7 +203,7 @@ impl Response {
         }
     }
 
-    /// Adds an inform.
+    /// Adds an inform, which has the name and the identifier of the request.
     pub fn inform(&mut self, arguments: &[impl AsRef<[u8]>]) {
         let line = self.inform.clone();
         let line = arguments.iter().fold(line, |line, a| line.argument(a));
@@ -202,11 +222,11 @@ impl Response {
     }
 
     /// The informs alone.
-    pub fn into_informs(self) -> Vec<u8> {
+    pub(crate) fn into_informs(self) -> Vec<u8> {
         self.informs
     }
 
-    /// All its lines, given what became of the request.
+    /// Returns all lines of the response: the informs, then the reply with this outcome.
     pub fn finish(self, outcome: Result<(), Refusal>) -> Vec<u8> {
         let mut lines = self.informs;
         let reply = match outcome {

@@ -1,28 +1,25 @@
-//! Lines from a client's socket.
+//! Lines from the socket of a server's client.
 
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use nix::sys::socket::{MsgFlags, recv};
+use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::server::ServerLimits;
+use crate::limits::ServerLimits;
+use crate::line_buffer::{LineBuffer, LineTooLong, SHORT};
 
-/// Bytes of a line that every client may send at any time.
-const SHORT: usize = 64 << 10;
-
-/// A client's lines cannot be read on.
+/// The lines of a client cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// A line has no end.
-    #[error("a line is longer than {0} bytes: no request needs that much")]
-    TooLong(usize),
-    /// A long line takes too long.
+    /// A line is longer than the limit.
+    #[error("{0}: no request needs that much")]
+    TooLong(#[from] LineTooLong),
+    /// A line of more than 64 KiB takes too long.
     #[error("a long line did not end within {0} s: send it at once")]
     TooSlow(u64),
     /// The connection failed.
@@ -30,121 +27,102 @@ pub enum LineError {
     Io(#[from] io::Error),
 }
 
-/// What a client sends, by lines.
+/// Reader of a client's lines.
 ///
-/// Long lines take one of a limited number of places, so that all clients together do not take more memory than there is
-/// for them.
+/// Lines of more than 64 KiB take one of a limited number of places, so that the memory of all
+/// clients together is bounded.
 pub struct Lines {
     socket: OwnedReadHalf,
     limits: ServerLimits,
     places: Arc<Semaphore>,
     place: Option<(OwnedSemaphorePermit, Instant)>,
-    buffer: Vec<u8>,
-    /// Bytes of `buffer` that were lines already, and that hold no end of one.
-    done: usize,
-    searched: usize,
+    buffer: LineBuffer,
 }
 
 impl Lines {
-    /// Of this socket.
+    /// A reader of this socket; `places` are shared by all clients.
     pub fn new(socket: OwnedReadHalf, limits: ServerLimits, places: Arc<Semaphore>) -> Self {
         Self {
             socket,
             limits,
             places,
             place: None,
-            buffer: Vec::new(),
-            done: 0,
-            searched: 0,
+            buffer: LineBuffer::new(limits.line),
         }
     }
 
-    /// The next line without its end; `None` when the client will send no more.
+    /// Waits for the next line, without its end. `None` when the client will send no more.
     pub async fn next(&mut self) -> Result<Option<&[u8]>, LineError> {
         if let Some((_, until)) = &mut self.place {
             *until = Instant::now() + self.limits.line_time;
         }
-        loop {
-            if let Some(line) = self.find()? {
-                return Ok(Some(&self.buffer[line]));
+        let found = loop {
+            if let Some(found) = self.buffer.find()? {
+                break found;
             }
-            self.compact();
-            if self.buffer.len() > self.limits.line {
-                return Err(LineError::TooLong(self.limits.line));
-            }
-            if self.buffer.len() >= SHORT && self.place.is_none() {
+            let begun = self.compact();
+            self.buffer.check()?;
+            if begun >= SHORT && self.place.is_none() {
                 // Never closed.
                 let Ok(place) = self.places.clone().acquire_owned().await else {
                     return Ok(None);
                 };
                 self.place = Some((place, Instant::now() + self.limits.line_time));
             }
-            if self.read().await? == 0 {
+            if self.read(begun).await? == 0 {
                 return Ok(None);
             }
-        }
-    }
-
-    /// The next line of what is here already, in this process or in the system; `None` if its end is not.
-    pub fn received(&mut self) -> Result<Option<&[u8]>, LineError> {
-        loop {
-            if let Some(line) = self.find()? {
-                return Ok(Some(&self.buffer[line]));
-            }
-            self.compact();
-            if self.buffer.len() >= SHORT && self.place.is_none()
-                || self.buffer.len() > self.limits.line
-            {
-                return Ok(None);
-            }
-            // Not by tokio, which may not know yet that there is something.
-            let socket = self.socket.as_ref().as_raw_fd();
-            let mut piece = [0; 4096];
-            match recv(socket, &mut piece, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) | Err(_) => return Ok(None),
-                Ok(bytes) => self.buffer.extend_from_slice(&piece[..bytes]),
-            }
-        }
-    }
-
-    /// Where the next line is in the buffer, if its end is.
-    fn find(&mut self) -> Result<Option<Range<usize>>, LineError> {
-        let rest = &self.buffer[self.searched..];
-        let Some(end) = rest.iter().position(|&byte| byte == b'\n' || byte == b'\r') else {
-            self.searched = self.buffer.len();
-            return Ok(None);
         };
-        let line = self.done..self.searched + end;
-        self.searched = line.end + 1;
-        self.done = self.searched;
-        if line.len() > self.limits.line {
-            return Err(LineError::TooLong(self.limits.line));
-        }
-        Ok(Some(line))
+        Ok(Some(self.buffer.line(found)))
     }
 
-    /// Forgets the lines before the one that has not ended.
-    fn compact(&mut self) {
-        self.buffer.drain(..self.done);
-        self.searched -= self.done;
-        self.done = 0;
-        if self.buffer.len() < SHORT {
+    /// The next line that is here already, in this process or in the system. `None` if its end is
+    /// not.
+    pub fn received(&mut self) -> Result<Option<&[u8]>, LineError> {
+        let found = self.find_received()?;
+        Ok(found.map(|found| self.buffer.line(found)))
+    }
+
+    fn find_received(&mut self) -> Result<Option<Range<usize>>, LineError> {
+        loop {
+            if let Some(found) = self.buffer.find()? {
+                return Ok(Some(found));
+            }
+            let begun = self.compact();
+            if begun >= SHORT && self.place.is_none() || self.buffer.check().is_err() {
+                return Ok(None);
+            }
+            // Past tokio, which may not know yet that there are bytes. Its sockets never block.
+            let mut piece = [0; 4096];
+            match (&*SockRef::from(self.socket.as_ref())).read(&mut piece) {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(bytes) => self.buffer.bytes_mut().extend_from_slice(&piece[..bytes]),
+            }
+        }
+    }
+
+    /// Forgets lines that were read, and gives the place back that a long one needed. Returns how
+    /// many bytes of the next line are here.
+    fn compact(&mut self) -> usize {
+        let begun = self.buffer.compact();
+        if begun < SHORT {
             self.place = None;
-            self.buffer.shrink_to(SHORT);
         }
+        begun
     }
 
-    async fn read(&mut self) -> Result<usize, LineError> {
-        // Short lines never make the buffer larger than that; long ones double it, within what they may take.
+    async fn read(&mut self, begun: usize) -> Result<usize, LineError> {
+        // Short lines never enlarge the buffer beyond SHORT. Long lines double it, up to the limit.
         let most = match self.place {
             Some(_) => self.limits.line + 1,
             None => SHORT,
         };
-        let step = self.buffer.len().clamp(4096, 1 << 20);
-        let room = step.min(most.saturating_sub(self.buffer.len())).max(1);
-        self.buffer.reserve_exact(room);
+        let step = begun.clamp(4096, 1 << 20);
+        let room = step.min(most.saturating_sub(begun)).max(1);
+        let bytes = self.buffer.bytes_mut();
+        bytes.reserve_exact(room);
         let mut socket = (&mut self.socket).take(room as u64);
-        let read = socket.read_buf(&mut self.buffer);
+        let read = socket.read_buf(bytes);
         Ok(match &self.place {
             None => read.await?,
             Some((_, until)) => timeout_at(*until, read)

@@ -1,20 +1,40 @@
-//! One line of KATCP: a checked view over bytes, and a builder.
+//! One line of KATCP: a checked view over bytes, an owned copy, and a builder.
 //!
-//! `?name[id] argument argument`, where the first character is the kind, the identifier is optional, and
-//! arguments have their blanks and control characters escaped.
+//! ```text
+//! ?name[identifier] argument argument
+//! │             │         │
+//! │             │         └ blanks and control characters escaped: two\_words; empty: \@
+//! │             └ optional: replies and informs repeat the identifier of their request
+//! └ kind: ? request, ! reply, # inform
+//! ```
+//!
+//! ```
+//! use katcp::{Message, MessageBuilder, MessageKind};
+//!
+//! let line = MessageBuilder::new(MessageKind::Inform, "log", None)
+//!     .argument("info")
+//!     .argument("two words")
+//!     .finish();
+//! assert_eq!(line, b"#log info two\\_words\n");
+//!
+//! let message = Message::parse(b"#log info two\\_words")?.expect("a line that is not blank");
+//! assert_eq!(message.kind(), MessageKind::Inform);
+//! assert_eq!(message.texts(), ["info", "two words"]);
+//! # Ok::<(), katcp::MessageError>(())
+//! ```
 
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// What kind of message a line is.
+/// Kind of a message: the first character of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    /// `?`: somebody wants something done.
+    /// `?`: a client wants something done.
     Request,
-    /// `!`: what became of it.
+    /// `!`: the result of a request.
     Reply,
-    /// `#`: news, of a request or of its own.
+    /// `#`: news, of a request or of the server.
     Inform,
 }
 
@@ -34,7 +54,7 @@ impl MessageKind {
     }
 }
 
-/// A message identifier, 1 to 2³¹ − 1: a reply has that of its request.
+/// A message identifier, 1 to 2³¹ − 1: a reply has the identifier of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageId(NonZeroU32);
 
@@ -62,32 +82,41 @@ impl fmt::Display for MessageId {
 /// A line is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// The first byte says nothing.
+    /// The first byte is not that of a kind.
     #[error("a message begins with ?, ! or #, not with byte 0x{0:02x}")]
-    MessageKind(u8),
-    /// There is no name behind it.
+    Kind(u8),
+    /// No name follows the kind.
     #[error("behind ?, ! or # comes a name: a letter, then letters, digits and hyphens")]
     Name,
-    /// What is in brackets is no identifier.
+    /// The text in brackets is no identifier.
     #[error("a message identifier is [1] to [2147483647]")]
     Id,
-    /// An argument holds a byte that it may not hold as it is.
+    /// An argument holds a byte that needs an escape.
     #[error("byte 0x{byte:02x} at {at} must be escaped with a backslash")]
     Byte {
-        /// Where in the line.
+        /// Position in the line, from 0.
         at: usize,
         /// The byte.
         byte: u8,
     },
-    /// A backslash is followed by nothing that has a meaning.
+    /// A backslash begins no escape.
     #[error("the backslash at {at} begins no escape: \\\\ \\_ \\0 \\n \\r \\e \\t \\@ do")]
     Escape {
-        /// Where in the line.
+        /// Position in the line, from 0.
         at: usize,
     },
 }
 
-/// A message in a line that has been checked.
+/// Returns whether a text can be the name of a message: a letter, then letters, digits and hyphens.
+pub fn is_message_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(is_name_byte)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}
+
+/// A message in a line that has been checked. A view: it takes no memory beyond its line.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
     kind: MessageKind,
@@ -97,20 +126,19 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a line without its end. `None` if it is blank.
+    /// Reads a line without its end. `None` if the line is blank.
     pub fn parse(line: &'a [u8]) -> Result<Option<Self>, MessageError> {
         if line.iter().all(|&byte| is_blank(byte)) {
             return Ok(None);
         }
         let kind = MessageKind::from_symbol(line[0]).ok_or(MessageError::Kind(line[0]))?;
         let rest = &line[1..];
-        let named = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-        let end = rest.iter().position(|b| !named(b)).unwrap_or(rest.len());
-        let (name, mut rest) = rest.split_at(end);
-        if !name.first().is_some_and(u8::is_ascii_alphabetic) {
+        let end = rest.iter().position(|&byte| !is_name_byte(byte));
+        let (name, mut rest) = rest.split_at(end.unwrap_or(rest.len()));
+        let name = std::str::from_utf8(name).map_err(|_| MessageError::Name)?;
+        if !is_message_name(name) {
             return Err(MessageError::Name);
         }
-        let name = std::str::from_utf8(name).map_err(|_| MessageError::Name)?;
         let mut id = None;
         if let Some(bracket) = rest.strip_prefix(b"[") {
             let end = bracket.iter().position(|&b| b == b']');
@@ -130,37 +158,109 @@ impl<'a> Message<'a> {
         }))
     }
 
-    /// What kind of message it is.
+    /// Kind of the message.
     pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
-    /// Its name.
+    /// Name of the message, such as `sensor-value`.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
-    /// Its identifier, if it has one.
+    /// Identifier of the message, if there is one.
     pub fn id(&self) -> Option<MessageId> {
         self.id
     }
 
-    /// Its arguments.
+    /// Arguments of the message, unescaped.
     pub fn arguments(&self) -> Arguments<'a> {
         self.arguments.clone()
     }
+
+    /// Arguments of the message as text. Bytes that are not UTF-8 become U+FFFD.
+    pub fn texts(&self) -> Vec<String> {
+        self.arguments().texts()
+    }
+
+    /// A copy that does not borrow the line.
+    pub fn to_owned(&self) -> OwnedMessage {
+        OwnedMessage {
+            kind: self.kind,
+            name: self.name.to_owned(),
+            id: self.id,
+            arguments: self.arguments.rest.to_vec(),
+            count: self.arguments.left,
+        }
+    }
 }
 
-/// The arguments of a message, unescaped as they are read.
+/// A message with a buffer of its own, for programs that keep messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedMessage {
+    kind: MessageKind,
+    name: String,
+    id: Option<MessageId>,
+    /// The checked part of the line behind the identifier, and how many arguments it has.
+    arguments: Vec<u8>,
+    count: usize,
+}
+
+impl OwnedMessage {
+    /// The message as a view.
+    pub fn view(&self) -> Message<'_> {
+        Message {
+            kind: self.kind,
+            name: &self.name,
+            id: self.id,
+            arguments: self.arguments(),
+        }
+    }
+
+    /// Kind of the message.
+    pub fn kind(&self) -> MessageKind {
+        self.kind
+    }
+
+    /// Name of the message.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Identifier of the message, if there is one.
+    pub fn id(&self) -> Option<MessageId> {
+        self.id
+    }
+
+    /// Arguments of the message, unescaped.
+    pub fn arguments(&self) -> Arguments<'_> {
+        Arguments {
+            rest: &self.arguments,
+            left: self.count,
+        }
+    }
+
+    /// Arguments of the message as text. Bytes that are not UTF-8 become U+FFFD.
+    pub fn texts(&self) -> Vec<String> {
+        self.arguments().texts()
+    }
+
+    /// Bytes that the message takes, roughly: those of its line, and of its structure.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.arguments.len()
+    }
+}
+
+/// Arguments of a message, unescaped one by one as the iterator comes to them.
 #[derive(Clone, Debug)]
 pub struct Arguments<'a> {
-    // Checked: escapes are whole, and `left` arguments are in there.
+    // Checked: escapes are whole, and `rest` holds `left` arguments.
     rest: &'a [u8],
     left: usize,
 }
 
 impl<'a> Arguments<'a> {
-    /// `offset` is where in the line `rest` begins, for errors.
+    /// Checks the part of a line behind the identifier, which begins at `offset` of the line.
     fn check(rest: &'a [u8], offset: usize) -> Result<Self, MessageError> {
         let mut left = 0;
         let mut inside = false;
@@ -186,6 +286,12 @@ impl<'a> Arguments<'a> {
         }
         Ok(Self { rest, left })
     }
+
+    /// The arguments that are left, as text. Bytes that are not UTF-8 become U+FFFD.
+    pub fn texts(self) -> Vec<String> {
+        self.map(|argument| String::from_utf8_lossy(&argument).into_owned())
+            .collect()
+    }
 }
 
 impl<'a> Iterator for Arguments<'a> {
@@ -205,7 +311,7 @@ impl<'a> Iterator for Arguments<'a> {
         let mut bytes = argument.iter();
         while let Some(&byte) = bytes.next() {
             match byte {
-                // What escapes to nothing is \@, the empty argument.
+                // \@, the empty argument, stands for no byte.
                 b'\\' => plain.extend(bytes.next().and_then(|&escape| unescape(escape))),
                 _ => plain.push(byte),
             }
@@ -224,7 +330,7 @@ fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Bytes that are escaped, and the letters behind the backslash.
+/// Bytes that need an escape, and the letters behind the backslash.
 const ESCAPES: [(u8, u8); 7] = [
     (b'\\', b'\\'),
     (b' ', b'_'),
@@ -241,7 +347,7 @@ fn unescape(letter: u8) -> Option<u8> {
 }
 
 /// Appends a blank and `argument`, escaped.
-pub fn push_argument(line: &mut Vec<u8>, argument: &[u8]) {
+pub(crate) fn push_argument(line: &mut Vec<u8>, argument: &[u8]) {
     line.push(b' ');
     if argument.is_empty() {
         line.extend_from_slice(b"\\@");
@@ -254,12 +360,15 @@ pub fn push_argument(line: &mut Vec<u8>, argument: &[u8]) {
     }
 }
 
-/// A line under construction.
+/// A message under construction.
 #[derive(Clone, Debug)]
 pub struct MessageBuilder(Vec<u8>);
 
 impl MessageBuilder {
-    /// A message without arguments. `name` is a letter, then letters, digits and hyphens.
+    /// Begins a message without arguments.
+    ///
+    /// `name` is not checked: texts for which [`is_message_name`] is false make lines that are no
+    /// messages.
     pub fn new(kind: MessageKind, name: &str, id: Option<MessageId>) -> Self {
         let mut line = vec![kind.symbol()];
         line.extend_from_slice(name.as_bytes());
@@ -269,19 +378,19 @@ impl MessageBuilder {
         Self(line)
     }
 
-    /// With one more argument.
+    /// Adds an argument, and escapes what needs it.
     pub fn argument(mut self, argument: impl AsRef<[u8]>) -> Self {
         push_argument(&mut self.0, argument.as_ref());
         self
     }
 
-    /// With arguments that [`push_argument`] has encoded.
-    pub fn encoded(mut self, arguments: &[u8]) -> Self {
+    /// Adds arguments that [`push_argument`] has encoded.
+    pub(crate) fn encoded(mut self, arguments: &[u8]) -> Self {
         self.0.extend_from_slice(arguments);
         self
     }
 
-    /// Its bytes, with the end of the line.
+    /// Returns the line, with a line feed at its end.
     pub fn finish(mut self) -> Vec<u8> {
         self.0.push(b'\n');
         self.0
@@ -289,102 +398,5 @@ impl MessageBuilder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Parts = (MessageKind, String, Option<u32>, Vec<String>);
-
-    fn parse(line: &str) -> Result<Option<Parts>, MessageError> {
-        Ok(Message::parse(line.as_bytes())?.map(|message| {
-            let arguments: Vec<_> = message
-                .arguments()
-                .map(|a| String::from_utf8(a.into_owned()).expect("UTF-8"))
-                .collect();
-            assert_eq!(arguments.len(), message.arguments().len());
-            let id = message.id().map(|id| id.0.get());
-            (message.kind(), message.name().to_owned(), id, arguments)
-        }))
-    }
-
-    #[test]
-    fn lines_are_read() {
-        for (line, kind, name, id, arguments) in [
-            ("?help", MessageKind::Request, "help", None, vec![]),
-            ("!a-1[7] ok", MessageKind::Reply, "a-1", Some(7), vec!["ok"]),
-            (
-                "#log\tx  y \t",
-                MessageKind::Inform,
-                "log",
-                None,
-                vec!["x", "y"],
-            ),
-            (
-                r"?a[2147483647] \@ \\\_\0\n\r\e\t é",
-                MessageKind::Request,
-                "a",
-                Some(2147483647),
-                vec!["", "\\ \0\n\r\x1b\t", "é"],
-            ),
-        ] {
-            let arguments = arguments.into_iter().map(str::to_owned).collect();
-            let expected = (kind, name.to_owned(), id, arguments);
-            assert_eq!(parse(line), Ok(Some(expected)), "{line}");
-        }
-        assert_eq!(parse(""), Ok(None));
-        assert_eq!(parse(" \t "), Ok(None));
-    }
-
-    #[test]
-    fn what_is_no_message_is_refused() {
-        for (line, error) in [
-            ("help", MessageError::Kind(b'h')),
-            (" ?help", MessageError::Kind(b' ')),
-            ("?", MessageError::Name),
-            ("?1", MessageError::Name),
-            ("?-a", MessageError::Name),
-            ("?a_b", MessageError::Name),
-            ("?a[1]b", MessageError::Name),
-            ("?a[", MessageError::Id),
-            ("?a[]", MessageError::Id),
-            ("?a[0]", MessageError::Id),
-            ("?a[01]", MessageError::Id),
-            ("?a[+1]", MessageError::Id),
-            ("?a[2147483648]", MessageError::Id),
-            ("?a[99999999999]", MessageError::Id),
-            (r"?a b\", MessageError::Escape { at: 4 }),
-            (r"?a \q", MessageError::Escape { at: 3 }),
-            ("?a b\0", MessageError::Byte { at: 4, byte: 0 }),
-            ("?a \x1b", MessageError::Byte { at: 3, byte: 27 }),
-        ] {
-            assert_eq!(parse(line), Err(error), "{line}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_built_is_read_back(
-            kind in prop::sample::select(vec![MessageKind::Request, MessageKind::Reply, MessageKind::Inform]),
-            name in "[A-Za-z][A-Za-z0-9-]{0,9}",
-            id in prop::option::of(1u32..1 << 31),
-            arguments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..5),
-        ) {
-            let id = id.and_then(MessageId::new);
-            let line = MessageBuilder::new(kind, &name, id);
-            let line = arguments.iter().fold(line, |line, a| line.argument(a)).finish();
-            let line = line.strip_suffix(b"\n").expect("a line ends");
-            prop_assert!(!line.contains(&b'\n'));
-            let message = Message::parse(line).expect("a message").expect("not blank");
-            prop_assert_eq!((message.kind(), message.name(), message.id()), (kind, &*name, id));
-            let read: Vec<_> = message.arguments().map(Cow::into_owned).collect();
-            prop_assert_eq!(read, arguments);
-        }
-
-        #[test]
-        fn any_bytes_are_a_message_or_refused(line in "[?!#][a-c]?(\\[[0-9]*\\])?[ a\\\\_@\\t\u{0}-\u{20}]*") {
-            if let Ok(Some(message)) = Message::parse(line.as_bytes()) {
-                prop_assert_eq!(message.arguments().count(), message.arguments().len());
-            }
-        }
-    }
-}
+#[path = "message_tests.rs"]
+mod tests;

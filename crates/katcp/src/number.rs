@@ -1,10 +1,10 @@
-//! Numbers as Python reads and writes them, which is what KATCP clients and controllers do.
+//! Numbers as Python reads and writes numbers: most KATCP clients and controllers are Python.
 
 use std::borrow::Cow;
 
 use num_complex::{Complex32, Complex64};
 
-/// What `int(text)` gives, if it fits 64 bits.
+/// Returns what Python's `int(text)` gives, if the number fits 64 bits.
 pub fn parse_integer(text: &str) -> Option<i64> {
     let text = without_underscores(strip(text))?;
     let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
@@ -12,7 +12,7 @@ pub fn parse_integer(text: &str) -> Option<i64> {
     text.parse().ok().filter(|_| plain)
 }
 
-/// What `float(text)` gives, infinities and NaN included.
+/// Returns what Python's `float(text)` gives, infinities and NaN included.
 pub fn parse_float(text: &str) -> Option<f64> {
     let text = without_underscores(strip(text))?;
     match split_float(&text)? {
@@ -21,7 +21,7 @@ pub fn parse_float(text: &str) -> Option<f64> {
     }
 }
 
-/// What `complex(text)` gives, infinities and NaN included.
+/// Returns what Python's `complex(text)` gives, infinities and NaN included.
 pub fn parse_complex(text: &str) -> Option<Complex64> {
     let text = strip(text);
     let bare = text.strip_prefix('(').map(|t| t.strip_suffix(')'));
@@ -45,7 +45,7 @@ pub fn parse_complex(text: &str) -> Option<Complex64> {
     }
 }
 
-/// `j` with or without a sign.
+/// Reads `j` with or without a sign.
 fn unit(text: &str) -> Option<f64> {
     match text {
         "j" | "J" | "+j" | "+J" => Some(1.0),
@@ -59,7 +59,7 @@ fn strip(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
 }
 
-/// Underscores may stand singly between digits.
+/// Removes underscores, which may stand singly between digits. `None` if one stands elsewhere.
 fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('_') {
         return Some(Cow::Borrowed(text));
@@ -71,7 +71,7 @@ fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
     well.then(|| Cow::Owned(text.replace('_', "")))
 }
 
-/// The longest floating-point number that `text` begins with, and what follows it.
+/// Splits `text` behind the longest floating-point number that it begins with.
 fn split_float(text: &str) -> Option<(f64, &str)> {
     let bytes = text.as_bytes();
     let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
@@ -88,7 +88,7 @@ fn split_float(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, rest))
 }
 
-/// Where the decimal number that begins at `start` ends.
+/// Returns where the decimal number that begins at `start` ends.
 fn decimal_end(bytes: &[u8], start: usize) -> Option<usize> {
     let digits = |from: usize| {
         let rest = bytes.get(from..).unwrap_or(&[]);
@@ -114,7 +114,7 @@ fn decimal_end(bytes: &[u8], start: usize) -> Option<usize> {
     Some(end)
 }
 
-/// What `repr(value)` gives: the shortest digits that read back as `value`.
+/// Writes what Python's `repr(value)` gives: the shortest digits that read back as `value`.
 pub fn format_float(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();
@@ -127,8 +127,9 @@ pub fn format_float(value: f64) -> String {
     if integral { text + ".0" } else { text }
 }
 
-/// A gain as the peer's `eq` sensors and `?gain` replies have it: real part, signed imaginary part, `j`, each
-/// with up to 17 significant digits.
+/// Writes a complex number as katgpucbf writes gains: real part, signed imaginary part and `j`.
+///
+/// Each part has up to 17 significant digits, as C's `%.17g` gives.
 pub fn format_complex(value: Complex32) -> String {
     let part = |value: f32| layout(&format!("{:.16e}", f64::from(value)), 17);
     let (re, im) = (part(value.re), part(value.im));
@@ -136,8 +137,9 @@ pub fn format_complex(value: Complex32) -> String {
     format!("{re}{sign}{im}j")
 }
 
-/// Lays out a number in Rust's scientific notation as C's `%g` would: plain for decimal exponents from −4 to
-/// below `plain_below`, without zeros at the end.
+/// Lays out a number in Rust's scientific notation as C's `%g` does, without zeros at the end.
+///
+/// Numbers with decimal exponents from −4 to below `plain_below` have no exponent.
 fn layout(scientific: &str, plain_below: i32) -> String {
     // Infinities and NaN have no exponent.
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_are_written_as_the_peer_does() {
+    fn gains_are_written_as_katgpucbf_does() {
         for (re, im, text) in [
             (0.125, 0.0, "0.125+0j"),
             (0.2, -3.0, "0.20000000298023224-3j"),

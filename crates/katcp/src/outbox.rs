@@ -1,4 +1,4 @@
-//! Lines on their way to one client, and what they may take of memory.
+//! Lines on their way to a client, and the memory that such lines take.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A line with its end, perhaps for many clients.
+/// Whole lines, perhaps for many clients.
 pub type SharedLine = Arc<[u8]>;
 
-/// Number of a connection; never used twice.
+/// Number of a connection. No number is used twice.
 pub type ClientId = u64;
 
-/// Below this backlog a client's next request is taken.
+/// Bytes that may wait for a client when its next request is taken.
 const DRAINED: usize = 64 << 10;
 
-/// Lines that are written at once.
+/// Lines that are written at once, at most.
 const BATCH: usize = 64;
 
 /// Bytes that wait for all clients together.
@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 pub struct Backlogs(AtomicUsize);
 
 impl Backlogs {
-    /// Now.
+    /// Bytes that wait now.
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -33,11 +33,11 @@ impl Backlogs {
 #[derive(Debug)]
 pub struct Outbox {
     client: ClientId,
-    /// Backlog at which an inform that nobody asked for now cuts the client off.
+    /// Bytes that may wait when there is another inform. Beyond, the client is cut off.
     limit: usize,
     total: Arc<Backlogs>,
     queue: Mutex<Queue>,
-    /// There is a line, or there will be none.
+    /// There is a line, or no line will come.
     ready: Notify,
     drained: Notify,
     cut: Notify,
@@ -47,13 +47,13 @@ pub struct Outbox {
 #[derive(Debug, Default)]
 struct Queue {
     lines: VecDeque<SharedLine>,
-    /// Of `lines`, and of those that are being written.
+    /// Bytes of `lines`, and of lines that are being written.
     bytes: usize,
     closed: bool,
 }
 
 impl Outbox {
-    /// Empty.
+    /// An empty outbox of this client, which counts its bytes in `total` as well.
     pub fn new(client: ClientId, limit: usize, total: Arc<Backlogs>) -> Self {
         Self {
             client,
@@ -67,17 +67,17 @@ impl Outbox {
         }
     }
 
-    /// The client has asked for something: the request with this number, counted from 1 over all clients.
+    /// Notes a request of the client, by its number over all clients, from 1.
     pub fn note_request(&self, number: u64) {
         self.last_request.store(number, Ordering::Relaxed);
     }
 
-    /// Number of the last request; 0 if there was none.
+    /// Number of the last request that was noted; 0 if there was none.
     pub fn last_request(&self) -> u64 {
         self.last_request.load(Ordering::Relaxed)
     }
 
-    /// Whose it is.
+    /// The client that the lines are for.
     pub fn client(&self) -> ClientId {
         self.client
     }
@@ -86,12 +86,12 @@ impl Outbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait for the client.
     pub fn backlog(&self) -> usize {
         self.queue().bytes
     }
 
-    /// Adds lines that the client asked for.
+    /// Adds lines that the client asked for. An empty slice and a closed outbox change nothing.
     pub fn push(&self, lines: impl Into<SharedLine>) {
         let lines = lines.into();
         let mut queue = self.queue();
@@ -104,7 +104,8 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Adds a line of which the client does not know that it comes. One that reads too slowly is cut off instead.
+    /// Adds a line that the client did not ask for. A client that reads too slowly is cut off
+    /// instead.
     pub fn inform(&self, line: SharedLine) {
         if self.backlog() > self.limit {
             self.cut("it does not read what is sent to it");
@@ -113,13 +114,13 @@ impl Outbox {
         }
     }
 
-    /// Nothing is added any more; what is there is still sent.
+    /// Closes the outbox: lines that wait are still sent, others are not accepted.
     pub fn close(&self) {
         self.queue().closed = true;
         self.ready.notify_one();
     }
 
-    /// Gives up on the client; what waits is not sent.
+    /// Gives the client up: lines that wait are not sent.
     pub fn cut(&self, why: &'static str) {
         let mut queue = self.queue();
         if queue.closed && queue.lines.is_empty() {
@@ -142,14 +143,19 @@ impl Outbox {
         self.cut.notified().await;
     }
 
-    /// Waits until little waits for the client.
+    /// Waits until little enough waits for the client to take its next request.
     pub async fn is_drained(&self) {
         while self.backlog() > DRAINED {
             self.drained.notified().await;
         }
     }
 
-    /// Waits for lines, and moves some of them into `batch`. False when there will be none.
+    /// Takes a line, if one waits.
+    pub fn pop(&self) -> Option<SharedLine> {
+        self.queue().lines.pop_front()
+    }
+
+    /// Waits for lines, and moves some of them into `batch`. False when no more will come.
     pub async fn take(&self, batch: &mut Vec<SharedLine>) -> bool {
         batch.clear();
         loop {
@@ -168,7 +174,7 @@ impl Outbox {
         }
     }
 
-    /// `bytes` of what was taken are on their way.
+    /// Notes that `bytes` of the lines that were taken are written.
     pub fn written(&self, bytes: usize) {
         let mut queue = self.queue();
         let bytes = bytes.min(queue.bytes);

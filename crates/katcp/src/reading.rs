@@ -1,31 +1,31 @@
-//! Readings of sensors, and what does not change of a sensor.
+//! Readings of sensors, and descriptions of sensors.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::value::{Value, ValueType};
 
-/// How well a reading can be relied on, and what it says of the device; the worse the greater.
+/// Quality of a reading, and what the reading says of the device. Worse is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SensorStatus {
     /// Nothing has been read.
     Unknown,
-    /// As it should be.
+    /// The value is in the usual range.
     Nominal,
-    /// Outside of the usual range.
+    /// The value is outside of the usual range.
     Warn,
-    /// Outside of the allowed range.
+    /// The value is outside of the allowed range.
     Error,
-    /// The reading failed.
+    /// The value could not be read.
     Failure,
-    /// What is read cannot be reached.
+    /// The part of the device that is read cannot be reached.
     Unreachable,
     /// There is nothing to read.
     Inactive,
 }
 
 impl SensorStatus {
-    /// Its name in the protocol.
+    /// Name of the status in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -37,6 +37,21 @@ impl SensorStatus {
             Self::Inactive => "inactive",
         }
     }
+
+    /// The status of this name, if there is one.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        [
+            Self::Unknown,
+            Self::Nominal,
+            Self::Warn,
+            Self::Error,
+            Self::Failure,
+            Self::Unreachable,
+            Self::Inactive,
+        ]
+        .into_iter()
+        .find(|status| status.name().as_bytes() == name)
+    }
 }
 
 impl fmt::Display for SensorStatus {
@@ -45,19 +60,19 @@ impl fmt::Display for SensorStatus {
     }
 }
 
-/// A sensor's value at some time.
+/// Value of a sensor at some time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SensorReading {
-    /// UNIX time of what was read, in seconds.
+    /// UNIX time of the value, in seconds: for data, the time of the data.
     pub timestamp: f64,
-    /// How good it is.
+    /// Quality of the value.
     pub status: SensorStatus,
-    /// The value.
+    /// Value of the sensor.
     pub value: Value,
 }
 
 impl SensorReading {
-    /// A reading.
+    /// A reading of some time.
     pub fn new(timestamp: f64, status: SensorStatus, value: Value) -> Self {
         Self {
             timestamp,
@@ -66,51 +81,51 @@ impl SensorReading {
         }
     }
 
-    /// A nominal reading of now.
+    /// A nominal reading of the present time.
     pub fn now(value: Value) -> Self {
         Self::new(unix_now(), SensorStatus::Nominal, value)
     }
 }
 
-/// UNIX time in seconds.
+/// Returns the UNIX time in seconds, by the clock of this host.
 pub fn unix_now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// What does not change of a sensor.
+/// Description of a sensor: the part that does not change.
 #[derive(Clone, Debug)]
 pub struct SensorInfo {
-    /// Name: words with dots between.
+    /// Name of the sensor: words with dots between, such as `input0.rx.timestamp`.
     pub name: String,
-    /// One sentence.
+    /// Meaning of the value, in one sentence.
     pub description: String,
-    /// Units of the value; empty if it has none.
+    /// Units of the value, such as `Hz`; empty if there are none.
     pub units: &'static str,
-    /// ValueType of the value.
-    pub of: ValueType,
-    /// Whether the strategy `auto` reports changes only, and at most one a second.
+    /// Type of the value.
+    pub value_type: ValueType,
+    /// Whether the strategy `auto` reports changes only, at most one each second.
     pub rate_limited: bool,
 }
 
 impl SensorInfo {
-    /// A sensor of which `auto` reports every assignment.
+    /// A sensor of which the strategy `auto` reports every reading.
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
         units: &'static str,
-        of: ValueType,
+        value_type: ValueType,
     ) -> Self {
         Self {
             name: name.into(),
             description: description.into(),
             units,
-            of,
+            value_type,
             rate_limited: false,
         }
     }
 
-    /// The same, limited in its rate.
+    /// The same sensor, of which the strategy `auto` reports changes only, at most one each second.
     pub fn rate_limited(self) -> Self {
         let rate_limited = true;
         Self {
@@ -120,5 +135,5 @@ impl SensorInfo {
     }
 }
 
-/// Values of sensors that add up the status of others. `fail` is never used.
+/// Type of sensors that sum up the status of other sensors. This crate never uses `fail`.
 pub const DEVICE_STATUS: ValueType = ValueType::Discrete(&["ok", "degraded", "fail"]);

@@ -1,20 +1,18 @@
-//! What every device answers.
+//! Standard requests: those that every device answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
-use crate::device::{
-    Device, Parameters, Refusal, ReplyFuture, RequestHelp, Response, RoomFuture, text,
-};
+use crate::device::{Device, Parameters, Refusal, ReplyFuture, RequestHelp, Response, RoomFuture};
 use crate::message::Message;
 use crate::number::format_float;
 use crate::outbox::Outbox;
 use crate::sensor::Sensors;
-use crate::value::{excerpt, word};
+use crate::value::{ValueType, excerpt, text, word};
 
-/// Versions, as clients are told when they connect: protocol, library and device.
+/// Version of the protocol, and name and version of this library, as clients are told them.
 const PROTOCOL: &str = "5.1-MIB";
 const LIBRARY: &str = concat!(
     "karoo-",
@@ -24,10 +22,10 @@ const LIBRARY: &str = concat!(
 );
 const LIBRARY_BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
 
-/// Regular expressions of clients may compile to this many bytes.
+/// Bytes that a regular expression of a client may compile to.
 const REGEX_BYTES: usize = 1 << 20;
 
-/// The versions, as informs of `response`.
+/// Adds the versions of protocol, library and device to `response`, as informs.
 pub fn versions(device: &dyn Device, response: &mut Response) {
     response.inform(&["katcp-protocol", PROTOCOL]);
     response.inform(&["katcp-library", LIBRARY, LIBRARY_BUILD]);
@@ -85,16 +83,16 @@ const STANDARD: &[RequestHelp] = &[
 
 const LOG_LEVELS: &[&str] = &["all", "debug", "info", "warn", "error", "fatal", "off"];
 
-/// What standard requests are about.
+/// Answers to the standard requests of a device, and the way to its own requests.
 pub struct StandardRequests<D> {
-    /// The device.
+    /// The device behind the server.
     pub device: Arc<D>,
-    /// Its sensors.
+    /// Sensors of the device.
     pub sensors: Sensors,
     log_level: AtomicUsize,
 }
 
-/// A sensor name that is a regular expression is not one.
+/// A regular expression for sensor names cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("/{pattern}/ is no regular expression that can be used here: {why}")]
 struct PatternError {
@@ -102,7 +100,7 @@ struct PatternError {
     why: String,
 }
 
-/// Which sensors a `?sensor-list` or `?sensor-value` is about.
+/// Choice of sensors in `?sensor-list` and `?sensor-value`.
 enum SensorFilter {
     All,
     Named(String),
@@ -148,18 +146,18 @@ impl SensorFilter {
     }
 }
 
-/// The same sensor is named twice.
+/// A sensor is named twice.
 #[derive(Debug, thiserror::Error)]
 #[error("Duplicate sensor name '{0}': name each once")]
 struct Duplicate(String);
 
-/// There is nothing to say about a request.
+/// There is no help for a request.
 #[derive(Debug, thiserror::Error)]
 #[error("request '{0}' is not known: ?help lists all")]
 struct NoHelp(String);
 
 impl<D: Device> StandardRequests<D> {
-    /// Of this device.
+    /// Answers for this device.
     pub fn new(device: Arc<D>, sensors: Sensors) -> Self {
         let warn = LOG_LEVELS.iter().position(|level| *level == "warn");
         Self {
@@ -169,7 +167,7 @@ impl<D: Device> StandardRequests<D> {
         }
     }
 
-    /// What a request of the device has to wait for.
+    /// What a request of the device waits for, if the device has no room for it now.
     pub fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         self.is_devices(request.name())
             .then(|| self.device.room(request))?
@@ -186,7 +184,8 @@ impl<D: Device> StandardRequests<D> {
         requests.any(|help| help.name == name)
     }
 
-    /// Answers a request of the client with this outbox, where `clients` are the addresses of all.
+    /// Answers a request of the client with this outbox. `clients` gives the addresses of all
+    /// clients.
     pub fn handle(
         &self,
         request: &Message<'_>,
@@ -214,7 +213,7 @@ impl<D: Device> StandardRequests<D> {
                 }
                 response.count_informs();
             }
-            // The server sees to what follows.
+            // The server ends after its reply to ?halt.
             "halt" | "watchdog" => parameters.end()?,
             "help" => {
                 let name = parameters.optional("request", text)?;
@@ -288,7 +287,7 @@ impl<D: Device> StandardRequests<D> {
                     info.units,
                     info.value_type.name(),
                 ];
-                if let crate::value::ValueType::Discrete(words) = info.value_type {
+                if let ValueType::Discrete(words) = info.value_type {
                     arguments.extend(words);
                 }
                 response.inform(&arguments);
@@ -323,7 +322,7 @@ impl<D: Device> StandardRequests<D> {
             None => self.sensors.strategy(outbox.client(), &names)?,
             Some(strategy) => {
                 let mut each = Vec::new();
-                // Ends at the first that is unknown or was named: a line may have millions.
+                // Ends at the first name that is unknown or comes again: a line may have millions.
                 for name in names.split(',') {
                     self.sensors.find(name)?;
                     if each.contains(&name) {
@@ -331,7 +330,7 @@ impl<D: Device> StandardRequests<D> {
                     }
                     each.push(name);
                 }
-                // No strategy has more than three.
+                // No strategy has more than three parameters.
                 let parameters: Vec<_> = rest.take(4).collect();
                 self.sensors
                     .subscribe(outbox, &each, &strategy, &parameters)?
@@ -347,4 +346,4 @@ impl<D: Device> StandardRequests<D> {
 
 #[cfg(test)]
 #[path = "requests_tests.rs"]
-pub(super) mod tests;
+pub(crate) mod tests;

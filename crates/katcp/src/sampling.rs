@@ -1,8 +1,8 @@
-//! Sampling strategies: when a client that subscribed to a sensor is told about it.
+//! Sampling strategies: when a client that subscribed to a sensor gets a report.
 //!
-//! A [`Sampler`] is a state machine over the readings and the time since some start. It has no clock: whoever
-//! owns it calls [`Sampler::update`] with each new reading, and [`Sampler::tick`] at its
-//! [`deadline`](Sampler::deadline).
+//! A [`Sampler`] is a state machine over the readings and the time since some start. It has no
+//! clock: its owner calls [`Sampler::update`] with each new reading, and [`Sampler::tick`] at the
+//! sampler's [`deadline`](Sampler::deadline).
 
 use std::time::Duration;
 
@@ -10,34 +10,35 @@ use crate::number::format_float;
 use crate::reading::{SensorInfo, SensorReading};
 use crate::value::{ValueError, ValueType, excerpt, float, integer};
 
-/// No sensor is reported more often than this to one client.
+/// Shortest time between two reports of a sensor to a client that asks for a rate.
 pub const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What a client asked for.
+/// Sampling strategy: which readings of a sensor a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Strategy {
-    /// Nothing.
+    /// No reports.
     None,
-    /// What the sensor prefers.
+    /// Reports as the sensor prefers, which is every reading if the sensor is not limited.
     Auto,
-    /// Every so many seconds.
+    /// A report every so many seconds.
     Period(f64),
-    /// Each change of value or status.
+    /// A report at each change of value or status.
     Event,
-    /// Each change of the value by more than this since the last report, and of the status.
+    /// A report at each change of the status, and at each change of the value by more than this
+    /// since the last report.
     Differential(Difference),
-    /// Changes, at least `min` seconds apart, and after `max` seconds without.
+    /// Reports of changes at least `min` seconds apart, and a report after `max` seconds without.
     EventRate(Rate),
-    /// The same for changes by more than this.
+    /// As [`EventRate`](Self::EventRate), for changes of the value by more than this.
     DifferentialRate(Difference, Rate),
 }
 
-/// Change of a value that is not worth a report.
+/// Change of a value that is not worth a report. Its type is that of the sensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Difference {
-    /// Of an integer sensor.
+    /// Difference of an integer sensor.
     Integer(i64),
-    /// Of a float sensor.
+    /// Difference of a float sensor.
     Float(f64),
 }
 
@@ -60,69 +61,69 @@ impl Difference {
 /// Seconds between reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// At least.
+    /// Shortest time; 0 for none.
     pub min: f64,
-    /// At most; may be infinite.
+    /// Longest time; may be infinite.
     pub max: f64,
 }
 
-/// What [`SensorInfo::rate_limited`] sensors prefer: at most one report a second, changes only.
+/// Preference of [`SensorInfo::rate_limited`] sensors: changes only, at most one report a second.
 const RATE_LIMITED: Rate = Rate {
     min: 1.0,
     max: f64::INFINITY,
 };
 
-/// A strategy is not one.
+/// A strategy cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StrategyError {
-    /// There is no such strategy.
+    /// No strategy has this name.
     #[error(
         "there is no strategy '{0}': none, auto, period, event, differential, event-rate and differential-rate \
          are strategies"
     )]
     Unknown(String),
-    /// It takes another number of parameters.
+    /// The strategy takes another number of parameters.
     #[error("{strategy} takes {expected}, not {found} parameters")]
     Parameters {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: &'static str,
-        /// Its parameters.
+        /// The parameters that the strategy takes.
         expected: &'static str,
-        /// How many there were.
+        /// Count of the parameters that were given.
         found: usize,
     },
     /// A parameter does not read as a number.
     #[error("{name}: {source}")]
     Value {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// How.
+        /// The reason.
         source: ValueError,
     },
-    /// A period is not possible.
+    /// A period is out of range.
     #[error("{name} {} must be {rule} (seconds)", format_float(*value))]
     Period {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// What it was.
+        /// The period, in seconds.
         value: f64,
-        /// What is possible.
+        /// The rule that the period breaks.
         rule: &'static str,
     },
-    /// The sensor has no difference.
+    /// The values of the sensor have no differences.
     #[error(
         "sensor '{sensor}' is of type {of}; differential strategies are for integer and float sensors"
     )]
     NoDifference {
-        /// Which sensor.
+        /// Name of the sensor.
         sensor: String,
-        /// Its type.
+        /// Type of the sensor.
         of: &'static str,
     },
 }
 
 impl Strategy {
-    /// Reads a strategy for `sensor` from the arguments behind its name.
+    /// Reads a strategy for `sensor` from its name and its parameters.
     pub fn parse(
         name: &[u8],
         parameters: &[impl AsRef<[u8]>],
@@ -162,7 +163,7 @@ impl Strategy {
         })
     }
 
-    /// The strategy's name and parameters, as a reply has them.
+    /// Writes the strategy: its name, then its parameters.
     pub fn encode(self) -> Vec<String> {
         let word = str::to_owned;
         match self {
@@ -231,25 +232,25 @@ fn seconds(name: &'static str, text: &[u8]) -> Result<f64, StrategyError> {
     float(text).map_err(|source| StrategyError::Value { name, source })
 }
 
-/// One client's subscription to one sensor.
+/// Subscription of a client to a sensor.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     strategy: Strategy,
     every_update: bool,
     difference: Option<f64>,
-    /// Between reports; zero where nothing limits them.
+    /// Shortest time between reports; zero without a limit.
     shortest: Duration,
     longest: Option<Duration>,
-    /// The last report, and when it was due.
+    /// The last report, and when that was due.
     reported: SensorReading,
     at: Duration,
-    /// Something is to be reported as soon as `shortest` is over.
+    /// A report is due as soon as `shortest` is over.
     pending: bool,
 }
 
 impl Sampler {
-    /// A subscription that begins at `now` with a report of `current`, which is made by the caller. `None` for
-    /// [`Strategy::None`].
+    /// A subscription that begins at `now` with a report of `current`, which the caller makes.
+    /// `None` for [`Strategy::None`].
     pub fn new(
         strategy: Strategy,
         sensor: &SensorInfo,
@@ -268,7 +269,7 @@ impl Sampler {
             Strategy::DifferentialRate(by, rate) => (Some(by), Some(rate)),
             Strategy::Period(max) => (None, Some(Rate { min: max, max })),
         };
-        // What is longer than a Duration holds never comes.
+        // A time that is longer than a Duration holds never comes.
         let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
         let limited = |seconds: f64| match duration(seconds) {
             _ if seconds == 0.0 => Duration::ZERO,
@@ -287,12 +288,12 @@ impl Sampler {
         })
     }
 
-    /// What the client asked for.
+    /// The strategy that the client asked for.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// The sensor was set to `reading`. True if that is to be reported now.
+    /// Takes a new reading of the sensor. True if a report of it is due now.
     pub fn update(&mut self, now: Duration, reading: &SensorReading) -> bool {
         if self.pending || !self.is_news(reading) {
             return false;
@@ -320,7 +321,7 @@ impl Sampler {
         self.pending = false;
     }
 
-    /// When [`tick`](Self::tick) has something to report, if nothing happens before.
+    /// When [`tick`](Self::tick) has a report, if there is no new reading before.
     pub fn deadline(&self) -> Option<Duration> {
         match self.pending {
             true => self.at.checked_add(self.shortest),
@@ -328,7 +329,7 @@ impl Sampler {
         }
     }
 
-    /// It is `now`, and the sensor has been at `current`. True if that is to be reported now.
+    /// Takes the time, and the reading that the sensor has. True if a report of it is due now.
     pub fn tick(&mut self, now: Duration, current: &SensorReading) -> bool {
         let Some(due) = self.deadline().filter(|due| *due <= now) else {
             return false;

@@ -36,7 +36,7 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The reports, as (milliseconds, value), of a sensor that starts at 0 and is set to values at times, until `end`.
+/// Reports until `end`, as (milliseconds, value), of a sensor that starts at 0 and is set at times.
 fn reports(sampler: &mut Sampler, sets: &[(u64, i64)], end: u64) -> Vec<(u64, i64)> {
     let mut reports = Vec::new();
     let mut value = 0;
@@ -206,7 +206,7 @@ fn a_tiny_longest_period_is_ten_milliseconds() {
     }
 }
 
-/// Seconds that a Duration holds are fewer than 2⁶⁴. Periods from there on are taken, and never end.
+/// A Duration holds less than 2⁶⁴ seconds. Longer periods are accepted, and never end.
 #[test]
 fn longer_periods_than_can_be_told_never_end() {
     const MOST: u64 = 18_446_744_073_709_549_568;

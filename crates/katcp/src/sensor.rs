@@ -1,4 +1,4 @@
-//! Sensors: what a device publishes, who subscribed to it, and what they add up to.
+//! Sensors of a device, the subscriptions to them, and sensors that sum up others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,25 +14,36 @@ use crate::reading::{SensorInfo, SensorReading, SensorStatus, unix_now};
 use crate::sampling::{Sampler, Strategy, StrategyError};
 use crate::value::Value;
 
-/// Deadlines further away do not come: a century. tokio's timers panic at the last that an [`Instant`] can tell.
+/// Deadlines further away than this do not come: a century. tokio's timers panic at the last time
+/// of an [`Instant`].
 const FAR: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// A sensor among [`Sensors`].
+/// Number of a sensor among [`Sensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SensorId(usize);
 
-/// There is no such sensor, or not such a strategy. Clients look for the first words of the former.
+/// A sensor does not exist, or a strategy cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SensorError {
-    /// No sensor has this name.
+    /// No sensor has this name. Clients look for the first words of the message.
     #[error("Unknown sensor '{0}': ?sensor-list lists all")]
     Unknown(String),
-    /// The strategy cannot be used.
+    /// The strategy cannot be used for the sensor.
     #[error(transparent)]
     Strategy(#[from] StrategyError),
 }
 
-/// All sensors of a device. A cheap handle; any thread may set them.
+/// All sensors of a device. A cheap handle: clones share the sensors, and any thread may set them.
+///
+/// ```
+/// use katcp::{SensorInfo, SensorReading, Sensors, Value, ValueType};
+///
+/// let sensors = Sensors::default();
+/// let info = SensorInfo::new("azimuth", "Direction of the dish", "deg", ValueType::Float);
+/// let azimuth = sensors.add(info, SensorReading::now(Value::Float(0.0)));
+/// sensors.set(azimuth, SensorReading::now(Value::Float(12.5)));
+/// assert_eq!(sensors.reading(azimuth).value, Value::Float(12.5));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Sensors(Arc<Shared>);
 
@@ -40,7 +51,7 @@ pub struct Sensors(Arc<Shared>);
 struct Shared {
     start: Instant,
     state: Mutex<State>,
-    /// A deadline is earlier than all before.
+    /// Told when a deadline is earlier than all before.
     earlier: Notify,
 }
 
@@ -64,7 +75,7 @@ impl Sensors {
         self.0.start.elapsed()
     }
 
-    /// Adds a sensor. One of the same name is replaced, with its subscriptions.
+    /// Adds a sensor. It replaces a sensor of the same name, whose subscriptions end.
     pub fn add(&self, info: SensorInfo, initial: SensorReading) -> SensorId {
         let mut state = self.state();
         let sensor = state.add(info, initial);
@@ -72,8 +83,9 @@ impl Sensors {
         sensor
     }
 
-    /// Adds a sensor of [`DEVICE_STATUS`](crate::reading::DEVICE_STATUS) over all sensors that `includes`, other such
-    /// sensors excepted: `ok` as long as none is worse than nominal.
+    /// Adds a sensor of the type [`DEVICE_STATUS`](crate::reading::DEVICE_STATUS) that sums up all
+    /// sensors for which `includes` is true, without other such sensors. It is `ok` as long as none
+    /// of them is worse than nominal, and `degraded` otherwise.
     pub fn add_aggregate(
         &self,
         info: SensorInfo,
@@ -90,7 +102,13 @@ impl Sensors {
         target
     }
 
-    /// Sets a sensor, and tells those who subscribed to it.
+    /// Sets a sensor, and reports to the clients that subscribed to it.
+    ///
+    /// Does not check that the value is of the sensor's type.
+    ///
+    /// # Panics
+    ///
+    /// If the sensor is not one of these, but of other `Sensors`.
     pub fn set(&self, sensor: SensorId, reading: SensorReading) {
         let now = self.elapsed();
         let mut state = self.state();
@@ -101,17 +119,21 @@ impl Sensors {
         self.wake(before, after);
     }
 
-    /// The sensor of this name.
+    /// Finds a sensor by its name.
     pub fn find(&self, name: &str) -> Result<SensorId, SensorError> {
         self.state().find(name)
     }
 
-    /// The reading of a sensor.
+    /// The present reading of a sensor.
+    ///
+    /// # Panics
+    ///
+    /// If the sensor is not one of these, but of other `Sensors`.
     pub fn reading(&self, sensor: SensorId) -> SensorReading {
         self.state().sensors[sensor.0].reading.clone()
     }
 
-    /// Calls `visit` with each sensor that is `wanted`, by name.
+    /// Calls `visit` with each sensor whose name is `wanted`, in the order of names.
     pub fn visit(
         &self,
         wanted: impl Fn(&str) -> bool,
@@ -127,17 +149,18 @@ impl Sensors {
     }
 
     /// The strategy of a client for a sensor.
-    pub fn strategy(&self, client: ClientId, name: &str) -> Result<Strategy, SensorError> {
+    pub(crate) fn strategy(&self, client: ClientId, name: &str) -> Result<Strategy, SensorError> {
         let state = self.state();
         let sensor = &state.sensors[state.find(name)?.0];
         let subscription = sensor.subscriptions.get(&client);
         Ok(subscription.map_or(Strategy::None, |s| s.sampler.strategy()))
     }
 
-    /// Changes the strategy of a client for sensors, and reports each once. Either all are changed or none.
+    /// Changes the strategy of a client for sensors, and reports each sensor once. Changes all
+    /// strategies or none.
     ///
     /// Returns the strategy as the last sensor understood it.
-    pub fn subscribe(
+    pub(crate) fn subscribe(
         &self,
         outbox: &Arc<Outbox>,
         names: &[&str],
@@ -162,15 +185,15 @@ impl Sensors {
         Ok(wanted.last().map_or(Strategy::None, |(_, last)| *last))
     }
 
-    /// Whether a client has subscribed to any.
-    pub fn has_subscribed(&self, client: ClientId) -> bool {
+    /// Whether a client has subscribed to any sensor.
+    pub(crate) fn has_subscribed(&self, client: ClientId) -> bool {
         let state = self.state();
         let mut sensors = state.sensors.iter();
         sensors.any(|sensor| sensor.subscriptions.contains_key(&client))
     }
 
     /// Ends all subscriptions of a client.
-    pub fn forget(&self, client: ClientId) {
+    pub(crate) fn forget(&self, client: ClientId) {
         let mut state = self.state();
         for sensor in 0..state.sensors.len() {
             state.unsubscribe(SensorId(sensor), client);
@@ -183,8 +206,8 @@ impl Sensors {
         }
     }
 
-    /// Makes the reports that become due with time. Never ends.
-    pub async fn run(&self) {
+    /// Makes the reports that time brings. Never ends.
+    pub(crate) async fn run(&self) {
         loop {
             let next = {
                 let mut state = self.state();
@@ -199,7 +222,7 @@ impl Sensors {
     }
 }
 
-/// Waits until this long after `start`.
+/// Waits until `deadline` after `start`.
 async fn until(start: Instant, deadline: Option<Duration>) {
     let near = deadline.filter(|deadline| *deadline <= FAR);
     match near.and_then(|near| start.checked_add(near)) {
@@ -213,7 +236,7 @@ struct State {
     sensors: Vec<Sensor>,
     names: BTreeMap<String, SensorId>,
     aggregates: Vec<Aggregate>,
-    /// Of samplers that have one.
+    /// Deadlines of all samplers that have one.
     deadlines: BTreeSet<(Duration, SensorId, ClientId)>,
 }
 
@@ -297,7 +320,7 @@ impl State {
         }
     }
 
-    /// Tells the subscribers of a sensor of whom `due` says so.
+    /// Reports a sensor to those subscribers for whom `due` is true.
     fn report(&mut self, id: SensorId, mut due: impl FnMut(&mut Sampler, &SensorReading) -> bool) {
         let sensor = &mut self.sensors[id.0];
         let mut told = Vec::new();

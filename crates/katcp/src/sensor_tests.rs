@@ -168,7 +168,7 @@ async fn periods_are_kept_by_the_clock() {
     assert!(next >= Duration::from_millis(80), "{next:?}");
 }
 
-/// The last time that an Instant can tell is none of a timer's, and what is further away is no time at all.
+/// tokio's timers do not take the last time of an Instant, and later times are no Instants.
 #[test]
 fn no_deadline_is_too_far_away() {
     let start = Instant::now();

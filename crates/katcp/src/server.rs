@@ -1,8 +1,8 @@
-//! The KATCP server: connections, and what they may cost.
+//! The server: connections, and the limits of what they cost.
 //!
-//! One task per client reads its requests, has them answered one after the other, and writes what waits for it.
-//! A client that sends or reads too slowly, or wants too much, is cut off; nothing that it does takes more memory than
-//! [`ServerLimits`] says.
+//! Each client has a task, which reads the client's requests, has them answered one after the
+//! other, and writes the lines that wait for the client. A client that sends or reads too slowly,
+//! or wants too much, is disconnected. Clients take no more memory than [`ServerLimits`] allows.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::device::{Device, Refusal, Response};
+use crate::limits::ServerLimits;
 use crate::lines::{LineError, Lines};
 use crate::message::{Message, MessageBuilder, MessageKind};
 use crate::outbox::{Backlogs, ClientId, Outbox, SharedLine};
@@ -29,50 +30,14 @@ use crate::reading::unix_now;
 use crate::requests::{StandardRequests, versions};
 use crate::sensor::Sensors;
 
-/// Farewells that all clients together have.
+/// Times [`ServerLimits::farewell`] that all clients together have at the end.
 const FAREWELLS: u32 = 10;
 
-/// Replies to requests that the end of the server comes before, or in the middle of.
+/// Texts of replies to requests that the server ends before, or in the middle of.
 const NOT_BEGUN: &str = "server shutting down: the request was not carried out";
 const BEGUN: &str = "server shutting down: the request had begun, and may or may not take effect";
 
-/// What clients may cost.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerLimits {
-    /// Clients at the same time.
-    pub clients: usize,
-    /// Bytes of a line, without its end.
-    pub line: usize,
-    /// Lines of more than 64 KiB that are being received at the same time; others wait.
-    pub long_lines: usize,
-    /// How long a client may take over such a line.
-    pub line_time: Duration,
-    /// Bytes that may wait for a client when it is to be sent news.
-    pub backlog: usize,
-    /// Bytes that may wait for all clients; beyond, those for which most waits are cut off.
-    pub backlogs: usize,
-    /// How long a client may read nothing of what waits for it.
-    pub stall: Duration,
-    /// How long clients are given at the end to read what waits for them.
-    pub farewell: Duration,
-}
-
-impl Default for ServerLimits {
-    fn default() -> Self {
-        Self {
-            clients: 1000,
-            line: 16 << 20,
-            long_lines: 8,
-            line_time: Duration::from_secs(30),
-            backlog: 32 << 20,
-            backlogs: 256 << 20,
-            stall: Duration::from_secs(60),
-            farewell: Duration::from_secs(1),
-        }
-    }
-}
-
-/// The server cannot listen.
+/// A server cannot listen on an address.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "KATCP cannot listen on {address}: {source}; choose an address of this host and a free port"
@@ -82,16 +47,19 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// Why a server ended.
+/// Reason for the end of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEnd {
-    /// A client said `?halt`.
+    /// A client asked for it by `?halt`.
     Halted,
-    /// Its owner told it to.
+    /// The owner of the server asked for it.
     Stopped,
 }
 
-/// An address that is taken, where nobody listens yet: connections are refused.
+/// An address of this host that is reserved, so that no other program takes it.
+///
+/// Connections are refused until [`Server::listen`]. So a program can reserve its address before it
+/// sets its hardware up, and serve it afterwards.
 #[derive(Debug)]
 pub struct ReservedAddress {
     address: SocketAddr,
@@ -99,7 +67,9 @@ pub struct ReservedAddress {
 }
 
 impl ReservedAddress {
-    /// Takes `address`; port 0 takes a free one. Refused if somebody listens there.
+    /// Reserves an address. Port 0 stands for a free port of the system's choice.
+    ///
+    /// Fails if another program listens there, or if the address is not one of this host.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let bind = || {
             let socket = match address.ip() {
@@ -107,7 +77,7 @@ impl ReservedAddress {
                 IpAddr::V6(_) => TcpSocket::new_v6()?,
             };
             socket.set_reuseaddr(true)?;
-            // Connections inherit it: clients whose host is gone are noticed some time.
+            // Connections inherit it, so that clients whose host is gone are noticed some time.
             socket.set_keepalive(true)?;
             socket.bind(address)?;
             Ok(socket)
@@ -123,7 +93,8 @@ impl ReservedAddress {
     }
 }
 
-/// A server that listens.
+/// A KATCP server that listens, for programs that use tokio. Others take
+/// [`ServerThread`](crate::ServerThread).
 pub struct Server<D> {
     listener: TcpListener,
     shared: Arc<Common<D>>,
@@ -135,10 +106,10 @@ struct Common<D> {
     clients: Mutex<Clients>,
     long_lines: Arc<Semaphore>,
     backlogs: Arc<Backlogs>,
-    /// Requests of all clients so far.
+    /// Number of requests of all clients so far.
     requests: AtomicU64,
     halt: Notify,
-    /// True from the end on: requests are refused.
+    /// True once the server ends: requests are refused.
     ending: watch::Sender<bool>,
 }
 
@@ -149,13 +120,18 @@ struct Clients {
 }
 
 impl<D: Device> Server<D> {
-    /// Listens on an address. Needs a tokio runtime around it.
+    /// Listens on an address. From here on, clients can connect; [`run`](Self::run) serves them.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with I/O and time.
     pub fn listen(
         address: ReservedAddress,
         device: Arc<D>,
         sensors: Sensors,
         limits: ServerLimits,
     ) -> Result<Self, BindError> {
+        let limits = limits.with_bounded_times();
         Ok(Self {
             listener: address.listen()?,
             shared: Arc::new(Common {
@@ -171,13 +147,13 @@ impl<D: Device> Server<D> {
         })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves clients until one says `?halt` or `stop` is there; then replies to what they asked, tells them all, and
-    /// disconnects them.
+    /// Serves clients until one of them asks for `?halt` or `stop` is ready. Then answers requests
+    /// that are here, sends `#disconnect` to all clients, and disconnects them.
     pub async fn run(self, stop: impl Future<Output = ()>) -> ServerEnd {
         let Self { listener, shared } = self;
         let mut tasks = JoinSet::new();
@@ -194,7 +170,7 @@ impl<D: Device> Server<D> {
                     accepted = listener.accept() => match accepted {
                         Ok((stream, address)) => shared.welcome(stream, address, &mut tasks),
                         Err(error) => {
-                            // Out of descriptors, as a rule: clients that leave give theirs back.
+                            // Mostly for lack of file descriptors, which clients that leave free.
                             tracing::warn!(%error, "no client can connect");
                             tokio::time::sleep(Duration::from_millis(100)).await;
                         }
@@ -203,10 +179,11 @@ impl<D: Device> Server<D> {
             }
         };
         drop(listener);
-        // Each client's task replies to what was asked, and says goodbye.
+        // Each client's task answers what was asked, and sends #disconnect.
         shared.ending.send_replace(true);
         let until = Instant::now() + FAREWELLS * shared.limits.farewell;
-        // As long as clients come to their end, the others have time. Those who do not read are dropped with the set.
+        // As long as clients leave, the others have time. Clients that do not read are dropped with
+        // the set.
         let left = || until.saturating_duration_since(Instant::now());
         while let Ok(Some(_)) = timeout(shared.limits.farewell.min(left()), tasks.join_next()).await
         {
@@ -220,7 +197,7 @@ impl<D: Device> Common<D> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a client in, if there is room.
+    /// Accepts a client, if there is room.
     fn welcome(self: &Arc<Self>, stream: TcpStream, address: SocketAddr, tasks: &mut JoinSet<()>) {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         let mut clients = self.clients();
@@ -258,8 +235,9 @@ impl<D: Device> Common<D> {
         tasks.spawn(self.clone().serve(stream, outbox));
     }
 
-    /// Cuts off a client that nobody will miss: the newest of those that never asked for anything, so that whoever was
-    /// there first stays; else the one whose last request is the oldest. Those with subscriptions stay: they listen.
+    /// Cuts off the client that is missed the least: the newest of those that never asked for
+    /// anything, else the client whose last request is the oldest. Clients with subscriptions stay.
+    /// Returns whether there was one.
     fn make_room(&self, clients: &mut Clients) -> bool {
         let idle = clients
             .connected
@@ -275,7 +253,7 @@ impl<D: Device> Common<D> {
         true
     }
 
-    /// One client, until it is gone.
+    /// Serves a client until it is gone.
     async fn serve(self: Arc<Self>, stream: TcpStream, outbox: Arc<Outbox>) {
         // Answers are written whole.
         let _ = stream.set_nodelay(true);
@@ -298,8 +276,9 @@ impl<D: Device> Common<D> {
         }
     }
 
-    /// Answers a client's requests until it closes the connection, its lines are too much, or the server ends; in the last
-    /// two cases returns what to tell the client. At the end of the server, requests that are here are refused.
+    /// Answers a client's requests until the client closes the connection, a line is too long or
+    /// too slow, or the server ends. Returns the text of `#disconnect` in the last two cases. At the
+    /// end of the server, requests that are here are refused.
     async fn requests(&self, mut lines: Lines, outbox: &Arc<Outbox>) -> Option<String> {
         let mut ending = self.ending.subscribe();
         loop {
@@ -323,7 +302,7 @@ impl<D: Device> Common<D> {
                     outbox.note_request(self.requests.fetch_add(1, Ordering::Relaxed) + 1);
                     self.reply(&request, outbox, &mut ending).await;
                 }
-                // Clients have nothing to reply to or to inform of.
+                // Replies and informs of clients have no meaning.
                 Ok(_) => {}
                 Err(error) => {
                     let log = MessageBuilder::new(MessageKind::Inform, "log", None)
@@ -338,7 +317,7 @@ impl<D: Device> Common<D> {
                 self.relieve();
             }
             outbox.is_drained().await;
-            // Lines that are here already are no reason to let others wait, unless all are refused.
+            // Other clients have their turn between two lines, unless all are refused.
             if !*ending.borrow() {
                 tokio::task::yield_now().await;
             }
@@ -396,7 +375,7 @@ impl<D: Device> Common<D> {
         }
     }
 
-    /// Cuts off clients for which most waits, until all can be borne.
+    /// Cuts off the clients for which most waits, until the limit for all clients is kept.
     fn relieve(&self) {
         let clients = self.clients();
         let mut outboxes: Vec<_> = clients
@@ -416,11 +395,11 @@ impl<D: Device> Common<D> {
 
 /// Waits for the end of the server.
 async fn ended(ending: &mut watch::Receiver<bool>) {
-    // Fails without a sender, which is the end as well.
+    // An error is a sender that is gone, which is the end as well.
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
-/// A client that is forgotten when its task ends, however it does.
+/// A connected client. When its task ends, in whatever way, the server forgets it.
 struct Leaving<'a, D: Device>(&'a Common<D>, ClientId);
 
 impl<D: Device> Drop for Leaving<'_, D> {
@@ -432,7 +411,8 @@ impl<D: Device> Drop for Leaving<'_, D> {
     }
 }
 
-/// Writes what waits for a client, until there is nothing more or it reads nothing for `stall`.
+/// Writes the lines that wait for a client, until no more will come or the client reads nothing for
+/// `stall`.
 async fn write_lines(mut socket: OwnedWriteHalf, outbox: &Outbox, stall: Duration) {
     let mut batch = Vec::new();
     while outbox.take(&mut batch).await {

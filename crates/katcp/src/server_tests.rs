@@ -197,7 +197,8 @@ impl Device for Stuck {
     }
 }
 
-/// Those of other clients, and those of the client that halts itself, behind it in the same piece of the connection.
+/// Requests of other clients, and those behind the ?halt of the client that halts, in one piece of
+/// the connection.
 #[tokio::test]
 async fn requests_under_way_are_answered_when_the_server_ends() {
     const WAITS: &str = r"fail server\_shutting\_down:\_the\_request\_was\_not\_carried\_out";

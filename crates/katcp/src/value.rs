@@ -1,11 +1,11 @@
-//! Values and their types: how they are written into arguments, and read from them.
+//! Types and values of sensors and arguments: how values are written, and read.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::number::{format_float, parse_float, parse_integer};
 
-/// ValueType of a sensor's values.
+/// Type of a sensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
     /// Whole numbers.
@@ -16,14 +16,14 @@ pub enum ValueType {
     Boolean,
     /// UNIX time in seconds.
     Timestamp,
-    /// One of these words.
+    /// One word of a list, such as `ok`, `degraded`, `fail`.
     Discrete(&'static [&'static str]),
     /// UTF-8 text.
     String,
 }
 
 impl ValueType {
-    /// Its name in the protocol.
+    /// Name of the type in the protocol, as in `#sensor-list`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Integer => "integer",
@@ -35,7 +35,7 @@ impl ValueType {
         }
     }
 
-    /// Reads a value of this type. What does not say anything is refused: NaN, and words that are not allowed.
+    /// Reads a value of this type. Refuses NaN, and words that are not of the list.
     pub fn parse(self, text: &[u8]) -> Result<Value, ValueError> {
         Ok(match self {
             Self::Integer => Value::Integer(integer(text)?),
@@ -52,25 +52,25 @@ impl ValueType {
     }
 }
 
-/// A value.
+/// Value of a sensor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`ValueType::Integer`].
+    /// Value of the type [`ValueType::Integer`].
     Integer(i64),
-    /// Of [`ValueType::Float`].
+    /// Value of the type [`ValueType::Float`].
     Float(f64),
-    /// Of [`ValueType::Boolean`].
+    /// Value of the type [`ValueType::Boolean`].
     Boolean(bool),
-    /// Of [`ValueType::Timestamp`].
+    /// Value of the type [`ValueType::Timestamp`].
     Timestamp(f64),
-    /// Of [`ValueType::Discrete`].
+    /// Value of the type [`ValueType::Discrete`].
     Discrete(&'static str),
-    /// Of [`ValueType::String`].
+    /// Value of the type [`ValueType::String`].
     String(Arc<str>),
 }
 
 impl Value {
-    /// As it is written, before escaping.
+    /// Writes the value as an argument, before escaping.
     pub fn encode(&self) -> Cow<'_, str> {
         match self {
             Self::Integer(value) => value.to_string().into(),
@@ -81,7 +81,8 @@ impl Value {
         }
     }
 
-    /// Distance to another number; infinite where that means nothing.
+    /// Returns the distance to another number. Infinite if one of the two is not a number, or if
+    /// their types differ.
     pub fn distance(&self, other: &Self) -> f64 {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => a.abs_diff(*b) as f64,
@@ -91,7 +92,7 @@ impl Value {
     }
 }
 
-/// An argument does not read as what it should be.
+/// An argument does not read as its type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct ValueError {
@@ -100,7 +101,7 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    /// `text` should have been `expected`.
+    /// An error for `text` that should have been `expected`, such as `a whole number`.
     pub fn new(text: &[u8], expected: impl Into<String>) -> Self {
         Self {
             text: excerpt(text),
@@ -109,7 +110,7 @@ impl ValueError {
     }
 }
 
-/// The beginning of what a client sent, for an error message.
+/// Returns the beginning of a received text, at most 60 bytes, for an error message.
 pub fn excerpt(text: &[u8]) -> String {
     const MOST: usize = 60;
     let shown = String::from_utf8_lossy(&text[..text.len().min(MOST)]);
@@ -117,18 +118,25 @@ pub fn excerpt(text: &[u8]) -> String {
     format!("{shown}{more}")
 }
 
-/// An argument as text.
+/// Reads an argument as text.
 pub fn string(text: &[u8]) -> Result<&str, ValueError> {
     std::str::from_utf8(text).map_err(|_| ValueError::new(text, "UTF-8"))
 }
 
-/// An argument as a whole number of 64 bits, as Python reads it.
+/// Reads an argument as owned text.
+pub fn text(argument: &[u8]) -> Result<String, ValueError> {
+    string(argument).map(str::to_owned)
+}
+
+/// Reads an argument as a whole number of 64 bits, in the forms that Python's `int()` takes.
 pub fn integer(text: &[u8]) -> Result<i64, ValueError> {
     let parsed = std::str::from_utf8(text).ok().and_then(parse_integer);
     parsed.ok_or_else(|| ValueError::new(text, "a whole number such as 42"))
 }
 
-/// An argument as a real number, as Python reads it. Infinities are numbers, NaN is none.
+/// Reads an argument as a real number, in the forms that Python's `float()` takes.
+///
+/// Infinities are accepted, NaN is refused.
 pub fn float(text: &[u8]) -> Result<f64, ValueError> {
     let parsed = std::str::from_utf8(text).ok().and_then(parse_float);
     parsed
@@ -136,7 +144,7 @@ pub fn float(text: &[u8]) -> Result<f64, ValueError> {
         .ok_or_else(|| ValueError::new(text, "a number such as 1.5e-3"))
 }
 
-/// An argument as one of some words.
+/// Reads an argument as one word of a list.
 pub fn word(text: &[u8], words: &'static [&'static str]) -> Result<&'static str, ValueError> {
     let found = words.iter().find(|word| word.as_bytes() == text);
     found.copied().ok_or_else(|| {
