@@ -1,4 +1,7 @@
 //! Lines from a KATCP client.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| karoo::control::exercise::lines(bytes));
+#[path = "../bodies/katcp_lines.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::lines(bytes));

@@ -13,7 +13,4 @@ pub use ::katcp;
 
 mod thread;
 
-#[doc(hidden)]
-pub mod exercise;
-
 pub use thread::{Control, ControlEnd, ControlError};

@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../../fuzz/bodies/katcp_lines.rs"]
+mod katcp_lines_body;
+
 fn run(corpus: &str, body: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data/fuzz")
@@ -27,7 +30,7 @@ fn captures() {
 
 #[test]
 fn katcp_lines() {
-    run("katcp_lines", karoo::control::exercise::lines);
+    run("katcp_lines", katcp_lines_body::lines);
 }
 
 #[test]

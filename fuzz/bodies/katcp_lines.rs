@@ -1,20 +1,13 @@
-//! Everything that can be asked of lines from a client, asked: the body of the fuzz target and of its corpus test.
-
-use std::sync::Arc;
+//! Lines from a client, read and answered: for the fuzz target, and for the test of its corpus.
 
 use dsp::SampleBits;
 use ground::SampleClock;
-
-use super::fgpu::Fgpu;
-use super::katcp::message::{Kind, Line, Message};
-use super::katcp::number::{
-    format_complex, format_float, parse_complex, parse_float, parse_integer,
-};
-use super::katcp::outbox::{Backlogs, Outbox};
-use super::katcp::requests::Standard;
-use super::katcp::{Sensors, Type};
-use crate::config::{EngineConfig, RecvConfig, SendConfig, WidebandOptions};
-use crate::engine::steer::Steering;
+use karoo::config::{EngineConfig, RecvConfig, SendConfig, WidebandOptions};
+use karoo::control::fgpu::Fgpu;
+use karoo::engine::steer::Steering;
+use katcp::number::{format_complex, format_float, parse_complex, parse_float, parse_integer};
+use katcp::{Loopback, Message, MessageBuilder, MessageKind, Sensors, ValueType};
+use num_complex::Complex32;
 
 /// Reads bytes as lines, and has an engine without data answer those that are requests.
 ///
@@ -25,18 +18,15 @@ pub fn lines(bytes: &[u8]) {
     let config = engine();
     let (steering, steered) = Steering::new(&config, 4);
     let sensors = Sensors::default();
-    let device = Arc::new(Fgpu::new(&config, steering, &sensors));
-    let standard = Standard::new(device, sensors);
-    let outbox = Arc::new(Outbox::new(0, usize::MAX, Arc::new(Backlogs::default())));
+    let client = Loopback::new(Fgpu::new(&config, steering, &sensors), sensors);
     for line in bytes.split(|byte| matches!(byte, b'\n' | b'\r')) {
         let Ok(Some(message)) = Message::parse(line) else {
             continue;
         };
         rebuild(&message);
         message.arguments().for_each(|argument| values(&argument));
-        if message.kind() == Kind::Request {
-            let answer = standard.handle(&message, &outbox, || vec!["127.0.0.1:1".to_owned()]);
-            check(&message, &answer);
+        if message.kind() == MessageKind::Request {
+            check(&message, &client.answer(line).expect("a message"));
         }
         while let Some(request) = steered.outputs[0].take() {
             steered.outputs[0].spend(request);
@@ -72,7 +62,7 @@ fn engine() -> EngineConfig {
 }
 
 fn rebuild(message: &Message<'_>) {
-    let mut line = Line::new(message.kind(), message.name(), message.id());
+    let mut line = MessageBuilder::new(message.kind(), message.name(), message.id());
     for argument in message.arguments() {
         line = line.argument(argument);
     }
@@ -88,11 +78,11 @@ fn rebuild(message: &Message<'_>) {
 
 fn values(argument: &[u8]) {
     for of in [
-        Type::Integer,
-        Type::Float,
-        Type::Boolean,
-        Type::Timestamp,
-        Type::String,
+        ValueType::Integer,
+        ValueType::Float,
+        ValueType::Boolean,
+        ValueType::Timestamp,
+        ValueType::String,
     ] {
         if let Ok(value) = of.parse(argument) {
             assert_eq!(of.parse(value.encode().as_bytes()), Ok(value));
@@ -116,25 +106,25 @@ fn values(argument: &[u8]) {
     }
 }
 
-fn num(re: f64, im: f64) -> num_complex::Complex32 {
-    num_complex::Complex32::new(re as f32, im as f32)
+fn num(re: f64, im: f64) -> Complex32 {
+    Complex32::new(re as f32, im as f32)
 }
 
+/// Checks whole lines: reports of sensors, then the informs and the reply of a request.
 fn check(request: &Message<'_>, answer: &[u8]) {
     let answer = answer.strip_suffix(b"\n").expect("whole lines");
-    let mut lines = answer.split(|&byte| byte == b'\n').rev();
-    let mut next = |kind| {
-        let line = lines.next()?;
-        let message = Message::parse(line).expect("a message").expect("not blank");
-        assert_eq!(message.kind(), kind);
-        assert_eq!(
-            (message.name(), message.id()),
-            (request.name(), request.id())
-        );
-        Some(message)
+    let messages = answer.split(|&byte| byte == b'\n');
+    let mut messages = messages
+        .map(|line| Message::parse(line).expect("a message").expect("not blank"))
+        .rev();
+    let is_answer = |message: &Message<'_>| {
+        (message.name(), message.id()) == (request.name(), request.id())
     };
-    let reply = next(Kind::Reply).expect("a reply");
+    let reply = messages.next().expect("a reply");
+    assert!(reply.kind() == MessageKind::Reply && is_answer(&reply));
     let code = reply.arguments().next().expect("a code");
     assert!([&b"ok"[..], b"fail", b"invalid"].contains(&&*code));
-    while next(Kind::Inform).is_some() {}
+    for message in messages.skip_while(is_answer) {
+        assert_eq!((message.name(), message.id()), ("sensor-status", None));
+    }
 }
