@@ -3,8 +3,8 @@
 
 usage: check_aiokatcp.py HOST PORT SYNC_TIME ADC_SAMPLE_RATE STREAM=CHANNELS…
 
-The engine has these outputs, of whatever kind. Ends with ?halt, and prints what was done as JSON; fails at the first thing that is not as the
-peer has it.
+The engine has these outputs, of whatever kind. Ends with ?halt, and prints what was done as JSON. Fails at the first thing that is
+not as katgpucbf has it. The tests of crates/katcp are about the protocol itself, such as sampling and malformed lines.
 """
 
 import ast
@@ -185,75 +185,19 @@ async def check_watcher(host, port, stream):
     await client.wait_closed()
 
 
-async def sample(host, port, name, count, *strategy):
-    """The first `count` reports of a new subscription, and when it was asked for."""
-    client = await Listener.open(host, port)
-    start = time.monotonic()
-    reply, _ = await client.request("sensor-sampling", name, *strategy)
-    assert [part.decode() for part in reply[:2]] == [name, str(strategy[0])], reply
-    # The first report comes before the reply.
-    assert name in client.statuses
-    queried, _ = await client.request("sensor-sampling", name)
-    assert queried == reply, (queried, reply)
-    await client.until(lambda: len(client.statuses[name]) >= count)
-    await client.request("sensor-sampling", name, "none")
-    reply, _ = await client.request("sensor-sampling", name)
-    assert reply == [name.encode(), b"none"]
-    quiet = len(client.statuses[name])
-    await client.request("watchdog")
-    assert len(client.statuses[name]) == quiet
-    client.close()
-    await client.wait_closed()
-    return start, client.statuses[name]
-
-
-async def check_sampling(client, host, port):
-    name = "input0.rx.timestamp"  # grows with every chunk
-
-    def numbers(reports):
-        return [int(report[3]) for report in reports]
-
-    def spaced(start, reports, seconds):
-        return all(report[0] - start >= k * seconds for k, report in enumerate(reports))
-
-    _, reports = await sample(host, port, name, 5, "event")
-    assert all(a < b for a, b in zip(numbers(reports), numbers(reports)[1:])), reports
-    start, reports = await sample(host, port, name, 3, "auto")
-    assert spaced(start, reports, 1.0), reports
-    start, reports = await sample(host, port, name, 5, "period", 0.07)
-    assert spaced(start, reports, 0.07), reports
-    step = numbers((await sample(host, port, name, 2, "event"))[1])
-    by = 3 * (step[1] - step[0])
-    _, reports = await sample(host, port, name, 4, "differential", by)
-    assert all(b - a > by for a, b in zip(numbers(reports), numbers(reports)[1:])), reports
-    start, reports = await sample(host, port, name, 4, "event-rate", 0.2, 10)
-    assert spaced(start, reports, 0.2), reports
-    start, reports = await sample(host, port, name, 4, "differential-rate", by, 0.1, 1000)
-    assert spaced(start, reports, 0.1), reports
-    assert all(b - a > by for a, b in zip(numbers(reports), numbers(reports)[1:])), reports
-    # A sensor that never changes is reported all the same.
-    start, reports = await sample(host, port, "time.state", 3, "event-rate", 0, 0.1)
-    assert spaced(start, reports, 0.1), reports
-
-    for arguments in [
-        ("no-such-sensor",),
-        ("no-such-sensor", "auto"),
-        (f"{name},{name}", "auto"),
-        (f"{name},no-such-sensor", "auto"),
-        (name, "often"),
-        (name, "period"),
-        (name, "period", 0),
-        (name, "period", "nan"),
-        (name, "event-rate", 1),
-        (name, "differential", "x"),
-        ("device-status", "differential", 1),
-    ]:
-        await client.fails("sensor-sampling", *arguments)
-    names = "steady-state-timestamp,device-status"
-    reply, _ = await client.request("sensor-sampling", names, "auto")
-    assert reply == [names.encode(), b"auto"]
-    assert set(names.split(",")) <= set(client.statuses)
-    await client.request("sensor-sampling", names, "none")
+async def check_rates(host, port):
+    """Readings of every chunk are reported by `event`, and by `auto` once a second."""
+    for strategy, count, seconds in [("event", 5, 0), ("auto", 3, 1.0)]:
+        client = await Listener.open(host, port)
+        start = time.monotonic()
+        await client.request("sensor-sampling", "input0.rx.timestamp", strategy)
+        reports = client.statuses["input0.rx.timestamp"]
+        await client.until(lambda: len(reports) >= count)
+        assert all(report[0] - start >= k * seconds for k, report in enumerate(reports)), reports
+        numbers = [int(report[3]) for report in reports]
+        assert all(a < b for a, b in zip(numbers, numbers[1:])), reports
+        client.close()
+        await client.wait_closed()
 
 
 def gains_of(reply):
@@ -381,54 +325,6 @@ async def check_apart(client, streams, sync_time):
         await client.request("gain-all", stream, "default")
 
 
-async def check_malformed(host, port):
-    """What aiokatcp would never send."""
-    reader, writer = await asyncio.open_connection(host, port)
-    for _ in range(3):
-        assert (await reader.readline()).startswith(b"#version-connect ")
-    malformed = [b"hello", b"?", b"?1", b"?a[0]", b"?a[1", rb"?watchdog \q", b"?watchdog x\\", b"?a_b", b"?w\0", b"\xff"]
-    writer.write(b"\n \t\n\r\n!watchdog ok\n#watchdog\n" + b"\n".join(malformed) + b"\n?watchdog[5]\r")
-    for line in malformed:
-        log = await asyncio.wait_for(reader.readline(), TIMEOUT)
-        assert log.startswith(b"#log error "), (line, log)
-        assert abs(float(log.split()[2]) - time.time()) < 3600
-    assert await asyncio.wait_for(reader.readline(), TIMEOUT) == b"!watchdog[5] ok\n"
-    # The client's half of the connection is enough to end it.
-    writer.write_eof()
-    assert await asyncio.wait_for(reader.read(), TIMEOUT) == b""
-    writer.close()
-    return len(malformed)
-
-
-async def check_concurrent(host, port, stream, clients):
-    opened = [await Listener.open(host, port) for _ in range(clients)]
-
-    async def work(index, client):
-        for k in range(20):
-            reply, informs = await client.request("sensor-value", "/input/")
-            assert int(reply[0]) == len(informs)
-            if index % 4 == 0:
-                await client.request("gain", stream, k % 2, f"{index + 1}+{k}j")
-            if index % 4 == 1 and k == 10:
-                # Gone in the middle of a request.
-                with_reply = asyncio.ensure_future(client.request("help"))
-                await asyncio.sleep(0)
-                client.close()
-                with_reply.cancel()
-                return
-
-    await asyncio.wait_for(asyncio.gather(*(work(i, c) for i, c in enumerate(opened))), TIMEOUT)
-    assert any(news.name == "client-connected" for news in opened[0].news)
-    left = [client for i, client in enumerate(opened) if i % 4 != 1]
-    _, informs = await left[0].request("client-list")
-    addresses = [inform[0] for inform in text(informs)]
-    assert len(addresses) == len(set(addresses)) >= len(left)
-    for client in left:
-        await client.request("watchdog")
-        client.close()
-        await client.wait_closed()
-
-
 async def check_halt(client):
     reply, informs = await client.request("halt")
     assert reply == [] and informs == []
@@ -440,17 +336,15 @@ async def main(host, port, sync_time, rate, streams):
     first = next(iter(streams))
     await check_standard(client, first)
     await check_sensors(client, streams)
-    await check_sampling(client, host, port)
+    await check_rates(host, port)
     for stream, channels in streams.items():
         await check_watcher(host, port, stream)
         await check_gains(client, stream, channels)
         await check_delays(client, stream, sync_time, rate)
     await check_apart(client, streams, sync_time)
     numbers = await check_numbers(client, first)
-    malformed = await check_malformed(host, port)
-    await check_concurrent(host, port, first, 24)
     await check_halt(client)
-    print(json.dumps({"aiokatcp": aiokatcp.__version__, "numbers": numbers, "malformed": malformed}))
+    print(json.dumps({"aiokatcp": aiokatcp.__version__, "numbers": numbers}))
 
 
 if __name__ == "__main__":
