@@ -117,9 +117,8 @@ fn check(request: &Message<'_>, answer: &[u8]) {
     let mut messages = messages
         .map(|line| Message::parse(line).expect("a message").expect("not blank"))
         .rev();
-    let is_answer = |message: &Message<'_>| {
-        (message.name(), message.id()) == (request.name(), request.id())
-    };
+    let is_answer =
+        |message: &Message<'_>| (message.name(), message.id()) == (request.name(), request.id());
     let reply = messages.next().expect("a reply");
     assert!(reply.kind() == MessageKind::Reply && is_answer(&reply));
     let code = reply.arguments().next().expect("a code");
