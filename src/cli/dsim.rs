@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dsp::SampleBits;
 use ground::SampleClock;
+use katcp::reading::unix_now;
 use nix::sys::statvfs::statvfs;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +17,6 @@ use super::log::LogTo;
 use crate::assembly::Demand;
 use crate::config::{AiomonitorOptions, Cpu, ServeOptions};
 use crate::control::dsim::canonical;
-use crate::control::katcp::reading::unix_now;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
 use crate::sim::faults::{Fault, Ledger};

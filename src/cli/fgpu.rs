@@ -12,6 +12,7 @@ use ground::files::read_text;
 use ground::os::{allowed_cpus, prefer_node, run_on};
 use ground::{N_POL, StopFlag};
 use host::placement::{EnginePlan, HostPlan, Lcore, Memory, Wishes};
+use katcp::{ReservedAddress, SensorInfo, ValueType};
 
 use super::frame::{self, StopReason};
 use super::log::{self, LogTo};
@@ -27,7 +28,6 @@ use crate::assembly::{
 use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
 use crate::control::fgpu::{AppliedLog, EngineControl};
-use crate::control::katcp::{Reserved, SensorInfo, Type};
 use crate::cpu::Workers;
 use crate::engine::steer::{REQUESTS, Steering};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
@@ -164,7 +164,7 @@ struct Launch<'a> {
 
 impl Launch<'_> {
     /// Runs the engine from its start to its last stop heap.
-    fn run(&self, mut serving: Serving, katcp: Reserved) -> Result<(), Failure> {
+    fn run(&self, mut serving: Serving, katcp: ReservedAddress) -> Result<(), Failure> {
         let (compute, eal) = match self.prepare(&serving)? {
             Ok(prepared) => prepared,
             Err(why) => {
@@ -358,7 +358,7 @@ fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Metrics {
 /// What a client is told about this engine, beside what the peer tells.
 fn constants(compute: &Compute) -> Vec<(SensorInfo, String)> {
     let constant = |name: &str, what: &str, value: String| {
-        (SensorInfo::new(name, what, "", Type::String), value)
+        (SensorInfo::new(name, what, "", ValueType::String), value)
     };
     let pipelines = compute
         .backend

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use dpdk::{Eal, EalConfig, memory_mib};
 use ground::os::{allowed_cpus, run_on};
+use katcp::ReservedAddress;
 
 use super::Failure;
 use super::serve::{Serving, Sockets};
 use crate::config::ServeOptions;
 use crate::control::ControlEnd;
-use crate::control::katcp::Reserved;
 use crate::ports::{Interface, devices};
 
 /// How often the main thread looks whether a data thread has ended.
@@ -69,8 +69,8 @@ impl From<ControlEnd> for StopReason {
 }
 
 /// Binds the sockets of control and of metrics, so that a port in use is known at once.
-pub fn bind(serve: &ServeOptions) -> Result<(Reserved, Sockets), Failure> {
-    let katcp = Reserved::bind(katcp_address(serve)?).map_err(Failure::usage)?;
+pub fn bind(serve: &ServeOptions) -> Result<(ReservedAddress, Sockets), Failure> {
+    let katcp = ReservedAddress::bind(katcp_address(serve)?).map_err(Failure::usage)?;
     Ok((katcp, Sockets::bind(serve.prometheus_port)?))
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use katcp::reading::unix_now;
+
 use crate::config::{FgpuConfig, InputConfig};
-use crate::control::katcp::reading::unix_now;
 use crate::fgpu::LiveEngine;
 use crate::losses::{Counters, Event, Moment, Setup, Stage, Watch, summary};
 

@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use crossbeam::queue::ArrayQueue;
 use ground::Timestamp;
+use katcp::number::format_float;
+use katcp::reading::{DEVICE_STATUS, unix_now};
+use katcp::value::{integer, text};
+use katcp::{
+    Device, Message, Parameters, Refusal, ReplyFuture, RequestHelp, ReservedAddress, Response,
+    SensorId, SensorInfo, SensorReading, Sensors, ServerLimits, Value, ValueType,
+};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
-use super::katcp::device::text;
-use super::katcp::number::format_float;
-use super::katcp::reading::{DEVICE_STATUS, unix_now};
-use super::katcp::value::integer;
-use super::katcp::{
-    Device, Help, Limits, Message, Parameters, Reading, Refusal, Reserved, Response, SensorId,
-    SensorInfo, Sensors, Slow, Type, Value,
-};
 use super::{Control, ControlEnd, ControlError};
 use crate::sim::config::MAX_PERIOD;
 use crate::sim::live::Change;
@@ -30,13 +29,13 @@ const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
 /// How long the sending lcore may take to change to other signals.
 const TAKEN_UP: Duration = Duration::from_secs(10);
 
-const HELP: &[Help] = &[
-    Help {
+const HELP: &[RequestHelp] = &[
+    RequestHelp {
         name: "signals",
         parameters: "signals [period]",
         summary: "Send other signals, one for each polarisation, that repeat after so many samples; tell from which timestamp on.",
     },
-    Help {
+    RequestHelp {
         name: "time",
         parameters: "",
         summary: "Tell this host's UNIX time.",
@@ -89,7 +88,10 @@ impl Dsim {
         sensors: &Sensors,
     ) -> Self {
         let add = |name: &str, what: &str, units, of, value| {
-            sensors.add(SensorInfo::new(name, what, units, of), Reading::now(value))
+            sensors.add(
+                SensorInfo::new(name, what, units, of),
+                SensorReading::now(value),
+            )
         };
         let string = |text: String| Value::String(text.into());
         let count = |value: u64| Value::Integer(value as i64);
@@ -98,35 +100,35 @@ impl Dsim {
             "dither-seed",
             "Seed of the dither",
             "",
-            Type::String,
+            ValueType::String,
             string(config.dither_seed.to_string()),
         );
         add(
             "max-period",
             "Samples after which everything repeats, whatever the signals",
             "samples",
-            Type::Integer,
+            ValueType::Integer,
             count(config.max_period),
         );
         add(
             "adc-sample-rate",
             "Rate of the samples",
             "Hz",
-            Type::Float,
+            ValueType::Float,
             Value::Float(clock.adc_sample_rate),
         );
         add(
             "sample-bits",
             "Bits of a sample",
             "",
-            Type::Integer,
+            ValueType::Integer,
             count(config.sample_bits.get().into()),
         );
         add(
             "sync-time",
             "UNIX time of timestamp 0",
             "s",
-            Type::Float,
+            ValueType::Float,
             Value::Float(clock.sync_time),
         );
         let shared = Shared {
@@ -134,28 +136,28 @@ impl Dsim {
                 "signals-orig",
                 "Signals as they were given",
                 "",
-                Type::String,
+                ValueType::String,
                 string(original.to_owned()),
             ),
             signals: add(
                 "signals",
                 "Signals, written out so that they can be given again",
                 "",
-                Type::String,
+                ValueType::String,
                 string(canonical(&config.signals, config.dests.len())),
             ),
             period: add(
                 "period",
                 "Samples after which the signals repeat",
                 "samples",
-                Type::Integer,
+                ValueType::Integer,
                 count(config.period),
             ),
             steady_state: add(
                 "steady-state-timestamp",
                 "Heaps with this timestamp or a later one reflect all requests so far",
                 "",
-                Type::Integer,
+                ValueType::Integer,
                 Value::Integer(0),
             ),
             steady: AtomicU64::new(0),
@@ -177,7 +179,7 @@ impl Dsim {
 
     /// The signals and their period that a request asks for.
     fn asked(&self, request: &Message<'_>) -> Result<(String, Vec<Signal>, u64), Refusal> {
-        let mut parameters = Parameters::of(request);
+        let mut parameters = Parameters::new(request);
         let original = parameters.required("signals", text)?;
         let period = parameters.optional("period", integer)?;
         parameters.end()?;
@@ -212,18 +214,18 @@ impl Device for Dsim {
         BUILD
     }
 
-    fn requests(&self) -> &'static [Help] {
+    fn requests(&self) -> &'static [RequestHelp] {
         HELP
     }
 
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal> {
         // The other one is slow.
-        Parameters::of(request).end()?;
+        Parameters::new(request).end()?;
         response.argument(format_float(unix_now()));
         Ok(())
     }
 
-    fn begin(&self, request: &Message<'_>) -> Option<Slow> {
+    fn begin(&self, request: &Message<'_>) -> Option<ReplyFuture> {
         if request.name() != "signals" {
             return None;
         }
@@ -278,7 +280,7 @@ impl Shared {
             (self.period, Value::Integer(period as i64)),
             (self.steady_state, steady),
         ] {
-            self.sensors.set(sensor, Reading::now(value));
+            self.sensors.set(sensor, SensorReading::now(value));
         }
         Ok(timestamp)
     }
@@ -296,7 +298,7 @@ pub fn canonical(signals: &[Signal], pols: usize) -> String {
 
 /// Serves a digitiser at `address`. `on_end` is called once if control wants it to end.
 pub fn start(
-    address: Reserved,
+    address: ReservedAddress,
     config: DigitiserConfig,
     original: &str,
     seed: u64,
@@ -305,7 +307,7 @@ pub fn start(
 ) -> Result<Control, ControlError> {
     let sensors = Sensors::default();
     let dsim = Dsim::new(config, original, seed, changes, &sensors);
-    let limits = Limits::default();
+    let limits = ServerLimits::default();
     Control::start(address, Arc::new(dsim), sensors, limits, async {}, on_end)
 }
 

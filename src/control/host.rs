@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use ground::os::{ClockState, KernelClock};
-
-use super::katcp::{Reading, SensorId, SensorInfo, Sensors, Status, Type, Value};
+use katcp::{SensorId, SensorInfo, SensorReading, SensorStatus, Sensors, Value, ValueType};
 
 /// How often the clock is looked at.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -31,9 +30,9 @@ impl TimeSensors {
     pub fn add(sensors: &Sensors) -> Self {
         let add = |name, description, units, of, value| {
             let info = SensorInfo::new(name, description, units, of);
-            let initial = Reading {
-                status: Status::Unknown,
-                ..Reading::now(value)
+            let initial = SensorReading {
+                status: SensorStatus::Unknown,
+                ..SensorReading::now(value)
             };
             sensors.add(info, initial)
         };
@@ -42,28 +41,28 @@ impl TimeSensors {
                 "time.esterror",
                 "Estimated error of this host's clock",
                 "s",
-                Type::Float,
+                ValueType::Float,
                 Value::Float(0.0),
             ),
             maxerror: add(
                 "time.maxerror",
                 "Greatest possible error of this host's clock",
                 "s",
-                Type::Float,
+                ValueType::Float,
                 Value::Float(0.0),
             ),
             state: add(
                 "time.state",
                 "State of this host's clock",
                 "",
-                Type::Discrete(STATES),
+                ValueType::Discrete(STATES),
                 Value::Discrete("error"),
             ),
             synchronised: add(
                 "time.synchronised",
                 "Whether this host's clock is synchronised, by the three other time sensors",
                 "",
-                Type::Boolean,
+                ValueType::Boolean,
                 Value::Boolean(false),
             ),
             sensors: sensors.clone(),
@@ -84,7 +83,7 @@ impl TimeSensors {
         let Some(clock) = clock else {
             for sensor in [self.esterror, self.maxerror, self.state, self.synchronised] {
                 let mut reading = self.sensors.reading(sensor);
-                reading.status = Status::Inactive;
+                reading.status = SensorStatus::Inactive;
                 self.sensors.set(sensor, reading);
             }
             return;
@@ -98,33 +97,37 @@ impl TimeSensors {
             ClockState::Unsynchronised => "error",
         };
         let state_status = match state {
-            "ok" => Status::Nominal,
-            "error" => Status::Error,
-            _ => Status::Warn,
+            "ok" => SensorStatus::Nominal,
+            "error" => SensorStatus::Error,
+            _ => SensorStatus::Warn,
         };
         let esterror = error_status(clock.estimated_error, ESTERROR);
         let maxerror = error_status(clock.maximum_error, MAXERROR);
-        let good = ![esterror, maxerror, state_status].contains(&Status::Error);
-        let good_status = if good { Status::Nominal } else { Status::Error };
+        let good = ![esterror, maxerror, state_status].contains(&SensorStatus::Error);
+        let good_status = if good {
+            SensorStatus::Nominal
+        } else {
+            SensorStatus::Error
+        };
         for (sensor, status, value) in [
             (self.esterror, esterror, Value::Float(clock.estimated_error)),
             (self.maxerror, maxerror, Value::Float(clock.maximum_error)),
             (self.state, state_status, Value::Discrete(state)),
             (self.synchronised, good_status, Value::Boolean(good)),
         ] {
-            let reading = Reading::new(clock.unix_time, status, value);
+            let reading = SensorReading::new(clock.unix_time, status, value);
             self.sensors.set(sensor, reading);
         }
     }
 }
 
-fn error_status(seconds: f64, [warn, error]: [f64; 2]) -> Status {
+fn error_status(seconds: f64, [warn, error]: [f64; 2]) -> SensorStatus {
     if (0.0..warn).contains(&seconds) {
-        Status::Nominal
+        SensorStatus::Nominal
     } else if (warn..error).contains(&seconds) {
-        Status::Warn
+        SensorStatus::Warn
     } else {
-        Status::Error
+        SensorStatus::Error
     }
 }
 
@@ -132,7 +135,7 @@ fn error_status(seconds: f64, [warn, error]: [f64; 2]) -> Status {
 mod tests {
     use super::*;
 
-    fn readings(clock: Option<KernelClock>) -> Vec<(String, String, Status)> {
+    fn readings(clock: Option<KernelClock>) -> Vec<(String, String, SensorStatus)> {
         let sensors = Sensors::default();
         TimeSensors::add(&sensors).update(clock);
         let mut readings = Vec::new();
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_judged_by_the_peers_limits() {
-        use Status::{Error, Nominal, Warn};
+        use SensorStatus::{Error, Nominal, Warn};
         for (estimated_error, maximum_error, state, expected) in [
             (
                 0.0,
@@ -195,13 +198,13 @@ mod tests {
 
     #[test]
     fn a_host_that_does_not_tell_is_inactive() {
-        assert!(readings(None).iter().all(|r| r.2 == Status::Inactive));
+        assert!(readings(None).iter().all(|r| r.2 == SensorStatus::Inactive));
     }
 
     #[test]
     fn this_host_tells() {
         let clock = KernelClock::read().expect("Linux");
-        let now = super::super::katcp::reading::unix_now();
+        let now = katcp::reading::unix_now();
         assert!((clock.unix_time - now).abs() < 5.0, "{clock:?} at {now}");
     }
 }

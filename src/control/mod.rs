@@ -9,7 +9,6 @@
 pub mod dsim;
 pub mod fgpu;
 pub mod host;
-pub use ::katcp;
 
 mod thread;
 

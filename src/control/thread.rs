@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use katcp::{BindError, Device, ReservedAddress, Sensors, Server, ServerEnd, ServerLimits};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 
 use super::host::TimeSensors;
-use super::katcp::{BindError, Device, Ended, Limits, Reserved, Sensors, Server};
 
 /// Control cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -47,10 +47,10 @@ impl Control {
     ///
     /// The thread inherits the caller's CPU affinity: call it from a housekeeping core.
     pub fn start<D: Device>(
-        address: Reserved,
+        address: ReservedAddress,
         device: Arc<D>,
         sensors: Sensors,
-        limits: Limits,
+        limits: ServerLimits,
         work: impl Future<Output = ()> + Send + 'static,
         on_end: impl FnOnce(ControlEnd) + Send + 'static,
     ) -> Result<Self, ControlError> {
@@ -73,7 +73,7 @@ impl Control {
                 // An owner that is gone wants it to stop as well.
                 let served = server.run(async { _ = stopped.await });
                 tokio::select! {
-                    ended = served => (ended == Ended::Halted).then_some(ControlEnd::Halt),
+                    ended = served => (ended == ServerEnd::Halted).then_some(ControlEnd::Halt),
                     Err(_) = &mut work => Some(ControlEnd::Failed),
                     Err(_) = &mut time => Some(ControlEnd::Failed),
                 }
@@ -145,7 +145,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::control::katcp::{Help, Message, Refusal, Response};
+    use katcp::{Message, Refusal, RequestHelp, Response};
 
     struct Nothing;
 
@@ -158,7 +158,7 @@ mod tests {
             "nothing-1"
         }
 
-        fn requests(&self) -> &'static [Help] {
+        fn requests(&self) -> &'static [RequestHelp] {
             &[]
         }
 
@@ -171,9 +171,9 @@ mod tests {
         work: impl Future<Output = ()> + Send + 'static,
     ) -> (Control, impl Fn() -> Option<ControlEnd>) {
         let (ends, ended) = channel();
-        let any = Reserved::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let any = ReservedAddress::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let on_end = move |end| ends.send(end).expect("a test that waits");
-        let (sensors, limits) = (Sensors::default(), Limits::default());
+        let (sensors, limits) = (Sensors::default(), ServerLimits::default());
         let control = Control::start(any, Arc::new(Nothing), sensors, limits, work, on_end);
         (control.expect("it listens"), move || ended.recv().ok())
     }

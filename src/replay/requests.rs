@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use ground::files::read_limited;
 use ground::{SampleClock, Timestamp, TscClock};
+use katcp::{Message, MessageKind, Refusal, Response};
 
 use crate::control::fgpu::interpret;
-use crate::control::katcp::{Kind, Message, Refusal, Response};
 use crate::engine::RequestStats;
 use crate::engine::steer::Steering;
 use crate::report::{Reply, RequestsReport, StallReport};
@@ -121,7 +121,7 @@ fn parse(line: &[u8]) -> Result<(Timestamp, &[u8]), String> {
         .map_err(|_| format!("'{text}' is no ADC timestamp, which is a whole number of samples"))?;
     let message = message.trim_ascii_start();
     match Message::parse(message) {
-        Ok(Some(parsed)) if parsed.kind() == Kind::Request => Ok((Timestamp(at), message)),
+        Ok(Some(parsed)) if parsed.kind() == MessageKind::Request => Ok((Timestamp(at), message)),
         Ok(Some(_)) => Err("only requests, which begin with ?, can be replayed".to_owned()),
         Ok(None) => Err("there is nothing behind the timestamp".to_owned()),
         Err(error) => Err(error.to_string()),

@@ -12,11 +12,11 @@ use dsp::SampleBits;
 use ground::{SampleClock, Timestamp};
 use karoo::config::{EngineConfig, NarrowbandOptions, RecvConfig, SendConfig, WidebandOptions};
 use karoo::control::fgpu::{self, EngineControl};
-use karoo::control::katcp::Reserved;
 use karoo::control::{Control, ControlEnd};
 use karoo::engine::steer::{
     ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
 };
+use katcp::ReservedAddress;
 
 use crate::support::python::python;
 
@@ -145,7 +145,7 @@ fn start() -> Running {
     let engine = Engine::start(steered);
     let (halt, halted) = mpsc::channel();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let any = Reserved::bind(any).expect("a free port");
+    let any = ReservedAddress::bind(any).expect("a free port");
     let on_end = move |end| halt.send(end).expect("a test that waits");
     let control = EngineControl {
         config: &config,
@@ -194,7 +194,7 @@ fn a_halt_leaves_no_request_without_a_reply() {
     let (steering, steered) = Steering::new(&config, PLACES);
     let (halt, halted) = mpsc::channel();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let any = Reserved::bind(any).expect("a free port");
+    let any = ReservedAddress::bind(any).expect("a free port");
     let on_end = move |end| halt.send(end).expect("a test that waits");
     let published = steered.published.clone();
     let control = EngineControl {

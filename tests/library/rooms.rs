@@ -4,25 +4,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regex::Regex;
-
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Floor of each room, from the table at the head of `src/lib.rs`.
 fn floors(map: &str) -> BTreeMap<String, u32> {
-    let row = Regex::new(r"(?m)^//! \| (\d+) \| \[`(?:mod@)?(\w+)`\] \|").unwrap();
-    row.captures_iter(map)
-        .map(|row| (row[2].to_owned(), row[1].parse().unwrap()))
-        .collect()
+    let row = |line: &str| {
+        let (floor, rest) = line.strip_prefix("//! | ")?.split_once(" | [`")?;
+        let (room, _) = rest.trim_start_matches("mod@").split_once("`] |")?;
+        Some((room.to_owned(), floor.parse().ok()?))
+    };
+    map.lines().filter_map(row).collect()
 }
 
 /// Rooms that the library has.
 fn rooms(map: &str) -> Vec<String> {
-    let module = Regex::new(r"(?m)^pub mod (\w+);").unwrap();
-    module
-        .captures_iter(map)
-        .map(|module| module[1].to_owned())
-        .collect()
+    let module = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_owned());
+    map.lines().filter_map(module).collect()
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -38,19 +35,24 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// Rooms that a source names, without its comments and its tests.
 fn imports(source: &str) -> Vec<String> {
-    let tests = Regex::new(r"(?s)#\[cfg\(test\)\]\s*(?:pub(?:\(crate\))? )?mod \w+ \{.*").unwrap();
-    let comments = Regex::new(r"(?m)//.*$").unwrap();
-    let group = Regex::new(r"crate::\{([^;]*)\};").unwrap();
-    let single = Regex::new(r"\bcrate::(\w+)").unwrap();
-    let inner = Regex::new(r"(?:^|,)\s*(\w+)").unwrap();
-    let source = comments.replace_all(source, "");
-    let source = tests.replace(&source, "");
-    let mut found: Vec<String> = single
-        .captures_iter(&source)
-        .map(|name| name[1].to_owned())
-        .collect();
-    for list in group.captures_iter(&source) {
-        found.extend(inner.captures_iter(&list[1]).map(|name| name[1].to_owned()));
+    let (source, _) = source
+        .split_once("#[cfg(test)]\nmod tests {")
+        .unwrap_or((source, ""));
+    let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+    let source: Vec<_> = source.lines().map(code).collect();
+    let source = source.join(" ");
+    let mut found = Vec::new();
+    for path in source.split("crate::").skip(1) {
+        let paths = match path.strip_prefix('{') {
+            Some(list) => list.split(';').next().unwrap_or_default().split(','),
+            None => path.split(','),
+        };
+        let several = if path.starts_with('{') { usize::MAX } else { 1 };
+        for path in paths.take(several) {
+            let name = path.trim_start();
+            let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+            found.push(name[..end.unwrap_or(name.len())].to_owned());
+        }
     }
     found
 }

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Eal, MbufPool, PoolConfig, TxQueue, pool_bytes, pool_size};
 use ground::{IdlePolicy, StopFlag};
+use katcp::reading::unix_now;
 use prometheus::proto::MetricType;
 
 use super::{DsimArgs, To};
@@ -15,7 +16,6 @@ use crate::cli::frame::{self, StopReason};
 use crate::cli::serve::Serving;
 use crate::cli::{Failure, log};
 use crate::control::dsim;
-use crate::control::katcp::reading::unix_now;
 use crate::metrics::scrape::{Samples, counter, family, plain, text};
 use crate::metrics::{Scrape, ports};
 use crate::net::FlowTable;

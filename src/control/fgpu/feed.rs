@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use dsp::delay::LinearDelay;
 use ground::{N_POL, SampleClock};
+use katcp::reading::unix_now;
+use katcp::{SensorId, SensorReading, SensorStatus, Value};
 
 use super::applied::AppliedLog;
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::EngineConfig;
-use crate::control::katcp::reading::unix_now;
-use crate::control::katcp::{Reading, SensorId, Status, Value};
 use crate::engine::steer::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
 
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but promptness depends on it.
@@ -55,7 +55,7 @@ struct Busy {
 #[derive(Clone, Copy, Debug)]
 struct Timeout {
     sensor: SensorId,
-    status: Status,
+    status: SensorStatus,
     /// When it was last updated, until it timed out.
     updated: Option<Instant>,
 }
@@ -67,9 +67,9 @@ impl Feed {
         let timeouts = sensors.inputs.iter().flat_map(|input| {
             // Errors first, so that they are never all nominal when data stop.
             [
-                (input.timestamp, Status::Error),
-                (input.unixtime, Status::Error),
-                (input.missing, Status::Nominal),
+                (input.timestamp, SensorStatus::Error),
+                (input.unixtime, SensorStatus::Error),
+                (input.missing, SensorStatus::Nominal),
             ]
         });
         let timeouts = timeouts.map(|(sensor, status)| Timeout {
@@ -147,13 +147,13 @@ impl Feed {
         }
     }
 
-    fn set(&self, sensor: SensorId, timestamp: f64, status: Status, value: Value) {
-        let reading = Reading::new(timestamp, status, value);
+    fn set(&self, sensor: SensorId, timestamp: f64, status: SensorStatus, value: Value) {
+        let reading = SensorReading::new(timestamp, status, value);
         self.sensors.sensors.set(sensor, reading);
     }
 
     /// Sets a sensor that times out.
-    fn set_timed(&mut self, sensor: SensorId, reading: Reading, now: Instant) {
+    fn set_timed(&mut self, sensor: SensorId, reading: SensorReading, now: Instant) {
         for timeout in self.timeouts.iter_mut().filter(|t| t.sensor == sensor) {
             timeout.updated = Some(now);
         }
@@ -168,18 +168,18 @@ impl Feed {
         for (pol, input) in inputs.iter().enumerate() {
             if chunk.missing_heaps[pol] > self.missing[pol] {
                 self.missing[pol] = chunk.missing_heaps[pol];
-                let reading = Reading::new(start, Status::Error, time.clone());
+                let reading = SensorReading::new(start, SensorStatus::Error, time.clone());
                 self.set_timed(input.missing, reading, now);
             }
         }
         for (pol, input) in inputs.iter().enumerate() {
-            let nominal = |value| Reading::new(start, Status::Nominal, value);
+            let nominal = |value| SensorReading::new(start, SensorStatus::Nominal, value);
             let timestamp = Value::Integer(chunk.start.0 as i64);
             self.set_timed(input.timestamp, nominal(timestamp), now);
             self.set_timed(input.unixtime, nominal(time.clone()), now);
             let clipped = Value::Integer(chunk.clipped_samples[pol] as i64);
             let end = chunk.end.unix(self.clock);
-            self.set(input.clip_count, end, Status::Nominal, clipped);
+            self.set(input.clip_count, end, SensorStatus::Nominal, clipped);
         }
     }
 
@@ -190,7 +190,7 @@ impl Feed {
         let end = chunk.nominal_end.unix(self.clock);
         for (sensors, clipped) in output.iter().zip(chunk.clipped_samples) {
             let clipped = Value::Integer(clipped as i64);
-            self.set(sensors.clip_count, end, Status::Nominal, clipped);
+            self.set(sensors.clip_count, end, SensorStatus::Nominal, clipped);
         }
         // What was not sent has no age.
         if chunk.batches == 0 {
@@ -199,7 +199,7 @@ impl Feed {
         let end = chunk.end.unix(self.clock);
         let age = Value::Float(unix_now() - end);
         let sensor = self.sensors.latencies[chunk.output];
-        self.set(sensor, end, Status::Nominal, age);
+        self.set(sensor, end, SensorStatus::Nominal, age);
     }
 
     fn delay(&mut self, delay: ActiveDelay) {
@@ -214,7 +214,7 @@ impl Feed {
         *shown = model;
         let text = Value::String(delay_text(&model, self.clock).into());
         let sensor = self.sensors.outputs[output][pol].delay;
-        self.sensors.sensors.set(sensor, Reading::now(text));
+        self.sensors.sensors.set(sensor, SensorReading::now(text));
     }
 
     fn power(&self, level: &PowerLevel) {
@@ -222,7 +222,7 @@ impl Feed {
         for (pol, input) in self.sensors.inputs.iter().enumerate() {
             let (status, dbfs) = match level.dbfs {
                 Some(dbfs) => (power_status(dbfs[pol]), dbfs[pol]),
-                None => (Status::Failure, f64::MIN),
+                None => (SensorStatus::Failure, f64::MIN),
             };
             self.set(input.power, end, status, Value::Float(dbfs));
         }
@@ -253,20 +253,20 @@ impl Busy {
         let count = self.nanoseconds.load(Ordering::Relaxed);
         self.since = (now, count);
         let share = count.saturating_sub(before) as f64 * 1e-9 / window.as_secs_f64();
-        let reading = Reading::now(Value::Float(share.min(1.0)));
+        let reading = SensorReading::now(Value::Float(share.min(1.0)));
         sensors.sensors.set(self.sensor, reading);
     }
 }
 
-fn power_status(dbfs: f64) -> Status {
+fn power_status(dbfs: f64) -> SensorStatus {
     let [low, high] = POWER_NOMINAL;
     let [too_low, too_high] = POWER_ERROR;
     if (low..=high).contains(&dbfs) {
-        Status::Nominal
+        SensorStatus::Nominal
     } else if too_low < dbfs && dbfs < too_high {
-        Status::Warn
+        SensorStatus::Warn
     } else {
-        Status::Error
+        SensorStatus::Error
     }
 }
 

@@ -1,9 +1,9 @@
 use ground::Timestamp;
+use katcp::sensor::Sensors;
+use katcp::{SensorInfo, ValueType};
 
 use super::*;
 use crate::config::tests::engine;
-use crate::control::katcp::sensor::Sensors;
-use crate::control::katcp::{SensorInfo, Type};
 use crate::engine::steer::Steering;
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
@@ -42,7 +42,7 @@ impl Bench {
     }
 
     /// Value, status and timestamp of a sensor.
-    fn sensor(&self, name: &str) -> (String, Status, f64) {
+    fn sensor(&self, name: &str) -> (String, SensorStatus, f64) {
         let mut found = None;
         self.sensors.visit(
             |other| other == name,
@@ -51,7 +51,7 @@ impl Bench {
         found.expect(name)
     }
 
-    fn expect(&self, name: &str, value: &str, status: Status, timestamp: f64) {
+    fn expect(&self, name: &str, value: &str, status: SensorStatus, timestamp: f64) {
         let expected = (value.to_owned(), status, timestamp);
         assert_eq!(self.sensor(name), expected, "{name}");
     }
@@ -70,24 +70,28 @@ fn chunk(start: u64, clipped_samples: [u64; 2], missing_heaps: [u64; 2]) -> Even
 fn sensors_begin_as_the_peers() {
     let bench = Bench::new();
     for (name, value, status) in [
-        ("steady-state-timestamp", "0", Status::Nominal),
-        ("karoo.w.pfb-group-delay", "-1023.5", Status::Nominal),
-        ("karoo.w.filter-group-delay", "-1023.5", Status::Nominal),
-        ("input0.dig-clip-cnt", "0", Status::Nominal),
-        ("input1.dig-rms-dbfs", "0.0", Status::Unknown),
-        ("input0.rx.timestamp", "-1", Status::Error),
-        ("input1.rx.unixtime", "-1.0", Status::Error),
-        ("input0.rx.missing-unixtime", "-1.0", Status::Nominal),
-        ("rx.device-status", "degraded", Status::Warn),
-        ("device-status", "degraded", Status::Warn),
-        ("w.dither-seed", "0", Status::Nominal),
-        ("w.input0.eq", "[1+0j]", Status::Nominal),
+        ("steady-state-timestamp", "0", SensorStatus::Nominal),
+        ("karoo.w.pfb-group-delay", "-1023.5", SensorStatus::Nominal),
+        (
+            "karoo.w.filter-group-delay",
+            "-1023.5",
+            SensorStatus::Nominal,
+        ),
+        ("input0.dig-clip-cnt", "0", SensorStatus::Nominal),
+        ("input1.dig-rms-dbfs", "0.0", SensorStatus::Unknown),
+        ("input0.rx.timestamp", "-1", SensorStatus::Error),
+        ("input1.rx.unixtime", "-1.0", SensorStatus::Error),
+        ("input0.rx.missing-unixtime", "-1.0", SensorStatus::Nominal),
+        ("rx.device-status", "degraded", SensorStatus::Warn),
+        ("device-status", "degraded", SensorStatus::Warn),
+        ("w.dither-seed", "0", SensorStatus::Nominal),
+        ("w.input0.eq", "[1+0j]", SensorStatus::Nominal),
         (
             "w.input1.delay",
             "(-1, 0.0, 0.0, 0.0, 0.0)",
-            Status::Nominal,
+            SensorStatus::Nominal,
         ),
-        ("w.input1.feng-clip-cnt", "0", Status::Nominal),
+        ("w.input1.feng-clip-cnt", "0", SensorStatus::Nominal),
     ] {
         let found = bench.sensor(name);
         assert_eq!((found.0.as_str(), found.1), (value, status), "{name}");
@@ -99,24 +103,34 @@ fn chunks_set_the_receive_sensors() {
     let mut bench = Bench::new();
     let now = Instant::now();
     bench.tell(chunk(2000, [5, 0], [0, 0]), now);
-    bench.expect("input0.rx.timestamp", "2000", Status::Nominal, 102.0);
-    bench.expect("input1.rx.unixtime", "102.0", Status::Nominal, 102.0);
-    bench.expect("input0.dig-clip-cnt", "5", Status::Nominal, 102.5);
-    bench.expect("input1.dig-clip-cnt", "0", Status::Nominal, 102.5);
+    bench.expect("input0.rx.timestamp", "2000", SensorStatus::Nominal, 102.0);
+    bench.expect("input1.rx.unixtime", "102.0", SensorStatus::Nominal, 102.0);
+    bench.expect("input0.dig-clip-cnt", "5", SensorStatus::Nominal, 102.5);
+    bench.expect("input1.dig-clip-cnt", "0", SensorStatus::Nominal, 102.5);
     assert_eq!(bench.sensor("rx.device-status").0, "ok");
     assert_eq!(
         bench.sensor("input0.rx.missing-unixtime").1,
-        Status::Nominal
+        SensorStatus::Nominal
     );
 
     bench.tell(chunk(4000, [5, 9], [0, 3]), now);
-    bench.expect("input1.rx.missing-unixtime", "104.0", Status::Error, 104.0);
+    bench.expect(
+        "input1.rx.missing-unixtime",
+        "104.0",
+        SensorStatus::Error,
+        104.0,
+    );
     assert_eq!(bench.sensor("input0.rx.missing-unixtime").0, "-1.0");
     assert_eq!(bench.sensor("rx.device-status").0, "degraded");
-    bench.expect("input1.dig-clip-cnt", "9", Status::Nominal, 104.5);
+    bench.expect("input1.dig-clip-cnt", "9", SensorStatus::Nominal, 104.5);
     // What was missing before is not missing again.
     bench.tell(chunk(4500, [5, 9], [0, 3]), now);
-    bench.expect("input1.rx.missing-unixtime", "104.0", Status::Error, 104.0);
+    bench.expect(
+        "input1.rx.missing-unixtime",
+        "104.0",
+        SensorStatus::Error,
+        104.0,
+    );
 }
 
 #[test]
@@ -141,24 +155,27 @@ fn received_sensors_time_out() {
     bench.tell(chunk(2000, [0, 0], [1, 0]), start);
     bench.tell(chunk(2500, [0, 0], [1, 0]), after(1000));
     bench.feed.update(after(4999));
-    assert_eq!(bench.sensor("input0.rx.missing-unixtime").1, Status::Error);
+    assert_eq!(
+        bench.sensor("input0.rx.missing-unixtime").1,
+        SensorStatus::Error
+    );
     bench.feed.update(after(5000));
     bench.expect(
         "input0.rx.missing-unixtime",
         "102.0",
-        Status::Nominal,
+        SensorStatus::Nominal,
         107.0,
     );
     bench.feed.update(after(5999));
-    assert_eq!(bench.sensor("input0.rx.timestamp").1, Status::Nominal);
+    assert_eq!(bench.sensor("input0.rx.timestamp").1, SensorStatus::Nominal);
     bench.feed.update(after(6000));
-    bench.expect("input0.rx.timestamp", "2500", Status::Error, 107.5);
-    bench.expect("input1.rx.unixtime", "102.5", Status::Error, 107.5);
+    bench.expect("input0.rx.timestamp", "2500", SensorStatus::Error, 107.5);
+    bench.expect("input1.rx.unixtime", "102.5", SensorStatus::Error, 107.5);
     // Once, not again and again.
     bench.feed.update(after(60_000));
-    bench.expect("input0.rx.timestamp", "2500", Status::Error, 107.5);
+    bench.expect("input0.rx.timestamp", "2500", SensorStatus::Error, 107.5);
     bench.tell(chunk(9000, [0, 0], [1, 0]), after(70_000));
-    bench.expect("input0.rx.timestamp", "9000", Status::Nominal, 109.0);
+    bench.expect("input0.rx.timestamp", "9000", SensorStatus::Nominal, 109.0);
 }
 
 #[test]
@@ -177,16 +194,21 @@ fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
     };
     let unknown = bench.sensor("karoo.w.latency");
     bench.tell(sent(0, 0), Instant::now());
-    bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
+    bench.expect("w.input0.feng-clip-cnt", "1", SensorStatus::Nominal, 103.0);
     assert_eq!(bench.sensor("karoo.w.latency"), unknown);
     let before = unix_now();
     bench.tell(sent(0, 1), Instant::now());
     let told = before..=unix_now();
     bench.tell(sent(1, 1), Instant::now());
-    bench.expect("w.input0.feng-clip-cnt", "1", Status::Nominal, 103.0);
-    bench.expect("w.input1.feng-clip-cnt", "1000", Status::Nominal, 103.0);
+    bench.expect("w.input0.feng-clip-cnt", "1", SensorStatus::Nominal, 103.0);
+    bench.expect(
+        "w.input1.feng-clip-cnt",
+        "1000",
+        SensorStatus::Nominal,
+        103.0,
+    );
     let (age, status, timestamp) = bench.sensor("karoo.w.latency");
-    assert_eq!((status, timestamp), (Status::Nominal, 102.0));
+    assert_eq!((status, timestamp), (SensorStatus::Nominal, 102.0));
     let age: f64 = age.parse().expect("a number");
     // As text it is rounded.
     assert!(
@@ -199,23 +221,23 @@ fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
 fn power_is_judged_as_the_peer_does() {
     let mut bench = Bench::new();
     for (dbfs, status) in [
-        (-10.0, Status::Nominal),
-        (-30.0, Status::Nominal),
-        (-9.999999, Status::Warn),
-        (-30.000001, Status::Warn),
-        (-32.999999, Status::Warn),
-        (-33.0, Status::Error),
-        (-7.0, Status::Error),
-        (f64::MIN, Status::Error),
+        (-10.0, SensorStatus::Nominal),
+        (-30.0, SensorStatus::Nominal),
+        (-9.999999, SensorStatus::Warn),
+        (-30.000001, SensorStatus::Warn),
+        (-32.999999, SensorStatus::Warn),
+        (-33.0, SensorStatus::Error),
+        (-7.0, SensorStatus::Error),
+        (f64::MIN, SensorStatus::Error),
     ] {
         let level = PowerLevel {
             end: Timestamp(7000),
             dbfs: Some([dbfs, -20.0]),
         };
         bench.tell(Event::Power(level), Instant::now());
-        let text = crate::control::katcp::number::format_float(dbfs);
+        let text = katcp::number::format_float(dbfs);
         bench.expect("input0.dig-rms-dbfs", &text, status, 107.0);
-        bench.expect("input1.dig-rms-dbfs", "-20.0", Status::Nominal, 107.0);
+        bench.expect("input1.dig-rms-dbfs", "-20.0", SensorStatus::Nominal, 107.0);
     }
     let level = PowerLevel {
         end: Timestamp(8000),
@@ -223,7 +245,7 @@ fn power_is_judged_as_the_peer_does() {
     };
     bench.tell(Event::Power(level), Instant::now());
     let least = "-1.7976931348623157e+308";
-    bench.expect("input1.dig-rms-dbfs", least, Status::Failure, 108.0);
+    bench.expect("input1.dig-rms-dbfs", least, SensorStatus::Failure, 108.0);
 }
 
 #[test]
@@ -238,12 +260,12 @@ fn active_models_are_shown_and_none_is_missed() {
         }
     };
     bench.tell(Event::Delay(model(500)), Instant::now());
-    let phase = crate::control::katcp::number::format_float(7.0 - std::f64::consts::TAU);
+    let phase = katcp::number::format_float(7.0 - std::f64::consts::TAU);
     let text = format!("(500, 0.0025, 0.5, {phase}, 250.0)");
     assert_eq!(bench.sensor("w.input1.delay").0, text);
     // The same again is news too, as the peer's.
     let (.., before) = bench.sensor("w.input1.delay");
-    while Reading::now(Value::Integer(0)).timestamp <= before {}
+    while SensorReading::now(Value::Integer(0)).timestamp <= before {}
     bench.tell(Event::Delay(model(500)), Instant::now());
     let (again, _, after) = bench.sensor("w.input1.delay");
     assert!(again == text && after > before, "{before} {after}");
@@ -260,8 +282,10 @@ fn active_models_are_shown_and_none_is_missed() {
 #[test]
 fn a_device_is_busy_for_a_share_of_the_last_second() {
     let mut bench = Bench::new();
-    let info = SensorInfo::new("karoo.gpu-w.busy", "", "", Type::Float);
-    let sensor = bench.sensors.add(info, Reading::now(Value::Float(0.0)));
+    let info = SensorInfo::new("karoo.gpu-w.busy", "", "", ValueType::Float);
+    let sensor = bench
+        .sensors
+        .add(info, SensorReading::now(Value::Float(0.0)));
     let nanoseconds = Arc::new(AtomicU64::new(7_000_000_000));
     let begun = Instant::now();
     bench.feed.watch(sensor, nanoseconds.clone(), begun);

@@ -15,12 +15,12 @@ pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
 use ground::{SampleClock, Timestamp};
-
-use super::katcp::reading::unix_now;
-use super::katcp::{
-    Device, Help, Limits, Message, Reading, Refusal, Reserved, Response, Room, SensorInfo, Sensors,
-    Type, Value,
+use katcp::reading::unix_now;
+use katcp::{
+    Device, Message, Refusal, RequestHelp, ReservedAddress, Response, RoomFuture, SensorInfo,
+    SensorReading, Sensors, ServerLimits, Value, ValueType,
 };
+
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
 use crate::engine::steer::{OutputSteering, Published, Steering};
@@ -63,11 +63,11 @@ impl Device for Fgpu {
         BUILD
     }
 
-    fn requests(&self) -> &'static [Help] {
+    fn requests(&self) -> &'static [RequestHelp] {
         requests::HELP
     }
 
-    fn room(&self, request: &Message<'_>) -> Option<Room> {
+    fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let outputs = self.steering.outputs();
         // Understanding a request takes longer.
         if !outputs.iter().any(OutputSteering::is_full) {
@@ -116,7 +116,7 @@ pub struct EngineControl<'a> {
 ///
 /// `on_end` is called once if control wants the engine to end.
 pub fn start(
-    address: Reserved,
+    address: ReservedAddress,
     engine: EngineControl<'_>,
     on_end: impl FnOnce(ControlEnd) + Send + 'static,
 ) -> Result<Control, ControlError> {
@@ -130,8 +130,8 @@ pub fn start(
     let sensors = Sensors::default();
     let fgpu = Fgpu::new(config, steering, &sensors);
     for (info, text) in constants {
-        debug_assert_eq!(info.of, Type::String);
-        sensors.add(info, Reading::now(Value::String(text.into())));
+        debug_assert_eq!(info.value_type, ValueType::String);
+        sensors.add(info, SensorReading::now(Value::String(text.into())));
     }
     let mut feed = Feed::new(config, published, fgpu.sensors().clone());
     for (stage, nanoseconds) in busy {
@@ -139,16 +139,16 @@ pub fn start(
             format!("karoo.{stage}.busy"),
             "Share of the last second for which the GPU was busy with this",
             "",
-            Type::Float,
+            ValueType::Float,
         );
-        let sensor = sensors.add(info, Reading::now(Value::Float(0.0)));
+        let sensor = sensors.add(info, SensorReading::now(Value::Float(0.0)));
         feed.watch(sensor, nanoseconds.clone(), Instant::now());
     }
     Control::start(
         address,
         Arc::new(fgpu),
         sensors,
-        Limits::default(),
+        ServerLimits::default(),
         feed.run(),
         on_end,
     )

@@ -6,29 +6,31 @@ use std::iter;
 
 use dsp::delay::{DelayError, DelaySeconds, LinearDelay};
 use ground::{N_POL, SampleClock};
+use katcp::number::{format_complex, format_float, parse_complex};
+use katcp::value::{excerpt, float, integer, string};
+use katcp::{
+    ArgumentError, Message, MessageBuilder, MessageKind, Parameters, RequestHelp, Response,
+    ValueError,
+};
 use num_complex::Complex32;
 
-use crate::control::katcp::message::Line;
-use crate::control::katcp::number::{format_complex, format_float, parse_complex};
-use crate::control::katcp::value::{excerpt, float, integer, string};
-use crate::control::katcp::{ArgumentError, Help, Kind, Message, Parameters, Response, ValueError};
 use crate::engine::steer::{
     Applied, AskedDelays, Change, GainError, Gains, OutputSteering, SteerError, Steering,
 };
 
 /// The engine's own requests.
-pub const HELP: &[Help] = &[
-    Help {
+pub const HELP: &[RequestHelp] = &[
+    RequestHelp {
         name: "delays",
         parameters: "stream start-time delay,rate:phase,phase-rate delay,rate:phase,phase-rate",
         summary: "Add a delay model per input, from a UNIX time on. Units: s, s/s, rad, rad/s; phase at the band centre.",
     },
-    Help {
+    RequestHelp {
         name: "gain",
         parameters: "stream input [gain…]",
         summary: "Set or query the complex gains of one input: one for all channels, or one per channel.",
     },
-    Help {
+    RequestHelp {
         name: "gain-all",
         parameters: "stream gain…|default",
         summary: "Set the complex gains of both inputs: one for all channels, one per channel, or those of the start.",
@@ -123,7 +125,7 @@ pub fn interpret(
     steering: &Steering,
     request: &Message<'_>,
 ) -> Result<Action, RequestError> {
-    let mut parameters = Parameters::of(request);
+    let mut parameters = Parameters::new(request);
     let mut stream = || {
         let name = parameters.required("stream", |name| string(name).map(str::to_owned))?;
         find(steering, &name)
@@ -254,8 +256,11 @@ fn delay_model(
 /// client asked for have none.
 pub fn replay_lines(stream: &str, applied: &Applied) -> Vec<String> {
     let line = |name: &str, arguments: Vec<String>| {
-        let line = Line::new(Kind::Request, name, None).argument(stream);
-        let line = arguments.iter().fold(line, Line::argument).finish();
+        let line = MessageBuilder::new(MessageKind::Request, name, None).argument(stream);
+        let line = arguments
+            .iter()
+            .fold(line, MessageBuilder::argument)
+            .finish();
         let line = String::from_utf8_lossy(line.trim_ascii_end());
         format!("{} {line}", applied.from.0)
     };

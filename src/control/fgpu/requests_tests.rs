@@ -1,12 +1,12 @@
 use ground::Timestamp;
+use katcp::reading::unix_now;
+use katcp::sensor::Sensors;
+use katcp::{Device, MessageKind};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::config::tests::engine;
-use crate::control::katcp::reading::unix_now;
-use crate::control::katcp::sensor::Sensors;
-use crate::control::katcp::{Device, Kind};
 use crate::engine::steer::{Change, Steered};
 
 const WIDEBAND: &str = "name=wideband,channels=64,dst=239.10.1.0,jones_per_batch=2048";
@@ -41,7 +41,7 @@ impl Bench {
         let lines = response.finish(outcome);
         let reply = Message::parse(lines.strip_suffix(b"\n").expect("a line"));
         let reply = reply.expect("a reply").expect("a reply");
-        assert_eq!(reply.kind(), Kind::Reply);
+        assert_eq!(reply.kind(), MessageKind::Reply);
         let texts = reply
             .arguments()
             .map(|a| String::from_utf8(a.into_owned()).expect("UTF-8"));

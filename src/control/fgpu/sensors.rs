@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use dsp::delay::LinearDelay;
 use ground::{N_POL, SampleClock};
+use katcp::number::{format_complex, format_float};
+use katcp::reading::DEVICE_STATUS;
+use katcp::{SensorId, SensorInfo, SensorReading, SensorStatus, Sensors, Value, ValueType};
 
 use super::requests::Action;
 use crate::config::EngineConfig;
-use crate::control::katcp::number::{format_complex, format_float};
-use crate::control::katcp::reading::DEVICE_STATUS;
-use crate::control::katcp::{Reading, SensorId, SensorInfo, Sensors, Status, Type, Value};
 use crate::engine::steer::{Gains, Steering};
 
 /// The sensors of an engine; a cheap handle.
@@ -56,13 +56,13 @@ pub struct OutputSensors {
 impl FgpuSensors {
     /// Adds them, in their initial states.
     pub fn add(sensors: &Sensors, config: &EngineConfig, steering: &Steering) -> Self {
-        let nominal = |info, value| sensors.add(info, Reading::now(value));
+        let nominal = |info, value| sensors.add(info, SensorReading::now(value));
         let steady_state = nominal(
             SensorInfo::new(
                 "steady-state-timestamp",
                 "Heaps with this timestamp or a later one reflect all requests so far",
                 "",
-                Type::Integer,
+                ValueType::Integer,
             ),
             Value::Integer(0),
         );
@@ -74,7 +74,7 @@ impl FgpuSensors {
                     format!("{}.dither-seed", output.name),
                     "Key of the generator of dither",
                     "",
-                    Type::String,
+                    ValueType::String,
                 ),
                 Value::String(output.dither_seed.to_string().into()),
             );
@@ -89,7 +89,7 @@ impl FgpuSensors {
                         format!("karoo.{}.{filter}-group-delay", output.name),
                         format!("Group delay of {of}, for which timestamps are not corrected"),
                         "samples",
-                        Type::Float,
+                        ValueType::Float,
                     ),
                     Value::Float(delay),
                 );
@@ -106,11 +106,11 @@ impl FgpuSensors {
                 format!("karoo.{}.latency", output.name),
                 "Age of the last sample of an output chunk when it is sent, by this host's clock",
                 "s",
-                Type::Float,
+                ValueType::Float,
             );
-            let initial = Reading {
-                status: Status::Unknown,
-                ..Reading::now(Value::Float(0.0))
+            let initial = SensorReading {
+                status: SensorStatus::Unknown,
+                ..SensorReading::now(Value::Float(0.0))
             };
             sensors.add(info.rate_limited(), initial)
         });
@@ -142,13 +142,14 @@ impl FgpuSensors {
                 let text = Value::String(gains_text(gains).into());
                 for input in (0..N_POL).filter(|input| pol.is_none_or(|pol| pol == *input)) {
                     let sensor = self.outputs[*output][input].gains;
-                    self.sensors.set(sensor, Reading::now(text.clone()));
+                    self.sensors.set(sensor, SensorReading::now(text.clone()));
                 }
             }
             // Shown when a model becomes active.
             Action::SetDelays { .. } => {}
         }
-        self.sensors.set(self.steady_state, Reading::now(steady));
+        self.sensors
+            .set(self.steady_state, SensorReading::now(steady));
     }
 }
 
@@ -160,9 +161,9 @@ impl InputSensors {
         let add = |info, status, value| {
             sensors.add(
                 info,
-                Reading {
+                SensorReading {
                     status,
-                    ..Reading::now(value)
+                    ..SensorReading::now(value)
                 },
             )
         };
@@ -172,10 +173,10 @@ impl InputSensors {
                     "dig-clip-cnt",
                     "Saturated samples of the digitiser so far",
                     "",
-                    Type::Integer,
+                    ValueType::Integer,
                 )
                 .rate_limited(),
-                Status::Nominal,
+                SensorStatus::Nominal,
                 Value::Integer(0),
             ),
             power: add(
@@ -183,9 +184,9 @@ impl InputSensors {
                     "dig-rms-dbfs",
                     "Power of the digitiser's samples over the last window, relative to a full-scale sine",
                     "dBFS",
-                    Type::Float,
+                    ValueType::Float,
                 ),
-                Status::Unknown,
+                SensorStatus::Unknown,
                 Value::Float(0.0),
             ),
             timestamp: add(
@@ -193,10 +194,10 @@ impl InputSensors {
                     "rx.timestamp",
                     "Timestamp of the last receive chunk",
                     "",
-                    Type::Integer,
+                    ValueType::Integer,
                 )
                 .rate_limited(),
-                Status::Error,
+                SensorStatus::Error,
                 Value::Integer(-1),
             ),
             unixtime: add(
@@ -204,10 +205,10 @@ impl InputSensors {
                     "rx.unixtime",
                     "UNIX time of the last receive chunk",
                     "",
-                    Type::Timestamp,
+                    ValueType::Timestamp,
                 )
                 .rate_limited(),
-                Status::Error,
+                SensorStatus::Error,
                 Value::Timestamp(-1.0),
             ),
             missing: add(
@@ -215,10 +216,10 @@ impl InputSensors {
                     "rx.missing-unixtime",
                     "UNIX time of the last receive chunk that lacked data",
                     "",
-                    Type::Timestamp,
+                    ValueType::Timestamp,
                 )
                 .rate_limited(),
-                Status::Nominal,
+                SensorStatus::Nominal,
                 Value::Timestamp(-1.0),
             ),
         }
@@ -230,13 +231,13 @@ impl OutputSensors {
         let info = |name, description, of| {
             SensorInfo::new(format!("{stream}.input{pol}.{name}"), description, "", of)
         };
-        let add = |info, value| sensors.add(info, Reading::now(value));
+        let add = |info, value| sensors.add(info, SensorReading::now(value));
         Self {
             gains: add(
                 info(
                     "eq",
                     "Complex gains: one for all channels, or one per channel",
-                    Type::String,
+                    ValueType::String,
                 ),
                 Value::String(gains_text(gains).into()),
             ),
@@ -244,7 +245,7 @@ impl OutputSensors {
                 info(
                     "delay",
                     "The active delay model: start timestamp, delay (s), rate, phase (rad), phase rate (rad/s)",
-                    Type::String,
+                    ValueType::String,
                 ),
                 // The zero model reads the same with any clock.
                 Value::String("(-1, 0.0, 0.0, 0.0, 0.0)".into()),
@@ -253,7 +254,7 @@ impl OutputSensors {
                 info(
                     "feng-clip-cnt",
                     "Saturated output samples sent so far",
-                    Type::Integer,
+                    ValueType::Integer,
                 )
                 .rate_limited(),
                 Value::Integer(0),

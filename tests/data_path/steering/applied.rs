@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 use ground::Timestamp;
 use karoo::config::EngineConfig;
 use karoo::control::fgpu::{interpret, replay_lines};
-use karoo::control::katcp::{Message, Response};
 use karoo::engine::steer::{Event, Steering};
+use katcp::{Message, Response};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
