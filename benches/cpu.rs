@@ -175,10 +175,10 @@ fn backend(c: &mut Criterion) {
                             offset: [0, 0],
                             fine: &fine,
                         };
-                        let issued = pipeline.front(&input, &block, &mut filled.span());
-                        let issued = issued.and_then(|()| pipeline.back(2, filled));
+                        let issued = pipeline.run_frontend(&input, &block, &mut filled.span());
+                        let issued = issued.and_then(|()| pipeline.finish_chunk(2, filled));
                         issued.expect("the CPU does not fail");
-                        chunk = pipeline.poll().expect("the CPU does not fail");
+                        chunk = pipeline.poll_finished().expect("the CPU does not fail");
                     });
                 });
             }

@@ -20,7 +20,7 @@ use karoo::memory::{HostAllocator, Store};
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
 use karoo::recv::{
-    Collected, END_OF_STREAM, Horizon, Meant, RxConfig, RxLcore, RxParts, RxStats, WhenFull,
+    Collected, END_OF_STREAM, EpochHint, RxConfig, RxLcore, RxParts, RxStats, Watermark, WhenFull,
     receive_memory,
 };
 use karoo::spead::DigitiserRepr;
@@ -114,12 +114,12 @@ impl Bench {
         };
         let mut port = port.expect("a port").start(&config).expect("it starts");
         let (memory, mut engine) = receive_memory(&self.recv, 0, 1, &memory).expect("memory");
-        let horizons = Arc::new(ArrayQueue::new(1));
+        let watermarks = Arc::new(ArrayQueue::new(1));
         let stats = Arc::new(RxStats::default());
         let rx = RxConfig {
             recv: self.recv.clone(),
             when_full: WhenFull::Wait,
-            meant: Meant::AsItIs,
+            epoch: EpochHint::WireValue,
             ours: None,
             idle: IdlePolicy::Poll,
         };
@@ -127,7 +127,7 @@ impl Bench {
             queue: port.rx.remove(0),
             memory,
             lane: 0,
-            horizons: horizons.clone(),
+            watermarks: watermarks.clone(),
             stats: stats.clone(),
             abort: StopFlag::default(),
         };
@@ -141,7 +141,7 @@ impl Bench {
         let (pool, recv) = (self.pool.clone(), self.recv.clone());
         let generator = self.eal.launch(workers[1].id, "generator", move || {
             generate(&pool, &recv, &mut sender, heaps);
-            let _ = horizons.push(Horizon {
+            let _ = watermarks.push(Watermark {
                 after: heaps,
                 floor: END_OF_STREAM,
             });

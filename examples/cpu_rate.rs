@@ -108,9 +108,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             offset: [0, 0],
             fine: &fine,
         };
-        pipeline.front(&input, &block, &mut chunk.span())?;
-        pipeline.back(batches, chunk)?;
-        chunk = pipeline.poll()?.ok_or("the chunk did not come back")?;
+        pipeline.run_frontend(&input, &block, &mut chunk.span())?;
+        pipeline.finish_chunk(batches, chunk)?;
+        chunk = pipeline
+            .poll_finished()?
+            .ok_or("the chunk did not come back")?;
         best = best.min(begun.elapsed().as_secs_f64());
     }
     if output != "-" {

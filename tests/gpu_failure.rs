@@ -41,12 +41,12 @@ fn a_fault_is_reported_with_a_way_out() {
         fine: &[FineDelay::default(); 32],
     };
     let issued = pipeline
-        .front(&view, &block, &mut chunk.span())
-        .and_then(|()| pipeline.back(1, chunk));
+        .run_frontend(&view, &block, &mut chunk.span())
+        .and_then(|()| pipeline.finish_chunk(1, chunk));
     let error = match issued {
         Err(error) => error,
         Ok(()) => loop {
-            match pipeline.poll() {
+            match pipeline.poll_finished() {
                 Ok(Some(_)) => panic!("a chunk that was never computed is complete"),
                 Ok(None) => std::thread::yield_now(),
                 Err(error) => break error,
@@ -60,5 +60,5 @@ fn a_fault_is_reported_with_a_way_out() {
     println!("{error}: {cause}");
     assert!(error.contains("on the GPU") && error.contains("--backend cpu"));
     assert!(cause.contains("ILLEGAL_ADDRESS"), "{cause}");
-    assert!(pipeline.poll().is_err(), "it does not recover");
+    assert!(pipeline.poll_finished().is_err(), "it does not recover");
 }

@@ -4,7 +4,7 @@ use dsp::SampleBits;
 use ground::SampleClock;
 use karoo::config::{EngineConfig, RecvConfig, SendConfig, WidebandOptions};
 use karoo::control::fgpu::Fgpu;
-use karoo::engine::steer::Steering;
+use karoo::engine::steer::ControlHandle;
 use katcp::number::{format_complex, format_float, parse_complex, parse_float, parse_integer};
 use katcp::{Loopback, Message, MessageBuilder, MessageKind, Sensors, ValueType};
 use num_complex::Complex32;
@@ -16,7 +16,7 @@ use num_complex::Complex32;
 /// Where a message is not what it was built from, or an answer is not one.
 pub fn lines(bytes: &[u8]) {
     let config = engine();
-    let (steering, steered) = Steering::new(&config, 4);
+    let (steering, steered) = ControlHandle::new(&config, 4);
     let sensors = Sensors::default();
     let client = Loopback::new(Fgpu::new(&config, steering, &sensors), sensors);
     for line in bytes.split(|byte| matches!(byte, b'\n' | b'\r')) {

@@ -14,7 +14,7 @@ use super::stages::{Reception, StageIdle, StageParts, Stages, Transmission};
 use super::{Compute, Threads};
 use crate::config::EngineConfig;
 use crate::engine::ChunkObserver;
-use crate::engine::steer::Steered;
+use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
 use crate::recv::{ReceiveMemory, WhenFull, receive_memory_with_spare};
 
@@ -24,7 +24,7 @@ pub struct EngineBuilder<'a> {
     compute: Compute,
     reception: Reception,
     transmission: Transmission,
-    steered: Option<Steered>,
+    steered: Option<RequestQueues>,
     prefix: String,
     idle: StageIdle,
     observers: Vec<Box<dyn ChunkObserver>>,
@@ -51,7 +51,7 @@ impl<'a> EngineBuilder<'a> {
     }
 
     /// Lets control steer the engine.
-    pub fn steered(mut self, steered: Steered) -> Self {
+    pub fn steered(mut self, steered: RequestQueues) -> Self {
         self.steered = Some(steered);
         self
     }
@@ -106,10 +106,12 @@ impl<'a> EngineBuilder<'a> {
                 receiver,
                 intake: self.compute.backend.intake,
                 outputs,
-                steered: self.steered.unwrap_or_else(|| Steered::alone(self.config)),
+                steered: self
+                    .steered
+                    .unwrap_or_else(|| RequestQueues::alone(self.config)),
                 reception: self.reception,
                 transmission: self.transmission,
-                copied_below: 0,
+                min_zero_copy_packets: 0,
                 idle: self.idle,
             },
         })
@@ -143,8 +145,8 @@ impl BuiltEngine<'_> {
 
     /// Copies output chunks of which fewer than `packets` go through a tx queue into mbufs; others are
     /// read where they are. 0 copies none, `usize::MAX` all.
-    pub fn copy_chunks_below(&mut self, packets: usize) {
-        self.parts.copied_below = packets;
+    pub fn set_min_zero_copy_packets(&mut self, packets: usize) {
+        self.parts.min_zero_copy_packets = packets;
     }
 
     /// Starts all lcores of the engine.

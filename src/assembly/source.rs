@@ -10,7 +10,7 @@ use ground::{Idle, IdlePolicy, StopFlag, Timestamp};
 
 use crate::config::RecvConfig;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
-use crate::recv::{DropCause, END_OF_STREAM, Horizon, Place, RxStats, floor_after};
+use crate::recv::{DropCause, END_OF_STREAM, HeapAddress, RxStats, Watermark, floor_after};
 use crate::spead::DigitiserHeap;
 
 /// Chunks that a silent queue may still fill behind the newest one.
@@ -19,7 +19,7 @@ const MAX_LAG: u64 = 2;
 /// One rx queue from the source's side.
 pub struct Feed {
     ring: RingSender,
-    horizons: Arc<ArrayQueue<Horizon>>,
+    watermarks: Arc<ArrayQueue<Watermark>>,
     batch: MbufBatch,
     frames: u64,
     /// The floor of the queue's lcore once it has seen all frames so far.
@@ -27,11 +27,11 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Frames go into `ring`, word of silence into `horizons`.
-    pub fn new(ring: RingSender, horizons: Arc<ArrayQueue<Horizon>>) -> Self {
+    /// Frames go into `ring`, word of silence into `watermarks`.
+    pub fn new(ring: RingSender, watermarks: Arc<ArrayQueue<Watermark>>) -> Self {
         Self {
             ring,
-            horizons,
+            watermarks,
             batch: MbufBatch::new(),
             frames: 0,
             floor: 0,
@@ -56,7 +56,7 @@ pub struct SourceLcore {
     pub steering: FlowTable,
     /// Geometry, to see which chunk a heap belongs to.
     pub recv: RecvConfig,
-    /// Where a queue's first heap is looked for, as its lcore is told ([`Meant`](crate::recv::Meant)).
+    /// Where a queue's first heap is looked for, as its lcore is told ([`EpochHint`](crate::recv::EpochHint)).
     pub first: Timestamp,
     /// One per rx queue.
     pub feeds: Vec<Feed>,
@@ -76,7 +76,7 @@ pub struct SourceLcore {
 
 impl SourceLcore {
     /// Feeds the whole capture. Returns what there is to say about the file.
-    pub fn run(mut self, clock: &mut PhaseTimer) -> Result<Vec<String>, CaptureError> {
+    pub fn run(mut self, timer: &mut PhaseTimer) -> Result<Vec<String>, CaptureError> {
         let mut feeds = Feeds {
             feeds: std::mem::take(&mut self.feeds),
             idle: Idle::new(self.idle),
@@ -85,7 +85,7 @@ impl SourceLcore {
         let mut newest = 0;
         let mut cut = 0;
         let outcome = loop {
-            clock.turn();
+            timer.turn();
             if self.abort.is_set() || self.stop.is_set() {
                 break Ok(());
             }
@@ -104,7 +104,7 @@ impl SourceLcore {
                     continue;
                 }
             };
-            let Some(mut mbuf) = feeds.alloc(&self.pool, clock) else {
+            let Some(mut mbuf) = feeds.alloc(&self.pool, timer) else {
                 break Ok(());
             };
             match mbuf.append(frame.bytes.len()) {
@@ -119,14 +119,14 @@ impl SourceLcore {
             if let Some(id) = chunk_id(&self.recv, self.first, *floor, payload) {
                 *floor = (*floor).max(floor_after(id));
                 newest = newest.max(id);
-                feeds.move_silent(newest, clock);
+                feeds.move_silent(newest, timer);
             }
-            feeds.push(queue.0, mbuf, clock);
+            feeds.push(queue.0, mbuf, timer);
             let (bytes, _) = self.reader.progress();
             self.progress.bytes.store(bytes, Ordering::Relaxed);
         };
         for queue in 0..feeds.feeds.len() {
-            feeds.horizon(queue, END_OF_STREAM, clock);
+            feeds.watermark(queue, END_OF_STREAM, timer);
         }
         outcome.inspect_err(|_| self.abort.set())?;
         let mut notes = vec![self.reader.format().to_owned()];
@@ -150,7 +150,7 @@ fn chunk_id(recv: &RecvConfig, first: Timestamp, floor: u64, payload: &[u8]) -> 
         0 => first,
         floor => Timestamp(floor.saturating_mul(recv.chunk_samples as u64)),
     };
-    let place = Place::of(recv, near, &heap).ok()?;
+    let place = HeapAddress::of(recv, near, &heap).ok()?;
     (place.chunk >= floor).then_some(place.chunk)
 }
 
@@ -163,7 +163,7 @@ struct Feeds {
 
 impl Feeds {
     /// An empty mbuf, waiting for one if the pool is empty; `None` if aborted.
-    fn alloc(&mut self, pool: &MbufPool, clock: &mut PhaseTimer) -> Option<Mbuf> {
+    fn alloc(&mut self, pool: &MbufPool, timer: &mut PhaseTimer) -> Option<Mbuf> {
         loop {
             if let Some(mbuf) = pool.alloc() {
                 return Some(mbuf);
@@ -171,22 +171,22 @@ impl Feeds {
             if self.abort.is_set() {
                 return None;
             }
-            self.wait(clock);
+            self.wait(timer);
         }
     }
 
     /// Queues a frame, waiting while the ring is full.
-    fn push(&mut self, queue: usize, mbuf: Mbuf, clock: &mut PhaseTimer) {
+    fn push(&mut self, queue: usize, mbuf: Mbuf, timer: &mut PhaseTimer) {
         self.feeds[queue].frames += 1;
         // The batch has room: it is emptied as soon as it is full.
         let _ = self.feeds[queue].batch.push(mbuf);
         if self.feeds[queue].batch.len() == BURST {
-            self.flush(queue, clock);
+            self.flush(queue, timer);
         }
     }
 
     /// Empties a queue's batch into its ring.
-    fn flush(&mut self, queue: usize, clock: &mut PhaseTimer) {
+    fn flush(&mut self, queue: usize, timer: &mut PhaseTimer) {
         loop {
             let feed = &mut self.feeds[queue];
             feed.ring.enqueue(&mut feed.batch);
@@ -194,40 +194,40 @@ impl Feeds {
                 self.idle.reset();
                 return;
             }
-            self.wait(clock);
+            self.wait(timer);
         }
     }
 
     /// Waits, having given every queue what it can take: one may wait for what another still misses.
-    fn wait(&mut self, clock: &mut PhaseTimer) {
-        clock.turn();
-        clock.mark(Phase::Work);
+    fn wait(&mut self, timer: &mut PhaseTimer) {
+        timer.turn();
+        timer.mark(Phase::Work);
         for feed in &mut self.feeds {
             feed.ring.enqueue(&mut feed.batch);
         }
         self.idle.wait();
-        clock.mark(Phase::WaitOutput);
+        timer.mark(Phase::WaitOutput);
     }
 
     /// Tells queues that are too far behind the newest chunk to go on without waiting for more.
-    fn move_silent(&mut self, newest: u64, clock: &mut PhaseTimer) {
+    fn move_silent(&mut self, newest: u64, timer: &mut PhaseTimer) {
         for queue in 0..self.feeds.len() {
             if self.feeds[queue].floor + MAX_LAG < floor_after(newest) {
                 self.feeds[queue].floor = newest - MAX_LAG;
-                self.horizon(queue, newest - MAX_LAG, clock);
+                self.watermark(queue, newest - MAX_LAG, timer);
             }
         }
     }
 
-    /// Publishes a horizon behind all frames so far.
-    fn horizon(&mut self, queue: usize, floor: u64, clock: &mut PhaseTimer) {
-        let horizon = Horizon {
+    /// Publishes a watermark behind all frames so far.
+    fn watermark(&mut self, queue: usize, floor: u64, timer: &mut PhaseTimer) {
+        let watermark = Watermark {
             after: self.feeds[queue].frames,
             floor,
         };
-        while self.feeds[queue].horizons.push(horizon).is_err() && !self.abort.is_set() {
-            self.wait(clock);
+        while self.feeds[queue].watermarks.push(watermark).is_err() && !self.abort.is_set() {
+            self.wait(timer);
         }
-        self.flush(queue, clock);
+        self.flush(queue, timer);
     }
 }

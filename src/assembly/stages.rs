@@ -10,11 +10,11 @@ use ground::{IdlePolicy, Ticks, TscClock};
 
 use super::Threads;
 use crate::config::EngineConfig;
-use crate::engine::steer::Steered;
+use crate::engine::steer::RequestQueues;
 use crate::engine::{Engine, EngineError, EngineParts, Finished, Intake, OutputParts, OutputStats};
 use crate::net::FlowTable;
 use crate::recv::{
-    Horizon, InputStats, Meant, ReceiveMemory, Receiver, RxConfig, RxLcore, RxParts, RxStats,
+    EpochHint, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxParts, RxStats, Watermark,
     WhenFull,
 };
 use crate::send::{Pace, Packetiser, Source, TxLcore, TxOutput, TxPath, TxPools};
@@ -29,7 +29,7 @@ pub struct RxStage {
     /// Destinations that are ours, where nothing before the queue sees to that.
     pub ours: Option<FlowTable>,
     /// How its lcore is told what not to wait for, and when to end.
-    pub horizons: Arc<ArrayQueue<Horizon>>,
+    pub watermarks: Arc<ArrayQueue<Watermark>>,
 }
 
 /// Where an engine's packets come from.
@@ -39,8 +39,8 @@ pub struct Reception {
     /// What an rx lcore does when no chunk is free. An engine that drops heaps also leaves lagging
     /// rx lcores behind, and throws away what came before it started.
     pub when_full: WhenFull,
-    /// As [`RxConfig::meant`].
-    pub meant: Meant,
+    /// As [`RxConfig::epoch`].
+    pub epoch: EpochHint,
     /// Receive chunks beside those that the engine needs: how long it may be held up.
     pub spare_chunks: usize,
 }
@@ -66,11 +66,11 @@ pub(super) struct StageParts {
     pub receiver: Receiver,
     pub intake: Box<dyn Intake>,
     pub outputs: Vec<OutputParts>,
-    pub steered: Steered,
+    pub steered: RequestQueues,
     pub reception: Reception,
     pub transmission: Transmission,
     /// Output chunks of which fewer packets go through a tx queue are copied into mbufs.
-    pub copied_below: usize,
+    pub min_zero_copy_packets: usize,
     pub idle: StageIdle,
 }
 
@@ -114,7 +114,7 @@ pub struct Stages {
     latencies: Vec<Arc<Latency>>,
     sending: Arc<AtomicUsize>,
     tx_pools: Vec<TxPools>,
-    horizons: Vec<Arc<ArrayQueue<Horizon>>>,
+    watermarks: Vec<Arc<ArrayQueue<Watermark>>>,
     running: Arc<AtomicUsize>,
 }
 
@@ -142,7 +142,7 @@ impl Stages {
         let chunks: usize = parts.outputs.iter().map(|o| o.pool.capacity()).sum();
         let output_stats: Vec<_> = parts.outputs.iter().map(|o| o.stats.clone()).collect();
         for stats in &output_stats {
-            stats.expect_departures(parts.transmission.queues.len());
+            stats.expect_tx_lcores(parts.transmission.queues.len());
         }
         let finished = Arc::new(ArrayQueue::new(chunks + 1));
         let input_stats = parts.receiver.stats();
@@ -159,8 +159,8 @@ impl Stages {
             idle: &parts.idle,
             running: &running,
         };
-        let horizons = parts.reception.queues.iter();
-        let horizons = horizons.map(|rx| rx.horizons.clone()).collect();
+        let watermarks = parts.reception.queues.iter();
+        let watermarks = watermarks.map(|rx| rx.watermarks.clone()).collect();
         let (mut lcores, rx_stats) = start.rx(threads, parts.reception, &parts.memory)?;
         let engine = EngineParts {
             receiver: parts.receiver,
@@ -174,7 +174,7 @@ impl Stages {
         let engine = start.engine(threads, engine)?;
         let tx = TxTeam {
             transmission: parts.transmission,
-            copied_below: parts.copied_below,
+            min_zero_copy_packets: parts.min_zero_copy_packets,
             finished,
             stats: &output_stats,
             latencies: &latencies,
@@ -190,7 +190,7 @@ impl Stages {
             latencies,
             sending,
             tx_pools,
-            horizons,
+            watermarks,
             running,
         })
     }
@@ -202,9 +202,9 @@ impl Stages {
 
     /// Ends the input of a live engine: what is in chunks is still computed and sent, then the lcores end.
     pub fn stop(&self) {
-        for horizons in &self.horizons {
+        for watermarks in &self.watermarks {
             // Full only if the lcore is being stopped already.
-            let _ = horizons.push(Horizon::STOP);
+            let _ = watermarks.push(Watermark::STOP);
         }
     }
 
@@ -257,7 +257,7 @@ struct Start<'a> {
 /// What the tx lcores of an engine send.
 struct TxTeam<'a> {
     transmission: Transmission,
-    copied_below: usize,
+    min_zero_copy_packets: usize,
     finished: Arc<ArrayQueue<Finished>>,
     stats: &'a [Arc<OutputStats>],
     latencies: &'a [Arc<Latency>],
@@ -278,7 +278,7 @@ impl Start<'_> {
             let config = RxConfig {
                 recv: self.config.recv.clone(),
                 when_full: reception.when_full,
-                meant: reception.meant,
+                epoch: reception.epoch,
                 ours: rx.ours,
                 idle: *self.idle.rx.get(lane).unwrap_or(&self.idle.engine),
             };
@@ -288,7 +288,7 @@ impl Start<'_> {
                 queue: rx.queue,
                 memory: memory.clone(),
                 lane,
-                horizons: rx.horizons,
+                watermarks: rx.watermarks,
                 stats,
                 abort: threads.abort().clone(),
             };
@@ -323,7 +323,7 @@ impl Start<'_> {
         mut team: TxTeam<'_>,
     ) -> Result<TxLcores, DpdkError> {
         let sending = Arc::new(AtomicUsize::new(0));
-        let copied = match team.copied_below {
+        let copied = match team.min_zero_copy_packets {
             0 => 0,
             _ => self.config.send.packet_payload,
         };
@@ -349,7 +349,7 @@ impl Start<'_> {
         let team = TxLcore::team(
             team.finished,
             paths,
-            team.copied_below,
+            team.min_zero_copy_packets,
             ticks,
             threads.abort(),
         );

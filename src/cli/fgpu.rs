@@ -29,7 +29,7 @@ use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, t
 use crate::control;
 use crate::control::fgpu::{AppliedLog, EngineControl};
 use crate::cpu::Workers;
-use crate::engine::steer::{REQUESTS, Steering};
+use crate::engine::steer::{ControlHandle, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::metrics::Metrics;
@@ -174,7 +174,7 @@ impl Launch<'_> {
         };
         let config = self.config;
         let constants = constants(&compute);
-        let (steering, steered) = Steering::new(&config.engine, REQUESTS);
+        let (steering, steered) = ControlHandle::new(&config.engine, REQUESTS);
         let published = steered.published.clone();
         let log = AppliedLog::new(&config.engine);
         let threads = Threads::new(&eal, StopFlag::default());

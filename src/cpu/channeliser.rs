@@ -94,7 +94,7 @@ impl Channeliser {
     }
 }
 
-/// One call of [`Pipeline::front`], as the workers see it.
+/// One call of [`Pipeline::run_frontend`], as the workers see it.
 struct Front<'a> {
     pipeline: &'a Channeliser,
     input: &'a SampleView<'a>,
@@ -199,7 +199,7 @@ impl Pipeline for Channeliser {
         }
     }
 
-    fn front(
+    fn run_frontend(
         &mut self,
         input: &SampleView<'_>,
         block: &Block<'_>,
@@ -251,13 +251,13 @@ impl Pipeline for Channeliser {
         Ok(())
     }
 
-    fn back(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+    fn finish_chunk(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
         // Whole groups were finished as they came; a cut one belongs to a discarded batch.
         self.finished.push_back(chunk);
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+    fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(self.finished.pop_front())
     }
 

@@ -32,12 +32,12 @@ impl crate::engine::Intake for Intake {
         Ok(chunk.map(|chunk| chunk.view(start, samples)))
     }
 
-    fn retire(&mut self) -> Result<(), PipelineError> {
+    fn release(&mut self) -> Result<(), PipelineError> {
         self.retired.extend(self.chunks.pop_front());
         Ok(())
     }
 
-    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+    fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
         Ok(self.retired.pop_front())
     }
 }

@@ -1,8 +1,8 @@
 //! What an engine asks of a backend: one [`Intake`] for all its outputs, and one [`Pipeline`] per output.
 //!
 //! Work is issued, not done: a backend may return before it has touched anything. What it works on it
-//! owns: received chunks go in by [`Intake::load`] and come back by [`Intake::reclaim`], output chunks go in by
-//! [`Pipeline::back`] and come back complete by [`Pipeline::poll`].
+//! owns: received chunks go in by [`Intake::load`] and come back by [`Intake::poll_released`], output chunks go in by
+//! [`Pipeline::finish_chunk`] and come back complete by [`Pipeline::poll_finished`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -88,10 +88,10 @@ pub trait Intake: Send {
     ) -> Result<Option<SampleView<'_>>, PipelineError>;
 
     /// All work on the oldest chunk has been issued to the pipelines.
-    fn retire(&mut self) -> Result<(), PipelineError>;
+    fn release(&mut self) -> Result<(), PipelineError>;
 
     /// A chunk that nothing reads any more, if there is one.
-    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError>;
+    fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError>;
 
     /// Nanoseconds so far that a device copied, and their name; anyone may read them at any time.
     fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
@@ -134,8 +134,8 @@ impl Backend {
 ///
 /// Dither is that of the spectrum's timestamp and output channel c in both.
 ///
-/// The engine calls [`front`](Self::front) with blocks in order, without gaps in the output chunk's
-/// spectra, then [`back`](Self::back) once per chunk; after that the next block starts at spectrum 0.
+/// The engine calls [`run_frontend`](Self::run_frontend) with blocks in order, without gaps in the output chunk's
+/// spectra, then [`finish_chunk`](Self::finish_chunk) once per chunk; after that the next block starts at spectrum 0.
 /// An error ends the run: the pipeline is not called again.
 pub trait Pipeline: Send {
     /// What computes, for reports: backend and instruction set or device.
@@ -146,7 +146,7 @@ pub trait Pipeline: Send {
     fn set_gains(&mut self, pol: usize, gains: &mut Gains);
 
     /// Front end over one block; the back end may run ahead on spectra that are complete.
-    fn front(
+    fn run_frontend(
         &mut self,
         input: &SampleView<'_>,
         block: &Block<'_>,
@@ -155,10 +155,10 @@ pub trait Pipeline: Send {
 
     /// Finishes the first `batches` batches of the chunk, which the blocks before were for;
     /// spectra beyond them are discarded.
-    fn back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError>;
+    fn finish_chunk(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError>;
 
     /// The next complete chunk, in the order in which they went in, if it is there.
-    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError>;
+    fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError>;
 
     /// Nanoseconds so far that a device computed, and their name; anyone may read them at any time.
     fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {

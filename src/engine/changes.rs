@@ -8,14 +8,14 @@ use hdrhistogram::Histogram;
 
 use super::Pipeline;
 use super::steer::{
-    ActiveDelay, Applied, Change, Event, FORGET, Gains, MODELS, Published, Request, SteeredOutput,
+    ActiveDelay, Applied, Change, Event, FORGET, Gains, MODELS, OutputRequests, Published, Request,
 };
 
 /// What requests have changed, and will change.
-pub(super) struct Changes {
+pub(super) struct PendingRequests {
     /// Index of the output.
     output: usize,
-    steered: SteeredOutput,
+    steered: OutputRequests,
     published: Arc<Published>,
     /// Delay models per polarisation.
     pub delays: [DelayModels; N_POL],
@@ -40,7 +40,7 @@ pub(super) struct Changes {
 /// What requests to an output came to.
 #[derive(Clone, Debug)]
 pub struct RequestStats {
-    /// Changes that were made.
+    /// PendingRequests that were made.
     pub changes: u64,
     /// Ticks for which they held up the engine's thread: all that were due at once count as one.
     pub stalls: Histogram<u64>,
@@ -64,14 +64,14 @@ impl RequestStats {
     }
 }
 
-impl Changes {
+impl PendingRequests {
     /// Nothing was asked for yet of the output with this index, whose input samples are on multiples of `subsampling` of the
     /// digitiser's, of which there are `rate` per second.
     pub fn new(
         output: usize,
         subsampling: u32,
         rate: f64,
-        steered: SteeredOutput,
+        steered: OutputRequests,
         published: Arc<Published>,
     ) -> Self {
         Self {

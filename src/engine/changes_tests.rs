@@ -8,7 +8,7 @@ use ground::stats::ThreadReport;
 use num_complex::Complex32;
 
 use super::*;
-use crate::engine::steer::{SteerError, Steering};
+use crate::engine::steer::{ControlHandle, EnqueueError};
 use crate::engine::{Block, OutputChunk, PipelineError};
 use crate::memory::{OutputSpan, SampleView};
 
@@ -23,7 +23,7 @@ impl Pipeline for Unused {
         "unused".to_owned()
     }
     fn set_gains(&mut self, _: usize, _: &mut Gains) {}
-    fn front(
+    fn run_frontend(
         &mut self,
         _: &SampleView<'_>,
         _: &Block<'_>,
@@ -31,10 +31,10 @@ impl Pipeline for Unused {
     ) -> Result<(), PipelineError> {
         Ok(())
     }
-    fn back(&mut self, _: usize, _: OutputChunk) -> Result<(), PipelineError> {
+    fn finish_chunk(&mut self, _: usize, _: OutputChunk) -> Result<(), PipelineError> {
         Ok(())
     }
-    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+    fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(None)
     }
     fn lcores(&self) -> Vec<ThreadReport> {
@@ -44,8 +44,8 @@ impl Pipeline for Unused {
 
 /// Control, an output at 1712 MHz, and a list of all models that it was asked for.
 struct Bench {
-    steering: Steering,
-    changes: Changes,
+    steering: ControlHandle,
+    changes: PendingRequests,
     all: DelayModels,
 }
 
@@ -53,9 +53,9 @@ impl Bench {
     fn new() -> Self {
         let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
         let config = crate::config::tests::engine(wideband, |_| {});
-        let (steering, mut steered) = Steering::new(&config, 4);
+        let (steering, mut steered) = ControlHandle::new(&config, 4);
         let output = steered.outputs.remove(0);
-        let changes = Changes::new(0, 1, 1712e6, output, steered.published);
+        let changes = PendingRequests::new(0, 1, 1712e6, output, steered.published);
         let all = DelayModels::new();
         Self {
             steering,
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     /// Asks for the `i`th model, which begins at `start`, when it is `now`; the engine's next spectrum is `next`.
-    fn ask(&mut self, i: u64, start: u64, now: u64, next: u64) -> Result<Timestamp, SteerError> {
+    fn ask(&mut self, i: u64, start: u64, now: u64, next: u64) -> Result<Timestamp, EnqueueError> {
         let model = LinearDelay::new(start as i64, i as f64, 0.0, 0.0, 0.0).unwrap();
         self.steering.tell_time(Timestamp(now));
         let asked = self.steering.outputs()[0].set_delays([model; N_POL]);

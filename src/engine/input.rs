@@ -6,7 +6,7 @@ use crate::memory::FrozenChunk;
 
 /// A received chunk, with the head of its successor behind it if that followed directly.
 #[derive(Debug)]
-pub struct Input {
+pub struct ChunkPresence {
     start: u64,
     samples: usize,
     heap_samples: usize,
@@ -14,7 +14,7 @@ pub struct Input {
     absent: [Vec<u32>; N_POL],
 }
 
-impl Input {
+impl ChunkPresence {
     /// The chunk that covers `start ..`, alone. `absent` are buffers to use.
     pub fn new(
         chunk: &FrozenChunk,
@@ -122,7 +122,7 @@ mod tests {
         for bits in 0..1u32 << (HEAPS + 2) {
             let heaps = [bits, !bits];
             let absent = [vec![7; 3], vec![]];
-            let mut input = Input::new(&chunk(heaps), 1000, HEAP, absent);
+            let mut input = ChunkPresence::new(&chunk(heaps), 1000, HEAP, absent);
             assert_eq!((input.start(), input.end()), (1000, 1000 + 64));
             input.join(&chunk(heaps.map(|heaps| heaps >> HEAPS)));
             assert_eq!((input.samples(), input.end()), (64 + TAIL, 1000 + 88));

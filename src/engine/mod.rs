@@ -7,10 +7,10 @@
 mod backend;
 mod changes;
 mod counts;
-mod departures;
 mod expected;
 mod input;
 mod output;
+mod sent_chunks;
 mod stats;
 pub mod steer;
 
@@ -28,10 +28,10 @@ pub use changes::RequestStats;
 pub use counts::OutputCounts;
 use ground::stats::{Phase, PhaseTimer, ThreadReport};
 use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
-pub use input::Input;
+pub use input::ChunkPresence;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use stats::OutputStats;
-use steer::{Event, Published, Received, Steered};
+use steer::{Event, Published, Received, RequestQueues};
 
 use crate::config::EngineConfig;
 use crate::memory::FrozenChunk;
@@ -69,7 +69,7 @@ pub struct Engine {
     abort: StopFlag,
     idle: Idle,
     /// The last chunk collected, with its id: it waits for its successor's head.
-    held: Option<(u64, Input)>,
+    held: Option<(u64, ChunkPresence)>,
     /// Buffers for the presence of inputs.
     absent: [Vec<u32>; N_POL],
 }
@@ -83,7 +83,7 @@ pub struct EngineParts {
     /// Outputs, in the order of the configuration.
     pub outputs: Vec<OutputParts>,
     /// How control steers them.
-    pub steered: Steered,
+    pub steered: RequestQueues,
     /// Where finished chunks go: it must have room for every output chunk and the end.
     pub finished: Arc<ArrayQueue<Finished>>,
     /// What to do when there is nothing to do.
@@ -104,7 +104,7 @@ impl Engine {
             idle,
             abort,
         } = parts;
-        let Steered {
+        let RequestQueues {
             outputs: ends,
             published,
         } = steered;
@@ -132,33 +132,33 @@ impl Engine {
     /// Runs until the receivers have ended and everything is handed over, or until aborted.
     ///
     /// An error aborts everything that shares the engine's [`StopFlag`].
-    pub fn run(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
-        let outcome = self.work(clock);
+    pub fn run(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
+        let outcome = self.work(timer);
         if outcome.is_err() {
             self.abort.set();
         }
-        clock.mark(Phase::Work);
+        timer.mark(Phase::Work);
         outcome
     }
 
-    fn work(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
+    fn work(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
         while !self.abort.is_set() {
-            self.turn(clock);
+            self.turn(timer);
             match self.receiver.poll() {
                 Collected::Chunk(id, chunk) => {
-                    clock.mark(Phase::WaitInput);
+                    timer.mark(Phase::WaitInput);
                     self.idle.reset();
                     self.tell_received(id);
-                    self.advance(Some((id, chunk)), clock)?;
+                    self.advance(Some((id, chunk)), timer)?;
                 }
                 Collected::Nothing => {
-                    self.hand_over(clock)?;
+                    self.hand_over(timer)?;
                     self.outputs.iter_mut().for_each(Output::take_requests);
                     self.idle.wait();
                 }
                 Collected::End => {
-                    clock.mark(Phase::WaitInput);
-                    return self.end(clock);
+                    timer.mark(Phase::WaitInput);
+                    return self.end(timer);
                 }
             }
         }
@@ -166,11 +166,11 @@ impl Engine {
     }
 
     /// Ends a turn. While chunks are being finished, only a finished one shows that the backend is at work.
-    fn turn(&self, clock: &mut PhaseTimer) {
+    fn turn(&self, timer: &mut PhaseTimer) {
         if self.finishing.is_empty() {
-            clock.turn();
+            timer.turn();
         } else {
-            clock.wait_for_device();
+            timer.wait_for_device();
         }
     }
 
@@ -190,15 +190,18 @@ impl Engine {
     fn advance(
         &mut self,
         next: Option<(u64, FrozenChunk)>,
-        clock: &mut PhaseTimer,
+        timer: &mut PhaseTimer,
     ) -> Result<(), EngineError> {
         let held = self.held.take();
         let Some((id, chunk)) = next else {
-            return held.map_or(Ok(()), |(_, input)| self.process(input, clock));
+            return held.map_or(Ok(()), |(_, input)| self.process(input, timer));
         };
         let absent = std::mem::take(&mut self.absent);
         let start = id * self.chunk_samples;
-        self.held = Some((id, Input::new(&chunk, start, self.heap_samples, absent)));
+        self.held = Some((
+            id,
+            ChunkPresence::new(&chunk, start, self.heap_samples, absent),
+        ));
         let follows = held.as_ref().is_some_and(|(before, _)| before + 1 == id);
         let joined = held.map(|(_, mut input)| {
             if follows {
@@ -207,47 +210,47 @@ impl Engine {
             input
         });
         self.intake.load(chunk, follows).map_err(of_input)?;
-        joined.map_or(Ok(()), |input| self.process(input, clock))
+        joined.map_or(Ok(()), |input| self.process(input, timer))
     }
 
     /// Issues all work on the oldest chunk of the intake.
-    fn process(&mut self, input: Input, clock: &mut PhaseTimer) -> Result<(), EngineError> {
-        clock.mark(Phase::Work);
+    fn process(&mut self, input: ChunkPresence, timer: &mut PhaseTimer) -> Result<(), EngineError> {
+        timer.mark(Phase::Work);
         for index in 0..self.outputs.len() {
             loop {
-                self.turn(clock);
+                self.turn(timer);
                 let view = self.intake.view(Timestamp(input.start()), input.samples());
                 let Some(view) = view.map_err(of_input)? else {
                     return Ok(());
                 };
                 let output = &mut self.outputs[index];
-                let step = output.step(&input, &view, clock);
+                let step = output.step(&input, &view, timer);
                 match step.map_err(|source| of_output(output, source))? {
                     Step::Computed => self.idle.reset(),
                     Step::Finishing => self.finishing.push_back(index),
                     Step::NeedsInput => break,
                     Step::NoChunk => {
-                        clock.mark(Phase::Work);
+                        timer.mark(Phase::Work);
                         self.idle.wait();
-                        clock.mark(Phase::WaitOutput);
+                        timer.mark(Phase::WaitOutput);
                     }
                 }
                 if self.abort.is_set() {
                     return Ok(());
                 }
-                self.hand_over(clock)?;
+                self.hand_over(timer)?;
             }
         }
         self.absent = input.into_buffers();
-        self.intake.retire().map_err(of_input)?;
-        self.hand_over(clock)?;
-        clock.mark(Phase::Work);
+        self.intake.release().map_err(of_input)?;
+        self.hand_over(timer)?;
+        timer.mark(Phase::Work);
         Ok(())
     }
 
     /// Passes on what is complete: output chunks to the tx lcore, input chunks to the receivers.
-    fn hand_over(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
-        while let Some(chunk) = self.intake.reclaim().map_err(of_input)? {
+    fn hand_over(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
+        while let Some(chunk) = self.intake.poll_released().map_err(of_input)? {
             self.receiver.recycle(chunk);
         }
         while let Some(&index) = self.finishing.front() {
@@ -256,7 +259,7 @@ impl Engine {
                 break;
             };
             self.finishing.pop_front();
-            clock.turn();
+            timer.turn();
             self.idle.reset();
             // The queue has room for every chunk of every output.
             let _ = self.finished.push(Finished::Chunk(index, chunk));
@@ -266,26 +269,26 @@ impl Engine {
     }
 
     /// Finishes what is left, and says that nothing more will come.
-    fn end(&mut self, clock: &mut PhaseTimer) -> Result<(), EngineError> {
-        self.advance(None, clock)?;
+    fn end(&mut self, timer: &mut PhaseTimer) -> Result<(), EngineError> {
+        self.advance(None, timer)?;
         for (index, output) in self.outputs.iter_mut().enumerate() {
-            let flushed = output.flush(clock);
+            let flushed = output.flush(timer);
             if flushed.map_err(|source| of_output(output, source))? {
                 self.finishing.push_back(index);
             }
         }
         while !self.finishing.is_empty() && !self.abort.is_set() {
-            self.hand_over(clock)?;
+            self.hand_over(timer)?;
             self.idle.wait();
         }
-        clock.mark(Phase::Compute);
+        timer.mark(Phase::Compute);
         // The queue has room for all chunks and this.
         let _ = self.finished.push(Finished::End);
         while !self.is_accounted() && !self.abort.is_set() {
-            clock.turn();
+            timer.turn();
             self.idle.wait();
         }
-        clock.mark(Phase::WaitOutput);
+        timer.mark(Phase::WaitOutput);
         Ok(())
     }
 

@@ -15,11 +15,11 @@ use dsp::power::{self, PowerWindow};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{N_POL, Timestamp};
 
-use super::changes::{Changes, RequestStats};
+use super::changes::{PendingRequests, RequestStats};
 use super::expected::expected_batches;
-use super::input::Input;
+use super::input::ChunkPresence;
 use super::stats::{OutputStats, Tally};
-use super::steer::{Event, PowerLevel, Published, Sent, SteeredOutput};
+use super::steer::{Event, OutputRequests, PowerLevel, Published, Sent};
 use super::{Block, FineDelay, Pipeline, PipelineError};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::{OutputMemory, SampleView};
@@ -69,7 +69,7 @@ pub struct Output {
     index: usize,
     /// Spectra per output chunk.
     capacity: usize,
-    changes: Changes,
+    changes: PendingRequests,
     published: Arc<Published>,
     /// Of the digitiser, if this is the output that measures it.
     power: Option<Power>,
@@ -93,7 +93,7 @@ impl Output {
         config: &EngineConfig,
         index: usize,
         parts: OutputParts,
-        steered: SteeredOutput,
+        steered: OutputRequests,
         published: Arc<Published>,
     ) -> Self {
         let capacity = config.send.chunk_jones / parts.config.channels;
@@ -101,7 +101,8 @@ impl Output {
         let power = (index == 0).then(|| Power::new(config, &parts.config));
         let subsampling = parts.config.subsampling() as u32;
         let rate = config.clock.adc_sample_rate;
-        let mut changes = Changes::new(index, subsampling, rate, steered, published.clone());
+        let mut changes =
+            PendingRequests::new(index, subsampling, rate, steered, published.clone());
         if parts.keeps_delays {
             changes.keep();
         }
@@ -144,19 +145,19 @@ impl Output {
     /// Issues the next block of spectra that `input` allows, or what is due before it.
     pub fn step(
         &mut self,
-        input: &Input,
+        input: &ChunkPresence,
         view: &SampleView<'_>,
-        clock: &mut PhaseTimer,
+        timer: &mut PhaseTimer,
     ) -> Result<Step, PipelineError> {
         self.take_requests();
         if self.is_full() {
-            self.flush(clock)?;
+            self.flush(timer)?;
             return Ok(Step::Finishing);
         }
         let t = Timestamp(self.next);
         let delays = [0, 1].map(|pol| self.changes.delays[pol].at(t));
         if delays.iter().any(|delay| delay.orig < input.start() as i64) {
-            if self.flush(clock)? {
+            if self.flush(timer)? {
                 return Ok(Step::Finishing);
             }
             return Ok(match self.skip_to(Timestamp(input.start())) {
@@ -176,7 +177,7 @@ impl Output {
             return Ok(Step::NoChunk);
         }
         let offset = delays.map(|delay| (delay.orig - input.start() as i64) as usize);
-        self.run_block(input, view, offset, first, clock)?;
+        self.run_block(input, view, offset, first, timer)?;
         Ok(Step::Computed)
     }
 
@@ -233,7 +234,7 @@ impl Output {
 
     /// Fills `fine` with the spectra from `next` on, `room` at most, that share the coarse delays of `first` and whose
     /// windows `input` has.
-    fn plan_block(&mut self, input: &Input, first: [DelayPoint; N_POL], room: usize) {
+    fn plan_block(&mut self, input: &ChunkPresence, first: [DelayPoint; N_POL], room: usize) {
         self.fine.clear();
         let config = &self.parts.config;
         let step = config.spectrum_samples() as u64;
@@ -269,11 +270,11 @@ impl Output {
     /// Front end over the planned spectra, with the input's samples from `offset` on.
     fn run_block(
         &mut self,
-        input: &Input,
+        input: &ChunkPresence,
         view: &SampleView<'_>,
         offset: [usize; N_POL],
         first: usize,
-        clock: &mut PhaseTimer,
+        timer: &mut PhaseTimer,
     ) -> Result<(), PipelineError> {
         let Some((chunk, spectra)) = &mut self.building else {
             return Ok(());
@@ -295,9 +296,11 @@ impl Output {
             offset,
             fine: &self.fine,
         };
-        clock.mark(Phase::Work);
-        self.parts.pipeline.front(view, &block, &mut chunk.span())?;
-        clock.mark(Phase::Compute);
+        timer.mark(Phase::Work);
+        self.parts
+            .pipeline
+            .run_frontend(view, &block, &mut chunk.span())?;
+        timer.mark(Phase::Compute);
         *spectra += count;
         let last = Timestamp(self.next + ((count - 1) * step) as u64);
         self.changes.advance(last);
@@ -316,15 +319,15 @@ impl Output {
     }
 
     /// Has the pipeline finish the whole batches under construction, if there is a chunk.
-    pub fn flush(&mut self, clock: &mut PhaseTimer) -> Result<bool, PipelineError> {
+    pub fn flush(&mut self, timer: &mut PhaseTimer) -> Result<bool, PipelineError> {
         let Some((mut chunk, spectra)) = self.building.take() else {
             return Ok(false);
         };
         let batches = spectra / self.parts.config.spectra_per_heap();
         chunk.truncate(batches);
-        clock.mark(Phase::Work);
-        self.parts.pipeline.back(batches, chunk)?;
-        clock.mark(Phase::Compute);
+        timer.mark(Phase::Work);
+        self.parts.pipeline.finish_chunk(batches, chunk)?;
+        timer.mark(Phase::Compute);
         Ok(true)
     }
 
@@ -342,7 +345,7 @@ impl Output {
     /// Counts the chunks that have left, and tells control. Returns whether all have.
     pub fn account(&mut self) -> bool {
         while let Some((tally, mut sent)) = self.leaving.front().copied() {
-            if self.parts.stats.departures() <= self.left {
+            if self.parts.stats.sent_chunks() <= self.left {
                 return false;
             }
             self.leaving.pop_front();
@@ -356,7 +359,7 @@ impl Output {
 
     /// The next chunk that is complete.
     pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
-        let chunk = self.parts.pipeline.poll()?;
+        let chunk = self.parts.pipeline.poll_finished()?;
         if let Some(chunk) = &chunk {
             let gap = self.gap(chunk);
             let tally = Tally::new(chunk, &self.parts.config, gap);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ground::{N_POL, Timestamp};
 
-use super::departures::Departures;
+use super::sent_chunks::SentChunks;
 use crate::config::OutputConfig;
 use crate::engine::OutputCounts;
 use crate::memory::OutputMemory;
@@ -29,7 +29,7 @@ pub struct OutputStats {
     first: AtomicU64,
     last: AtomicU64,
     /// Chunks that tx lcores have handed over.
-    departures: OnceLock<Departures>,
+    sent_chunks: OnceLock<SentChunks>,
 }
 
 /// What one chunk adds to the counters once it has been sent.
@@ -111,26 +111,26 @@ impl OutputStats {
             power: Default::default(),
             first: AtomicU64::new(u64::MAX),
             last: AtomicU64::new(0),
-            departures: OnceLock::new(),
+            sent_chunks: OnceLock::new(),
         }
     }
 
     /// So many tx lcores will say when [a chunk has left](Self::note_departure).
-    pub fn expect_departures(&self, lcores: usize) {
+    pub fn expect_tx_lcores(&self, lcores: usize) {
         // Once, before there are chunks.
-        let _ = self.departures.set(Departures::new(lcores));
+        let _ = self.sent_chunks.set(SentChunks::new(lcores));
     }
 
     /// The tx lcore with this index has handed over all that it sends of the output's next chunk. Returns whether nothing of
     /// the chunk is left with the others.
     pub fn note_departure(&self, lcore: usize) -> bool {
-        let departures = self.departures.get();
-        departures.is_some_and(|departures| departures.note(lcore))
+        let sent_chunks = self.sent_chunks.get();
+        sent_chunks.is_some_and(|sent_chunks| sent_chunks.note(lcore))
     }
 
     /// Chunks that all tx lcores have handed over; all there will ever be, if none says so.
-    pub fn departures(&self) -> u64 {
-        self.departures.get().map_or(u64::MAX, Departures::all)
+    pub fn sent_chunks(&self) -> u64 {
+        self.sent_chunks.get().map_or(u64::MAX, SentChunks::all)
     }
 
     /// Counts a chunk that has left.

@@ -105,7 +105,7 @@ impl Interfaces {
 
     /// Lets the devices of `queues` read output chunks. Returns of how many packets a chunk must be to be read where it is:
     /// smaller ones might all be in a queue whose driver waits for more, and none left to be filled.
-    pub(super) fn let_read(
+    pub(super) fn map_output_chunks_for_dma(
         &self,
         queues: &[TxQueue],
         pools: &[(String, ExtPool<OutputMemory>)],
@@ -196,7 +196,7 @@ fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
 }
 
 /// Where packets come from and go to, before there are stages.
-pub(super) struct Ends {
+pub(super) struct OpenPorts {
     pub(super) rx: Vec<RxQueue>,
     pub(super) tx: Vec<TxQueue>,
     pub(super) sources: Vec<Source>,
@@ -205,7 +205,7 @@ pub(super) struct Ends {
     pub(super) memberships: Vec<Membership>,
 }
 
-impl Ends {
+impl OpenPorts {
     /// Starts the port of each interface, and puts its queues in the order in which the configuration names it.
     pub(super) fn open(
         eal: &Eal,
@@ -224,7 +224,7 @@ impl Ends {
                 (interface, port.mac, port.rx.into_iter(), port.tx),
             );
         }
-        let mut ends = Self {
+        let mut open = Self {
             rx: Vec::new(),
             tx: Vec::new(),
             sources: Vec::new(),
@@ -233,21 +233,21 @@ impl Ends {
         };
         if let InputConfig::Live { interfaces, .. } = &config.input {
             for name in interfaces {
-                ends.rx
+                open.rx
                     .extend(started.get_mut(&name[..]).and_then(|(.., rx, _)| rx.next()));
             }
         }
         for name in &config.egress.interfaces {
             if let Some((interface, mac, _, tx)) = started.get_mut(&name[..]) {
-                ends.tx.append(tx);
-                ends.sources.push(Source {
+                open.tx.append(tx);
+                open.sources.push(Source {
                     mac: *mac,
                     ip: interface.ip,
                     port: SOURCE_PORT,
                 });
             }
         }
-        Ok(ends)
+        Ok(open)
     }
 
     /// A receive queue that a capture is put into: the other end, and the mbufs for its frames.

@@ -10,17 +10,17 @@ use dpdk::{BURST, DpdkError, ExtPool, FlowRule, LcoreHandle, LcorePanic, QueueId
 use ground::{IdlePolicy, StopFlag};
 use host::placement::{EnginePlan, Role};
 
-use super::interfaces::{Ends, Interfaces};
+use super::interfaces::{Interfaces, OpenPorts};
 use crate::assembly::{
     CaptureScan, Compute, EngineBuilder, Feed, Reception, RunningEngine, RxStage, SourceLcore,
     StageError, StageIdle, Stages, Threads, Transmission,
 };
 use crate::config::{FgpuConfig, InputConfig};
-use crate::engine::steer::Steered;
+use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::ports::{InterfaceError, Links, Membership, PortError};
-use crate::recv::{Meant, ReceiveMemory, RxStats, WhenFull};
+use crate::recv::{EpochHint, ReceiveMemory, RxStats, WhenFull};
 
 /// How long devices have for the last packets, whose end drivers do not tell.
 const LINGER: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ pub struct LiveParts {
     /// What computes.
     pub compute: Compute,
     /// How control steers it.
-    pub steered: Steered,
+    pub steered: RequestQueues,
     /// Receive chunks beside those that it needs: how long it may be held up.
     pub spare_chunks: usize,
 }
@@ -106,31 +106,32 @@ impl LiveEngine {
         plan: &EnginePlan,
     ) -> Result<Self, LiveError> {
         let (eal, engine) = (threads.eal().clone(), &config.engine);
-        let mut ends = Ends::open(&eal, config, interfaces)?;
+        let mut open = OpenPorts::open(&eal, config, interfaces)?;
         let reader = match &config.input {
             InputConfig::Live { .. } => None,
             InputConfig::Capture { path, .. } => Some(CaptureReader::open(path)?),
         };
-        let meant = meant(config);
-        let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, ends.add_capture(&eal)?)));
+        let epoch = epoch(config);
+        let feed = reader.map(|reader| Ok::<_, DpdkError>((reader, open.add_capture(&eal)?)));
         let feed = feed.transpose()?;
-        let reception = reception(config, ends.rx, meant, parts.spare_chunks);
-        let horizons = reception.queues[0].horizons.clone();
-        let lingers = ends.tx.iter().any(|queue| queue.keeps() > 0);
+        let reception = reception(config, open.rx, epoch, parts.spare_chunks);
+        let watermarks = reception.queues[0].watermarks.clone();
+        let lingers = open.tx.iter().any(|queue| queue.keeps() > 0);
         let transmission = Transmission {
-            queues: ends.tx,
+            queues: open.tx,
             queue_packets: interfaces.tx_packets(),
-            sources: ends.sources,
+            sources: open.sources,
             rate_factor: config.egress.rate_factor,
         };
         let mut built = EngineBuilder::new(engine, parts.compute, reception, transmission)
             .steered(parts.steered)
             .idle(idle(plan))
             .build(&eal)?;
-        let copied_below = interfaces.let_read(built.tx_queues(), built.output_pools());
-        built.copy_chunks_below(copied_below);
+        let min_zero_copy_packets =
+            interfaces.map_output_chunks_for_dma(built.tx_queues(), built.output_pools());
+        built.set_min_zero_copy_packets(min_zero_copy_packets);
         let running = built.start(&mut threads)?;
-        let mut memberships = ends.memberships;
+        let mut memberships = open.memberships;
         for ((interface, _), membership) in interfaces.uses.iter().zip(&mut memberships) {
             membership.join(&config.input.endpoints_of(&interface.name), interface)?;
         }
@@ -140,8 +141,8 @@ impl LiveEngine {
                 reader,
                 steering: everything(),
                 recv: engine.recv.clone(),
-                first: meant.first(),
-                feeds: vec![Feed::new(ring, horizons)],
+                first: epoch.first(),
+                feeds: vec![Feed::new(ring, watermarks)],
                 pool,
                 stats: stats.clone(),
                 progress: Arc::default(),
@@ -158,7 +159,7 @@ impl LiveEngine {
             threads,
             lingers,
             links: Links::new(
-                ends.ports
+                open.ports
                     .into_iter()
                     .zip(interfaces.uses.iter().map(|(i, _)| i)),
             ),
@@ -176,7 +177,7 @@ impl LiveEngine {
         self.threads.abort().is_set()
     }
 
-    /// Ends its input. What was received is still computed and sent, then stop heaps, then its lcores end.
+    /// OpenPorts its input. What was received is still computed and sent, then stop heaps, then its lcores end.
     pub fn stop(&self) {
         match &self.capture {
             Some(capture) => capture.stop.set(),
@@ -184,7 +185,7 @@ impl LiveEngine {
         }
     }
 
-    /// Ends all lcores as they are: nothing more is sent.
+    /// OpenPorts all lcores as they are: nothing more is sent.
     pub fn abort(&self) {
         self.threads.abort().set();
     }
@@ -249,7 +250,7 @@ impl LiveEngine {
 fn reception(
     config: &FgpuConfig,
     queues: Vec<RxQueue>,
-    meant: Meant,
+    epoch: EpochHint,
     spare_chunks: usize,
 ) -> Reception {
     let (names, when_full) = match &config.input {
@@ -262,24 +263,26 @@ fn reception(
         name: format!("rx{lane}"),
         queue,
         ours: names.get(lane).map(through),
-        horizons: Arc::new(ArrayQueue::new(BURST)),
+        watermarks: Arc::new(ArrayQueue::new(BURST)),
     });
     Reception {
         queues: queues.collect(),
         when_full,
-        meant,
+        epoch,
         spare_chunks,
     }
 }
 
 /// What tells the first heap's timestamp: the host's clock, or the frames' times in a capture.
-fn meant(config: &FgpuConfig) -> Meant {
+fn epoch(config: &FgpuConfig) -> EpochHint {
     let clock = config.engine.clock;
     match &config.input {
-        InputConfig::Live { .. } => Meant::AtHostTime(clock),
+        InputConfig::Live { .. } => EpochHint::HostClock(clock),
         // What is wrong with the capture is its source's to say; a pipe can be read only once.
         InputConfig::Capture { path, .. } => CaptureScan::new(path)
-            .map_or(Meant::AsItIs, |scan| Meant::Near(scan.first_whole(clock))),
+            .map_or(EpochHint::WireValue, |scan| {
+                EpochHint::Near(scan.first_whole(clock))
+            }),
     }
 }
 

@@ -16,7 +16,7 @@ use super::form::Kernels;
 use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use super::power::Power;
 use super::streams::{Stopwatch, Streams, failed};
-use super::variant::{Variant, address};
+use super::variant::{KernelSet, address};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, PipelineConfig};
 use crate::engine::steer::Gains;
@@ -35,7 +35,7 @@ pub struct OutputChunks {
 /// A [`Pipeline`] on a GPU.
 pub struct Channeliser {
     streams: Arc<Streams>,
-    variant: Variant,
+    variant: KernelSet,
     /// What makes the filter bank's input; `None` where that is the samples.
     ddc: Option<(Ddc, [Held; N_POL])>,
     /// Counts the digitiser's power where the filter bank does not.
@@ -126,7 +126,7 @@ impl Channeliser {
         let batch_spectra = output.spectra_per_heap();
         let spectra = batches.saturating_mul(batch_spectra);
         let form = tune::pick(&gpu, output, bits, kernels)?;
-        let variant = Variant::new(&gpu, output, bits, form, spectra)?;
+        let variant = KernelSet::new(&gpu, output, bits, form, spectra)?;
         let ddc = |narrowband| Ddc::new(&gpu, output, narrowband, bits, spectra);
         let ddc = output.narrowband.as_ref().map(ddc).transpose()?;
         let ring = variant.ring(spectra);
@@ -419,7 +419,7 @@ impl Pipeline for Channeliser {
         }
     }
 
-    fn front(
+    fn run_frontend(
         &mut self,
         input: &SampleView<'_>,
         block: &Block<'_>,
@@ -452,7 +452,7 @@ impl Pipeline for Channeliser {
             .map_err(failed(stage))
     }
 
-    fn back(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+    fn finish_chunk(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
         let stage = "the back end on the GPU";
         if batches > self.batches {
             let cause = format!("{batches} batches of {} are wanted", self.batches);
@@ -462,7 +462,7 @@ impl Pipeline for Channeliser {
         self.try_back(batches, chunk).map_err(failed(stage))
     }
 
-    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+    fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         self.try_poll().map_err(failed("computing on the GPU"))
     }
 

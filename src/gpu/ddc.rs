@@ -34,7 +34,7 @@ const RING: usize = 1 << 23;
 
 /// How a block of the kernel is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Shape {
+struct Tiling {
     subsampling: usize,
     taps: usize,
     /// Matrices of a warp.
@@ -43,7 +43,7 @@ struct Shape {
     warps: usize,
 }
 
-impl Shape {
+impl Tiling {
     /// About 2^13 samples a block.
     fn new(subsampling: usize, taps: usize) -> Self {
         let tiles = (32 / subsampling).clamp(1, 4);
@@ -80,7 +80,7 @@ impl Shape {
 ///
 /// Per step and lane two pairs of halves, then two pairs of what these leave of the coefficients: row 2t + i, and 8 rows on, of
 /// column g, with lane = 4g + t.
-fn table(filter: &[Complex64], shape: Shape) -> (Vec<u32>, f32) {
+fn table(filter: &[Complex64], shape: Tiling) -> (Vec<u32>, f32) {
     let largest = filter.iter().map(|g| g.norm()).fold(0.0, f64::max);
     // A power of two that brings the largest coefficient to at least half of 2^14.
     let exponent = if largest > 0.0 {
@@ -175,7 +175,7 @@ impl Held {
 #[derive(Debug)]
 pub(super) struct Ddc {
     function: CudaFunction,
-    shape: Shape,
+    shape: Tiling,
     shared: usize,
     filter: CUdeviceptr,
     scale: f32,
@@ -199,7 +199,7 @@ impl Ddc {
         bits: SampleBits,
         spectra: usize,
     ) -> Result<Self, GpuError> {
-        let shape = Shape::new(narrowband.subsampling(), narrowband.ddc_taps());
+        let shape = Tiling::new(narrowband.subsampling(), narrowband.ddc_taps());
         let shared = shape.shared(bits);
         if shared > gpu.shared() {
             return Err(GpuError::Subsampling {
@@ -278,7 +278,7 @@ impl Ddc {
     ///
     /// # Safety
     ///
-    /// As for [`Variant::front`](super::variant::Variant::front). The rings are used on `stream` alone, and `held` says what
+    /// As for [`KernelSet::front`](super::variant::KernelSet::front). The rings are used on `stream` alone, and `held` says what
     /// they have.
     pub unsafe fn convert(
         &self,
@@ -381,7 +381,7 @@ mod tests {
         fn the_table_is_the_filter(subsampling in 1usize..40, taps in 1usize..300, seed in 0u64..100) {
             use rand::{Rng, SeedableRng};
             let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
-            let shape = Shape::new(subsampling, taps);
+            let shape = Tiling::new(subsampling, taps);
             let filter: Vec<_> = (0..taps)
                 .map(|_| Complex64::new(rng.random_range(-0.3..0.3), rng.random_range(-0.3..0.3)))
                 .collect();

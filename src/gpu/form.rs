@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::shape::Shape;
+use super::shape::KernelShape;
 
 /// Who makes the transform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -75,12 +75,12 @@ impl KernelOptions {
 
 /// Kernels that are picked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
-    Fused(Shape),
+pub(super) enum KernelForm {
+    Fused(KernelShape),
     Cufft,
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for KernelForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fused(shape) => shape.fmt(f),
@@ -91,7 +91,7 @@ impl fmt::Display for Form {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::Input;
+    use super::super::shape::FrontendInput;
     use super::*;
 
     #[test]
@@ -99,7 +99,8 @@ mod tests {
         assert_eq!("off".parse(), Ok(Tune::Off));
         assert_eq!("auto".parse(), Ok(Tune::Auto));
         assert_eq!("again".parse(), Ok(Tune::Again));
-        let name = Shape::candidates(2048, 16, Input::Numbers, 90, 1 << 20)[0].to_string();
+        let name =
+            KernelShape::candidates(2048, 16, FrontendInput::Numbers, 90, 1 << 20)[0].to_string();
         assert_eq!(name.parse(), Ok(Tune::Fixed(name.clone())));
         let refusal = "fast".parse::<Tune>().unwrap_err();
         assert!(refusal.contains("auto"), "{refusal}");

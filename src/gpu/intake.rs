@@ -53,11 +53,11 @@ struct Loaded {
     at: [CUdeviceptr; N_POL],
     /// What the compute stream has to wait for.
     ready: Option<CudaEvent>,
-    place: Place,
+    place: ChunkHome,
 }
 
 #[derive(Debug)]
-enum Place {
+enum ChunkHome {
     Copy(usize),
     Own(FrozenChunk),
 }
@@ -116,7 +116,7 @@ impl Intake {
         self.loaded.push_back(Loaded {
             at,
             ready: None,
-            place: Place::Own(chunk),
+            place: ChunkHome::Own(chunk),
         });
         if let Some(before) = before {
             // SAFETY: both chunks are this intake's until the compute stream has passed all work on them.
@@ -167,7 +167,7 @@ impl Intake {
         self.loaded.push_back(Loaded {
             at,
             ready: Some(ready),
-            place: Place::Copy(index),
+            place: ChunkHome::Copy(index),
         });
         Ok(())
     }
@@ -178,8 +178,8 @@ impl Intake {
         };
         self.spare.extend(loaded.ready);
         match loaded.place {
-            Place::Copy(index) => self.buffers[index].read.record(&self.streams.compute),
-            Place::Own(chunk) => {
+            ChunkHome::Copy(index) => self.buffers[index].read.record(&self.streams.compute),
+            ChunkHome::Own(chunk) => {
                 let read = self.event()?;
                 let recorded = read.record(&self.streams.compute);
                 self.leaving.push_back((read, chunk));
@@ -269,11 +269,11 @@ impl crate::engine::Intake for Intake {
         }))
     }
 
-    fn retire(&mut self) -> Result<(), PipelineError> {
+    fn release(&mut self) -> Result<(), PipelineError> {
         self.try_retire().map_err(failed("computing on the GPU"))
     }
 
-    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+    fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
         self.try_reclaim().map_err(failed("copying to the GPU"))
     }
 

@@ -7,7 +7,7 @@
 //! n − 1 out go on at once, ordered by events; the CPU waits for none of them.
 //!
 //! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or those around cuFFT. What is
-//! picked becomes a `Variant`, which pipelines launch, and which [`measure`] times for the tuner and `karoo bench kernels`.
+//! picked becomes a `KernelSet`, which pipelines launch, and which [`measure`] times for the tuner and `karoo bench kernels`.
 
 #![allow(unsafe_code)]
 

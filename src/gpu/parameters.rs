@@ -44,7 +44,7 @@ pub(super) const COUNTERS: usize = 2 * N_POL;
 /// `Stretch` of geometry.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct SpectraRange {
     pub first: i32,
     pub end: i32,
     pub first_group: i32,
@@ -53,7 +53,7 @@ pub(super) struct Stretch {
 }
 
 // SAFETY: the same five integers as in geometry.cuh.
-unsafe impl DeviceRepr for Stretch {}
+unsafe impl DeviceRepr for SpectraRange {}
 
 /// `Stream` of correct.cuh.
 #[repr(C)]
@@ -70,7 +70,7 @@ unsafe impl DeviceRepr for Stream {}
 /// What lies between the front end and the back end: a ring of groups of spectra.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intermediate {
-    /// `groups × Variant::group_bytes`.
+    /// `groups × KernelSet::group_bytes`.
     pub data: CUdeviceptr,
     /// Groups of the variant in the ring, a power of two; group i lies at i modulo `groups`.
     pub groups: usize,

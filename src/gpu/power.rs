@@ -45,7 +45,7 @@ impl Power {
     ///
     /// # Safety
     ///
-    /// As for [`Variant::front`](super::variant::Variant::front), of wideband.
+    /// As for [`KernelSet::front`](super::variant::KernelSet::front), of wideband.
     pub unsafe fn add(
         &self,
         stream: &CudaStream,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// One entry of `kernels/shapes.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-pub(super) struct Shape {
+pub(super) struct KernelShape {
     /// Points of the transform, N.
     pub points: usize,
     /// log₂ of the first factor of the transform.
@@ -31,14 +31,14 @@ pub(super) struct Shape {
 
 /// What a front kernel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum FrontendInput {
     /// Packed samples of both polarisations.
     Samples(SampleBits),
     /// Complex numbers of one.
     Numbers,
 }
 
-impl Shape {
+impl KernelShape {
     /// Taps that the front kernel for long runs can have.
     const MOST_TAPS: usize = 16;
 
@@ -49,7 +49,7 @@ impl Shape {
     pub fn candidates(
         points: usize,
         taps: usize,
-        input: Input,
+        input: FrontendInput,
         architecture: i32,
         shared: usize,
     ) -> Vec<Self> {
@@ -143,14 +143,14 @@ impl Shape {
     }
 
     /// Bytes of shared memory of a block of the front kernel.
-    pub fn front_shared(&self, input: Input) -> usize {
+    pub fn front_shared(&self, input: FrontendInput) -> usize {
         let columns = self.n1() * self.tile;
         let buffer = (columns * (self.group + 1) + self.back_group % 16) * 8;
         if self.depth == 0 {
             return buffer;
         }
         let row = match input {
-            Input::Samples(bits) => {
+            FrontendInput::Samples(bits) => {
                 // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and what keeps rows in different banks.
                 let pieces = (127 + self.tile * bits.get() as usize).div_ceil(128);
                 let apart = match self.tile {
@@ -160,7 +160,7 @@ impl Shape {
                 };
                 self.n1() * (2 * 16 * pieces + apart)
             }
-            Input::Numbers => columns * 8,
+            FrontendInput::Numbers => columns * 8,
         };
         let roots = (columns + self.n1()) * 8;
         2 * buffer + roots + self.depth * row
@@ -187,7 +187,7 @@ impl Shape {
 }
 
 /// The macros as `kernels/shapes.json` writes them.
-impl fmt::Display for Shape {
+impl fmt::Display for KernelShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.macros();
         let text = fields.map(|(name, value)| format!("{}={value}", name.to_lowercase()));
@@ -199,9 +199,14 @@ impl fmt::Display for Shape {
 mod tests {
     use super::*;
 
-    fn candidates(points: usize, taps: usize, architecture: i32, shared: usize) -> Vec<Shape> {
-        let samples = Input::Samples(SampleBits::new(10).unwrap());
-        Shape::candidates(points, taps, samples, architecture, shared)
+    fn candidates(
+        points: usize,
+        taps: usize,
+        architecture: i32,
+        shared: usize,
+    ) -> Vec<KernelShape> {
+        let samples = FrontendInput::Samples(SampleBits::new(10).unwrap());
+        KernelShape::candidates(points, taps, samples, architecture, shared)
     }
 
     #[test]
@@ -218,8 +223,13 @@ mod tests {
                 for taps in [1, 16, 17] {
                     let shared = shared << 10;
                     let samples = candidates(points, taps, architecture, shared);
-                    let numbers =
-                        Shape::candidates(points, taps, Input::Numbers, architecture, shared);
+                    let numbers = KernelShape::candidates(
+                        points,
+                        taps,
+                        FrontendInput::Numbers,
+                        architecture,
+                        shared,
+                    );
                     for any in [!samples.is_empty(), !numbers.is_empty()] {
                         assert_eq!(
                             any,
@@ -245,10 +255,11 @@ mod tests {
 
     #[test]
     fn a_name_stands_for_one_shape() {
-        let all = Shape::all();
+        let all = KernelShape::all();
         for (i, shape) in all.iter().enumerate() {
             let name = shape.to_string();
-            let same = |other: &&Shape| other.points == shape.points && other.to_string() == name;
+            let same =
+                |other: &&KernelShape| other.points == shape.points && other.to_string() == name;
             assert_eq!(all.iter().filter(same).count(), 1, "{i}: {name}");
         }
     }
@@ -257,7 +268,7 @@ mod tests {
     fn a_name_is_what_the_list_says() {
         let list: serde_json::Value =
             serde_json::from_str(include_str!("../../kernels/shapes.json")).unwrap();
-        for (entry, shape) in list.as_array().unwrap().iter().zip(Shape::all()) {
+        for (entry, shape) in list.as_array().unwrap().iter().zip(KernelShape::all()) {
             let mut fields = entry.as_object().unwrap().clone();
             fields.remove("points");
             let name = shape.to_string();
@@ -272,7 +283,7 @@ mod tests {
     #[test]
     fn kernels_around_a_transform_leave_no_thread_idle() {
         for log in 6..=18 {
-            let shape = Shape::plain(1 << log);
+            let shape = KernelShape::plain(1 << log);
             let threads = shape.points / shape.width;
             assert_eq!(threads % shape.front_threads as usize, 0, "{shape:?}");
             assert!(shape.front_threads.is_multiple_of(32), "{shape:?}");
@@ -282,7 +293,7 @@ mod tests {
 
     #[test]
     fn shapes_are_whole() {
-        for shape in Shape::all() {
+        for shape in KernelShape::all() {
             assert!(shape.points.is_power_of_two() && shape.group.is_power_of_two());
             assert_eq!(shape.n2() % shape.tile, 0, "{shape:?}");
             assert_eq!(shape.tile % shape.width, 0, "{shape:?}");

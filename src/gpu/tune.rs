@@ -7,9 +7,9 @@ use ground::Timestamp;
 
 use super::cache::Cache;
 use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
-use super::form::{Fft, Form, Kernels, Tune};
+use super::form::{Fft, KernelForm, Kernels, Tune};
 use super::measure::{self, Buffers, Pass, Trial};
-use super::shape::{Input, Shape};
+use super::shape::{FrontendInput, KernelShape};
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
 use crate::engine::FineDelay;
@@ -29,23 +29,24 @@ pub(super) fn pick(
     output: &OutputConfig,
     bits: SampleBits,
     wanted: &Kernels,
-) -> Result<Form, GpuError> {
+) -> Result<KernelForm, GpuError> {
     if wanted.fft == Fft::Cufft {
-        return Ok(Form::Cufft);
+        return Ok(KernelForm::Cufft);
     }
     let input = match output.narrowband {
-        None => Input::Samples(bits),
-        Some(_) => Input::Numbers,
+        None => FrontendInput::Samples(bits),
+        Some(_) => FrontendInput::Numbers,
     };
     let points = output.pfb_step();
-    let shapes = Shape::candidates(points, output.taps, input, gpu.architecture(), gpu.shared());
+    let shapes =
+        KernelShape::candidates(points, output.taps, input, gpu.architecture(), gpu.shared());
     let Some(&first) = shapes.first() else {
         tracing::warn!(
             points,
             shared = gpu.shared(),
             "no fused kernels for a transform of so many points in so much shared memory per block: cuFFT instead"
         );
-        return Ok(Form::Cufft);
+        return Ok(KernelForm::Cufft);
     };
     let key = key(gpu, output, bits);
     let shape = match &wanted.tune {
@@ -62,7 +63,7 @@ pub(super) fn pick(
         },
         Tune::Again => measured(gpu, output, bits, &shapes, &key)?.unwrap_or(first),
     };
-    Ok(Form::Fused(shape))
+    Ok(KernelForm::Fused(shape))
 }
 
 /// Everything that decides which shape is the fastest.
@@ -84,20 +85,20 @@ fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
 }
 
 /// The shape that is among `names`, which `+` joins.
-fn named(shapes: &[Shape], names: &str) -> Option<Shape> {
-    let is_named = |shape: &&Shape| {
+fn named(shapes: &[KernelShape], names: &str) -> Option<KernelShape> {
+    let is_named = |shape: &&KernelShape| {
         let shape = shape.to_string();
         names.split('+').any(|name| name == shape)
     };
     shapes.iter().find(is_named).copied()
 }
 
-fn names(shapes: &[Shape]) -> String {
-    let names: Vec<_> = shapes.iter().map(Shape::to_string).collect();
+fn names(shapes: &[KernelShape]) -> String {
+    let names: Vec<_> = shapes.iter().map(KernelShape::to_string).collect();
     names.join(" and ")
 }
 
-fn stored(cache: &Cache, shapes: &[Shape], key: &[u8]) -> Option<Shape> {
+fn stored(cache: &Cache, shapes: &[KernelShape], key: &[u8]) -> Option<KernelShape> {
     named(shapes, &String::from_utf8(cache.load(ROOM, key)?).ok()?)
 }
 
@@ -106,9 +107,9 @@ fn measured(
     gpu: &Arc<Gpu>,
     output: &OutputConfig,
     bits: SampleBits,
-    shapes: &[Shape],
+    shapes: &[KernelShape],
     key: &[u8],
-) -> Result<Option<Shape>, GpuError> {
+) -> Result<Option<KernelShape>, GpuError> {
     let batches = (SAMPLES / output.batch_samples()).max(1);
     let spectra = batches * output.spectra_per_heap();
     // Coarse delays, in steps of the subsampling.
@@ -127,7 +128,7 @@ fn measured(
         gains: &[gains.clone(), gains],
     };
     let buffers = Buffers::new(gpu, &pass)?;
-    let seconds = |shape| Trial::of_form(&buffers, Form::Fused(shape))?.time(None, REPLAYS);
+    let seconds = |shape| Trial::of_form(&buffers, KernelForm::Fused(shape))?.time(None, REPLAYS);
     let mut fastest = None;
     for &shape in shapes {
         match seconds(shape) {
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
-        let shapes = Shape::candidates(16384, 16, Input::Numbers, 90, 227 << 10);
+        let shapes = KernelShape::candidates(16384, 16, FrontendInput::Numbers, 90, 227 << 10);
         assert!(shapes.len() > 1);
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));

@@ -10,10 +10,10 @@ use num_complex::Complex64;
 
 use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;
-use super::form::Form;
+use super::form::KernelForm;
 use super::launch::{Arguments, Kernel};
-use super::parameters::{BackArgs, FrontArgs, Intermediate, Stream, Stretch};
-use super::shape::{Input, Shape};
+use super::parameters::{BackArgs, FrontArgs, Intermediate, SpectraRange, Stream};
+use super::shape::{FrontendInput, KernelShape};
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
 
@@ -26,17 +26,17 @@ const POST_THREADS: u32 = 256;
 
 /// The kernels and tables of one output: transform, sample width, taps, dither and spectra per heap are fixed.
 #[derive(Debug)]
-pub(super) struct Variant {
-    form: Form,
-    shape: Shape,
+pub(super) struct KernelSet {
+    form: KernelForm,
+    shape: KernelShape,
     /// Of a spectrum: one for wideband, one per polarisation for narrowband.
     transforms: usize,
     /// A library's, over a slice.
     transform: Option<Transform>,
     /// Groups of the kernels in one of the variant, a power of two.
     slice: usize,
-    front: Stage,
-    back: Stage,
+    front: KernelLaunch,
+    back: KernelLaunch,
     weights: Table,
     /// e^(−2πik/N), as pairs.
     roots: Table,
@@ -44,7 +44,7 @@ pub(super) struct Variant {
 
 /// A kernel whose blocks are (columns, groups of spectra, transforms).
 #[derive(Debug)]
-struct Stage {
+struct KernelLaunch {
     kernel: Kernel,
     columns: usize,
     layers: usize,
@@ -52,7 +52,7 @@ struct Stage {
     rows: usize,
 }
 
-impl Stage {
+impl KernelLaunch {
     /// Launches `rows` of blocks.
     ///
     /// # Safety
@@ -89,42 +89,42 @@ impl Table {
     }
 }
 
-impl Variant {
+impl KernelSet {
     /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of `spectra` spectra.
     pub fn new(
         gpu: &Gpu,
         output: &OutputConfig,
         bits: SampleBits,
-        form: Form,
+        form: KernelForm,
         spectra: usize,
     ) -> Result<Self, GpuError> {
         let shape = match form {
-            Form::Fused(shape) => shape,
-            Form::Cufft => Shape::plain(output.pfb_step()),
+            KernelForm::Fused(shape) => shape,
+            KernelForm::Cufft => KernelShape::plain(output.pfb_step()),
         };
         let points = shape.points;
         let (transforms, baseband, input) = match &output.narrowband {
-            None => (1, 0, Input::Samples(bits)),
-            Some(_) if output.channels == points => (N_POL, 1, Input::Numbers),
-            Some(_) => (N_POL, 2, Input::Numbers),
+            None => (1, 0, FrontendInput::Samples(bits)),
+            Some(_) if output.channels == points => (N_POL, 1, FrontendInput::Numbers),
+            Some(_) => (N_POL, 2, FrontendInput::Numbers),
         };
         let slice = match form {
-            Form::Fused(_) => 1,
-            Form::Cufft => (INTERMEDIATE / (transforms * points * shape.group * 8))
+            KernelForm::Fused(_) => 1,
+            KernelForm::Cufft => (INTERMEDIATE / (transforms * points * shape.group * 8))
                 .clamp(1, spectra.div_ceil(shape.group).max(1)),
         };
         // A power of two, because the kernels' ring is one: the one below.
         let slice = 1 << slice.ilog2();
         let transform = match form {
-            Form::Fused(_) => None,
-            Form::Cufft => {
+            KernelForm::Fused(_) => None,
+            KernelForm::Cufft => {
                 let count = slice * transforms * shape.group;
                 Some(Transform::new(gpu, points, count)?)
             }
         };
         let back_threads = match form {
-            Form::Fused(_) => shape.back_threads(),
-            Form::Cufft => POST_THREADS,
+            KernelForm::Fused(_) => shape.back_threads(),
+            KernelForm::Cufft => POST_THREADS,
         };
         let common = [
             ("BITS", u64::from(bits.get())),
@@ -142,7 +142,7 @@ impl Variant {
             ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
             ("SEED_HIGH", output.dither_seed >> 32),
         ];
-        let fused = matches!(form, Form::Fused(_));
+        let fused = matches!(form, KernelForm::Fused(_));
         let stage =
             |source, macros: &[_], [columns, layers]: [usize; 2], threads, shared, blocks: u32| {
                 let macros = [&shape.macros()[..], &common, macros].concat();
@@ -156,7 +156,7 @@ impl Variant {
                         && !(source == PFB_FFT && baseband > 0),
                 };
                 let at_a_time = gpu.multiprocessors() * blocks as usize;
-                Ok::<_, GpuError>(Stage {
+                Ok::<_, GpuError>(KernelLaunch {
                     kernel,
                     columns,
                     layers,
@@ -186,7 +186,7 @@ impl Variant {
             )
         };
         let (front, back) = match form {
-            Form::Fused(_) => {
+            KernelForm::Fused(_) => {
                 let source = match shape.depth {
                     0 => PFB_FFT,
                     _ => PFB_FFT_RUN,
@@ -199,7 +199,7 @@ impl Variant {
                     back(FFT_POST, pairs * parts, shape.back_shared())?,
                 )
             }
-            Form::Cufft => {
+            KernelForm::Cufft => {
                 let threads = shape.width * shape.front_threads as usize;
                 (
                     front(PFB_FIR, points / threads, 0)?,
@@ -280,7 +280,7 @@ impl Variant {
         let (first, end) = args.spectra;
         let group = self.shape.group;
         let first_group = first / group;
-        let stretch = Stretch {
+        let stretch = SpectraRange {
             first: first as i32,
             end: end as i32,
             first_group: first_group as i32,
@@ -382,7 +382,7 @@ impl Variant {
         if end <= first {
             return Ok(());
         }
-        let stretch = Stretch {
+        let stretch = SpectraRange {
             first: 0,
             end: args.limit.min(end * self.shape.group) as i32,
             first_group: first as i32,

@@ -10,7 +10,7 @@ use ground::{Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
 
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
-use super::window::{END_OF_STREAM, Lane, Located, Window};
+use super::window::{END_OF_STREAM, Located, Window, WindowWriter};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, publish};
 use crate::net::FlowTable;
@@ -37,22 +37,22 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// What tells, where no heap before does, which timestamp is meant by the 48 bits that a heap has of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Meant {
+pub enum EpochHint {
     /// Nothing: the 48 bits are the timestamp.
     #[default]
-    AsItIs,
+    WireValue,
     /// The host's clock, where the heap agrees with it.
-    AtHostTime(SampleClock),
+    HostClock(SampleClock),
     /// The first one is the nearest to this.
     Near(Timestamp),
 }
 
-impl Meant {
+impl EpochHint {
     /// Where the first heap of a capture is looked for.
     pub fn first(self) -> Timestamp {
         match self {
             Self::Near(first) => first,
-            Self::AsItIs | Self::AtHostTime(_) => Timestamp::default(),
+            Self::WireValue | Self::HostClock(_) => Timestamp::default(),
         }
     }
 }
@@ -62,14 +62,14 @@ const LAG: u64 = 1;
 
 /// Where a heap belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HeapAddress {
     /// Id of the chunk.
     pub chunk: u64,
     /// Heap within the chunk.
     pub heap: usize,
 }
 
-impl Place {
+impl HeapAddress {
     /// The acceptance rules, in katgpucbf's order, where of the timestamps with the heap's 48 bits the one nearest to `near` is meant:
     /// whether the heap is still in time is for the window to say.
     #[inline]
@@ -106,14 +106,14 @@ impl Place {
 ///
 /// It stands in for time, which moves on for a live receiver even when a queue is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Horizon {
+pub struct Watermark {
     /// Frames given to the queue before this.
     pub after: u64,
     /// Lowest chunk id that the queue may still fill.
     pub floor: u64,
 }
 
-impl Horizon {
+impl Watermark {
     /// Ends an lcore behind its current burst, whose heaps it still places.
     pub const STOP: Self = Self {
         after: 0,
@@ -129,7 +129,7 @@ pub struct RxConfig {
     /// What to do without a free chunk.
     pub when_full: WhenFull,
     /// Which timestamp the first heap has.
-    pub meant: Meant,
+    pub epoch: EpochHint,
     /// Destinations that are ours; all where the port saw to that.
     pub ours: Option<FlowTable>,
     /// What to do without packets.
@@ -145,7 +145,7 @@ pub struct RxParts {
     /// Number of the lcore among those that fill the chunks.
     pub lane: usize,
     /// What the lcore is not to wait for. It ends at a floor of [`END_OF_STREAM`].
-    pub horizons: Arc<ArrayQueue<Horizon>>,
+    pub watermarks: Arc<ArrayQueue<Watermark>>,
     /// Its counters.
     pub stats: Arc<RxStats>,
     /// Ends the lcore early.
@@ -155,8 +155,8 @@ pub struct RxParts {
 /// One rx lcore.
 pub struct RxLcore {
     queue: RxQueue,
-    placer: Placer,
-    horizons: Arc<ArrayQueue<Horizon>>,
+    placer: HeapPlacer,
+    watermarks: Arc<ArrayQueue<Watermark>>,
     idle: IdlePolicy,
 }
 
@@ -164,12 +164,12 @@ impl RxLcore {
     /// An lcore that is made of `parts`.
     pub fn new(config: RxConfig, parts: RxParts) -> Self {
         let window = WindowOf(parts.memory.clone());
-        let placer = Placer {
-            lane: Lane::new(window, parts.lane),
+        let placer = HeapPlacer {
+            lane: WindowWriter::new(window, parts.lane),
             memory: parts.memory,
             recv: config.recv,
             when_full: config.when_full,
-            meant: config.meant,
+            epoch: config.epoch,
             ours: config.ours,
             stats: parts.stats,
             abort: parts.abort,
@@ -182,27 +182,27 @@ impl RxLcore {
         Self {
             queue: parts.queue,
             placer,
-            horizons: parts.horizons,
+            watermarks: parts.watermarks,
             idle: config.idle,
         }
     }
 
     /// Runs until the stream ends or the engine aborts.
-    pub fn run(mut self, clock: &mut PhaseTimer) {
+    pub fn run(mut self, timer: &mut PhaseTimer) {
         let mut idle = Idle::new(self.idle);
         let memory = self.placer.memory.clone();
         let mut stored = Vec::with_capacity(BURST);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut frames = 0;
-        let mut horizon = None;
+        let mut watermark = None;
         while !self.placer.abort.is_set() {
-            clock.turn();
+            timer.turn();
             // Taken before the burst: what came until then is in it.
             let follow = self.placer.follow();
             let received = self.queue.rx_burst(&mut batch);
-            // Taken after the burst: a horizon is published before the frames that follow it.
-            horizon = horizon.or_else(|| self.next_horizon());
-            if received == 0 && horizon.is_none_or(|h: Horizon| h.after > frames) {
+            // Taken after the burst: a watermark is published before the frames that follow it.
+            watermark = watermark.or_else(|| self.next_horizon());
+            if received == 0 && watermark.is_none_or(|h: Watermark| h.after > frames) {
                 if let Some(floor) = follow {
                     self.placer.lane.follow(floor);
                 }
@@ -210,40 +210,41 @@ impl RxLcore {
                 continue;
             }
             idle.reset();
-            clock.mark(Phase::WaitInput);
+            timer.mark(Phase::WaitInput);
             self.placer.lane.begin();
             let mut placed = 0;
             for (i, mbuf) in batch.iter().enumerate() {
-                while let Some(h) = horizon.filter(|h| h.after <= frames && *h != Horizon::STOP) {
+                while let Some(h) = watermark.filter(|h| h.after <= frames && *h != Watermark::STOP)
+                {
                     self.placer.lane.raise(h.floor);
-                    horizon = self.next_horizon();
+                    watermark = self.next_horizon();
                 }
                 if let Some(next) = batch.as_slice().get(i + 1) {
                     next.prefetch();
                 }
                 frames += 1;
-                match self.placer.place(mbuf, &memory, &mut stored, clock) {
+                match self.placer.place(mbuf, &memory, &mut stored, timer) {
                     Ok(()) => placed += 1,
                     Err(cause) => self.placer.stats.note_drop(cause),
                 }
             }
-            while let Some(h) = horizon.filter(|h| h.after <= frames) {
+            while let Some(h) = watermark.filter(|h| h.after <= frames) {
                 self.placer.lane.raise(h.floor);
-                horizon = self.next_horizon();
+                watermark = self.next_horizon();
             }
             publish(&mut stored);
             self.placer.lane.end();
             self.placer.stats.note_burst(received as u64, placed);
             batch.clear();
-            clock.mark(Phase::Work);
+            timer.mark(Phase::Work);
             if self.placer.lane.floor() >= END_OF_STREAM {
                 break;
             }
         }
     }
 
-    fn next_horizon(&self) -> Option<Horizon> {
-        self.horizons.pop()
+    fn next_horizon(&self) -> Option<Watermark> {
+        self.watermarks.pop()
     }
 }
 
@@ -259,12 +260,12 @@ impl std::ops::Deref for WindowOf {
 }
 
 /// Puts one datagram at a time where it belongs.
-struct Placer {
-    lane: Lane<WindowOf>,
+struct HeapPlacer {
+    lane: WindowWriter<WindowOf>,
     memory: Arc<ReceiveMemory>,
     recv: RecvConfig,
     when_full: WhenFull,
-    meant: Meant,
+    epoch: EpochHint,
     ours: Option<FlowTable>,
     stats: Arc<RxStats>,
     abort: StopFlag,
@@ -280,7 +281,7 @@ struct Placer {
     silence: Duration,
 }
 
-impl Placer {
+impl HeapPlacer {
     /// Which chunks an lcore that gets no heaps gives up, if its queue is found empty after this. Else each chunk would
     /// wait for it as long as for one that has lost its CPU, and take the memory that is meant for that.
     #[inline]
@@ -303,8 +304,8 @@ impl Placer {
             0 => self.lane.foremost(),
             floor => floor,
         };
-        match (chunk, self.meant) {
-            (0, Meant::Near(first)) => first,
+        match (chunk, self.epoch) {
+            (0, EpochHint::Near(first)) => first,
             (0, _) => self.host_time(heap).unwrap_or_default(),
             (chunk, _) => Timestamp(chunk.saturating_mul(chunk_samples)),
         }
@@ -313,8 +314,8 @@ impl Placer {
     /// The heap's timestamp by the host's clock, if it agrees with that.
     #[cold]
     fn host_time(&self, heap: &DigitiserHeap<'_>) -> Option<Timestamp> {
-        match self.meant {
-            Meant::AtHostTime(clock) => clock.agreeing(heap.timestamp()?, clock.now()?),
+        match self.epoch {
+            EpochHint::HostClock(clock) => clock.agreeing(heap.timestamp()?, clock.now()?),
             _ => None,
         }
     }
@@ -325,7 +326,7 @@ impl Placer {
         mbuf: &Mbuf,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
-        clock: &mut PhaseTimer,
+        timer: &mut PhaseTimer,
     ) -> Result<(), DropCause> {
         if mbuf.has_bad_checksum() {
             return Err(DropCause::BadChecksum);
@@ -342,17 +343,17 @@ impl Placer {
         }
         let heap = DigitiserHeap::new_checked(datagram.payload())
             .map_err(|error| DropCause::from(&error))?;
-        let place = Place::of(&self.recv, self.near(&heap), &heap);
+        let place = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
-        let mut located = self.locate(place.chunk, stored, clock);
+        let mut located = self.locate(place.chunk, stored, timer);
         if located == Located::TooOld
             && let Some(now) = self.host_time(&heap)
         {
             // After hours without heaps, the nearest timestamp lies behind.
-            let later = Place::of(&self.recv, now, &heap)?;
+            let later = HeapAddress::of(&self.recv, now, &heap)?;
             if later.chunk > place.chunk {
                 place = later;
-                located = self.locate(place.chunk, stored, clock);
+                located = self.locate(place.chunk, stored, timer);
             }
         }
         let chunk = match located {
@@ -392,7 +393,7 @@ impl Placer {
         &mut self,
         id: u64,
         stored: &mut Vec<StoredHeap<'_>>,
-        clock: &mut PhaseTimer,
+        timer: &mut PhaseTimer,
     ) -> Located {
         if id >= self.newest + self.memory.window().slots() as u64 {
             self.leap_until = Some(Instant::now() + LEAP);
@@ -411,10 +412,10 @@ impl Placer {
             // Between bursts, so that the collector sees the new floor and can free chunks.
             publish(stored);
             self.lane.end();
-            clock.turn();
-            clock.mark(Phase::Work);
+            timer.turn();
+            timer.mark(Phase::Work);
             self.idle.wait();
-            clock.mark(Phase::WaitOutput);
+            timer.mark(Phase::WaitOutput);
             self.lane.begin();
             if self.abort.is_set() {
                 return located;

@@ -60,7 +60,7 @@ fn frames(name: &str, mbufs: usize) -> MbufPool {
 }
 
 /// Where a heap with the low bits of `timestamp` belongs, looked for near it.
-fn place(recv: &RecvConfig, timestamp: u64) -> Result<Place, DropCause> {
+fn place(recv: &RecvConfig, timestamp: u64) -> Result<HeapAddress, DropCause> {
     let mut frame = vec![0; PREAMBLE_LEN + recv.heap_bytes()];
     let repr = DigitiserRepr {
         heap_count: 0,
@@ -70,7 +70,7 @@ fn place(recv: &RecvConfig, timestamp: u64) -> Result<Place, DropCause> {
         payload_length: recv.heap_bytes(),
     };
     repr.emit(frame.first_chunk_mut().unwrap());
-    Place::of(
+    HeapAddress::of(
         recv,
         Timestamp(timestamp),
         &DigitiserHeap::new_checked(&frame).unwrap(),
@@ -90,7 +90,7 @@ fn a_mask_takes_a_timestamp_to_the_start_of_its_own_heap() {
             let (chunk, heap) = (expected / 4, expected as usize % 4);
             assert_eq!(
                 place(&recv, timestamp),
-                Ok(Place { chunk, heap }),
+                Ok(HeapAddress { chunk, heap }),
                 "{timestamp}"
             );
         }
@@ -107,7 +107,7 @@ fn no_heap_is_placed_at_the_end_of_time() {
     let last = Timestamp::END - 64;
     const { assert!(Timestamp::END / (1 << 16) < END_OF_STREAM) };
     let (chunk, heap) = (last >> 16, (1 << 10) - 1);
-    assert_eq!(place(&recv, last), Ok(Place { chunk, heap }));
+    assert_eq!(place(&recv, last), Ok(HeapAddress { chunk, heap }));
     assert_eq!(place(&recv, Timestamp::END), Err(DropCause::BadTimestamp));
     assert_eq!(
         place(&recv, Timestamp::END + 64),
@@ -129,17 +129,17 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
     let config = RxConfig {
         recv: recv(),
         when_full: WhenFull::Drop,
-        meant: Meant::AsItIs,
+        epoch: EpochHint::WireValue,
         ours: None,
         idle: IdlePolicy::Share,
     };
-    let horizons = Arc::new(ArrayQueue::new(1));
+    let watermarks = Arc::new(ArrayQueue::new(1));
     let (stats, abort) = (Arc::default(), StopFlag::default());
     let parts = RxParts {
         queue,
         memory: memory.clone(),
         lane,
-        horizons,
+        watermarks,
         stats,
         abort,
     };
@@ -152,7 +152,7 @@ fn run(lcore: RxLcore) {
     lcore.run(&mut PhaseTimer::start(PhaseTimes::new("rx", None)));
 }
 
-fn open(lane: &mut Lane<WindowOf>, memory: &ReceiveMemory, id: u64) -> Located {
+fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> Located {
     lane.begin();
     let located = lane.locate(id, || memory.take());
     lane.end();
@@ -165,7 +165,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     const CHUNK: u64 = 1000;
     let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
     receiver.leave_behind();
-    let mut first = Lane::new(WindowOf(memory.clone()), 0);
+    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, CHUNK), Located::NoBuffer);
     assert!(matches!(receiver.poll(), Collected::Nothing));
 
@@ -200,7 +200,7 @@ fn what_was_dropped_last_is_kept() {
     let (RxLcore { mut placer, .. }, _sender) = lcore("rx_kept", &memory, 0);
     let pool = frames("rx_kept", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut place = |placer: &mut Placer, mbuf: Mbuf| {
+    let mut place = |placer: &mut HeapPlacer, mbuf: Mbuf| {
         let mut stored = Vec::new();
         placer.lane.begin();
         let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
@@ -253,8 +253,8 @@ fn the_burst_before_the_end_is_placed() {
         batch.push(heap(&pool, timestamp as u64)).unwrap();
     }
     assert_eq!(sender.enqueue(&mut batch), HEAPS);
-    let horizons = &lcore.horizons;
-    horizons.push(Horizon::STOP).unwrap();
+    let watermarks = &lcore.watermarks;
+    watermarks.push(Watermark::STOP).unwrap();
     let stats = lcore.placer.stats.clone();
     run(lcore);
     let mut drops = Default::default();
@@ -294,8 +294,8 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
     let (memory, mut receiver) = with_spare(2);
     let (mut silent, _sender) = lcore("rx_silent", &memory, 1);
     silent.placer.silence = Duration::ZERO;
-    let horizons = silent.horizons.clone();
-    let mut first = Lane::new(WindowOf(memory.clone()), 0);
+    let watermarks = silent.watermarks.clone();
+    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
     let begun = Instant::now();
     let mut collected = 0;
     let mut comes = |newest| {
@@ -311,7 +311,7 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
     let all_come = thread::scope(|scope| {
         scope.spawn(|| run(silent));
         let all_come = (0..50).all(&mut comes);
-        horizons.push(Horizon::STOP).unwrap();
+        watermarks.push(Watermark::STOP).unwrap();
         all_come
     });
     assert!(all_come);
@@ -324,8 +324,8 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     placer.silence = Duration::ZERO;
     let pool = frames("rx_late", 1);
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
-    let mut first = Lane::new(WindowOf(memory.clone()), 0);
-    let mut late = |placer: &mut Placer, chunk: u64| {
+    let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
+    let mut late = |placer: &mut HeapPlacer, chunk: u64| {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
         let mut stored = Vec::new();
         placer.lane.begin();
@@ -363,7 +363,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
 }
 
 /// Chunk that a heap with the low bits of this chunk's timestamp is taken to be of.
-fn taken_for(placer: &mut Placer, pool: &MbufPool, chunk: u64) -> u64 {
+fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> u64 {
     let timestamp = chunk * recv().chunk_samples as u64 % Timestamp::WIRE_RANGE;
     let (mbuf, memory) = (heap(pool, timestamp), placer.memory.clone());
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -391,7 +391,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         }
     };
     let first = 3 * CHUNKS + CHUNKS / 10;
-    placer.meant = Meant::AtHostTime(host(first));
+    placer.epoch = EpochHint::HostClock(host(first));
     assert_eq!(taken_for(&mut placer, &pool, first), first);
 
     // The other lane follows it, whatever its clock says.
@@ -401,12 +401,12 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         },
         _sender,
     ) = lcore("rx_other", &memory, 1);
-    other.meant = Meant::AtHostTime(host(first + 5 * CHUNKS));
+    other.epoch = EpochHint::HostClock(host(first + 5 * CHUNKS));
     assert_eq!(taken_for(&mut other, &pool, first + 1), first + 1);
 
     // Without heaps for more than half of the range, the nearest timestamp is behind.
     let later = first + CHUNKS * 7 / 10;
-    placer.meant = Meant::AtHostTime(host(later + 256));
+    placer.epoch = EpochHint::HostClock(host(later + 256));
     assert_eq!(taken_for(&mut placer, &pool, later), later);
     // What is merely late is too old.
     assert_eq!(taken_for(&mut placer, &pool, later - 1000), later);
@@ -428,7 +428,7 @@ fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
     // 1000 s ago 2⁴⁸ samples had passed three times.
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let ranges = 3.0 * Timestamp::WIRE_RANGE as f64 / 1e9;
-    placer.meant = Meant::AtHostTime(SampleClock {
+    placer.epoch = EpochHint::HostClock(SampleClock {
         adc_sample_rate: 1e9,
         sync_time: unix.as_secs_f64() - ranges - 1000.0,
     });

@@ -25,7 +25,7 @@ pub use collect::{
     Collected, InputStats, ReceiveMemory, Receiver, chunk_bytes, floor_after, receive_bytes,
     receive_memory, receive_memory_with_spare,
 };
-pub use lcore::{Horizon, Meant, Place, RxConfig, RxLcore, RxParts, WhenFull};
+pub use lcore::{EpochHint, HeapAddress, RxConfig, RxLcore, RxParts, Watermark, WhenFull};
 pub use presence::PresenceMap;
 pub use report::PolReport;
 pub use window::END_OF_STREAM;

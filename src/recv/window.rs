@@ -91,7 +91,7 @@ impl Window {
 
 /// One rx lcore's side. There must be one per lane index.
 #[derive(Debug)]
-pub struct Lane<W> {
+pub struct WindowWriter<W> {
     window: W,
     index: usize,
     floor: u64,
@@ -99,7 +99,7 @@ pub struct Lane<W> {
     left_behind: bool,
 }
 
-impl<W: std::ops::Deref<Target = Window>> Lane<W> {
+impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
     /// The lane `index` of `window`.
     pub fn new(window: W, index: usize) -> Self {
         Self {

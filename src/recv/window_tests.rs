@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::window::*;
 
-fn window(lanes: usize) -> (Vec<Lane<Arc<Window>>>, Collector<Arc<Window>>) {
+fn window(lanes: usize) -> (Vec<WindowWriter<Arc<Window>>>, Collector<Arc<Window>>) {
     let window = Arc::new(Window::new(4, lanes, 2));
-    let lane = |index| Lane::new(window.clone(), index);
+    let lane = |index| WindowWriter::new(window.clone(), index);
     ((0..lanes).map(lane).collect(), Collector::new(window))
 }
 
-fn open(lane: &mut Lane<Arc<Window>>, id: u64, buffer: BufferId) -> Located {
+fn open(lane: &mut WindowWriter<Arc<Window>>, id: u64, buffer: BufferId) -> Located {
     lane.begin();
     let located = lane.locate(id, || Some(buffer));
     lane.end();

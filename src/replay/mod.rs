@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Nothing is lost and everything is deterministic: where a live receiver would drop, the source waits;
-//! where a live receiver would let time decide, the source says so in file order ([`crate::recv::Horizon`]).
+//! where a live receiver would let time decide, the source says so in file order ([`crate::recv::Watermark`]).
 //!
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
 //! * [`Requests`]: requests to the engine, each for a timestamp of its output;
@@ -19,6 +19,6 @@ mod requests;
 mod run;
 
 pub use crate::assembly::{BackendKind, CaptureScan, DemandError, ScanError};
-pub use plan::{Plan, PlanError, plan};
+pub use plan::{PlanError, ReplayPlan, plan};
 pub use requests::{Requests, RequestsError};
 pub use run::{ReplayError, ReplayOptions, run};

@@ -26,7 +26,7 @@ const WANTED_BATCHES: u64 = 8;
 
 /// What a replay will do.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ReplayPlan {
     /// The engine.
     pub engine: EngineConfig,
     /// Delays from the start.
@@ -70,7 +70,7 @@ pub fn plan(
     capture: &CaptureOptions,
     scan: &CaptureScan,
     queues_per_pol: usize,
-) -> Result<Plan, PlanError> {
+) -> Result<ReplayPlan, PlanError> {
     let mut picks = Picks(Vec::new());
     let clock = pick_clock(options, scan, &mut picks);
     let (packet_samples, sample_bits) = pick_heap(options, scan, &mut picks)?;
@@ -132,7 +132,7 @@ pub fn plan(
         Some(sources) => steer_given(sources, queues_per_pol)?,
         None => steer(&scan.sources, queues_per_pol),
     };
-    Ok(Plan {
+    Ok(ReplayPlan {
         engine,
         delays,
         requests: Requests::default(),

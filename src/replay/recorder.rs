@@ -35,7 +35,7 @@ impl RecorderLcore {
     /// Records until the end, then gives the file its name: true. Aborted, it leaves no file: false.
     ///
     /// A frame's time is that of the data in it, so the same input makes the same file.
-    pub fn run(mut self, clock: &mut PhaseTimer) -> Result<bool, CaptureError> {
+    pub fn run(mut self, timer: &mut PhaseTimer) -> Result<bool, CaptureError> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut time = self.start;
@@ -53,7 +53,7 @@ impl RecorderLcore {
                 continue;
             }
             idle.reset();
-            clock.mark(Phase::WaitInput);
+            timer.mark(Phase::WaitInput);
             for mbuf in batch.iter() {
                 if let Some(Timestamp(low)) = data_timestamp(mbuf.data()) {
                     time = Timestamp::unwrap(low, time);
@@ -62,7 +62,7 @@ impl RecorderLcore {
                 written.inspect_err(|_| self.abort.set())?;
             }
             batch.clear();
-            clock.mark(Phase::Work);
+            timer.mark(Phase::Work);
         }
         self.writer.finish().map(|()| true)
     }

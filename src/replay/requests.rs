@@ -9,7 +9,7 @@ use katcp::{Message, MessageKind, Refusal, Response};
 
 use crate::control::fgpu::interpret;
 use crate::engine::RequestStats;
-use crate::engine::steer::Steering;
+use crate::engine::steer::ControlHandle;
 use crate::report::{Reply, RequestsReport, StallReport};
 
 /// A file of requests that cannot be used.
@@ -88,7 +88,7 @@ impl Requests {
     }
 
     /// Asks an engine that has not begun, whose queues have room for all of them. Returns what it replied.
-    pub fn ask(&self, clock: SampleClock, steering: &Steering) -> Vec<Reply> {
+    pub fn ask(&self, clock: SampleClock, steering: &ControlHandle) -> Vec<Reply> {
         let ask = |request: &Request| {
             let steering = steering.at(request.at);
             let reply = match Message::parse(&request.message) {
@@ -182,7 +182,7 @@ mod tests {
         let text = "# incident 12\n\n300 ?gain-all w 0.5\r\n 100 ?gain w 1 2\n300 ?gain w 0\n200\t?gain v 0 1\n";
         let requests = read(text).unwrap();
         let config = crate::config::tests::engine(WIDEBAND, |_| ());
-        let (steering, steered) = Steering::new(&config, requests.len());
+        let (steering, steered) = ControlHandle::new(&config, requests.len());
         let replies = requests.ask(config.clock, &steering);
         let told: Vec<_> = replies
             .iter()

@@ -17,7 +17,7 @@ use ground::os::allowed_cpus;
 use ground::{IdlePolicy, StopFlag, Timestamp};
 
 use super::observer::SpectraObserver;
-use super::plan::Plan;
+use super::plan::ReplayPlan;
 use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::requests;
@@ -28,12 +28,12 @@ use crate::assembly::{
 };
 use crate::cpu::Workers;
 use crate::engine::ChunkObserver;
-use crate::engine::steer::{SteerError, Steered, Steering};
+use crate::engine::steer::{ControlHandle, EnqueueError, RequestQueues};
 use crate::gpu::{Kernels, MemoryChoice};
 use crate::memory::MemoryError;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{Meant, RxStats, WhenFull};
+use crate::recv::{EpochHint, RxStats, WhenFull};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
 use crate::send::{Source, TxPools};
@@ -101,7 +101,7 @@ pub enum ReplayError {
     Stage(#[from] StageError),
     /// A request was not queued.
     #[error(transparent)]
-    Steer(#[from] SteerError),
+    Steer(#[from] EnqueueError),
     /// The source or the recorder failed.
     #[error(transparent)]
     Lcore(#[from] LcorePanic),
@@ -120,7 +120,7 @@ pub type OutputSpectra = Vec<(String, SpectraAccumulator)>;
 
 /// Runs a plan to its end and writes the output capture.
 pub fn run(
-    plan: &Plan,
+    plan: &ReplayPlan,
     options: &ReplayOptions,
 ) -> Result<(RunReport, OutputSpectra), ReplayError> {
     // What is written until the output is complete must not be the capture either.
@@ -218,9 +218,9 @@ fn memory_mib(queues: usize) -> usize {
 }
 
 /// Asks for the initial delays and for what the requests say. Returns the engine's end and the replies.
-fn steer(plan: &Plan) -> Result<(Steered, Vec<Reply>), SteerError> {
+fn steer(plan: &ReplayPlan) -> Result<(RequestQueues, Vec<Reply>), EnqueueError> {
     let room = plan.delays.len() + plan.requests.len();
-    let (steering, steered) = Steering::new(&plan.engine, room);
+    let (steering, steered) = ControlHandle::new(&plan.engine, room);
     for given in &plan.delays {
         if let Some(output) = steering.output(&given.stream) {
             output.set_delays(given.models)?;
@@ -265,7 +265,7 @@ struct RingPort {
 
 impl RingPort {
     /// Opens the port, with an rx queue for each of the plan's.
-    fn open(eal: &Eal, plan: &Plan) -> Result<Self, DpdkError> {
+    fn open(eal: &Eal, plan: &ReplayPlan) -> Result<Self, DpdkError> {
         let queues = plan.queues.len();
         let pool = PoolConfig {
             mbufs: frame_mbufs(queues),
@@ -275,13 +275,13 @@ impl RingPort {
         };
         let frames = MbufPool::new(eal, "replay_frames", pool)?;
         frames.check_size(queues * RX_RING, queues * 2 * BURST)?;
-        let (mut feeds, mut rx_ends, mut horizons) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut feeds, mut rx_ends, mut watermarks) = (Vec::new(), Vec::new(), Vec::new());
         for queue in 0..queues {
             let (sender, receiver) = mbuf_ring(eal, &format!("replay_rx{queue}"), RX_RING)?;
-            let horizon = Arc::new(ArrayQueue::new(BURST));
-            feeds.push(Feed::new(sender, horizon.clone()));
+            let watermark = Arc::new(ArrayQueue::new(BURST));
+            feeds.push(Feed::new(sender, watermark.clone()));
             rx_ends.push(receiver);
-            horizons.push(horizon);
+            watermarks.push(watermark);
         }
         let (tx_end, recorded) = mbuf_ring(eal, "replay_tx", TX_RING)?;
         let port = Device::rings(eal, "replay", rx_ends, vec![tx_end])?;
@@ -289,12 +289,12 @@ impl RingPort {
             rx_pools: vec![frames.clone(); queues],
             ..PortConfig::default()
         })?;
-        let rx = port.rx.into_iter().zip(horizons).zip(&plan.queues);
-        let rx = rx.map(|((queue, horizons), (pol, number))| RxStage {
+        let rx = port.rx.into_iter().zip(watermarks).zip(&plan.queues);
+        let rx = rx.map(|((queue, watermarks), (pol, number))| RxStage {
             name: format!("rx-pol{pol}.{number}"),
             queue,
             ours: None,
-            horizons,
+            watermarks,
         });
         Ok(Self {
             frames,
@@ -307,7 +307,11 @@ impl RingPort {
 }
 
 impl Replay {
-    fn start(plan: &Plan, mut threads: Threads, parts: ReplayParts) -> Result<Self, ReplayError> {
+    fn start(
+        plan: &ReplayPlan,
+        mut threads: Threads,
+        parts: ReplayParts,
+    ) -> Result<Self, ReplayError> {
         let config = &plan.engine;
         let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
         let (steered, replies) = steer(plan)?;
@@ -316,7 +320,7 @@ impl Replay {
         let reception = Reception {
             queues: port.rx,
             when_full: WhenFull::Wait,
-            meant: Meant::Near(plan.first_timestamp),
+            epoch: EpochHint::Near(plan.first_timestamp),
             spare_chunks: 0,
         };
         let transmission = Transmission {
@@ -375,7 +379,7 @@ impl Replay {
     }
 
     /// Waits for the end, and reports.
-    fn finish(self, plan: &Plan, options: &ReplayOptions) -> Result<RunReport, ReplayError> {
+    fn finish(self, plan: &ReplayPlan, options: &ReplayOptions) -> Result<RunReport, ReplayError> {
         let bar = options
             .progress
             .then(|| ProgressBar::show(&self.progress, self.capture_bytes));

@@ -82,21 +82,21 @@ pub const MAX_TX_LCORES: usize = MAX_SEND_INTERFACES;
 const _: () = assert!(MAX_TX_LCORES <= MAX_HANDLES);
 
 /// A finished chunk on its way from the first tx lcore of an engine to the others, or the end.
-enum Passed {
+enum PassedChunk {
     Chunk(usize, SharedBuffer<OutputMemory>),
     End,
 }
 
 /// Where a tx lcore gets chunks from.
-enum Inlet {
+enum ChunkSource {
     /// From the engine; the other tx lcores get a handle each.
-    Engine(Arc<ArrayQueue<Finished>>, Vec<Arc<ArrayQueue<Passed>>>),
+    Engine(Arc<ArrayQueue<Finished>>, Vec<Arc<ArrayQueue<PassedChunk>>>),
     /// From the first tx lcore.
-    First(Arc<ArrayQueue<Passed>>),
+    First(Arc<ArrayQueue<PassedChunk>>),
 }
 
-impl Inlet {
-    fn pop(&self) -> Option<Passed> {
+impl ChunkSource {
+    fn pop(&self) -> Option<PassedChunk> {
         let (finished, others) = match self {
             Self::Engine(finished, others) => (finished.pop()?, others),
             Self::First(passed) => return passed.pop(),
@@ -105,22 +105,22 @@ impl Inlet {
         Some(match finished {
             Finished::Chunk(output, chunk) => {
                 let chunk = chunk.share_with(others.len(), |other, handle| {
-                    let _ = others[other].push(Passed::Chunk(output, handle));
+                    let _ = others[other].push(PassedChunk::Chunk(output, handle));
                 });
-                Passed::Chunk(output, chunk)
+                PassedChunk::Chunk(output, chunk)
             }
             Finished::End => {
                 for other in others {
-                    let _ = other.push(Passed::End);
+                    let _ = other.push(PassedChunk::End);
                 }
-                Passed::End
+                PassedChunk::End
             }
         })
     }
 }
 
 /// A chunk to be sent.
-struct Waiting {
+struct QueuedChunk {
     chunk: SharedBuffer<OutputMemory>,
     /// Batches that are sent.
     batches: usize,
@@ -129,25 +129,25 @@ struct Waiting {
 }
 
 /// What one output has to send.
-struct Lane {
+struct OutputQueue {
     packetiser: Packetiser,
     pace: Pace,
     latency: Arc<Latency>,
     stats: Arc<OutputStats>,
     /// Chunks, the one being sent first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedChunk>,
     /// Batches from which on a chunk is read where it is.
-    in_place_from: usize,
+    zero_copy_from: usize,
     /// Where in that: batch, and packet of the batch.
     next: (usize, usize),
 }
 
-impl Lane {
+impl OutputQueue {
     fn wait(&mut self, chunk: SharedBuffer<OutputMemory>) {
         let batches = (0..chunk.capacity()).filter(|&batch| chunk.present(batch));
         let batches = batches.count();
-        let in_place = batches >= self.in_place_from;
-        self.waiting.push_back(Waiting {
+        let in_place = batches >= self.zero_copy_from;
+        self.waiting.push_back(QueuedChunk {
             chunk,
             batches,
             in_place,
@@ -185,8 +185,8 @@ pub struct TxOutput {
 pub struct TxLcore<T = Tsc> {
     /// Which of the team it is.
     index: usize,
-    inlet: Inlet,
-    lanes: Vec<Lane>,
+    source: ChunkSource,
+    outputs: Vec<OutputQueue>,
     pools: TxPools,
     queue: TxQueue,
     batch: MbufBatch,
@@ -198,46 +198,46 @@ pub struct TxLcore<T = Tsc> {
 
 impl<T: Ticks> TxLcore<T> {
     /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are at most
-    /// [`MAX_TX_LCORES`]. Chunks of fewer than `copied_below` packets through a queue are copied. `ticks` is what the paces
+    /// [`MAX_TX_LCORES`]. Chunks of fewer than `min_zero_copy_packets` packets through a queue are copied. `ticks` is what the paces
     /// of outputs go by.
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
         paths: Vec<TxPath>,
-        copied_below: usize,
+        min_zero_copy_packets: usize,
         ticks: &T,
         abort: &StopFlag,
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
         let others: Vec<_> = (1..paths.len()).map(|_| passed()).collect();
-        let mut inlets: Vec<_> = others.iter().cloned().map(Inlet::First).collect();
+        let mut sources: Vec<_> = others.iter().cloned().map(ChunkSource::First).collect();
         let chunks = finished.capacity();
-        inlets.insert(0, Inlet::Engine(finished, others));
+        sources.insert(0, ChunkSource::Engine(finished, others));
         // All lcores do the same with a chunk, as the one with the fewest packets has to.
         let outputs = paths.first().map_or(0, |path| path.outputs.len());
-        let in_place_from = |output: usize| {
+        let zero_copy_from = |output: usize| {
             let packets = paths
                 .iter()
                 .map(|path| path.outputs[output].packetiser.batch_packets());
             let fewest = packets.filter(|&packets| packets > 0).min();
-            copied_below.div_ceil(fewest.unwrap_or(1))
+            min_zero_copy_packets.div_ceil(fewest.unwrap_or(1))
         };
-        let in_place_from: Vec<_> = (0..outputs).map(in_place_from).collect();
-        let lane = |(output, &in_place_from): (TxOutput, &usize)| Lane {
+        let zero_copy_from: Vec<_> = (0..outputs).map(zero_copy_from).collect();
+        let lane = |(output, &zero_copy_from): (TxOutput, &usize)| OutputQueue {
             packetiser: output.packetiser,
             pace: output.pace,
             latency: output.latency,
             stats: output.stats,
             waiting: VecDeque::with_capacity(chunks),
-            in_place_from,
+            zero_copy_from,
             next: (0, 0),
         };
-        let lcore = |(index, (path, inlet)): (usize, (TxPath, Inlet))| Self {
+        let lcore = |(index, (path, source)): (usize, (TxPath, ChunkSource))| Self {
             index,
-            inlet,
-            lanes: path
+            source,
+            outputs: path
                 .outputs
                 .into_iter()
-                .zip(&in_place_from)
+                .zip(&zero_copy_from)
                 .map(lane)
                 .collect(),
             pools: path.pools,
@@ -247,64 +247,64 @@ impl<T: Ticks> TxLcore<T> {
             ticks: ticks.clone(),
             abort: abort.clone(),
         };
-        let paths = paths.into_iter().zip(inlets).enumerate();
+        let paths = paths.into_iter().zip(sources).enumerate();
         paths.map(lcore).collect()
     }
 
     /// Sends descriptors, then every chunk until the end, then stop heaps.
-    pub fn run(mut self, clock: &mut PhaseTimer) {
-        for output in 0..self.lanes.len() {
-            let frames = self.lanes[output].packetiser.descriptor_frames();
-            self.send_control(&frames, clock);
+    pub fn run(mut self, timer: &mut PhaseTimer) {
+        for output in 0..self.outputs.len() {
+            let frames = self.outputs[output].packetiser.descriptor_frames();
+            self.send_control(&frames, timer);
         }
-        let paced = self.lanes.iter().any(|lane| lane.pace.is_limited());
+        let paced = self.outputs.iter().any(|lane| lane.pace.is_limited());
         let mut ended = false;
         while !self.abort.is_set() {
-            clock.turn();
-            let waiting = self.lanes.iter().any(|lane| !lane.waiting.is_empty());
+            timer.turn();
+            let waiting = self.outputs.iter().any(|lane| !lane.waiting.is_empty());
             // Without pace one chunk at a time keeps their order.
             if !ended && (paced || !waiting) {
-                match self.inlet.pop() {
-                    Some(Passed::Chunk(output, chunk)) => {
-                        clock.mark(Phase::WaitInput);
-                        self.lanes[output].wait(chunk);
+                match self.source.pop() {
+                    Some(PassedChunk::Chunk(output, chunk)) => {
+                        timer.mark(Phase::WaitInput);
+                        self.outputs[output].wait(chunk);
                     }
-                    Some(Passed::End) => ended = true,
+                    Some(PassedChunk::End) => ended = true,
                     None => {}
                 }
             }
             let mut sent = false;
-            for output in 0..self.lanes.len() {
-                sent |= self.send_some(output, clock);
+            for output in 0..self.outputs.len() {
+                sent |= self.send_some(output, timer);
             }
             if sent {
                 self.idle.reset();
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
             } else if ended && !waiting {
                 break;
             } else {
                 // Completions still have to be polled, so that chunks return to their pool.
-                self.flush_some(clock);
+                self.flush_some(timer);
                 self.idle.wait();
                 if waiting {
-                    clock.mark(Phase::WaitOutput);
+                    timer.mark(Phase::WaitOutput);
                 }
             }
         }
-        for output in 0..self.lanes.len() {
-            let frames = self.lanes[output].packetiser.stop_frames();
-            self.send_control(&frames, clock);
+        for output in 0..self.outputs.len() {
+            let frames = self.outputs[output].packetiser.stop_frames();
+            self.send_control(&frames, timer);
         }
-        self.flush(clock);
+        self.flush(timer);
     }
 
     /// Sends of an output's first chunk what its pace allows, at most a burst if there is one. Returns whether it had
     /// anything to do.
-    fn send_some(&mut self, output: usize, clock: &mut PhaseTimer) -> bool {
+    fn send_some(&mut self, output: usize, timer: &mut PhaseTimer) -> bool {
         let mut packets = 0;
         loop {
-            let lane = &mut self.lanes[output];
-            let Some(Waiting { chunk, batches, .. }) = lane.waiting.front() else {
+            let lane = &mut self.outputs[output];
+            let Some(QueuedChunk { chunk, batches, .. }) = lane.waiting.front() else {
                 break;
             };
             let sent = *batches > 0;
@@ -313,8 +313,8 @@ impl<T: Ticks> TxLcore<T> {
                 let span = lane.packetiser.config().span_samples(chunk.batches());
                 let end = chunk.start() + span as u64;
                 // Its last packets too.
-                self.flush(clock);
-                let lane = &mut self.lanes[output];
+                self.flush(timer);
+                let lane = &mut self.outputs[output];
                 // A chunk has one age, and none if nothing of it is sent.
                 if lane.stats.note_departure(self.index) && sent {
                     lane.latency.left(end);
@@ -331,9 +331,9 @@ impl<T: Ticks> TxLcore<T> {
             lane.next = (index, packet);
             if packet == 0 && lane.packetiser.descriptors_due(timestamp) {
                 let frames = lane.packetiser.descriptor_frames();
-                self.send_control(&frames, clock);
+                self.send_control(&frames, timer);
             }
-            if !self.send_packet(output, timestamp, clock) {
+            if !self.send_packet(output, timestamp, timer) {
                 break;
             }
             packets += 1;
@@ -342,19 +342,19 @@ impl<T: Ticks> TxLcore<T> {
     }
 
     /// Sends the next packet of an output's first chunk; not if aborted.
-    fn send_packet(&mut self, output: usize, timestamp: Timestamp, clock: &mut PhaseTimer) -> bool {
+    fn send_packet(&mut self, output: usize, timestamp: Timestamp, timer: &mut PhaseTimer) -> bool {
         let mbuf = loop {
-            let lane = &mut self.lanes[output];
+            let lane = &mut self.outputs[output];
             let Some(chunk) = lane.waiting.front_mut() else {
                 return false;
             };
             match data_packet(&self.pools, &lane.packetiser, chunk, timestamp, lane.next) {
                 Some(mbuf) => break mbuf,
                 None if self.abort.is_set() => return false,
-                None => self.wait_for_packets(clock),
+                None => self.wait_for_packets(timer),
             }
         };
-        let lane = &mut self.lanes[output];
+        let lane = &mut self.outputs[output];
         if lane.pace.is_limited() {
             lane.pace
                 .sent(mbuf.pkt_len() - HEADERS_LEN, self.ticks.now());
@@ -364,11 +364,11 @@ impl<T: Ticks> TxLcore<T> {
             lane.next = (lane.next.0 + 1, 0);
             lane.packetiser.finish_batch();
         }
-        self.push(mbuf, clock);
+        self.push(mbuf, timer);
         true
     }
 
-    fn send_control(&mut self, frames: &[Vec<u8>], clock: &mut PhaseTimer) {
+    fn send_control(&mut self, frames: &[Vec<u8>], timer: &mut PhaseTimer) {
         for frame in frames {
             let mbuf = loop {
                 match self.pools.headers.alloc() {
@@ -379,47 +379,47 @@ impl<T: Ticks> TxLcore<T> {
                         break mbuf;
                     }
                     None if self.abort.is_set() => return,
-                    None => self.wait_for_packets(clock),
+                    None => self.wait_for_packets(timer),
                 }
             };
-            self.push(mbuf, clock);
+            self.push(mbuf, timer);
         }
     }
 
     /// Queues one packet, bursting when a burst is full.
-    fn push(&mut self, mbuf: Mbuf, clock: &mut PhaseTimer) {
+    fn push(&mut self, mbuf: Mbuf, timer: &mut PhaseTimer) {
         if self.batch.push(mbuf).is_ok() && self.batch.room() == 0 {
-            self.flush(clock);
+            self.flush(timer);
         }
     }
 
     /// Hands over everything in the burst.
-    fn flush(&mut self, clock: &mut PhaseTimer) {
+    fn flush(&mut self, timer: &mut PhaseTimer) {
         while !self.batch.is_empty() && !self.abort.is_set() {
-            clock.turn();
+            timer.turn();
             if self.queue.tx_burst(&mut self.batch) == 0 {
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
                 self.idle.wait();
-                clock.mark(Phase::WaitOutput);
+                timer.mark(Phase::WaitOutput);
             } else {
                 self.idle.reset();
             }
         }
     }
 
-    fn flush_some(&mut self, clock: &mut PhaseTimer) {
+    fn flush_some(&mut self, timer: &mut PhaseTimer) {
         if self.queue.tx_burst(&mut self.batch) > 0 {
-            clock.mark(Phase::Work);
+            timer.mark(Phase::Work);
         }
     }
 
     /// Packets in flight hold all mbufs: let them go.
-    fn wait_for_packets(&mut self, clock: &mut PhaseTimer) {
-        clock.turn();
-        clock.mark(Phase::Work);
-        self.flush_some(clock);
+    fn wait_for_packets(&mut self, timer: &mut PhaseTimer) {
+        timer.turn();
+        timer.mark(Phase::Work);
+        self.flush_some(timer);
         self.idle.wait();
-        clock.mark(Phase::WaitOutput);
+        timer.mark(Phase::WaitOutput);
     }
 }
 
@@ -428,9 +428,9 @@ impl<T: Ticks> TxLcore<T> {
 fn data_packet(
     pools: &TxPools,
     packetiser: &Packetiser,
-    Waiting {
+    QueuedChunk {
         chunk, in_place, ..
-    }: &mut Waiting,
+    }: &mut QueuedChunk,
     timestamp: Timestamp,
     next: (usize, usize),
 ) -> Option<Mbuf> {

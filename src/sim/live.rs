@@ -167,14 +167,14 @@ impl SimLcore {
     }
 
     /// Sends each heap when its last sample is there, until it is stopped or has sent all.
-    pub fn run(mut self, clock: &mut PhaseTimer) {
+    pub fn run(mut self, timer: &mut PhaseTimer) {
         let ledger = Ledger::default();
         let pols = self.parts.config.dests.len();
         let (plan, seed) = self.parts.faults;
         let all = heaps(pols, self.parts.heaps.unwrap_or(u64::MAX));
         let mut heaps = plan.decorate(all, seed, &ledger).peekable();
         while !self.parts.stop.is_set() {
-            clock.turn();
+            timer.turn();
             if let Some(change) = self.parts.changes.pop() {
                 self.change(change);
             }
@@ -199,13 +199,13 @@ impl SimLcore {
                 heaps.next();
             }
             if work {
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
             }
             self.note_faults(&ledger);
             // Also when there is nothing: drivers then free what was sent.
             if self.flush() > 0 {
                 self.idle.reset();
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
             } else if self.batch.is_empty() && heaps.peek().is_none() {
                 break;
             } else {
@@ -215,7 +215,7 @@ impl SimLcore {
                 } else {
                     Phase::WaitOutput
                 };
-                clock.mark(waits);
+                timer.mark(waits);
             }
         }
     }

@@ -11,13 +11,13 @@ use ground::stats::{PhaseTimer, PhaseTimes, ThreadReport};
 use ground::{IdlePolicy, SampleClock, StopFlag, Timestamp};
 use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu;
-use karoo::engine::steer::{Gains, Steered};
+use karoo::engine::steer::{Gains, RequestQueues};
 use karoo::engine::{
     Block, Engine, EngineError, EngineParts, Finished, Intake, OutputChunk, OutputParts,
     OutputStats, Pipeline, PipelineError,
 };
 use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory, OutputSpan, SampleView};
-use karoo::recv::window::{Lane, Located, Window};
+use karoo::recv::window::{Located, Window, WindowWriter};
 use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
 
 use crate::support::output;
@@ -83,7 +83,7 @@ impl Pipeline for Late {
 
     fn set_gains(&mut self, _pol: usize, _gains: &mut Gains) {}
 
-    fn front(
+    fn run_frontend(
         &mut self,
         _input: &SampleView<'_>,
         _block: &Block<'_>,
@@ -92,12 +92,12 @@ impl Pipeline for Late {
         Ok(())
     }
 
-    fn back(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+    fn finish_chunk(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
         self.under_way.push_back(chunk);
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+    fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         if self.left > 0 {
             self.left -= 1;
             return Ok(None);
@@ -134,15 +134,15 @@ impl Intake for Slow {
         self.chunks.view(start, samples)
     }
 
-    fn retire(&mut self) -> Result<(), PipelineError> {
+    fn release(&mut self) -> Result<(), PipelineError> {
         self.asked = 0;
-        self.chunks.retire()
+        self.chunks.release()
     }
 
-    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+    fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
         self.asked += 1;
         match self.asked % 3 {
-            0 => self.chunks.reclaim(),
+            0 => self.chunks.poll_released(),
             _ => Ok(None),
         }
     }
@@ -159,7 +159,7 @@ impl Deref for Shared {
 
 /// Fills more chunks than there are buffers; chunk 3 never comes.
 fn receive(memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
-    let mut lane = Lane::new(Shared(memory.clone()), 0);
+    let mut lane = WindowWriter::new(Shared(memory.clone()), 0);
     for id in (0..3).chain(4..13) {
         let buffer = loop {
             lane.begin();
@@ -204,7 +204,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
             OutputMemory::new(batches, output.batch_bytes(), &host).unwrap()
         });
         let stats = OutputStats::new(&output.name);
-        stats.expect_departures(1);
+        stats.expect_tx_lcores(1);
         OutputParts {
             config: output.clone(),
             pipeline,
@@ -223,7 +223,7 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
         receiver,
         intake,
         outputs,
-        steered: Steered::alone(&config),
+        steered: RequestQueues::alone(&config),
         finished: queue.clone(),
         idle,
         abort: abort.clone(),

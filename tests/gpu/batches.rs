@@ -151,7 +151,7 @@ fn gains_wait_for_the_next_chunk() {
         };
         let view = rig.intake.view(Timestamp(0), case.samples[0].len());
         let view = view.unwrap().unwrap();
-        let issued = rig.pipeline.front(&view, &block, &mut filled.span());
+        let issued = rig.pipeline.run_frontend(&view, &block, &mut filled.span());
         issued.unwrap();
         if first == 0 && end < 10 {
             continue;
@@ -165,8 +165,8 @@ fn gains_wait_for_the_next_chunk() {
             rig.pipeline.set_gains(pol, &mut each(gains));
         }
     }
-    rig.pipeline.back(1, filled).unwrap();
-    rig.intake.retire().unwrap();
+    rig.pipeline.finish_chunk(1, filled).unwrap();
+    rig.intake.release().unwrap();
     let (data, stats) = next_complete(&mut *rig.pipeline);
     let batch = case.config.batch_bytes();
     assert!(data[..batch] == before.0[..batch] && data[batch..].iter().all(|&x| x == 0));
@@ -208,7 +208,7 @@ fn outputs_and_engines_share_the_gpu() {
         let view = view.unwrap().unwrap();
         case.issue(one, &view, &[]);
         other.issue(two, &view, &[]);
-        intake.retire().unwrap();
+        intake.release().unwrap();
     }
     let expected = [(&case, 0.05), (&other, 0.1)].map(|(case, gain)| {
         let mut alone = case.on_cpu();

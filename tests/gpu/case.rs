@@ -156,10 +156,12 @@ impl Case {
                 offset: self.offset.map(|o| o + skip),
                 fine: &self.fine[first..end],
             };
-            pipeline.front(view, &block, &mut chunk.span()).unwrap();
+            pipeline
+                .run_frontend(view, &block, &mut chunk.span())
+                .unwrap();
             first = end;
         }
-        pipeline.back(self.batches, chunk).unwrap();
+        pipeline.finish_chunk(self.batches, chunk).unwrap();
     }
 
     pub fn run_on_cpu(&self, pipeline: &mut cpu::Channeliser, cuts: &[usize]) -> Contents {
@@ -173,10 +175,10 @@ impl Case {
         rig.intake.load(received, false).unwrap();
         let view = rig.intake.view(Timestamp(0), self.samples[0].len());
         self.issue(&mut *rig.pipeline, &view.unwrap().unwrap(), cuts);
-        rig.intake.retire().unwrap();
+        rig.intake.release().unwrap();
         let contents = next_complete(&mut *rig.pipeline);
         // All work is done, so the chunk is free.
-        assert!(rig.intake.reclaim().unwrap().is_some());
+        assert!(rig.intake.poll_released().unwrap().is_some());
         contents
     }
 }

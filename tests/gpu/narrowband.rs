@@ -185,13 +185,15 @@ impl Case {
                     fine: &fine,
                 };
                 let view = view.unwrap();
-                pipeline.front(&view, &block, &mut filled.span()).unwrap();
+                pipeline
+                    .run_frontend(&view, &block, &mut filled.span())
+                    .unwrap();
                 first += fine.len();
             }
-            pipeline.back(BATCHES, filled).unwrap();
+            pipeline.finish_chunk(BATCHES, filled).unwrap();
             rounds.push(next_complete(&mut pipeline));
         }
-        intake.retire().unwrap();
+        intake.release().unwrap();
         (pipeline.name(), rounds)
     }
 

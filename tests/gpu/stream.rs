@@ -83,7 +83,7 @@ impl StreamCase {
         };
         let batches = spectra / self.config.spectra_per_heap();
         chunk.truncate(batches);
-        rig.pipeline.back(batches, chunk).unwrap();
+        rig.pipeline.finish_chunk(batches, chunk).unwrap();
         1
     }
 
@@ -146,7 +146,7 @@ impl StreamCase {
                 let view = rig.intake.view(Timestamp(start as u64), samples);
                 let view = view.unwrap().unwrap();
                 rig.pipeline
-                    .front(&view, &block, &mut chunk.span())
+                    .run_frontend(&view, &block, &mut chunk.span())
                     .unwrap();
                 next += count * step;
                 building = Some((chunk, first + count));
@@ -157,8 +157,8 @@ impl StreamCase {
                     complete.push(next_complete(&mut *rig.pipeline));
                 }
             }
-            rig.intake.retire().unwrap();
-            while rig.intake.reclaim().unwrap().is_some() {
+            rig.intake.release().unwrap();
+            while rig.intake.poll_released().unwrap().is_some() {
                 returned += 1;
             }
         }
@@ -167,7 +167,7 @@ impl StreamCase {
             complete.push(next_complete(&mut *rig.pipeline));
         }
         while returned < Self::IDS.len() {
-            returned += usize::from(rig.intake.reclaim().unwrap().is_some());
+            returned += usize::from(rig.intake.poll_released().unwrap().is_some());
         }
         complete
     }
@@ -234,11 +234,11 @@ impl Intake for OnePiece {
         }))
     }
 
-    fn retire(&mut self) -> Result<(), PipelineError> {
+    fn release(&mut self) -> Result<(), PipelineError> {
         Ok(())
     }
 
-    fn reclaim(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
+    fn poll_released(&mut self) -> Result<Option<FrozenChunk>, PipelineError> {
         Ok(self.chunks.pop_front())
     }
 }

@@ -112,12 +112,12 @@ fn run(
             fine: &plan.fine[first..end],
         };
         pipeline
-            .front(&signal.view(), &block, &mut chunk.span())
+            .run_frontend(&signal.view(), &block, &mut chunk.span())
             .unwrap();
         first = end;
     }
-    pipeline.back(plan.batches, chunk).unwrap();
-    contents(&pipeline.poll().unwrap().unwrap())
+    pipeline.finish_chunk(plan.batches, chunk).unwrap();
+    contents(&pipeline.poll_finished().unwrap().unwrap())
 }
 
 fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Channeliser {
@@ -384,17 +384,17 @@ fn gains_wait_for_the_next_chunk() {
     };
     let first = block(0, 10);
     changed
-        .front(&signal.view(), &first, &mut chunk.span())
+        .run_frontend(&signal.view(), &first, &mut chunk.span())
         .unwrap();
     for p in 0..2 {
         changed.set_gains(p, &mut each(&[Complex32::new(0.2, 0.0); 64]));
     }
     let rest = block(10, 40);
     changed
-        .front(&signal.view(), &rest, &mut chunk.span())
+        .run_frontend(&signal.view(), &rest, &mut chunk.span())
         .unwrap();
-    changed.back(1, chunk).unwrap();
-    let chunk = changed.poll().unwrap().unwrap();
+    changed.finish_chunk(1, chunk).unwrap();
+    let chunk = changed.poll_finished().unwrap().unwrap();
     assert!(chunk.batch(0) == &before[..config.batch_bytes()]);
     let after = run(&config, &mut changed, &signal, &plan, &[]);
     let expected = run(

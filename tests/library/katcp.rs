@@ -14,7 +14,7 @@ use karoo::config::{EngineConfig, NarrowbandOptions, RecvConfig, SendConfig, Wid
 use karoo::control::fgpu::{self, EngineControl};
 use karoo::control::{Control, ControlEnd};
 use karoo::engine::steer::{
-    ActiveDelay, Change, Event, PowerLevel, Received, Sent, Steered, Steering,
+    ActiveDelay, Change, ControlHandle, Event, PowerLevel, Received, RequestQueues, Sent,
 };
 use katcp::ReservedAddress;
 
@@ -73,7 +73,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn start(steered: Steered) -> Self {
+    fn start(steered: RequestQueues) -> Self {
         let running = Arc::new(AtomicBool::new(true));
         let still = running.clone();
         let thread = std::thread::spawn(move || {
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-fn chunk(steered: &Steered, start: u64, requests: &mut u64) {
+fn chunk(steered: &RequestQueues, start: u64, requests: &mut u64) {
     let (start, end) = (Timestamp(start), Timestamp(start + CHUNK));
     for (index, output) in steered.outputs.iter().enumerate() {
         output.publish_end(end);
@@ -140,7 +140,7 @@ struct Running {
 
 fn start() -> Running {
     let config = config();
-    let (steering, steered) = Steering::new(&config, 256);
+    let (steering, steered) = ControlHandle::new(&config, 256);
     let published = steered.published.clone();
     let engine = Engine::start(steered);
     let (halt, halted) = mpsc::channel();
@@ -191,7 +191,7 @@ fn a_halt_leaves_no_request_without_a_reply() {
     const PLACES: usize = 2;
     const REQUESTS: usize = 20;
     let config = config();
-    let (steering, steered) = Steering::new(&config, PLACES);
+    let (steering, steered) = ControlHandle::new(&config, PLACES);
     let (halt, halted) = mpsc::channel();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let any = ReservedAddress::bind(any).expect("a free port");

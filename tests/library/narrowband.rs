@@ -129,12 +129,12 @@ impl Case {
                 fine: &fine[first..end],
             };
             pipeline
-                .front(&self.view(), &block, &mut chunk.span())
+                .run_frontend(&self.view(), &block, &mut chunk.span())
                 .expect("computed");
             first = end;
         }
-        pipeline.back(1, chunk).expect("finished");
-        contents(&pipeline.poll().expect("polled").expect("a chunk"))
+        pipeline.finish_chunk(1, chunk).expect("finished");
+        contents(&pipeline.poll_finished().expect("polled").expect("a chunk"))
     }
 }
 

@@ -127,12 +127,12 @@ fn channelise(
             fine: &fine,
         };
         pipeline
-            .front(&view, &block, &mut chunk.span())
+            .run_frontend(&view, &block, &mut chunk.span())
             .expect("computed");
         first = end;
     }
-    pipeline.back(1, chunk).expect("finished");
-    let (data, _) = contents(&pipeline.poll().expect("polled").expect("a chunk"));
+    pipeline.finish_chunk(1, chunk).expect("finished");
+    let (data, _) = contents(&pipeline.poll_finished().expect("polled").expect("a chunk"));
     let part = |byte: u8| f64::from(byte as i8);
     data.chunks_exact(2)
         .map(|parts| Complex64::new(part(parts[0]), part(parts[1])))

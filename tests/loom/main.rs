@@ -1,8 +1,8 @@
 //! Model checks: every interleaving of the lock-free parts, whose sources are compiled here with loom's atomics.
 
 mod chunk;
-mod departures;
 mod latest;
+mod sent_chunks;
 mod window;
 
 // For the sources that name what they need by these paths.

@@ -325,6 +325,18 @@ async def check_apart(client, streams, sync_time):
         await client.request("gain-all", stream, "default")
 
 
+async def check_steering_by_many(host, port, stream, clients):
+    async def steer(index):
+        client = await Listener.open(host, port)
+        for k in range(20):
+            await client.request("gain", stream, k % 2, f"{index + 1}+{k}j")
+            assert await value(client, f"{stream}.input{k % 2}.eq")
+        client.close()
+        await client.wait_closed()
+
+    await asyncio.wait_for(asyncio.gather(*map(steer, range(clients))), TIMEOUT)
+
+
 async def check_halt(client):
     reply, informs = await client.request("halt")
     assert reply == [] and informs == []
@@ -343,6 +355,7 @@ async def main(host, port, sync_time, rate, streams):
         await check_delays(client, stream, sync_time, rate)
     await check_apart(client, streams, sync_time)
     numbers = await check_numbers(client, first)
+    await check_steering_by_many(host, port, first, 6)
     await check_halt(client)
     print(json.dumps({"aiokatcp": aiokatcp.__version__, "numbers": numbers}))
 

@@ -49,7 +49,7 @@ pub fn chunk(
 /// The next complete chunk.
 pub fn next_complete(pipeline: &mut dyn Pipeline) -> Contents {
     loop {
-        if let Some(chunk) = pipeline.poll().unwrap() {
+        if let Some(chunk) = pipeline.poll_finished().unwrap() {
             return contents(&chunk);
         }
         std::thread::yield_now();

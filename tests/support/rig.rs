@@ -13,10 +13,10 @@ use ground::{IdlePolicy, SampleClock, StopFlag};
 use karoo::assembly::{BackendKind, BackendRequest, Compute, open_backend};
 use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu::Workers;
-use karoo::engine::steer::{Event, Steering};
+use karoo::engine::steer::{ControlHandle, Event};
 use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats, RequestStats};
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
-use karoo::recv::window::{Lane, Located, Window};
+use karoo::recv::window::{Located, Window, WindowWriter};
 use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, receive_memory};
 
 use crate::support;
@@ -110,7 +110,7 @@ impl<'a> Feed<'a> {
     fn fill(&self, config: &RecvConfig, memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
         let heap_samples = config.packet_samples as u64;
         let heaps = config.chunk_heaps() as u64;
-        let mut lane = Lane::new(Shared(memory.clone()), 0);
+        let mut lane = WindowWriter::new(Shared(memory.clone()), 0);
         for id in self.chunks.clone() {
             let first = id * config.chunk_samples as u64;
             let places = (0..2).flat_map(|pol| (0..heaps).map(move |heap| (pol, heap)));
@@ -170,8 +170,8 @@ pub fn run(
     config: &EngineConfig,
     backend: BackendKind,
     feed: &Feed<'_>,
-    steer: impl FnOnce(&Steering),
-    mut seen: impl FnMut(&Steering, &Event),
+    steer: impl FnOnce(&ControlHandle),
+    mut seen: impl FnMut(&ControlHandle, &Event),
 ) -> Outcome {
     let eal = Eal::for_tests();
     let wanted = BackendRequest {
@@ -194,7 +194,7 @@ pub fn run(
     let pipelines = compute.backend.pipelines;
     let outputs = karoo::assembly::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
     let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
-    let (steering, steered) = Steering::new(config, 100_000);
+    let (steering, steered) = ControlHandle::new(config, 100_000);
     let published = steered.published.clone();
     let chunks: usize = outputs.iter().map(|output| output.pool.capacity()).sum();
     let (queue, abort) = (Arc::new(ArrayQueue::new(chunks + 1)), StopFlag::default());

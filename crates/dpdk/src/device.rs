@@ -72,7 +72,7 @@ pub struct DeviceInfo {
 pub struct Device {
     pub(super) port: u16,
     name: String,
-    owned: Owned,
+    owned: DeviceOrigin,
     /// Of the AF_PACKET driver.
     pub(super) sockets: PacketSockets,
     pub(super) eal: Eal,
@@ -85,7 +85,7 @@ pub struct Device {
 
 /// What has to go when the port is closed.
 #[derive(Debug)]
-enum Owned {
+enum DeviceOrigin {
     /// The device was there before.
     Nothing,
     /// A virtual device of this name.
@@ -107,7 +107,13 @@ impl Device {
     /// A device that EAL found, by its PCI address or virtual device name.
     pub fn by_name(eal: &Eal, name: &str) -> Result<Self, DpdkError> {
         let c_name = c_args("port name", name)?;
-        Self::find(eal, &mut eal.control(), name, &c_name, Owned::Nothing)
+        Self::find(
+            eal,
+            &mut eal.control(),
+            name,
+            &c_name,
+            DeviceOrigin::Nothing,
+        )
     }
 
     /// Makes a virtual device, such as `net_pcap0` with `rx_pcap=in.pcap,tx_pcap=out.pcap`.
@@ -126,7 +132,7 @@ impl Device {
                 Errno::from_return(ret),
             ));
         }
-        let owned = Owned::Vdev(c_name.clone());
+        let owned = DeviceOrigin::Vdev(c_name.clone());
         let mut device = Self::find(eal, &mut taken, name, &c_name, owned)?;
         device.sockets = sockets;
         Ok(device)
@@ -146,7 +152,7 @@ impl Device {
         let rx_pointers: Vec<_> = rx.iter().map(|ring| ring.as_ptr()).collect();
         let tx_pointers: Vec<_> = tx.iter().map(|ring| ring.as_ptr()).collect();
         let mut control = eal.control();
-        // SAFETY: the arrays hold live rings, which `Owned::Rings` keeps for as long as the port; the driver is the
+        // SAFETY: the arrays hold live rings, which `DeviceOrigin::Rings` keeps for as long as the port; the driver is the
         // only user of these ends because they were given away.
         let ret = unsafe {
             dpdk_sys::rte_eth_from_rings(
@@ -175,7 +181,7 @@ impl Device {
         Ok(Self {
             port,
             name: format!("net_ring_{name}"),
-            owned: Owned::Rings {
+            owned: DeviceOrigin::Rings {
                 vdev: c_args("ring port name", &format!("net_ring_{name}"))?,
                 _rings: rx,
             },
@@ -193,7 +199,7 @@ impl Device {
         taken: &mut HashSet<u16>,
         name: &str,
         c_name: &CStr,
-        owned: Owned,
+        owned: DeviceOrigin,
     ) -> Result<Self, DpdkError> {
         let mut port = 0;
         // SAFETY: EAL is up; the name is a C string.
@@ -242,7 +248,7 @@ impl Device {
 
     /// Whether it is a driver's alone, with no device behind it that reaches memory by itself.
     pub(super) fn is_virtual(&self) -> bool {
-        !matches!(self.owned, Owned::Nothing)
+        !matches!(self.owned, DeviceOrigin::Nothing)
     }
 
     /// Keeps memory mapped until the port is stopped.
@@ -277,7 +283,7 @@ impl Device {
     pub fn start(self, config: &PortConfig) -> Result<StartedPort, DpdkError> {
         let raw = self.raw_info()?;
         let mut pools = config.rx_pools.clone();
-        let rings = matches!(self.owned, Owned::Rings { .. });
+        let rings = matches!(self.owned, DeviceOrigin::Rings { .. });
         if rings && pools.is_empty() && raw.max_rx_queues > 0 {
             // Ring ports receive what others allocated; the queue set-up asks for a pool all the same. It goes when its port is
             // closed, whose number another may have by then.
@@ -437,7 +443,7 @@ impl Drop for Device {
         if unsafe { dpdk_sys::rte_eth_dev_close(self.port) } != 0 {
             tracing::warn!(port = self.name, "port did not close: {}", Errno::last());
         }
-        if let Owned::Vdev(vdev) | Owned::Rings { vdev, .. } = &self.owned {
+        if let DeviceOrigin::Vdev(vdev) | DeviceOrigin::Rings { vdev, .. } = &self.owned {
             // SAFETY: the name is a C string; the port is closed.
             unsafe { dpdk_sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), vdev.as_ptr()) };
         }

@@ -8,13 +8,13 @@ use super::{Device, Eal};
 
 /// A range of memory that EAL knows, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct RegisteredRange {
     address: usize,
     length: usize,
     _eal: Eal,
 }
 
-impl Known {
+impl RegisteredRange {
     /// Tells EAL of `length` bytes at `address`, both multiples of `page`.
     ///
     /// # Safety
@@ -45,7 +45,7 @@ impl Known {
     }
 }
 
-impl Drop for Known {
+impl Drop for RegisteredRange {
     fn drop(&mut self) {
         // SAFETY: the range was registered, and whoever mapped it kept this until it was unmapped.
         unsafe { dpdk_sys::rte_extmem_unregister(self.address as *mut c_void, self.length) };
@@ -57,7 +57,7 @@ pub(super) struct Mapping {
     device: *mut dpdk_sys::rte_device,
     address: usize,
     length: usize,
-    /// What the range belongs to, its [`Known`] too.
+    /// What the range belongs to, its [`RegisteredRange`] too.
     _memory: Box<dyn Any + Send + Sync>,
 }
 
@@ -72,10 +72,10 @@ impl Mapping {
     /// Refuses EAL in IOVA-as-PA mode: there the device sees physical pages, and nothing keeps those of a range together.
     pub(super) fn new(
         device: &Device,
-        range: &Known,
+        range: &RegisteredRange,
         memory: impl Send + Sync + 'static,
     ) -> Result<Self, DpdkError> {
-        let &Known {
+        let &RegisteredRange {
             address, length, ..
         } = range;
         if device.eal.uses_physical_addresses() {

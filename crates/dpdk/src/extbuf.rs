@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use crossbeam::queue::ArrayQueue;
 use dpdk_sys::rte_mbuf_ext_shared_info;
 
-use super::dma::Known;
+use super::dma::RegisteredRange;
 use super::error::DpdkError;
 use super::{Eal, Mbuf, MbufPool};
 
@@ -68,28 +68,28 @@ pub enum AttachError {
 }
 
 /// A fixed set of buffers.
-pub struct ExtPool<T: ExtMemory>(Arc<Home<T>>);
+pub struct ExtPool<T: ExtMemory>(Arc<PoolInner<T>>);
 
-struct Home<T: ExtMemory> {
+struct PoolInner<T: ExtMemory> {
     /// The buffers' memory, once a device was to read it. Goes before the buffers.
-    known: OnceLock<Vec<Known>>,
-    free: ArrayQueue<Box<Slot<T>>>,
+    known: OnceLock<Vec<RegisteredRange>>,
+    free: ArrayQueue<Box<PoolSlot<T>>>,
     /// Address and length of each buffer.
     regions: Vec<(usize, usize)>,
     eal: Eal,
 }
 
-struct Slot<T: ExtMemory> {
+struct PoolSlot<T: ExtMemory> {
     shared: rte_mbuf_ext_shared_info,
     memory: T,
     /// Set while the buffer is out of its pool.
-    home: Option<Arc<Home<T>>>,
+    home: Option<Arc<PoolInner<T>>>,
 }
 
 // SAFETY: the shared info's pointers are used only by the callback, which may run on any thread; T is Send.
-unsafe impl<T: ExtMemory> Send for Slot<T> {}
-// SAFETY: `&Slot` gives access to `&T` alone, and T is Sync.
-unsafe impl<T: ExtMemory> Sync for Slot<T> {}
+unsafe impl<T: ExtMemory> Send for PoolSlot<T> {}
+// SAFETY: `&PoolSlot` gives access to `&T` alone, and T is Sync.
+unsafe impl<T: ExtMemory> Sync for PoolSlot<T> {}
 
 impl<T: ExtMemory> Clone for ExtPool<T> {
     fn clone(&self) -> Self {
@@ -100,17 +100,17 @@ impl<T: ExtMemory> Clone for ExtPool<T> {
 impl<T: ExtMemory> ExtPool<T> {
     /// A pool of these buffers.
     pub fn new(eal: &Eal, buffers: impl IntoIterator<Item = T>) -> Self {
-        let slots: Vec<Box<Slot<T>>> = buffers
+        let slots: Vec<Box<PoolSlot<T>>> = buffers
             .into_iter()
             .map(|memory| {
-                Box::new(Slot {
+                Box::new(PoolSlot {
                     shared: rte_mbuf_ext_shared_info::default(),
                     memory,
                     home: None,
                 })
             })
             .collect();
-        let home = Home {
+        let home = PoolInner {
             known: OnceLock::new(),
             free: ArrayQueue::new(slots.len().max(1)),
             regions: slots
@@ -147,10 +147,10 @@ impl<T: ExtMemory> ExtPool<T> {
     /// The buffers' memory as EAL knows it, told of it now unless it was before. To be called under EAL's control lock.
     ///
     /// Refuses buffers that are not whole pages.
-    pub(super) fn known(&self) -> Result<&[Known], DpdkError> {
+    pub(super) fn known(&self) -> Result<&[RegisteredRange], DpdkError> {
         /// Smallest page, of which every larger one is a multiple.
         const PAGE: usize = 4096;
-        let Home {
+        let PoolInner {
             known,
             regions,
             eal,
@@ -158,7 +158,8 @@ impl<T: ExtMemory> ExtPool<T> {
         } = &*self.0;
         if known.get().is_none() {
             // SAFETY: a region stays where it is for as long as its buffer, and buffers stay as long as their pool.
-            let tell = |&(address, length)| unsafe { Known::new(eal, address, length, PAGE) };
+            let tell =
+                |&(address, length)| unsafe { RegisteredRange::new(eal, address, length, PAGE) };
             let told = regions.iter().map(tell).collect::<Result<_, _>>()?;
             known.get_or_init(|| told);
         }
@@ -178,14 +179,14 @@ impl<T: ExtMemory> fmt::Debug for ExtPool<T> {
 /// A buffer with one owner. Dereferences to its memory; returns to its pool on drop.
 pub struct ExtBuffer<T: ExtMemory> {
     /// `None` only inside `share` and `drop`.
-    slot: Option<Box<Slot<T>>>,
+    slot: Option<Box<PoolSlot<T>>>,
 }
 
 impl<T: ExtMemory> ExtBuffer<T> {
     /// A buffer of no pool: it is freed when it would return to one.
     pub fn lone(memory: T) -> Self {
         Self {
-            slot: Some(Box::new(Slot {
+            slot: Some(Box::new(PoolSlot {
                 shared: rte_mbuf_ext_shared_info::default(),
                 memory,
                 home: None,
@@ -270,11 +271,11 @@ impl<T: ExtMemory + fmt::Debug> fmt::Debug for ExtBuffer<T> {
 
 /// A frozen buffer. It goes back to its pool when this handle and all packets made from it are gone.
 pub struct SharedBuffer<T: ExtMemory> {
-    slot: NonNull<Slot<T>>,
-    _owns: PhantomData<Slot<T>>,
+    slot: NonNull<PoolSlot<T>>,
+    _owns: PhantomData<PoolSlot<T>>,
 }
 
-// SAFETY: the handle is one counted reference on a Slot, which is Send and Sync.
+// SAFETY: the handle is one counted reference on a PoolSlot, which is Send and Sync.
 unsafe impl<T: ExtMemory> Send for SharedBuffer<T> {}
 // SAFETY: as above; `&SharedBuffer` only reads.
 unsafe impl<T: ExtMemory> Sync for SharedBuffer<T> {}
@@ -362,11 +363,11 @@ impl<T: ExtMemory> fmt::Debug for SharedBuffer<T> {
 
 /// DPDK's callback for the last segment's end.
 unsafe extern "C" fn last_reference_gone<T: ExtMemory>(_address: *mut c_void, slot: *mut c_void) {
-    // SAFETY: `share` stored the pointer of a boxed Slot<T>; the count reached 0, so it is nobody else's.
-    go_home(unsafe { Box::from_raw(slot.cast::<Slot<T>>()) });
+    // SAFETY: `share` stored the pointer of a boxed PoolSlot<T>; the count reached 0, so it is nobody else's.
+    go_home(unsafe { Box::from_raw(slot.cast::<PoolSlot<T>>()) });
 }
 
-fn go_home<T: ExtMemory>(mut slot: Box<Slot<T>>) {
+fn go_home<T: ExtMemory>(mut slot: Box<PoolSlot<T>>) {
     slot.memory.recycled();
     if let Some(home) = slot.home.take() {
         // There is room for all buffers of the pool, so this cannot fail.

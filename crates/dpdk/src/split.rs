@@ -9,7 +9,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::dma::{Known, Mapping};
+use super::dma::{Mapping, RegisteredRange};
 use super::error::{DpdkError, Errno, c_name};
 use super::mempool::PoolConfig;
 use super::port::{Port, RxQueue, StartedPort, TxQueue};
@@ -44,13 +44,13 @@ pub struct PayloadPool(Arc<Inner>);
 struct Inner {
     pool: MbufPool,
     /// `None` only while it is dropped.
-    memory: Option<Lent>,
+    memory: Option<RegisteredMemory>,
 }
 
 /// Memory that EAL knows: it is forgotten first.
 #[derive(Debug)]
-struct Lent {
-    known: Known,
+struct RegisteredMemory {
+    known: RegisteredRange,
     _memory: Box<dyn DmaMemory>,
 }
 
@@ -82,9 +82,9 @@ impl PayloadPool {
             });
         }
         let (start, page) = (memory.address() as usize, memory.page());
-        // SAFETY: the memory stays until EAL has forgotten it (`Lent`).
-        let known = unsafe { Known::new(eal, start, length, page) }?;
-        let memory = Some(Lent {
+        // SAFETY: the memory stays until EAL has forgotten it (`RegisteredMemory`).
+        let known = unsafe { RegisteredRange::new(eal, start, length, page) }?;
+        let memory = Some(RegisteredMemory {
             known,
             _memory: memory,
         });
@@ -139,7 +139,7 @@ impl PayloadPool {
         self.0.pool.available()
     }
 
-    fn known(&self) -> Option<&Known> {
+    fn known(&self) -> Option<&RegisteredRange> {
         self.0.memory.as_ref().map(|lent| &lent.known)
     }
 

@@ -152,7 +152,7 @@ pub struct GeneratorLcore {
 
 impl GeneratorLcore {
     /// Sends until told to stop.
-    pub fn run(mut self, clock: &mut PhaseTimer) {
+    pub fn run(mut self, timer: &mut PhaseTimer) {
         let mut idle = Idle::new(self.idle);
         let mut version = 0;
         let mut schedule = Schedule::default();
@@ -168,17 +168,17 @@ impl GeneratorLcore {
                     feed.stats.next.store(next, Ordering::Relaxed);
                 }
             }
-            clock.turn();
+            timer.turn();
             let mut sent = false;
             for feed in &mut self.feeds {
                 sent |= feed.send(&self.signal, schedule.due(tsc()));
             }
             if sent {
                 idle.reset();
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
             } else {
                 idle.wait();
-                clock.mark(Phase::WaitInput);
+                timer.mark(Phase::WaitInput);
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{Meant, WhenFull};
+use crate::recv::{EpochHint, WhenFull};
 use crate::send::{Source, TxPools};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
@@ -130,7 +130,7 @@ impl Rig {
             let reception = Reception {
                 queues: ports.rx,
                 when_full: WhenFull::Drop,
-                meant: Meant::AsItIs,
+                epoch: EpochHint::WireValue,
                 spare_chunks: options.spare_chunks(),
             };
             let transmission = Transmission {
@@ -342,7 +342,7 @@ impl Around<'_> {
             name: format!("rx{queue}"),
             queue: rx,
             ours: None,
-            horizons: Arc::new(ArrayQueue::new(1)),
+            watermarks: Arc::new(ArrayQueue::new(1)),
         });
         Ok(Ports {
             rx: rx.collect(),

@@ -406,11 +406,11 @@ pub struct SinkLcore {
 
 impl SinkLcore {
     /// Takes everything in until the last tx lcore has ended.
-    pub fn run(mut self, clock: &mut PhaseTimer) -> Vec<Found> {
+    pub fn run(mut self, timer: &mut PhaseTimer) -> Vec<Found> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         loop {
-            clock.turn();
+            timer.turn();
             // Read before the rings: what was sent before the end is in them already.
             let sending = self
                 .sending
@@ -434,7 +434,7 @@ impl SinkLcore {
             }
             if packets > 0 {
                 idle.reset();
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
             } else if ended {
                 return self
                     .streams
@@ -444,7 +444,7 @@ impl SinkLcore {
                     .collect();
             } else {
                 idle.wait();
-                clock.mark(Phase::WaitInput);
+                timer.mark(Phase::WaitInput);
             }
         }
     }

@@ -4,7 +4,7 @@ use katcp::{SensorInfo, ValueType};
 
 use super::*;
 use crate::config::tests::engine;
-use crate::engine::steer::Steering;
+use crate::engine::steer::ControlHandle;
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
@@ -24,7 +24,7 @@ impl Bench {
             };
             config.recv.chunk_samples = 500;
         });
-        let (steering, steered) = Steering::new(&config, 1);
+        let (steering, steered) = ControlHandle::new(&config, 1);
         let sensors = Sensors::default();
         let fgpu = FgpuSensors::add(&sensors, &config, &steering);
         let published = steered.published.clone();

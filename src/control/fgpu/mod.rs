@@ -23,7 +23,7 @@ use katcp::{
 
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
-use crate::engine::steer::{OutputSteering, Published, Steering};
+use crate::engine::steer::{ControlHandle, OutputHandle, Published};
 
 /// The interface that it has, which is the peer's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
@@ -34,13 +34,13 @@ const ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_milli
 /// An F-engine that can be controlled.
 pub struct Fgpu {
     clock: SampleClock,
-    steering: Steering,
+    steering: ControlHandle,
     sensors: FgpuSensors,
 }
 
 impl Fgpu {
     /// The engine of `config` behind `steering`; adds its sensors.
-    pub fn new(config: &EngineConfig, steering: Steering, sensors: &Sensors) -> Self {
+    pub fn new(config: &EngineConfig, steering: ControlHandle, sensors: &Sensors) -> Self {
         Self {
             clock: config.clock,
             sensors: FgpuSensors::add(sensors, config, &steering),
@@ -70,7 +70,7 @@ impl Device for Fgpu {
     fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let outputs = self.steering.outputs();
         // Understanding a request takes longer.
-        if !outputs.iter().any(OutputSteering::is_full) {
+        if !outputs.iter().any(OutputHandle::is_full) {
             return None;
         }
         let output = match interpret(self.clock, &self.steering, request).ok()? {
@@ -103,7 +103,7 @@ pub struct EngineControl<'a> {
     /// The engine's configuration.
     pub config: &'a EngineConfig,
     /// Where requests go.
-    pub steering: Steering,
+    pub steering: ControlHandle,
     /// What the engine publishes, shown as sensors.
     pub published: Arc<Published>,
     /// Karoo's own sensors, with what they say.

@@ -15,7 +15,7 @@ use katcp::{
 use num_complex::Complex32;
 
 use crate::engine::steer::{
-    Applied, AskedDelays, Change, GainError, Gains, OutputSteering, SteerError, Steering,
+    Applied, AskedDelays, Change, ControlHandle, EnqueueError, GainError, Gains, OutputHandle,
 };
 
 /// The engine's own requests.
@@ -86,7 +86,7 @@ pub enum RequestError {
     },
     /// The engine cannot take it.
     #[error(transparent)]
-    Steer(#[from] SteerError),
+    Steer(#[from] EnqueueError),
 }
 
 /// What a request asks of an engine. All its values have been checked.
@@ -122,7 +122,7 @@ pub enum Action {
 /// Understands a request. Changes nothing.
 pub fn interpret(
     clock: SampleClock,
-    steering: &Steering,
+    steering: &ControlHandle,
     request: &Message<'_>,
 ) -> Result<Action, RequestError> {
     let mut parameters = Parameters::new(request);
@@ -181,16 +181,16 @@ pub fn interpret(
 }
 
 fn find<'s>(
-    steering: &'s Steering,
+    steering: &'s ControlHandle,
     name: &str,
-) -> Result<(usize, &'s OutputSteering), RequestError> {
+) -> Result<(usize, &'s OutputHandle), RequestError> {
     let outputs = steering.outputs();
     let found = outputs.iter().position(|output| output.name() == name);
     let index = found.ok_or_else(|| RequestError::Stream {
         given: excerpt(name.as_bytes()),
         there: outputs
             .iter()
-            .map(OutputSteering::name)
+            .map(OutputHandle::name)
             .collect::<Vec<_>>()
             .join(", "),
     })?;
@@ -303,16 +303,16 @@ impl Action {
     }
 
     /// Does it, and adds what there is to say to `response`. `steering` is that for which it was interpreted, perhaps
-    /// [at](Steering::at) some timestamp.
+    /// [at](ControlHandle::at) some timestamp.
     pub fn perform(
         &self,
-        steering: &Steering,
+        steering: &ControlHandle,
         response: &mut Response,
     ) -> Result<(), RequestError> {
         let output = &steering.outputs()[self.output()];
         match self {
             Self::QueryGains { pol, .. } => {
-                let gains = output.gains(*pol).ok_or(SteerError::Input(*pol))?;
+                let gains = output.gains(*pol).ok_or(EnqueueError::Input(*pol))?;
                 for gain in gains.values() {
                     response.argument(format_complex(*gain));
                 }

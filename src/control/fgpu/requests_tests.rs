@@ -7,14 +7,14 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::config::tests::engine;
-use crate::engine::steer::{Change, Steered};
+use crate::engine::steer::{Change, RequestQueues};
 
 const WIDEBAND: &str = "name=wideband,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
 struct Bench {
     fgpu: super::super::Fgpu,
     sensors: Sensors,
-    steered: Steered,
+    steered: RequestQueues,
 }
 
 impl Bench {
@@ -23,7 +23,7 @@ impl Bench {
             config.gain = 0.125;
             config.clock.sync_time = 1_632_561_921.0;
         });
-        let (steering, steered) = Steering::new(&config, 4);
+        let (steering, steered) = ControlHandle::new(&config, 4);
         let sensors = Sensors::default();
         let fgpu = super::super::Fgpu::new(&config, steering, &sensors);
         Self {

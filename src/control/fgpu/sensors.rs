@@ -10,7 +10,7 @@ use katcp::{SensorId, SensorInfo, SensorReading, SensorStatus, Sensors, Value, V
 
 use super::requests::Action;
 use crate::config::EngineConfig;
-use crate::engine::steer::{Gains, Steering};
+use crate::engine::steer::{ControlHandle, Gains};
 
 /// The sensors of an engine; a cheap handle.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct OutputSensors {
 
 impl FgpuSensors {
     /// Adds them, in their initial states.
-    pub fn add(sensors: &Sensors, config: &EngineConfig, steering: &Steering) -> Self {
+    pub fn add(sensors: &Sensors, config: &EngineConfig, steering: &ControlHandle) -> Self {
         let nominal = |info, value| sensors.add(info, SensorReading::now(value));
         let steady_state = nominal(
             SensorInfo::new(
@@ -134,7 +134,7 @@ impl FgpuSensors {
     }
 
     /// Shows what an action changed.
-    pub fn acted(&self, action: &Action, steering: &Steering) {
+    pub fn acted(&self, action: &Action, steering: &ControlHandle) {
         let steady = Value::Integer(steering.steady_state().0 as i64);
         match action {
             Action::QueryGains { .. } => return,

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use ground::N_POL;
 use num_complex::Complex32;
 
-use super::unpack::Plan;
+use super::unpack::ShufflePlan;
 use super::{Bins, DitherKey, FirTile, portable};
 
 #[target_feature(enable = "avx2,fma")]
@@ -47,7 +47,7 @@ pub(super) fn phasors(
 /// holds `count` values.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn unpack<const POWER: bool>(
-    plan: &Plan,
+    plan: &ShufflePlan,
     bits: u32,
     packed: *const u8,
     out: *mut f32,

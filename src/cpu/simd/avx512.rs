@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use ground::N_POL;
 use num_complex::Complex32;
 
-use super::unpack::Plan;
+use super::unpack::ShufflePlan;
 use super::{Bins, DitherKey, FirTile, TILE, portable};
 
 /// Philox4x32 multipliers and key increments (Salmon et al. 2011).
@@ -24,7 +24,7 @@ const DITHER_OFFSET: f32 = 0.5 / 65536.0 - 0.5;
 /// 64 bytes are readable from the start of each 16 samples; `out` holds `count` values.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) unsafe fn unpack<const POWER: bool>(
-    plan: &Plan,
+    plan: &ShufflePlan,
     bits: u32,
     packed: *const u8,
     out: *mut f32,

@@ -8,7 +8,7 @@ use super::{Level, Supported, portable};
 ///
 /// 16 samples are a whole number of bytes, so one plan serves a whole run of samples.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct ShufflePlan {
     /// Per 32-bit lane, the four bytes that hold its sample, most significant last.
     pub shuffle: [u8; 64],
     /// The same for eight lanes, relative to the start of each half of four.
@@ -17,7 +17,7 @@ pub(super) struct Plan {
     pub shift: [u32; 16],
 }
 
-impl Plan {
+impl ShufflePlan {
     fn new(bits: u32, bit: usize) -> Self {
         let bits = bits as usize;
         let mut plan = Self {
@@ -46,7 +46,7 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct Unpacker {
     bits: u32,
-    plans: Vec<Plan>,
+    plans: Vec<ShufflePlan>,
     at: Supported,
 }
 
@@ -56,7 +56,7 @@ impl Unpacker {
         let bits = bits.get();
         Self {
             bits,
-            plans: (0..8).map(|bit| Plan::new(bits, bit)).collect(),
+            plans: (0..8).map(|bit| ShufflePlan::new(bits, bit)).collect(),
             at: Supported::new(level),
         }
     }

@@ -1,13 +1,13 @@
 //! The boundary between control and an engine: requests go in, what happened comes out.
 //!
-//! Control holds a [`Steering`], the engine a [`Steered`]. Requests travel through a bounded queue per output; what
+//! Control holds a [`ControlHandle`], the engine a [`RequestQueues`]. Requests travel through a bounded queue per output; what
 //! control publishes as sensors comes back through [`Published`]. The engine's thread never waits for either.
 //!
 //! # What takes effect when
 //!
 //! The engine takes requests before it issues a block of spectra, and while it has no input.
 //!
-//! | request | at once | with [`Steering::at`] a timestamp |
+//! | request | at once | with [`ControlHandle::at`] a timestamp |
 //! |---|---|---|
 //! | delays | from the next spectrum that is issued on, once the model has begun | from the first spectrum at or after it |
 //! | gains | from the next output chunk on | from the first batch at or after it, where the output chunk is cut |
@@ -34,7 +34,7 @@
 //! # Without input
 //!
 //! Delay models end when output passes them. Where there is none while a controller goes on tracking, they would pile up: an
-//! engine that is without input for [`FORGET`] seconds, by the time that control [tells](Steering::tell_time), forgets those
+//! engine that is without input for [`FORGET`] seconds, by the time that control [tells](ControlHandle::tell_time), forgets those
 //! that ended as long ago once there are more than half of [`MODELS`].
 
 mod gains;
@@ -103,7 +103,7 @@ pub struct Request {
 
 /// A request that was not queued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SteerError {
+pub enum EnqueueError {
     /// The engine does not take requests.
     #[error(
         "output '{output}' has {waiting} requests waiting, and no more are accepted; the engine may be stuck: try again"
@@ -167,14 +167,14 @@ struct Shared {
 
 /// Control's end of an engine: cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Steering {
-    outputs: Vec<OutputSteering>,
+pub struct ControlHandle {
+    outputs: Vec<OutputHandle>,
     steady: Arc<AtomicU64>,
 }
 
-impl Steering {
+impl ControlHandle {
     /// Both ends of an engine of `config`, each output of which may have `requests` waiting.
-    pub fn new(config: &EngineConfig, requests: usize) -> (Self, Steered) {
+    pub fn new(config: &EngineConfig, requests: usize) -> (Self, RequestQueues) {
         let steady = Arc::new(AtomicU64::new(0));
         let published = Arc::new(Published::new(config.outputs.len()));
         let output = |output: &crate::config::OutputConfig| {
@@ -194,11 +194,11 @@ impl Steering {
             })
         };
         let shared: Vec<_> = config.outputs.iter().map(output).collect();
-        let steered = Steered {
-            outputs: shared.iter().cloned().map(SteeredOutput).collect(),
+        let steered = RequestQueues {
+            outputs: shared.iter().cloned().map(OutputRequests).collect(),
             published,
         };
-        let outputs = shared.into_iter().map(|shared| OutputSteering {
+        let outputs = shared.into_iter().map(|shared| OutputHandle {
             shared,
             at: None,
             steady: steady.clone(),
@@ -218,19 +218,19 @@ impl Steering {
     }
 
     /// All outputs, in the order of the configuration.
-    pub fn outputs(&self) -> &[OutputSteering] {
+    pub fn outputs(&self) -> &[OutputHandle] {
         &self.outputs
     }
 
     /// The output of this name.
-    pub fn output(&self, name: &str) -> Option<&OutputSteering> {
+    pub fn output(&self, name: &str) -> Option<&OutputHandle> {
         self.outputs.iter().find(|output| output.name() == name)
     }
 
     /// Tells what sample the digitisers are at by this host's clock, for an engine that has no input to tell it. What it then
     /// forgets depends on that clock, so replays tell nothing.
     pub fn tell_time(&self, now: Timestamp) {
-        for OutputSteering { shared, .. } in &self.outputs {
+        for OutputHandle { shared, .. } in &self.outputs {
             shared.now.fetch_max(now.0, Ordering::Relaxed);
         }
     }
@@ -243,13 +243,13 @@ impl Steering {
 
 /// Control's end of one output.
 #[derive(Clone, Debug)]
-pub struct OutputSteering {
+pub struct OutputHandle {
     shared: Arc<Shared>,
     at: Option<Timestamp>,
     steady: Arc<AtomicU64>,
 }
 
-impl OutputSteering {
+impl OutputHandle {
     /// Stream name.
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -276,20 +276,20 @@ impl OutputSteering {
     }
 
     /// Sets the gains of one polarisation. Returns from which timestamp on all output has them.
-    pub fn set_gains(&self, pol: usize, gains: Gains) -> Result<Timestamp, SteerError> {
+    pub fn set_gains(&self, pol: usize, gains: Gains) -> Result<Timestamp, EnqueueError> {
         let mut change = [None, None];
-        *change.get_mut(pol).ok_or(SteerError::Input(pol))? = Some(gains);
+        *change.get_mut(pol).ok_or(EnqueueError::Input(pol))? = Some(gains);
         self.change_gains(change)
     }
 
     /// Sets the gains of both polarisations, from the same spectrum on. Returns as [`set_gains`](Self::set_gains).
-    pub fn set_all_gains(&self, gains: Gains) -> Result<Timestamp, SteerError> {
+    pub fn set_all_gains(&self, gains: Gains) -> Result<Timestamp, EnqueueError> {
         self.change_gains([Some(gains.clone()), Some(gains)])
     }
 
     /// Adds one delay model per polarisation to those that it has (see
     /// [`DelayModels::add`](dsp::delay::DelayModels::add)). Returns from which timestamp on it has them.
-    pub fn set_delays(&self, models: [LinearDelay; N_POL]) -> Result<Timestamp, SteerError> {
+    pub fn set_delays(&self, models: [LinearDelay; N_POL]) -> Result<Timestamp, EnqueueError> {
         self.change_delays(models, None)
     }
 
@@ -298,7 +298,7 @@ impl OutputSteering {
         &self,
         models: [LinearDelay; N_POL],
         asked: AskedDelays,
-    ) -> Result<Timestamp, SteerError> {
+    ) -> Result<Timestamp, EnqueueError> {
         self.change_delays(models, Some(asked))
     }
 
@@ -306,24 +306,24 @@ impl OutputSteering {
         &self,
         models: [LinearDelay; N_POL],
         asked: Option<AskedDelays>,
-    ) -> Result<Timestamp, SteerError> {
+    ) -> Result<Timestamp, EnqueueError> {
         let waiting = self.shared.models.load(Ordering::Relaxed);
         if waiting >= MODELS {
             let output = self.name().to_owned();
-            return Err(SteerError::Models { output, waiting });
+            return Err(EnqueueError::Models { output, waiting });
         }
         // Held so that requests return increasing timestamps.
         let _order = self.requested();
         self.send(Change::Delays { models, asked })
     }
 
-    fn change_gains(&self, gains: [Option<Gains>; N_POL]) -> Result<Timestamp, SteerError> {
+    fn change_gains(&self, gains: [Option<Gains>; N_POL]) -> Result<Timestamp, EnqueueError> {
         if let Some(other) = gains
             .iter()
             .flatten()
             .find(|g| g.channels() != self.channels())
         {
-            return Err(SteerError::Channels {
+            return Err(EnqueueError::Channels {
                 output: self.name().to_owned(),
                 channels: self.channels(),
                 given: other.channels(),
@@ -340,7 +340,7 @@ impl OutputSteering {
         Ok(effective)
     }
 
-    fn send(&self, change: Change) -> Result<Timestamp, SteerError> {
+    fn send(&self, change: Change) -> Result<Timestamp, EnqueueError> {
         let Shared {
             requests, spent, ..
         } = &*self.shared;
@@ -349,7 +349,7 @@ impl OutputSteering {
             at: self.at,
             change,
         };
-        requests.push(request).map_err(|_| SteerError::Full {
+        requests.push(request).map_err(|_| EnqueueError::Full {
             output: self.name().to_owned(),
             waiting: requests.len(),
         })?;
@@ -368,25 +368,25 @@ impl OutputSteering {
 
 /// The engine's end.
 #[derive(Debug)]
-pub struct Steered {
+pub struct RequestQueues {
     /// One per output, in the order of the configuration.
-    pub outputs: Vec<SteeredOutput>,
+    pub outputs: Vec<OutputRequests>,
     /// Where it tells what happens.
     pub published: Arc<Published>,
 }
 
-impl Steered {
+impl RequestQueues {
     /// The end of an engine that nobody steers.
     pub fn alone(config: &EngineConfig) -> Self {
-        Steering::new(config, 1).1
+        ControlHandle::new(config, 1).1
     }
 }
 
 /// The engine's end of one output.
 #[derive(Debug)]
-pub struct SteeredOutput(Arc<Shared>);
+pub struct OutputRequests(Arc<Shared>);
 
-impl SteeredOutput {
+impl OutputRequests {
     /// Publishes the end of the output chunk under construction, or of the one that would be begun now.
     /// [`take`](Self::take) comes after this.
     pub fn publish_end(&self, end: Timestamp) {

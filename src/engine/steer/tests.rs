@@ -2,9 +2,9 @@ use super::*;
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
-fn steering(requests: usize) -> (Steering, Steered) {
+fn steering(requests: usize) -> (ControlHandle, RequestQueues) {
     let config = crate::config::tests::engine(WIDEBAND, |config| config.gain = 0.5);
-    Steering::new(&config, requests)
+    ControlHandle::new(&config, requests)
 }
 
 fn gains(gain: f32) -> Gains {
@@ -65,11 +65,11 @@ fn the_gains_told_are_those_that_were_queued() {
     steered.outputs[0].spend(steered.outputs[0].take().unwrap());
     output.set_gains(1, gains(4.0)).unwrap();
     assert_eq!((output.gains(1), output.gains(2)), (Some(gains(4.0)), None));
-    assert_eq!(output.set_gains(2, gains(1.0)), Err(SteerError::Input(2)));
+    assert_eq!(output.set_gains(2, gains(1.0)), Err(EnqueueError::Input(2)));
     let other = Gains::uniform(128, Complex32::from(1.0));
     assert!(matches!(
         output.set_gains(0, other),
-        Err(SteerError::Channels { given: 128, .. })
+        Err(EnqueueError::Channels { given: 128, .. })
     ));
     assert!(steering.output("v").is_none());
 }
@@ -83,7 +83,7 @@ fn models_that_are_yet_to_begin_are_bounded() {
     assert!(
         matches!(
             refused,
-            SteerError::Models {
+            EnqueueError::Models {
                 waiting: MODELS,
                 ..
             }

@@ -10,9 +10,9 @@ use ground::N_POL;
 
 use super::{Buffers, Set, WARM_UP, failed, median};
 use crate::gpu::ddc::{Ddc, Held};
-use crate::gpu::form::{Form, Kernels};
+use crate::gpu::form::{KernelForm, Kernels};
 use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
-use crate::gpu::variant::{Variant, address};
+use crate::gpu::variant::{KernelSet, address};
 use crate::gpu::{GpuError, tune};
 use crate::memory::BatchStats;
 
@@ -43,8 +43,8 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct Trial<'a> {
     buffers: &'a Buffers,
-    form: Form,
-    variant: Variant,
+    form: KernelForm,
+    variant: KernelSet,
     ddc: Option<Ddc>,
     groups: usize,
     sets: Vec<([CUdeviceptr; N_POL], BackArgs)>,
@@ -60,10 +60,13 @@ impl<'a> Trial<'a> {
         Self::of_form(buffers, form)
     }
 
-    pub(in crate::gpu) fn of_form(buffers: &'a Buffers, form: Form) -> Result<Self, GpuError> {
+    pub(in crate::gpu) fn of_form(
+        buffers: &'a Buffers,
+        form: KernelForm,
+    ) -> Result<Self, GpuError> {
         let gpu = &buffers.gpu;
         let spectra = buffers.spectra;
-        let variant = Variant::new(gpu, &buffers.output, buffers.bits, form, spectra)?;
+        let variant = KernelSet::new(gpu, &buffers.output, buffers.bits, form, spectra)?;
         let ddc = |narrowband| Ddc::new(gpu, &buffers.output, narrowband, buffers.bits, spectra);
         let ddc = buffers.output.narrowband.as_ref().map(ddc).transpose()?;
         let groups = variant.ring(spectra);
@@ -109,8 +112,8 @@ impl<'a> Trial<'a> {
     pub fn stages(&self) -> Vec<(Stage, &'static str)> {
         let convert = self.ddc.iter().map(|_| (Stage::Convert, "ddc"));
         let others: &[_] = match self.form {
-            Form::Fused(_) => &[(Stage::Front, "front"), (Stage::Post, "back")],
-            Form::Cufft => &[
+            KernelForm::Fused(_) => &[(Stage::Front, "front"), (Stage::Post, "back")],
+            KernelForm::Cufft => &[
                 (Stage::Front, "fir"),
                 (Stage::Transform, "fft"),
                 (Stage::Post, "post"),

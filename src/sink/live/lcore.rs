@@ -87,24 +87,24 @@ impl SinkLcore {
     }
 
     /// Receives until it is stopped, then returns what came of each stream.
-    pub fn run(mut self, clock: &mut PhaseTimer) -> Seen {
+    pub fn run(mut self, timer: &mut PhaseTimer) -> Seen {
         let mut idle = Idle::new(self.parts.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         let period = self.parts.clock.hz() / SHOWN;
         let mut show = tsc();
         self.parts.queue.discard();
         while !self.parts.stop.is_set() {
-            clock.turn();
+            timer.turn();
             let received = self.parts.queue.rx_burst(&mut batch);
             let now = tsc();
             if received > 0 {
                 idle.reset();
-                clock.mark(Phase::WaitInput);
+                timer.mark(Phase::WaitInput);
                 for mbuf in batch.iter() {
                     self.take(mbuf.data(), now);
                 }
                 batch.clear();
-                clock.mark(Phase::Work);
+                timer.mark(Phase::Work);
             } else {
                 idle.wait();
             }

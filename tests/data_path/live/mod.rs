@@ -103,7 +103,7 @@ fn packets_that_drivers_keep_hold_nobody_up() {
     let _alone = crate::lcores();
     // Of every output chunk the first batch is whole, of which 18 heaps are the windows.
     let sparse = |t: u64| t % OUTPUT_CHUNK < 18 * HEAP as u64 || t.is_multiple_of(CHUNK as u64);
-    for (entries, copied_below, all) in [
+    for (entries, min_zero_copy_packets, all) in [
         (63, 21, true),
         (63, 21, false),
         (63, usize::MAX, true),
@@ -112,7 +112,7 @@ fn packets_that_drivers_keep_hold_nobody_up() {
         let config = config();
         let sending = Sending {
             entries,
-            copied_below,
+            min_zero_copy_packets,
             keeps: true,
         };
         let mut rig = Rig::sending(on_cpu(&config), 2, 1, sending);
@@ -182,7 +182,7 @@ impl Pipeline for Gated {
 
     fn set_gains(&mut self, _pol: usize, _gains: &mut Gains) {}
 
-    fn front(
+    fn run_frontend(
         &mut self,
         _input: &SampleView<'_>,
         _block: &Block<'_>,
@@ -200,12 +200,12 @@ impl Pipeline for Gated {
         Ok(())
     }
 
-    fn back(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
+    fn finish_chunk(&mut self, _batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
         self.done.push_back(chunk);
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+    fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(self.done.pop_front())
     }
 

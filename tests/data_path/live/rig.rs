@@ -24,7 +24,7 @@ use karoo::memory::HostAllocator;
 use karoo::model::hash_sample;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
-use karoo::recv::{Meant, ReceiveMemory, WhenFull};
+use karoo::recv::{EpochHint, ReceiveMemory, WhenFull};
 use karoo::send::Source;
 use karoo::spead::digitiser::PREAMBLE_LEN;
 use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
@@ -81,7 +81,7 @@ pub type Batches = BTreeMap<u64, Vec<i8>>;
 pub struct Sending {
     /// Of each tx ring.
     pub entries: usize,
-    pub copied_below: usize,
+    pub min_zero_copy_packets: usize,
     /// Rings are emptied when they are full only, as drivers free what they have sent.
     pub keeps: bool,
 }
@@ -90,7 +90,7 @@ impl Sending {
     /// As from DPDK's virtual devices.
     pub const AT_ONCE: Self = Self {
         entries: 1023,
-        copied_below: 0,
+        min_zero_copy_packets: 0,
         keeps: false,
     };
 }
@@ -173,12 +173,12 @@ impl Rig {
             name: format!("rx{queue}"),
             queue: rx,
             ours: None,
-            horizons: Arc::new(ArrayQueue::new(1)),
+            watermarks: Arc::new(ArrayQueue::new(1)),
         });
         let reception = Reception {
             queues: rx_stages.collect(),
             when_full: WhenFull::Drop,
-            meant: Meant::AsItIs,
+            epoch: EpochHint::WireValue,
             spare_chunks: 0,
         };
         let transmission = Transmission {
@@ -203,7 +203,7 @@ impl Rig {
             .prefix(format!("live{number}-"))
             .build(eal)
             .unwrap();
-        built.copy_chunks_below(sending.copied_below);
+        built.set_min_zero_copy_packets(sending.min_zero_copy_packets);
         let mut threads = Threads::new(eal, StopFlag::default());
         let running = built.start_by(&paced.ticks, &mut threads).unwrap();
         let (stages, memory) = (running.stages, running.memory);

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use ground::Timestamp;
 use karoo::config::EngineConfig;
 use karoo::control::fgpu::{interpret, replay_lines};
-use karoo::engine::steer::{Event, Steering};
+use karoo::engine::steer::{ControlHandle, Event};
 use katcp::{Message, Response};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -15,7 +15,7 @@ use crate::support::rig::{self, Feed, Outcome, backends, config, with_chunks};
 
 const CHANNELS: usize = 64;
 
-fn perform(config: &EngineConfig, steering: &Steering, request: &str) {
+fn perform(config: &EngineConfig, steering: &ControlHandle, request: &str) {
     let request = Message::parse(request.as_bytes()).unwrap().unwrap();
     let action = interpret(config.clock, steering, &request).unwrap();
     action

@@ -7,7 +7,7 @@ use dsp::delay::{DelayModels, LinearDelay};
 use ground::Timestamp;
 use karoo::assembly::BackendKind;
 use karoo::config::EngineConfig;
-use karoo::engine::steer::{Event, Gains, Steering};
+use karoo::engine::steer::{ControlHandle, Event, Gains};
 use karoo::model::Model;
 use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
@@ -68,7 +68,7 @@ fn requests(seed: u64, count: usize, range: std::ops::Range<u64>) -> Vec<(u64, A
     times.into_iter().map(|at| (at, asked(at))).collect()
 }
 
-fn ask(steering: &Steering, requests: &[(u64, Asked)]) {
+fn ask(steering: &ControlHandle, requests: &[(u64, Asked)]) {
     for (at, asked) in requests {
         let steering = steering.at(Timestamp(*at));
         let output = &steering.outputs()[0];

@@ -22,7 +22,7 @@ use ground::IdlePolicy;
 use serde::Serialize;
 
 pub use picture::picture;
-use place::{Home, Placer};
+use place::{CpuPlacer, Home};
 
 use crate::topology::{CoreTimes, CpuList, Distances, Machine};
 
@@ -246,7 +246,7 @@ pub fn plan(
     measured: Option<&CoreTimes>,
 ) -> HostPlan {
     let distances = Distances::new(machine, measured);
-    let mut placer = Placer::new(machine, &distances, allowed);
+    let mut placer = CpuPlacer::new(machine, &distances, allowed);
     let devices = devices::choose(machine, engines);
     let homes = homes(&placer, &devices, engines.len(), allowed);
     let mut placed: Vec<EnginePlan> = Vec::new();
@@ -279,7 +279,7 @@ pub fn plan(
 
 /// Where engines are at home: on the node of their devices, in last-level caches of their own as far as there are enough.
 fn homes(
-    placer: &Placer,
+    placer: &CpuPlacer,
     devices: &[devices::Chosen],
     engines: usize,
     allowed: &CpuList,

@@ -30,7 +30,7 @@ enum Tier {
 }
 
 /// Places the threads of several engines, one after another.
-pub(super) struct Placer<'a> {
+pub(super) struct CpuPlacer<'a> {
     machine: &'a Machine,
     distances: &'a Distances<'a>,
     /// CPUs that may be used.
@@ -60,7 +60,7 @@ pub(super) struct Placed {
     pub housekeeping_why: String,
 }
 
-impl<'a> Placer<'a> {
+impl<'a> CpuPlacer<'a> {
     pub fn new(machine: &'a Machine, distances: &'a Distances<'a>, allowed: &CpuList) -> Self {
         let common = match allowed.and(&machine.isolated).is_empty() {
             true => CpuList::default(),

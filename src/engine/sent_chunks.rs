@@ -1,19 +1,19 @@
 //! Which output chunks have left: every tx lcore hands over its share of each, and the last to do so is told.
 //!
-//! `tests/loom/departures.rs` checks with loom that there is one last lcore of each chunk.
+//! `tests/loom/sent_chunks.rs` checks with loom that there is one last lcore of each chunk.
 
 use super::sync::{AtomicU64, Ordering, fence};
 
 /// Chunks of one output that its tx lcores have handed over.
 #[derive(Debug)]
-pub struct Departures {
+pub struct SentChunks {
     /// By each lcore, which alone writes it.
     lcores: Box<[AtomicU64]>,
     /// By all of them.
     all: AtomicU64,
 }
 
-impl Departures {
+impl SentChunks {
     /// None yet, of so many lcores.
     pub fn new(lcores: usize) -> Self {
         Self {
