@@ -127,7 +127,7 @@ pub struct FinishedStages {
 }
 
 impl Stages {
-    /// Lcores that [`start`](Self::start) takes.
+    /// Lcores that an engine takes.
     pub fn lcores(rx_queues: usize, tx_queues: usize) -> usize {
         rx_queues + 1 + tx_queues
     }

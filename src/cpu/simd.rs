@@ -170,7 +170,7 @@ fn holds<T>(slice: &[T], rows: usize, pitch: usize, more: usize) -> bool {
     needs.is_some_and(|needs| slice.len() >= needs)
 }
 
-/// Dither of one spectrum (defined in [`dsp::dither`](dsp::dither)).
+/// Dither of one spectrum (defined in [`dsp::dither`]).
 #[derive(Clone, Copy, Debug)]
 pub struct DitherKey {
     /// Generator key.
