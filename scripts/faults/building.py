@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 import zlib
 from pathlib import Path
 
@@ -55,9 +56,15 @@ def update(path: Path, text: bytes):
         path.write_bytes(text)
 
 
-def crate_roots(files: dict[str, bytes]) -> list[str]:
-    """The library's root, and those of test executables that compile files of the library."""
-    roots = ["src/lib.rs"]
+def crate_of(file: str) -> str:
+    """The folder of the crate that a file belongs to, with a slash at its end; none for the library's own."""
+    match = re.match(r"crates/[^/]+/", file)
+    return match[0] if match else ""
+
+
+def crate_roots(files: dict[str, bytes], faults: list[Fault]) -> list[str]:
+    """Roots of the library, of crates that have faults, and of test executables that compile files of the library."""
+    roots = sorted({"src/lib.rs", *(crate_of(fault.file) + "src/lib.rs" for fault in faults)})
     for file in files:
         if match := re.fullmatch(r"tests/(\w+)\.rs|tests/(\w+)/main\.rs", file):
             folder = f"tests/{match[2]}/" if match[2] else file
@@ -84,7 +91,7 @@ class Copy:
 
     def write(self, faults: list[Fault], dropped: set[int]):
         """Brings the copy up to date, with all faults but those that are `dropped`."""
-        roots = crate_roots(self.files)
+        roots = crate_roots(self.files, faults)
         switches = {}
         for number, fault in enumerate(faults):
             for switch in fault.switches if number not in dropped else []:
@@ -114,6 +121,12 @@ class Copy:
             raise SystemExit(f"{' '.join(command)} in {self.tree}:\n{run.stderr[-4000:]}")
         return [m for m in messages if m["reason"] == "compiler-artifact"], errors
 
+    def packages(self, faults: list[Fault]) -> list[str]:
+        """Arguments of cargo that choose the library and the crates that have faults."""
+        manifests = sorted({crate_of(fault.file) + "Cargo.toml" for fault in faults} | {"Cargo.toml"})
+        names = [tomllib.loads(self.files[manifest].decode())["package"]["name"] for manifest in manifests]
+        return [argument for name in names for argument in ("-p", name)]
+
     def build(self, faults: list[Fault], may_drop: bool) -> tuple[list[dict], dict[int, str]]:
         """The executables, and the faults that do not compile, with what the compiler says."""
         # What did not compile does not where its file is the same.
@@ -121,7 +134,8 @@ class Copy:
         before = json.loads(notes.read_text()) if may_drop and notes.exists() else {}
         keys = [f"{zlib.crc32(self.files[fault.file])} {fault.name}" for fault in faults]
         dropped = {number: before[key] for number, key in enumerate(keys) if key in before}
-        steps = [("check", "--lib"), ("test", "--no-run", "--lib", "--bins", "--test", "*")]
+        packages = self.packages(faults)
+        steps = [("check", "--lib", *packages), ("test", "--no-run", "--lib", "--bins", "--test", "*", *packages)]
         while True:
             self.write(faults, set(dropped))
             built, errors = self.cargo(*steps[0])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 # Of the data that a process may have, and of a file: a fault must not take the machine.
 LIMITS = [(resource.RLIMIT_DATA, 8 << 30), (resource.RLIMIT_FSIZE, 2 << 30), (resource.RLIMIT_CORE, 0)]
+# The executables of unit tests: that of the library, and with a crate's name behind it those of crates.
 UNIT_TESTS = "unit"
 
 
@@ -20,6 +21,10 @@ class Test:
 
     executable: str
     name: str
+
+    @property
+    def is_unit(self):
+        return self.executable.split()[0] == UNIT_TESTS
 
     def __str__(self):
         return f"{self.executable}: {self.name}"
@@ -49,12 +54,14 @@ class Tests:
         self.tree = tree
         self.environment = environment | {"RUST_BACKTRACE": "0", "TMPDIR": str(tree.parent / "tmp")}
         os.makedirs(self.environment["TMPDIR"], exist_ok=True)
-        self.paths = {}
+        self.paths, self.folders = {}, {}
         for artifact in built:
             if artifact["profile"]["test"] and artifact["executable"]:
-                kind = artifact["target"]["kind"][0]
-                name = {"lib": UNIT_TESTS, "bin": "main"}.get(kind, artifact["target"]["name"])
-                self.paths[name] = artifact["executable"]
+                kind, name = artifact["target"]["kind"][0], artifact["target"]["name"]
+                folder = Path(artifact["manifest_path"]).parent
+                unit = UNIT_TESTS if folder == tree else f"{UNIT_TESTS} {folder.name}"
+                name = {"lib": unit, "bin": "main"}.get(kind, name)
+                self.paths[name], self.folders[name] = artifact["executable"], folder
 
     def listed(self) -> list[Test]:
         """All tests."""
@@ -75,7 +82,7 @@ class Tests:
             for what, most in LIMITS:
                 resource.setrlimit(what, (most, most))
 
-        process = subprocess.Popen(command, cwd=self.tree, env=self.environment | variables, preexec_fn=begin,
+        process = subprocess.Popen(command, cwd=self.folders[executable], env=self.environment | variables, preexec_fn=begin,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    errors="replace")
         hung = threading.Event()
@@ -160,17 +167,20 @@ class Hunt:
         meet = [test for test, known in self.known.items() if number in known.met]
         if not meet:
             return Outcome("unmet")
-        room = file.removeprefix("src/").removesuffix(".rs").split("/")[0] + "::"
-        units = [test for test in meet if test.executable == UNIT_TESTS]
-        own = [test for test in units if test.name.startswith(room)]
-        others = [test for test in units if test not in own]
-        rest = [test for test in meet if test.executable != UNIT_TESTS]
+        crate, _, path = file.partition("/src/") if file.startswith("crates/") else ("", "", file.removeprefix("src/"))
+        home = f"{UNIT_TESTS} {Path(crate).name}".strip()
+        room = path.removesuffix(".rs").split("/")[0] + "::"
+        units = [test for test in meet if test.is_unit]
+        own = [test for test in units if test.executable == home and test.name.startswith(room)]
+        others = [[test for test in units if test.executable == name and test not in own]
+                  for name in sorted({test.executable for test in units}, key=lambda name: (name != home, name))]
+        rest = [test for test in meet if not test.is_unit]
         rest.sort(key=lambda t: (t.executable in self.alone, -self.kills.get((file, t), 0), self.known[t].seconds))
-        groups = [own, others] + [[test] for test in rest]
+        groups = [own, *others] + [[test] for test in rest]
         spent = 0.0
         for group in filter(None, groups):
             seconds = sum(self.known[test].seconds for test in group)
-            if group[0].executable != UNIT_TESTS:
+            if not group[0].is_unit:
                 spent += seconds
                 if self.budget is not None and spent > self.budget:
                     break
@@ -197,7 +207,7 @@ class Hunt:
         if ran.hung:
             return Outcome("hangs", f"{executable}: {ran.failed}")
         # Tests of more than this process may fail for the machine's reasons.
-        if executable != UNIT_TESTS and (run().failed or run(KAROO_FAULT=str(number)).failed is None):
+        if not group[0].is_unit and (run().failed or run(KAROO_FAULT=str(number)).failed is None):
             return None
         return Outcome("caught", f"{executable}: {ran.failed}")
 
