@@ -44,21 +44,29 @@ impl PresenceMap {
 
     /// Merges neighbouring short runs: what contains an absent heap is shown as absent.
     fn coarsen(&mut self) {
-        while self.runs.len() > MAX_RUNS / 2 {
-            self.merged_below = (self.merged_below * 2).max(2);
-            let mut merged: Vec<(bool, u64)> = Vec::with_capacity(MAX_RUNS);
-            for &(present, count) in &self.runs {
-                match merged.last_mut() {
-                    Some((last, length)) if *last == present => *length += count,
-                    Some((last, length)) if *length + count < self.merged_below => {
-                        *last = false;
-                        *length += count;
-                    }
-                    _ => merged.push((present, count)),
-                }
-            }
-            self.runs = merged;
+        self.merged_below = self.merged_below.max(2);
+        // Mostly, only what was pushed since the last time is to be merged.
+        while self.merge() > MAX_RUNS / 2 {
+            self.merged_below *= 2;
         }
+    }
+
+    /// Merges neighbouring runs of fewer than `merged_below` heaps together. Returns how many are
+    /// left.
+    fn merge(&mut self) -> usize {
+        let mut merged: Vec<(bool, u64)> = Vec::with_capacity(MAX_RUNS);
+        for &(present, count) in &self.runs {
+            match merged.last_mut() {
+                Some((last, length)) if *last == present => *length += count,
+                Some((last, length)) if *length + count < self.merged_below => {
+                    *last = false;
+                    *length += count;
+                }
+                _ => merged.push((present, count)),
+            }
+        }
+        self.runs = merged;
+        self.runs.len()
     }
 
     /// Heaps pushed.
@@ -105,6 +113,8 @@ fn trim(runs: &[(bool, u64)], mut head: u64, mut tail: u64) -> Vec<(bool, u64)> 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn map(runs: &[(bool, u64)]) -> PresenceMap {
@@ -134,15 +144,77 @@ mod tests {
         assert_eq!(runs_b, [(false, 6)]);
     }
 
-    #[test]
-    fn the_map_stays_bounded_and_keeps_its_length() {
-        let mut map = PresenceMap::default();
-        for i in 0..100_000u64 {
-            map.push(true, 1 + i % 7);
-            map.push(false, 1);
+    /// One flag per heap.
+    fn heaps(runs: &[(bool, u64)]) -> Vec<bool> {
+        let heaps = runs
+            .iter()
+            .flat_map(|&(present, count)| std::iter::repeat_n(present, count as usize));
+        heaps.collect()
+    }
+
+    /// The shortest list of runs.
+    fn runs(heaps: &[bool]) -> Vec<(bool, u64)> {
+        let runs = heaps.chunk_by(|a, b| a == b);
+        runs.map(|run| (run[0], run.len() as u64)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_is_what_flags_of_all_heaps_tell(
+            pushed in proptest::collection::vec((any::<[bool; 2]>(), 0..4u64), 0..30),
+        ) {
+            let of = [0, 1].map(|pol| -> Vec<_> { pushed.iter().map(|p| (p.0[pol], p.1)).collect() });
+            let [x, y] = [map(&of[0]), map(&of[1])];
+            let flags = [heaps(&of[0]), heaps(&of[1])];
+            let either: Vec<_> = flags[0].iter().zip(&flags[1]).map(|(x, y)| x | y).collect();
+            let first = either.iter().position(|here| *here).unwrap_or(either.len());
+            let end = either.iter().rposition(|here| *here).map_or(first, |last| last + 1);
+            let span = PresenceMap::first_to_last([&x, &y]);
+            prop_assert_eq!(span, first as u64..end as u64);
+            prop_assert_eq!(x.heaps(), either.len() as u64);
+            let told = PresenceMap::between_first_and_last([&x, &y]);
+            for ((absent, told), flags) in told.into_iter().zip(&flags) {
+                let flags = &flags[first..end];
+                prop_assert_eq!(absent, flags.iter().filter(|here| !*here).count() as u64);
+                prop_assert_eq!(told, runs(flags));
+            }
         }
-        assert!(map.runs.len() <= MAX_RUNS);
-        assert_eq!(map.runs.iter().map(|run| run.1).sum::<u64>(), map.heaps());
-        assert_eq!(map.absent, 100_000);
+    }
+
+    /// Beyond so many runs, gaps grow, but none is hidden, and what is whole for long stays so.
+    #[test]
+    fn the_map_stays_bounded_and_hides_no_gap() {
+        const WHOLE: u64 = 5_000;
+        let pushed = (0..60_000u64).flat_map(|i| {
+            let whole = if i % 5_000 == 0 { WHOLE } else { 1 + i % 7 };
+            [(true, whole), (false, 1 + i % 3)]
+        });
+        let pushed: Vec<_> = pushed.collect();
+        let mut map = PresenceMap::default();
+        for (i, &(present, count)) in pushed.iter().enumerate() {
+            map.push(present, count);
+            assert!(map.runs.len() <= MAX_RUNS);
+            let is_exact = i < MAX_RUNS;
+            assert!(!is_exact || map.runs.len() == i + 1, "{i}");
+        }
+        let (truth, shown) = (heaps(&pushed), heaps(&map.runs));
+        assert_eq!(shown.len(), truth.len());
+        assert!(
+            truth
+                .iter()
+                .zip(&shown)
+                .all(|(here, shown)| *here || !shown)
+        );
+        let whole = |runs: &[(bool, u64)]| {
+            let long = runs.iter().filter(|(here, count)| *here && *count >= WHOLE);
+            long.count()
+        };
+        assert_eq!(whole(&map.runs), whole(&pushed));
+        assert_eq!(
+            map.absent,
+            truth.iter().filter(|here| !*here).count() as u64
+        );
+        // It is no coarser than it has to be.
+        assert!(map.runs.len() > MAX_RUNS / 8, "{}", map.runs.len());
     }
 }
