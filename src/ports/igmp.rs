@@ -132,3 +132,68 @@ impl Worker {
         self.queues.tx.tx_burst(&mut batch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dpdk::{Device, Eal, PoolConfig, PortConfig, RingReceiver, mbuf_ring};
+
+    use super::*;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+    /// Records of version 3 (RFC 3376, 4.2.12).
+    const CHANGE_TO_INCLUDE: u8 = 3;
+    const CHANGE_TO_EXCLUDE: u8 = 4;
+
+    /// Types of the records of [`GROUP`] in all reports that were sent by now.
+    fn records(sent: &mut RingReceiver) -> Vec<u8> {
+        const RECORD: usize = 14 + 24 + 8;
+        let mut batch: MbufBatch = MbufBatch::new();
+        let mut records = Vec::new();
+        while sent.dequeue(&mut batch) > 0 {
+            for mbuf in batch.iter() {
+                let report = mbuf.data();
+                assert_eq!(report[RECORD + 4..][..4], GROUP.octets());
+                records.push(report[RECORD]);
+            }
+            batch.clear();
+        }
+        records
+    }
+
+    #[test]
+    fn a_member_joins_and_leaves_before_it_ends() {
+        const TOO_LONG: Duration = Duration::from_secs(60);
+        let eal = Eal::for_tests();
+        let config = PoolConfig {
+            mbufs: 31,
+            cache: 0,
+            data_room: 256,
+            socket: None,
+        };
+        let pool = MbufPool::new(eal, "igmp_thread", config).unwrap();
+        let (_queries, rx) = mbuf_ring(eal, "igmp_thread_in", 31).unwrap();
+        let (tx, mut sent) = mbuf_ring(eal, "igmp_thread_out", 31).unwrap();
+        let device = Device::rings(eal, "igmp_thread", vec![rx], vec![tx]).unwrap();
+        let ports = PortConfig {
+            rx_pools: vec![pool.clone()],
+            ..PortConfig::default()
+        };
+        let mut port = device.start(&ports).unwrap();
+        let queues = ControlQueues {
+            rx: port.rx.remove(0),
+            tx: port.tx.remove(0),
+            pool,
+        };
+        let (mac, ip) = (MacAddr([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(192, 0, 2, 1));
+        let member = IgmpThread::start(queues, mac, ip).unwrap();
+        member.join([GROUP]);
+        let (begun, mut said) = (Instant::now(), Vec::new());
+        while said.len() < 2 && begun.elapsed() < TOO_LONG {
+            said.extend(records(&mut sent));
+            thread::yield_now();
+        }
+        assert_eq!(said, [CHANGE_TO_EXCLUDE; 2]);
+        drop(member);
+        assert_eq!(records(&mut sent), [CHANGE_TO_INCLUDE; 2]);
+    }
+}
