@@ -87,7 +87,8 @@ class Copy:
         names = [name for name in listed.split("\0") if (root / name).is_file()]
         self.files = {name: (root / name).read_bytes() for name in names}
         self.modes = {name: (root / name).stat().st_mode for name in names}
-        self.environment = os.environ | {"CARGO_TARGET_DIR": str(root / "target/faults/target")}
+        # A target of its own: cargo would take what it built of one copy for that of another.
+        self.environment = os.environ | {"CARGO_TARGET_DIR": str(root / f"target/faults/{name}-target")}
 
     def write(self, faults: list[Fault], dropped: set[int]):
         """Brings the copy up to date, with all faults but those that are `dropped`."""
@@ -104,7 +105,7 @@ class Copy:
             source, self.places[file] = write(source, switches.get(file, []))
             if file in roots:
                 planted = os.path.relpath("src/planted.rs", os.path.dirname(file))
-                source += f'\n#[allow(warnings)]\n#[path = "{planted}"]\npub mod planted;\n'.encode()
+                source += f'\n#[allow(warnings)]\n#[path = "{planted}"]\nmod planted;\n'.encode()
             update(self.tree / file, source)
             os.chmod(self.tree / file, self.modes[file])
         update(self.tree / "src/planted.rs", PLANTED.replace("@COUNT@", str(max(1, len(faults)))).encode())

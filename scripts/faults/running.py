@@ -204,12 +204,10 @@ class Hunt:
         ran = run(KAROO_FAULT=str(number))
         if ran.failed is None:
             return None
-        if ran.hung:
-            return Outcome("hangs", f"{executable}: {ran.failed}")
-        # Tests of more than this process may fail for the machine's reasons.
+        # Tests of more than this process may fail, or take too long, for the machine's reasons.
         if not group[0].is_unit and (run().failed or run(KAROO_FAULT=str(number)).failed is None):
             return None
-        return Outcome("caught", f"{executable}: {ran.failed}")
+        return Outcome("hangs" if ran.hung else "caught", f"{executable}: {ran.failed}")
 
 
 def baseline(tests: Tests, chosen: list[Test], jobs: int, alone: set[str]) -> tuple[dict[Test, Known], list[str]]:
