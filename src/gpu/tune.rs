@@ -51,7 +51,7 @@ pub(super) fn pick(
     let key = key(gpu, output, bits);
     let shape = match &wanted.tune {
         Tune::Off => first,
-        Tune::Fixed(name) => named(&shapes, name).ok_or_else(|| GpuError::KernelShape {
+        Tune::Fixed(name) => named(&shapes, name).ok_or_else(|| GpuError::Shape {
             shape: name.clone(),
             channels: output.channels,
             known: names(&shapes),

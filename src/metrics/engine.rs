@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::memory::HostAllocator;
     use crate::recv::receive_memory;
-    use crate::recv::window::{Lane, Located};
+    use crate::recv::window::{Located, WindowWriter};
 
     /// Samples of a scrape by name and labels.
     fn samples(text: &str) -> BTreeMap<&str, f64> {
@@ -397,7 +397,7 @@ mod tests {
         let recv = config.recv.clone();
         let host = HostAllocator::default();
         let (memory, mut receiver) = receive_memory(&recv, 0, 1, &host).unwrap();
-        let mut lane = Lane::new(memory.window(), 0);
+        let mut lane = WindowWriter::new(memory.window(), 0);
         lane.begin();
         let Located::Buffer(buffer) = lane.locate(0, || memory.take()) else {
             panic!("the first chunk has memory");
