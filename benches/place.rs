@@ -1,8 +1,9 @@
-//! Placing alone: heaps of 5120 bytes from packet buffers into chunks, by kind of memory, threads and way to store.
+//! Placing alone: heaps of 5120 bytes from packet buffers into chunks, by kind of memory, threads
+//! and way to store.
 //!
-//! Each thread has a chunk of its own and takes turns with 512 packets, about what an rx ring holds. Prints GB/s of
-//! all threads together. Without a GPU, `host` only. `--heap BYTES` sets another heap size, a multiple of 10;
-//! `--burst N` the number of heaps that share a fence.
+//! Each thread has a chunk of its own and takes turns with 512 packets, about what an rx ring
+//! holds. Prints GB/s of all threads together. Without a GPU, `host` only. `--heap BYTES` sets
+//! another heap size, a multiple of 10; `--burst N` the number of heaps that share a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -143,7 +144,8 @@ fn place(
     })
 }
 
-/// Fills both polarisations by turns, publishing as often as an rx lcore does, and empties the chunk. Returns bytes.
+/// Fills both polarisations by turns, publishing as often as an rx lcore does, and empties the
+/// chunk. Returns bytes.
 fn fill(chunk: &Arc<Chunk>, packets: &[u8], stride: usize, burst: usize) -> usize {
     let layout = *chunk.layout();
     let mut stored = Vec::with_capacity(burst);

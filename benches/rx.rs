@@ -1,8 +1,9 @@
 //! The rx path alone, on one lcore: parse, place, account, from a ring port into chunks.
 //!
-//! A generator hands over packets whose payload already lies in their mbufs, so it costs little; the
-//! engine's end only takes chunks and gives them back. Needs two CPUs. Prints the rate of the rx lcore
-//! while it worked with either way to store, best of several rounds, and the share of time that it waited for packets.
+//! A generator hands over packets whose payload already lies in their mbufs, so it costs little;
+//! the engine's end only takes chunks and gives them back. Needs two CPUs. Prints the rate of the
+//! rx lcore while it worked with either way to store, best of several rounds, and the share of time
+//! that it waited for packets.
 
 use std::sync::Arc;
 
@@ -174,8 +175,8 @@ impl Bench {
     }
 }
 
-/// Packets of both polarisations by turns; only the preamble is written, the payload is what the mbuf
-/// held before.
+/// Packets of both polarisations by turns; only the preamble is written, the payload is what the
+/// mbuf held before.
 fn generate(pool: &MbufPool, recv: &RecvConfig, ring: &mut RingSender, heaps: u64) {
     let mac = MacAddr([2, 0, 0, 0, 0, 1]);
     let src = "192.0.2.1:49152".parse().expect("an endpoint");

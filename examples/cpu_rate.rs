@@ -1,8 +1,8 @@
 //! Rate of the CPU backend on given data, as one line of JSON; `scripts/compare-numpy` runs it.
 //!
 //! Arguments: channels, taps, spectra per heap, spectra, gain, repeats, cores (comma-separated),
-//! input file (packed 10-bit samples of polarisation 0, then of 1), output file (`-`: none), and for narrowband
-//! around an eighth of the sample rate its decimation.
+//! input file (packed 10-bit samples of polarisation 0, then of 1), output file (`-`: none), and
+//! for narrowband around an eighth of the sample rate its decimation.
 
 use std::error::Error;
 use std::sync::Arc;

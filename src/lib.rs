@@ -4,15 +4,15 @@
 //! # The way of a sample
 //!
 //! ```text
-//! port queue ─► recv (rx lcore) ─► memory (chunk) ─► engine ─► cpu | gpu ─► send (tx lcore) ─► port queue
+//! rx queue ─► recv ─► memory (chunk) ─► engine ─► cpu | gpu ─► send ─► tx queue
 //! ```
 //!
 //! # Rooms
 //!
-//! A room imports from rooms on lower floors alone, and from the crates below them; `tests/library/rooms.rs`
-//! reads this table and holds it. The engine knows what computes and sends by traits
-//! ([`engine::Intake`], [`engine::Pipeline`]) and queues alone, so that [`cpu`], [`gpu`] and [`send`]
-//! depend on it, not it on them.
+//! A room imports from rooms on lower floors alone, and from the crates below them;
+//! `tests/library/rooms.rs` reads this table and holds it. The engine knows what computes and sends
+//! by traits ([`engine::Intake`], [`engine::Pipeline`]) and queues alone, so that [`cpu`], [`gpu`]
+//! and [`send`] depend on it, not it on them.
 //!
 //! | floor | room | what lives there |
 //! |---|---|---|
@@ -29,9 +29,9 @@
 //! | 7 | [`report`] | run reports with pictures |
 //! | 7 | [`ports`] | interfaces of this host as DPDK ports |
 //! | 6 | [`cpu`] | CPU backend: vectorised unpack, FIR, FFT, post-processing on worker threads |
-//! | 6 | [`gpu`] | CUDA backend: context, kernels compiled at run time, the same pipeline on a GPU |
+//! | 6 | [`gpu`] | CUDA backend: kernels compiled at run time, the same pipeline on a GPU |
 //! | 6 | [`send`] | packetiser, heap counts, descriptors, stop heaps, tx lcore |
-//! | 5 | [`engine`] | input and output pipelines: cadence, delays applied to blocks, presence to batches |
+//! | 5 | [`engine`] | cadence, delays applied to blocks of spectra, presence to batches |
 //! | 4 | [`recv`] | rx lcore loop, chunk window, presence, loss accounting |
 //! | 3 | [`memory`] | chunk buffers by kind |
 //! | 3 | [`model`] | the golden model: a channeliser in double precision |
@@ -42,15 +42,15 @@
 //!
 //! | crate | what lives there |
 //! |---|---|
-//! | [`dpdk`] | safe layer over DPDK: EAL, lcores, mempools, mbufs, external buffers, ports, flow rules |
-//! | [`spead`] | SPEAD heaps: checked packet views, builders of packets, descriptors and stop heaps |
+//! | [`dpdk`] | safe layer over DPDK: EAL, lcores, mbufs, external buffers, ports, flow rules |
+//! | [`spead`] | SPEAD heaps: checked packet views, builders, descriptors, stop heaps |
 //! | [`katcp`] | KATCP: messages, sensors, a server and a client |
 //! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither |
 //! | [`host`] | a host's topology, which thread and buffer goes where on it, and its tuning |
 //! | [`ground`] | time as a sample count, statistics of threads, system calls, stop flags |
 //!
-//! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground::os`, [`memory`], [`gpu`] and [`cpu::simd`], nowhere
-//! else.
+//! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground::os`, [`memory`], [`gpu`] and [`cpu::simd`],
+//! nowhere else.
 #![deny(unsafe_code)]
 
 pub mod assembly;

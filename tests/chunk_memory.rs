@@ -1,7 +1,7 @@
 //! Every kind of chunk memory, stored in every way that this CPU has, passes one suite.
 //!
-//! What was written is read as its user does: by the CPU for `host`, through the GPU's copy engines for the others.
-//! Without a CUDA device these say so and pass; `bar` says what it lacks.
+//! What was written is read as its user does: by the CPU for `host`, through the GPU's copy engines
+//! for the others. Without a CUDA device these say so and pass; `bar` says what it lacks.
 
 mod support;
 
@@ -111,8 +111,8 @@ fn payload(round: u64, pol: usize, heap: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| rng.random_range(1..=255)).collect()
 }
 
-/// Heaps of many lengths, so that they begin and end anywhere in a cache line, from sources that do too. What no
-/// heap covers stays zero: absent heaps, tail and padding.
+/// Heaps of many lengths, so that they begin and end anywhere in a cache line, from sources that do
+/// too. What no heap covers stays zero: absent heaps, tail and padding.
 fn heaps_land_in_their_own_bytes(subject: &Subject) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for (bits, heap_samples) in [
@@ -180,7 +180,8 @@ fn neighbours_can_be_written_at_once(subject: &Subject) {
     }
 }
 
-/// Freezing waits for a heap that is being written. As soon as that is present, it is there to the last byte.
+/// Freezing waits for a heap that is being written. As soon as that is present, it is there to the
+/// last byte.
 fn a_present_heap_is_whole(subject: &Subject) {
     let layout = layout(10, 4096, 1);
     let chunk = subject.chunk(layout);
@@ -290,7 +291,8 @@ fn chunks_can_be_large(subject: &Subject) {
     }
 }
 
-/// A refusal names the kind and the option that lowers the demand. Output chunks need memory that the CPU can read.
+/// A refusal names the kind and the option that lowers the demand. Output chunks need memory that
+/// the CPU can read.
 fn refusals_tell_the_way_out(subject: &Subject) {
     let allocator = &*subject.allocator;
     let kind = allocator.kind().to_string();

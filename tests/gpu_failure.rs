@@ -1,5 +1,5 @@
-//! A GPU that fails in the middle of a run. It fails for the whole process, so this test has one of its own.
-//! Without a CUDA device, it says so and passes.
+//! A GPU that fails in the middle of a run. It fails for the whole process, so this test has one of
+//! its own. Without a CUDA device, it says so and passes.
 
 mod support;
 
@@ -11,7 +11,8 @@ use karoo::gpu::{Channeliser, Kernels, OutputChunks, Streams};
 use karoo::memory::{DeviceSamples, SampleView};
 use support::{device, output, output_chunk};
 
-/// Samples at an address that is nobody's: the kernel faults, and the context with it, as when the device falls off its bus.
+/// Samples at an address that is nobody's: the kernel faults, and the context with it, as when the
+/// device falls off its bus.
 #[test]
 fn a_fault_is_reported_with_a_way_out() {
     let Some(gpu) = device() else { return };
@@ -31,7 +32,8 @@ fn a_fault_is_reported_with_a_way_out() {
         start: Timestamp(0),
         samples: 1 << 20,
         pol: [&[]; 2],
-        // SAFETY: none, for this is what the test is about. The GPU keeps its faults from this process's memory.
+        // SAFETY: none, for this is what the test is about. The GPU keeps its faults from this
+        // process's memory.
         device: Some(unsafe { DeviceSamples::new([1 << 12; 2]) }),
     };
     let mut chunk = output_chunk(config.output, 1, Timestamp(0));

@@ -67,14 +67,15 @@ fn main() {
         eprintln!("error: {MISSING}\n\n{error}");
         std::process::exit(1);
     }
-    // rte_eth_from_rings() lives in a driver. Its library here and the file that EAL finds in its plugin folder
-    // are one file, so the loader maps it once and the driver registers once.
+    // rte_eth_from_rings() lives in a driver. Its library here and the file that EAL finds in its
+    // plugin folder are one file, so the loader maps it once and the driver registers once.
     println!("cargo:rustc-link-lib=dylib=rte_net_ring");
 
     let flags = compiler_flags();
     let mut shims = cc::Build::new();
     shims.file("shims.c").opt_level(2).warnings(true);
-    // The pkg-config crate drops "-include rte_config.h" and "-march", without which the headers do not compile.
+    // The pkg-config crate drops "-include rte_config.h" and "-march", without which the headers do
+    // not compile.
     for flag in &flags {
         shims.flag(flag);
     }

@@ -143,8 +143,8 @@ impl BuiltEngine<'_> {
         &self.parts.transmission.queues
     }
 
-    /// Copies output chunks of which fewer than `packets` go through a tx queue into mbufs; others are
-    /// read where they are. 0 copies none, `usize::MAX` all.
+    /// Copies output chunks of which fewer than `packets` go through a tx queue into mbufs; others
+    /// are read where they are. 0 copies none, `usize::MAX` all.
     pub fn set_min_zero_copy_packets(&mut self, packets: usize) {
         self.parts.min_zero_copy_packets = packets;
     }
@@ -156,8 +156,8 @@ impl BuiltEngine<'_> {
         self.start_by(&Tsc, threads)
     }
 
-    /// Starts the engine with paces that go by `ticks`, which are as many to a second as those of the
-    /// time-stamp counter.
+    /// Starts the engine with paces that go by `ticks`, which are as many to a second as those of
+    /// the time-stamp counter.
     pub fn start_by(
         mut self,
         ticks: &impl Ticks,

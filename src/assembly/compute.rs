@@ -73,8 +73,9 @@ pub enum ComputeError {
     Workers(#[from] WorkersError),
 }
 
-/// Opens the GPU, shared by all `engines`, if that is wanted, or allowed and all outputs can run there; starts
-/// `workers` for the CPU otherwise. Memory or kernels that were asked for by name are had, where there is a GPU, or refused.
+/// Opens the GPU, shared by all `engines`, if that is wanted, or allowed and all outputs can run
+/// there; starts `workers` for the CPU otherwise. Memory or kernels that were asked for by name are
+/// had, where there is a GPU, or refused.
 pub fn open_backend(
     wanted: &BackendRequest,
     engines: &[EngineConfig],
@@ -143,7 +144,8 @@ fn on_gpu(
     Ok((name, OpenedBackend { engines, chosen }))
 }
 
-/// The GPU at a PCI address; the first one where CUDA does not show that, or it is too old, or there is no wish.
+/// The GPU at a PCI address; the first one where CUDA does not show that, or it is too old, or
+/// there is no wish.
 fn open(address: Option<&str>) -> Result<Arc<Gpu>, GpuError> {
     let gpu = match address.map(Gpu::open_at) {
         None => Gpu::open(),

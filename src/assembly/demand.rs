@@ -1,7 +1,7 @@
 //! How much memory an engine takes, compared with what there is before anything starts.
 //!
-//! Memory is only reserved when it is allocated: without this, a run that cannot fit would be killed
-//! somewhere in its middle.
+//! Memory is only reserved when it is allocated: without this, a run that cannot fit would be
+//! killed somewhere in its middle.
 
 use std::path::Path;
 
@@ -72,7 +72,8 @@ impl Demand {
                 value: engine.send.chunk_jones,
             });
             if output.narrowband.is_some() {
-                // Two polarisations of complex numbers for each subsampled sample of a chunk and its tail.
+                // Two polarisations of complex numbers for each subsampled sample of a chunk and
+                // its tail.
                 let samples = (recv.chunk_samples + tail) / output.subsampling();
                 demands.push(Self {
                     what: format!("the baseband of '{}'", output.name),
@@ -152,7 +153,8 @@ fn left_in_group(root: &Root, group: &Path) -> Option<u64> {
     let folder = Path::new("/sys/fs/cgroup").join(group);
     let limit: u64 = root.parse(folder.join("memory.max"))?;
     let used: u64 = root.parse(folder.join("memory.current")).unwrap_or(0);
-    // Cached files count as used, and are given up when memory is needed: MemAvailable counts them as available too.
+    // Cached files count as used, and are given up when memory is needed: MemAvailable counts them
+    // as available too.
     let stat = root.read(folder.join("memory.stat")).unwrap_or_default();
     let cached = stat.lines().filter_map(|line| {
         let (name, bytes) = line.split_once(' ')?;

@@ -5,14 +5,15 @@ use std::time::Duration;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::OUTPUT_CHUNKS;
 
-/// The slowest pace that is waited for, as a multiple of an output's own rate: below 1 an engine falls behind anyway.
+/// The slowest pace that is waited for, as a multiple of an output's own rate: below 1 an engine
+/// falls behind anyway.
 const SLOWEST: f64 = 0.5;
 /// For all that is not sending: computing what was received, stop heaps, lcores that end.
 const REST: Duration = Duration::from_secs(5);
 
-/// How long what is under way in `engine` may take to come out once its input has ended: all output chunks may wait,
-/// each for as long as its data took, or up to twice as long where `rate_factor`, the pace as a multiple of an output's own
-/// rate, is below 1. 0 is no pace.
+/// How long what is under way in `engine` may take to come out once its input has ended: all output
+/// chunks may wait, each for as long as its data took, or up to twice as long where `rate_factor`,
+/// the pace as a multiple of an output's own rate, is below 1. 0 is no pace.
 pub fn drain(engine: &EngineConfig, rate_factor: f64) -> Duration {
     let chunk_samples = |output: &OutputConfig| {
         let batches = engine.send.chunk_jones / output.jones_per_batch;
@@ -37,7 +38,8 @@ mod tests {
 
     const WIDEBAND: &str = "name=w,channels=4096,dst=239.10.0.0+63";
 
-    /// The peer's defaults at 1712 MHz, with outputs of which the second is narrower by `decimation`.
+    /// katgpucbf's defaults at 1712 MHz, with outputs of which the second is narrower by
+    /// `decimation`.
     fn defaults(decimation: usize) -> EngineConfig {
         engine(WIDEBAND, |config| {
             config.send.chunk_jones = 1 << 23;
@@ -55,7 +57,8 @@ mod tests {
         drain(engine, rate_factor).as_secs_f64()
     }
 
-    /// A chunk has 2048 spectra of 4096 channels; the time of a spectrum is the inverse of a channel's width.
+    /// A chunk has 2048 spectra of 4096 channels; the time of a spectrum is the inverse of a
+    /// channel's width.
     #[test]
     fn narrow_outputs_have_longer() {
         let channel = |decimation: f64| 856e6 / decimation / 4096.0;

@@ -1,7 +1,7 @@
 //! Real-time scheduling, under which controllers may start engines.
 //!
-//! Before Linux 6.12 the kernel stops real-time threads that never sleep for a part of each period, and lcores poll. Since then it lets others
-//! run on their CPU for that part, if there are any.
+//! Before Linux 6.12 the kernel stops real-time threads that never sleep for a part of each period,
+//! and lcores poll. Since then it lets others run on their CPU for that part, if there are any.
 
 use std::fs;
 
@@ -36,7 +36,8 @@ impl Throttle {
     }
 
     fn of(stat: &str, runtime: &str, period: &str) -> Option<Self> {
-        // Field 41 of proc_pid_stat(5); the second is a name in parentheses, which may have any character.
+        // Field 41 of proc_pid_stat(5); the second is a name in parentheses, which may have any
+        // character.
         let (_, fields) = stat.rsplit_once(") ")?;
         let policy = match fields.split_ascii_whitespace().nth(41 - 3)? {
             "1" => "SCHED_FIFO",

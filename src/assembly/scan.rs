@@ -41,7 +41,8 @@ pub enum ScanError {
 pub struct CaptureScan {
     /// Most frequent payload length of digitiser heaps, in bytes.
     pub heap_bytes: usize,
-    /// Most frequent step between timestamps of one polarisation, in samples; `None` if only one came.
+    /// Most frequent step between timestamps of one polarisation, in samples; `None` if only one
+    /// came.
     pub heap_samples: Option<u64>,
     /// Low 48 bits of the first heap's timestamp.
     pub first_timestamp: u64,

@@ -1,4 +1,5 @@
-//! The source lcore of a replay, and of an engine that is fed from a file: frames of a capture into the rings behind the rx queues.
+//! The source lcore of a replay, and of an engine that is fed from a file: frames of a capture into
+//! the rings behind the rx queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +57,8 @@ pub struct SourceLcore {
     pub steering: FlowTable,
     /// Geometry, to see which chunk a heap belongs to.
     pub recv: RecvConfig,
-    /// Where a queue's first heap is looked for, as its lcore is told ([`EpochHint`](crate::recv::EpochHint)).
+    /// Where a queue's first heap is looked for, as its lcore is told
+    /// ([`EpochHint`](crate::recv::EpochHint)).
     pub first: Timestamp,
     /// One per rx queue.
     pub feeds: Vec<Feed>,
@@ -142,8 +144,8 @@ impl SourceLcore {
     }
 }
 
-/// Chunk that a heap will be placed in by an lcore with this floor, or, if it is 0, with this `first`, by the receiver's own rules;
-/// `None` if it will be dropped.
+/// Chunk that a heap will be placed in by an lcore with this floor, or, if it is 0, with this
+/// `first`, by the receiver's own rules; `None` if it will be dropped.
 fn chunk_id(recv: &RecvConfig, first: Timestamp, floor: u64, payload: &[u8]) -> Option<u64> {
     let heap = DigitiserHeap::new_checked(payload).ok()?;
     let near = match floor {
@@ -198,7 +200,8 @@ impl Feeds {
         }
     }
 
-    /// Waits, having given every queue what it can take: one may wait for what another still misses.
+    /// Waits, having given every queue what it can take: one may wait for what another still
+    /// misses.
     fn wait(&mut self, timer: &mut PhaseTimer) {
         timer.turn();
         timer.mark(Phase::Work);

@@ -74,7 +74,8 @@ pub(super) struct StageParts {
     pub idle: StageIdle,
 }
 
-/// What each lcore does when there is nothing to do: one that has a CPU of its own polls, whatever others share.
+/// What each lcore does when there is nothing to do: one that has a CPU of its own polls, whatever
+/// others share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageIdle {
     /// Each rx lcore.
@@ -200,7 +201,8 @@ impl Stages {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Ends the input of a live engine: what is in chunks is still computed and sent, then the lcores end.
+    /// Ends the input of a live engine: what is in chunks is still computed and sent, then the
+    /// lcores end.
     pub fn stop(&self) {
         for watermarks in &self.watermarks {
             // Full only if the lcore is being stopped already.

@@ -1,5 +1,5 @@
-//! How far apart the CPUs of this host are: time for a cache line to go from one to another, and the rate at which one
-//! reads what another wrote.
+//! How far apart the CPUs of this host are: time for a cache line to go from one to another, and
+//! the rate at which one reads what another wrote.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,8 @@ const ROUNDS: u64 = 64;
 #[error("--cpus {0}: this process may not run there; see taskset -p $$")]
 pub struct CoresBenchError(pub usize);
 
-/// Measures all pairs of `cpus`, each for `time` per figure. `progress` gets the pairs done and all.
+/// Measures all pairs of `cpus`, each for `time` per figure. `progress` gets the pairs done and
+/// all.
 pub fn measure(
     model: String,
     cpus: &[usize],
@@ -74,8 +75,8 @@ fn pin(cpu: usize) -> Result<(), CoresBenchError> {
     run_on([cpu]).map_err(|_| CoresBenchError(cpu))
 }
 
-/// Nanoseconds of a round trip: each side waits for the other's store before its own. The median over groups of trips,
-/// as other programs take CPUs away now and then.
+/// Nanoseconds of a round trip: each side waits for the other's store before its own. The median
+/// over groups of trips, as other programs take CPUs away now and then.
 fn round_trip(a: usize, b: usize, time: Duration) -> Result<f64, CoresBenchError> {
     const END: u64 = u64::MAX;
     let (there, back) = (

@@ -16,7 +16,7 @@ use crate::gpu::{Gpu, GpuError, Kernels};
 use crate::memory::BatchStats;
 use crate::model::Model;
 
-/// Samples per polarisation of a pass, as many as the peer's kernels were timed with.
+/// Samples per polarisation of a pass, as many as katgpucbf's kernels were timed with.
 pub const SAMPLES: usize = 1 << 24;
 /// Spectra per heap, or all of a pass that has fewer.
 const SPECTRA_PER_HEAP: usize = 256;
@@ -45,7 +45,8 @@ pub struct Case {
     pub taps: usize,
     /// By how much the band is narrower than the digitised one: 1 for wideband.
     pub decimation: usize,
-    /// Of narrowband: width of the pass band as a fraction of the output band where no channel is discarded.
+    /// Of narrowband: width of the pass band as a fraction of the output band where no channel is
+    /// discarded.
     pub pass_fraction: Option<f64>,
     /// Width of the output.
     pub sample_bits: OutputBits,
@@ -106,8 +107,8 @@ pub struct Row {
     pub seconds: f64,
     /// Samples per second and polarisation.
     pub rate: f64,
-    /// Samples per second and polarisation of the down-conversion by itself, which converts the windows' overlap at the end of
-    /// a pass as well.
+    /// Samples per second and polarisation of the down-conversion by itself, which converts the
+    /// windows' overlap at the end of a pass as well.
     pub ddc_rate: Option<f64>,
     /// Bytes that all stages together must move over those of samples in and Jones vectors out.
     pub moved_over_ideal: f64,
@@ -382,7 +383,8 @@ impl Scene {
         unpack::sample(&self.packed[0][pol], self.bits, at as usize)
     }
 
-    /// Holds some spectra of the first pass against the model. Returns how many bytes were compared and how many differ.
+    /// Holds some spectra of the first pass against the model. Returns how many bytes were compared
+    /// and how many differ.
     fn compare(&self, data: &[u8]) -> Result<(usize, usize), String> {
         let model = Model::new(&self.output, FENG_ID);
         let source = |pol: usize, t: u64| self.sample(pol, t);
@@ -440,7 +442,8 @@ impl Scene {
         Ok((compared, differ))
     }
 
-    /// Holds the digitiser power of every batch against the samples: successive last taps tile the time axis.
+    /// Holds the digitiser power of every batch against the samples: successive last taps tile the
+    /// time axis.
     fn compare_power(&self, stats: &[BatchStats]) -> Result<(), String> {
         let batch_samples = self.output.batch_samples() as u64;
         let last_tap = (self.output.window_samples() - self.output.spectrum_samples()) as u64;

@@ -18,7 +18,8 @@ pub struct Tried {
 pub struct Found {
     /// The highest rate that holds; `None` if none does.
     pub rate: Option<f64>,
-    /// How sure it is that this rate holds, and the next one tried does not; `None` where the method does not tell.
+    /// How sure it is that this rate holds, and the next one tried does not; `None` where the
+    /// method does not tell.
     pub confidence: Option<f64>,
     /// Whether it is as sure as was asked for.
     pub sure: bool,
@@ -29,7 +30,7 @@ pub struct Found {
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
-    /// Every trial halves what is known of the rate, by Bayes' rule, as the peer's benchmark does.
+    /// Every trial halves what is known of the rate, by Bayes' rule, as katgpucbf's benchmark does.
     Noisy {
         /// How sure to be.
         confidence: f64,
@@ -118,7 +119,8 @@ impl Method {
 #[error("must be a share from 0.001 to 1: try 0.05")]
 pub struct StepError;
 
-/// A step for [`ladder`], as an option gives it: with smaller ones there are more rates than a search can try.
+/// A step for [`ladder`], as an option gives it: with smaller ones there are more rates than a
+/// search can try.
 pub fn parse_step(text: &str) -> Result<f64, StepError> {
     let step = text.parse::<f64>().ok();
     step.filter(|step| (0.001..=1.0).contains(step))
@@ -163,7 +165,8 @@ impl Belief {
             below += chance;
             below >= 0.5
         });
-        // The median number of rates that hold is decided by the rate on the one or the other side of it.
+        // The median number of rates that hold is decided by the rate on the one or the other side
+        // of it.
         let median = median.unwrap_or(0);
         let before: f64 = self.chances[..median].iter().sum();
         let index = if 0.5 - before > before + self.chances[median] - 0.5 {
@@ -215,7 +218,8 @@ mod tests {
         }
     }
 
-    /// Trials that lie one time in ten: as often as it says, the limit is right or the next rate to it.
+    /// Trials that lie one time in ten: as often as it says, the limit is right or the next rate to
+    /// it.
     #[test]
     fn with_noise_it_is_as_sure_as_it_says() {
         let rates = ladder(1.0, 16.0, 0.05);

@@ -19,14 +19,17 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Measure whole engines, from a packet in to a packet out, at a rate or at the highest without loss
+    /// Measure whole engines, from a packet in to a packet out, at a rate or at the highest without
+    /// loss
     ///
-    /// Losses are counted, not a failure. Exit code 1 when packets are not accounted for, or when the output is wrong.
+    /// Losses are counted, not a failure. Exit code 1 when packets are not accounted for, or when
+    /// the output is wrong.
     Engine(Box<BenchOptions>),
     Kernels(kernels::KernelArgs),
     /// Send packets from one interface to another, at a rate or at the highest without loss
     ///
-    /// Exit code 1 when packets are lost at the one rate that was asked for or it is not reached, or when no rate is without loss.
+    /// Exit code 1 when packets are lost at the one rate that was asked for or it is not reached,
+    /// or when no rate is without loss.
     Ports(PortsOptions),
     Cores(cores::CoresArgs),
 }

@@ -23,10 +23,12 @@ use crate::sim::faults::{Fault, Ledger};
 use crate::sim::progress::{self, Progress};
 use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 
-/// Send what a digitiser would send through an interface, in real time, or write it to a capture file.
+/// Send what a digitiser would send through an interface, in real time, or write it to a capture
+/// file.
 ///
-/// With --interface it takes the command line of katgpucbf's dsim and goes on until it is told to end. SIGINT, SIGTERM
-/// and ?halt end it. Exit codes: 0 ended as told, or all was written; 1 the run failed; 2 the command line is wrong.
+/// With --interface it takes the command line of katgpucbf's dsim and goes on until it is told to
+/// end. SIGINT, SIGTERM and ?halt end it. Exit codes: 0 ended as told, or all was written; 1 the
+/// run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
 #[group(id = "to", required = true, args = ["output", "interface"])]
 pub struct DsimArgs {
@@ -36,7 +38,8 @@ pub struct DsimArgs {
     /// Interface to send through, in real time
     #[arg(long, value_name = "IFACE")]
     pub interface: Option<String>,
-    /// Samples per polarisation, rounded up to whole heaps [default: 4194304 with --output, else without end]
+    /// Samples per polarisation, rounded up to whole heaps [default: 4194304 with --output, else
+    /// without end]
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub samples: Option<u64>,
     /// Length in seconds of sample time, rounded up to whole heaps
@@ -48,8 +51,8 @@ pub struct DsimArgs {
     /// UNIX time of timestamp 0 [default: 1763700000 with --output, else now]
     #[arg(long, value_name = "UNIX")]
     pub sync_time: Option<f64>,
-    /// Signals, one for all destinations or one for each: cw, multicw, comb, wgn, delay, nodither, + - *
-    /// [default: "cw(1.0, 232101234.0);", with --output tones and noise]
+    /// Signals, one for all destinations or one for each: cw, multicw, comb, wgn, delay, nodither,
+    /// + - * [default: "cw(1.0, 232101234.0);", with --output tones and noise]
     #[arg(long, value_name = "SPEC")]
     pub signals: Option<String>,
     /// Samples per heap
@@ -73,14 +76,15 @@ pub struct DsimArgs {
     /// Seed of the dither [default: 1 with --output, else any]
     #[arg(long, value_name = "N")]
     pub dither_seed: Option<u64>,
-    /// Seed of noise that gives none [default: 1 with --output, else any, so that digitisers differ]
+    /// Seed of noise that gives none [default: 1 with --output, else any, so that digitisers
+    /// differ]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Multicast time to live
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub ttl: u8,
-    /// Faults per heap: drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS; with --interface drop,
-    /// late and gap below 1, and HEAPS 1048576 at most
+    /// Faults per heap: drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS;
+    /// with --interface drop, late and gap below 1, and HEAPS 1048576 at most
     #[arg(long, value_name = "FAULTS", default_value = "")]
     pub faults: FaultPlan,
     /// Seed of the faults
@@ -123,7 +127,7 @@ pub struct DsimArgs {
     pub dest: Vec<String>,
 }
 
-/// Options of the peer that do nothing here.
+/// Options of katgpucbf that do nothing here.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Taken for compatibility, without effect")]
 struct Ignored {
@@ -141,7 +145,7 @@ struct Ignored {
 const CAPTURE_SIGNALS: &str =
     "cw(0.25, 232101234.0) + wgn(0.05); cw(0.15, 381407890.0) + wgn(0.05);";
 const CAPTURE_DESTS: [&str; 2] = ["239.102.0.64+7:7148", "239.102.1.64+7:7148"];
-/// What the peer sends.
+/// What katgpucbf sends.
 const LIVE_SIGNALS: &str = "cw(1.0, 232101234.0);";
 
 /// Where it all goes.

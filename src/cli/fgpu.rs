@@ -1,4 +1,4 @@
-//! `karoo fgpu`: a live engine in place of the peer's.
+//! `karoo fgpu`: a live engine in place of katgpucbf's.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use super::losses::Losses;
 use super::plan::PlaceOptions;
 use super::serve::Serving;
 use super::service::{self, Service};
-use super::{Failure, as_the_peers};
+use super::{Failure, with_katgpucbf_syntax};
 use crate::assembly::{
     BackendKind, BackendRequest, Compute, Demand, StageError, Threads, Throttle, drain,
     open_backend,
@@ -36,9 +36,10 @@ use crate::metrics::Metrics;
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
 ///
-/// Takes the command line of katgpucbf's fgpu. SIGINT, SIGTERM and ?halt let what was received come out and end with
-/// stop heaps; a second signal ends at once. Exit codes: 0 ended as told, or at the end of a capture; 1 the run failed;
-/// 2 the command line or the configuration file is wrong; 3 a device failed; 129, 130, 143 ended by a second signal.
+/// Takes the command line of katgpucbf's fgpu. SIGINT, SIGTERM and ?halt let what was received come
+/// out and end with stop heaps; a second signal ends at once. Exit codes: 0 ended as told, or at
+/// the end of a capture; 1 the run failed; 2 the command line or the configuration file is wrong; 3
+/// a device failed; 129, 130, 143 ended by a second signal.
 #[derive(Debug, Args)]
 pub struct FgpuArgs {
     #[command(flatten)]
@@ -73,13 +74,13 @@ pub struct FgpuArgs {
     log: LogTo,
 }
 
-/// The command with the peer's defaults, and its ways to write options.
+/// The command with katgpucbf's defaults, and its ways to write options.
 pub fn command(command: Command) -> Command {
-    as_the_peers(FgpuOptions::with_defaults(command))
+    with_katgpucbf_syntax(FgpuOptions::with_defaults(command))
 }
 
-/// Splices the options of the `--config` file into `args`, or returns `None` if there is no `--config`.
-/// `given` is the parsed form of `args`.
+/// Splices the options of the `--config` file into `args`, or returns `None` if there is no
+/// `--config`. `given` is the parsed form of `args`.
 pub fn with_file(
     command: &Command,
     args: &[OsString],
@@ -355,7 +356,7 @@ fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Metrics {
     }
 }
 
-/// What a client is told about this engine, beside what the peer tells.
+/// What a client is told about this engine, beside what katgpucbf tells.
 fn constants(compute: &Compute) -> Vec<(SensorInfo, String)> {
     let constant = |name: &str, what: &str, value: String| {
         (SensorInfo::new(name, what, "", ValueType::String), value)
@@ -377,7 +378,8 @@ fn constants(compute: &Compute) -> Vec<(SensorInfo, String)> {
     ]
 }
 
-/// Receive chunks that may fill while the engine is held up: on shared machines stalls of some 25 ms were seen.
+/// Receive chunks that may fill while the engine is held up: on shared machines stalls of some 25
+/// ms were seen.
 fn spare_chunks(args: &FgpuArgs, config: &FgpuConfig) -> usize {
     const STALL: f64 = 0.05;
     let chunks =

@@ -93,8 +93,8 @@ fn katcp_address(serve: &ServeOptions) -> Result<SocketAddr, Failure> {
 
 /// Starts DPDK with one worker lcore for a port on `interface`, with pools of `pool_bytes`.
 ///
-/// The lcore is on CPU `worker`, or the last that is allowed. The calling thread is left on CPU `main`,
-/// or where it was.
+/// The lcore is on CPU `worker`, or the last that is allowed. The calling thread is left on CPU
+/// `main`, or where it was.
 pub fn start_dpdk(
     interface: &Interface,
     pool_bytes: usize,
@@ -118,8 +118,8 @@ pub fn start_dpdk(
 }
 
 impl Serving {
-    /// Waits until somebody says that the command is to end, or until `look` gives a reason: `look` is
-    /// called every 20 ms.
+    /// Waits until somebody says that the command is to end, or until `look` gives a reason: `look`
+    /// is called every 20 ms.
     pub fn wait(&self, mut look: impl FnMut() -> Option<StopReason>) -> StopReason {
         loop {
             match self.told().recv_timeout(LOOK) {

@@ -1,7 +1,9 @@
-//! Log messages as entries of the systemd journal, by its native protocol: a datagram of fields for each.
+//! Log messages as entries of the systemd journal, by its native protocol: a datagram of fields for
+//! each.
 //!
-//! The text of an entry has the values behind it, as on standard error, because that is what `journalctl` shows; each is
-//! a field of its own as well (`F_NAME`), so that `journalctl F_REQUEST=…` finds it.
+//! The text of an entry has the values behind it, as on standard error, because that is what
+//! `journalctl` shows; each is a field of its own as well (`F_NAME`), so that `journalctl
+//! F_REQUEST=…` finds it.
 
 use std::fmt::{Debug, Write as _};
 use std::fs::File;
@@ -20,7 +22,8 @@ use tracing_subscriber::layer::Context;
 
 /// Where the journal listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// Bytes that may wait for the journal, where the kernel allows it: a burst is no reason to lose any.
+/// Bytes that may wait for the journal, where the kernel allows it: a burst is no reason to lose
+/// any.
 const BACKLOG: usize = 1 << 20;
 
 /// Connection to the journal.
@@ -46,7 +49,8 @@ impl Journal {
         Ok(Self { socket, lost })
     }
 
-    /// Sends an entry. Where that cannot be, its `text` goes to standard error; where the journal has no room, it is counted.
+    /// Sends an entry. Where that cannot be, its `text` goes to standard error; where the journal
+    /// has no room, it is counted.
     fn log(&self, entry: &[u8], text: &str) {
         match self.send(entry) {
             Ok(()) => self.tell_lost(),

@@ -35,7 +35,8 @@ impl LogLevel {
     }
 }
 
-/// What the environment wants logged: `RUST_LOG`, else `KATSDP_LOG_LEVEL` as the peer has it; and what cannot be understood of it.
+/// What the environment wants logged: `RUST_LOG`, else `KATSDP_LOG_LEVEL` as katgpucbf has it; and
+/// what cannot be understood of it.
 fn filter() -> (EnvFilter, Option<String>) {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let wanted = set(EnvFilter::DEFAULT_ENV).map(|text| (EnvFilter::try_new(&text), text));
@@ -75,7 +76,7 @@ pub fn to_terminal() {
     tell(wrong);
 }
 
-/// Variables of the peer's environment that say where and how it logs, and have no effect here.
+/// Variables of katgpucbf's environment that say where and how it logs, and have no effect here.
 const IGNORED: [&str; 4] = [
     "KATSDP_LOG_GELF_ADDRESS",
     "KATSDP_LOG_GELF_EXTRA",

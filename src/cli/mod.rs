@@ -1,8 +1,8 @@
 //! Command line: one file per command.
 //!
 //! Exit codes: 0 success; 1 the data was unusable or the run failed; 2 the command line was wrong;
-//! 3 a device, such as the GPU, failed in the middle of a run; 129, 130, 143 a second SIGHUP, SIGINT, SIGTERM ended
-//! at once what runs for long.
+//! 3 a device, such as the GPU, failed in the middle of a run; 129, 130, 143 a second SIGHUP,
+//! SIGINT, SIGTERM ended at once what runs for long.
 
 /// As that of the standard library, by [`put`].
 macro_rules! print {
@@ -106,25 +106,26 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The process's arguments. Called by the name of one of the peer's programs, it is that command.
+/// The process's arguments. Called by the name of one of katgpucbf's programs, it is that command.
 fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let name = args
         .first()
         .and_then(|program| Path::new(program).file_name());
-    let peers = ["fgpu", "dsim"].into_iter();
-    if let Some(command) = peers
+    let programs = ["fgpu", "dsim"].into_iter();
+    if let Some(command) = programs
         .into_iter()
-        .find(|peer| name.is_some_and(|name| name == *peer))
+        .find(|program| name.is_some_and(|name| name == *program))
     {
-        // Usage puts the program's name before the command's, which says it already. An empty path has none.
+        // Usage puts the program's name before the command's, which says it already. An empty path
+        // has none.
         args[0] = OsString::new();
         args.insert(1, command.into());
     }
     args
 }
 
-/// The peer's ways to write options: shortened, and the last of each counts.
-fn as_the_peers(command: clap::Command) -> clap::Command {
+/// katgpucbf's ways to write options: shortened, and the last of each counts.
+fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
     command
         .version(env!("CARGO_PKG_VERSION"))
         .infer_long_args(true)
@@ -134,7 +135,7 @@ fn as_the_peers(command: clap::Command) -> clap::Command {
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
     let command = Cli::command()
         .mut_subcommand("fgpu", fgpu::command)
-        .mut_subcommand("dsim", as_the_peers);
+        .mut_subcommand("dsim", with_katgpucbf_syntax);
     let mut matches = command.clone().get_matches_from(&args);
     if let (Some(("fgpu", given)), Some(fgpu)) =
         (matches.subcommand(), command.find_subcommand("fgpu"))

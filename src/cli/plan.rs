@@ -16,8 +16,9 @@ use crate::config::{FgpuOptions, List};
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
-/// Starts nothing. For a single engine with all its options: karoo fgpu --print-plan. Exit codes: 0 also with warnings;
-/// 2 the command line is wrong, the host cannot be read, or has no such interface.
+/// Starts nothing. For a single engine with all its options: karoo fgpu --print-plan. Exit codes: 0
+/// also with warnings; 2 the command line is wrong, the host cannot be read, or has no such
+/// interface.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Engines on this host
@@ -29,19 +30,23 @@ pub struct PlanArgs {
     /// tx lcores of each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     tx_lcores: u16,
-    /// Interfaces to receive on, dealt out to the engines one after another; those that are fit for it unless given
+    /// Interfaces to receive on, dealt out to the engines one after another; those that are fit for
+    /// it unless given
     #[arg(long, value_name = "IFACE,…")]
     recv_interface: Option<List<String>>,
-    /// Interfaces to send on, dealt out to the engines one after another; those that they receive on unless given
+    /// Interfaces to send on, dealt out to the engines one after another; those that they receive
+    /// on unless given
     #[arg(long, value_name = "IFACE,…")]
     send_interface: Option<List<String>>,
-    /// CPUs that may be used; all of a recorded host's, those of this process otherwise, unless given
+    /// CPUs that may be used; all of a recorded host's, those of this process otherwise, unless
+    /// given
     #[arg(long, value_name = "CPU,…")]
     cpus: Option<CpuList>,
     /// Folder with a recorded host's proc and sys
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json if it is there]
+    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json
+    /// if it is there]
     #[arg(long, value_name = "FILE")]
     cores_file: Option<PathBuf>,
     /// Print the plan as JSON
@@ -107,7 +112,8 @@ fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
     }
 }
 
-/// What is an engine's if names are dealt out: every engine has one, and the first ones more if there are more.
+/// What is an engine's if names are dealt out: every engine has one, and the first ones more if
+/// there are more.
 fn deal(names: &[String], engine: usize, engines: usize) -> Vec<String> {
     if names.len() < engines {
         let name = names.iter().cycle().nth(engine);
@@ -156,7 +162,8 @@ fn known<'a>(
     }
 }
 
-/// What an engine with the defaults of `karoo fgpu` and one output keeps in memory, interfaces apart.
+/// What an engine with the defaults of `karoo fgpu` and one output keeps in memory, interfaces
+/// apart.
 fn usual_memory() -> Vec<Memory> {
     const ARGS: [&str; 8] = [
         "fgpu",
@@ -187,11 +194,12 @@ fn usual_memory() -> Vec<Memory> {
 /// Options of `karoo fgpu` about its place on the host.
 #[derive(Debug, Args)]
 pub struct PlaceOptions {
-    /// This engine's number among those of its NUMA node, each of which is started with the same N: they get CPUs of
-    /// their own without knowing of each other
+    /// This engine's number among those of its NUMA node, each of which is started with the same N:
+    /// they get CPUs of their own without knowing of each other
     #[arg(long, value_name = "I/N", default_value = "0/1")]
     engine_slot: Slot,
-    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json if it is there]
+    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json
+    /// if it is there]
     #[arg(long, value_name = "FILE")]
     cores_file: Option<PathBuf>,
 }
@@ -269,7 +277,8 @@ impl FromStr for Slot {
     }
 }
 
-/// CPUs that threads may be put on: this process's own, and isolated ones where it was kept off nothing else.
+/// CPUs that threads may be put on: this process's own, and isolated ones where it was kept off
+/// nothing else.
 fn usable(root: &Root, machine: &Machine) -> CpuList {
     let online = machine.online();
     if !root.is_host() {

@@ -13,8 +13,8 @@ use crate::replay::{self, BackendKind, CaptureScan, ReplayError, ReplayOptions, 
 use crate::report::RunReport;
 use crate::report::html::write_report;
 
-/// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without loss,
-/// and write what would have been multicast.
+/// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without
+/// loss, and write what would have been multicast.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// Capture to read: pcap or pcapng with Ethernet frames
@@ -26,8 +26,8 @@ pub struct ReplayArgs {
     /// Folder for report.json and report.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Requests to the engine: lines of an ADC timestamp and a KATCP request (?gain, ?gain-all, ?delays), each applied
-    /// when the output reaches its timestamp
+    /// Requests to the engine: lines of an ADC timestamp and a KATCP request (?gain, ?gain-all,
+    /// ?delays), each applied when the output reaches its timestamp
     #[arg(long, value_name = "FILE")]
     requests: Option<PathBuf>,
     /// What computes

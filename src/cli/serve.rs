@@ -1,4 +1,5 @@
-//! What a command that runs for long listens to: signals, and scrapes by Prometheus. All of it on one thread.
+//! What a command that runs for long listens to: signals, and scrapes by Prometheus. All of it on
+//! one thread.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -85,8 +86,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Listens to signals from now on, and for scrapes once there is something to [`scrape`](Self::scrape). The thread
-    /// is on the CPUs of the caller.
+    /// Listens to signals from now on, and for scrapes once there is something to
+    /// [`scrape`](Self::scrape). The thread is on the CPUs of the caller.
     pub fn start(sockets: Sockets, level: LogLevel) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -163,7 +164,8 @@ impl Serving {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// Of a terminal that is closed; `None` where whoever started this has it ignored, as nohup does.
+    /// Of a terminal that is closed; `None` where whoever started this has it ignored, as nohup
+    /// does.
     hangup: Option<Signal>,
     user2: Signal,
 }
@@ -181,8 +183,8 @@ impl Signals {
         })
     }
 
-    /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes the log level to debug and
-    /// back. Never returns.
+    /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes
+    /// the log level to debug and back. Never returns.
     async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel) {
         let (mut told, mut on) = (false, false);
         loop {

@@ -1,4 +1,5 @@
-//! What systemd is told about an engine that it started as a service of `Type=notify`; nothing, if it did not.
+//! What systemd is told about an engine that it started as a service of `Type=notify`; nothing, if
+//! it did not.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,8 @@ pub fn status(text: &str) {
     tell(&[NotifyState::Status(text)]);
 }
 
-/// Tells that the engine is to end, which may take so long. Where a unit's `TimeoutStopSec` is longer, that counts.
+/// Tells that the engine is to end, which may take so long. Where a unit's `TimeoutStopSec` is
+/// longer, that counts.
 pub fn stopping(why: &str, within: Duration) {
     let extended = within.saturating_add(CLOSING).as_micros();
     tell(&[

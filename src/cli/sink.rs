@@ -12,16 +12,17 @@ use crate::sink::{self, SinkError, SinkOptions};
 
 /// Take F-engine heaps in, from an interface while they come or from a capture, and check them.
 ///
-/// From a capture, spectra are also written as arrays; where it has descriptors no option is needed. Exit codes: 0 all
-/// that came was whole and right; 1 something is missing or wrong, or the run failed; 2 the command line is wrong.
+/// From a capture, spectra are also written as arrays; where it has descriptors no option is
+/// needed. Exit codes: 0 all that came was whole and right; 1 something is missing or wrong, or the
+/// run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
 #[group(id = "from", required = true, args = ["capture", "interface"])]
 pub struct SinkArgs {
     /// Capture of the output (pcap or pcapng)
     #[arg(conflicts_with = "interface")]
     pub capture: Option<PathBuf>,
-    /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy, NAME.timestamps.npy and
-    /// NAME.spectrum.svg of every stream here
+    /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy, NAME.timestamps.npy
+    /// and NAME.spectrum.svg of every stream here
     #[arg(long, value_name = "DIR", conflicts_with = "interface")]
     pub output_dir: Option<PathBuf>,
     /// Print the report as JSON

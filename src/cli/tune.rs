@@ -23,18 +23,18 @@ pub struct TuneArgs {
 enum Tune {
     /// Compare this host with a profile; changes nothing
     ///
-    /// Exit codes: 0 all is as it should be; 1 something is not, or cannot be told; 2 the command line or the profile is
-    /// wrong.
+    /// Exit codes: 0 all is as it should be; 1 something is not, or cannot be told; 2 the command
+    /// line or the profile is wrong.
     Check(CheckArgs),
     /// Make this host what a profile says, and note what it was
     ///
-    /// Each value is written down, with what it was, before it is changed. Exit codes: 0 all changes were made; 1 the
-    /// system refused some; 2 the command line or the profile is wrong.
+    /// Each value is written down, with what it was, before it is changed. Exit codes: 0 all
+    /// changes were made; 1 the system refused some; 2 the command line or the profile is wrong.
     Apply(ApplyArgs),
     /// Make this host what it was before the first apply
     ///
-    /// Also after an apply that was interrupted. Exit codes: 0 all is as it was; 1 something is not; 2 the command line is
-    /// wrong.
+    /// Also after an apply that was interrupted. Exit codes: 0 all is as it was; 1 something is
+    /// not; 2 the command line is wrong.
     Revert(RevertArgs),
 }
 
@@ -61,11 +61,12 @@ impl Where {
 
 #[derive(Debug, Args)]
 struct About {
-    /// runtime, appliance (that, the kernel's command line, and the firmware), firmware, or a file's name that ends in .toml
+    /// runtime, appliance (that, the kernel's command line, and the firmware), firmware, or a
+    /// file's name that ends in .toml
     #[arg(value_name = "PROFILE", default_value = "runtime")]
     profile: String,
-    /// Interfaces that carry data; PCI addresses of NICs without one [default: those that are up with 10 Gb/s and more, and
-    /// NICs at vfio-pci]
+    /// Interfaces that carry data; PCI addresses of NICs without one [default: those that are up
+    /// with 10 Gb/s and more, and NICs at vfio-pci]
     #[arg(long, value_name = "IFACE,…")]
     interface: Option<List<String>>,
     /// CPUs for everything but lcores [default: those that are not isolated, else one core in 16]

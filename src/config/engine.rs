@@ -130,14 +130,15 @@ impl OutputConfig {
         self.narrowband.as_ref().map_or(1, |n| n.decimation)
     }
 
-    /// ADC samples from one sample of the PFB's input to the next (S), and what a window's first timestamp is a multiple of;
-    /// 1 for wideband.
+    /// ADC samples from one sample of the PFB's input to the next (S), and what a window's first
+    /// timestamp is a multiple of; 1 for wideband.
     pub fn subsampling(&self) -> usize {
         self.narrowband.as_ref().map_or(1, Narrowband::subsampling)
     }
 
-    /// Samples of the PFB's input from one spectrum to the next, which is the length of the transform: 2C real ones for
-    /// wideband; complex ones for narrowband, 2C where the outer half of the transform is discarded, C where it is not.
+    /// Samples of the PFB's input from one spectrum to the next, which is the length of the
+    /// transform: 2C real ones for wideband; complex ones for narrowband, 2C where the outer half
+    /// of the transform is discarded, C where it is not.
     pub fn pfb_step(&self) -> usize {
         match &self.narrowband {
             Some(Narrowband {
@@ -148,8 +149,8 @@ impl OutputConfig {
         }
     }
 
-    /// Element of the transform that is output channel `c`, for narrowband: bin (c − C/2) mod [`pfb_step`](Self::pfb_step).
-    /// For wideband it is c itself.
+    /// Element of the transform that is output channel `c`, for narrowband: bin (c − C/2) mod
+    /// [`pfb_step`](Self::pfb_step). For wideband it is c itself.
     pub fn bin(&self, c: usize) -> usize {
         match self.narrowband {
             None => c,
@@ -173,7 +174,8 @@ impl OutputConfig {
         }
     }
 
-    /// Group delay of the PFB in ADC samples, as telescopes publish it: −(step·T − 1)/2·S. Timestamps are not corrected for it.
+    /// Group delay of the PFB in ADC samples, as telescopes publish it: −(step·T − 1)/2·S.
+    /// Timestamps are not corrected for it.
     pub fn pfb_group_delay(&self) -> f64 {
         let window = self.taps.saturating_mul(self.pfb_step());
         -(window as f64 - 1.0) / 2.0 * self.subsampling() as f64
@@ -186,8 +188,8 @@ impl OutputConfig {
             .map_or(0.0, |n| -(n.ddc_taps() as f64 - 1.0) / 2.0)
     }
 
-    /// From the centre of channel 0 to where that of channel C would be, in hertz above 0 Hz of the digitised band, for
-    /// samples at `adc_sample_rate`.
+    /// From the centre of channel 0 to where that of channel C would be, in hertz above 0 Hz of the
+    /// digitised band, for samples at `adc_sample_rate`.
     pub fn band(&self, adc_sample_rate: f64) -> Range<f64> {
         let width = adc_sample_rate / 2.0 / self.decimation() as f64;
         let narrowband = self.narrowband.as_ref();

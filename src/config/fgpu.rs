@@ -1,4 +1,4 @@
-//! Options of a live engine under the peer's names, and what they come to.
+//! Options of a live engine under katgpucbf's names, and what they come to.
 
 use std::collections::HashSet;
 use std::net::SocketAddrV4;
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::net::{FlowTable, parse_endpoints};
 
-/// Defaults of the peer for options that a capture can tell `karoo replay`.
+/// Defaults of katgpucbf for options that a capture can tell `karoo replay`.
 const DEFAULTS: [(&str, &str); 5] = [
     ("dig_sample_bits", "10"),
     ("recv_packet_samples", "4096"),
@@ -29,10 +29,11 @@ const DEFAULTS: [(&str, &str); 5] = [
 /// Interfaces to send on, at most.
 pub const MAX_SEND_INTERFACES: usize = 16;
 
-/// Options of `karoo fgpu` that the peer has.
+/// Options of `karoo fgpu` that katgpucbf has.
 #[derive(Clone, Debug, Args)]
 pub struct FgpuOptions {
-    /// Where digitiser packets come from: `a.b.c.d[+n][:port],…` for both polarisations, or a capture file
+    /// Where digitiser packets come from: `a.b.c.d[+n][:port],…` for both polarisations, or a
+    /// capture file
     #[arg(value_name = "SRC")]
     pub src: Option<String>,
     /// What every engine has.
@@ -66,7 +67,8 @@ pub struct FgpuOptions {
     /// Bytes that packets may wait in, all send interfaces together
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub send_buffer: usize,
-    /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the interface takes them
+    /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the
+    /// interface takes them
     #[arg(long, value_name = "X", default_value_t = 1.1)]
     pub send_rate_factor: f64,
     /// Where it listens.
@@ -80,7 +82,7 @@ pub struct FgpuOptions {
     pub ignored: IgnoredOptions,
 }
 
-/// Options of the peer that are taken and do nothing here.
+/// Options of katgpucbf that are taken and do nothing here.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Taken for compatibility, without effect")]
 pub struct IgnoredOptions {
@@ -199,7 +201,8 @@ pub enum InputConfig {
 }
 
 impl InputConfig {
-    /// Which queue of `interface`'s, in the order of the list, each destination that comes through it is for.
+    /// Which queue of `interface`'s, in the order of the list, each destination that comes through
+    /// it is for.
     pub fn steering_of(&self, interface: &str) -> FlowTable {
         let Self::Live {
             endpoints,
@@ -227,8 +230,8 @@ impl InputConfig {
         FlowTable::new(rules.collect())
     }
 
-    /// Destinations whose packets come through `interface`. The list is divided over the receive queues in contiguous
-    /// slices, and those of an interface share what is theirs.
+    /// Destinations whose packets come through `interface`. The list is divided over the receive
+    /// queues in contiguous slices, and those of an interface share what is theirs.
     pub fn endpoints_of(&self, interface: &str) -> Vec<SocketAddrV4> {
         let Self::Live {
             endpoints,
@@ -270,7 +273,7 @@ pub struct FgpuConfig {
 }
 
 impl FgpuOptions {
-    /// Gives the options the peer's defaults; for the command that they were made for.
+    /// Gives the options katgpucbf's defaults; for the command that they were made for.
     pub fn with_defaults(command: Command) -> Command {
         DEFAULTS.iter().fold(command, |command, (id, value)| {
             command.mut_arg(*id, |arg| arg.default_value(*value))

@@ -1,4 +1,4 @@
-//! The peer's command line: what it means, and what is refused.
+//! katgpucbf's command line: what it means, and what is refused.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -200,7 +200,8 @@ fn what_is_required_is_named() {
     assert!(message.contains("at least one output"), "{message}");
 }
 
-/// Every rule that the peer checks, by numbers that failures name; those that always hold are left out.
+/// Every rule that katgpucbf checks, by numbers that failures name; those that always hold are left
+/// out.
 #[test]
 fn every_rule_is_kept() {
     let narrowband = "name=n,channels=1024,dst=239.11.0.0+7,centre_frequency=300e6,decimation=8";

@@ -1,7 +1,7 @@
 //! Configuration files: TOML that says what a command line says.
 //!
-//! A key is the long name of an option. Files become arguments, so that both are read by one parser: a mistake in a
-//! file is refused with the words of the command line.
+//! A key is the long name of an option. Files become arguments, so that both are read by one
+//! parser: a mistake in a file is refused with the words of the command line.
 
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
@@ -35,7 +35,8 @@ pub enum FileError {
     },
 }
 
-/// The arguments that a file's `text` stands for, for `command`, without those that `given` has from its command line.
+/// The arguments that a file's `text` stands for, for `command`, without those that `given` has
+/// from its command line.
 pub fn arguments(
     text: &str,
     command: &Command,

@@ -14,8 +14,9 @@ pub struct Narrowband {
     pub centre_frequency: f64,
     /// By how much the output band is narrower than the digitised one (D).
     pub decimation: usize,
-    /// Width of the pass band in hertz. Given, no channel is discarded, and those outside of the pass band have
-    /// aliases. Without, the transform is twice as wide as the output band, and its outer half is discarded.
+    /// Width of the pass band in hertz. Given, no channel is discarded, and those outside of the
+    /// pass band have aliases. Without, the transform is twice as wide as the output band, and its
+    /// outer half is discarded.
     pub pass_bandwidth: Option<f64>,
     /// Weight of the pass band in the design of the filter.
     pub weight_pass: f64,
@@ -43,7 +44,8 @@ pub struct NarrowbandSpec {
 }
 
 impl NarrowbandSpec {
-    /// ADC samples per sample of the filter's output (S): D where the outer half is discarded, else 2D.
+    /// ADC samples per sample of the filter's output (S): D where the outer half is discarded, else
+    /// 2D.
     pub fn subsampling(&self) -> usize {
         match self.pass_bandwidth {
             None => self.decimation,

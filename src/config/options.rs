@@ -1,7 +1,7 @@
-//! The engine's command-line options, under the peer's names.
+//! The engine's command-line options, under katgpucbf's names.
 //!
-//! Everything that a capture can tell is optional here; `karoo replay` fills the gaps, `karoo fgpu` gives them the
-//! peer's defaults.
+//! Everything that a capture can tell is optional here; `karoo replay` fills the gaps, `karoo fgpu`
+//! gives them the katgpucbf's defaults.
 
 use clap::Args;
 use dsp::OutputBits;
@@ -17,8 +17,8 @@ pub struct EngineOptions {
     /// jones_per_batch, taps, w_cutoff, window_function (hann|rect), dither (none|uniform)
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub wideband: Vec<WidebandOptions>,
-    /// Add a narrowband output: the keys of a wideband one, and centre_frequency=HZ,decimation=… and optionally ddc_taps,
-    /// weight_pass, pass_bandwidth=HZ
+    /// Add a narrowband output: the keys of a wideband one, and centre_frequency=HZ,decimation=…
+    /// and optionally ddc_taps, weight_pass, pass_bandwidth=HZ
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub narrowband: Vec<NarrowbandOptions>,
     /// ADC sample rate in hertz
@@ -74,8 +74,8 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
-    /// The outputs, wideband ones first. `jones_per_batch` gives the batches of those that do not say; it is told the
-    /// option that an output is from, and its decimation.
+    /// The outputs, wideband ones first. `jones_per_batch` gives the batches of those that do not
+    /// say; it is told the option that an output is from, and its decimation.
     pub fn outputs(
         &self,
         clock: SampleClock,
@@ -107,8 +107,8 @@ impl EngineOptions {
 /// Options in place of what a live engine hears from its interfaces and its controller.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CaptureOptions {
-    /// Destinations of the digitisers' packets, `a.b.c.d[+n][:port],…`, both polarisations'; all others
-    /// are not ours
+    /// Destinations of the digitisers' packets, `a.b.c.d[+n][:port],…`, both polarisations'; all
+    /// others are not ours
     #[arg(long, value_name = "LIST")]
     pub sources: Option<String>,
     /// Delay model per polarisation from sample 0 on, as delay_s,rate:phase_rad,phase_rate

@@ -11,11 +11,12 @@ use super::validate::check_rate;
 use super::{ConfigError, Narrowband, NarrowbandSpec, OutputConfig};
 use crate::net::endpoint;
 
-/// The peer's default of the sub-option `jones_per_batch`.
+/// katgpucbf's default of the sub-option `jones_per_batch`.
 pub const JONES_PER_BATCH: usize = 1 << 20;
 /// Largest decimation of a narrowband output.
 const MAX_DECIMATION: usize = 1024;
-/// Most taps of its filter: the time of a design grows with their square, and this is up to half a minute.
+/// Most taps of its filter: the time of a design grows with their square, and this is up to half a
+/// minute.
 const MAX_DDC_TAPS: usize = 8192;
 
 /// One `--wideband` value.
@@ -186,7 +187,8 @@ impl NarrowbandOptions {
         Ok(())
     }
 
-    /// The output's configuration for samples of `clock`'s rate; `jones_per_batch` where the option does not say.
+    /// The output's configuration for samples of `clock`'s rate; `jones_per_batch` where the option
+    /// does not say.
     ///
     /// Designs the filter.
     pub fn into_config(

@@ -1,4 +1,4 @@
-//! Options whose value is a list of `key=value` pairs, as the peer has them.
+//! Options whose value is a list of `key=value` pairs, as katgpucbf has them.
 
 use super::ConfigError;
 

@@ -180,7 +180,7 @@ impl EngineConfig {
         if payload == 0 || !payload.is_multiple_of(8) || payload > MAX_UDP_PAYLOAD - PREAMBLE {
             let most = MAX_UDP_PAYLOAD - PREAMBLE;
             let rule = format!("must be a multiple of 8 from 8 to {most}");
-            // What the peer makes of it: it rounds packets down to a multiple of 8.
+            // What katgpucbf makes of it: it rounds packets down to a multiple of 8.
             let near = (payload / 8 * 8).clamp(8, most);
             return Err(refuse(
                 "--send-packet-payload",
@@ -231,7 +231,8 @@ impl OutputConfig {
     fn validate(&self) -> Result<(), ConfigError> {
         let option = |key: &str| format!("{} {key} of '{}'", self.option(), self.name);
         let channels = self.channels;
-        // A discarding transform has twice as many bins as channels; that of wideband has twice as many samples as bins.
+        // A discarding transform has twice as many bins as channels; that of wideband has twice as
+        // many samples as bins.
         let discards = matches!(&self.narrowband, Some(n) if n.pass_bandwidth.is_none());
         let least = match discards {
             true => MIN_TRANSFORM / 4,

@@ -1,4 +1,4 @@
-//! A simulated digitiser as a KATCP device: the peer's requests, sensors and names.
+//! A simulated digitiser as a KATCP device: katgpucbf's requests, sensors and names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::sim::config::MAX_PERIOD;
 use crate::sim::live::Change;
 use crate::sim::{DigitiserConfig, Signal, Windows, parse};
 
-/// The interface that it has, which is the peer's.
+/// The interface that it has, which is katgpucbf's.
 const VERSION: &str = "katgpucbf-dsim-1.0";
 const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
 /// How long the sending lcore may take to change to other signals.
@@ -234,7 +234,8 @@ impl Device for Dsim {
         Some(Box::pin(async move {
             let (original, signals, period) = asked?;
             let turn = shared.turn.clone().lock_owned().await;
-            // From here on to its end, whether or not the client stays: sensors go with the signals.
+            // From here on to its end, whether or not the client stays: sensors go with the
+            // signals.
             let change = tokio::spawn(shared.change(turn, original, signals, period));
             let timestamp = change.await??;
             Ok(vec![timestamp.to_string()])

@@ -115,7 +115,8 @@ impl Control {
     }
 }
 
-/// Raises the limit of file descriptors so that clients leave some for everything else, if the host lets it.
+/// Raises the limit of file descriptors so that clients leave some for everything else, if the host
+/// lets it.
 fn make_room(clients: usize) {
     const OTHERS: u64 = 1024;
     let wanted = clients as u64 + OTHERS;

@@ -1,7 +1,8 @@
 //! Digital down-conversion of one block's input, in front of a narrowband PFB.
 //!
-//! A row is as many outputs as the PFB's transform has elements. The rows of a block are computed once, spread over the
-//! workers, before any spectrum of it: neighbouring spectra share all but one of their rows.
+//! A row is as many outputs as the PFB's transform has elements. The rows of a block are computed
+//! once, spread over the workers, before any spectrum of it: neighbouring spectra share all but one
+//! of their rows.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -113,7 +114,8 @@ impl DownConverter {
         });
     }
 
-    /// Cuts `rows` rows of one polarisation into tasks. The buffers grow to the longest block, and stay so.
+    /// Cuts `rows` rows of one polarisation into tasks. The buffers grow to the longest block, and
+    /// stay so.
     fn tasks<'a>(
         &self,
         pol: usize,

@@ -44,7 +44,8 @@ pub(super) struct PhaseTimes {
     pub post: Duration,
 }
 
-/// FIR output of one group: per spectrum and transform a row of complex numbers, each followed by padding.
+/// FIR output of one group: per spectrum and transform a row of complex numbers, each followed by
+/// padding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows(Vec<Complex32>);
 
@@ -183,8 +184,8 @@ impl Kernels {
         power
     }
 
-    /// FIR of `count` spectra of a down-converted block into `rows[first..]`; the first window starts at row `row`.
-    /// Returns the digitiser power over the last taps.
+    /// FIR of `count` spectra of a down-converted block into `rows[first..]`; the first window
+    /// starts at row `row`. Returns the digitiser power over the last taps.
     pub fn front_down(
         &self,
         scratch: &mut Scratch,

@@ -105,8 +105,8 @@ impl Supported {
     }
 }
 
-/// One FIR tile: [`TILE`] columns of the PFB. Its two signals are the polarisations of real samples, or real and imaginary parts
-/// of complex ones.
+/// One FIR tile: [`TILE`] columns of the PFB. Its two signals are the polarisations of real
+/// samples, or real and imaginary parts of complex ones.
 #[derive(Debug)]
 pub struct FirTile<'a> {
     /// `taps` rows of `step` coefficients.
@@ -184,18 +184,20 @@ pub struct DitherKey {
 /// Transforms of one spectrum.
 #[derive(Clone, Copy, Debug)]
 pub enum Bins<'a> {
-    /// Wideband, both polarisations in one: a transform of length 2C followed by a copy of its element 0. With a = z\[k\] and
-    /// b = conj z\[2C−k\], channel k is a + b for polarisation 0 and a − b for polarisation 1; the factors 1/2 and 1/(2i)
-    /// are part of the coefficients.
+    /// Wideband, both polarisations in one: a transform of length 2C followed by a copy of its
+    /// element 0. With a = z\[k\] and b = conj z\[2C−k\], channel k is a + b for polarisation 0 and
+    /// a − b for polarisation 1; the factors 1/2 and 1/(2i) are part of the coefficients.
     Joint(&'a [Complex32]),
-    /// Narrowband, one for each polarisation, of at least C elements: channel c is element c − C/2, counted from the end
-    /// if that is negative.
+    /// Narrowband, one for each polarisation, of at least C elements: channel c is element c − C/2,
+    /// counted from the end if that is negative.
     Apart([&'a [Complex32]; N_POL]),
 }
 
-/// Takes channels out of transforms, applies coefficients, dithers, clamps to ±`limit` and quantises.
+/// Takes channels out of transforms, applies coefficients, dithers, clamps to ±`limit` and
+/// quantises.
 ///
-/// `out[c]` gets the bytes re0 im0 re1 im1. Returns the complex samples that were clamped, per polarisation.
+/// `out[c]` gets the bytes re0 im0 re1 im1. Returns the complex samples that were clamped, per
+/// polarisation.
 ///
 /// # Panics
 /// If a slice is too short for the shape.

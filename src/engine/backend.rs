@@ -1,8 +1,10 @@
-//! What an engine asks of a backend: one [`Intake`] for all its outputs, and one [`Pipeline`] per output.
+//! What an engine asks of a backend: one [`Intake`] for all its outputs, and one [`Pipeline`] per
+//! output.
 //!
-//! Work is issued, not done: a backend may return before it has touched anything. What it works on it
-//! owns: received chunks go in by [`Intake::load`] and come back by [`Intake::poll_released`], output chunks go in by
-//! [`Pipeline::finish_chunk`] and come back complete by [`Pipeline::poll_finished`].
+//! Work is issued, not done: a backend may return before it has touched anything. What it works on
+//! it owns: received chunks go in by [`Intake::load`] and come back by [`Intake::poll_released`],
+//! output chunks go in by [`Pipeline::finish_chunk`] and come back complete by
+//! [`Pipeline::poll_finished`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,14 +19,16 @@ use crate::memory::{FrozenChunk, OutputSpan, SampleView};
 
 /// Residual delay and phase of one spectrum.
 ///
-/// Output channel c is multiplied by e^{i(`phase` − π·(`delay`/C)·(c − C/2))} and its gain, wideband and narrowband alike.
+/// Output channel c is multiplied by e^{i(`phase` − π·(`delay`/C)·(c − C/2))} and its gain,
+/// wideband and narrowband alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FineDelay {
     /// Residual delay per polarisation, in units of D ADC samples ([`OutputConfig::decimation`]).
     ///
     /// [`OutputConfig::decimation`]: crate::config::OutputConfig::decimation
     pub delay: [f32; N_POL],
-    /// Phase at the band centre per polarisation, in radians; for wideband, coarse-delay correction included.
+    /// Phase at the band centre per polarisation, in radians; for wideband, coarse-delay correction
+    /// included.
     pub phase: [f32; N_POL],
 }
 
@@ -33,12 +37,13 @@ pub struct FineDelay {
 pub struct Block<'a> {
     /// Index in the output chunk of the first spectrum.
     pub first: usize,
-    /// Per polarisation, index in the input of the first ADC sample of the first spectrum's window. The windows of later
-    /// spectra follow in steps of [`OutputConfig::spectrum_samples`], and each is [`OutputConfig::window_samples`] long.
+    /// Per polarisation, index in the input of the first ADC sample of the first spectrum's window.
+    /// The windows of later spectra follow in steps of [`OutputConfig::spectrum_samples`], and each
+    /// is [`OutputConfig::window_samples`] long.
     ///
-    /// For narrowband, both this and the timestamp of the input's sample 0 are multiples of the subsampling
-    /// ([`OutputConfig::subsampling`]), and the timestamp of the sample, the sum of both, is what the mixer's phase
-    /// is that of.
+    /// For narrowband, both this and the timestamp of the input's sample 0 are multiples of the
+    /// subsampling ([`OutputConfig::subsampling`]), and the timestamp of the sample, the sum of
+    /// both, is what the mixer's phase is that of.
     ///
     /// [`OutputConfig::spectrum_samples`]: crate::config::OutputConfig::spectrum_samples
     /// [`OutputConfig::window_samples`]: crate::config::OutputConfig::window_samples
@@ -113,7 +118,8 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Nanoseconds so far that devices were busy for it, by what they did; anyone may read them at any time.
+    /// Nanoseconds so far that devices were busy for it, by what they did; anyone may read them at
+    /// any time.
     pub fn busy(&self) -> Vec<(String, Arc<AtomicU64>)> {
         let pipelines = self.pipelines.iter().filter_map(|pipeline| pipeline.busy());
         self.intake.busy().into_iter().chain(pipelines).collect()
@@ -127,22 +133,22 @@ impl Backend {
 ///
 /// | | wideband | narrowband |
 /// |---|---|---|
-/// | PFB input u | the samples | [`dsp::ddc`](dsp::ddc) with `narrowband.filter` and `narrowband.mixer`: one complex number every `subsampling()` samples |
+/// | PFB input u | the samples | of [`dsp::ddc`]: one number every `subsampling()` samples |
 /// | transform | real, 2C | complex, `pfb_step()`: 2C or C |
 /// | channel c is element | c | `bin(c)` = (c − C/2) mod `pfb_step()` |
 /// | quantised to | `sample_bits` | `sample_bits` |
 ///
 /// Dither is that of the spectrum's timestamp and output channel c in both.
 ///
-/// The engine calls [`run_frontend`](Self::run_frontend) with blocks in order, without gaps in the output chunk's
-/// spectra, then [`finish_chunk`](Self::finish_chunk) once per chunk; after that the next block starts at spectrum 0.
-/// An error ends the run: the pipeline is not called again.
+/// The engine calls [`run_frontend`](Self::run_frontend) with blocks in order, without gaps in the
+/// output chunk's spectra, then [`finish_chunk`](Self::finish_chunk) once per chunk; after that the
+/// next block starts at spectrum 0. An error ends the run: the pipeline is not called again.
 pub trait Pipeline: Send {
     /// What computes, for reports: backend and instruction set or device.
     fn name(&self) -> String;
 
-    /// Sets the gains of one polarisation, from the next output chunk on; what it had is exchanged for them, so that nothing is
-    /// copied or freed here.
+    /// Sets the gains of one polarisation, from the next output chunk on; what it had is exchanged
+    /// for them, so that nothing is copied or freed here.
     fn set_gains(&mut self, pol: usize, gains: &mut Gains);
 
     /// Front end over one block; the back end may run ahead on spectra that are complete.

@@ -26,7 +26,8 @@ pub(super) struct PendingRequests {
     upcoming: Option<Request>,
     /// Due with the next output chunk.
     gains: [Option<Gains>; N_POL],
-    /// Whether the output chunk under construction is to end with its batch, so that they are due then.
+    /// Whether the output chunk under construction is to end with its batch, so that they are due
+    /// then.
     cut: bool,
     stats: RequestStats,
     /// The time that control told last; 0 before it did.
@@ -65,8 +66,8 @@ impl RequestStats {
 }
 
 impl PendingRequests {
-    /// Nothing was asked for yet of the output with this index, whose input samples are on multiples of `subsampling` of the
-    /// digitiser's, of which there are `rate` per second.
+    /// Nothing was asked for yet of the output with this index, whose input samples are on
+    /// multiples of `subsampling` of the digitiser's, of which there are `rate` per second.
     pub fn new(
         output: usize,
         subsampling: u32,
@@ -97,8 +98,9 @@ impl PendingRequests {
         self.kept = Some([0; N_POL].map(none));
     }
 
-    /// Takes requests that are due at `next`, the next spectrum to be issued; `end` is where the output chunk will end
-    /// that is under construction, if it is `building`, or would be begun. Tells which took effect.
+    /// Takes requests that are due at `next`, the next spectrum to be issued; `end` is where the
+    /// output chunk will end that is under construction, if it is `building`, or would be begun.
+    /// Tells which took effect.
     pub fn take(
         &mut self,
         next: Timestamp,
@@ -177,7 +179,8 @@ impl PendingRequests {
         }
     }
 
-    /// Sets the gains that are due with the next output chunk, which begins at `next` or later. False if there are none.
+    /// Sets the gains that are due with the next output chunk, which begins at `next` or later.
+    /// False if there are none.
     fn set_gains(&mut self, next: Timestamp, pipeline: &mut dyn Pipeline) -> bool {
         self.cut = false;
         let due = std::mem::take(&mut self.gains);

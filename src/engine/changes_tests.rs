@@ -64,7 +64,8 @@ impl Bench {
         }
     }
 
-    /// Asks for the `i`th model, which begins at `start`, when it is `now`; the engine's next spectrum is `next`.
+    /// Asks for the `i`th model, which begins at `start`, when it is `now`; the engine's next
+    /// spectrum is `next`.
     fn ask(&mut self, i: u64, start: u64, now: u64, next: u64) -> Result<Timestamp, EnqueueError> {
         let model = LinearDelay::new(start as i64, i as f64, 0.0, 0.0, 0.0).unwrap();
         self.steering.tell_time(Timestamp(now));
@@ -134,8 +135,8 @@ fn an_engine_with_input_forgets_nothing_ahead_of_it() {
     assert_eq!(bench.delays(3 * STEP), [1, 1, 1]);
 }
 
-/// An engine that begins a chunk with every look at its requests, and a client that asks again as soon as it was served: many of
-/// its requests come between the look and the next chunk.
+/// An engine that begins a chunk with every look at its requests, and a client that asks again as
+/// soon as it was served: many of its requests come between the look and the next chunk.
 #[test]
 fn no_request_takes_effect_later_than_its_answer_said() {
     const REQUESTS: usize = 20_000;

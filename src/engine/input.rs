@@ -97,7 +97,8 @@ mod tests {
     /// One heap and a half.
     const TAIL: usize = 24;
 
-    /// A chunk of heaps of which bit h of `present` says whether heap h of the polarisation is there.
+    /// A chunk of heaps of which bit h of `present` says whether heap h of the polarisation is
+    /// there.
     fn chunk(present: [u32; N_POL]) -> FrozenChunk {
         let config = RecvConfig {
             packet_samples: HEAP,

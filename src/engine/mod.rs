@@ -1,8 +1,8 @@
 //! Input and output pipelines: cadence, delays applied to blocks, presence to batches.
 //!
-//! The engine is one thread. It collects chunks that the rx lcores have finished, joins each with the
-//! head of its successor, issues every output's work on it, and hands output chunks to the tx lcore when
-//! they are complete, in the order in which they were issued.
+//! The engine is one thread. It collects chunks that the rx lcores have finished, joins each with
+//! the head of its successor, issues every output's work on it, and hands output chunks to the tx
+//! lcore when they are complete, in the order in which they were issued.
 
 mod backend;
 mod changes;
@@ -165,7 +165,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a turn. While chunks are being finished, only a finished one shows that the backend is at work.
+    /// Ends a turn. While chunks are being finished, only a finished one shows that the backend is
+    /// at work.
     fn turn(&self, timer: &mut PhaseTimer) {
         if self.finishing.is_empty() {
             timer.turn();

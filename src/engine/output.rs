@@ -1,8 +1,9 @@
 //! One output stream: which spectra to make from which input, and which batches to send.
 //!
 //! The algorithm is that of katgpucbf's output scheduling. Front end and back end have their own
-//! cadences: the front end runs over stretches of constant coarse delay, as far as the input reaches;
-//! the back end always ends on whole output chunks, or on whole batches where a skip cuts one short.
+//! cadences: the front end runs over stretches of constant coarse delay, as far as the input
+//! reaches; the back end always ends on whole output chunks, or on whole batches where a skip cuts
+//! one short.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -88,7 +89,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// The output with this index of an engine of `config`. It starts at timestamp 0, which is before any input.
+    /// The output with this index of an engine of `config`. It starts at timestamp 0, which is
+    /// before any input.
     pub fn new(
         config: &EngineConfig,
         index: usize,
@@ -189,7 +191,8 @@ impl Output {
         *spectra == self.capacity || whole && self.changes.cut()
     }
 
-    /// Spectra that may be issued before the chunk is full or something changes; `first` of it were.
+    /// Spectra that may be issued before the chunk is full or something changes; `first` of it
+    /// were.
     fn room(&self, first: usize) -> usize {
         let config = &self.parts.config;
         let mut room = self.capacity - first;
@@ -203,8 +206,8 @@ impl Output {
         room
     }
 
-    /// Smallest batch-aligned timestamp after the current one that asks for nothing before `target`, or at which requests
-    /// are due that may change that.
+    /// Smallest batch-aligned timestamp after the current one that asks for nothing before
+    /// `target`, or at which requests are due that may change that.
     fn skip_to(&self, target: Timestamp) -> Option<u64> {
         let step = self.parts.config.batch_samples() as u64;
         let due = self.changes.upcoming();
@@ -232,8 +235,8 @@ impl Output {
         }
     }
 
-    /// Fills `fine` with the spectra from `next` on, `room` at most, that share the coarse delays of `first` and whose
-    /// windows `input` has.
+    /// Fills `fine` with the spectra from `next` on, `room` at most, that share the coarse delays
+    /// of `first` and whose windows `input` has.
     fn plan_block(&mut self, input: &ChunkPresence, first: [DelayPoint; N_POL], room: usize) {
         self.fine.clear();
         let config = &self.parts.config;
@@ -245,7 +248,8 @@ impl Output {
             Some(_) => Stretch::phase,
         };
         let coarse = first.map(|point| point.coarse);
-        // The last spectrum's window may end where the input does, of the polarisation that is less delayed.
+        // The last spectrum's window may end where the input does, of the polarisation that is less
+        // delayed.
         let end = (input.end() as i64).saturating_add(coarse[0].min(coarse[1]));
         let reach = end.saturating_sub(window + self.next as i64);
         if reach < 0 {
@@ -423,7 +427,8 @@ impl Power {
         }
     }
 
-    /// Adds a batch, without sums if input was missing. The level of a window that it ends, if it does.
+    /// Adds a batch, without sums if input was missing. The level of a window that it ends, if it
+    /// does.
     fn add(
         &mut self,
         start: Timestamp,

@@ -1,4 +1,5 @@
-//! Which output chunks have left: every tx lcore hands over its share of each, and the last to do so is told.
+//! Which output chunks have left: every tx lcore hands over its share of each, and the last to do
+//! so is told.
 //!
 //! `tests/loom/sent_chunks.rs` checks with loom that there is one last lcore of each chunk.
 
@@ -22,14 +23,16 @@ impl SentChunks {
         }
     }
 
-    /// The lcore with this index has handed over its share of the next chunk. Returns whether it was the last to do so.
+    /// The lcore with this index has handed over its share of the next chunk. Returns whether it
+    /// was the last to do so.
     pub fn note(&self, lcore: usize) -> bool {
         let Some(own) = self.lcores.get(lcore) else {
             return false;
         };
         let chunks = own.load(Ordering::Relaxed) + 1;
         own.store(chunks, Ordering::Release);
-        // Of those that come at once, one at least sees all the others; only one of these is the last.
+        // Of those that come at once, one at least sees all the others; only one of these is the
+        // last.
         fence(Ordering::SeqCst);
         let mut lcores = self.lcores.iter();
         lcores.all(|lcore| lcore.load(Ordering::Acquire) >= chunks)

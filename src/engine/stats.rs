@@ -21,7 +21,7 @@ pub struct OutputStats {
     skipped_heaps: AtomicU64,
     /// Heaps not sent since the last batch sent.
     skipped_since: AtomicU64,
-    /// All heaps not sent, as the peer counts them.
+    /// All heaps not sent, as katgpucbf counts them.
     not_sent: AtomicU64,
     clipped: [AtomicU64; N_POL],
     /// Σ x² of the samples behind the batches sent, as the bits of an `f64`; one writer.
@@ -121,8 +121,8 @@ impl OutputStats {
         let _ = self.sent_chunks.set(SentChunks::new(lcores));
     }
 
-    /// The tx lcore with this index has handed over all that it sends of the output's next chunk. Returns whether nothing of
-    /// the chunk is left with the others.
+    /// The tx lcore with this index has handed over all that it sends of the output's next chunk.
+    /// Returns whether nothing of the chunk is left with the others.
     pub fn note_departure(&self, lcore: usize) -> bool {
         let sent_chunks = self.sent_chunks.get();
         sent_chunks.is_some_and(|sent_chunks| sent_chunks.note(lcore))
@@ -164,7 +164,8 @@ impl OutputStats {
         }
     }
 
-    /// Σ x² of the digitiser's samples behind the batches sent, and how many samples per polarisation.
+    /// Σ x² of the digitiser's samples behind the batches sent, and how many samples per
+    /// polarisation.
     pub fn power(&self, config: &OutputConfig) -> ([u128; N_POL], u64) {
         let batches = self.batches.load(Ordering::Relaxed);
         let sum = |power: &AtomicU64| f64::from_bits(power.load(Ordering::Relaxed)) as u128;
@@ -172,7 +173,7 @@ impl OutputStats {
         (sums, batches * config.batch_samples() as u64)
     }
 
-    /// Heaps not sent as the peer counts them: of batches in output chunks, and between output
+    /// Heaps not sent as katgpucbf counts them: of batches in output chunks, and between output
     /// chunks.
     pub fn not_sent_heaps(&self) -> u64 {
         self.not_sent.load(Ordering::Relaxed)

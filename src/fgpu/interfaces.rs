@@ -18,7 +18,8 @@ use crate::spead::{digitiser, spectra};
 
 /// UDP port that the first output's packets come from.
 const SOURCE_PORT: u16 = 49152;
-/// Packets between the lcore that reads a capture and the one that receives: a power of two less one.
+/// Packets between the lcore that reads a capture and the one that receives: a power of two less
+/// one.
 const CAPTURE_RING: usize = 511;
 /// Largest frame of a capture that fits an mbuf.
 const CAPTURE_FRAME: usize = 9600;
@@ -30,8 +31,8 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Finds them, and sees to it that packets fit them. From then on the configuration calls each by its own name,
-    /// whatever the user called it.
+    /// Finds them, and sees to it that packets fit them. From then on the configuration calls each
+    /// by its own name, whatever the user called it.
     pub fn find(config: &mut FgpuConfig) -> Result<Self, InterfaceError> {
         let mut found: BTreeMap<String, Interface> = BTreeMap::new();
         let mut given: BTreeMap<String, String> = BTreeMap::new();
@@ -92,7 +93,8 @@ impl Interfaces {
         Ok(Self { uses })
     }
 
-    /// PCI devices that DPDK is to drive, with their drivers' options, and whether they need huge pages.
+    /// PCI devices that DPDK is to drive, with their drivers' options, and whether they need huge
+    /// pages.
     pub fn devices(&self) -> Result<(Vec<String>, HugePages), PresetError> {
         devices(self.uses.iter().map(|(interface, _)| interface))
     }
@@ -103,8 +105,9 @@ impl Interfaces {
         packets.max().unwrap_or_default()
     }
 
-    /// Lets the devices of `queues` read output chunks. Returns of how many packets a chunk must be to be read where it is:
-    /// smaller ones might all be in a queue whose driver waits for more, and none left to be filled.
+    /// Lets the devices of `queues` read output chunks. Returns of how many packets a chunk must be
+    /// to be read where it is: smaller ones might all be in a queue whose driver waits for more,
+    /// and none left to be filled.
     pub(super) fn map_output_chunks_for_dma(
         &self,
         queues: &[TxQueue],
@@ -185,7 +188,8 @@ impl Interfaces {
     }
 }
 
-/// Packets of an output chunk that go through each of `interfaces`, of the output that has the fewest.
+/// Packets of an output chunk that go through each of `interfaces`, of the output that has the
+/// fewest.
 fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
     let packets = |output: &OutputConfig| {
         let substreams = (output.dst.len() / interfaces).max(1);
@@ -206,7 +210,8 @@ pub(super) struct OpenPorts {
 }
 
 impl OpenPorts {
-    /// Starts the port of each interface, and puts its queues in the order in which the configuration names it.
+    /// Starts the port of each interface, and puts its queues in the order in which the
+    /// configuration names it.
     pub(super) fn open(
         eal: &Eal,
         config: &FgpuConfig,

@@ -86,7 +86,8 @@ struct Capture {
 impl LiveEngine {
     /// Starts everything, then lets packets in.
     ///
-    /// `threads` has an lcore for each of the plan's. On an error some may run already: they are aborted.
+    /// `threads` has an lcore for each of the plan's. On an error some may run already: they are
+    /// aborted.
     pub fn start(
         config: &FgpuConfig,
         interfaces: &Interfaces,
@@ -167,7 +168,8 @@ impl LiveEngine {
         })
     }
 
-    /// Whether any of its lcores is at work: they end by themselves with a capture, or when one of them fails.
+    /// Whether any of its lcores is at work: they end by themselves with a capture, or when one of
+    /// them fails.
     pub fn is_running(&self) -> bool {
         self.running.stages.running() > 0
     }
@@ -177,7 +179,8 @@ impl LiveEngine {
         self.threads.abort().is_set()
     }
 
-    /// OpenPorts its input. What was received is still computed and sent, then stop heaps, then its lcores end.
+    /// OpenPorts its input. What was received is still computed and sent, then stop heaps, then its
+    /// lcores end.
     pub fn stop(&self) {
         match &self.capture {
             Some(capture) => capture.stop.set(),

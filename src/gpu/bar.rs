@@ -1,8 +1,8 @@
 //! Chunk memory of the kind `bar`: memory of the GPU that the CPU writes through the PCIe bus.
 //!
-//! CUDA itself maps no GPU memory for the CPU. Vulkan does where the BAR covers it, and lets CUDA import the same
-//! memory, so that a heap is stored once, where the kernels read it. Each chunk is an allocation of its own: there
-//! are few, and one that does not fit is named by its size.
+//! CUDA itself maps no GPU memory for the CPU. Vulkan does where the BAR covers it, and lets CUDA
+//! import the same memory, so that a heap is stored once, where the kernels read it. Each chunk is
+//! an allocation of its own: there are few, and one that does not fit is named by its size.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -97,8 +97,8 @@ pub struct BarAllocator {
 }
 
 impl BarAllocator {
-    /// Finds the GPU in Vulkan, and tries whether CUDA reads what the CPU writes. Refuses if the CPU
-    /// cannot reach `demand` bytes at all.
+    /// Finds the GPU in Vulkan, and tries whether CUDA reads what the CPU writes. Refuses if the
+    /// CPU cannot reach `demand` bytes at all.
     pub fn open(gpu: &Gpu, demand: u64) -> Result<Self, BarError> {
         let context = gpu.context.clone();
         let uuid = context.uuid().map_err(cuda("name the GPU"))?;
@@ -153,8 +153,8 @@ impl BarAllocator {
     }
 }
 
-/// Has the kernel enter all pages into the process's tables now: the driver leaves that to the first store to each, and an
-/// lcore that waits for it loses packets.
+/// Has the kernel enter all pages into the process's tables now: the driver leaves that to the
+/// first store to each, and an lcore that waits for it loses packets.
 fn enter_pages(memory: &VulkanMemory) {
     const PAGE: usize = 4096;
     let region = memory.start();
@@ -202,8 +202,8 @@ struct BarMemory {
     store: Store,
 }
 
-// SAFETY: the mapping stays until the value is dropped, is aligned and zeroed (both checked or done when it was
-// made), and is handed to CUDA alone.
+// SAFETY: the mapping stays until the value is dropped, is aligned and zeroed (both checked or done
+// when it was made), and is handed to CUDA alone.
 unsafe impl ChunkMemory for BarMemory {
     fn kind(&self) -> MemoryKind {
         MemoryKind::Bar
@@ -280,8 +280,8 @@ impl Imported {
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, and whoever gave the address to a kernel is gone with its owner; freeing waits for
-        // work that is under way. Errors leave nothing to be done.
+        // SAFETY: made in `new`, and whoever gave the address to a kernel is gone with its owner;
+        // freeing waits for work that is under way. Errors leave nothing to be done.
         unsafe {
             let _ = self.context.bind_to_thread();
             if self.address != 0 {

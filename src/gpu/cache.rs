@@ -1,4 +1,5 @@
-//! What took long to find out, kept on disk by what it depends on, and in memory for the other engines of the process.
+//! What took long to find out, kept on disk by what it depends on, and in memory for the other
+//! engines of the process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

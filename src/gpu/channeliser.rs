@@ -69,7 +69,8 @@ pub struct Channeliser {
     computing: Stopwatch,
 }
 
-/// What an output chunk needs on its way, on the GPU and in the host's memory. Nothing on the GPU uses it between `done` and the next chunk's begin.
+/// What an output chunk needs on its way, on the GPU and in the host's memory. Nothing on the GPU
+/// uses it between `done` and the next chunk's begin.
 #[derive(Debug)]
 struct Slot {
     out: CudaSlice<u8>,
@@ -112,7 +113,8 @@ impl Slot {
 }
 
 impl Channeliser {
-    /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all those of `config`.
+    /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all those of
+    /// `config`.
     pub fn new(
         streams: Arc<Streams>,
         config: &PipelineConfig<'_>,
@@ -170,7 +172,8 @@ impl Channeliser {
         })
     }
 
-    /// Has the digitiser's power counted for narrowband, too, which costs another pass over the samples.
+    /// Has the digitiser's power counted for narrowband, too, which costs another pass over the
+    /// samples.
     pub fn count_power(&mut self, output: &OutputConfig, bits: SampleBits) -> Result<(), GpuError> {
         if self.ddc.is_some() {
             self.power = Some(Power::new(self.streams.gpu(), output, bits)?);
@@ -178,7 +181,8 @@ impl Channeliser {
         Ok(())
     }
 
-    /// Starts a chunk in the next slot: gains that were set since the last one, and counters at zero.
+    /// Starts a chunk in the next slot: gains that were set since the last one, and counters at
+    /// zero.
     fn begin(&mut self) -> Result<(), DriverError> {
         if self.open {
             // The last one was given up. Its tables are read up to here.
@@ -201,7 +205,8 @@ impl Channeliser {
         } = &*self.streams;
         let slot = &mut self.slots[self.current];
         let counters = address(&slot.counters);
-        // SAFETY: the counters are the slot's, which nothing uses now, and the compute stream has them from here on.
+        // SAFETY: the counters are the slot's, which nothing uses now, and the compute stream has
+        // them from here on.
         unsafe {
             result::memset_d8_async(counters, 0, slot.counters.num_bytes(), compute.cu_stream())
         }?;
@@ -216,7 +221,8 @@ impl Channeliser {
             entry.set_gain(1, *y, self.ddc.is_none());
         }
         let (from, to) = (slot.host_gains.as_ptr()? as u64, address(&slot.gains));
-        // SAFETY: both tables are the slot's and have all channels; neither is in use before, and the CPU's is not written before `done`.
+        // SAFETY: both tables are the slot's and have all channels; neither is in use before, and
+        // the CPU's is not written before `done`.
         unsafe { table_copy.launch(compute, from, to, slot.gains.len()) }
     }
 
@@ -234,13 +240,15 @@ impl Channeliser {
             compute,
             ..
         } = &*self.streams;
-        // SAFETY: both tables are the slot's and have all spectra of a chunk. No kernel has read these entries since the slot's last
-        // chunk was done, and the CPU does not write its own before this one is.
+        // SAFETY: both tables are the slot's and have all spectra of a chunk. No kernel has read
+        // these entries since the slot's last chunk was done, and the CPU does not write its own
+        // before this one is.
         unsafe { table_copy.launch(compute, from, to, fine.len()) }
     }
 
-    /// Filters spectra `first .. end`, and finishes the groups that are then whole. The first window begins `offset` samples
-    /// into the view, which begins at `begin`; the output chunk begins at `start`.
+    /// Filters spectra `first .. end`, and finishes the groups that are then whole. The first
+    /// window begins `offset` samples into the view, which begins at `begin`; the output chunk
+    /// begins at `start`.
     fn stretch(
         &mut self,
         (samples, begin): ([u64; N_POL], Timestamp),
@@ -271,8 +279,9 @@ impl Channeliser {
             intermediate: self.intermediate(),
             counters,
         };
-        // SAFETY: all that is used is on the compute stream, which the intake has made wait for the samples. They have the
-        // windows of spectra `first .. end` (`has_windows`), and padding behind; the ring has room for all groups that are unfinished.
+        // SAFETY: all that is used is on the compute stream, which the intake has made wait for the
+        // samples. They have the windows of spectra `first .. end` (`has_windows`), and padding
+        // behind; the ring has room for all groups that are unfinished.
         unsafe { self.variant.front(&self.streams.compute, &args) }?;
         self.filtered = end;
         self.finish_groups(end / self.variant.group(), end, start)
@@ -307,14 +316,15 @@ impl Channeliser {
             feng_id: self.feng_id,
         };
         let groups = self.finished..end_group;
-        // SAFETY: all that is used is on the compute stream, and the slot is this chunk's until it is done. The groups were
-        // filtered, and the chunk has the spectra below `limit`.
+        // SAFETY: all that is used is on the compute stream, and the slot is this chunk's until it
+        // is done. The groups were filtered, and the chunk has the spectra below `limit`.
         unsafe { self.variant.back(&self.streams.compute, groups, &args) }?;
         self.finished = end_group;
         Ok(())
     }
 
-    /// Whether the input has all windows of the block, and an output chunk its spectra: what the kernels rely on.
+    /// Whether the input has all windows of the block, and an output chunk its spectra: what the
+    /// kernels rely on.
     fn has_windows(&self, samples: usize, block: &Block<'_>) -> bool {
         let end = |offset: usize| {
             let last = (block.fine.len() - 1).checked_mul(self.spectrum_samples)?;
@@ -369,8 +379,8 @@ impl Channeliser {
         stream.wait(&slot.computed)?;
         let data = &mut chunk.span().data[..batches * self.batch_bytes];
         let counters = slot.host_counters.as_mut_slice()?;
-        // SAFETY: the sources are at least as long, for `back` has compared. Nobody reads or writes the destinations before `done`, and nobody but
-        // this stream uses the slot's memory.
+        // SAFETY: the sources are at least as long, for `back` has compared. Nobody reads or writes
+        // the destinations before `done`, and nobody but this stream uses the slot's memory.
         unsafe {
             if !data.is_empty() {
                 result::memcpy_dtoh_async(data, address(&slot.out), stream.cu_stream())?;

@@ -125,7 +125,8 @@ pub fn nvrtc_version() -> Option<String> {
     Some(format!("{major}.{minor}"))
 }
 
-/// Everything that the machine code depends on, but for NVRTC's version: newer ones need not compile again.
+/// Everything that the machine code depends on, but for NVRTC's version: newer ones need not
+/// compile again.
 fn key(kernel: Source, options: &[String]) -> Vec<u8> {
     with_sources(options.join(" "), &[kernel])
 }

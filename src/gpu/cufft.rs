@@ -47,13 +47,13 @@ impl Transform {
     ///
     /// # Safety
     ///
-    /// `data` is as long as the plan says, lives until the stream has passed the launch, and is not touched elsewhere
-    /// meanwhile. No other stream uses the plan at the same time.
+    /// `data` is as long as the plan says, lives until the stream has passed the launch, and is not
+    /// touched elsewhere meanwhile. No other stream uses the plan at the same time.
     pub unsafe fn launch(&self, stream: &CudaStream, data: CUdeviceptr) -> Result<(), DriverError> {
         self.context.bind_to_thread()?;
         let data = data as *mut sys::cufftComplex;
-        // SAFETY: the plan is valid until it is dropped, the driver's streams are the runtime's, and the caller vouches
-        // for the data.
+        // SAFETY: the plan is valid until it is dropped, the driver's streams are the runtime's,
+        // and the caller vouches for the data.
         unsafe {
             result::set_stream(self.plan, stream.cu_stream().cast())
                 .and_then(|()| result::exec_c2c(self.plan, data, data, FORWARD))

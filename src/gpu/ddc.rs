@@ -1,7 +1,8 @@
-//! The down-conversion in front of a narrowband output's filter bank: packed samples to rings of complex numbers.
+//! The down-conversion in front of a narrowband output's filter bank: packed samples to rings of
+//! complex numbers.
 //!
-//! Number i of a polarisation is u(S·i) of [`dsp::ddc`](dsp::ddc); S is the subsampling. A ring has each of them once, however
-//! many blocks and chunks need it.
+//! Number i of a polarisation is u(S·i) of [`dsp::ddc`](dsp::ddc); S is the subsampling. A ring has
+//! each of them once, however many blocks and chunks need it.
 
 use std::ops::Range;
 
@@ -29,7 +30,8 @@ const TILE: usize = 16;
 const COLUMNS: usize = 2 * OUTPUTS;
 /// Lanes of a warp.
 const LANES: usize = 32;
-/// Numbers of a ring, at least if so many are ever needed: blocks of few spectra would load the same rows again and again.
+/// Numbers of a ring, at least if so many are ever needed: blocks of few spectra would load the
+/// same rows again and again.
 const RING: usize = 1 << 23;
 
 /// How a block of the kernel is cut.
@@ -78,8 +80,8 @@ impl Tiling {
 
 /// The mixed filter as the kernel reads it, and what its sums are to be multiplied by.
 ///
-/// Per step and lane two pairs of halves, then two pairs of what these leave of the coefficients: row 2t + i, and 8 rows on, of
-/// column g, with lane = 4g + t.
+/// Per step and lane two pairs of halves, then two pairs of what these leave of the coefficients:
+/// row 2t + i, and 8 rows on, of column g, with lane = 4g + t.
 fn table(filter: &[Complex64], shape: Tiling) -> (Vec<u32>, f32) {
     let largest = filter.iter().map(|g| g.norm()).fold(0.0, f64::max);
     // A power of two that brings the largest coefficient to at least half of 2^14.
@@ -159,7 +161,8 @@ unsafe impl DeviceRepr for Part {}
 pub(super) struct Held(Range<u64>);
 
 impl Held {
-    /// Makes `need` be held, in a ring of `ring` numbers, which are at least as many. Returns what is to be computed.
+    /// Makes `need` be held, in a ring of `ring` numbers, which are at least as many. Returns what
+    /// is to be computed.
     fn extend(&mut self, need: Range<u64>, ring: u64) -> Range<u64> {
         if !(self.0.start..=self.0.end).contains(&need.start) {
             self.0 = need.start..need.start;
@@ -246,7 +249,8 @@ impl Ddc {
     fn ring(output: &OutputConfig, spectra: usize) -> usize {
         let window = output.taps.saturating_mul(output.pfb_step());
         let most = spectra.saturating_mul(output.pfb_step()) + window;
-        // Half as much again as a window, at least, so that not every spectrum is a stretch of its own.
+        // Half as much again as a window, at least, so that not every spectrum is a stretch of its
+        // own.
         most.min(RING.max(window + window / 2)).next_power_of_two()
     }
 
@@ -260,7 +264,8 @@ impl Ddc {
         N_POL * spectra * self.step * size_of::<Complex32>()
     }
 
-    /// What the filter reads, if the rings have it: the first window begins `offset` samples behind `start`.
+    /// What the filter reads, if the rings have it: the first window begins `offset` samples behind
+    /// `start`.
     pub fn input(&self, start: Timestamp, offset: [usize; N_POL]) -> FrontInput {
         let subsampling = self.shape.subsampling as u64;
         FrontInput {
@@ -270,16 +275,17 @@ impl Ddc {
         }
     }
 
-    /// Makes the rings hold what `spectra` spectra need, no more than [`most_spectra`](Self::most_spectra); `stream` has it
-    /// behind all that it had before. Returns what the filter reads.
+    /// Makes the rings hold what `spectra` spectra need, no more than
+    /// [`most_spectra`](Self::most_spectra); `stream` has it behind all that it had before. Returns
+    /// what the filter reads.
     ///
-    /// `samples` are as in [`FrontInput`], of a view that begins at `start`; the first window begins `offset` samples into it, which
-    /// are a multiple of S as `start` is.
+    /// `samples` are as in [`FrontInput`], of a view that begins at `start`; the first window
+    /// begins `offset` samples into it, which are a multiple of S as `start` is.
     ///
     /// # Safety
     ///
-    /// As for [`KernelSet::front`](super::variant::KernelSet::front). The rings are used on `stream` alone, and `held` says what
-    /// they have.
+    /// As for [`KernelSet::front`](super::variant::KernelSet::front). The rings are used on
+    /// `stream` alone, and `held` says what they have.
     pub unsafe fn convert(
         &self,
         stream: &CudaStream,
@@ -337,7 +343,8 @@ impl Ddc {
             block_dim: ((LANES * self.shape.warps) as u32, 1, 1),
             shared_mem_bytes: self.shared as u32,
         };
-        // SAFETY: the arguments are those of ddc, and the caller vouches for the samples of the windows, of which these are part.
+        // SAFETY: the arguments are those of ddc, and the caller vouches for the samples of the
+        // windows, of which these are part.
         unsafe { launch.launch(config) }?;
         Ok(input)
     }

@@ -156,7 +156,8 @@ pub enum GpuError {
 /// Oldest compute capability that the kernels are compiled for.
 const OLDEST: (i32, i32) = (7, 5);
 
-/// CUDA version of the oldest driver that has all functions which cudarc calls here: it panics where one is missing.
+/// CUDA version of the oldest driver that has all functions which cudarc calls here: it panics
+/// where one is missing.
 const OLDEST_DRIVER: i32 = 12080;
 
 /// A CUDA version as people write it.
@@ -187,7 +188,8 @@ fn driver_version() -> i32 {
     version
 }
 
-/// PCI address of a device, by CUDA's number for it, as sysfs writes it; empty if CUDA does not tell.
+/// PCI address of a device, by CUDA's number for it, as sysfs writes it; empty if CUDA does not
+/// tell.
 fn pci_address(number: usize) -> String {
     let mut text = [0u8; 16];
     // SAFETY: the driver is loaded, and writes at most so many bytes, with a NUL at the end.
@@ -221,7 +223,8 @@ impl Gpu {
         Self::open_number(0, Cache::of_user())
     }
 
-    /// Opens the first CUDA device, with a cache of kernels and of the tuner's choices in `folder`, which need not exist.
+    /// Opens the first CUDA device, with a cache of kernels and of the tuner's choices in `folder`,
+    /// which need not exist.
     pub fn open_caching_in(folder: &Path) -> Result<Arc<Self>, GpuError> {
         check_driver()?;
         Self::open_number(0, Cache::at(folder.to_owned()))
@@ -268,8 +271,8 @@ impl Gpu {
         if (major, minor) < OLDEST {
             return Err(GpuError::TooOld { name, major, minor });
         }
-        // SAFETY: whoever uses memory on several streams orders that by events and waits for all of them before the
-        // memory is freed; `zeros` waits until memory is there.
+        // SAFETY: whoever uses memory on several streams orders that by events and waits for all of
+        // them before the memory is freed; `zeros` waits until memory is there.
         unsafe { context.disable_event_tracking() };
         Ok(Arc::new(Self {
             name,
@@ -298,13 +301,15 @@ impl Gpu {
         self.architecture
     }
 
-    /// What kernels are compiled for: for this device alone, so that all of its instructions may be used.
+    /// What kernels are compiled for: for this device alone, so that all of its instructions may be
+    /// used.
     fn target(&self) -> String {
         let only = if self.architecture == 90 { "a" } else { "" };
         format!("sm_{}{only}", self.architecture)
     }
 
-    /// The driver's version, as its kernel module has it; the CUDA version that it is for where there is none.
+    /// The driver's version, as its kernel module has it; the CUDA version that it is for where
+    /// there is none.
     pub fn driver(&self) -> String {
         let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
         let is_version = |word: &&str| {

@@ -10,7 +10,8 @@ pub enum Fft {
     /// Kernels that hold the filter and half a transform, and the other half and all behind it.
     #[default]
     Fused,
-    /// NVIDIA's library, between a filter and a kernel for all behind it: for comparison, and for what does not fit.
+    /// NVIDIA's library, between a filter and a kernel for all behind it: for comparison, and for
+    /// what does not fit.
     Cufft,
 }
 
@@ -24,7 +25,8 @@ pub enum Tune {
     Auto,
     /// The fastest, measured now and stored.
     Again,
-    /// This one, as reports name it; of several, joined by `+`, the one that is of the output's channels.
+    /// This one, as reports name it; of several, joined by `+`, the one that is of the output's
+    /// channels.
     Fixed(String),
 }
 
@@ -57,8 +59,9 @@ pub struct KernelOptions {
     /// Who makes the transform on a GPU
     #[arg(long, value_enum, default_value_t)]
     pub fft: Fft,
-    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest, as stored or else
-    /// measured), again (the fastest, measured anew), or a shape as reports name it, several joined by +
+    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest,
+    /// as stored or else measured), again (the fastest, measured anew), or a shape as reports name
+    /// it, several joined by +
     #[arg(long, value_name = "HOW")]
     pub tune: Option<Tune>,
 }

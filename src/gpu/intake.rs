@@ -21,9 +21,9 @@ const BUFFERS: usize = 3;
 
 /// The [`Intake`](crate::engine::Intake) of GPU pipelines, which share its streams.
 ///
-/// A chunk in memory of the host is copied as soon as it comes, its head first, because its predecessor waits for that,
-/// and goes back when the copy is done. A chunk in memory of the GPU is read where it lies, and goes back when the last
-/// kernel that reads it is done.
+/// A chunk in memory of the host is copied as soon as it comes, its head first, because its
+/// predecessor waits for that, and goes back when the copy is done. A chunk in memory of the GPU is
+/// read where it lies, and goes back when the last kernel that reads it is done.
 pub struct Intake {
     streams: Arc<Streams>,
     layout: ChunkLayout,
@@ -119,7 +119,8 @@ impl Intake {
             place: ChunkHome::Own(chunk),
         });
         if let Some(before) = before {
-            // SAFETY: both chunks are this intake's until the compute stream has passed all work on them.
+            // SAFETY: both chunks are this intake's until the compute stream has passed all work on
+            // them.
             unsafe { copy_tail(&layout, before, at, self.streams.compute.cu_stream()) }?;
         }
         Ok(())
@@ -143,8 +144,8 @@ impl Intake {
         let part = |from: usize, to: usize| -> Result<(), DriverError> {
             for (pol, at) in at.into_iter().enumerate() {
                 let source = &chunk.pol(pol)[from..to];
-                // SAFETY: the chunk is frozen, and this intake's until the copy is done; the buffer has its layout, and
-                // the stream has waited for all that reads it.
+                // SAFETY: the chunk is frozen, and this intake's until the copy is done; the buffer
+                // has its layout, and the stream has waited for all that reads it.
                 unsafe { result::memcpy_htod_async(at + from as u64, source, stream.cu_stream()) }?;
             }
             Ok(())
@@ -153,7 +154,8 @@ impl Intake {
         let head = layout.tail_bytes().min(layout.sample_bytes());
         part(0, head)?;
         if let Some(before) = self.loaded.back_mut().filter(|_| follows) {
-            // SAFETY: no kernel reads the tail of a chunk before its successor is loaded, and the head is there by order.
+            // SAFETY: no kernel reads the tail of a chunk before its successor is loaded, and the
+            // head is there by order.
             unsafe { copy_tail(&layout, before.at, at, stream.cu_stream()) }?;
             // Later on the same stream than what it may stand for already.
             let ready = before.ready.take().map_or_else(|| streams.event(), Ok)?;
@@ -205,7 +207,8 @@ impl Intake {
 ///
 /// # Safety
 ///
-/// Both have `layout` and live until the stream has passed the copy; nothing else touches these parts meanwhile.
+/// Both have `layout` and live until the stream has passed the copy; nothing else touches these
+/// parts meanwhile.
 unsafe fn copy_tail(
     layout: &ChunkLayout,
     chunk: [CUdeviceptr; N_POL],
@@ -263,8 +266,9 @@ impl crate::engine::Intake for Intake {
             start,
             samples,
             pol: [&[]; N_POL],
-            // SAFETY: the chunk, or its copy, is this intake's until the compute stream, which pipelines share, has passed all that was
-            // issued before it was retired; and it has so many samples and the padding.
+            // SAFETY: the chunk, or its copy, is this intake's until the compute stream, which
+            // pipelines share, has passed all that was issued before it was retired; and it has so
+            // many samples and the padding.
             device: Some(unsafe { DeviceSamples::new(loaded.at) }),
         }))
     }

@@ -36,7 +36,8 @@ pub(super) struct Kernel {
     pub threads: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared: usize,
-    /// Whether it may begin before the kernel before it in its stream has ended. Behind all else it begins as any kernel does.
+    /// Whether it may begin before the kernel before it in its stream has ended. Behind all else it
+    /// begins as any kernel does.
     pub overlaps: bool,
 }
 
@@ -44,12 +45,14 @@ impl Kernel {
     /// From this architecture on (90: sm_90), kernels can overlap.
     pub const OVERLAP: i32 = 90;
 
-    /// Launches a grid of so many blocks: the first at most 2³¹ − 1, the others 65535. cudarc's own launch has no attributes.
+    /// Launches a grid of so many blocks: the first at most 2³¹ − 1, the others 65535. cudarc's own
+    /// launch has no attributes.
     ///
     /// # Safety
     ///
-    /// The arguments are the kernel's, and what they point to lives until `stream` has passed the launch. One that overlaps waits itself
-    /// for the kernel before it, ahead of all that this or an earlier one of the stream writes, or reads and this one writes.
+    /// The arguments are the kernel's, and what they point to lives until `stream` has passed the
+    /// launch. One that overlaps waits itself for the kernel before it, ahead of all that this or
+    /// an earlier one of the stream writes, or reads and this one writes.
     pub unsafe fn launch(
         &self,
         stream: &CudaStream,
@@ -105,13 +108,14 @@ impl TableCopy {
         }))
     }
 
-    /// Copies `count` elements of 16 bytes. All that follows on `stream` finds them; the copy itself may begin before the kernel before
-    /// it has ended.
+    /// Copies `count` elements of 16 bytes. All that follows on `stream` finds them; the copy
+    /// itself may begin before the kernel before it has ended.
     ///
     /// # Safety
     ///
-    /// `from` is pinned memory of the host or memory of the GPU, `to` memory of the GPU, of that size at least; both live
-    /// until `stream` has passed the copy. `from` is not written meanwhile, and nothing that is under way uses these elements of `to`.
+    /// `from` is pinned memory of the host or memory of the GPU, `to` memory of the GPU, of that
+    /// size at least; both live until `stream` has passed the copy. `from` is not written
+    /// meanwhile, and nothing that is under way uses these elements of `to`.
     pub unsafe fn launch(
         &self,
         stream: &CudaStream,
@@ -123,8 +127,8 @@ impl TableCopy {
         let count = count as i32;
         let mut arguments = Arguments::default();
         arguments.arg(&from).arg(&to).arg(&count);
-        // SAFETY: the arguments are those of copy_table, and the caller vouches for what they point to. It touches nothing else
-        // before it waits.
+        // SAFETY: the arguments are those of copy_table, and the caller vouches for what they point
+        // to. It touches nothing else before it waits.
         unsafe { self.0.launch(stream, &mut arguments, [blocks, 1, 1]) }
     }
 }

@@ -24,7 +24,8 @@ pub enum MemoryChoice {
 }
 
 impl MemoryChoice {
-    /// An allocator for receive chunks of `demand` bytes in all, and what to report if the choice was free.
+    /// An allocator for receive chunks of `demand` bytes in all, and what to report if the choice
+    /// was free.
     pub fn open(
         self,
         gpu: &Gpu,
@@ -140,7 +141,8 @@ impl Drop for PinnedMemory {
     }
 }
 
-/// One polarisation of a chunk as the GPU sees it, samples, tail and padding, through its copy engines. For tests and reports.
+/// One polarisation of a chunk as the GPU sees it, samples, tail and padding, through its copy
+/// engines. For tests and reports.
 pub fn read_back(gpu: &Gpu, chunk: &FrozenChunk, pol: usize) -> Result<Vec<u8>, GpuError> {
     let mut bytes = vec![0; chunk.layout().stride];
     let copied = match chunk.device_address(pol) {

@@ -1,13 +1,15 @@
 //! CUDA backend: the channelisers of engines on one GPU.
 //!
-//! The driver and NVRTC are opened at run time: the same binary starts where there is neither. Kernels
-//! (`kernels/`, whose README has the mathematics) are compiled for the device found and cached on disk.
-//! Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`Intake`], which brings received chunks to where
-//! kernels read them, and one [`Channeliser`] per output: copying chunk n + 1 in, computing chunk n and copying chunk
-//! n − 1 out go on at once, ordered by events; the CPU waits for none of them.
+//! The driver and NVRTC are opened at run time: the same binary starts where there is neither.
+//! Kernels (`kernels/`, whose README has the mathematics) are compiled for the device found and
+//! cached on disk. Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`Intake`], which
+//! brings received chunks to where kernels read them, and one [`Channeliser`] per output: copying
+//! chunk n + 1 in, computing chunk n and copying chunk n − 1 out go on at once, ordered by events;
+//! the CPU waits for none of them.
 //!
-//! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or those around cuFFT. What is
-//! picked becomes a `KernelSet`, which pipelines launch, and which [`measure`] times for the tuner and `karoo bench kernels`.
+//! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or
+//! those around cuFFT. What is picked becomes a `KernelSet`, which pipelines launch, and which
+//! [`measure`] times for the tuner and `karoo bench kernels`.
 
 #![allow(unsafe_code)]
 
@@ -50,8 +52,8 @@ use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::{Backend, Pipeline};
 use crate::memory::{ChunkLayout, MemoryKind};
 
-/// Everything that computes for an engine of this configuration, whose receive chunks are of `kind` and whose outputs
-/// have `chunks` chunks each; `kernels` says which kernels to take.
+/// Everything that computes for an engine of this configuration, whose receive chunks are of `kind`
+/// and whose outputs have `chunks` chunks each; `kernels` says which kernels to take.
 pub fn backend(
     gpu: Arc<Gpu>,
     engine: &EngineConfig,

@@ -1,5 +1,5 @@
-//! Receiving into GPU memory (`nic`): a NIC writes payloads into packet buffers in the GPU's memory, and the GPU moves
-//! them to their places in the chunk.
+//! Receiving into GPU memory (`nic`): a NIC writes payloads into packet buffers in the GPU's
+//! memory, and the GPU moves them to their places in the chunk.
 //!
 //! Not run with a NIC so far: docs/memory.md says what that needs.
 
@@ -63,7 +63,8 @@ impl GpuPackets {
 
 impl Drop for GpuPackets {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new`; freeing waits for work that is under way. An error leaves nothing to be done.
+        // SAFETY: allocated in `new`; freeing waits for work that is under way. An error leaves
+        // nothing to be done.
         unsafe {
             let _ = self.context.bind_to_thread();
             let _ = result::free_sync(self.allocation);
@@ -126,7 +127,8 @@ impl From<DriverError> for GatherError {
     }
 }
 
-/// One burst of split packets on its way into chunks. An rx lcore has several, which it uses by turns.
+/// One burst of split packets on its way into chunks. An rx lcore has several, which it uses by
+/// turns.
 pub struct Gather<'a> {
     stream: Arc<CudaStream>,
     function: CudaFunction,
@@ -155,8 +157,9 @@ impl<'a> Gather<'a> {
         })
     }
 
-    /// Starts to move the payload of each packet of `batch` into its slot, which comes with the digitiser's
-    /// saturation count. Packets without a slot were dropped by the caller. Waits for what is under way.
+    /// Starts to move the payload of each packet of `batch` into its slot, which comes with the
+    /// digitiser's saturation count. Packets without a slot were dropped by the caller. Waits for
+    /// what is under way.
     pub fn start(
         &mut self,
         batch: SplitBatch,
@@ -203,8 +206,9 @@ impl<'a> Gather<'a> {
         let moves = self.moves.as_ptr()? as u64;
         let mut launch = self.stream.launch_builder(&self.function);
         launch.arg(&moves).arg(&bytes);
-        // SAFETY: the arguments are those of gather. Each move is from a payload of `bytes` bytes that `batch` holds to a
-        // heap of as many that a slot holds, until `finish` has seen the GPU done.
+        // SAFETY: the arguments are those of gather. Each move is from a payload of `bytes` bytes
+        // that `batch` holds to a heap of as many that a slot holds, until `finish` has seen the
+        // GPU done.
         unsafe { launch.launch(config) }?;
         Ok(self.done.record(&self.stream)?)
     }

@@ -9,14 +9,16 @@ use crate::engine::FineDelay;
 
 /// Four numbers, as the kernels' `float4`; two of them a `float2`.
 ///
-/// Gains: per channel, complex, of polarisation 0 and 1; for wideband times the factors of the separation, 1/2 and 1/(2i).
-/// Delays: per spectrum, as [`FineDelay`] has them, delays of polarisation 0 and 1, then phases.
+/// Gains: per channel, complex, of polarisation 0 and 1; for wideband times the factors of the
+/// separation, 1/2 and 1/(2i). Delays: per spectrum, as [`FineDelay`] has them, delays of
+/// polarisation 0 and 1, then phases.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Float4(pub [f32; 4]);
 
 impl Float4 {
-    /// Sets the gain of one polarisation. The factors of the separation, which transforms of both polarisations need, are exact.
+    /// Sets the gain of one polarisation. The factors of the separation, which transforms of both
+    /// polarisations need, are exact.
     pub fn set_gain(&mut self, pol: usize, gain: Complex32, separate: bool) {
         let pair = match pol {
             _ if !separate => [gain.re, gain.im],
@@ -79,8 +81,8 @@ pub(super) struct Intermediate {
 /// Where the windows of a stretch of spectra are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrontInput {
-    /// Per polarisation, packed samples, 16-byte aligned, with `SampleView::PADDING` bytes behind the last; for narrowband a ring
-    /// of complex numbers.
+    /// Per polarisation, packed samples, 16-byte aligned, with `SampleView::PADDING` bytes behind
+    /// the last; for narrowband a ring of complex numbers.
     pub pol: [CUdeviceptr; N_POL],
     /// Per polarisation, index of the first sample or number of the window of the first spectrum.
     pub offset: [u64; N_POL],

@@ -39,9 +39,11 @@ impl Power {
         })
     }
 
-    /// Adds the power of spectra `first ..` to the counters of their batches; `stream` has it behind all that it had before.
+    /// Adds the power of spectra `first ..` to the counters of their batches; `stream` has it
+    /// behind all that it had before.
     ///
-    /// `samples` are packed, `offset` is where the first window begins in them, and there are `spectra` windows.
+    /// `samples` are packed, `offset` is where the first window begins in them, and there are
+    /// `spectra` windows.
     ///
     /// # Safety
     ///

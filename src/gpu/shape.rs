@@ -18,11 +18,13 @@ pub(super) struct KernelShape {
     pub width: usize,
     /// Spectra of one block of the front kernel.
     pub group: usize,
-    /// Rows of samples in shared memory of the front kernel for long runs; 0: that for any number of taps.
+    /// Rows of samples in shared memory of the front kernel for long runs; 0: that for any number
+    /// of taps.
     pub depth: usize,
     pub front_threads: u32,
     pub front_blocks: u32,
-    /// Registers of a thread of the front kernel that filters, where it takes some over from others; 0: all have as many.
+    /// Registers of a thread of the front kernel that filters, where it takes some over from
+    /// others; 0: all have as many.
     pub filter_registers: u32,
     /// Spectra of one block of the back kernel.
     pub back_group: usize,
@@ -45,7 +47,8 @@ impl KernelShape {
     /// Architecture (90: sm_90) whose threads can take registers over from others.
     const REGISTERS_MOVE: i32 = 90;
 
-    /// Shapes for `points` and `taps` that run on an architecture and whose blocks fit `shared` bytes, the likeliest best first.
+    /// Shapes for `points` and `taps` that run on an architecture and whose blocks fit `shared`
+    /// bytes, the likeliest best first.
     pub fn candidates(
         points: usize,
         taps: usize,
@@ -63,8 +66,8 @@ impl KernelShape {
         all
     }
 
-    /// What the kernels around a library's transform are. They have no first factor; a tile is of channels, half of the
-    /// points at least.
+    /// What the kernels around a library's transform are. They have no first factor; a tile is of
+    /// channels, half of the points at least.
     pub fn plain(points: usize) -> Self {
         Self {
             points,
@@ -127,7 +130,8 @@ impl KernelShape {
         (self.n2() / self.last_radix() * self.back_group) as u32
     }
 
-    /// Whether a block of the back kernel finishes two small parts of a group and stores the results together: as geometry.cuh has it.
+    /// Whether a block of the back kernel finishes two small parts of a group and stores the
+    /// results together: as geometry.cuh has it.
     fn paired(&self) -> bool {
         self.back_group == 4 && self.depth > 0
     }
@@ -151,7 +155,8 @@ impl KernelShape {
         }
         let row = match input {
             FrontendInput::Samples(bits) => {
-                // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and what keeps rows in different banks.
+                // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and
+                // what keeps rows in different banks.
                 let pieces = (127 + self.tile * bits.get() as usize).div_ceil(128);
                 let apart = match self.tile {
                     8 => 16,

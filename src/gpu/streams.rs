@@ -52,7 +52,8 @@ impl Streams {
         self.gpu.context.new_event(None)
     }
 
-    /// Waits until nothing is under way, before memory is given up. A GPU that failed has nothing under way.
+    /// Waits until nothing is under way, before memory is given up. A GPU that failed has nothing
+    /// under way.
     pub(super) fn settle(&self) {
         for stream in [&self.copy_in, &self.compute, &self.copy_out] {
             settle(stream);
@@ -60,7 +61,8 @@ impl Streams {
     }
 }
 
-/// Waits until nothing is under way on a stream. cudarc's way returns without waiting if something else has failed before.
+/// Waits until nothing is under way on a stream. cudarc's way returns without waiting if something
+/// else has failed before.
 pub(super) fn settle(stream: &CudaStream) {
     let context = stream.context();
     let _ = context.check_err();
@@ -75,7 +77,8 @@ pub(super) fn failed(stage: &'static str) -> impl Fn(DriverError) -> PipelineErr
     move |error| PipelineError::new(stage, error, way_out)
 }
 
-/// How long a stream was busy with what was marked, read from time stamps long after they have passed.
+/// How long a stream was busy with what was marked, read from time stamps long after they have
+/// passed.
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch {
     running: VecDeque<[CudaEvent; 2]>,

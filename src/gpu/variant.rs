@@ -17,14 +17,15 @@ use super::shape::{FrontendInput, KernelShape};
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
 
-/// Bytes of the intermediate, about: more than that gains nothing, and less, so that it stays in the L2 cache, loses
-/// more at the ends of launches than it gains.
+/// Bytes of the intermediate, about: more than that gains nothing, and less, so that it stays in
+/// the L2 cache, loses more at the ends of launches than it gains.
 const INTERMEDIATE: usize = 128 << 20;
 
 /// Threads of a block behind cuFFT.
 const POST_THREADS: u32 = 256;
 
-/// The kernels and tables of one output: transform, sample width, taps, dither and spectra per heap are fixed.
+/// The kernels and tables of one output: transform, sample width, taps, dither and spectra per heap
+/// are fixed.
 #[derive(Debug)]
 pub(super) struct KernelSet {
     form: KernelForm,
@@ -90,7 +91,8 @@ impl Table {
 }
 
 impl KernelSet {
-    /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of `spectra` spectra.
+    /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of
+    /// `spectra` spectra.
     pub fn new(
         gpu: &Gpu,
         output: &OutputConfig,
@@ -150,7 +152,8 @@ impl KernelSet {
                     function: gpu.function(source, &macros, shared)?,
                     threads,
                     shared,
-                    // pfb_fft loads what ddc makes as memory that nothing writes while the kernel is there.
+                    // pfb_fft loads what ddc makes as memory that nothing writes while the kernel
+                    // is there.
                     overlaps: fused
                         && gpu.architecture() >= Kernel::OVERLAP
                         && !(source == PFB_FFT && baseband > 0),
@@ -241,7 +244,8 @@ impl KernelSet {
         self.slice * self.shape.group
     }
 
-    /// Bytes of a complex number in the intermediate: what a library transforms is in single precision, else as mid.cuh has it.
+    /// Bytes of a complex number in the intermediate: what a library transforms is in single
+    /// precision, else as mid.cuh has it.
     pub fn number_bytes(&self) -> usize {
         if self.transform.is_some() { 8 } else { 6 }
     }
@@ -264,18 +268,21 @@ impl KernelSet {
             .min(most)
     }
 
-    /// The spectrum up to which a stretch from `first` may go, if all groups before that of `first` are finished.
+    /// The spectrum up to which a stretch from `first` may go, if all groups before that of `first`
+    /// are finished.
     pub fn reach(&self, first: usize, ring: usize) -> usize {
         (first / self.group() + ring) * self.group()
     }
 
-    /// Filters a stretch of spectra and counts their power; `stream` has it behind all that it had before.
+    /// Filters a stretch of spectra and counts their power; `stream` has it behind all that it had
+    /// before.
     ///
     /// # Safety
     ///
-    /// All pointers are to memory of the GPU of the sizes that [`FrontArgs`] states and that `spectra` needs, which lives
-    /// until the stream has passed the launch and is not touched elsewhere meanwhile. The ring has room for the groups of
-    /// `spectra` besides those that the back end has yet to read.
+    /// All pointers are to memory of the GPU of the sizes that [`FrontArgs`] states and that
+    /// `spectra` needs, which lives until the stream has passed the launch and is not touched
+    /// elsewhere meanwhile. The ring has room for the groups of `spectra` besides those that the
+    /// back end has yet to read.
     pub unsafe fn front(&self, stream: &CudaStream, args: &FrontArgs) -> Result<(), DriverError> {
         let (first, end) = args.spectra;
         let group = self.shape.group;
@@ -310,11 +317,13 @@ impl KernelSet {
         if self.shape.depth > 0 {
             arguments.arg(&run);
         }
-        // SAFETY: the arguments are those of pfb_fft, pfb_fft_run or pfb_fir, and the caller vouches for what they point to.
+        // SAFETY: the arguments are those of pfb_fft, pfb_fft_run or pfb_fir, and the caller
+        // vouches for what they point to.
         unsafe { self.front.launch(stream, &mut arguments, rows) }
     }
 
-    /// Successive groups of each block of the front kernel, of `groups` in all, such that all blocks run at a time.
+    /// Successive groups of each block of the front kernel, of `groups` in all, such that all
+    /// blocks run at a time.
     fn run(&self, groups: usize) -> i32 {
         match self.shape.depth {
             0 => 1,
@@ -326,7 +335,8 @@ impl KernelSet {
     ///
     /// # Safety
     ///
-    /// As for [`front`](Self::front). The groups are in the ring. A library's transform is in one stream at a time.
+    /// As for [`front`](Self::front). The groups are in the ring. A library's transform is in one
+    /// stream at a time.
     pub unsafe fn back(
         &self,
         stream: &CudaStream,
@@ -414,7 +424,8 @@ impl KernelSet {
         if self.transform.is_none() {
             arguments.arg(&run);
         }
-        // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they point to.
+        // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they
+        // point to.
         unsafe { self.back.launch(stream, &mut arguments, rows) }
     }
 }

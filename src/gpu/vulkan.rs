@@ -1,9 +1,10 @@
 //! Memory of a GPU that the CPU can write, allocated and exported through Vulkan.
 //!
-//! One thread of the process makes all calls, with one instance, and both stay. NVIDIA's driver hangs where a thread that has called
-//! it ends while another closes a device (seen with 580.159: each waits for a lock of the other), and may crash where
-//! several threads start instances (wgpu's issue 5930). It may crash as well where a process ends with an open device, so that
-//! devices do not stay. It opens 63 in a process, so that all share one for each GPU.
+//! One thread of the process makes all calls, with one instance, and both stay. NVIDIA's driver
+//! hangs where a thread that has called it ends while another closes a device (seen with 580.159:
+//! each waits for a lock of the other), and may crash where several threads start instances (wgpu's
+//! issue 5930). It may crash as well where a process ends with an open device, so that devices do
+//! not stay. It opens 63 in a process, so that all share one for each GPU.
 
 use std::ffi::CStr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -46,7 +47,8 @@ struct Instance {
 }
 
 impl Instance {
-    /// The instance of the process. If there is none yet and it cannot be had, the next call tries again.
+    /// The instance of the process. If there is none yet and it cannot be had, the next call tries
+    /// again.
     fn of_process() -> Result<&'static Self, BarError> {
         static INSTANCE: OnceLock<Instance> = OnceLock::new();
         if let Some(instance) = INSTANCE.get() {
@@ -172,10 +174,11 @@ impl Vulkan {
         self.heap_bytes
     }
 
-    /// Memory of `bytes` or a little more, mapped for the CPU, and the handle under which CUDA can import it.
+    /// Memory of `bytes` or a little more, mapped for the CPU, and the handle under which CUDA can
+    /// import it.
     ///
-    /// The first suitable type of memory is taken, bound to no buffer: none is needed, and what a buffer may be in is
-    /// a narrower choice.
+    /// The first suitable type of memory is taken, bound to no buffer: none is needed, and what a
+    /// buffer may be in is a narrower choice.
     pub fn allocate(self: &Arc<Self>, bytes: u64) -> Result<(VulkanMemory, OwnedFd), BarError> {
         self.thread.install(|| self.allocate_here(bytes))
     }
@@ -190,7 +193,8 @@ impl Vulkan {
             .allocation_size(bytes)
             .memory_type_index(self.memory_type)
             .push_next(&mut export);
-        // SAFETY: here and below, handles are of this device and live, and structures are valid through the calls.
+        // SAFETY: here and below, handles are of this device and live, and structures are valid
+        // through the calls.
         let memory = unsafe { device.allocate_memory(&info, None) }
             .map_err(failed("allocate memory that the CPU can write"))?;
         let mut memory = VulkanMemory {
@@ -241,7 +245,8 @@ pub(super) struct VulkanMemory {
     start: NonNull<[u8]>,
 }
 
-// SAFETY: the mapping is plain memory that the value owns alone; its handles are used when it is dropped only.
+// SAFETY: the mapping is plain memory that the value owns alone; its handles are used when it is
+// dropped only.
 unsafe impl Send for VulkanMemory {}
 // SAFETY: shared access hands out only a raw pointer.
 unsafe impl Sync for VulkanMemory {}
@@ -265,7 +270,8 @@ impl Drop for VulkanMemory {
 mod tests {
     use super::*;
 
-    /// With whatever device of Vulkan there is: a GPU, or a driver that computes on the CPU. KAROO_TEST_VULKAN says that there is one.
+    /// With whatever device of Vulkan there is: a GPU, or a driver that computes on the CPU.
+    /// KAROO_TEST_VULKAN says that there is one.
     #[test]
     fn memory_is_mapped_apart_whole_and_exported() {
         let thread = thread().unwrap();

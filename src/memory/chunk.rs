@@ -70,8 +70,8 @@ pub struct DeviceSamples([u64; N_POL]);
 impl DeviceSamples {
     /// # Safety
     ///
-    /// While a value is used, all samples of the view that has it, and [`SampleView::PADDING`] bytes behind them, can be read there by
-    /// kernels of the GPU that the view's pipelines run on.
+    /// While a value is used, all samples of the view that has it, and [`SampleView::PADDING`]
+    /// bytes behind them, can be read there by kernels of the GPU that the view's pipelines run on.
     pub unsafe fn new(addresses: [u64; N_POL]) -> Self {
         Self(addresses)
     }
@@ -100,7 +100,8 @@ impl Chunk {
     ///
     /// # Panics
     ///
-    /// If `memory` has less than [`ChunkLayout::bytes`], or heaps or the tail reach beyond a polarisation's stride.
+    /// If `memory` has less than [`ChunkLayout::bytes`], or heaps or the tail reach beyond a
+    /// polarisation's stride.
     pub fn new(layout: ChunkLayout, number: u16, memory: Box<dyn ChunkMemory>) -> Self {
         // No stride at which both polarisations' bytes wrap.
         assert!(layout.stride <= memory.region().len() / N_POL);
@@ -202,7 +203,8 @@ impl<'a> HeapSlot<'a> {
         self.pol * layout.stride + self.heap * layout.heap_bytes
     }
 
-    /// Puts the payload into place and notes the digitiser's saturation count. It is to be published.
+    /// Puts the payload into place and notes the digitiser's saturation count. It is to be
+    /// published.
     ///
     /// # Panics
     ///
@@ -244,7 +246,8 @@ impl Drop for HeapSlot<'_> {
     }
 }
 
-/// A heap that is in place, but not present before it is published, by the thread that stored it. Dropped, it stays absent.
+/// A heap that is in place, but not present before it is published, by the thread that stored it.
+/// Dropped, it stays absent.
 #[derive(Debug)]
 pub struct StoredHeap<'a>(HeapSlot<'a>, PhantomData<*const ()>);
 
@@ -263,8 +266,8 @@ impl Drop for StoredHeap<'_> {
     }
 }
 
-/// Publishes heaps that this thread has stored. One fence serves all of them: it waits until the CPU's store buffers
-/// have drained.
+/// Publishes heaps that this thread has stored. One fence serves all of them: it waits until the
+/// CPU's store buffers have drained.
 ///
 /// A chunk cannot be frozen while heaps of it are stored and not published.
 pub fn publish(stored: &mut Vec<StoredHeap<'_>>) {
@@ -313,8 +316,8 @@ impl FrozenChunk {
     /// One polarisation: packed samples, tail and padding. Slow unless [`MemoryKind::is_host`].
     pub fn pol(&self, pol: usize) -> &[u8] {
         let stride = self.chunk.layout.stride;
-        // SAFETY: inside the region by the layout; no heap slot of a frozen chunk is left, and the tail is
-        // written through `&mut self` only.
+        // SAFETY: inside the region by the layout; no heap slot of a frozen chunk is left, and the
+        // tail is written through `&mut self` only.
         unsafe {
             let start = self.start().add(pol * stride);
             std::slice::from_raw_parts(start, stride)
@@ -343,8 +346,9 @@ impl FrozenChunk {
         for pol in 0..N_POL {
             let source = &next.pol(pol)[..bytes];
             let offset = pol * layout.stride + layout.sample_bytes();
-            // SAFETY: the tail lies inside the region behind the last heap, so no heap slot covers it,
-            // and this is the only `FrozenChunk` of the chunk, held exclusively. `next` is another chunk.
+            // SAFETY: the tail lies inside the region behind the last heap, so no heap slot covers
+            // it, and this is the only `FrozenChunk` of the chunk, held exclusively. `next` is
+            // another chunk.
             unsafe {
                 self.start()
                     .add(offset)

@@ -36,15 +36,17 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// Alignment of chunk memory, for the CPU and for the GPU, and of each polarisation in it: a cache line.
+/// Alignment of chunk memory, for the CPU and for the GPU, and of each polarisation in it: a cache
+/// line.
 pub const CHUNK_ALIGNMENT: usize = 64;
 
 /// The memory of one chunk.
 ///
 /// # Safety
 ///
-/// [`region`](Self::region) is the same zeroed memory for the life of the value, also when the value moves; it begins
-/// on a multiple of [`CHUNK_ALIGNMENT`], CPUs can read and write it, and the value hands it to nobody else.
+/// [`region`](Self::region) is the same zeroed memory for the life of the value, also when the
+/// value moves; it begins on a multiple of [`CHUNK_ALIGNMENT`], CPUs can read and write it, and the
+/// value hands it to nobody else.
 pub unsafe trait ChunkMemory: Send + Sync + fmt::Debug {
     /// Its kind.
     fn kind(&self) -> MemoryKind;
@@ -118,13 +120,14 @@ pub struct MemoryError {
 pub struct HostAllocator {
     /// How heaps are stored.
     pub store: Store,
-    /// Whether all pages are entered before anything is received: finding one takes an lcore longer than a live source waits.
+    /// Whether all pages are entered before anything is received: finding one takes an lcore longer
+    /// than a live source waits.
     pub pages_first: bool,
 }
 
 impl Default for HostAllocator {
-    /// Stores past the caches. It places half as much again (benches/rx.rs), and chunks are larger than what the
-    /// caches would keep for the CPU backend.
+    /// Stores past the caches. It places half as much again (benches/rx.rs), and chunks are larger
+    /// than what the caches would keep for the CPU backend.
     fn default() -> Self {
         Self {
             store: Store::streaming(),

@@ -105,7 +105,8 @@ impl OutputMemory {
     /// The chunk as a backend fills it.
     pub fn span(&mut self) -> OutputSpan<'_> {
         let bytes = self.present.len() * self.batch_bytes;
-        // SAFETY: the memory is zeroed, this value's alone, and readable; `&mut self` excludes all others.
+        // SAFETY: the memory is zeroed, this value's alone, and readable; `&mut self` excludes all
+        // others.
         let data = unsafe { self.memory.region().as_mut() };
         OutputSpan {
             start: self.start,
@@ -115,7 +116,8 @@ impl OutputMemory {
     }
 }
 
-// SAFETY: chunk memory stays where it is for the life of the value, and is written through `&mut self` only.
+// SAFETY: chunk memory stays where it is for the life of the value, and is written through `&mut
+// self` only.
 unsafe impl ExtMemory for OutputMemory {
     fn region(&self) -> NonNull<[u8]> {
         self.memory.region()

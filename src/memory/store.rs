@@ -1,8 +1,9 @@
 //! How a heap's bytes get to their place: a plain copy, or stores that bypass the caches.
 //!
-//! GPU memory is mapped write-combining: full lines reach it as whole bus writes, anything else in pieces. A heap
-//! need not begin or end on a line, and its neighbours may be written by other lcores at the same time, so that the
-//! bytes before the first and behind the last whole line are stored alone.
+//! GPU memory is mapped write-combining: full lines reach it as whole bus writes, anything else in
+//! pieces. A heap need not begin or end on a line, and its neighbours may be written by other
+//! lcores at the same time, so that the bytes before the first and behind the last whole line are
+//! stored alone.
 
 use std::fmt;
 
@@ -52,14 +53,17 @@ impl Store {
         [Method::Plain].into_iter().chain(streaming).map(Self)
     }
 
-    /// Copies `from` to `to`. Others see all of it when they see what this thread stores after a [`fence`](Self::fence).
+    /// Copies `from` to `to`. Others see all of it when they see what this thread stores after a
+    /// [`fence`](Self::fence).
     ///
     /// # Safety
     ///
-    /// `to` is valid for writes of `from.len()` bytes, which nobody reads or writes meanwhile, and apart from `from`.
+    /// `to` is valid for writes of `from.len()` bytes, which nobody reads or writes meanwhile, and
+    /// apart from `from`.
     #[inline]
     pub(crate) unsafe fn copy(self, to: *mut u8, from: &[u8]) {
-        // SAFETY: as promised by the caller; a value of this type shows that the CPU has the instructions.
+        // SAFETY: as promised by the caller; a value of this type shows that the CPU has the
+        // instructions.
         unsafe {
             match self.0 {
                 Method::Plain => to.copy_from_nonoverlapping(from.as_ptr(), from.len()),
@@ -77,8 +81,8 @@ impl Store {
 }
 
 impl Store {
-    /// Orders what this thread has stored in any way before what it stores next. Streaming stores are ordered with
-    /// no others by themselves, not even with a release store.
+    /// Orders what this thread has stored in any way before what it stores next. Streaming stores
+    /// are ordered with no others by themselves, not even with a release store.
     #[inline]
     pub(super) fn fence() {
         #[cfg(target_arch = "x86_64")]
@@ -116,8 +120,8 @@ unsafe fn stream(to: *mut u8, from: &[u8], lines: unsafe fn(*mut u8, *const u8, 
     let head = to.align_offset(LINE).min(from.len());
     let (head, rest) = from.split_at(head);
     let (body, tail) = rest.split_at(rest.len() / LINE * LINE);
-    // SAFETY: the three parts lie behind each other in a range that the caller vouches for; the body is aligned
-    // behind the head, or empty.
+    // SAFETY: the three parts lie behind each other in a range that the caller vouches for; the
+    // body is aligned behind the head, or empty.
     unsafe {
         to.copy_from_nonoverlapping(head.as_ptr(), head.len());
         let to = to.add(head.len());
@@ -149,7 +153,8 @@ mod x86 {
                 const PER_LINE: usize = LINE / size_of::<$vector>();
                 let (to, from) = (to.cast::<$vector>(), from.cast::<$vector>());
                 for i in 0..count * PER_LINE {
-                    // SAFETY: inside the lines that the caller vouches for; the store's address is aligned.
+                    // SAFETY: inside the lines that the caller vouches for; the store's address is
+                    // aligned.
                     unsafe { $store(to.add(i), $load(from.add(i))) };
                 }
             }

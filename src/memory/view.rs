@@ -11,8 +11,8 @@ pub struct SampleView<'a> {
     pub start: Timestamp,
     /// Usable samples per polarisation.
     pub samples: usize,
-    /// Packed samples per polarisation; at least [`SampleView::PADDING`] readable bytes follow the last one.
-    /// Empty where a GPU computes.
+    /// Packed samples per polarisation; at least [`SampleView::PADDING`] readable bytes follow the
+    /// last one. Empty where a GPU computes.
     pub pol: [&'a [u8]; N_POL],
     /// Where a GPU reads the same, if one computes.
     pub device: Option<DeviceSamples>,
@@ -28,16 +28,18 @@ impl SampleView<'_> {
 pub struct BatchStats {
     /// Complex samples that quantisation clamped, per polarisation.
     pub saturated: [u64; N_POL],
-    /// Σ x² over the last tap of each spectrum's window, per polarisation: with o the window's first sample, T taps and
-    /// SS = [`OutputConfig::spectrum_samples`], over samples o + (T − 1)·SS … o + T·SS − 1. Those of successive spectra tile
-    /// the time axis. Outputs of an engine other than its first may leave it 0.
+    /// Σ x² over the last tap of each spectrum's window, per polarisation: with o the window's
+    /// first sample, T taps and SS = [`OutputConfig::spectrum_samples`], over samples o + (T −
+    /// 1)·SS … o + T·SS − 1. Those of successive spectra tile the time axis. Outputs of an engine
+    /// other than its first may leave it 0.
     ///
     /// [`OutputConfig::spectrum_samples`]: crate::config::OutputConfig::spectrum_samples
     pub power: [u64; N_POL],
 }
 
-/// An output chunk while it is being computed: whole batches in wire layout,
-/// each (channel, spectrum, polarisation, re/im) of `i8`, or of nibbles, the real part in the high one, where the output has 4 bits.
+/// An output chunk while it is being computed: whole batches in wire layout, each (channel,
+/// spectrum, polarisation, re/im) of `i8`, or of nibbles, the real part in the high one, where the
+/// output has 4 bits.
 #[derive(Debug)]
 pub struct OutputSpan<'a> {
     /// Timestamp of spectrum 0.

@@ -1,6 +1,7 @@
-//! Metrics for Prometheus: the peer's by name, and Karoo's own under `karoo_`.
+//! Metrics for Prometheus: katgpucbf's by name, and Karoo's own under `karoo_`.
 //!
-//! Everything is read from counters that the data threads write anyway, at the time of the scrape; they never wait.
+//! Everything is read from counters that the data threads write anyway, at the time of the scrape;
+//! they never wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! What Prometheus is told, in its text format: what all commands that serve metrics have in common.
+//! What Prometheus is told, in its text format: what all commands that serve metrics have in
+//! common.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -21,12 +21,13 @@ impl<F: Fn(usize, u64) -> i32> Source for F {}
 /// One batch as it goes on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// (channel, spectrum, polarisation, re/im), C order; with 4-bit output, re and im share a byte.
+    /// (channel, spectrum, polarisation, re/im), C order; with 4-bit output, re and im share a
+    /// byte.
     pub data: Vec<i8>,
     /// Complex samples that quantisation clamped, per polarisation.
     pub saturated: [u64; N_POL],
-    /// Σ x² over the last tap of each spectrum's window, per polarisation: the samples behind those of the
-    /// taps before it, one spectrum's worth ([`OutputConfig::spectrum_samples`]).
+    /// Σ x² over the last tap of each spectrum's window, per polarisation: the samples behind those
+    /// of the taps before it, one spectrum's worth ([`OutputConfig::spectrum_samples`]).
     pub power: [u64; N_POL],
 }
 
@@ -46,8 +47,8 @@ struct Ddc {
     mixer: Mixer,
 }
 
-/// The PFB's input in one window. Successive windows have most of it in common, and of a narrowband output each number
-/// of it takes a whole filter.
+/// The PFB's input in one window. Successive windows have most of it in common, and of a narrowband
+/// output each number of it takes a whole filter.
 #[derive(Default)]
 struct Window {
     first: i64,
@@ -87,8 +88,8 @@ impl Model {
         }
     }
 
-    /// The PFB's input of which the first ADC sample has timestamp `first`: that sample itself, or what the
-    /// down-conversion makes of it and those behind. Samples before timestamp 0 are zero.
+    /// The PFB's input of which the first ADC sample has timestamp `first`: that sample itself, or
+    /// what the down-conversion makes of it and those behind. Samples before timestamp 0 are zero.
     pub fn input(&self, source: &impl Source, pol: usize, first: i64) -> Complex64 {
         let sample = |t: i64| u64::try_from(t).map_or(0.0, |t| f64::from(source(pol, t)));
         let Some(ddc) = &self.ddc else {
@@ -98,8 +99,8 @@ impl Model {
         ddc.mixer.phasor(first) * terms.sum::<Complex64>()
     }
 
-    /// The weighted window folded onto one transform length: y\[q\] = Σⱼ w\[j·step + q\]·u\[j·step + q\], where u is the
-    /// PFB's input in the window.
+    /// The weighted window folded onto one transform length: y\[q\] = Σⱼ w\[j·step + q\]·u\[j·step
+    /// + q\], where u is the PFB's input in the window.
     fn fir(&self, window: &Window) -> Vec<Complex64> {
         let step = self.output.pfb_step();
         let mut folded = vec![Complex64::default(); step];
@@ -109,8 +110,8 @@ impl Model {
         folded
     }
 
-    /// Spectrum of the window whose first sample has timestamp `first`: C channels in ascending order of frequency,
-    /// before any correction.
+    /// Spectrum of the window whose first sample has timestamp `first`: C channels in ascending
+    /// order of frequency, before any correction.
     pub fn channelise(&self, source: &impl Source, pol: usize, first: i64) -> Vec<Complex64> {
         self.channelise_next(source, pol, first, &mut Window::default())
     }
@@ -135,8 +136,8 @@ impl Model {
 
     /// Applies residual delay, phase and gains (one per channel) to a spectrum.
     ///
-    /// The slope is −π·r/(C·D) per channel in every mode: 2π times a channel's width, in cycles per ADC sample, times the
-    /// residual delay r in ADC samples.
+    /// The slope is −π·r/(C·D) per channel in every mode: 2π times a channel's width, in cycles per
+    /// ADC sample, times the residual delay r in ADC samples.
     fn correct(&self, bins: &mut [Complex64], point: &DelayPoint, gains: &[Complex32]) {
         let (channels, decimation) = (self.output.channels, self.output.decimation());
         let phase = match self.ddc {

@@ -44,8 +44,8 @@ fn one() -> Complex32 {
     Complex32::new(1.0, 0.0)
 }
 
-/// Windows overlap: of a batch each number of the PFB's input is asked for once, wherever coarse delays let windows go
-/// on from one to the next, and spectra are those of windows by themselves.
+/// Windows overlap: of a batch each number of the PFB's input is asked for once, wherever coarse
+/// delays let windows go on from one to the next, and spectra are those of windows by themselves.
 #[test]
 fn a_batch_is_its_spectra_and_filters_each_input_once() {
     let spec = NarrowbandSpec {
@@ -191,8 +191,8 @@ fn narrowband_matches_the_reference() {
         for (k, x0, x1) in golden {
             for (got, (re, im)) in [(s0[0][k], x0), (s1[1][k], x1)] {
                 let error = (got - Complex64::new(re, im)).norm();
-                // The coefficients are rounded to single precision after two different designs of the filter: they
-                // differ in their last bit.
+                // The coefficients are rounded to single precision after two different designs of
+                // the filter: they differ in their last bit.
                 assert!(error < 1e-4, "channel {k}: {got}, off by {error:e}");
             }
         }
@@ -239,8 +239,8 @@ fn the_transform_is_the_direct_sum() {
     }
 }
 
-/// A tone in the centre of a channel comes out with amplitude A/2·Σw, the phase that it has at the first
-/// sample of the window, less 2πf·delay plus the model's phase.
+/// A tone in the centre of a channel comes out with amplitude A/2·Σw, the phase that it has at the
+/// first sample of the window, less 2πf·delay plus the model's phase.
 #[test]
 fn a_tone_keeps_its_phase() {
     let (channels, k, amplitude) = (64, 20, 200_000_000.0);

@@ -1,5 +1,5 @@
-//! A capture read to its end, every frame taken apart, and IGMP spoken with a host: the bodies of the fuzz targets and of
-//! their corpus tests.
+//! A capture read to its end, every frame taken apart, and IGMP spoken with a host: the bodies of
+//! the fuzz targets and of their corpus tests.
 
 use std::io::Cursor;
 use std::net::Ipv4Addr;
@@ -58,8 +58,8 @@ pub fn capture(bytes: &[u8]) {
     assert!(consumed <= total && length == total);
 }
 
-/// Reads bytes as a frame, then as messages, each behind its length in a byte, that come to a member of a group in frames
-/// without fault.
+/// Reads bytes as a frame, then as messages, each behind its length in a byte, that come to a
+/// member of a group in frames without fault.
 ///
 /// # Panics
 ///

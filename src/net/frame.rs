@@ -204,7 +204,8 @@ fn u16_at(bytes: &[u8], range: std::ops::Range<usize>) -> Option<u16> {
     Some(u16::from_be_bytes(*pair))
 }
 
-/// Headers of all frames from one source to one destination; lengths and checksums are filled in per frame.
+/// Headers of all frames from one source to one destination; lengths and checksums are filled in
+/// per frame.
 #[derive(Clone, Debug)]
 pub struct HeaderTemplate {
     bytes: [u8; HEADERS_LEN],
@@ -276,7 +277,8 @@ impl HeaderTemplate {
         datagram[udp::LENGTH].copy_from_slice(&udp_length.to_be_bytes());
     }
 
-    /// As [`emit`](Self::emit), with the UDP checksum over a payload given in parts, each of even length but the last.
+    /// As [`emit`](Self::emit), with the UDP checksum over a payload given in parts, each of even
+    /// length but the last.
     pub fn emit_checksummed(&self, payload: &[&[u8]], headers: &mut [u8; HEADERS_LEN]) {
         use field::{ethernet, ipv4, udp};
         self.emit(payload.iter().map(|part| part.len()).sum(), headers);

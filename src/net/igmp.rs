@@ -1,7 +1,8 @@
-//! Membership in multicast groups where no kernel sees to it: IGMPv3 (RFC 3376), and versions 2 and 1 (RFC 2236, RFC 1112)
-//! as long as a querier speaks no other.
+//! Membership in multicast groups where no kernel sees to it: IGMPv3 (RFC 3376), and versions 2 and
+//! 1 (RFC 2236, RFC 1112) as long as a querier speaks no other.
 //!
-//! [`Message`] reads what comes, [`Host`] decides what is to be said and when. Neither has a clock or a socket.
+//! [`Message`] reads what comes, [`Host`] decides what is to be said and when. Neither has a clock
+//! or a socket.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -48,7 +49,8 @@ const V3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 const ROBUSTNESS: u8 = 2;
 /// Until it is said again, at most.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a querier of an older version is remembered: two query intervals and a response interval.
+/// How long a querier of an older version is remembered: two query intervals and a response
+/// interval.
 const OLDER_QUERIER: Duration = Duration::from_secs(260);
 /// How often memberships are reported unasked, in case queries do not get through to us.
 const UNASKED: Duration = Duration::from_secs(60);
@@ -365,7 +367,8 @@ impl Host {
         Some(self.frame(to, message))
     }
 
-    /// A frame around a message, whose checksum is filled in. With the option that makes routers look (RFC 2113).
+    /// A frame around a message, whose checksum is filled in. With the option that makes routers
+    /// look (RFC 2113).
     pub(super) fn frame(&self, to: Ipv4Addr, mut message: Vec<u8>) -> Vec<u8> {
         const CHECKSUM: std::ops::Range<usize> = 2..4;
         const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];

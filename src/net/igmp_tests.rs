@@ -35,7 +35,8 @@ fn said(frame: &[u8]) -> (Ipv4Addr, u8, Vec<(u8, Ipv4Addr)>) {
     (to, message[0], records)
 }
 
-/// A general query of version 2 with 10 s, written out: its checksum, ee9b, is the one that analysers show for it.
+/// A general query of version 2 with 10 s, written out: its checksum, ee9b, is the one that
+/// analysers show for it.
 #[test]
 fn a_routers_query_is_read() {
     let frame: [u8; 46] = [
@@ -181,7 +182,8 @@ fn many_groups_take_several_reports() {
 }
 
 proptest! {
-    /// Whatever comes, nothing panics, and what is said is well formed and about groups that were joined.
+    /// Whatever comes, nothing panics, and what is said is well formed and about groups that were
+    /// joined.
     #[test]
     fn damage_does_no_harm(
         version in 1..=3u8,

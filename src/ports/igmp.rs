@@ -1,4 +1,5 @@
-//! Membership in groups on ports that the kernel has no interface for: a thread that reports and answers queries.
+//! Membership in groups on ports that the kernel has no interface for: a thread that reports and
+//! answers queries.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -1,4 +1,5 @@
-//! Interfaces by the names that users give them, and the multicast groups that the system joins on them.
+//! Interfaces by the names that users give them, and the multicast groups that the system joins on
+//! them.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -136,8 +137,9 @@ pub enum InterfaceError {
 }
 
 impl Interface {
-    /// The interface behind a name of the kernel's, an IPv4 address or a PCI address; `PCI@ADDRESS` where only DPDK has the
-    /// device. `af_packet:` in front leaves the kernel's driver in its place whatever there is.
+    /// The interface behind a name of the kernel's, an IPv4 address or a PCI address; `PCI@ADDRESS`
+    /// where only DPDK has the device. `af_packet:` in front leaves the kernel's driver in its
+    /// place whatever there is.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
         let (name, plain) = match name.strip_prefix("af_packet:") {
             Some(rest) => (rest, true),
@@ -262,8 +264,8 @@ fn name_of(ip: Ipv4Addr) -> Result<String, InterfaceError> {
     }
 }
 
-/// Keeps this host a member of multicast groups, so that switches, and the interface's own filter, let them through.
-/// The sockets are bound to no port and receive nothing.
+/// Keeps this host a member of multicast groups, so that switches, and the interface's own filter,
+/// let them through. The sockets are bound to no port and receive nothing.
 #[derive(Debug, Default)]
 pub struct Memberships(Vec<Socket>);
 

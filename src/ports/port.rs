@@ -14,9 +14,11 @@ use super::resolve::Driver;
 use crate::memory::OUTPUT_CHUNKS;
 use crate::net::{FlowTable, MacAddr};
 
-/// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost. Its preset has the same.
+/// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost.
+/// Its preset has the same.
 pub(super) const FRAME: usize = 9216;
-/// IP packets that fit such a frame behind the headers of ring and Ethernet; other drivers' buffers are as large.
+/// IP packets that fit such a frame behind the headers of ring and Ethernet; other drivers' buffers
+/// are as large.
 pub const LARGEST_PACKET: usize = FRAME - 128;
 /// Bytes of a block of them: whole frames and whole pages.
 pub(super) const BLOCK: usize = 36864;
@@ -160,8 +162,8 @@ impl PortUse {
         }
     }
 
-    /// Descriptors of the transmit queue. Drivers keep what was sent until they are given more: so few that three chunks fill
-    /// the queue, and the engine always has a fourth.
+    /// Descriptors of the transmit queue. Drivers keep what was sent until they are given more: so
+    /// few that three chunks fill the queue, and the engine always has a fourth.
     fn tx_descriptors(&self, interface: &Interface) -> u16 {
         /// With fewer some drivers do not start.
         const FEWEST: usize = 64;
@@ -174,8 +176,9 @@ impl PortUse {
         few.max(FEWEST).min(all) as u16
     }
 
-    /// Opens and starts the interface's port, which has one transmit queue if it has any. Datagrams come to its queues by
-    /// `steering`, if the device can do that; if not, to any, and whoever receives looks at them.
+    /// Opens and starts the interface's port, which has one transmit queue if it has any. Datagrams
+    /// come to its queues by `steering`, if the device can do that; if not, to any, and whoever
+    /// receives looks at them.
     ///
     /// The interface's own MTU holds: setting another through the port would change the interface.
     pub fn open(
@@ -208,7 +211,8 @@ impl PortUse {
         interface: &Interface,
         preset: &Preset,
     ) -> Result<OpenPort, OpenError> {
-        // The kernel spreads packets over all queues, so there must be no more than are received from.
+        // The kernel spreads packets over all queues, so there must be no more than are received
+        // from.
         let queues = self.rx_queues.max(1);
         let vdev = preset.vdev(&interface.name, queues, self.frames());
         let (name, options) = vdev.unwrap_or_default();
@@ -322,8 +326,8 @@ impl PortUse {
     }
 }
 
-/// Has a port steer what is to be received, and IGMP to a queue if one is named. `None` where software has to: a port that
-/// is `isolated` would then be given nothing.
+/// Has a port steer what is to be received, and IGMP to a queue if one is named. `None` where
+/// software has to: a port that is `isolated` would then be given nothing.
 fn steer(
     port: &Port,
     steering: &FlowTable,
@@ -383,7 +387,8 @@ impl From<std::io::Error> for OpenError {
 
 fn needs(driver: Driver) -> &'static str {
     match driver {
-        // The driver numbers its group by process and interface, which another program's can come to as well.
+        // The driver numbers its group by process and interface, which another program's can come
+        // to as well.
         Driver::AfPacket => {
             "AF_PACKET, needs CAP_NET_RAW, CAP_NET_ADMIN and locked memory for its rings (ulimit -l, or CAP_IPC_LOCK); where PACKET_FANOUT was refused, start it again"
         }

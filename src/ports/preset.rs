@@ -18,8 +18,8 @@ const FOLDER: &str = "/etc/karoo/dpdk-config";
 pub struct Preset {
     /// PCI devices with their drivers' options (EAL's `-a`); `{pci}` is the address.
     pub devices: Vec<String>,
-    /// Virtual devices, `NAME,OPTIONS` (EAL's `--vdev`), made when they are needed. `{interface}`, `{queues}` and
-    /// `{frames}` are filled in.
+    /// Virtual devices, `NAME,OPTIONS` (EAL's `--vdev`), made when they are needed. `{interface}`,
+    /// `{queues}` and `{frames}` are filled in.
     pub vdevs: Vec<String>,
     /// Whether it works without huge pages.
     pub huge_pages: Pages,

@@ -1,4 +1,5 @@
-//! Which device of this machine is behind a name, and which of DPDK's drivers is best for it. Decided from sysfs alone.
+//! Which device of this machine is behind a name, and which of DPDK's drivers is best for it.
+//! Decided from sysfs alone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,7 +108,8 @@ pub fn pci_address(text: &str) -> Option<String> {
     is_one.then(|| format!("{domain}:{bus}:{device}.{function}").to_lowercase())
 }
 
-/// The device behind an interface's name or a PCI address, in the machine whose file system begins at `root`.
+/// The device behind an interface's name or a PCI address, in the machine whose file system begins
+/// at `root`.
 pub fn locate(root: &Path, name: &str) -> Result<Located, LocateError> {
     match pci_address(name) {
         Some(address) => by_pci(root, &address),

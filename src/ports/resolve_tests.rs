@@ -22,7 +22,8 @@ fn tree(lines: &str) -> TempDir {
     root
 }
 
-/// A server with a ConnectX-6, as `/sys` of Linux 6.1 has it, a management NIC, and an Intel NIC that DPDK has.
+/// A server with a ConnectX-6, as `/sys` of Linux 6.1 has it, a management NIC, and an Intel NIC
+/// that DPDK has.
 const SERVER: &str = "
     class/net/ens1f0np0 -> ../../devices/pci0000:80/0000:80:01.1/0000:81:00.0/net/ens1f0np0
     class/net/eno1 -> ../../devices/pci0000:c0/0000:c0:05.0/0000:c4:00.0/net/eno1

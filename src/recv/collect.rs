@@ -24,11 +24,12 @@ pub fn floor_after(id: u64) -> u64 {
     (id + 1).saturating_sub(OPEN_CHUNKS as u64)
 }
 
-/// Chunk ids from the oldest open one on that may have buffers. A silent queue may be three chunks behind the
-/// newest heap in a capture, so with fewer a replay would wait for ever.
+/// Chunk ids from the oldest open one on that may have buffers. A silent queue may be three chunks
+/// behind the newest heap in a capture, so with fewer a replay would wait for ever.
 const SLOTS: usize = OPEN_CHUNKS + 2;
-/// The engine holds one chunk until the next is complete. Beside it there is a buffer for every slot: an lcore that
-/// runs ahead could otherwise take the buffers of ids which it skipped and the others need.
+/// The engine holds one chunk until the next is complete. Beside it there is a buffer for every
+/// slot: an lcore that runs ahead could otherwise take the buffers of ids which it skipped and the
+/// others need.
 const CHUNKS: usize = SLOTS + 1;
 /// Chunks that a GPU may read or copy besides, while the rx lcores fill others.
 const UNDER_WAY: usize = 3;
@@ -104,7 +105,8 @@ pub fn chunk_bytes(config: &RecvConfig, tail_samples: usize) -> u64 {
     layout.bytes() as u64 + 3 * N_POL as u64 * layout.heaps as u64
 }
 
-/// Memory of `allocator` for `lanes` rx lcores, with `tail_samples` behind each chunk, and the engine's end of it.
+/// Memory of `allocator` for `lanes` rx lcores, with `tail_samples` behind each chunk, and the
+/// engine's end of it.
 pub fn receive_memory(
     config: &RecvConfig,
     tail_samples: usize,
@@ -114,7 +116,8 @@ pub fn receive_memory(
     receive_memory_with_spare(config, tail_samples, lanes, allocator, 0)
 }
 
-/// The same with room for `spare` more chunks, which rx lcores may fill while the engine is held up.
+/// The same with room for `spare` more chunks, which rx lcores may fill while the engine is held
+/// up.
 pub fn receive_memory_with_spare(
     config: &RecvConfig,
     tail_samples: usize,
@@ -174,10 +177,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Stops waiting for rx lcores that get no packets. Not for a replay, whose outcome must not depend on time.
+    /// Stops waiting for rx lcores that get no packets. Not for a replay, whose outcome must not
+    /// depend on time.
     ///
-    /// They are left behind only when the others have a chunk's time until their window is exhausted: an lcore that has
-    /// lost its CPU for a while still has its packets in its ring, so that spare chunks are patience as well.
+    /// They are left behind only when the others have a chunk's time until their window is
+    /// exhausted: an lcore that has lost its CPU for a while still has its packets in its ring, so
+    /// that spare chunks are patience as well.
     pub fn leave_behind(&mut self) {
         let slots = self.memory.window.slots() as u64;
         self.patience = Some(slots - OPEN_CHUNKS as u64 - 1);
@@ -231,7 +236,8 @@ pub struct InputStats {
     clipped: [AtomicU64; N_POL],
     /// Heaps of the chunks so far, those that never came among them, that are not here.
     missing: [AtomicU64; N_POL],
-    /// Only the engine writes, once per chunk; a reader may hold the engine up for a copy of the map.
+    /// Only the engine writes, once per chunk; a reader may hold the engine up for a copy of the
+    /// map.
     presence: Mutex<[PresenceMap; N_POL]>,
 }
 
@@ -278,8 +284,9 @@ impl InputStats {
         [0, 1].map(|pol: usize| self.clipped[pol].load(Ordering::Relaxed))
     }
 
-    /// Heaps that never came, per polarisation, as the peer counts them: from the start of the first chunk to the end of the
-    /// last. The report's begin with the first heap and end with the last.
+    /// Heaps that never came, per polarisation, as katgpucbf counts them: from the start of the
+    /// first chunk to the end of the last. The report's begin with the first heap and end with the
+    /// last.
     pub fn missing_heaps(&self) -> [u64; N_POL] {
         [0, 1].map(|pol: usize| self.missing[pol].load(Ordering::Relaxed))
     }

@@ -21,21 +21,24 @@ use crate::spead::DigitiserHeap;
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Drops the heap and counts it: a live receiver does not block, but for a moment where timestamps leap.
+    /// Drops the heap and counts it: a live receiver does not block, but for a moment where
+    /// timestamps leap.
     Drop,
     /// Waits: a replay loses nothing, its source is held up instead.
     Wait,
 }
 
-/// How long a live receiver waits at most for the engine to move the window to where the first heap is, or the first
-/// behind a leap: until then there is nowhere to put it, and packets wait in their queue.
+/// How long a live receiver waits at most for the engine to move the window to where the first heap
+/// is, or the first behind a leap: until then there is nowhere to put it, and packets wait in their
+/// queue.
 const LEAP: Duration = Duration::from_millis(100);
 
-/// How long after the engine left it behind an lcore without a heap is taken to get none. What is merely late has come by
-/// then: packets wait in queues for less.
+/// How long after the engine left it behind an lcore without a heap is taken to get none. What is
+/// merely late has come by then: packets wait in queues for less.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What tells, where no heap before does, which timestamp is meant by the 48 bits that a heap has of it.
+/// What tells, where no heap before does, which timestamp is meant by the 48 bits that a heap has
+/// of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum EpochHint {
     /// Nothing: the 48 bits are the timestamp.
@@ -70,8 +73,9 @@ pub struct HeapAddress {
 }
 
 impl HeapAddress {
-    /// The acceptance rules, in katgpucbf's order, where of the timestamps with the heap's 48 bits the one nearest to `near` is meant:
-    /// whether the heap is still in time is for the window to say.
+    /// The acceptance rules, in katgpucbf's order, where of the timestamps with the heap's 48 bits
+    /// the one nearest to `near` is meant: whether the heap is still in time is for the window to
+    /// say.
     #[inline]
     pub fn of(
         recv: &RecvConfig,
@@ -270,8 +274,8 @@ struct HeapPlacer {
     stats: Arc<RxStats>,
     abort: StopFlag,
     idle: Idle,
-    /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector raises it before it moves the
-    /// window.
+    /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector
+    /// raises it before it moves the window.
     newest: u64,
     /// Until when to wait for the window after the digitisers' time leapt.
     leap_until: Option<Instant>,
@@ -282,8 +286,9 @@ struct HeapPlacer {
 }
 
 impl HeapPlacer {
-    /// Which chunks an lcore that gets no heaps gives up, if its queue is found empty after this. Else each chunk would
-    /// wait for it as long as for one that has lost its CPU, and take the memory that is meant for that.
+    /// Which chunks an lcore that gets no heaps gives up, if its queue is found empty after this.
+    /// Else each chunk would wait for it as long as for one that has lost its CPU, and take the
+    /// memory that is meant for that.
     #[inline]
     fn follow(&mut self) -> Option<u64> {
         if !self.lane.is_left_behind() {
@@ -295,8 +300,8 @@ impl HeapPlacer {
         silent.then(|| self.lane.foremost().saturating_sub(LAG))
     }
 
-    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before there are any, where it is meant
-    /// to be.
+    /// Where the next heap's timestamp is looked for: at the chunks that lcores are filling; before
+    /// there are any, where it is meant to be.
     #[inline]
     fn near(&self, heap: &DigitiserHeap<'_>) -> Timestamp {
         let chunk_samples = self.recv.chunk_samples as u64;

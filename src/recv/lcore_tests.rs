@@ -159,7 +159,8 @@ fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> L
     located
 }
 
-/// The engine leaves a lane behind, which then gets its first heaps, and moves the window only later.
+/// The engine leaves a lane behind, which then gets its first heaps, and moves the window only
+/// later.
 #[test]
 fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     const CHUNK: u64 = 1000;
@@ -276,7 +277,8 @@ fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
     (memory, receiver)
 }
 
-/// Collects and gives back what there is, also when a lane has been left behind. Returns the id behind the last.
+/// Collects and gives back what there is, also when a lane has been left behind. Returns the id
+/// behind the last.
 fn collect(receiver: &mut Receiver) -> Option<u64> {
     let mut next = None;
     for _ in 0..2 {
@@ -300,7 +302,8 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
     let mut collected = 0;
     let mut comes = |newest| {
         let located = open(&mut first, &memory, newest);
-        // It has all patience before it is left behind. From then on two chunks are open by themselves, and a third for it.
+        // It has all patience before it is left behind. From then on two chunks are open by
+        // themselves, and a third for it.
         let due = if newest < SPARE + 3 { 0 } else { newest - 2 };
         while collected < due && begun.elapsed() < TOO_LONG {
             collected = collect(&mut receiver).unwrap_or(collected);
@@ -343,7 +346,8 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
             assert_eq!(late(&mut placer, chunk), Ok(()), "{chunk}");
         }
     }
-    // It stalls for longer, and loses the chunks that the others had no memory for, but nothing behind them.
+    // It stalls for longer, and loses the chunks that the others had no memory for, but nothing
+    // behind them.
     let last = 19 - SPARE;
     for newest in 20..26 {
         let located = open(&mut first, &memory, newest);

@@ -82,8 +82,8 @@ impl PresenceMap {
         leading..(maps[0].heaps - trailing).max(leading)
     }
 
-    /// For both polarisations, heaps absent between the first and the last heap of either, and the runs
-    /// of that range.
+    /// For both polarisations, heaps absent between the first and the last heap of either, and the
+    /// runs of that range.
     pub fn between_first_and_last(maps: [&Self; 2]) -> [(u64, Vec<(bool, u64)>); 2] {
         let span = Self::first_to_last(maps);
         maps.map(|map| {

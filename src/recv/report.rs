@@ -17,6 +17,7 @@ pub struct PolReport {
     pub clipped_samples: u64,
     /// Mean power relative to a full-scale sine, where measured.
     pub power_dbfs: Option<f64>,
-    /// Presence of consecutive heaps as runs of `(present, heaps)`, from the first heap of the first chunk.
+    /// Presence of consecutive heaps as runs of `(present, heaps)`, from the first heap of the
+    /// first chunk.
     pub presence: Vec<(bool, u64)>,
 }

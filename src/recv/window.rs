@@ -9,8 +9,9 @@
 //! ordering, after its last write. A lane that is behind can be raised by the collector too, but
 //! only by a compare-exchange on a word without the busy bit, so either the lcore starts its burst
 //! with the new floor, or the collector sees it busy and leaves it alone. An lcore without packets
-//! raises its own lane in a burst without heaps. Once per chunk, the first lane that comes to it takes a buffer, and others that
-//! come meanwhile wait for it. `tests/loom/window.rs` checks all of it with loom.
+//! raises its own lane in a burst without heaps. Once per chunk, the first lane that comes to it
+//! takes a buffer, and others that come meanwhile wait for it. `tests/loom/window.rs` checks all of
+//! it with loom.
 
 use super::sync::{AtomicU64, Ordering, yield_now};
 
@@ -34,8 +35,8 @@ struct LaneWord(AtomicU64);
 /// The shared part; see the module documentation.
 #[derive(Debug)]
 pub struct Window {
-    /// Chunk `id` lives in slot `id % slots.len()`; the word is `id << 16 | (buffer + 1)`, or all ones in place of a buffer while a
-    /// lane takes one.
+    /// Chunk `id` lives in slot `id % slots.len()`; the word is `id << 16 | (buffer + 1)`, or all
+    /// ones in place of a buffer while a lane takes one.
     slots: Box<[AtomicU64]>,
     lanes: Box<[LaneWord]>,
     /// Chunks that a lane keeps open, counted from the newest that it has seen.
@@ -56,8 +57,8 @@ pub enum Located {
 impl Window {
     /// A window of `slots` chunk ids for `lanes` lcores, each keeping `depth` chunks open.
     ///
-    /// There should be a buffer for every slot beside those outside the window, or a lane that skips ids can take
-    /// the buffers that another needs to go on.
+    /// There should be a buffer for every slot beside those outside the window, or a lane that
+    /// skips ids can take the buffers that another needs to go on.
     pub fn new(slots: usize, lanes: usize, depth: usize) -> Self {
         Self {
             slots: (0..slots as u64)
@@ -136,7 +137,8 @@ impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
         self.floor = self.floor.max(id);
     }
 
-    /// Whether the collector has raised this lane since there was a heap to locate. Between bursts only.
+    /// Whether the collector has raised this lane since there was a heap to locate. Between bursts
+    /// only.
     pub fn is_left_behind(&self) -> bool {
         self.left_behind || self.word().load(Ordering::Relaxed) > self.floor
     }
@@ -155,7 +157,8 @@ impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
         }
     }
 
-    /// Finds the buffer of chunk `id`, opening the chunk with `take` if need be. Inside a burst only.
+    /// Finds the buffer of chunk `id`, opening the chunk with `take` if need be. Inside a burst
+    /// only.
     ///
     /// A chunk newer than all before moves this lane's floor up, whether or not it gets a buffer.
     pub fn locate(&mut self, id: u64, take: impl FnOnce() -> Option<BufferId>) -> Located {
@@ -172,7 +175,8 @@ impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
             }
             word = match word & BUFFER {
                 NO_BUFFER => {
-                    // One lane alone takes one: with two in hand, a third lane would miss the last that is free.
+                    // One lane alone takes one: with two in hand, a third lane would miss the last
+                    // that is free.
                     let claimed = slot.compare_exchange(
                         word,
                         word | BUFFER,

@@ -1,11 +1,12 @@
 //! Replay: a capture through the very data path that a live engine uses.
 //!
 //! ```text
-//! capture ─► source lcore ─► ring port ─► rx lcores ─► engine ─► tx lcore ─► ring port ─► recorder lcore ─► capture
+//! capture ─► source ─► ring port ─► rx ─► engine ─► tx ─► ring port ─► recorder ─► capture
 //! ```
 //!
-//! Nothing is lost and everything is deterministic: where a live receiver would drop, the source waits;
-//! where a live receiver would let time decide, the source says so in file order ([`crate::recv::Watermark`]).
+//! Nothing is lost and everything is deterministic: where a live receiver would drop, the source
+//! waits; where a live receiver would let time decide, the source says so in file order
+//! ([`crate::recv::Watermark`]).
 //!
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
 //! * [`Requests`]: requests to the engine, each for a timestamp of its output;

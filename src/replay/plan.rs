@@ -14,7 +14,7 @@ use crate::config::{
 };
 use crate::net::{FlowTable, parse_endpoints};
 
-/// Defaults of the peer.
+/// Defaults of katgpucbf.
 const DEFAULT_RATE: f64 = 1712e6;
 const DEFAULT_HEAP_SAMPLES: u64 = 4096;
 const DEFAULT_MAX_DELAY_DIFF: usize = 1 << 20;
@@ -64,7 +64,8 @@ impl Picks {
     }
 }
 
-/// Fills the gaps of `options` from `scan` and checks the result; there are no requests. `queues_per_pol` is at least 1.
+/// Fills the gaps of `options` from `scan` and checks the result; there are no requests.
+/// `queues_per_pol` is at least 1.
 pub fn plan(
     options: &EngineOptions,
     capture: &CaptureOptions,
@@ -249,7 +250,8 @@ fn pick_outputs(
     })
 }
 
-/// Receive chunk, a multiple of `grid`, and largest delay difference: either follows from the other.
+/// Receive chunk, a multiple of `grid`, and largest delay difference: either follows from the
+/// other.
 fn pick_chunk(
     options: &EngineOptions,
     window: usize,
@@ -309,7 +311,8 @@ fn pick_send_chunk(
     Ok(picks.or(given.map(|_| chunk), "--send-chunk-jones", chunk, why))
 }
 
-/// A capture whose heaps have another length than the options say would be dropped to the last heap.
+/// A capture whose heaps have another length than the options say would be dropped to the last
+/// heap.
 fn check_heap(recv: &RecvConfig, scan: &CaptureScan) -> Result<(), ConfigError> {
     if recv.heap_bytes() == scan.heap_bytes {
         return Ok(());
@@ -329,7 +332,7 @@ fn check_heap(recv: &RecvConfig, scan: &CaptureScan) -> Result<(), ConfigError> 
     ))
 }
 
-/// The given destinations over all queues, in contiguous slices, as the peer divides them.
+/// The given destinations over all queues, in contiguous slices, as katgpucbf divides them.
 fn steer_given(
     sources: &str,
     queues_per_pol: usize,

@@ -32,7 +32,8 @@ pub struct RecorderLcore {
 }
 
 impl RecorderLcore {
-    /// Records until the end, then gives the file its name: true. Aborted, it leaves no file: false.
+    /// Records until the end, then gives the file its name: true. Aborted, it leaves no file:
+    /// false.
     ///
     /// A frame's time is that of the data in it, so the same input makes the same file.
     pub fn run(mut self, timer: &mut PhaseTimer) -> Result<bool, CaptureError> {

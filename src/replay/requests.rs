@@ -53,7 +53,8 @@ struct Request {
 }
 
 impl Requests {
-    /// Reads lines of `TIMESTAMP ?request arguments`. Blank lines and those that begin with # are skipped.
+    /// Reads lines of `TIMESTAMP ?request arguments`. Blank lines and those that begin with # are
+    /// skipped.
     pub fn read(path: &Path) -> Result<Self, RequestsError> {
         let text = read_limited(path, MOST_BYTES).map_err(|source| RequestsError::Read {
             path: path.to_owned(),
@@ -87,7 +88,8 @@ impl Requests {
         self.0.is_empty()
     }
 
-    /// Asks an engine that has not begun, whose queues have room for all of them. Returns what it replied.
+    /// Asks an engine that has not begun, whose queues have room for all of them. Returns what it
+    /// replied.
     pub fn ask(&self, clock: SampleClock, steering: &ControlHandle) -> Vec<Reply> {
         let ask = |request: &Request| {
             let steering = steering.at(request.at);
@@ -128,7 +130,8 @@ fn parse(line: &[u8]) -> Result<(Timestamp, &[u8]), String> {
     }
 }
 
-/// What became of requests: `replies` to them, and what the engine made of them before the `end` of its output, if there was some.
+/// What became of requests: `replies` to them, and what the engine made of them before the `end` of
+/// its output, if there was some.
 pub fn report(
     replies: Vec<Reply>,
     stats: &RequestStats,

@@ -1,4 +1,5 @@
-//! The run report as files: `report.json`, and `report.html`, one page that needs nothing but itself.
+//! The run report as files: `report.json`, and `report.html`, one page that needs nothing but
+//! itself.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -195,7 +195,7 @@ fn report_is_one_page_that_needs_nothing_else() {
             "3 requests, 1 failed, 1 behind the last batch; the output reached 2 changes"
         )
     );
-    assert!(html.contains("line 3: <code>!gain fail no\\_stream\\_&#39;&lt;x&gt;&#39;"));
+    assert!(html.contains("line 3: <code>!gain fail no\\_stream\\_&apos;&lt;x&gt;&apos;"));
     let addresses = html
         .split("src=\"")
         .skip(1)

@@ -27,8 +27,8 @@ fn decibels(power: f64) -> Option<f64> {
     (power > 0.0).then(|| 10.0 * (power / FULL_SCALE).log10())
 }
 
-/// Mean and peak power of each channel, or `None` if all of it is zero. `mhz` is from the centre of the first
-/// to that of one behind the last.
+/// Mean and peak power of each channel, or `None` if all of it is zero. `mhz` is from the centre of
+/// the first to that of one behind the last.
 pub(super) fn spectrum(
     spectra: &SpectraAccumulator,
     pol: usize,

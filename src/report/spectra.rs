@@ -1,4 +1,5 @@
-//! Mean and peak power per channel and a time–frequency picture, gathered from output batches in bounded memory.
+//! Mean and peak power per channel and a time–frequency picture, gathered from output batches in
+//! bounded memory.
 
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
@@ -78,7 +79,8 @@ impl SpectraAccumulator {
 
     /// Adds one batch in wire layout, (channel, spectrum, polarisation, re/im).
     ///
-    /// A batch of another length than `channels × spectra_per_heap` Jones vectors is cut or taken as far as it goes.
+    /// A batch of another length than `channels × spectra_per_heap` Jones vectors is cut or taken
+    /// as far as it goes.
     pub fn add_batch(&mut self, timestamp: Timestamp, data: &[u8]) {
         let stride = (self.spectra_per_heap * self.bits.jones_bytes()).max(1);
         for (channel, values) in data.chunks_exact(stride).take(self.channels).enumerate() {

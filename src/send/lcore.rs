@@ -31,7 +31,8 @@ pub struct TxPools {
 }
 
 impl TxPools {
-    /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied; 0: none is.
+    /// Data room of both pools, per packet, where payloads of up to `copied` bytes may be copied;
+    /// 0: none is.
     fn bytes_per_packet(copied: usize) -> usize {
         CONTROL_FRAME.max(HEADER_BYTES + copied)
     }
@@ -42,8 +43,9 @@ impl TxPools {
         pool_bytes(mbufs, Self::bytes_per_packet(copied)) + pool_bytes(mbufs, 0)
     }
 
-    /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after it, with room to copy
-    /// payloads of up to `copied` bytes. Their names, which are unique in a process, begin with `prefix`.
+    /// Pools for a queue of `descriptors` entries, counting everything that may hold packets after
+    /// it, with room to copy payloads of up to `copied` bytes. Their names, which are unique in a
+    /// process, begin with `prefix`.
     pub fn new(
         eal: &Eal,
         prefix: &str,
@@ -181,7 +183,8 @@ pub struct TxOutput {
 
 /// One tx lcore: all outputs of an engine, or a share of each one's substreams.
 ///
-/// Without pace, outputs are sent in the order in which their chunks were finished; with it, side by side.
+/// Without pace, outputs are sent in the order in which their chunks were finished; with it, side
+/// by side.
 pub struct TxLcore<T = Tsc> {
     /// Which of the team it is.
     index: usize,
@@ -197,9 +200,9 @@ pub struct TxLcore<T = Tsc> {
 }
 
 impl<T: Ticks> TxLcore<T> {
-    /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are at most
-    /// [`MAX_TX_LCORES`]. Chunks of fewer than `min_zero_copy_packets` packets through a queue are copied. `ticks` is what the paces
-    /// of outputs go by.
+    /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are
+    /// at most [`MAX_TX_LCORES`]. Chunks of fewer than `min_zero_copy_packets` packets through a
+    /// queue are copied. `ticks` is what the paces of outputs go by.
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
         paths: Vec<TxPath>,
@@ -298,8 +301,8 @@ impl<T: Ticks> TxLcore<T> {
         self.flush(timer);
     }
 
-    /// Sends of an output's first chunk what its pace allows, at most a burst if there is one. Returns whether it had
-    /// anything to do.
+    /// Sends of an output's first chunk what its pace allows, at most a burst if there is one.
+    /// Returns whether it had anything to do.
     fn send_some(&mut self, output: usize, timer: &mut PhaseTimer) -> bool {
         let mut packets = 0;
         loop {
@@ -423,8 +426,8 @@ impl<T: Ticks> TxLcore<T> {
     }
 }
 
-/// The packet that is `next`, which names a batch and one of its packets: a header, and behind it, or chained to it, a
-/// part of the chunk. `None` while a pool is empty.
+/// The packet that is `next`, which names a batch and one of its packets: a header, and behind it,
+/// or chained to it, a part of the chunk. `None` while a pool is empty.
 fn data_packet(
     pools: &TxPools,
     packetiser: &Packetiser,

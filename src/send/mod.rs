@@ -5,8 +5,8 @@
 //! * [`TxLcore`]: the loop of the tx lcore.
 //!
 //! A data packet is a small header mbuf chained to a segment that points into the output chunk; the
-//! chunk returns to its pool when the last packet has left. Chunks that a device cannot read, or whose packets its driver
-//! might keep until others come, are copied instead.
+//! chunk returns to its pool when the last packet has left. Chunks that a device cannot read, or
+//! whose packets its driver might keep until others come, are copied instead.
 
 mod lcore;
 mod pace;

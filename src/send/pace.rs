@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ground::TscClock;
 
-/// Bytes that may leave at once after a pause (as the peer's library has it).
+/// Bytes that may leave at once after a pause (as katgpucbf's library has it).
 const BURST_BYTES: f64 = 65536.0;
 
 /// A token bucket over the time-stamp counter; bytes are those of UDP payloads.
@@ -28,8 +28,8 @@ impl Pace {
         due: 0.0,
     };
 
-    /// `rate` bytes per second, which is positive, from `now` on. A sender that may sleep for `nap` catches up with
-    /// that much of the rate at once.
+    /// `rate` bytes per second, which is positive, from `now` on. A sender that may sleep for `nap`
+    /// catches up with that much of the rate at once.
     pub fn new(clock: TscClock, rate: f64, nap: Duration, now: u64) -> Self {
         let ticks_per_byte = clock.hz() as f64 / rate;
         Self {
@@ -67,7 +67,8 @@ mod tests {
     use super::*;
     use dpdk::Eal;
 
-    /// Sends whenever it may, looking every `step` ticks; returns bytes sent by the time of each look.
+    /// Sends whenever it may, looking every `step` ticks; returns bytes sent by the time of each
+    /// look.
     fn run(pace: &mut Pace, from: u64, to: u64, step: usize) -> u64 {
         let mut bytes = 0;
         for now in (from..to).step_by(step) {
@@ -105,7 +106,8 @@ mod tests {
         assert!(bytes <= most(0.1) && bytes > 0.1 * rate, "{bytes}");
     }
 
-    /// However seldom it looks: a bucket that leaks at the rate never holds more than ours and one packet.
+    /// However seldom it looks: a bucket that leaks at the rate never holds more than ours and one
+    /// packet.
     #[test]
     fn no_stretch_of_time_has_more_than_the_bucket() {
         let clock = Eal::for_tests().tsc_clock();

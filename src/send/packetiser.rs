@@ -17,7 +17,8 @@ const DESCRIPTOR_INTERVAL: f64 = 5.0;
 /// Bytes in front of a data packet's payload.
 pub const HEADER_BYTES: usize = HEADERS_LEN + PREAMBLE_LEN;
 
-/// Timestamp in the headers of a data packet that a [`Packetiser`] made; `None` for its other packets.
+/// Timestamp in the headers of a data packet that a [`Packetiser`] made; `None` for its other
+/// packets.
 pub fn data_timestamp(headers: &[u8]) -> Option<Timestamp> {
     const TIMESTAMP: usize = HEADERS_LEN + 40;
     if headers.len() != HEADER_BYTES {
@@ -38,8 +39,9 @@ pub struct Source {
     pub port: u16,
 }
 
-/// Heap counts of one stream: they start at the F-engine's number and step by the size of the array,
-/// so that engines never collide. Every heap takes one, in the order in which heaps are handed out.
+/// Heap counts of one stream: they start at the F-engine's number and step by the size of the
+/// array, so that engines never collide. Every heap takes one, in the order in which heaps are
+/// handed out.
 #[derive(Clone, Debug)]
 pub struct HeapCounts {
     next: u64,
@@ -49,7 +51,8 @@ pub struct HeapCounts {
 impl HeapCounts {
     const MASK: u64 = (1 << 48) - 1;
 
-    /// Counts of F-engine `feng_id` in an array of `array_size`, through its `interface`th send interface.
+    /// Counts of F-engine `feng_id` in an array of `array_size`, through its `interface`th send
+    /// interface.
     pub fn new(feng_id: u64, array_size: u64, interface: usize) -> Self {
         Self {
             next: ((interface as u64) << 40).wrapping_add(feng_id) & Self::MASK,
@@ -121,8 +124,9 @@ impl Packetiser {
         }
     }
 
-    /// The packets that go through the `index`th of `of` interfaces: data of a contiguous block of substreams, and
-    /// through the first all descriptors and stop heaps. Each interface counts its own heaps. For a packetiser of all substreams.
+    /// The packets that go through the `index`th of `of` interfaces: data of a contiguous block of
+    /// substreams, and through the first all descriptors and stop heaps. Each interface counts its
+    /// own heaps. For a packetiser of all substreams.
     pub fn through(&self, index: usize, of: usize) -> Self {
         let all = self.templates.len();
         let mut through = self.clone();
@@ -135,8 +139,8 @@ impl Packetiser {
         through
     }
 
-    /// The packets of every `of`th substream from `index` on. Heap counts are those of the whole stream, so that
-    /// `of` shares together send what one packetiser would.
+    /// The packets of every `of`th substream from `index` on. Heap counts are those of the whole
+    /// stream, so that `of` shares together send what one packetiser would.
     pub fn share(&self, index: usize, of: usize) -> Self {
         Self {
             share: (index, of),
@@ -160,8 +164,8 @@ impl Packetiser {
         &self.config
     }
 
-    /// Whether descriptors are to be repeated before the batch at `timestamp`: F + 1 intervals after
-    /// the first batch, then every A intervals, in sample time.
+    /// Whether descriptors are to be repeated before the batch at `timestamp`: F + 1 intervals
+    /// after the first batch, then every A intervals, in sample time.
     pub fn descriptors_due(&mut self, timestamp: Timestamp) -> bool {
         if self.control.is_empty() {
             return false;
@@ -225,7 +229,8 @@ impl Packetiser {
         self.config.heap_bytes().div_ceil(self.packet_payload)
     }
 
-    /// The `index`th packet of the current batch: packet 0 of every substream that is sent, then packet 1, …
+    /// The `index`th packet of the current batch: packet 0 of every substream that is sent, then
+    /// packet 1, …
     ///
     /// Writes the headers and returns which bytes of the batch follow them.
     pub fn packet(
@@ -371,7 +376,8 @@ mod tests {
         assert_eq!(shared, alone);
     }
 
-    /// katgpucbf's blocks and heap counts: interface i starts at i·2^40 + F, and the first sends all descriptors.
+    /// katgpucbf's blocks and heap counts: interface i starts at i·2^40 + F, and the first sends
+    /// all descriptors.
     #[test]
     fn interfaces_divide_the_substreams_in_blocks() {
         let whole = packetiser(8192);

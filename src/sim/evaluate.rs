@@ -146,7 +146,8 @@ fn is_impulse(i: u64, w: u64, n: u64) -> bool {
     if w >= n {
         return true;
     }
-    // w < n, so impulses are at least one sample apart and only the nearest k can be at i; k = w is k = 0 of the next period.
+    // w < n, so impulses are at least one sample apart and only the nearest k can be at i; k = w is
+    // k = 0 of the next period.
     let (i, w, n) = (u128::from(i), u128::from(w), u128::from(n));
     let near = i * w / n;
     (near..=near + 1).any(|k| {

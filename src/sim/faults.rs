@@ -1,7 +1,8 @@
 //! Faults as decorators over a stream of heaps.
 //!
-//! Each decorator takes heaps from the one before it and leaves alone what an earlier one has already touched,
-//! so a heap suffers at most one fault and the [`Ledger`] tells exactly what a receiver must find.
+//! Each decorator takes heaps from the one before it and leaves alone what an earlier one has
+//! already touched, so a heap suffers at most one fault and the [`Ledger`] tells exactly what a
+//! receiver must find.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -156,8 +157,8 @@ pub enum FaultPlanError {
 
 /// Heaps that a late heap is held back where the plan does not say.
 const LATE_HEAPS: u64 = 16384;
-/// Heaps of a polarisation that may come between two that are sent, where they are sent in real time: the sender goes
-/// through them at once, and notes each.
+/// Heaps of a polarisation that may come between two that are sent, where they are sent in real
+/// time: the sender goes through them at once, and notes each.
 const LIVE_HEAPS: u64 = 1 << 20;
 
 impl std::str::FromStr for FaultPlan {

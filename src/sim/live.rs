@@ -19,7 +19,7 @@ use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
 use crate::send::Pace;
 use crate::spead::digitiser::PREAMBLE_LEN;
 
-/// Rate at which heaps that are late are made up for (as the peer's library has it).
+/// Rate at which heaps that are late are made up for (as katgpucbf's library has it).
 const CATCH_UP: f64 = 1.05;
 /// How long an lcore that shares its CPU may be held up by others, and then make up for it at once.
 const HELD_UP: Duration = Duration::from_millis(250);
@@ -37,7 +37,8 @@ pub struct SimStats {
     pub bytes: AtomicU64,
     /// Heaps that the port did not take in time.
     pub skipped: AtomicU64,
-    /// Wall clock less nominal time when the last heap was handed over, in seconds: bits of an `f64`.
+    /// Wall clock less nominal time when the last heap was handed over, in seconds: bits of an
+    /// `f64`.
     time_error: AtomicU64,
     /// Faults by kind.
     faults: Mutex<BTreeMap<&'static str, u64>>,
@@ -240,7 +241,8 @@ impl SimLcore {
         let _ = change.done.send((Timestamp(timestamp), unused));
     }
 
-    /// Puts a heap into the batch, with descriptors before it if they are due. False while there are no buffers.
+    /// Puts a heap into the batch, with descriptors before it if they are due. False while there
+    /// are no buffers.
     fn fill(&mut self, heap: SimHeap) -> bool {
         if self.batch.room() > 1
             && let Some((template, packet)) = self.packets.descriptors(heap.index)

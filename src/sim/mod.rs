@@ -1,9 +1,9 @@
 //! Digitiser simulator and fault injection.
 //!
-//! A [`signal`] is a function of the sample index, written in a small language. [`quantise`] turns it into
-//! packed samples, [`window`] keeps one period of them, [`stream`] puts them into heaps and packets, and
-//! [`faults`] are decorators between the two that lose, repeat, delay or damage heaps. Packets go into a capture
-//! ([`Digitiser`]) or out of a port in real time ([`live`]).
+//! A [`signal`] is a function of the sample index, written in a small language. [`quantise`] turns
+//! it into packed samples, [`window`] keeps one period of them, [`stream`] puts them into heaps and
+//! packets, and [`faults`] are decorators between the two that lose, repeat, delay or damage heaps.
+//! Packets go into a capture ([`Digitiser`]) or out of a port in real time ([`live`]).
 
 pub mod config;
 pub mod evaluate;

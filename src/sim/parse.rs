@@ -16,7 +16,8 @@ use super::signal::{Operator, Signal, Term};
 
 /// Most terms in an expression, variables written out.
 const MAX_TERMS: usize = 1024;
-/// Deepest nesting of expressions: that of as many terms with all parentheses written, as `signals` has them.
+/// Deepest nesting of expressions: that of as many terms with all parentheses written, as `signals`
+/// has them.
 const MAX_DEPTH: usize = MAX_TERMS + 8;
 /// Most tones of a `multicw`.
 const MAX_TONES: u64 = 65536;
@@ -292,7 +293,8 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
             })
     }
 
-    /// Takes a number with optional sign, and with fraction and exponent where `real`; empty if there is none.
+    /// Takes a number with optional sign, and with fraction and exponent where `real`; empty if
+    /// there is none.
     fn number_text(&mut self, real: bool) -> &'a str {
         let rest = self.rest();
         let digits = |from: usize| rest[from..].bytes().take_while(u8::is_ascii_digit).count();

@@ -9,7 +9,8 @@ pub fn full_scale(bits: SampleBits) -> i32 {
     (1 << (bits.get() - 1)) - 1
 }
 
-/// Dither of one polarisation: uniform in [−0.5, 0.5), a function of seed, polarisation and sample index.
+/// Dither of one polarisation: uniform in [−0.5, 0.5), a function of seed, polarisation and sample
+/// index.
 pub struct DitherSource {
     generator: ChaCha8Rng,
 }
@@ -31,7 +32,8 @@ impl DitherSource {
     }
 }
 
-/// One sample, from a value relative to full scale: scaled, dithered, clamped, rounded to nearest even.
+/// One sample, from a value relative to full scale: scaled, dithered, clamped, rounded to nearest
+/// even.
 #[inline]
 pub fn quantise(value: f64, dither: f64, bits: SampleBits) -> i32 {
     let limit = f64::from(full_scale(bits));
@@ -49,8 +51,8 @@ pub fn saturated(samples: &[i32], bits: SampleBits) -> usize {
         .count()
 }
 
-/// Packs two's-complement samples, most significant bit first, without padding in between; the last byte is
-/// filled with zeros.
+/// Packs two's-complement samples, most significant bit first, without padding in between; the last
+/// byte is filled with zeros.
 pub fn pack(samples: &[i32], bits: SampleBits, out: &mut Vec<u8>) {
     let bits = bits.get();
     let mask = (1u64 << bits) - 1;
@@ -126,7 +128,8 @@ mod tests {
         assert_eq!(counts, [3, 0, 2, 4, 4]);
     }
 
-    /// Mean 0 and variance 1/12 within five standard errors, and no order in which it is read matters.
+    /// Mean 0 and variance 1/12 within five standard errors, and no order in which it is read
+    /// matters.
     #[test]
     fn dither_is_uniform_and_random_access() {
         let mut source = DitherSource::new(1, 0);

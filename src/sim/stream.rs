@@ -184,8 +184,8 @@ impl Digitiser {
             self.config.dests.len() as u64,
         );
         let mut sent = 0;
-        // The clock of the network: heaps leave when their last sample is there, polarisations after one another,
-        // and a heap that was held back leaves with the one after which it goes.
+        // The clock of the network: heaps leave when their last sample is there, polarisations
+        // after one another, and a heap that was held back leaves with the one after which it goes.
         let mut now = 0;
         let mut packet = Vec::new();
         let mut headers = [0; HEADERS_LEN];

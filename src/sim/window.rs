@@ -11,8 +11,8 @@ use super::signal::{Signal, Term};
 pub struct Windows(Vec<Window>);
 
 impl Windows {
-    /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after `period` samples. Where all
-    /// are zero there is no dither either, as from the peer's `dsim`.
+    /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after
+    /// `period` samples. Where all are zero there is no dither either, as from katgpucbf's `dsim`.
     pub fn new(config: &DigitiserConfig, signals: &[Signal], period: u64) -> Self {
         let mut making = Making::new(config, signals, period);
         while making.step() {}
@@ -31,7 +31,8 @@ impl Windows {
         self.0[pol].sample(t)
     }
 
-    /// Packed samples and saturation count of heap `heap` of polarisation `pol`, counted from timestamp 0.
+    /// Packed samples and saturation count of heap `heap` of polarisation `pol`, counted from
+    /// timestamp 0.
     pub fn heap(&self, pol: usize, heap: u64) -> (&[u8], u16) {
         self.0[pol].heap(heap)
     }

@@ -210,7 +210,8 @@ impl Assembler {
         report.first_timestamp = layout.batches.first().copied();
         report.last_timestamp = layout.batches.last().copied();
         report.batches = batches;
-        // What all steps have in common: the batch, which is longer than a wideband one in narrowband streams.
+        // What all steps have in common: the batch, which is longer than a wideband one in
+        // narrowband streams.
         let steps = layout.batches.windows(2).map(|w| w[1] - w[0]);
         report.batch_samples = match steps.fold(0, gcd) {
             0 => layout.batch_samples(),
@@ -390,7 +391,8 @@ fn widened(payload: &[u8], bits: OutputBits) -> Cow<'_, [u8]> {
     }
 }
 
-/// Adds |x|² of bytes that begin at byte `at` of a batch. A Jones vector that packets share counts with its first byte.
+/// Adds |x|² of bytes that begin at byte `at` of a batch. A Jones vector that packets share counts
+/// with its first byte.
 fn add_power(
     payload: &[u8],
     at: usize,

@@ -35,7 +35,8 @@ pub struct Layout {
     pub bits: OutputBits,
     /// By substream number; None where nothing was captured.
     pub destinations: Vec<Option<SocketAddrV4>>,
-    /// Timestamps of all batches of which there is anything, ascending, also where those on the wire wrap.
+    /// Timestamps of all batches of which there is anything, ascending, also where those on the
+    /// wire wrap.
     pub batches: Vec<u64>,
     /// Step of heap counts, unless there is a single heap.
     pub array_size: Option<u64>,
@@ -288,7 +289,8 @@ fn layout(
     Ok(layout)
 }
 
-/// Makes timestamps go on where those on the wire wrap; a capture takes less than half of their range.
+/// Makes timestamps go on where those on the wire wrap; a capture takes less than half of their
+/// range.
 fn unwrap(timestamps: &mut [u64]) {
     let Some(&first) = timestamps.first() else {
         return;
@@ -335,8 +337,8 @@ pub(super) fn shape_of(
     }
 }
 
-/// Channels and spectra of a heap, from options and from what the heaps themselves say. They have 8 bits, unless the options
-/// leave room for 4 only.
+/// Channels and spectra of a heap, from options and from what the heaps themselves say. They have 8
+/// bits, unless the options leave room for 4 only.
 fn guess_shape(
     dst: SocketAddrV4,
     group: &[(Route, Substream)],

@@ -1,10 +1,10 @@
-//! The consumer's side of an output stream: reads F-engine heaps back from a capture, checks them and
-//! puts the spectra together.
+//! The consumer's side of an output stream: reads F-engine heaps back from a capture, checks them
+//! and puts the spectra together.
 //!
-//! A capture is read twice. The first pass ([`layout`]) finds the streams: which destinations carry them,
-//! their shape (from the descriptors), and which batches there are. The second (`assemble`) puts every
-//! packet where it belongs, straight into the output file, so that memory holds no spectra: only a few
-//! bytes for each heap, and what arrived of the heaps that are not complete.
+//! A capture is read twice. The first pass ([`layout`]) finds the streams: which destinations carry
+//! them, their shape (from the descriptors), and which batches there are. The second (`assemble`)
+//! puts every packet where it belongs, straight into the output file, so that memory holds no
+//! spectra: only a few bytes for each heap, and what arrived of the heaps that are not complete.
 //!
 //! Streams that come from a port cannot be read twice: [`live`].
 
@@ -87,7 +87,8 @@ pub enum SinkError {
     },
 }
 
-/// Reads a capture's streams, checks them, and writes arrays and pictures if there is a folder for them.
+/// Reads a capture's streams, checks them, and writes arrays and pictures if there is a folder for
+/// them.
 pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkError> {
     let (layouts, mut report) = layout::survey(capture, options)?;
     let mut streams = layouts

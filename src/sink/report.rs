@@ -90,7 +90,8 @@ pub struct StreamReport {
     pub spectra_per_heap: u64,
     /// Bits of each real and imaginary part.
     pub sample_bits: OutputBits,
-    /// ADC samples in a batch: what steps between timestamps have in common, or a wideband one as long as there is one batch.
+    /// ADC samples in a batch: what steps between timestamps have in common, or a wideband one as
+    /// long as there is one batch.
     pub batch_samples: u64,
     /// Timestamp of the first batch.
     pub first_timestamp: Option<u64>,
@@ -98,7 +99,8 @@ pub struct StreamReport {
     pub last_timestamp: Option<u64>,
     /// Batches of which there is anything.
     pub batches: u64,
-    /// Batches between the first and the last of which there is nothing: not sent, because their input was missing.
+    /// Batches between the first and the last of which there is nothing: not sent, because their
+    /// input was missing.
     pub batches_not_sent: u64,
     /// Data packets used.
     pub packets: u64,

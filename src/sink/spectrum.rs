@@ -9,8 +9,8 @@ const COLOURS: [RGBColor; N_POL] = [RGBColor(31, 119, 180), RGBColor(214, 39, 40
 
 /// An SVG of `power`, mean |x|² per channel and polarisation, in dB relative to one count.
 ///
-/// Channels without any power are left out. Where there are more channels than points, a point shows the
-/// strongest of its channels, so that no line is lost.
+/// Channels without any power are left out. Where there are more channels than points, a point
+/// shows the strongest of its channels, so that no line is lost.
 pub fn svg(title: &str, power: [&[f64]; N_POL]) -> String {
     let channels = power[0].len().max(1);
     let per_point = channels.div_ceil(MAX_POINTS);

@@ -89,8 +89,9 @@ impl Descriptor {
         }
     }
 
-    /// Descriptors of an F-engine output stream: `channels` per substream and `spectra` per heap, whose real and imaginary
-    /// parts have 8 bits, or another number of them that no array's type has.
+    /// Descriptors of an F-engine output stream: `channels` per substream and `spectra` per heap,
+    /// whose real and imaginary parts have 8 bits, or another number of them that no array's type
+    /// has.
     pub fn spectra(channels: u64, spectra: u64, bits: u16) -> Vec<Self> {
         let element = match bits {
             8 => ElementType::Numpy {

@@ -106,7 +106,8 @@ impl<'a> DigitiserHeap<'a> {
         self.digitiser_id
     }
 
-    /// Polarisation: the low bit of the digitiser number; 1 where that is missing, as receivers take it for −1.
+    /// Polarisation: the low bit of the digitiser number; 1 where that is missing, as receivers
+    /// take it for −1.
     pub fn pol(&self) -> usize {
         self.digitiser_id.map_or(1, |id| (id & 1) as usize)
     }
@@ -116,7 +117,8 @@ impl<'a> DigitiserHeap<'a> {
         self.status
     }
 
-    /// Saturated samples in this heap; 65535 where the status is missing, as receivers take it for −1.
+    /// Saturated samples in this heap; 65535 where the status is missing, as receivers take it for
+    /// −1.
     pub fn saturated(&self) -> u16 {
         self.status.map_or(u16::MAX, |status| (status >> 32) as u16)
     }

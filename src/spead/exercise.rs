@@ -1,4 +1,5 @@
-//! Everything that can be asked of bytes from the network, asked: the body of the fuzz target and of its corpus test.
+//! Everything that can be asked of bytes from the network, asked: the body of the fuzz target and
+//! of its corpus test.
 
 use super::descriptor::parse_heap;
 use super::packet::{Header, Packet};

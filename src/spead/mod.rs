@@ -1,8 +1,9 @@
 //! SPEAD wire format: checked packet views, packet and descriptor builders, item identifiers.
 //!
 //! Everything here speaks SPEAD-64-48 version 4: an 8-byte header, big-endian 64-bit item pointers
-//! (mode bit, 15-bit identifier, 48-bit value or payload offset), then the payload. Views are made by
-//! a `new_checked` or `parse` that returns a typed error; after that no accessor can fail or panic.
+//! (mode bit, 15-bit identifier, 48-bit value or payload offset), then the payload. Views are made
+//! by a `new_checked` or `parse` that returns a typed error; after that no accessor can fail or
+//! panic.
 //!
 //! | module | what it reads and writes |
 //! |---|---|

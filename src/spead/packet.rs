@@ -214,7 +214,8 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Checks a UDP payload.
     ///
-    /// Bytes after the payload are tolerated. Where a control item is repeated, the last one counts.
+    /// Bytes after the payload are tolerated. Where a control item is repeated, the last one
+    /// counts.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let len = bytes.len();
         if len < HEADER_LEN {

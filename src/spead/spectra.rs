@@ -43,7 +43,8 @@ impl SpectraRepr {
         header.emit(&items, preamble);
     }
 
-    /// Reads a packet back; `Ok(None)` where an item of a data heap is missing, as in descriptor and stop heaps.
+    /// Reads a packet back; `Ok(None)` where an item of a data heap is missing, as in descriptor
+    /// and stop heaps.
     pub fn parse(packet: &Packet<'_>) -> Result<Option<Self>, PacketError> {
         let header = Header::parse(packet)?;
         let found = (

@@ -3,7 +3,8 @@
 use super::packet::{Header, Item, Packet};
 use super::{STREAM_STOP, item};
 
-/// Bytes of a stop heap's only packet. Heaps are never sent empty: a padding item has one byte of payload.
+/// Bytes of a stop heap's only packet. Heaps are never sent empty: a padding item has one byte of
+/// payload.
 pub const STOP_LEN: usize = Header::len(2) + 1;
 
 /// A stop heap.

@@ -278,7 +278,8 @@ fn order_does_not_depend_on_when_chunks_are_done() {
     assert!(expected.ended && expected.outcome.is_ok());
     let expected = expected.handed;
     let starts = |output: usize| expected.iter().filter(move |(of, ..)| *of == output);
-    // A receive chunk has two batches of the one and one of the other; the last before a gap or the end lacks samples.
+    // A receive chunk has two batches of the one and one of the other; the last before a gap or the
+    // end lacks samples.
     for (output, whole) in [(0, 5 + 17), (1, 2 + 8)] {
         assert!(starts(output).is_sorted_by_key(|(_, start, _)| *start));
         let batches: usize = starts(output).map(|(.., batches)| *batches).sum();

@@ -1,4 +1,5 @@
-//! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests say so and pass.
+//! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests
+//! say so and pass.
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
@@ -46,7 +47,8 @@ fn agrees_with_the_cpu_for_many_taps() {
     }
 }
 
-/// Without delays, against the model in double precision, with a gain that clamps one sample in ten.
+/// Without delays, against the model in double precision, with a gain that clamps one sample in
+/// ten.
 #[test]
 fn agrees_with_the_model() {
     let Some(gpu) = device() else { return };
@@ -99,7 +101,8 @@ fn same_bytes_however_cut() {
     }
 }
 
-/// Kernels of successive passes overlap where nothing comes between them. What is small is resident at once, so that several do.
+/// Kernels of successive passes overlap where nothing comes between them. What is small is resident
+/// at once, so that several do.
 #[test]
 fn passes_that_overlap_make_the_same() {
     let Some(gpu) = device() else { return };
@@ -130,7 +133,8 @@ fn passes_that_overlap_make_the_same() {
     }
 }
 
-/// Gains set during a chunk wait for the next one; a chunk may end early, or be given up; what follows starts afresh.
+/// Gains set during a chunk wait for the next one; a chunk may end early, or be given up; what
+/// follows starts afresh.
 #[test]
 fn gains_wait_for_the_next_chunk() {
     let Some(gpu) = device() else { return };

@@ -1,4 +1,5 @@
-//! Narrowband and four-bit outputs of the CUDA backend against the golden model. Without a CUDA device, the tests say so and pass.
+//! Narrowband and four-bit outputs of the CUDA backend against the golden model. Without a CUDA
+//! device, the tests say so and pass.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ const START: Timestamp = Timestamp(((1 << 33) / 6720 + 1) * 6720);
 const ROUNDS: usize = 2;
 const BATCHES: usize = 2;
 
-/// Narrowband around a quarter of the sample rate, or so, `pass` wide where no channel is discarded.
+/// Narrowband around a quarter of the sample rate, or so, `pass` wide where no channel is
+/// discarded.
 fn narrowband(decimation: usize, ddc_taps: Option<usize>, pass: Option<f64>) -> Narrowband {
     let clock = SampleClock {
         adc_sample_rate: 1712e6,
@@ -43,7 +45,8 @@ fn narrowband(decimation: usize, ddc_taps: Option<usize>, pass: Option<f64>) -> 
     Narrowband::new(&spec, clock).expect("a filter")
 }
 
-/// Noise, a delay that goes on from one coarse value to the next, and gains, for several output chunks from one receive chunk.
+/// Noise, a delay that goes on from one coarse value to the next, and gains, for several output
+/// chunks from one receive chunk.
 struct Case {
     config: OutputConfig,
     bits: SampleBits,
@@ -98,7 +101,8 @@ impl Case {
         START + (spectrum * self.config.spectrum_samples()) as u64
     }
 
-    /// What the engine makes of the delays: spectra with the same coarse ones, up to `most`, with where their windows begin.
+    /// What the engine makes of the delays: spectra with the same coarse ones, up to `most`, with
+    /// where their windows begin.
     fn blocks(&self, first: usize, end: usize, most: usize) -> Vec<([usize; 2], Vec<FineDelay>)> {
         let mut blocks: Vec<([i64; 2], [usize; 2], Vec<FineDelay>)> = Vec::new();
         for spectrum in first..end {
@@ -232,8 +236,8 @@ fn config(channels: usize, taps: usize, spectra_per_heap: usize, of: Narrowband)
     }
 }
 
-/// Both kinds, all shapes of the down-conversion's blocks, and filters of all lengths. Odd subsamplings, which no output's options lead
-/// to, are those whose rows begin at any sample.
+/// Both kinds, all shapes of the down-conversion's blocks, and filters of all lengths. Odd
+/// subsamplings, which no output's options lead to, are those whose rows begin at any sample.
 #[test]
 fn every_decimation_agrees_with_the_model() {
     let Some(gpu) = device() else { return };
@@ -313,7 +317,8 @@ fn four_bits_agree_with_the_model() {
     }
 }
 
-/// Of narrow spectra a block has more than the smaller dimensions of a grid. Their power is that of the samples of their last taps.
+/// Of narrow spectra a block has more than the smaller dimensions of a grid. Their power is that of
+/// the samples of their last taps.
 #[test]
 fn any_number_of_spectra_counts_its_power() {
     let Some(gpu) = device() else { return };

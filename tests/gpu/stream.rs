@@ -1,4 +1,5 @@
-//! Chunk after chunk through the CUDA backend, several at a time. Without a CUDA device, the tests say so and pass.
+//! Chunk after chunk through the CUDA backend, several at a time. Without a CUDA device, the tests
+//! say so and pass.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use rand_chacha::ChaCha8Rng;
 use crate::support::gpu::{Contents, FENG_ID, Rig, assert_agree, chunk, layout, next_complete};
 use crate::support::{device, output, output_chunk_in};
 
-/// A stream of receive chunks through output chunks of another length, as an engine does it: the delay changes with
-/// every spectrum, the gains with every output chunk, and receive chunk 3 never comes.
+/// A stream of receive chunks through output chunks of another length, as an engine does it: the
+/// delay changes with every spectrum, the gains with every output chunk, and receive chunk 3 never
+/// comes.
 struct StreamCase {
     config: OutputConfig,
     bits: SampleBits,
@@ -243,7 +245,8 @@ impl Intake for OnePiece {
     }
 }
 
-/// What the GPU is compared with is right itself: chunks with tails come to the same bytes as one piece.
+/// What the GPU is compared with is right itself: chunks with tails come to the same bytes as one
+/// piece.
 #[test]
 fn chunks_come_to_the_same_as_one_piece() {
     let case = StreamCase::new();

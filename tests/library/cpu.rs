@@ -173,7 +173,8 @@ fn each(gains: &[Complex32]) -> Gains {
     Gains::new(gains.len(), gains).unwrap()
 }
 
-/// The same dither as the golden model: bytes differ only where the sum is a rounding error from a tie.
+/// The same dither as the golden model: bytes differ only where the sum is a rounding error from a
+/// tie.
 #[test]
 fn dithers_like_the_model() {
     let config = output(64, 4, 32, Dither::Uniform);
@@ -214,7 +215,8 @@ fn dithers_like_the_model() {
     }
 }
 
-/// Every output byte against the model: equal unless within 0.01 of a tie, never off by more than 1.
+/// Every output byte against the model: equal unless within 0.01 of a tie, never off by more than
+/// 1.
 #[test]
 fn agrees_with_the_model() {
     let cases = [

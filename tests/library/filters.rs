@@ -1,4 +1,4 @@
-//! SciPy as an independent judge: it designs the filters of narrowband outputs as the peer does.
+//! SciPy as an independent judge: it designs the filters of narrowband outputs as katgpucbf does.
 //!
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
 

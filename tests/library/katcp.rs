@@ -1,4 +1,5 @@
-//! aiokatcp as an independent peer: it controls an engine without a data path, as a controller would.
+//! aiokatcp as an independent judge: it controls an engine without a data path, as a controller
+//! would.
 //!
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
 
@@ -184,8 +185,9 @@ fn aiokatcp_controls_an_engine() {
     assert!(running.engine.end() > 100, "{report}");
 }
 
-/// Requests that wait for their place in the queue of an engine that takes none, while another client says `?halt`: each
-/// is answered, as done or as failed, and those that are answered as done are in the queue.
+/// Requests that wait for their place in the queue of an engine that takes none, while another
+/// client says `?halt`: each is answered, as done or as failed, and those that are answered as done
+/// are in the queue.
 #[test]
 fn a_halt_leaves_no_request_without_a_reply() {
     const PLACES: usize = 2;

@@ -1,4 +1,5 @@
-//! What needs neither DPDK nor the program: the CPU backend against the golden model, KATCP, readers of captures and streams.
+//! What needs neither DPDK nor the program: the CPU backend against the golden model, KATCP,
+//! readers of captures and streams.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,5 @@
-//! Narrowband and 4-bit outputs of the CPU backend against the golden model, and against themselves cut differently.
+//! Narrowband and 4-bit outputs of the CPU backend against the golden model, and against themselves
+//! cut differently.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ const CLOCK: SampleClock = SampleClock {
     sync_time: 0.0,
 };
 
-/// A narrowband output with the peer's default filter; `pass` is a fraction of its band.
+/// A narrowband output with katgpucbf's default filter; `pass` is a fraction of its band.
 fn narrowband(channels: usize, taps: usize, decimation: usize, pass: Option<f64>) -> OutputConfig {
     let bandwidth = CLOCK.adc_sample_rate / 2.0 / decimation as f64;
     let spec = NarrowbandSpec {
@@ -38,7 +39,8 @@ fn narrowband(channels: usize, taps: usize, decimation: usize, pass: Option<f64>
     }
 }
 
-/// One batch of noise, with a delay that is no whole number of subsampled samples, different in each polarisation.
+/// One batch of noise, with a delay that is no whole number of subsampled samples, different in
+/// each polarisation.
 struct Case {
     output: OutputConfig,
     bits: SampleBits,

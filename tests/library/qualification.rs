@@ -52,7 +52,8 @@ fn frequency(output: &OutputConfig, channel: usize, offset: f64) -> f64 {
     low + (channel as f64 + offset) * width / output.channels as f64
 }
 
-/// A tone's amplitude in its channel for each unit of its own, but for the response of the down-conversion.
+/// A tone's amplitude in its channel for each unit of its own, but for the response of the
+/// down-conversion.
 fn coherent_gain(output: &OutputConfig) -> f64 {
     let (step, window) = (output.pfb_step(), output.window_function);
     let weights = pfb::weights(step, output.taps, output.w_cutoff, window);
@@ -162,8 +163,8 @@ fn multiple(output: &OutputConfig, near: u64) -> u64 {
     near.next_multiple_of(output.batch_samples() as u64)
 }
 
-/// A tone in a channel's centre has the amplitude and the phase that it has at the timestamp, that of the filter's group
-/// delay later, and is nowhere else.
+/// A tone in a channel's centre has the amplitude and the phase that it has at the timestamp, that
+/// of the filter's group delay later, and is nowhere else.
 #[test]
 fn tones_are_in_their_channels_with_their_phases() {
     for (name, output) in outputs() {
@@ -185,7 +186,8 @@ fn tones_are_in_their_channels_with_their_phases() {
                 );
                 continue;
             }
-            // The reference of the phase: u bears the timestamp of its first sample, and the mixer's is 0 at timestamp 0.
+            // The reference of the phase: u bears the timestamp of its first sample, and the
+            // mixer's is 0 at timestamp 0.
             let f = frequency(&output, channel, 0.0);
             let t = start as f64 + (s * output.spectrum_samples()) as f64;
             let (late, mixer) = match output.narrowband {
@@ -201,8 +203,8 @@ fn tones_are_in_their_channels_with_their_phases() {
     }
 }
 
-/// Wherever within half a channel of its centre a tone is, what leaks beyond that channel and the neighbour on that side is
-/// below −53 dB.
+/// Wherever within half a channel of its centre a tone is, what leaks beyond that channel and the
+/// neighbour on that side is below −53 dB.
 #[test]
 fn leakage_is_below_53_decibels() {
     for (name, output) in [
@@ -255,7 +257,8 @@ fn vlbi_filters_are_flat_and_keep_aliases_out() {
     };
     // Channels from the lower to the upper end of the pass band.
     let half = (pass * 128.0) as usize - 1;
-    // Off the centre, as far in all channels, so that the phase goes round from spectrum to spectrum.
+    // Off the centre, as far in all channels, so that the phase goes round from spectrum to
+    // spectrum.
     let levels: Vec<f64> = (128 - half..=128 + half)
         .step_by(10)
         .map(|channel| 20.0 * level(frequency(&output, channel, 0.13), channel, loud).log10())
@@ -309,8 +312,8 @@ fn noise_keeps_its_power() {
     }
 }
 
-/// A delay that grows through steps of coarse delay: the centre of the band keeps its phase, and other channels turn by
-/// 2π times their distance times the delay.
+/// A delay that grows through steps of coarse delay: the centre of the band keeps its phase, and
+/// other channels turn by 2π times their distance times the delay.
 #[test]
 fn phases_go_on_across_steps_of_coarse_delay() {
     for (name, output) in outputs() {

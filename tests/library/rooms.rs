@@ -1,4 +1,4 @@
-//! The map of the house in `src/lib.rs`: every room is in it, and imports point down.
+//! The house: every room is in the map of `src/lib.rs`, imports point down, comments are not wide.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,6 +97,25 @@ fn imports_point_down() {
     }
     assert!(seen > 300, "{seen}");
     assert!(climbs.is_empty(), "{climbs:#?}");
+}
+
+#[test]
+fn lines_of_comments_have_100_columns() {
+    let mut files = Vec::new();
+    for folder in ["src", "crates", "tests", "benches", "examples", "fuzz"] {
+        sources(&Path::new(ROOT).join(folder), &mut files);
+    }
+    let mut long = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with("//") && line.chars().count() > 100 {
+                long.push(format!("{}:{}", file.display(), number + 1));
+            }
+        }
+    }
+    assert!(files.len() > 400, "{}", files.len());
+    assert!(long.is_empty(), "{long:#?}");
 }
 
 #[test]

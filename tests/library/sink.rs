@@ -220,7 +220,8 @@ fn a_whole_capture_gives_its_spectra() {
     assert!(svg.contains("channel") && svg.contains("dB"));
 }
 
-/// Batches before and after the wrap of timestamps on the wire are one ascending sequence, whichever comes first.
+/// Batches before and after the wrap of timestamps on the wire are one ascending sequence,
+/// whichever comes first.
 #[test]
 fn timestamps_go_on_where_those_on_the_wire_wrap() {
     let first = (1 << 48) - 2 * STEP;

@@ -1,7 +1,8 @@
-//! Model checks of a receive chunk: whoever reads a frozen chunk sees all of the heaps that are present, and nobody writes
-//! to it any more.
+//! Model checks of a receive chunk: whoever reads a frozen chunk sees all of the heaps that are
+//! present, and nobody writes to it any more.
 //!
-//! Its memory here is like that of a GPU: what is stored stays on its way until the thread's next fence.
+//! Its memory here is like that of a GPU: what is stored stays on its way until the thread's next
+//! fence.
 
 #[allow(dead_code, missing_docs, unused_imports)]
 #[path = "../../src/memory/chunk.rs"]
@@ -36,7 +37,8 @@ trait ChunkMemory: Send + Sync + fmt::Debug {
     fn store(&self) -> Store;
 }
 
-/// Memory, and a cell for each heap of the first polarisation by which loom tells whether accesses are ordered.
+/// Memory, and a cell for each heap of the first polarisation by which loom tells whether accesses
+/// are ordered.
 struct Lines {
     memory: Region,
     heaps: [UnsafeCell<()>; HEAPS],
@@ -96,7 +98,8 @@ impl Store {
         let arrived = ON_THEIR_WAY.with(|all| std::mem::take(&mut *all.borrow_mut()));
         for (lines, to, bytes) in arrived {
             lines.heap(to).with_mut(|_| {
-                // SAFETY: the chunk vouches for the place, and loom reports any access that is not ordered with this one.
+                // SAFETY: the chunk vouches for the place, and loom reports any access that is not
+                // ordered with this one.
                 unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
             });
         }

@@ -16,7 +16,8 @@ use source::Latest;
 #[test]
 fn a_reader_sees_whole_writes_in_their_order() {
     let mut model = loom::model::Builder::new();
-    // Enough for a reader between any two steps of a write, and for a write between any two of a reader.
+    // Enough for a reader between any two steps of a write, and for a write between any two of a
+    // reader.
     model.preemption_bound = Some(3);
     model.check(|| {
         let latest = Arc::new(Latest::new([0; 2]));

@@ -1,4 +1,5 @@
-//! Model checks: every interleaving of the lock-free parts, whose sources are compiled here with loom's atomics.
+//! Model checks: every interleaving of the lock-free parts, whose sources are compiled here with
+//! loom's atomics.
 
 mod chunk;
 mod latest;

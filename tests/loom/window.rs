@@ -1,7 +1,7 @@
 //! Model checks of the chunk window: every interleaving of two rx lcores and the collector.
 //!
-//! The window's source is compiled here once more, with loom's atomics in place of the standard ones.
-//! What this does not prove: that rx lcores keep to `begin`/`end`; the types do that.
+//! The window's source is compiled here once more, with loom's atomics in place of the standard
+//! ones. What this does not prove: that rx lcores keep to `begin`/`end`; the types do that.
 
 #[allow(dead_code, missing_docs)]
 #[path = "../../src/recv/window.rs"]
@@ -142,8 +142,9 @@ fn the_last_buffer_is_missed_by_no_lane() {
     });
 }
 
-/// One lane goes on with `slow` while the other one gets ahead, and the collector raises and collects. Returns which chunk was
-/// collected, what was read of it, and where the slow lane's heap went.
+/// One lane goes on with `slow` while the other one gets ahead, and the collector raises and
+/// collects. Returns which chunk was collected, what was read of it, and where the slow lane's heap
+/// went.
 fn overtake(
     slow: fn(&Arc<Memory>, &mut WindowWriter<Shared>) -> Located,
 ) -> (Option<u64>, Option<[u64; LANES]>, Located) {

@@ -1,4 +1,5 @@
-//! Interfaces of the kernel in network namespaces. Needs root; where there are no namespaces, tests say so and pass.
+//! Interfaces of the kernel in network namespaces. Needs root; where there are no namespaces, tests
+//! say so and pass.
 
 #[path = "../support/mod.rs"]
 mod support;

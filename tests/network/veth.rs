@@ -1,5 +1,5 @@
-//! Ports on one end of a cable in a namespace of their own: what the kernel drops, and memberships that we report ourselves to
-//! Linux's bridge, a switch that snoops and a router that asks.
+//! Ports on one end of a cable in a namespace of their own: what the kernel drops, and memberships
+//! that we report ourselves to Linux's bridge, a switch that snoops and a router that asks.
 //!
 //! Needs root, for the namespaces; where there are none, says "no network namespaces" and passes.
 
@@ -135,7 +135,8 @@ fn wait(what: &str, mut happened: impl FnMut() -> bool) {
 
 #[test]
 fn a_switch_learns_of_groups_and_forgets_them() {
-    // Queries come each second. A membership that nobody ends is forgotten after an hour: far longer than the test waits.
+    // Queries come each second. A membership that nobody ends is forgotten after an hour: far
+    // longer than the test waits.
     let commands = [
         "ip link add k0 type veth peer name k1",
         "ip link add br0 type bridge mcast_snooping 1 mcast_igmp_version 3 mcast_query_interval 100 \

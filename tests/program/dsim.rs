@@ -1,4 +1,5 @@
-//! `dsim`, and what `replay` makes of its captures: every sample width, faults, wrapping timestamps.
+//! `dsim`, and what `replay` makes of its captures: every sample width, faults, wrapping
+//! timestamps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -61,8 +62,8 @@ struct Expected {
 }
 
 impl Expected {
-    /// A queue takes heaps of the newest chunk that it has seen, and of the one before. A queue that has
-    /// fallen three chunks behind the newest of all gives up what is more than two behind.
+    /// A queue takes heaps of the newest chunk that it has seen, and of the one before. A queue
+    /// that has fallen three chunks behind the newest of all gives up what is more than two behind.
     fn new(frames: &Frames, heap_samples: u64, heap_bytes: usize, chunk: u64) -> Self {
         let mut expected = Self::default();
         let mut lowest = [0u64; 2];
@@ -402,8 +403,8 @@ fn a_silent_polarisation_does_not_hold_the_other_up() {
         let is = |(_, frame): &(u64, Vec<u8>)| heap_of(frame, 1280) == Some(heap);
         frames.iter().position(is).unwrap()
     };
-    // Polarisation 1 falls silent for ten chunks; its last heap before that comes when the newest chunk of all is
-    // six further on, although polarisation 1 itself has seen nothing newer.
+    // Polarisation 1 falls silent for ten chunks; its last heap before that comes when the newest
+    // chunk of all is six further on, although polarisation 1 itself has seen nothing newer.
     frames.retain(|(_, frame)| {
         heap_of(frame, 1280).is_none_or(|(pol, t)| pol == 0 || !(100 << 10..180 << 10).contains(&t))
     });
@@ -436,7 +437,8 @@ fn a_wild_timestamp_is_counted_and_ends() {
     let (_, t) = heap_of(&all[victim].1, 1280).unwrap();
     let chunk = 8192;
     let half = WIRE_RANGE / 2;
-    // Around half the range, what follows is before or after the wild heap, depending on what it is compared with.
+    // Around half the range, what follows is before or after the wild heap, depending on what it is
+    // compared with.
     for ahead in [
         1 << 40,
         half - 2 * chunk,

@@ -1,5 +1,5 @@
-//! Numbers at the ends of what a command line can hold: taken or refused, and neither panics, hangs nor allocates what
-//! there is not.
+//! Numbers at the ends of what a command line can hold: taken or refused, and neither panics, hangs
+//! nor allocates what there is not.
 
 use crate::support::karoo;
 
@@ -77,7 +77,8 @@ fn no_number_of_an_engine_makes_its_plan_fail() {
     }
 }
 
-/// The sample rate of MeerKAT's L band comes to one rx lcore unless told, which was seen to take more.
+/// The sample rate of MeerKAT's L band comes to one rx lcore unless told, which was seen to take
+/// more.
 #[test]
 fn one_rx_lcore_at_1712_mhz_is_not_warned_of() {
     let wideband = format!("--wideband={OUTPUT}");

@@ -55,7 +55,7 @@ fn a_link_of_the_peers_name_is_its_command() {
     assert_eq!(changed, printed.replace("feng-id = 3", "feng-id = 4"));
 }
 
-/// Options may be shortened, and the last of each counts, as the peer's.
+/// Options may be shortened, and the last of each counts, as katgpucbf's.
 #[test]
 fn a_link_called_dsim_is_that_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,8 @@ fn live_engines_that_cannot_be_are_usage_errors() {
     }
 }
 
-/// A journal of the test's own, where the command looks for the system's. The command logs two things, and fails.
+/// A journal of the test's own, where the command looks for the system's. The command logs two
+/// things, and fails.
 #[test]
 fn the_journal_has_messages_with_their_values() {
     let folder = tempfile::tempdir().unwrap();

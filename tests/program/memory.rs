@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs the program, and prints the largest resident set of its process in KiB. A child's peak begins at that of its
-/// parent, which for tests is large: Python's is small.
+/// Runs the program, and prints the largest resident set of its process in KiB. A child's peak
+/// begins at that of its parent, which for tests is large: Python's is small.
 const MEASURE: &str = "import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";

@@ -112,7 +112,8 @@ fn together_they_send_what_each_sends_alone() {
     }
 }
 
-/// Real packets in, every value the model's, with delays on the subsampled grid that change during the capture.
+/// Real packets in, every value the model's, with delays on the subsampled grid that change during
+/// the capture.
 #[test]
 fn narrowband_matches_the_model() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +150,8 @@ fn narrowband_matches_the_model() {
     }
 }
 
-/// A batch of which any sample is missing, those that only the filter reaches included, is not sent; the others are whole.
+/// A batch of which any sample is missing, those that only the filter reaches included, is not
+/// sent; the others are whole.
 #[test]
 fn nothing_is_sent_of_what_lacks_samples() {
     let folder = tempfile::tempdir().unwrap();

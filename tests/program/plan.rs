@@ -1,4 +1,5 @@
-//! `karoo plan` on recorded hosts: the choices are those that measurements recommend, and stay as they are.
+//! `karoo plan` on recorded hosts: the choices are those that measurements recommend, and stay as
+//! they are.
 
 use std::collections::BTreeSet;
 
@@ -174,7 +175,8 @@ fn isolated_cpus_are_for_lcores_and_the_others_for_the_rest() {
     assert_eq!(rules(&plan), Vec::<&str>::new());
 }
 
-/// One rx lcore was seen to do at the rates of these telescopes (docs/performance.md), and `karoo fgpu` starts one.
+/// One rx lcore was seen to do at the rates of these telescopes (docs/performance.md), and `karoo
+/// fgpu` starts one.
 #[test]
 fn an_engine_has_one_rx_lcore_unless_told() {
     let names = |options: &[&str]| -> Vec<String> {
@@ -188,7 +190,8 @@ fn an_engine_has_one_rx_lcore_unless_told() {
     assert_eq!(names(&["--rx-lcores", "2"]), two);
 }
 
-/// Among choices that the topology leaves open, measurements decide; without them the lowest CPU is taken.
+/// Among choices that the topology leaves open, measurements decide; without them the lowest CPU is
+/// taken.
 #[test]
 fn measured_distances_decide_what_topology_leaves_open() {
     let record = host::record("workstation");

@@ -1,4 +1,5 @@
-//! Every rule by which a datagram is not placed: one datagram for each cause, each counted under its own.
+//! Every rule by which a datagram is not placed: one datagram for each cause, each counted under
+//! its own.
 
 use std::collections::BTreeMap;
 use std::path::Path;

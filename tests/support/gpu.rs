@@ -62,8 +62,8 @@ pub struct Rig {
     pub pipeline: Box<dyn Pipeline>,
 }
 
-/// At most one byte in a thousand is off, by one; power is exact; of clamped samples one, or one in a thousand, is at the limit itself and
-/// may be counted or not.
+/// At most one byte in a thousand is off, by one; power is exact; of clamped samples one, or one in
+/// a thousand, is at the limit itself and may be counted or not.
 pub fn assert_agree(what: &str, got: &Contents, want: &Contents) {
     let off: Vec<u8> = got
         .0

@@ -1,8 +1,9 @@
 //! Recorded hosts: `tests/data/hosts/NAME.host` as folders with `proc` and `sys`.
 //!
-//! A line is `path = text`, with `\n` and `\t` for their characters, or `path -> where a link leads`. A path with
-//! `[0-7]` stands for eight, in whose texts `{n}`, `{n+8}` and `{n-8}` are the number. `path =x 256 06:1000` is a file
-//! of 256 bytes, zero but for those from 0x06 on. `#` begins a comment.
+//! A line is `path = text`, with `\n` and `\t` for their characters, or `path -> where a link
+//! leads`. A path with `[0-7]` stands for eight, in whose texts `{n}`, `{n+8}` and `{n-8}` are the
+//! number. `path =x 256 06:1000` is a file of 256 bytes, zero but for those from 0x06 on. `#`
+//! begins a comment.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,5 @@
-//! What the integration tests share: running the binary, and reading captures independently of its receivers.
+//! What the integration tests share: running the binary, and reading captures independently of its
+//! receivers.
 #![allow(dead_code, missing_docs)]
 
 pub mod gpu;
@@ -131,8 +132,8 @@ pub fn data(name: &str) -> PathBuf {
 /// Range of timestamps on the wire.
 pub const WIRE_RANGE: u64 = 1 << 48;
 
-/// Digitiser samples of a capture, per polarisation by heap timestamp, which goes on where the wire's wraps;
-/// the first of duplicates counts.
+/// Digitiser samples of a capture, per polarisation by heap timestamp, which goes on where the
+/// wire's wraps; the first of duplicates counts.
 pub struct Samples {
     heap_samples: u64,
     heaps: [BTreeMap<u64, Vec<i32>>; 2],

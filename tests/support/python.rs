@@ -1,4 +1,4 @@
-//! Running the scripts of `tests/peer`.
+//! Running the scripts of `tests/judges`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 pub fn python(script: &str, args: &[&str]) -> Value {
     let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/peer")
+        .join("tests/judges")
         .join(script);
     let output = Command::new(&python)
         .arg(script)

@@ -62,7 +62,8 @@ pub fn config(channels: usize, taps: usize, spectra_per_heap: usize) -> EngineCo
 
 pub const MAX_DELAY_DIFF: usize = 16384;
 
-/// The same with the default gain at which a tone of this amplitude at a channel's centre has this magnitude.
+/// The same with the default gain at which a tone of this amplitude at a channel's centre has this
+/// magnitude.
 pub fn with_tone_gain(mut config: EngineConfig, amplitude: f64, magnitude: f64) -> EngineConfig {
     config.gain = magnitude / (amplitude / 2.0 * weights_sum(&config.outputs[0]));
     config
@@ -165,7 +166,8 @@ pub struct Outcome {
     pub requests: RequestStats,
 }
 
-/// Runs an engine of `config` to the end of `feed`. `steer` asks before the start, `seen` at every event.
+/// Runs an engine of `config` to the end of `feed`. `steer` asks before the start, `seen` at every
+/// event.
 pub fn run(
     config: &EngineConfig,
     backend: BackendKind,

@@ -28,7 +28,8 @@ pub struct PortConfig {
     pub mtu: Option<u16>,
     /// Take every frame, whatever its destination. Multicast is always taken.
     pub promiscuous: bool,
-    /// Have checksums verified, if the device can: packets with wrong ones [say so](super::Mbuf::has_bad_checksum).
+    /// Have checksums verified, if the device can: packets with wrong ones [say
+    /// so](super::Mbuf::has_bad_checksum).
     pub checksum: bool,
 }
 
@@ -121,7 +122,8 @@ impl Device {
         let c_name = c_args("virtual device name", name)?;
         let c_args = c_args("virtual device arguments", args)?;
         let mut taken = eal.control();
-        // SAFETY: EAL is up; the strings are C strings that DPDK copies; the control lock serialises devices.
+        // SAFETY: EAL is up; the strings are C strings that DPDK copies; the control lock
+        // serialises devices.
         let add = || unsafe {
             dpdk_sys::rte_eal_hotplug_add(c"vdev".as_ptr(), c_name.as_ptr(), c_args.as_ptr())
         };
@@ -138,8 +140,9 @@ impl Device {
         Ok(device)
     }
 
-    /// Makes a port out of rings: what is put into `rx[i]`'s other end is received on queue i, and what is
-    /// transmitted on queue i comes out of `tx[i]`'s other end. Both ends of one ring make a loopback.
+    /// Makes a port out of rings: what is put into `rx[i]`'s other end is received on queue i, and
+    /// what is transmitted on queue i comes out of `tx[i]`'s other end. Both ends of one ring make
+    /// a loopback.
     pub fn rings(
         eal: &Eal,
         name: &str,
@@ -152,8 +155,8 @@ impl Device {
         let rx_pointers: Vec<_> = rx.iter().map(|ring| ring.as_ptr()).collect();
         let tx_pointers: Vec<_> = tx.iter().map(|ring| ring.as_ptr()).collect();
         let mut control = eal.control();
-        // SAFETY: the arrays hold live rings, which `DeviceOrigin::Rings` keeps for as long as the port; the driver is the
-        // only user of these ends because they were given away.
+        // SAFETY: the arrays hold live rings, which `DeviceOrigin::Rings` keeps for as long as the
+        // port; the driver is the only user of these ends because they were given away.
         let ret = unsafe {
             dpdk_sys::rte_eth_from_rings(
                 short.as_ptr(),
@@ -285,8 +288,8 @@ impl Device {
         let mut pools = config.rx_pools.clone();
         let rings = matches!(self.owned, DeviceOrigin::Rings { .. });
         if rings && pools.is_empty() && raw.max_rx_queues > 0 {
-            // Ring ports receive what others allocated; the queue set-up asks for a pool all the same. It goes when its port is
-            // closed, whose number another may have by then.
+            // Ring ports receive what others allocated; the queue set-up asks for a pool all the
+            // same. It goes when its port is closed, whose number another may have by then.
             static POOLS: AtomicU64 = AtomicU64::new(0);
             let name = format!("unused-{}", POOLS.fetch_add(1, Ordering::Relaxed));
             let unused = PoolConfig {
@@ -368,7 +371,8 @@ impl Device {
         Ok((rx, tx))
     }
 
-    /// Length of the headers, and the pool for what is behind them, if packets of this queue are to be split.
+    /// Length of the headers, and the pool for what is behind them, if packets of this queue are to
+    /// be split.
     fn payloads(&self, queue: u16) -> Option<(u16, &MbufPool)> {
         #[cfg(feature = "nic")]
         return self.split.as_ref()?.payloads(queue);
@@ -390,7 +394,8 @@ impl Device {
         const ANY: u32 = u32::MAX;
         for (queue, pool) in pools.iter().enumerate() {
             let socket = pool.config().socket.unwrap_or(ANY);
-            // SAFETY: the port is configured with this many queues; the pool outlives the port (`Inner`).
+            // SAFETY: the port is configured with this many queues; the pool outlives the port
+            // (`Inner`).
             let ret = unsafe {
                 let (queue, headers) = (queue as u16, pool.as_ptr());
                 match self.payloads(queue) {
@@ -434,9 +439,11 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let mut taken = self.eal.control();
-        // SAFETY: the queues are gone, so no lcore is inside a burst. Stopping a stopped port does nothing.
+        // SAFETY: the queues are gone, so no lcore is inside a burst. Stopping a stopped port does
+        // nothing.
         unsafe { dpdk_sys::rte_eth_dev_stop(self.port) };
-        // A port that is stopped needs the memory no more; one that is closed may have left the IOMMU already.
+        // A port that is stopped needs the memory no more; one that is closed may have left the
+        // IOMMU already.
         let mappings = self.mappings.get_mut();
         mappings.unwrap_or_else(PoisonError::into_inner).clear();
         // SAFETY: the port exists.

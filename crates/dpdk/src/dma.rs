@@ -1,4 +1,5 @@
-//! Memory that is not DPDK's, for devices that reach it by DMA: EAL is told of it once, then each device.
+//! Memory that is not DPDK's, for devices that reach it by DMA: EAL is told of it once, then each
+//! device.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -69,7 +70,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps a range that `memory` keeps known.
     ///
-    /// Refuses EAL in IOVA-as-PA mode: there the device sees physical pages, and nothing keeps those of a range together.
+    /// Refuses EAL in IOVA-as-PA mode: there the device sees physical pages, and nothing keeps
+    /// those of a range together.
     pub(super) fn new(
         device: &Device,
         range: &RegisteredRange,
@@ -86,7 +88,8 @@ impl Mapping {
             });
         }
         let (raw, start) = (device.raw_info()?.device, address as *mut c_void);
-        // SAFETY: the device exists, and the range stays for as long as the mapping, which has its memory.
+        // SAFETY: the device exists, and the range stays for as long as the mapping, which has its
+        // memory.
         let ret = unsafe { dpdk_sys::rte_dev_dma_map(raw, start, address as u64, length) };
         if ret != 0 {
             return Err(DpdkError::call(

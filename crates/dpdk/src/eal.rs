@@ -23,7 +23,8 @@ pub struct EalConfig {
     pub memory_mib: usize,
     /// Where the memory comes from.
     pub huge_pages: HugePages,
-    /// PCI addresses to probe, such as `0000:03:00.0`, with driver options after a comma; none: PCI is left alone.
+    /// PCI addresses to probe, such as `0000:03:00.0`, with driver options after a comma; none: PCI
+    /// is left alone.
     pub devices: Vec<String>,
     /// Virtual devices to create, such as `net_null0,size=4096`.
     pub vdevs: Vec<String>,
@@ -154,9 +155,11 @@ impl Eal {
         let mut argv: Vec<*mut c_char> = c_args.into_iter().map(CString::into_raw).collect();
         argv.push(std::ptr::null_mut());
         let argv = argv.leak();
-        // SAFETY: `log_line` is a function for the life of the process; called once, before EAL has threads.
+        // SAFETY: `log_line` is a function for the life of the process; called once, before EAL has
+        // threads.
         unsafe { dpdk_sys::karoo_log_to(Some(log_line)) };
-        // SAFETY: argv has args.len() C strings and a closing null, all leaked; STARTED makes this the only call.
+        // SAFETY: argv has args.len() C strings and a closing null, all leaked; STARTED makes this
+        // the only call.
         let ret = unsafe { dpdk_sys::rte_eal_init(args.len() as i32, argv.as_mut_ptr()) };
         if ret < 0 {
             return Err(EalError::Init {
@@ -243,7 +246,8 @@ impl Eal {
         lines.iter().cloned().collect()
     }
 
-    /// Serialises what DPDK leaves unprotected: creation and destruction of devices, launches. Has the ports that are taken.
+    /// Serialises what DPDK leaves unprotected: creation and destruction of devices, launches. Has
+    /// the ports that are taken.
     pub(super) fn control(&self) -> MutexGuard<'_, HashSet<u16>> {
         self.0
             .control
@@ -254,8 +258,8 @@ impl Eal {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: every pool, ring, port and running job holds a clone of the Eal, and a pool whose mbufs are
-        // still out leaks its clone, so nothing of DPDK is in use any more.
+        // SAFETY: every pool, ring, port and running job holds a clone of the Eal, and a pool whose
+        // mbufs are still out leaks its clone, so nothing of DPDK is in use any more.
         unsafe { dpdk_sys::rte_eal_cleanup() };
     }
 }
@@ -282,8 +286,8 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
     }
 }
 
-/// Free huge pages of the size that has most of them, in MiB: EAL takes memory of every size, but one pool's
-/// zone comes out of one.
+/// Free huge pages of the size that has most of them, in MiB: EAL takes memory of every size, but
+/// one pool's zone comes out of one.
 pub fn free_huge_pages_mib() -> usize {
     let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else {
         return 0;
@@ -304,14 +308,16 @@ pub fn free_huge_pages_mib() -> usize {
         .unwrap_or(0)
 }
 
-/// Plain memory that takes the place of so much in huge pages: there, what is larger than a page of 4 KiB begins on one
-/// of its own, and so takes up to twice as much. What is not used is only reserved.
+/// Plain memory that takes the place of so much in huge pages: there, what is larger than a page of
+/// 4 KiB begins on one of its own, and so takes up to twice as much. What is not used is only
+/// reserved.
 pub fn plain_mib(huge_mib: usize) -> usize {
     huge_mib.saturating_mul(2)
 }
 
 fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<String> {
-    // EAL pins the thread that calls it; naming every CPU leaves it, and the threads it starts, as free as before.
+    // EAL pins the thread that calls it; naming every CPU leaves it, and the threads it starts, as
+    // free as before.
     let main: Vec<String> = allowed.iter().map(usize::to_string).collect();
     let mut lcores = format!("0@({})", main.join(","));
     for (index, cpu) in config.worker_cpus.iter().enumerate() {
@@ -347,8 +353,8 @@ fn arguments(config: &EalConfig, allowed: &[usize], huge_pages: bool) -> Vec<Str
     args
 }
 
-/// The program's own addresses for devices too, by which memory that is not DPDK's is mapped for them; physical ones if a
-/// device has no IOMMU to translate them.
+/// The program's own addresses for devices too, by which memory that is not DPDK's is mapped for
+/// them; physical ones if a device has no IOMMU to translate them.
 fn iova_mode(root: &Path, devices: &[String]) -> &'static str {
     let has_no_iommu = |device: &String| {
         let address = device.split(',').next().unwrap_or_default();

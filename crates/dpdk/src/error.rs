@@ -8,7 +8,8 @@ use std::fmt;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// From a return value `-errno`, or from the thread's `rte_errno` where a call returns just −1 or null.
+    /// From a return value `-errno`, or from the thread's `rte_errno` where a call returns just −1
+    /// or null.
     pub(super) fn from_return(ret: i32) -> Self {
         if ret < -1 { Self(-ret) } else { Self::last() }
     }
@@ -22,8 +23,8 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: rte_strerror returns a NUL-terminated string in static or thread-local memory, which is
-        // copied before this thread can call it again.
+        // SAFETY: rte_strerror returns a NUL-terminated string in static or thread-local memory,
+        // which is copied before this thread can call it again.
         let text = unsafe { CStr::from_ptr(dpdk_sys::rte_strerror(self.0)) };
         write!(f, "{} (errno {})", text.to_string_lossy(), self.0)
     }

@@ -1,9 +1,10 @@
-//! Packets whose payload lies in memory that is not DPDK's: an output chunk is filled once, then every packet's
-//! payload segment points into it, and it comes back to its pool when the last of them has left.
+//! Packets whose payload lies in memory that is not DPDK's: an output chunk is filled once, then
+//! every packet's payload segment points into it, and it comes back to its pool when the last of
+//! them has left.
 //!
-//! A buffer is in one of three states, each a type:
-//! in its [`ExtPool`]; [`ExtBuffer`], one owner, writable; [`SharedBuffer`], frozen, packets point into it.
-//! Reference counting uses one `rte_mbuf_ext_shared_info` per buffer, made with the pool: nothing is allocated later.
+//! A buffer is in one of three states, each a type: in its [`ExtPool`]; [`ExtBuffer`], one owner,
+//! writable; [`SharedBuffer`], frozen, packets point into it. Reference counting uses one
+//! `rte_mbuf_ext_shared_info` per buffer, made with the pool: nothing is allocated later.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -22,13 +23,14 @@ use super::{Eal, Mbuf, MbufPool};
 /// Memory that packets can point into, with whatever else belongs to it.
 ///
 /// # Safety
-/// [`region`](Self::region) is the same initialised memory for the life of the value, also when the value moves, and
-/// its bytes change only through `&mut self`.
+/// [`region`](Self::region) is the same initialised memory for the life of the value, also when the
+/// value moves, and its bytes change only through `&mut self`.
 pub unsafe trait ExtMemory: Send + Sync + 'static {
     /// The memory.
     fn region(&self) -> NonNull<[u8]>;
 
-    /// Called once each time the last packet that points into the memory is gone, on the thread that freed it.
+    /// Called once each time the last packet that points into the memory is gone, on the thread
+    /// that freed it.
     fn recycled(&mut self) {}
 }
 
@@ -41,7 +43,8 @@ unsafe impl ExtMemory for Box<[u8]> {
 
 /// Handles that a [`SharedBuffer`] may have.
 pub const MAX_HANDLES: usize = 128;
-/// References beyond which no packet is made. Each handle may raise the count by one after it has looked.
+/// References beyond which no packet is made. Each handle may raise the count by one after it has
+/// looked.
 const REFERENCES: u16 = u16::MAX - MAX_HANDLES as u16;
 
 /// Why no packet was made. Nothing changed: try again later, or split the buffer.
@@ -86,7 +89,8 @@ struct PoolSlot<T: ExtMemory> {
     home: Option<Arc<PoolInner<T>>>,
 }
 
-// SAFETY: the shared info's pointers are used only by the callback, which may run on any thread; T is Send.
+// SAFETY: the shared info's pointers are used only by the callback, which may run on any thread; T
+// is Send.
 unsafe impl<T: ExtMemory> Send for PoolSlot<T> {}
 // SAFETY: `&PoolSlot` gives access to `&T` alone, and T is Sync.
 unsafe impl<T: ExtMemory> Sync for PoolSlot<T> {}
@@ -144,7 +148,8 @@ impl<T: ExtMemory> ExtPool<T> {
         self.0.regions.len()
     }
 
-    /// The buffers' memory as EAL knows it, told of it now unless it was before. To be called under EAL's control lock.
+    /// The buffers' memory as EAL knows it, told of it now unless it was before. To be called under
+    /// EAL's control lock.
     ///
     /// Refuses buffers that are not whole pages.
     pub(super) fn known(&self) -> Result<&[RegisteredRange], DpdkError> {
@@ -157,7 +162,8 @@ impl<T: ExtMemory> ExtPool<T> {
             ..
         } = &*self.0;
         if known.get().is_none() {
-            // SAFETY: a region stays where it is for as long as its buffer, and buffers stay as long as their pool.
+            // SAFETY: a region stays where it is for as long as its buffer, and buffers stay as
+            // long as their pool.
             let tell =
                 |&(address, length)| unsafe { RegisteredRange::new(eal, address, length, PAGE) };
             let told = regions.iter().map(tell).collect::<Result<_, _>>()?;
@@ -199,8 +205,9 @@ impl<T: ExtMemory> ExtBuffer<T> {
         self.share_with(0, |_, _| ())
     }
 
-    /// The same with `others` more handles, for other threads to make packets from: `give` passes each on, by its number.
-    /// They are all counted before the first is given, so that packets which its owner makes take none away.
+    /// The same with `others` more handles, for other threads to make packets from: `give` passes
+    /// each on, by its number. They are all counted before the first is given, so that packets
+    /// which its owner makes take none away.
     ///
     /// # Panics
     /// If that is more than [`MAX_HANDLES`] in all.
@@ -269,7 +276,8 @@ impl<T: ExtMemory + fmt::Debug> fmt::Debug for ExtBuffer<T> {
     }
 }
 
-/// A frozen buffer. It goes back to its pool when this handle and all packets made from it are gone.
+/// A frozen buffer. It goes back to its pool when this handle and all packets made from it are
+/// gone.
 pub struct SharedBuffer<T: ExtMemory> {
     slot: NonNull<PoolSlot<T>>,
     _owns: PhantomData<PoolSlot<T>>,
@@ -281,8 +289,8 @@ unsafe impl<T: ExtMemory> Send for SharedBuffer<T> {}
 unsafe impl<T: ExtMemory> Sync for SharedBuffer<T> {}
 
 impl<T: ExtMemory> SharedBuffer<T> {
-    /// A one-segment packet whose data are these bytes of the buffer; its mbuf comes from `pool`, whose data room
-    /// is not used.
+    /// A one-segment packet whose data are these bytes of the buffer; its mbuf comes from `pool`,
+    /// whose data room is not used.
     #[inline]
     pub fn attach(&mut self, pool: &MbufPool, range: Range<usize>) -> Result<Mbuf, AttachError> {
         let region = self.deref().region();
@@ -294,16 +302,17 @@ impl<T: ExtMemory> SharedBuffer<T> {
                 length: region.len(),
             });
         }
-        // SAFETY: field of a live slot; the reference count inside is only used through DPDK's atomics.
+        // SAFETY: field of a live slot; the reference count inside is only used through DPDK's
+        // atomics.
         let shared = unsafe { &raw mut (*self.slot.as_ptr()).shared };
         // SAFETY: as above. Other handles may raise the count meanwhile, but not past 16 bits.
         if unsafe { dpdk_sys::karoo_ext_refcnt_read(shared) } >= REFERENCES {
             return Err(AttachError::References);
         }
         let mbuf = pool.alloc().ok_or(AttachError::PoolEmpty)?;
-        // SAFETY: the new mbuf is ours and direct; the range is inside the region, which stays until the count that
-        // is raised here has been lowered again. DPDK's update is not atomic when the count is 1, but then this
-        // handle, borrowed uniquely, is the only one.
+        // SAFETY: the new mbuf is ours and direct; the range is inside the region, which stays
+        // until the count that is raised here has been lowered again. DPDK's update is not atomic
+        // when the count is 1, but then this handle, borrowed uniquely, is the only one.
         unsafe {
             dpdk_sys::karoo_ext_refcnt_update(shared, 1);
             let start = region.as_ptr().cast::<u8>().add(range.start);
@@ -319,7 +328,8 @@ impl<T: ExtMemory> SharedBuffer<T> {
 
     /// The whole buffer.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: this handle keeps the memory, and nobody writes to it while it is shared (`ExtMemory`).
+        // SAFETY: this handle keeps the memory, and nobody writes to it while it is shared
+        // (`ExtMemory`).
         unsafe { self.deref().region().as_ref() }
     }
 
@@ -335,8 +345,8 @@ impl<T: ExtMemory> SharedBuffer<T> {
 impl<T: ExtMemory> Deref for SharedBuffer<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this handle keeps the slot alive, and nobody has its memory mutably while it is shared. Of the slot only that is
-        // borrowed: the count beside it changes.
+        // SAFETY: this handle keeps the slot alive, and nobody has its memory mutably while it is
+        // shared. Of the slot only that is borrowed: the count beside it changes.
         unsafe { &(*self.slot.as_ptr()).memory }
     }
 }
@@ -363,7 +373,8 @@ impl<T: ExtMemory> fmt::Debug for SharedBuffer<T> {
 
 /// DPDK's callback for the last segment's end.
 unsafe extern "C" fn last_reference_gone<T: ExtMemory>(_address: *mut c_void, slot: *mut c_void) {
-    // SAFETY: `share` stored the pointer of a boxed PoolSlot<T>; the count reached 0, so it is nobody else's.
+    // SAFETY: `share` stored the pointer of a boxed PoolSlot<T>; the count reached 0, so it is
+    // nobody else's.
     go_home(unsafe { Box::from_raw(slot.cast::<PoolSlot<T>>()) });
 }
 

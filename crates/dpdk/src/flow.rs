@@ -62,11 +62,13 @@ pub struct Flows {
     rules: Vec<NonNull<rte_flow>>,
 }
 
-// SAFETY: a rule is a handle that any thread may give back to DPDK, which the control lock serialises.
+// SAFETY: a rule is a handle that any thread may give back to DPDK, which the control lock
+// serialises.
 unsafe impl Send for Flows {}
 
 impl Flows {
-    /// Has a port steer datagrams by rules, and IGMP to a queue if one is named. Either all are in force or none.
+    /// Has a port steer datagrams by rules, and IGMP to a queue if one is named. Either all are in
+    /// force or none.
     pub fn steer(port: &Port, rules: &[FlowRule], igmp: Option<u16>) -> Result<Self, FlowError> {
         let mut flows = Self {
             port: port.clone(),
@@ -151,7 +153,8 @@ impl Drop for Flows {
 }
 
 impl Device {
-    /// Lets nothing but what rules name reach the port: the kernel keeps the rest. Before it is started.
+    /// Lets nothing but what rules name reach the port: the kernel keeps the rest. Before it is
+    /// started.
     pub fn isolate(&self) -> Result<(), FlowError> {
         let mut why = Message([0; MESSAGE]);
         let _control = self.eal.control();

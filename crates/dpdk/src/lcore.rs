@@ -89,8 +89,8 @@ impl Eal {
             _eal: self.clone(),
         }));
         let _control = self.control();
-        // SAFETY: `job` is an owned allocation which `run_job` takes over; the lcore exists; launches are
-        // serialised by the control lock.
+        // SAFETY: `job` is an owned allocation which `run_job` takes over; the lcore exists;
+        // launches are serialised by the control lock.
         let ret = unsafe { dpdk_sys::rte_eal_remote_launch(Some(run_job), job.cast(), lcore.0) };
         if ret != 0 {
             // SAFETY: the launch failed, so the job is still ours alone.
@@ -118,8 +118,8 @@ impl<T> LcoreHandle<T> {
     /// Waits for the job; the lcore is free again afterwards.
     pub fn join(self) -> Result<T, LcorePanic> {
         let outcome = self.result.recv();
-        // The result came from inside the job: it still has to return to EAL's loop, which takes no time.
-        // SAFETY: EAL is up and the lcore exists.
+        // The result came from inside the job: it still has to return to EAL's loop, which takes no
+        // time. SAFETY: EAL is up and the lcore exists.
         unsafe { dpdk_sys::rte_eal_wait_lcore(self.lcore.0) };
         let message = match outcome {
             Ok(Ok(value)) => return Ok(value),

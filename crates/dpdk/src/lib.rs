@@ -1,27 +1,31 @@
 //! Safe layer over DPDK.
 //!
-//! Everything starts from [`Eal`]: whatever needs DPDK to be up takes a reference to it and keeps a clone.
+//! Everything starts from [`Eal`]: whatever needs DPDK to be up takes a reference to it and keeps a
+//! clone.
 //!
 //! | to | use |
 //! |---|---|
-//! | start DPDK | [`Eal::init`]`(&EalConfig { worker_cpus, memory_mib, .. })`; huge pages if enough are free |
-//! | run on a worker lcore | [`Eal::workers`], [`Eal::launch`]`(lcore, name, closure)`, [`LcoreHandle::join`] |
-//! | get mbufs | [`MbufPool::new`]`(&eal, name, PoolConfig { .. })`, sized by [`pool_size`]`(descriptors, burst)`; [`memory_mib`] for EAL |
-//! | fill a packet | [`MbufPool::alloc`], [`Mbuf::append`], [`Mbuf::prepend`], [`Mbuf::data_mut`], [`Mbuf::chain`] |
+//! | start DPDK | [`Eal::init`]`(&EalConfig { .. })`, on huge pages if enough are free |
+//! | run on a worker lcore | [`Eal::workers`], [`Eal::launch`], [`LcoreHandle::join`] |
+//! | size pools and EAL | [`pool_size`], [`pool_bytes`], [`memory_mib`] |
+//! | get mbufs | [`MbufPool::new`]`(&eal, name, PoolConfig { .. })` |
+//! | fill a packet | [`MbufPool::alloc`], [`Mbuf::append`], [`Mbuf::prepend`], [`Mbuf::chain`] |
 //! | read a packet | [`Mbuf::data`], [`Mbuf::segments`], [`Mbuf::pkt_len`], [`Mbuf::copy_to`] |
 //! | hold a burst | [`MbufBatch`]: `push`, `pop`, `iter`, `clear`; nothing allocated |
-//! | send from a chunk | [`ExtPool::take`] → fill → [`ExtBuffer::share`] → [`SharedBuffer::attach`]`(&pool, range)` per packet |
+//! | send from a chunk | [`ExtPool::take`], [`ExtBuffer::share`], [`SharedBuffer::attach`] |
 //! | let a device read chunks | [`Port::register`]`(&pool)`, unless [`Port::is_virtual`] |
 //! | pass packets on | [`mbuf_ring`] (one producer, one consumer), [`SharedRing`] |
-//! | get a port | [`Device::by_name`], [`Device::vdev`], [`Device::rings`], then [`Device::start`]`(&PortConfig { .. })` |
-//! | receive and transmit | [`RxQueue::rx_burst`]`(&mut batch)`, [`TxQueue::tx_burst`]`(&mut batch)`; what was not taken stays in the batch |
+//! | get a port | [`Device::by_name`], [`Device::vdev`], [`Device::rings`] |
+//! | start a port | [`Device::start`]`(&PortConfig { .. })` |
+//! | receive, transmit | [`RxQueue::rx_burst`], [`TxQueue::tx_burst`]: what is not taken stays |
 //! | steer packets | [`Device::isolate`], [`Flows::steer`]`(&port, &rules)` |
 //! | count | [`Port::stats`], [`Port::xstats`], [`Port::link`] |
 //! | measure time | [`Eal::tsc_clock`] |
 //!
-//! A packet is freed by dropping it, on any thread. Queues and ring ends are `Send` but not `Clone`: each has one
-//! owner at a time. A port closes when its [`Port`] and all of its queues are dropped; a chunk goes back to its
-//! [`ExtPool`] when its [`SharedBuffer`] and all packets that point into it are.
+//! A packet is freed by dropping it, on any thread. Queues and ring ends are `Send` but not
+//! `Clone`: each has one owner at a time. A port closes when its [`Port`] and all of its queues are
+//! dropped; a chunk goes back to its [`ExtPool`] when its [`SharedBuffer`] and all packets that
+//! point into it are.
 #![allow(unsafe_code)]
 
 mod device;

@@ -62,8 +62,8 @@ impl Mbuf {
         #[cfg(target_arch = "x86_64")]
         for offset in (0..bytes).step_by(64) {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: as in `segment_data` for the fields; a prefetch changes nothing, wherever it points, and CPUs
-            // without this hint ignore it.
+            // SAFETY: as in `segment_data` for the fields; a prefetch changes nothing, wherever it
+            // points, and CPUs without this hint ignore it.
             unsafe {
                 let buffer = field!(self.0.as_ptr(), *const u8, KAROO_MBUF_BUF_ADDR);
                 let start = field!(self.0.as_ptr(), u16, KAROO_MBUF_DATA_OFF) as usize;
@@ -75,18 +75,21 @@ impl Mbuf {
     /// Data of the first segment.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: `self` owns the chain, so its first mbuf and its data stay put while `self` is borrowed.
+        // SAFETY: `self` owns the chain, so its first mbuf and its data stay put while `self` is
+        // borrowed.
         unsafe { segment_data(self.0.as_ptr()) }
     }
 
-    /// Data of the first segment; empty if that is an external buffer, whose memory others may be reading.
+    /// Data of the first segment; empty if that is an external buffer, whose memory others may be
+    /// reading.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: the mbuf is ours alone.
         if unsafe { dpdk_sys::karoo_pktmbuf_is_external(self.0.as_ptr()) } != 0 {
             return &mut [];
         }
-        // SAFETY: as in `data`, and `&mut self` makes the borrow unique; a direct mbuf's data is its own.
+        // SAFETY: as in `data`, and `&mut self` makes the borrow unique; a direct mbuf's data is
+        // its own.
         unsafe {
             let data = segment_data(self.0.as_ptr());
             std::slice::from_raw_parts_mut(data.as_ptr().cast_mut(), data.len())
@@ -121,7 +124,8 @@ impl Mbuf {
         unsafe { field!(self.0.as_ptr(), u16, KAROO_MBUF_PORT) }
     }
 
-    /// Address and length of the second and last segment's data, which the CPU may not be able to read.
+    /// Address and length of the second and last segment's data, which the CPU may not be able to
+    /// read.
     #[cfg(feature = "nic")]
     #[inline]
     pub(super) fn second_of_two(&self) -> Option<(u64, usize)> {
@@ -167,14 +171,16 @@ impl Mbuf {
         if unsafe { dpdk_sys::karoo_pktmbuf_is_external(last) != 0 || overfull(last) } {
             return None;
         }
-        // SAFETY: the chain is ours alone; DPDK returns null or `length` bytes inside the last data room, whose data lie in it.
+        // SAFETY: the chain is ours alone; DPDK returns null or `length` bytes inside the last data
+        // room, whose data lie in it.
         unsafe {
             let start = dpdk_sys::karoo_pktmbuf_append(self.0.as_ptr(), length);
             slice_or_none(start.cast(), length)
         }
     }
 
-    /// Grows the first segment by `length` bytes in front and returns them, or `None` if it has no such headroom.
+    /// Grows the first segment by `length` bytes in front and returns them, or `None` if it has no
+    /// such headroom.
     #[inline]
     pub fn prepend(&mut self, length: usize) -> Option<&mut [u8]> {
         let length = u16::try_from(length).ok()?;
@@ -182,14 +188,16 @@ impl Mbuf {
         if unsafe { dpdk_sys::karoo_pktmbuf_is_external(self.0.as_ptr()) } != 0 {
             return None;
         }
-        // SAFETY: the mbuf is ours alone; DPDK returns null or `length` bytes inside the first data room.
+        // SAFETY: the mbuf is ours alone; DPDK returns null or `length` bytes inside the first data
+        // room.
         unsafe {
             let start = dpdk_sys::karoo_pktmbuf_prepend(self.0.as_ptr(), length);
             slice_or_none(start.cast(), length)
         }
     }
 
-    /// Adds the segments of `tail` to the end of this packet; gives `tail` up (and frees it) if there are too many.
+    /// Adds the segments of `tail` to the end of this packet; gives `tail` up (and frees it) if
+    /// there are too many.
     #[inline]
     pub fn chain(&mut self, tail: Mbuf) -> Result<(), ChainTooLong> {
         // SAFETY: both chains are ours alone; on success the second one becomes part of the first.
@@ -236,7 +244,8 @@ unsafe fn segment_data<'a>(mbuf: *const rte_mbuf) -> &'a [u8] {
     }
 }
 
-/// Whether more data are stated than the data room has, as net_null does. DPDK's count of what is free wraps then.
+/// Whether more data are stated than the data room has, as net_null does. DPDK's count of what is
+/// free wraps then.
 ///
 /// # Safety
 /// The mbuf is valid.
@@ -265,7 +274,8 @@ unsafe fn last_segment(mut mbuf: *mut rte_mbuf) -> *mut rte_mbuf {
 /// # Safety
 /// `start` is null or the first of `length` bytes that are the caller's alone for `'a`.
 unsafe fn slice_or_none<'a>(start: *mut u8, length: u16) -> Option<&'a mut [u8]> {
-    // SAFETY: as promised by the caller; pool memory comes from mmap, so its bytes always have a value.
+    // SAFETY: as promised by the caller; pool memory comes from mmap, so its bytes always have a
+    // value.
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts_mut(start, length as usize) })
 }
 
@@ -375,14 +385,16 @@ impl<const N: usize> MbufBatch<N> {
     pub fn clear(&mut self) {
         if self.length != 0 {
             let length = std::mem::take(&mut self.length);
-            // SAFETY: the first `length` packets were ours and are not counted any more; Mbuf is a pointer.
+            // SAFETY: the first `length` packets were ours and are not counted any more; Mbuf is a
+            // pointer.
             unsafe {
                 dpdk_sys::rte_pktmbuf_free_bulk(self.mbufs.as_mut_ptr().cast(), length as u32)
             };
         }
     }
 
-    /// Lets `fill(free, room)` write packets behind the present ones and say how many; returns that.
+    /// Lets `fill(free, room)` write packets behind the present ones and say how many; returns
+    /// that.
     #[inline]
     pub(super) fn extend_raw(
         &mut self,
@@ -398,7 +410,8 @@ impl<const N: usize> MbufBatch<N> {
         filled
     }
 
-    /// Lets `take(packets, length)` take packets from the front and say how many; moves the others up.
+    /// Lets `take(packets, length)` take packets from the front and say how many; moves the others
+    /// up.
     #[inline]
     pub(super) fn take_raw(
         &mut self,

@@ -33,8 +33,8 @@ pub fn memory_mib(bytes: usize) -> usize {
     (BESIDE_POOLS + bytes).div_ceil(1 << 20)
 }
 
-/// Mbufs that rings with `descriptors` entries in all need, when bursts of `burst` are taken from them:
-/// `max(1.5 × descriptors, descriptors + 2 × burst)`.
+/// Mbufs that rings with `descriptors` entries in all need, when bursts of `burst` are taken from
+/// them: `max(1.5 × descriptors, descriptors + 2 × burst)`.
 pub fn pool_size(descriptors: usize, burst: usize) -> usize {
     (descriptors + descriptors.div_ceil(2)).max(descriptors + 2 * burst)
 }
@@ -46,7 +46,8 @@ pub struct PoolConfig {
     pub mbufs: usize,
     /// Mbufs that each lcore keeps for itself; at most 512 and `mbufs` / 1.5.
     pub cache: usize,
-    /// Bytes of packet data that one mbuf holds, without [`HEADROOM`]; 0 for mbufs that only carry external buffers.
+    /// Bytes of packet data that one mbuf holds, without [`HEADROOM`]; 0 for mbufs that only carry
+    /// external buffers.
     pub data_room: usize,
     /// NUMA node; `None`: any.
     pub socket: Option<u32>,
@@ -64,8 +65,8 @@ struct Inner {
     eal: Option<Eal>,
 }
 
-// SAFETY: mempools are made for use by many threads: their ring is multi-producer and multi-consumer, and the
-// caches belong to one lcore each.
+// SAFETY: mempools are made for use by many threads: their ring is multi-producer and
+// multi-consumer, and the caches belong to one lcore each.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -160,7 +161,8 @@ impl MbufPool {
             return false;
         }
         batch.extend_raw(|free: *mut *mut rte_mbuf, _| {
-            // SAFETY: `free` has room for at least `count` pointers, and the pool lives as long as `self`.
+            // SAFETY: `free` has room for at least `count` pointers, and the pool lives as long as
+            // `self`.
             let ret = unsafe {
                 dpdk_sys::karoo_pktmbuf_alloc_bulk(self.0.pool.as_ptr(), free, count as u32)
             };
@@ -168,7 +170,8 @@ impl MbufPool {
         }) == count
     }
 
-    /// Refuses a pool that cannot keep rings of `descriptors` entries in all going with bursts of `burst`.
+    /// Refuses a pool that cannot keep rings of `descriptors` entries in all going with bursts of
+    /// `burst`.
     pub fn check_size(&self, descriptors: usize, burst: usize) -> Result<(), DpdkError> {
         let needed = pool_size(descriptors, burst);
         if self.0.config.mbufs >= needed {
@@ -189,8 +192,9 @@ impl MbufPool {
 }
 
 impl Inner {
-    /// Mbufs that are out. A thread that frees some at this very moment makes DPDK count them twice for some nanoseconds, and those
-    /// that others hold seem to be back: zero counts only if it stays.
+    /// Mbufs that are out. A thread that frees some at this very moment makes DPDK count them twice
+    /// for some nanoseconds, and those that others hold seem to be back: zero counts only if it
+    /// stays.
     fn out(&self) -> u32 {
         const LOOKS: u32 = 8;
         const APART: Duration = Duration::from_micros(200);
@@ -209,10 +213,12 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let out = self.out();
         if out == 0 {
-            // SAFETY: every mbuf is back and this was the last handle, so nothing can reach the pool.
+            // SAFETY: every mbuf is back and this was the last handle, so nothing can reach the
+            // pool.
             unsafe { dpdk_sys::rte_mempool_free(self.pool.as_ptr()) };
         } else {
-            // An mbuf returns to its pool when it is dropped, so the pool, and EAL under it, must outlive it.
+            // An mbuf returns to its pool when it is dropped, so the pool, and EAL under it, must
+            // outlive it.
             tracing::warn!(
                 pool = self.name,
                 mbufs = out,

@@ -13,13 +13,15 @@ pub(super) struct PacketSockets {
 }
 
 impl PacketSockets {
-    /// Those that `make` opens. Whoever else opens such sockets in this process holds the same lock as the caller.
+    /// Those that `make` opens. Whoever else opens such sockets in this process holds the same lock
+    /// as the caller.
     pub(super) fn opened_by<T>(make: impl FnOnce() -> T) -> (T, Self) {
         let before = all();
         let made = make();
         let new = all().into_iter().filter(|fd| !before.contains(fd));
         let duplicate = |fd: RawFd| {
-            // SAFETY: the driver has just opened it, and closes it with its port, which the caller makes later.
+            // SAFETY: the driver has just opened it, and closes it with its port, which the caller
+            // makes later.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             fd.try_clone_to_owned().ok()
         };
@@ -68,8 +70,8 @@ fn all() -> BTreeSet<RawFd> {
 /// Reads an option of a socket; false if it has none such, or is no socket.
 fn option<T: Copy>(fd: RawFd, level: i32, name: i32, value: &mut T) -> bool {
     let mut length = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `value`, whose types are made of integers; a descriptor that
-    // is none is refused.
+    // SAFETY: the kernel writes at most `length` bytes into `value`, whose types are made of
+    // integers; a descriptor that is none is refused.
     let ret = unsafe {
         libc::getsockopt(
             fd,

@@ -73,8 +73,8 @@ impl RxQueue {
     pub fn rx_burst<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
         batch.extend_raw(|free, room| {
             let room = room.min(u16::MAX.into()) as u16;
-            // SAFETY: the port is started while `inner` lives; this handle is the queue's only one; `free` has room
-            // for `room` pointers.
+            // SAFETY: the port is started while `inner` lives; this handle is the queue's only one;
+            // `free` has room for `room` pointers.
             unsafe {
                 dpdk_sys::karoo_eth_rx_burst(self.0.inner.device.port, self.0.queue, free, room)
                     .into()
@@ -82,8 +82,8 @@ impl RxQueue {
         })
     }
 
-    /// Throws away what came while nobody received: a ring that was full has a gap behind it, and an AF_PACKET socket has packets of
-    /// every interface from before it was bound to one.
+    /// Throws away what came while nobody received: a ring that was full has a gap behind it, and
+    /// an AF_PACKET socket has packets of every interface from before it was bound to one.
     pub fn discard(&mut self) {
         /// More than a ring holds, where packets come as fast as they are thrown away.
         const MOST: usize = 1 << 17;
@@ -112,7 +112,8 @@ impl RxQueue {
 pub struct TxQueue(QueueId);
 
 impl TxQueue {
-    /// Packets that the driver may keep after they were sent, until it is given others; 0 if it keeps none.
+    /// Packets that the driver may keep after they were sent, until it is given others; 0 if it
+    /// keeps none.
     pub fn keeps(&self) -> usize {
         match self.0.inner.device.is_virtual() {
             true => 0,
@@ -120,15 +121,17 @@ impl TxQueue {
         }
     }
 
-    /// Hands packets from the front of the batch to the device; returns how many it took. The others stay.
+    /// Hands packets from the front of the batch to the device; returns how many it took. The
+    /// others stay.
     ///
-    /// Drivers free what has been sent when they are given more, some only when they run short of descriptors.
+    /// Drivers free what has been sent when they are given more, some only when they run short of
+    /// descriptors.
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
         batch.take_raw(|mbufs, count| {
             let count = count.min(u16::MAX.into()) as u16;
-            // SAFETY: the port is started while `inner` lives; this handle is the queue's only one; the packets
-            // belong to the device as far as it takes them.
+            // SAFETY: the port is started while `inner` lives; this handle is the queue's only one;
+            // the packets belong to the device as far as it takes them.
             unsafe {
                 dpdk_sys::karoo_eth_tx_burst(self.0.inner.device.port, self.0.queue, mbufs, count)
                     .into()
@@ -164,8 +167,8 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Bytes transmitted.
     pub tx_bytes: u64,
-    /// Packets that the device dropped because no descriptor was free (`imissed`), or the kernel because
-    /// AF_PACKET's ring was full (`tp_drops`).
+    /// Packets that the device dropped because no descriptor was free (`imissed`), or the kernel
+    /// because AF_PACKET's ring was full (`tp_drops`).
     pub rx_missed: u64,
     /// Packets received with errors.
     pub rx_errors: u64,
@@ -280,7 +283,8 @@ impl Port {
             .collect())
     }
 
-    /// Whether it is a driver's alone: packets that it was given are copied, or passed on, by the CPU.
+    /// Whether it is a driver's alone: packets that it was given are copied, or passed on, by the
+    /// CPU.
     pub fn is_virtual(&self) -> bool {
         self.0.device.is_virtual()
     }
@@ -288,7 +292,8 @@ impl Port {
     /// Lets the device read the pool's buffers by DMA from now on, which every port that is not
     /// [virtual](Self::is_virtual) requires before it transmits from memory that is not DPDK's.
     ///
-    /// Refuses buffers that are not whole pages, EAL in IOVA-as-PA mode, and what the device or its IOMMU refuses.
+    /// Refuses buffers that are not whole pages, EAL in IOVA-as-PA mode, and what the device or its
+    /// IOMMU refuses.
     pub fn register<T: ExtMemory>(&self, pool: &ExtPool<T>) -> Result<(), DpdkError> {
         let _control = self.control();
         let device = &self.0.device;

@@ -1,4 +1,5 @@
-//! Lock-free rings of packets between lcores; also the cables of [`Device::rings`](super::Device::rings).
+//! Lock-free rings of packets between lcores; also the cables of
+//! [`Device::rings`](super::Device::rings).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ pub(super) struct Ring {
     _eal: Eal,
 }
 
-// SAFETY: rings are made for use between threads; single-producer and single-consumer rings are only reachable
-// through one RingSender and one RingReceiver, which need `&mut`.
+// SAFETY: rings are made for use between threads; single-producer and single-consumer rings are
+// only reachable through one RingSender and one RingReceiver, which need `&mut`.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
@@ -59,7 +60,8 @@ impl Ring {
     /// On a single-producer ring, nobody else enqueues at the same time.
     unsafe fn enqueue<const N: usize>(&self, batch: &mut MbufBatch<N>) -> usize {
         batch.take_raw(|mbufs, count| {
-            // SAFETY: `mbufs` has `count` packets, which belong to the ring as far as it takes them.
+            // SAFETY: `mbufs` has `count` packets, which belong to the ring as far as it takes
+            // them.
             unsafe {
                 dpdk_sys::karoo_ring_enqueue_burst(self.as_ptr(), mbufs.cast(), count as u32)
                     as usize
@@ -73,7 +75,8 @@ impl Ring {
     /// On a single-consumer ring, nobody else dequeues at the same time.
     unsafe fn dequeue<const N: usize>(&self, batch: &mut MbufBatch<N>) -> usize {
         batch.extend_raw(|free, room| {
-            // SAFETY: `free` has room for `room` pointers; the ring holds owned packets and gives them up.
+            // SAFETY: `free` has room for `room` pointers; the ring holds owned packets and gives
+            // them up.
             unsafe {
                 dpdk_sys::karoo_ring_dequeue_burst(self.as_ptr(), free.cast(), room as u32) as usize
             }
@@ -99,7 +102,8 @@ impl Drop for Ring {
     }
 }
 
-/// A ring with one producer and one consumer, of at least `entries` packets (a power of two less one).
+/// A ring with one producer and one consumer, of at least `entries` packets (a power of two less
+/// one).
 pub fn mbuf_ring(
     eal: &Eal,
     name: &str,
@@ -143,7 +147,8 @@ impl RingSender {
 pub struct RingReceiver(pub(super) Arc<Ring>);
 
 impl RingReceiver {
-    /// Moves packets from the ring behind those in the batch, as many as it has room for; returns how many.
+    /// Moves packets from the ring behind those in the batch, as many as it has room for; returns
+    /// how many.
     #[inline]
     pub fn dequeue<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
         // SAFETY: this is the only consuming end, borrowed uniquely.

@@ -1,8 +1,8 @@
-//! Buffer split: the NIC puts each packet's headers into the host's memory and its payload into memory that the CPU
-//! need not be able to read, such as a GPU's.
+//! Buffer split: the NIC puts each packet's headers into the host's memory and its payload into
+//! memory that the CPU need not be able to read, such as a GPU's.
 //!
-//! [`DmaMemory`] → [`PayloadPool`] → [`Device::start_split`] → [`SplitQueue::rx_burst`] → [`SplitPacket`]. Nothing
-//! here hands out a payload as a slice.
+//! [`DmaMemory`] → [`PayloadPool`] → [`Device::start_split`] → [`SplitQueue::rx_burst`] →
+//! [`SplitPacket`]. Nothing here hands out a payload as a slice.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -18,8 +18,9 @@ use super::{BURST, Device, Eal, Mbuf, MbufBatch, MbufPool, PortConfig};
 /// Memory that a NIC can be allowed to write.
 ///
 /// # Safety
-/// [`address`](Self::address) and [`len`](Self::len) name the same range for the life of the value, also when the
-/// value moves. NICs may write it at any time, and nobody refers to it by a Rust reference.
+/// [`address`](Self::address) and [`len`](Self::len) name the same range for the life of the value,
+/// also when the value moves. NICs may write it at any time, and nobody refers to it by a Rust
+/// reference.
 pub unsafe trait DmaMemory: Send + Sync + fmt::Debug + 'static {
     /// First byte; a multiple of [`page`](Self::page).
     fn address(&self) -> u64;
@@ -101,7 +102,8 @@ impl PayloadPool {
             elt_size: data_room,
         };
         let c_name = c_name("mbuf pool name", name, 26)?;
-        // SAFETY: EAL is up; DPDK copies name and range. It writes addresses into mbufs, nothing into the memory.
+        // SAFETY: EAL is up; DPDK copies name and range. It writes addresses into mbufs, nothing
+        // into the memory.
         let pool = unsafe {
             dpdk_sys::rte_pktmbuf_pool_create_extbuf(
                 c_name.as_ptr(),
@@ -143,12 +145,12 @@ impl PayloadPool {
         self.0.memory.as_ref().map(|lent| &lent.known)
     }
 
-    /// A packet as a splitting NIC would deliver it, `payload` bytes long behind its headers. For tests and
-    /// simulations; `None` if the pool is empty or the payload too long.
+    /// A packet as a splitting NIC would deliver it, `payload` bytes long behind its headers. For
+    /// tests and simulations; `None` if the pool is empty or the payload too long.
     pub fn behind(&self, mut headers: Mbuf, payload: u16) -> Option<SplitMbuf> {
         let second = self.0.pool.alloc()?;
-        // SAFETY: the mbuf is new and ours. Only the first segment has headroom. DPDK moves the end of its data, and
-        // null says that there is no room.
+        // SAFETY: the mbuf is new and ours. Only the first segment has headroom. DPDK moves the end
+        // of its data, and null says that there is no room.
         let grown = unsafe {
             let mbuf = second.as_ptr();
             let data_off = mbuf
@@ -170,7 +172,8 @@ impl PayloadPool {
 pub struct SplitConfig {
     /// Bytes that go to the host: frame headers and SPEAD items.
     pub header_bytes: u16,
-    /// One pool per receive queue; may be the same one. [`PortConfig::rx_pools`] are for the headers.
+    /// One pool per receive queue; may be the same one. [`PortConfig::rx_pools`] are for the
+    /// headers.
     pub payload_pools: Vec<PayloadPool>,
 }
 
@@ -199,7 +202,8 @@ pub struct SplitPort {
 impl Device {
     /// Configures and starts the port, splitting what it receives.
     ///
-    /// Refuses devices that cannot split or cannot reach the memory, and what [`start`](Self::start) refuses.
+    /// Refuses devices that cannot split or cannot reach the memory, and what
+    /// [`start`](Self::start) refuses.
     pub fn start_split(
         mut self,
         config: &PortConfig,
@@ -253,7 +257,8 @@ impl SplitQueue {
 #[derive(Debug)]
 pub struct SplitMbuf(Mbuf);
 
-/// Split packets of one burst. Their payloads stay where they are until the batch is cleared or dropped.
+/// Split packets of one burst. Their payloads stay where they are until the batch is cleared or
+/// dropped.
 #[derive(Debug, Default)]
 pub struct SplitBatch<const N: usize = BURST>(MbufBatch<N>);
 
@@ -294,7 +299,8 @@ impl<'a> SplitPacket<'a> {
         self.0.data()
     }
 
-    /// Address and length of the payload; `None` if the packet ended in its headers or has more segments.
+    /// Address and length of the payload; `None` if the packet ended in its headers or has more
+    /// segments.
     pub fn payload(&self) -> Option<(u64, usize)> {
         self.0.second_of_two()
     }

@@ -1,6 +1,7 @@
 //! The digital down-conversion of a narrowband output: mixer, low-pass filter, subsampling.
 //!
-//! With x the digitiser's samples, h the filter of L taps and S the subsampling factor, the narrowband PFB's input is
+//! With x the digitiser's samples, h the filter of L taps and S the subsampling factor, the
+//! narrowband PFB's input is
 //!
 //! ```text
 //! v[n] = x[n]·e^{2πi·m·n}           n: ADC timestamp, m: see Mixer
@@ -8,8 +9,8 @@
 //!      = e^{2πi·m·τ}·Σ_{l<L} g[l]·x[τ + l],   g[l] = h[l]·e^{2πi·m·l}
 //! ```
 //!
-//! u(τ) bears the timestamp of its first sample; no group delay is compensated. The second form mixes the filter once
-//! instead of every sample, and leaves one rotation per output.
+//! u(τ) bears the timestamp of its first sample; no group delay is compensated. The second form
+//! mixes the filter once instead of every sample, and leaves one rotation per output.
 
 use num_complex::Complex64;
 
@@ -25,18 +26,20 @@ pub struct FilterSpec {
     pub subsampling: usize,
     /// Weight of errors in the pass band; those in stop bands count 1.
     pub weight_pass: f64,
-    /// Width of the pass band as a fraction of the output band, where aliases are kept out of that alone and no channel is
-    /// discarded; `None` where the transform is twice as wide as the output band and its outer half is discarded.
+    /// Width of the pass band as a fraction of the output band, where aliases are kept out of that
+    /// alone and no channel is discarded; `None` where the transform is twice as wide as the output
+    /// band and its outer half is discarded.
     pub pass_fraction: Option<f64>,
 }
 
 impl FilterSpec {
     /// Designs the filter: h, earliest sample first, symmetric, rounded to single precision.
     ///
-    /// Frequencies are in units of the subsampled rate. With `pass_fraction` p: pass \[0, p/2\], stop \[1 − p/2, S/2\]. Without:
-    /// pass \[0, ¼\], and stop what folds onto it, \[k + ¾, k + 1¼\] for k = 0, 1, … below S/2. h is scaled by √S: a filter of
-    /// gain √S keeps the noise density that S aliases fold together, so that white noise of variance σ² again has
-    /// variance σ² in every channel of the pass band.
+    /// Frequencies are in units of the subsampled rate. With `pass_fraction` p: pass \[0, p/2\],
+    /// stop \[1 − p/2, S/2\]. Without: pass \[0, ¼\], and stop what folds onto it, \[k + ¾, k +
+    /// 1¼\] for k = 0, 1, … below S/2. h is scaled by √S: a filter of gain √S keeps the noise
+    /// density that S aliases fold together, so that white noise of variance σ² again has variance
+    /// σ² in every channel of the pass band.
     pub fn design(&self) -> Result<Vec<f32>, RemezError> {
         let filter = remez(self.taps, &self.bands())?;
         let gain = (self.subsampling as f64).sqrt();
@@ -205,7 +208,8 @@ mod tests {
         }
     }
 
-    /// Every eighth coefficient of `scipy.signal.remez(..., maxiter=1000)·√S`, SciPy 1.16, and the one at the centre.
+    /// Every eighth coefficient of `scipy.signal.remez(..., maxiter=1000)·√S`, SciPy 1.16, and the
+    /// one at the centre.
     #[test]
     fn odd_and_short_filters_match_scipy() {
         let scipy: [(FilterSpec, &[f64], f64); 4] = [

@@ -1,9 +1,9 @@
-//! Delay models: which input sample an output timestamp asks for, what fraction of a sample is left to
-//! the phase slope, and the phase at the band centre.
+//! Delay models: which input sample an output timestamp asks for, what fraction of a sample is left
+//! to the phase slope, and the phase at the band centre.
 //!
-//! Delays are functions of the **output** (delayed) timestamp t, which is regularly spaced: a positive
-//! delay d makes the output at t represent the input at t − d. All samples of one spectrum share the
-//! delay and phase at the spectrum's first sample.
+//! Delays are functions of the **output** (delayed) timestamp t, which is regularly spaced: a
+//! positive delay d makes the output at t represent the input at t − d. All samples of one spectrum
+//! share the delay and phase at the spectrum's first sample.
 
 mod history;
 mod models;
@@ -205,7 +205,8 @@ impl LinearDelay {
 /// Delay and phase of one output timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelayPoint {
-    /// Input sample that the output timestamp asks for: t − coarse. Negative before the first sample.
+    /// Input sample that the output timestamp asks for: t − coarse. Negative before the first
+    /// sample.
     pub orig: i64,
     /// Whole samples of delay.
     pub coarse: i64,
@@ -221,8 +222,8 @@ impl DelayPoint {
         wrap_angle(self.phase + quarter_turns(self.coarse))
     }
 
-    /// Moves the input sample to a multiple of `subsampling`, the direction of a tie chosen so that the
-    /// residual shrinks. Delay (`coarse` + `residual`) and phase stay.
+    /// Moves the input sample to a multiple of `subsampling`, the direction of a tie chosen so that
+    /// the residual shrinks. Delay (`coarse` + `residual`) and phase stay.
     pub fn aligned(self, subsampling: u32) -> Self {
         if subsampling <= 1 {
             return self;
@@ -247,13 +248,14 @@ impl DelayPoint {
 
 /// By which angle a wideband output is turned back after a coarse delay.
 ///
-/// The centre of the band, a quarter of the sample rate, turns by π/2 per sample of coarse delay; undoing that keeps
-/// the phase at the band centre what the model says.
+/// The centre of the band, a quarter of the sample rate, turns by π/2 per sample of coarse delay;
+/// undoing that keeps the phase at the band centre what the model says.
 fn quarter_turns(coarse: i64) -> f64 {
     FRAC_PI_2 * coarse.rem_euclid(4) as f64
 }
 
-/// The angle in [−π, π) that differs from `a` by a multiple of 2π; `a` itself where it is in the range.
+/// The angle in [−π, π) that differs from `a` by a multiple of 2π; `a` itself where it is in the
+/// range.
 pub fn wrap_angle(a: f64) -> f64 {
     if (-PI..PI).contains(&a) {
         return a;
@@ -263,8 +265,8 @@ pub fn wrap_angle(a: f64) -> f64 {
     if wrapped >= PI { -PI } else { wrapped }
 }
 
-/// `a.rem_euclid(TAU)` to the last bit. The general algorithm takes a division per bit of the quotient; phases of delay
-/// models are a few turns.
+/// `a.rem_euclid(TAU)` to the last bit. The general algorithm takes a division per bit of the
+/// quotient; phases of delay models are a few turns.
 fn turn_remainder(a: f64) -> f64 {
     /// Quotients up to this have exact products with both parts of 2π.
     const MOST: f64 = (1 << 20) as f64;

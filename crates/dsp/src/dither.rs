@@ -1,11 +1,12 @@
-//! Counter-based dither: the same seed, engine, timestamp and channel give the same numbers, whatever
-//! the backend, the number of threads or the chunk size.
+//! Counter-based dither: the same seed, engine, timestamp and channel give the same numbers,
+//! whatever the backend, the number of threads or the chunk size.
 //!
-//! The generator is Philox4x32-7 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-//! 1, 2, 3", SC 2011). Its key is the 64-bit dither seed, low word first. Its counter is the spectrum's
-//! timestamp (low word, high word), the channel number modulo half the number of channels, and the engine's
-//! number. The 128 bits of one block serve a channel below half of the band and the one half a band above
-//! it: eight 16-bit draws, the low half of each word before the high half.
+//! The generator is Philox4x32-7 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
+//! as 1, 2, 3", SC 2011). Its key is the 64-bit dither seed, low word first. Its counter is the
+//! spectrum's timestamp (low word, high word), the channel number modulo half the number of
+//! channels, and the engine's number. The 128 bits of one block serve a channel below half of the
+//! band and the one half a band above it: eight 16-bit draws, the low half of each word before the
+//! high half.
 
 /// What is added before quantisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -20,8 +21,8 @@ pub enum Dither {
 
 /// Uniform numbers in (−0.5, 0.5) for one Jones vector: pol 0 re, pol 0 im, pol 1 re, pol 1 im.
 ///
-/// `timestamp` is that of the spectrum (not of its batch); `channel` is one of all `channels` of the stream,
-/// which are an even number.
+/// `timestamp` is that of the spectrum (not of its batch); `channel` is one of all `channels` of
+/// the stream, which are an even number.
 pub fn dither(
     seed: u64,
     feng_id: u64,
@@ -33,8 +34,8 @@ pub fn dither(
     pair(seed, feng_id, timestamp, channel % half)[channel / half]
 }
 
-/// [`dither`] of `channel`, below half of the band, and of the channel half a band above it, from a single
-/// block of the generator.
+/// [`dither`] of `channel`, below half of the band, and of the channel half a band above it, from a
+/// single block of the generator.
 pub fn pair(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [[f32; 4]; 2] {
     let counter = [
         timestamp as u32,
@@ -125,7 +126,8 @@ mod tests {
     fn draws_stay_inside_half() {
         assert_eq!(uniform(0), -uniform(u16::MAX));
         assert!(uniform(0) > -0.5);
-        // An integer stays what it is after rounding, at the largest magnitude that can be sent too.
+        // An integer stays what it is after rounding, at the largest magnitude that can be sent
+        // too.
         assert_eq!((127.0 + uniform(u16::MAX)).round_ties_even(), 127.0);
         assert_eq!((-127.0 + uniform(0)).round_ties_even(), -127.0);
     }

@@ -1,8 +1,9 @@
 //! Numbers of twice a double's precision: the sum of two that do not overlap.
 //!
-//! M. Joldeș, J.-M. Muller and V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word
-//! arithmetic", ACM Trans. Math. Softw. 44 (2017): algorithms 6, 10 and 17, with relative errors of at most 2⁻¹⁰⁰. They hold
-//! for finite results of which neither part over- or underflows.
+//! M. Joldeș, J.-M. Muller and V. Popescu, "Tight and rigorous error bounds for basic building
+//! blocks of double-word arithmetic", ACM Trans. Math. Softw. 44 (2017): algorithms 6, 10 and 17,
+//! with relative errors of at most 2⁻¹⁰⁰. They hold for finite results of which neither part over-
+//! or underflows.
 
 use std::ops::{Add, Div, Mul, Sub};
 

@@ -4,12 +4,13 @@ use std::f64::consts::TAU;
 
 use num_complex::Complex64;
 
-/// Turns a band's centre down to 0 Hz: sample x\[t\] becomes x\[t\]·e^{2πi·m·t} with m = −`centre_frequency` /
-/// `adc_sample_rate`.
+/// Turns a band's centre down to 0 Hz: sample x\[t\] becomes x\[t\]·e^{2πi·m·t} with m =
+/// −`centre_frequency` / `adc_sample_rate`.
 ///
-/// The phase is 0 at ADC timestamp 0 and depends on nothing but t: no delay, no chunk and no restart turns it. m is kept as a
-/// binary fraction of 128 bits, the quotient of the two given doubles correct to its last bit, so that for all |t| < 2⁶²
-/// the phase is off by less than 2⁻⁶³ cycles.
+/// The phase is 0 at ADC timestamp 0 and depends on nothing but t: no delay, no chunk and no
+/// restart turns it. m is kept as a binary fraction of 128 bits, the quotient of the two given
+/// doubles correct to its last bit, so that for all |t| < 2⁶² the phase is off by less than 2⁻⁶³
+/// cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mixer {
     /// m mod 1, in units of 2⁻¹²⁸ cycles per sample.
@@ -17,10 +18,11 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// The mixer for a band around `centre_frequency` of a signal with `adc_sample_rate`, both in hertz, finite, and the
-    /// latter positive.
+    /// The mixer for a band around `centre_frequency` of a signal with `adc_sample_rate`, both in
+    /// hertz, finite, and the latter positive.
     pub fn new(centre_frequency: f64, adc_sample_rate: f64) -> Self {
-        // Long division: the remainder of two doubles, its double, and a difference of less than twice are exact.
+        // Long division: the remainder of two doubles, its double, and a difference of less than
+        // twice are exact.
         let mut remainder = centre_frequency.abs() % adc_sample_rate;
         let mut digit = || {
             remainder *= 2.0;
@@ -45,12 +47,14 @@ impl Mixer {
         (self.step.wrapping_mul(i128::from(t) as u128) >> 64) as u64
     }
 
-    /// m·t mod 1 of m as it is kept, in units of 2⁻¹²⁸ cycles: exactly, so that sums of these are those of others.
+    /// m·t mod 1 of m as it is kept, in units of 2⁻¹²⁸ cycles: exactly, so that sums of these are
+    /// those of others.
     pub fn exact(&self, t: u64) -> u128 {
         self.step.wrapping_mul(u128::from(t))
     }
 
-    /// By how much the phase advances in `samples`: m·`samples` mod 1, in units of 2⁻⁶⁴ cycles, to the nearest.
+    /// By how much the phase advances in `samples`: m·`samples` mod 1, in units of 2⁻⁶⁴ cycles, to
+    /// the nearest.
     ///
     /// Adding it n times is off by at most n·2⁻⁶⁵ cycles.
     pub fn advance(&self, samples: usize) -> u64 {

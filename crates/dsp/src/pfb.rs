@@ -15,11 +15,12 @@ pub enum WindowFunction {
 
 /// Coefficients of the prototype filter, earliest sample first, `step × taps` of them.
 ///
-/// `step` is the stride in PFB input samples (2C for wideband). With i the index,
-/// w(i) = window(i)·sinc(`w_cutoff`·((i + ½)/step − taps/2)), scaled so that Σw² = 1: white noise of
+/// `step` is the stride in PFB input samples (2C for wideband). With i the index, w(i) =
+/// window(i)·sinc(`w_cutoff`·((i + ½)/step − taps/2)), scaled so that Σw² = 1: white noise of
 /// variance σ² then has variance σ² in every channel. Computed in double precision, then rounded.
 ///
-/// The windows are symmetric (n − 1 in the denominator), so a Hann filter begins with an exact zero.
+/// The windows are symmetric (n − 1 in the denominator), so a Hann filter begins with an exact
+/// zero.
 pub fn weights(step: usize, taps: usize, w_cutoff: f64, window: WindowFunction) -> Vec<f32> {
     let n = step * taps;
     let mut w: Vec<f64> = (0..n)

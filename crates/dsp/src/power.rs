@@ -1,8 +1,8 @@
 //! Digitiser power relative to a full-scale sine, averaged over aligned windows.
 //!
-//! Power is accounted per output **batch**. Batches are aligned to multiples of their length, whatever
-//! was skipped before them, and a window is a whole number of batches, so no batch ever crosses the
-//! boundary of a window; output chunks, which start anywhere after a skip, could.
+//! Power is accounted per output **batch**. Batches are aligned to multiples of their length,
+//! whatever was skipped before them, and a window is a whole number of batches, so no batch ever
+//! crosses the boundary of a window; output chunks, which start anywhere after a skip, could.
 
 use ground::Timestamp;
 
@@ -20,7 +20,8 @@ pub fn dbfs(power: u128, samples: u64, bits: SampleBits) -> f64 {
     10.0 * (power as f64 / samples as f64 / (amplitude * amplitude / 2.0)).log10()
 }
 
-/// Samples in one averaging window: the multiple of `batch_samples` closest to `seconds`, at least one batch.
+/// Samples in one averaging window: the multiple of `batch_samples` closest to `seconds`, at least
+/// one batch.
 pub fn window_samples(seconds: f64, adc_sample_rate: f64, batch_samples: u64) -> u64 {
     let batches = (seconds * adc_sample_rate / batch_samples as f64).round_ties_even();
     (batches as u64).max(1).saturating_mul(batch_samples)
@@ -57,13 +58,13 @@ impl PowerWindow {
         self.length
     }
 
-    /// Adds the batch of `samples` samples that starts at `start`; its power is None when any of its
-    /// input was missing.
+    /// Adds the batch of `samples` samples that starts at `start`; its power is None when any of
+    /// its input was missing.
     ///
-    /// Returns a window's reading when the batch completes it, or, when the batch lies in a later window
-    /// and does not complete that, the one that was left unfinished. A gap within a window leaves its
-    /// power unknown. So does a batch that overlaps another or crosses a boundary, which aligned batches
-    /// never do. Batches of a window that has been left are ignored.
+    /// Returns a window's reading when the batch completes it, or, when the batch lies in a later
+    /// window and does not complete that, the one that was left unfinished. A gap within a window
+    /// leaves its power unknown. So does a batch that overlaps another or crosses a boundary, which
+    /// aligned batches never do. Batches of a window that has been left are ignored.
     pub fn add(
         &mut self,
         start: Timestamp,
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(add(&mut w, 800, 900, 4), reading(900, Some(4)));
     }
 
-    /// Chunks that start anywhere after a skip stopped the peer's accumulator; batches must not.
+    /// Chunks that start anywhere after a skip stopped katgpucbf's accumulator; batches must not.
     #[test]
     fn nothing_that_is_added_can_stop_it() {
         let mut w = window();

@@ -10,8 +10,8 @@ pub const LIMIT_4BIT: f32 = 7.0;
 
 /// Rounds one component, already dithered, to the nearest integer in ±`limit`, ties to even.
 ///
-/// The flag tells whether clamping changed it: 127.1 counts as saturated although it would round to 127.
-/// A NaN becomes 0 and counts as saturated.
+/// The flag tells whether clamping changed it: 127.1 counts as saturated although it would round to
+/// 127. A NaN becomes 0 and counts as saturated.
 pub fn quantise(value: f32, limit: f32) -> (i8, bool) {
     let clamped = value.clamp(-limit, limit);
     (clamped.round_ties_even() as i8, clamped != value)
@@ -24,7 +24,8 @@ pub fn quantise_complex(value: Complex32, limit: f32) -> ([i8; 2], bool) {
     ([re, im], re_saturated | im_saturated)
 }
 
-/// Real and imaginary part of a complex sample of 4 bits: the high and the low nibble, two's complement.
+/// Real and imaginary part of a complex sample of 4 bits: the high and the low nibble, two's
+/// complement.
 pub fn nibbles(byte: u8) -> [i8; 2] {
     [byte as i8 >> 4, (byte << 4) as i8 >> 4]
 }

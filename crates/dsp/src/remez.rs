@@ -1,10 +1,11 @@
 //! Equiripple filters by the Parks–McClellan algorithm.
 //!
-//! J. H. McClellan, T. W. Parks and L. R. Rabiner, "A computer program for designing optimum FIR linear phase
-//! digital filters", IEEE Trans. Audio Electroacoust. 21 (1973). The response of a symmetric filter of L taps is
-//! e^{−πi(L−1)f}·A(f) with A(f) = Q(f)·P(cos 2πf), where Q is 1 for odd L and cos πf for even L, and P is a polynomial
-//! of degree r − 1, r = ⌈L/2⌉. The exchange finds the P whose weighted error is least at its largest, over a dense grid of
-//! the bands: there the error alternates between ±δ on r + 1 points. P is held by its values on r of them, in
+//! J. H. McClellan, T. W. Parks and L. R. Rabiner, "A computer program for designing optimum FIR
+//! linear phase digital filters", IEEE Trans. Audio Electroacoust. 21 (1973). The response of a
+//! symmetric filter of L taps is e^{−πi(L−1)f}·A(f) with A(f) = Q(f)·P(cos 2πf), where Q is 1 for
+//! odd L and cos πf for even L, and P is a polynomial of degree r − 1, r = ⌈L/2⌉. The exchange
+//! finds the P whose weighted error is least at its largest, over a dense grid of the bands: there
+//! the error alternates between ±δ on r + 1 points. P is held by its values on r of them, in
 //! barycentric form, which is stable for any number of taps.
 
 use std::f64::consts::PI;
@@ -12,13 +13,14 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use super::double::Double;
 
-/// Grid points per basis function: that of the peer's design, so that both solve the same problem.
+/// Grid points per basis function: that of katgpucbf's design, so that both solve the same problem.
 const GRID_DENSITY: usize = 16;
 /// Exchanges, at most; designs that converge take some tens.
 const MOST_EXCHANGES: usize = 200;
 /// By how much of itself the largest error may exceed the common error of the extremal points.
 const TOLERANCE: f64 = 1e-9;
-/// An error that is none: some of the last digits of a sum of terms near 1, and five orders below what single precision holds.
+/// An error that is none: some of the last digits of a sum of terms near 1, and five orders below
+/// what single precision holds.
 const NOISE: f64 = 64.0 * f64::EPSILON;
 
 /// A stretch of frequencies with one desired response.
@@ -40,7 +42,8 @@ pub enum RemezError {
     /// A filter has at least one tap.
     #[error("0 taps: at least 1 is needed")]
     Taps,
-    /// Bands that are empty, overlap, go beyond half of the sample rate, or have no positive weight.
+    /// Bands that are empty, overlap, go beyond half of the sample rate, or have no positive
+    /// weight.
     #[error(
         "band {low} to {high} of weight {weight}: bands must ascend without overlap within 0 and 0.5 cycles per \
          sample, with positive weights"
@@ -65,7 +68,8 @@ pub enum RemezError {
     },
 }
 
-/// The filter of `taps` coefficients whose largest weighted error over `bands` is least. It is symmetric.
+/// The filter of `taps` coefficients whose largest weighted error over `bands` is least. It is
+/// symmetric.
 pub fn remez(taps: usize, bands: &[Band]) -> Result<Vec<f64>, RemezError> {
     if taps == 0 {
         return Err(RemezError::Taps);
@@ -73,8 +77,8 @@ pub fn remez(taps: usize, bands: &[Band]) -> Result<Vec<f64>, RemezError> {
     check(bands)?;
     let grid = Grid::new(taps, bands);
     let extremal = grid.exchange()?;
-    // Outside of the bands P goes its own way, by up to 1/δ as much as rounding errors of its values on the nodes: there it is
-    // known to a few digits, or none, unless it has twice as many.
+    // Outside of the bands P goes its own way, by up to 1/δ as much as rounding errors of its
+    // values on the nodes: there it is known to a few digits, or none, unless it has twice as many.
     let (response, _) = grid.interpolate::<Double>(&extremal);
     Ok(impulse_response(taps, &response))
 }
@@ -105,7 +109,8 @@ fn check(bands: &[Band]) -> Result<(), RemezError> {
     }
 }
 
-/// One frequency of the dense grid, in terms of P: what it should be and what an error counts there.
+/// One frequency of the dense grid, in terms of P: what it should be and what an error counts
+/// there.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// cos 2πf.
@@ -165,8 +170,9 @@ impl Grid {
 
     /// Extremal points to begin with; `None` where the grid has too few points.
     ///
-    /// Points each of which is where the product of the distances from those before is largest (Leja's) lie in any bands as
-    /// the extremal points of long filters do, but for one more or less here and there. Of twice as many, every other is nearer.
+    /// Points each of which is where the product of the distances from those before is largest
+    /// (Leja's) lie in any bands as the extremal points of long filters do, but for one more or
+    /// less here and there. Of twice as many, every other is nearer.
     fn guess(&self) -> Option<Vec<usize>> {
         let functions = self.functions();
         let count = self.points.len().min(2 * functions + 1);
@@ -203,7 +209,8 @@ impl Grid {
         let mut before = (0.0, extremal.clone());
         for exchanges in 1..=MOST_EXCHANGES {
             let (mut errors, mut common) = self.errors::<f64>(&extremal);
-            // Every exchange raises the common error. If one has not, it chose points by rounding errors.
+            // Every exchange raises the common error. If one has not, it chose points by rounding
+            // errors.
             if common < 0.999 * before.0 {
                 extremal = before.1;
                 (errors, common) = self.errors::<Double>(&extremal);
@@ -247,7 +254,8 @@ impl Grid {
             alternating = alternating + b * T::from(sign(i)) / T::from(p.weight);
         }
         let deviation = wanted / alternating;
-        // All but the last node determine a polynomial of degree r − 1, and it passes through the last one as well.
+        // All but the last node determine a polynomial of degree r − 1, and it passes through the
+        // last one as well.
         let n = nodes.len() - 1;
         let last = T::from(nodes[n]);
         let node = |i: usize| {
@@ -260,7 +268,8 @@ impl Grid {
         (Interpolant { nodes, exponent }, deviation)
     }
 
-    /// `count` points on which the error is extremal and alternates in sign, the largest that there are.
+    /// `count` points on which the error is extremal and alternates in sign, the largest that there
+    /// are.
     fn alternation(&self, errors: &[f64], count: usize) -> Option<Vec<usize>> {
         let mut found: Vec<usize> = Vec::with_capacity(2 * count);
         let mut start = 0;
@@ -294,7 +303,8 @@ impl Grid {
                 }
                 continue;
             }
-            // Two or more too many: the smallest goes, with the smaller of its neighbours unless it is at an end.
+            // Two or more too many: the smallest goes, with the smaller of its neighbours unless it
+            // is at an end.
             let size = |i: &usize| errors[found[*i]].abs();
             let least = (0..found.len()).min_by(|a, b| size(a).total_cmp(&size(b)))?;
             if least == 0 || least + 1 == found.len() {
@@ -330,7 +340,8 @@ trait Real:
 impl Real for f64 {}
 impl Real for Double {}
 
-/// Π `factors`, as a number and a power of two: those of thousands leave the range of a double, at either end.
+/// Π `factors`, as a number and a power of two: those of thousands leave the range of a double, at
+/// either end.
 fn product<T: Real>(factors: impl Iterator<Item = T>) -> (T, i32) {
     const STEP: i32 = 300;
     let (small, large) = (2f64.powi(-STEP), 2f64.powi(STEP));
@@ -358,9 +369,10 @@ fn barycentric_weights<T: Real>(nodes: &[f64]) -> (Vec<T>, i32) {
 
 /// A polynomial by its values on nodes.
 ///
-/// P(x) = Πⱼ(x − xⱼ)·Σᵢ bᵢ·P(xᵢ)/(x − xᵢ): what rounding does is as if values changed by some of their last digits (N. J. Higham,
-/// "The numerical stability of barycentric Lagrange interpolation", IMA J. Numer. Anal. 24 (2004)), small ones by less. The
-/// quotient of two sums that is in wider use loses the stop band where nodes are not yet well placed.
+/// P(x) = Πⱼ(x − xⱼ)·Σᵢ bᵢ·P(xᵢ)/(x − xᵢ): what rounding does is as if values changed by some of
+/// their last digits (N. J. Higham, "The numerical stability of barycentric Lagrange
+/// interpolation", IMA J. Numer. Anal. 24 (2004)), small ones by less. The quotient of two sums
+/// that is in wider use loses the stop band where nodes are not yet well placed.
 struct Interpolant<T> {
     /// xᵢ, P(xᵢ) and bᵢ·P(xᵢ).
     nodes: Vec<(f64, T, T)>,
@@ -432,8 +444,8 @@ mod tests {
     }
 
     proptest! {
-        /// By the alternation theorem nothing else is optimal: the weighted error is extremal, equal, and of alternating sign on
-        /// one point more than there are functions.
+        /// By the alternation theorem nothing else is optimal: the weighted error is extremal,
+        /// equal, and of alternating sign on one point more than there are functions.
         #[test]
         fn the_error_alternates(taps in 3usize..48, pass in 0.02f64..0.2, gap in 0.05f64..0.2, log_weight in -2.0f64..2.0) {
             let weight = 10f64.powf(log_weight);
@@ -452,7 +464,8 @@ mod tests {
                 }
             }
             let largest = runs.iter().fold(0.0f64, |most, e| most.max(e.abs()));
-            // Between its points, the grid lets the error grow by half where it turns fast; SciPy's does the same.
+            // Between its points, the grid lets the error grow by half where it turns fast; SciPy's
+            // does the same.
             let extremal = runs.iter().filter(|e| e.abs() > 0.5 * largest).count();
             prop_assert!(largest < 1e-9 || extremal > taps.div_ceil(2), "{} of {:?}", extremal, runs);
             prop_assert!(filter.iter().zip(filter.iter().rev()).all(|(a, b)| a == b));

@@ -1,8 +1,8 @@
 //! Packed digitiser samples, one bit at a time.
 //!
-//! Samples are two's complement, most significant bit first, without padding: sample n occupies bits
-//! n·b … n·b + b − 1 counted from the most significant bit of byte 0. This is the definition; the
-//! vectorised unpackers are tested against it.
+//! Samples are two's complement, most significant bit first, without padding: sample n occupies
+//! bits n·b … n·b + b − 1 counted from the most significant bit of byte 0. This is the definition;
+//! the vectorised unpackers are tested against it.
 
 use crate::SampleBits;
 

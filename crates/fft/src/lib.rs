@@ -1,8 +1,8 @@
 //! Plans of [rustfft] for single and double precision, compiled once.
 //!
-//! The planner of rustfft is generic, so every crate that calls it compiles all of its algorithms again:
-//! they were half of the code of Karoo's library and of each of its test executables.
-//! The functions here are not generic. What they return is called through a table of functions.
+//! The planner of rustfft is generic, so every crate that calls it compiles all of its algorithms
+//! again: they were half of the code of Karoo's library and of each of its test executables. The
+//! functions here are not generic. What they return is called through a table of functions.
 //!
 //! ```
 //! use karoo_fft::{forward_f32, num_complex::Complex32};

@@ -7,8 +7,8 @@ use std::path::Path;
 /// Largest text file that is read, in bytes.
 const TEXT_LIMIT: u64 = 64 << 20;
 
-/// Returns the bytes of a file of at most `limit` bytes. A larger file, given by mistake (a capture,
-/// a device), is refused before it is read to its end.
+/// Returns the bytes of a file of at most `limit` bytes. A larger file, given by mistake (a
+/// capture, a device), is refused before it is read to its end.
 pub fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;

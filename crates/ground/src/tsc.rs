@@ -14,7 +14,8 @@ pub fn tsc() -> u64 {
     #[cfg(target_arch = "aarch64")]
     {
         let ticks: u64;
-        // SAFETY: every AArch64 CPU lets programs read its virtual counter; nothing else is touched.
+        // SAFETY: every AArch64 CPU lets programs read its virtual counter; nothing else is
+        // touched.
         unsafe {
             core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack));
         }

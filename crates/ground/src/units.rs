@@ -18,8 +18,8 @@ impl Timestamp {
     /// Range of timestamps on the wire.
     pub const WIRE_RANGE: u64 = 1 << 48;
 
-    /// Timestamps are below this, so that adding a buffer or the delay that led to one stays in `i64`.
-    /// It is 85 years at 1712 MHz: only timestamps that leap ahead again and again get here.
+    /// Timestamps are below this, so that adding a buffer or the delay that led to one stays in
+    /// `i64`. It is 85 years at 1712 MHz: only timestamps that leap ahead again and again get here.
     pub const END: u64 = 1 << 62;
 
     /// The timestamp nearest to `near` whose low 48 bits are `low`.

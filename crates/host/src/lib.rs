@@ -5,7 +5,7 @@
 //! |---|---|
 //! | read a host's CPUs, nodes, NICs and GPUs | [`topology::Machine`] |
 //! | place the threads and buffers of engines | [`placement::plan`] |
-//! | check and change settings of the kernel, NICs and GPUs | [`tuning::check`], [`tuning::apply`] |
+//! | check and change settings of the host | [`tuning::check`], [`tuning::apply`] |
 //!
 //! Everything is read below a [`topology::Root`], so that a recorded host can be planned for and
 //! checked on another one:

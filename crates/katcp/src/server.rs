@@ -277,8 +277,8 @@ impl<D: Device> Common<D> {
     }
 
     /// Answers a client's requests until the client closes the connection, a line is too long or
-    /// too slow, or the server ends. Returns the text of `#disconnect` in the last two cases. At the
-    /// end of the server, requests that are here are refused.
+    /// too slow, or the server ends. Returns the text of `#disconnect` in the last two cases. At
+    /// the end of the server, requests that are here are refused.
     async fn requests(&self, mut lines: Lines, outbox: &Arc<Outbox>) -> Option<String> {
         let mut ending = self.ending.subscribe();
         loop {

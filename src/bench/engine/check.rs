@@ -28,7 +28,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether the contents are right: at most one in a thousand values differs, and none by more than one.
+    /// Whether the contents are right: at most one in a thousand values differs, and none by more
+    /// than one.
     pub fn right(&self) -> bool {
         self.worst <= 1 && self.differing as f64 <= TOLERATED * self.bytes as f64
     }

@@ -125,7 +125,8 @@ impl Feed {
     }
 }
 
-/// Writes a queue's payload into every buffer of its pool. Nobody else may have taken from the pool yet.
+/// Writes a queue's payload into every buffer of its pool. Nobody else may have taken from the pool
+/// yet.
 pub fn prepare(pool: &MbufPool, payload: &[u8]) {
     let mut mbufs = Vec::with_capacity(pool.config().mbufs);
     while let Some(mut mbuf) = pool.alloc() {

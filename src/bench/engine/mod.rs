@@ -4,10 +4,11 @@
 //! generator lcores ─► ring port ─► rx lcores ─► engine ─► tx lcores ─► ring port ─► sink lcores
 //! ```
 //!
-//! Generators send at a given rate whatever becomes of their packets, as digitisers do (`generator`); packets that
-//! find a full ring are what a NIC would count as missed. The sinks hold every header against what must come next and
-//! keep some heaps, which are compared with the golden model afterwards (`sink`, `check`). Every packet is
-//! accounted for: offered = placed + lost, by cause.
+//! Generators send at a given rate whatever becomes of their packets, as digitisers do
+//! (`generator`); packets that find a full ring are what a NIC would count as missed. The sinks
+//! hold every header against what must come next and keep some heaps, which are compared with the
+//! golden model afterwards (`sink`, `check`). Every packet is accounted for: offered = placed +
+//! lost, by cause.
 
 mod check;
 mod cpus;
@@ -51,12 +52,13 @@ const SETTLE: f64 = 0.5;
 const SETTLE_CHUNKS: f64 = 16.0;
 /// The search ends when the next step would be less than this share of the highest rate.
 const RESOLUTION: f64 = 0.01;
-/// Of the noisy search: the lowest rate as a share of the highest, the step between rates as a share, and the chance that
-/// a trial says the opposite of what is so.
+/// Of the noisy search: the lowest rate as a share of the highest, the step between rates as a
+/// share, and the chance that a trial says the opposite of what is so.
 const LOWEST: f64 = 1.0 / 32.0;
 const STEP: f64 = 0.02;
 const ERROR: f64 = 0.1;
-/// When the rate found does not hold for the whole measurement: how often, and to how much, it is lowered.
+/// When the rate found does not hold for the whole measurement: how often, and to how much, it is
+/// lowered.
 const RETRIES: usize = 4;
 const STEP_DOWN: f64 = 0.97;
 
@@ -143,7 +145,8 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     Ok(report)
 }
 
-/// Refuses what would not fit memory: it is only reserved when it is allocated, and the run would be killed in its middle.
+/// Refuses what would not fit memory: it is only reserved when it is allocated, and the run would
+/// be killed in its middle.
 fn check_memory(options: &BenchOptions, configs: &[EngineConfig]) -> Result<(), BenchError> {
     let needed_mib = Rig::memory_mib(options, configs);
     let mut demands = Vec::new();
@@ -208,7 +211,8 @@ impl Bench<'_> {
             found,
             counts,
         } = drained?;
-        // The lcores have ended. Threads that compare have the CPUs of the thread that starts them, which had one alone.
+        // The lcores have ended. Threads that compare have the CPUs of the thread that starts them,
+        // which had one alone.
         if let Err(error) = run_on(cpus.iter().copied()) {
             tracing::debug!(%error, "spectra are compared on one CPU");
         }
@@ -222,7 +226,8 @@ impl Bench<'_> {
         for number in 0..configs.len() {
             let mut all = hdrhistogram::Histogram::new(3).expect("three digits are allowed");
             for found in found.iter().filter(|found| found.engine == number) {
-                // An automatically sized histogram takes any value. Windows of narrowband are longer.
+                // An automatically sized histogram takes any value. Windows of narrowband are
+                // longer.
                 if found.output == 0 {
                     let _ = all.add(&found.latency);
                 }

@@ -20,8 +20,8 @@ const OUTPUT_RMS: f64 = 20.0;
 /// Beyond, the design of a filter takes longer than the bench.
 const MOST_DECIMATION: usize = 512;
 
-/// Seconds that an engine and an rx lcore may be held up before packets are lost: on virtual machines all of whose CPUs
-/// are busy, stalls of 10 to 25 ms were seen.
+/// Seconds that an engine and an rx lcore may be held up before packets are lost: on virtual
+/// machines all of whose CPUs are busy, stalls of 10 to 25 ms were seen.
 const ENGINE_STALL: f64 = 0.05;
 const RX_STALL: f64 = 0.025;
 
@@ -37,7 +37,8 @@ pub struct BenchOptions {
     /// Look for the highest rate at which nothing is lost, then measure at it
     #[arg(long)]
     pub search: bool,
-    /// With --search: repeat trials, by noisy bisection, until the rate is known with this probability
+    /// With --search: repeat trials, by noisy bisection, until the rate is known with this
+    /// probability
     #[arg(long, value_name = "P", requires = "search")]
     pub confidence: Option<f64>,
     /// Trials of that at most
@@ -61,8 +62,8 @@ pub struct BenchOptions {
     /// Sink lcores for all engines
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub sinks: usize,
-    /// CPUs to use: the main thread's, each engine's rx, engine and tx lcores', the generators', the sinks', the CPU
-    /// backend's workers' [default: all that there are, in order]
+    /// CPUs to use: the main thread's, each engine's rx, engine and tx lcores', the generators',
+    /// the sinks', the CPU backend's workers' [default: all that there are, in order]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub cpus: Vec<usize>,
     /// Let lcores share CPUs where there are too few
@@ -251,8 +252,8 @@ impl BenchOptions {
             .collect()
     }
 
-    /// Bands that lie side by side from the middle of the digitised one on, and around it where there are more. One filter
-    /// is designed for all.
+    /// Bands that lie side by side from the middle of the digitised one on, and around it where
+    /// there are more. One filter is designed for all.
     fn narrowbands(&self, clock: SampleClock) -> Result<Vec<Narrowband>, ConfigError> {
         if self.narrowband == 0 {
             return Ok(Vec::new());
@@ -298,8 +299,8 @@ impl BenchOptions {
     }
 }
 
-/// The gain that gives white noise of the signal's power [`OUTPUT_RMS`] in each part: its variance in a channel is
-/// σ²·Σw², half of it in either part.
+/// The gain that gives white noise of the signal's power [`OUTPUT_RMS`] in each part: its variance
+/// in a channel is σ²·Σw², half of it in either part.
 fn gain(config: &EngineConfig) -> f64 {
     let output = &config.outputs[0];
     let (step, window) = (output.spectrum_samples(), output.window_function);

@@ -13,8 +13,8 @@ use crate::config::{Decision, EngineConfig};
 
 /// What happened to the packets of one engine.
 ///
-/// Of a whole run, offered = ring_full + no_buffer + placed + Σ drops. Of a part of it this holds but for the packets
-/// that are on their way at its ends.
+/// Of a whole run, offered = ring_full + no_buffer + placed + Σ drops. Of a part of it this holds
+/// but for the packets that are on their way at its ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Packets that were due.

@@ -28,7 +28,8 @@ use crate::spead::digitiser::PREAMBLE_LEN;
 
 /// How long packets and chunks under way may take to come through at the end.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Where packets say that they come from: a locally administered MAC address and addresses reserved for documentation.
+/// Where packets say that they come from: a locally administered MAC address and addresses reserved
+/// for documentation.
 const SOURCE: Source = Source {
     mac: MacAddr([0x02, 0x4b, 0x41, 0x52, 0x4f, 0x4f]),
     ip: std::net::Ipv4Addr::new(192, 0, 2, 1),
@@ -395,7 +396,8 @@ fn deal<T>(hands: usize) -> Vec<Vec<T>> {
     (0..hands).map(|_| Vec::new()).collect()
 }
 
-/// Buffers of one rx queue: the ring's, a burst on either side, and what the caches of the lcores hold.
+/// Buffers of one rx queue: the ring's, a burst on either side, and what the caches of the lcores
+/// hold.
 fn feed_mbufs(options: &BenchOptions) -> usize {
     pool_size(options.rx_descriptors(), 4 * BURST)
 }

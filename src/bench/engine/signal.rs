@@ -1,9 +1,9 @@
 //! What the generator sends: noise that anyone can compute again, different in every heap.
 //!
-//! Packet k of an engine is the heap of samples from ⌊k/2⌋·H on of polarisation k mod 2, and comes by rx queue
-//! k mod R. Its payload is the queue's noise, which lies in the packets' buffers already; only the first bytes are
-//! written anew, so that no two heaps are alike: a heap in the wrong place, or of an earlier turn of a buffer, makes
-//! wrong spectra.
+//! Packet k of an engine is the heap of samples from ⌊k/2⌋·H on of polarisation k mod 2, and comes
+//! by rx queue k mod R. Its payload is the queue's noise, which lies in the packets' buffers
+//! already; only the first bytes are written anew, so that no two heaps are alike: a heap in the
+//! wrong place, or of an earlier turn of a buffer, makes wrong spectra.
 
 use dsp::SampleBits;
 use dsp::unpack::unpack;
@@ -73,7 +73,8 @@ impl Signal {
         }
     }
 
-    /// Samples `first ..` of a polarisation, whole heaps from the one that `first` lies in on, up to `end`.
+    /// Samples `first ..` of a polarisation, whole heaps from the one that `first` lies in on, up
+    /// to `end`.
     pub fn samples(&self, pol: usize, first: u64, end: u64) -> (u64, Vec<i32>) {
         let heap_samples = self.recv.packet_samples as u64;
         let heaps = (first - ORIGIN) / heap_samples..(end - ORIGIN).div_ceil(heap_samples);

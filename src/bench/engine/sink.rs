@@ -43,7 +43,8 @@ const ITEMS: [u64; word::COUNT] = [
     0x4300 << 48,
 ];
 
-/// Which part of a run is measured: what is counted belongs to everything, what is timed to that part alone.
+/// Which part of a run is measured: what is counted belongs to everything, what is timed to that
+/// part alone.
 #[derive(Debug, Default)]
 pub struct Window(AtomicU64);
 
@@ -99,7 +100,8 @@ pub struct Found {
     pub engine: usize,
     /// Which of its outputs.
     pub output: usize,
-    /// Nanoseconds from the last packet that a heap needs to its own last packet, in the last measurement.
+    /// Nanoseconds from the last packet that a heap needs to its own last packet, in the last
+    /// measurement.
     pub latency: Histogram<u64>,
     /// Heaps to be checked.
     pub kept: Vec<KeptHeap>,
@@ -150,7 +152,8 @@ pub struct Sinks {
 }
 
 impl Stream {
-    /// The stream that tx queue `index` of `of` sends into `ring`, for the engine with number `engine`.
+    /// The stream that tx queue `index` of `of` sends into `ring`, for the engine with number
+    /// `engine`.
     pub fn new(
         config: &EngineConfig,
         engine: usize,
@@ -255,8 +258,8 @@ impl OutputStream {
         }
     }
 
-    /// Holds a packet against what must come next: packet 0 of every substream, packet 1 of every substream, … of a
-    /// batch, then those of a later batch.
+    /// Holds a packet against what must come next: packet 0 of every substream, packet 1 of every
+    /// substream, … of a batch, then those of a later batch.
     fn check(&mut self, words: &[u64; word::COUNT], mbuf: &Mbuf) -> Result<(), &'static str> {
         let is = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(what) };
         let (first, step, substreams) = self.share;

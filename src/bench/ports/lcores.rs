@@ -1,4 +1,5 @@
-//! The lcores of the bench: one sends the packets of a trial at its pace, the other counts what comes.
+//! The lcores of the bench: one sends the packets of a trial at its pace, the other counts what
+//! comes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,9 @@
 //! `karoo bench ports`: packets from one interface to another, at the highest rate without loss.
 //!
-//! Two lcores: one sends datagrams with numbers at the pace of a trial, the other counts what comes. What a trial costs
-//! is what AF_PACKET, or a NIC and its cable, take; no engine is in between. The receiver also measures how
-//! uneven the packets come: the depth of a bucket that leaks at the trial's rate, were it filled by them.
+//! Two lcores: one sends datagrams with numbers at the pace of a trial, the other counts what
+//! comes. What a trial costs is what AF_PACKET, or a NIC and its cable, take; no engine is in
+//! between. The receiver also measures how uneven the packets come: the depth of a bucket that
+//! leaks at the trial's rate, were it filled by them.
 
 mod lcores;
 mod options;
@@ -19,7 +20,8 @@ use rig::Rig;
 
 use crate::ports::{Interface, InterfaceError, PortError, PresetError};
 
-/// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard port.
+/// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard
+/// port.
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 75, 79), 9);
 /// Trial and number in front of a datagram's payload.
 const STAMP: usize = 16;

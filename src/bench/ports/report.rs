@@ -17,7 +17,8 @@ pub struct Trial {
     pub sent: u64,
     /// Packets that came.
     pub received: u64,
-    /// Bytes by which the packets that came were ahead of the rate, at most: the depth of a bucket that leaks at it.
+    /// Bytes by which the packets that came were ahead of the rate, at most: the depth of a bucket
+    /// that leaks at it.
     pub burst_bytes: u64,
 }
 

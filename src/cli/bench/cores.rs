@@ -12,11 +12,12 @@ use indicatif::ProgressBar;
 use super::Failure;
 use crate::bench::cores::{Tables, measure};
 
-/// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the rate at which one reads
-/// what another wrote
+/// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the
+/// rate at which one reads what another wrote
 ///
 /// On a host that does nothing else. karoo plan and karoo fgpu use the figures that --output
-/// /var/lib/karoo/cores.json leaves, or those of --cores-file. Exit codes: 0 measured; 2 the command line is wrong.
+/// /var/lib/karoo/cores.json leaves, or those of --cores-file. Exit codes: 0 measured; 2 the
+/// command line is wrong.
 #[derive(Debug, Args)]
 pub struct CoresArgs {
     /// CPUs to measure between [default: those of this process]

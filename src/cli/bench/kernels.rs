@@ -52,8 +52,8 @@ pub struct KernelArgs {
         default_value = "fused"
     )]
     fft: Vec<Fft>,
-    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest, as stored or else
-    /// measured), again (measured anew), or the name of a shape
+    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest,
+    /// as stored or else measured), again (measured anew), or the name of a shape
     #[arg(long, value_name = "HOW", default_value = "off")]
     tune: Tune,
     /// JSON instead of a table

@@ -213,7 +213,7 @@ fn idle(args: &DsimArgs) -> IdlePolicy {
     }
 }
 
-/// What is scraped: the peer's metrics by name, and Karoo's own.
+/// What is scraped: katgpucbf's metrics by name, and Karoo's own.
 struct Metrics {
     stats: Arc<SimStats>,
     links: Links,

@@ -92,8 +92,8 @@ pub struct LiveArgs {
     /// Where log messages go
     #[arg(long, value_enum, default_value_t, conflicts_with = "capture")]
     log: LogTo,
-    /// Signals that karoo dsim sends: some heaps of every output given by --wideband or --narrowband are held against what
-    /// follows from them
+    /// Signals that karoo dsim sends: some heaps of every output given by --wideband or
+    /// --narrowband are held against what follows from them
     #[arg(
         long,
         value_name = "SPEC",
@@ -262,8 +262,8 @@ impl LiveArgs {
     }
 }
 
-/// Receives until the command is told to end, or has what was asked for; the summary goes to standard
-/// output.
+/// Receives until the command is told to end, or has what was asked for; the summary goes to
+/// standard output.
 pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let live = &args.live;
     let level = log::start(live.log);

@@ -53,7 +53,8 @@ impl AppliedLog {
         }
     }
 
-    /// Logs those that nobody has taken; drops what else was published. For the end, when control no longer does it.
+    /// Logs those that nobody has taken; drops what else was published. For the end, when control
+    /// no longer does it.
     pub fn note_rest(&self, published: &Published) {
         while let Some(event) = published.next_event() {
             if let Event::Applied(applied) = event {

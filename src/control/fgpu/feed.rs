@@ -14,7 +14,8 @@ use super::sensors::{FgpuSensors, delay_text};
 use crate::config::EngineConfig;
 use crate::engine::steer::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
 
-/// How often events are looked for. Sensors carry the time of the data, so that nothing but promptness depends on it.
+/// How often events are looked for. Sensors carry the time of the data, so that nothing but
+/// promptness depends on it.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// How often it is told for which share of the time a device was busy.
@@ -31,7 +32,8 @@ pub struct Feed {
     clock: SampleClock,
     published: Arc<Published>,
     sensors: FgpuSensors,
-    /// Received sensors change their status this long after the last update, and their timestamps by as much.
+    /// Received sensors change their status this long after the last update, and their timestamps
+    /// by as much.
     timeout: Duration,
     timeouts: Vec<Timeout>,
     missing: [u64; N_POL],
@@ -92,7 +94,8 @@ impl Feed {
         }
     }
 
-    /// Shows also for which share of the last second a device was busy; `nanoseconds` counts how long, from `now` on.
+    /// Shows also for which share of the last second a device was busy; `nanoseconds` counts how
+    /// long, from `now` on.
     pub fn watch(&mut self, sensor: SensorId, nanoseconds: Arc<AtomicU64>, now: Instant) {
         let since = (now, nanoseconds.load(Ordering::Relaxed));
         self.busy.push(Busy {
@@ -164,7 +167,8 @@ impl Feed {
         let start = chunk.start.unix(self.clock);
         let time = Value::Timestamp(start);
         let inputs = self.sensors.inputs;
-        // Before the others, so that they are never all nominal when the first chunk lacks something.
+        // Before the others, so that they are never all nominal when the first chunk lacks
+        // something.
         for (pol, input) in inputs.iter().enumerate() {
             if chunk.missing_heaps[pol] > self.missing[pol] {
                 self.missing[pol] = chunk.missing_heaps[pol];

@@ -67,7 +67,7 @@ fn chunk(start: u64, clipped_samples: [u64; 2], missing_heaps: [u64; 2]) -> Even
 }
 
 #[test]
-fn sensors_begin_as_the_peers() {
+fn sensors_begin_with_katgpucbf_syntax() {
     let bench = Bench::new();
     for (name, value, status) in [
         ("steady-state-timestamp", "0", SensorStatus::Nominal),
@@ -263,7 +263,7 @@ fn active_models_are_shown_and_none_is_missed() {
     let phase = katcp::number::format_float(7.0 - std::f64::consts::TAU);
     let text = format!("(500, 0.0025, 0.5, {phase}, 250.0)");
     assert_eq!(bench.sensor("w.input1.delay").0, text);
-    // The same again is news too, as the peer's.
+    // The same again is news too, as katgpucbf's.
     let (.., before) = bench.sensor("w.input1.delay");
     while SensorReading::now(Value::Integer(0)).timestamp <= before {}
     bench.tell(Event::Delay(model(500)), Instant::now());

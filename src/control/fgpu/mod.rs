@@ -1,4 +1,4 @@
-//! The F-engine as a KATCP device: the peer's requests, sensors and names.
+//! The F-engine as a KATCP device: katgpucbf's requests, sensors and names.
 
 mod applied;
 mod feed;
@@ -25,10 +25,11 @@ use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
 use crate::engine::steer::{ControlHandle, OutputHandle, Published};
 
-/// The interface that it has, which is the peer's.
+/// The interface that it has, which is katgpucbf's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
 const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
-/// How long a request waits for its place in an engine's queue, which a healthy engine empties within a block, and how often it looks.
+/// How long a request waits for its place in an engine's queue, which a healthy engine empties
+/// within a block, and how often it looks.
 const ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
 
 /// An F-engine that can be controlled.

@@ -252,8 +252,8 @@ fn delay_model(
     Ok((model, asked))
 }
 
-/// What an engine `applied` to `stream`, as lines for `karoo replay --requests` that have the same effect. Delays that no
-/// client asked for have none.
+/// What an engine `applied` to `stream`, as lines for `karoo replay --requests` that have the same
+/// effect. Delays that no client asked for have none.
 pub fn replay_lines(stream: &str, applied: &Applied) -> Vec<String> {
     let line = |name: &str, arguments: Vec<String>| {
         let line = MessageBuilder::new(MessageKind::Request, name, None).argument(stream);
@@ -302,8 +302,8 @@ impl Action {
         }
     }
 
-    /// Does it, and adds what there is to say to `response`. `steering` is that for which it was interpreted, perhaps
-    /// [at](ControlHandle::at) some timestamp.
+    /// Does it, and adds what there is to say to `response`. `steering` is that for which it was
+    /// interpreted, perhaps [at](ControlHandle::at) some timestamp.
     pub fn perform(
         &self,
         steering: &ControlHandle,

@@ -219,7 +219,7 @@ async fn a_full_queue_is_waited_for() {
     assert!(reply[0] == "fail" && reply[1].contains("4 requests waiting"));
 }
 
-/// As the peer does: sensors then show what was asked for.
+/// As katgpucbf does: sensors then show what was asked for.
 #[test]
 fn models_that_begin_between_samples_begin_at_the_nearest_as_they_are() {
     let bench = Bench::new();

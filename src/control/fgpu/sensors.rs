@@ -1,4 +1,4 @@
-//! The sensors of an F-engine, with the peer's names, types and initial states.
+//! The sensors of an F-engine, with katgpucbf's names, types and initial states.
 
 use std::sync::Arc;
 
@@ -273,8 +273,8 @@ pub fn gains_text(gains: &Gains) -> String {
     format!("[{}]", gains.join(", "))
 }
 
-/// A model as the `delay` sensor has it: start timestamp, then delay in seconds, rate, phase in radians and phase rate in
-/// radians per second.
+/// A model as the `delay` sensor has it: start timestamp, then delay in seconds, rate, phase in
+/// radians and phase rate in radians per second.
 pub fn delay_text(model: &LinearDelay, clock: SampleClock) -> String {
     format!(
         "({}, {}, {}, {}, {})",

@@ -65,7 +65,8 @@ pub(super) unsafe fn unpack<const POWER: bool>(
     let right = _mm_cvtsi32_si128(32 - bits as i32);
     let mut power = _mm256_setzero_si256();
     for i in (0..count).step_by(8) {
-        // SAFETY: by the contract, `packed + i·bits/8 .. + 32` is readable and `out[i..i + 8]` writable.
+        // SAFETY: by the contract, `packed + i·bits/8 .. + 32` is readable and `out[i..i + 8]`
+        // writable.
         let x = unsafe {
             let from = packed.add(i * bits as usize / 8);
             let low = _mm_loadu_si128(from.cast());

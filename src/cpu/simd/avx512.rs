@@ -199,14 +199,16 @@ pub(super) unsafe fn quantise(
     let mut noise = [[[0u32; 16]; N_POL]; 2];
     let half = channels / 2;
     for low in (0..half).step_by(16) {
-        // Channels below half of the band and those half a band above share blocks of the generator.
+        // Channels below half of the band and those half a band above share blocks of the
+        // generator.
         if let Some(key) = key {
             noise = draws(key, low as u32);
         }
         for (first, noise) in [low, low + half].into_iter().zip(&noise) {
             for k in (first..first + 16).step_by(8) {
-                // SAFETY: k + 8 <= channels; n - k - 7 .. n - k with n = 2·channels lies in the n + 1 of a joint transform, and
-                // eight elements from `at` on, which do not cross the middle of the band, in one of `channels` or more.
+                // SAFETY: k + 8 <= channels; n - k - 7 .. n - k with n = 2·channels lies in the n +
+                // 1 of a joint transform, and eight elements from `at` on, which do not cross the
+                // middle of the band, in one of `channels` or more.
                 unsafe {
                     let x = match bins {
                         Bins::Joint(z) => {
@@ -259,8 +261,8 @@ fn mul_wide(x: __m512i, m: __m512i) -> (__m512i, __m512i) {
     (high, low)
 }
 
-/// Draws of 16 channels from `channel` on, below half of the band, and of those half a band above: per
-/// polarisation, one word per channel with the real part's draw in the low half.
+/// Draws of 16 channels from `channel` on, below half of the band, and of those half a band above:
+/// per polarisation, one word per channel with the real part's draw in the low half.
 #[target_feature(enable = "avx512f")]
 fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
     let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -295,11 +297,13 @@ fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
     noise
 }
 
-/// Outputs of [`ddc`] that share loads of the taps: with two sums each, as many accumulators as one vector has lanes.
+/// Outputs of [`ddc`] that share loads of the taps: with two sums each, as many accumulators as one
+/// vector has lanes.
 const DDC_BLOCK: usize = 8;
 
 /// # Safety
-/// `samples` has those that [`DdcTaps::apply`](super::DdcTaps::apply) asserts; both of `taps` are whole vectors.
+/// `samples` has those that [`DdcTaps::apply`](super::DdcTaps::apply) asserts; both of `taps` are
+/// whole vectors.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn ddc(
     taps: [&[f32]; 2],
@@ -334,8 +338,9 @@ pub(super) unsafe fn ddc(
     portable::ddc(taps, rest, subsampling, &mut re[whole..], &mut im[whole..]);
 }
 
-/// The sums over the lanes of each of 16 vectors, in their order: of lanes i and i + 8, then of i and i + 4, and so on, as
-/// `portable::ddc_block` does. Each step halves the vectors and keeps all lanes busy.
+/// The sums over the lanes of each of 16 vectors, in their order: of lanes i and i + 8, then of i
+/// and i + 4, and so on, as `portable::ddc_block` does. Each step halves the vectors and keeps all
+/// lanes busy.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn sum_lanes(acc: [[__m512; DDC_BLOCK]; 2]) -> __m512 {
@@ -392,7 +397,8 @@ pub(super) fn phasors(
     }
 }
 
-/// Two bytes per word: of the signed bytes re0 im0 re1 im1, the low nibbles, re0 on top of im0, re1 on top of im1.
+/// Two bytes per word: of the signed bytes re0 im0 re1 im1, the low nibbles, re0 on top of im0, re1
+/// on top of im1.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn nibbles(x: __m512i) -> __m256i {
@@ -406,8 +412,8 @@ fn nibbles(x: __m512i) -> __m256i {
     _mm512_cvtepi32_epi16(_mm512_or_si512(low, high))
 }
 
-/// Transposes `spectra` rows of `channels` words into lines of 16 words at `to + k·stride`, or of 16 half words if
-/// `NARROW`: the [`nibbles`] of the words.
+/// Transposes `spectra` rows of `channels` words into lines of 16 words at `to + k·stride`, or of
+/// 16 half words if `NARROW`: the [`nibbles`] of the words.
 ///
 /// # Safety
 /// `rows` has `spectra` rows of `channels` words at `pitch`, both multiples of 16;

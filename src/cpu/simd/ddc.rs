@@ -4,10 +4,12 @@ use num_complex::Complex64;
 
 use super::{Level, Supported};
 
-/// Lanes of one dot product: sums are taken lane by lane, then of halves of the lanes, at every level.
+/// Lanes of one dot product: sums are taken lane by lane, then of halves of the lanes, at every
+/// level.
 pub(super) const LANES: usize = 16;
 
-/// Coefficients g\[l\] of a down-conversion (see [`dsp::ddc`](dsp::ddc)), followed by zeros up to whole vectors.
+/// Coefficients g\[l\] of a down-conversion (see [`dsp::ddc`](dsp::ddc)), followed by zeros up to
+/// whole vectors.
 #[derive(Clone, Debug)]
 pub struct DdcTaps {
     re: Vec<f32>,
@@ -54,7 +56,8 @@ impl DdcTaps {
         #[cfg(target_arch = "x86_64")]
         match at.level() {
             Level::Avx512 => {
-                // SAFETY: `Supported` proves the instruction set; the assertions above are the bounds that the form relies on.
+                // SAFETY: `Supported` proves the instruction set; the assertions above are the
+                // bounds that the form relies on.
                 return unsafe { super::avx512::ddc(taps, samples, subsampling, re, im) };
             }
             // SAFETY: `Supported` proves the instruction set; the form is plain Rust.

@@ -92,7 +92,8 @@ pub(super) fn quantise(
     let mut saturated = [0; N_POL];
     let half = out.len() / 2;
     for low in 0..half {
-        // One block of the generator serves a channel below half of the band, and that half a band above.
+        // One block of the generator serves a channel below half of the band, and that half a band
+        // above.
         let noise = match key {
             Some(key) => dither::pair(key.seed, key.feng_id, key.timestamp, low),
             None => [[0f32; 4]; 2],

@@ -87,7 +87,8 @@ impl Unpacker {
             let (from, to) = (packed.as_ptr(), head.as_mut_ptr());
             power = match self.at.level() {
                 // SAFETY: `Supported` proves the instruction set; `count` is a multiple of 16 that
-                // fits `head`, and `vector_count` left 64 readable bytes from each 16 samples' start.
+                // fits `head`, and `vector_count` left 64 readable bytes from each 16 samples'
+                // start.
                 Level::Avx512 => unsafe {
                     super::avx512::unpack::<POWER>(plan, self.bits, from, to, count)
                 },

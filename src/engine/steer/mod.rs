@@ -1,41 +1,48 @@
 //! The boundary between control and an engine: requests go in, what happened comes out.
 //!
-//! Control holds a [`ControlHandle`], the engine a [`RequestQueues`]. Requests travel through a bounded queue per output; what
-//! control publishes as sensors comes back through [`Published`]. The engine's thread never waits for either.
+//! Control holds a [`ControlHandle`], the engine a [`RequestQueues`]. Requests travel through a
+//! bounded queue per output; what control publishes as sensors comes back through [`Published`].
+//! The engine's thread never waits for either.
 //!
 //! # What takes effect when
 //!
 //! The engine takes requests before it issues a block of spectra, and while it has no input.
 //!
-//! | request | at once | with [`ControlHandle::at`] a timestamp |
+//! | request | at once | at a timestamp ([`ControlHandle::at`]) |
 //! |---|---|---|
-//! | delays | from the next spectrum that is issued on, once the model has begun | from the first spectrum at or after it |
-//! | gains | from the next output chunk on | from the first batch at or after it, where the output chunk is cut |
+//! | delays | next spectrum, once the model has begun | first spectrum at or after it |
+//! | gains | next output chunk | first batch at or after it, where the output chunk is cut |
 //!
-//! Requests at a timestamp are for replays, where they make the output a function of the capture and the requests alone,
-//! whatever the size of chunks. They are queued in the order of their timestamps.
+//! Requests at a timestamp are for replays, where they make the output a function of the capture
+//! and the requests alone, whatever the size of chunks. They are queued in the order of their
+//! timestamps.
 //!
-//! The engine tells when each took effect ([`Event::Applied`]): asked for at that timestamp, it has the same effect again.
+//! The engine tells when each took effect ([`Event::Applied`]): asked for at that timestamp, it has
+//! the same effect again.
 //!
 //! # The steady-state timestamp
 //!
-//! Every request returns a timestamp from which on all output reflects it. The engine publishes the end E of the output
-//! chunk under construction (or of the one that it would begin) *before* it takes requests; control queues a request *before*
-//! it reads E. Both have a sequentially consistent fence in between. So a request that the engine does not find has its answer
-//! read later than this E was published, and a request that it finds may have been answered with the E before:
+//! Every request returns a timestamp from which on all output reflects it. The engine publishes the
+//! end E of the output chunk under construction (or of the one that it would begin) *before* it
+//! takes requests; control queues a request *before* it reads E. Both have a sequentially
+//! consistent fence in between. So a request that the engine does not find has its answer read
+//! later than this E was published, and a request that it finds may have been answered with the E
+//! before:
 //!
-//! * not found: the answer is this E or a later one, and the request will be found while chunks up to there are under
-//!   construction, in time for the one that begins at E;
-//! * found: what is issued from there on, or the next chunk, reflects it, and that begins no later than the E that the answer
-//!   was: the one before ended where this chunk begins.
+//! * not found: the answer is this E or a later one, and the request will be found while chunks up
+//!   to there are under construction, in time for the one that begins at E;
+//! * found: what is issued from there on, or the next chunk, reflects it, and that begins no later
+//!   than the E that the answer was: the one before ended where this chunk begins.
 //!
-//! A gap may cut a chunk short. The next one then begins elsewhere, but all of it reflects the request.
+//! A gap may cut a chunk short. The next one then begins elsewhere, but all of it reflects the
+//! request.
 //!
 //! # Without input
 //!
-//! Delay models end when output passes them. Where there is none while a controller goes on tracking, they would pile up: an
-//! engine that is without input for [`FORGET`] seconds, by the time that control [tells](ControlHandle::tell_time), forgets those
-//! that ended as long ago once there are more than half of [`MODELS`].
+//! Delay models end when output passes them. Where there is none while a controller goes on
+//! tracking, they would pile up: an engine that is without input for [`FORGET`] seconds, by the
+//! time that control [tells](ControlHandle::tell_time), forgets those that ended as long ago once
+//! there are more than half of [`MODELS`].
 
 mod gains;
 mod latest;
@@ -60,13 +67,14 @@ use ground::{N_POL, Timestamp};
 
 use crate::config::EngineConfig;
 
-/// Requests to one output that a live engine may have before it, at most. An engine takes them within a block; who asks for more
-/// meanwhile waits.
+/// Requests to one output that a live engine may have before it, at most. An engine takes them
+/// within a block; who asks for more meanwhile waits.
 pub const REQUESTS: usize = 256;
 
 /// Delay models of an output that may be yet to begin. Requests on their way may be added to them.
 pub const MODELS: usize = 4096;
-/// How long an engine is without input, in seconds, before it forgets models that ended as long ago.
+/// How long an engine is without input, in seconds, before it forgets models that ended as long
+/// ago.
 pub const FORGET: f64 = 60.0;
 
 /// What control asks of an output.
@@ -83,7 +91,8 @@ pub enum Change {
     },
 }
 
-/// Delay models in the units of `?delays`. Other units may not have the numbers that make the same models to the last bit.
+/// Delay models in the units of `?delays`. Other units may not have the numbers that make the same
+/// models to the last bit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AskedDelays {
     /// Where they begin: UNIX time in seconds.
@@ -207,7 +216,8 @@ impl ControlHandle {
         (Self { outputs, steady }, steered)
     }
 
-    /// The same, but what it asks for is due when the output reaches `timestamp`, in the order in which it is asked for.
+    /// The same, but what it asks for is due when the output reaches `timestamp`, in the order in
+    /// which it is asked for.
     pub fn at(&self, timestamp: Timestamp) -> Self {
         let mut timed = self.clone();
         let timestamp = timestamp.min(Timestamp(Timestamp::END));
@@ -227,8 +237,8 @@ impl ControlHandle {
         self.outputs.iter().find(|output| output.name() == name)
     }
 
-    /// Tells what sample the digitisers are at by this host's clock, for an engine that has no input to tell it. What it then
-    /// forgets depends on that clock, so replays tell nothing.
+    /// Tells what sample the digitisers are at by this host's clock, for an engine that has no
+    /// input to tell it. What it then forgets depends on that clock, so replays tell nothing.
     pub fn tell_time(&self, now: Timestamp) {
         for OutputHandle { shared, .. } in &self.outputs {
             shared.now.fetch_max(now.0, Ordering::Relaxed);
@@ -282,13 +292,15 @@ impl OutputHandle {
         self.change_gains(change)
     }
 
-    /// Sets the gains of both polarisations, from the same spectrum on. Returns as [`set_gains`](Self::set_gains).
+    /// Sets the gains of both polarisations, from the same spectrum on. Returns as
+    /// [`set_gains`](Self::set_gains).
     pub fn set_all_gains(&self, gains: Gains) -> Result<Timestamp, EnqueueError> {
         self.change_gains([Some(gains.clone()), Some(gains)])
     }
 
     /// Adds one delay model per polarisation to those that it has (see
-    /// [`DelayModels::add`](dsp::delay::DelayModels::add)). Returns from which timestamp on it has them.
+    /// [`DelayModels::add`](dsp::delay::DelayModels::add)). Returns from which timestamp on it has
+    /// them.
     pub fn set_delays(&self, models: [LinearDelay; N_POL]) -> Result<Timestamp, EnqueueError> {
         self.change_delays(models, None)
     }
@@ -387,8 +399,8 @@ impl RequestQueues {
 pub struct OutputRequests(Arc<Shared>);
 
 impl OutputRequests {
-    /// Publishes the end of the output chunk under construction, or of the one that would be begun now.
-    /// [`take`](Self::take) comes after this.
+    /// Publishes the end of the output chunk under construction, or of the one that would be begun
+    /// now. [`take`](Self::take) comes after this.
     pub fn publish_end(&self, end: Timestamp) {
         self.0.end.store(end.0, Ordering::Relaxed);
         fence(Ordering::SeqCst);

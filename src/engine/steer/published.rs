@@ -13,8 +13,8 @@ use super::latest::Latest;
 /// Events that wait for control, at most: tens of seconds' worth of a live engine's.
 const EVENTS: usize = 4096;
 
-/// Something that a sensor shows, or the log. Counts are totals since the start, so that an event makes up for lost ones
-/// before it.
+/// Something that a sensor shows, or the log. Counts are totals since the start, so that an event
+/// makes up for lost ones before it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A non-empty receive chunk was taken over.
@@ -38,8 +38,8 @@ pub struct Received {
     pub end: Timestamp,
     /// Samples that the digitiser flagged as saturated, per polarisation.
     pub clipped_samples: [u64; N_POL],
-    /// Heaps that never came since the start of the first non-empty chunk, per polarisation: whole chunks that never
-    /// came count with the next that did, as katgpucbf counts them.
+    /// Heaps that never came since the start of the first non-empty chunk, per polarisation: whole
+    /// chunks that never came count with the next that did, as katgpucbf counts them.
     pub missing_heaps: [u64; N_POL],
 }
 
@@ -76,8 +76,8 @@ pub struct ActiveDelay {
 pub struct PowerLevel {
     /// Sample behind the window, a multiple of its length.
     pub end: Timestamp,
-    /// Per polarisation, in dB relative to a full-scale sine; `f64::MIN` for no power at all. `None` if input to the
-    /// window was missing.
+    /// Per polarisation, in dB relative to a full-scale sine; `f64::MIN` for no power at all.
+    /// `None` if input to the window was missing.
     pub dbfs: Option<[f64; N_POL]>,
 }
 
@@ -86,14 +86,15 @@ pub struct PowerLevel {
 pub struct Applied {
     /// Index of the output.
     pub output: usize,
-    /// All that has this timestamp or a later one reflects it, and nothing before: spectra in the case of delays, batches
-    /// in that of gains.
+    /// All that has this timestamp or a later one reflects it, and nothing before: spectra in the
+    /// case of delays, batches in that of gains.
     pub from: Timestamp,
     /// What changed. Gains that were replaced before they took effect are not told.
     pub change: Change,
 }
 
-/// Where an engine tells what happens: written by its thread, which never waits, and read by control.
+/// Where an engine tells what happens: written by its thread, which never waits, and read by
+/// control.
 #[derive(Debug)]
 pub struct Published {
     events: ArrayQueue<Event>,
@@ -118,8 +119,9 @@ impl Published {
         self.events.pop()
     }
 
-    /// Events that newer ones displaced because nobody took them. After a displaced [`Event::Delay`],
-    /// [`delay`](Self::delay) tells; a displaced [`Event::Applied`] is lost; all others are made up for by later ones.
+    /// Events that newer ones displaced because nobody took them. After a displaced
+    /// [`Event::Delay`], [`delay`](Self::delay) tells; a displaced [`Event::Applied`] is lost; all
+    /// others are made up for by later ones.
     pub fn overwritten(&self) -> u64 {
         self.overwritten.load(Ordering::Relaxed)
     }

@@ -95,8 +95,8 @@ fn models_that_are_yet_to_begin_are_bounded() {
     assert!(output.set_delays([LinearDelay::ZERO; 2]).is_ok());
 }
 
-/// An engine that begins chunk after chunk, and control that asks all the time: each request is taken no later than
-/// before the chunk that begins at the timestamp that it was given.
+/// An engine that begins chunk after chunk, and control that asks all the time: each request is
+/// taken no later than before the chunk that begins at the timestamp that it was given.
 #[test]
 fn no_request_is_later_than_its_steady_state() {
     const CHUNK: u64 = 10;

@@ -36,7 +36,8 @@ pub struct Pass<'a> {
     pub feng_id: u64,
     /// Timestamp of the first spectrum.
     pub start: Timestamp,
-    /// Packed samples of each set, with [`SampleView::PADDING`](crate::memory::SampleView::PADDING) behind them.
+    /// Packed samples of each set, with [`SampleView::PADDING`](crate::memory::SampleView::PADDING)
+    /// behind them.
     pub packed: &'a [[Vec<u8>; N_POL]],
     /// Timestamp of the first sample of each.
     pub begin: Timestamp,
@@ -48,7 +49,8 @@ pub struct Pass<'a> {
     pub gains: &'a [Vec<Complex32>; N_POL],
 }
 
-/// Full-scale noise: `sets` times `samples` packed samples per polarisation and the padding behind them.
+/// Full-scale noise: `sets` times `samples` packed samples per polarisation and the padding behind
+/// them.
 pub fn noise(bits: SampleBits, samples: usize, sets: usize) -> Vec<[Vec<u8>; N_POL]> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut packed = || {
@@ -61,7 +63,8 @@ pub fn noise(bits: SampleBits, samples: usize, sets: usize) -> Vec<[Vec<u8>; N_P
 
 /// The gain with which [`noise`] comes out with an rms of `rms` per component.
 pub fn gain(bits: SampleBits, rms: f32) -> Complex32 {
-    // The filter keeps the variance, of a uniform distribution here, and each component has half of it.
+    // The filter keeps the variance, of a uniform distribution here, and each component has half of
+    // it.
     let scale = (1u32 << (bits.get() - 1)) as f32;
     Complex32::new(rms / (scale / 6f32.sqrt()), 0.0)
 }
@@ -79,7 +82,8 @@ pub struct Buffers {
     feng_id: u32,
     start: Timestamp,
     gains: CudaSlice<Float4>,
-    /// The given delays and others, one behind the other. Each pass brings some to the GPU, as engines do with each block of spectra.
+    /// The given delays and others, one behind the other. Each pass brings some to the GPU, as
+    /// engines do with each block of spectra.
     fine: PinnedHostSlice<Float4>,
     table_copy: TableCopy,
     sets: Vec<Set>,
@@ -97,7 +101,8 @@ impl Buffers {
     /// Copies `pass` to the GPU.
     ///
     /// # Panics
-    /// If its spectra are not whole batches, or a set has not all samples of their windows and the padding.
+    /// If its spectra are not whole batches, or a set has not all samples of their windows and the
+    /// padding.
     pub fn new(gpu: &Arc<Gpu>, pass: &Pass<'_>) -> Result<Self, GpuError> {
         let spectra = pass.fine.len();
         assert!(spectra > 0 && spectra.is_multiple_of(pass.output.spectra_per_heap()));

@@ -122,7 +122,8 @@ impl<'a> Trial<'a> {
         convert.chain(others.iter().copied()).collect()
     }
 
-    /// Bytes that a stage must read and write in a pass; what it reads twice while it is near counts once.
+    /// Bytes that a stage must read and write in a pass; what it reads twice while it is near
+    /// counts once.
     pub fn bytes(&self, stage: Stage) -> usize {
         let Buffers {
             output, spectra, ..
@@ -165,8 +166,8 @@ impl<'a> Trial<'a> {
         let mut held: [Held; N_POL] = Default::default();
         if stage.is_none() {
             let (copy, from) = (&self.buffers.table_copy, self.fine[delays as usize]);
-            // SAFETY: both have an entry for each spectrum. Work that is still under way may use the set's, but is of the same
-            // graph, whose passes all have the same delays.
+            // SAFETY: both have an entry for each spectrum. Work that is still under way may use
+            // the set's, but is of the same graph, whose passes all have the same delays.
             unsafe { copy.launch(stream, from, back.fine, spectra) }?;
         }
         let (mut first, mut finished) = (0, 0);
@@ -181,8 +182,9 @@ impl<'a> Trial<'a> {
             let groups = finished..whole;
             let offset = self.buffers.offset.map(|offset| offset + first * step);
             let begin = self.buffers.begin;
-            // SAFETY: the buffers are of the sizes that a pass needs, and `self` keeps them; all is on one stream,
-            // which is idle before anything is dropped. Stages by themselves find what the last pass left.
+            // SAFETY: the buffers are of the sizes that a pass needs, and `self` keeps them; all is
+            // on one stream, which is idle before anything is dropped. Stages by themselves find
+            // what the last pass left.
             unsafe {
                 let input = match &self.ddc {
                     None => FrontInput {
@@ -218,7 +220,8 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Seconds of a pass, or of one stage of it: the median of `replays` replays of a CUDA graph over all sets.
+    /// Seconds of a pass, or of one stage of it: the median of `replays` replays of a CUDA graph
+    /// over all sets.
     pub fn time(&self, stage: Option<Stage>, replays: usize) -> Result<f64, GpuError> {
         try_time(&[self], stage, replays).map_err(failed)
     }
@@ -298,7 +301,8 @@ impl Drop for Trial<'_> {
     }
 }
 
-/// Seconds of a pass of all outputs of an engine, one behind the other: as [`Trial::time`]. All have as many sets.
+/// Seconds of a pass of all outputs of an engine, one behind the other: as [`Trial::time`]. All
+/// have as many sets.
 pub fn time_together(trials: &[&Trial<'_>], replays: usize) -> Result<f64, GpuError> {
     try_time(trials, None, replays).map_err(failed)
 }
@@ -323,7 +327,8 @@ fn graph(
     graph?.ok_or(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE))
 }
 
-/// Rounds of whole passes in a graph: successive kernels overlap, but not those of successive graphs.
+/// Rounds of whole passes in a graph: successive kernels overlap, but not those of successive
+/// graphs.
 const ROUNDS: usize = 4;
 
 fn try_time(
@@ -334,7 +339,8 @@ fn try_time(
     let (stream, delays) = (&trials[0].buffers.stream, Delays::Given);
     let rounds = if stage.is_some() { 1 } else { ROUNDS };
     let timed = graph(trials, stage, rounds, delays)?;
-    // A stage by itself works on what a pass leaves, since a transform of its own output soon overflows.
+    // A stage by itself works on what a pass leaves, since a transform of its own output soon
+    // overflows.
     let refresh = stage.map(|_| graph(trials, None, ROUNDS, delays));
     let refresh = refresh.transpose()?;
     let passes = rounds * trials[0].sets.len();

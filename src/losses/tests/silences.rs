@@ -32,7 +32,8 @@ fn input_that_stops_and_comes_back_is_said_once_each() {
     );
 }
 
-/// What the log says of a silence lasts longer than the silence, so that lines stay few. The status does not.
+/// What the log says of a silence lasts longer than the silence, so that lines stay few. The status
+/// does not.
 #[test]
 fn the_status_is_of_this_moment_when_heaps_come_again() {
     let mut engine = Engine::at_work();

@@ -72,7 +72,8 @@ impl CaptureReader {
         Self::from_read(&name, file, total)
     }
 
-    /// Reads from anything. `name` stands in messages, `total` is the length in bytes where known, else 0.
+    /// Reads from anything. `name` stands in messages, `total` is the length in bytes where known,
+    /// else 0.
     pub fn from_read(
         name: &str,
         mut input: impl Read + Send + 'static,
@@ -131,7 +132,8 @@ impl CaptureReader {
 
     /// The next frame; `None` at the end.
     ///
-    /// A file that ends within a record gives all frames before it; see [`truncated`](Self::truncated).
+    /// A file that ends within a record gives all frames before it; see
+    /// [`truncated`](Self::truncated).
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
         self.blocks.consume_noshift(std::mem::take(&mut self.lent));
         while let Some((block_len, step)) = self.next_step()? {
@@ -262,7 +264,8 @@ impl CaptureReader {
         Ok(())
     }
 
-    /// Length of the pcapng block at hand if it is whole and of a kind that says nothing about frames.
+    /// Length of the pcapng block at hand if it is whole and of a kind that says nothing about
+    /// frames.
     ///
     /// Such a block is passed over unread: the parser would look inside and trust lengths there.
     fn foreign_block(&self) -> Result<Option<usize>, CaptureError> {
@@ -278,7 +281,8 @@ impl CaptureReader {
         Ok(self.block_is_whole().then_some(length as usize))
     }
 
-    /// Whether the pcapng block at hand is all in the buffer, so that more bytes cannot complete it.
+    /// Whether the pcapng block at hand is all in the buffer, so that more bytes cannot complete
+    /// it.
     fn block_is_whole(&self) -> bool {
         let available = self.blocks.data().len();
         self.pcapng
@@ -409,7 +413,8 @@ fn read_full(input: &mut impl Read, mut buffer: &mut [u8]) -> io::Result<usize> 
     Ok(total)
 }
 
-/// Reads the bytes that were looked at first, then the input; keeps the error that the parser drops.
+/// Reads the bytes that were looked at first, then the input; keeps the error that the parser
+/// drops.
 struct Source<R> {
     head: io::Cursor<Vec<u8>>,
     input: R,

@@ -145,7 +145,8 @@ fn live_plans_leave_heaps() {
 }
 
 proptest! {
-    /// Every heap is sent once, but those that the ledger names as lost (never) or duplicated (twice).
+    /// Every heap is sent once, but those that the ledger names as lost (never) or duplicated
+    /// (twice).
     #[test]
     fn the_ledger_balances(seed: u64, chances in proptest::array::uniform5(0.0..0.2f64), gap in 0.0..0.005f64) {
         let [a, b, c, d, e] = chances;

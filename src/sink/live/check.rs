@@ -105,7 +105,8 @@ pub struct Inlet {
 }
 
 impl Inlet {
-    /// Whether heaps of this stream can be compared: those whose options are known, which are the first.
+    /// Whether heaps of this stream can be compared: those whose options are known, which are the
+    /// first.
     pub fn takes(&self, stream: usize) -> bool {
         stream < self.streams
     }

@@ -1,4 +1,5 @@
-//! The consumer's side of output streams while they come: what is lost, and whether the spectra are right.
+//! The consumer's side of output streams while they come: what is lost, and whether the spectra are
+//! right.
 //!
 //! * [`Tracker`]: one stream: which heaps are whole, in bounded memory;
 //! * [`SinkLcore`]: the loop that receives;

@@ -40,7 +40,8 @@ pub struct LiveReport {
 }
 
 impl LiveReport {
-    /// What was `seen` in so many seconds on `interface`, of which the port `missed` some packets; `checked` by stream.
+    /// What was `seen` in so many seconds on `interface`, of which the port `missed` some packets;
+    /// `checked` by stream.
     pub fn new(
         interface: &str,
         seconds: f64,

@@ -1,6 +1,7 @@
 //! One output stream as it comes: which heaps are whole, which are not, which never came.
 //!
-//! Memory does not grow with time: a few batches are open, and a batch is judged when it is the oldest of more.
+//! Memory does not grow with time: a few batches are open, and a batch is judged when it is the
+//! oldest of more.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -14,7 +15,8 @@ use crate::spead::{Descriptor, SpectraRepr, item};
 
 /// Batches of which heaps may still come.
 const OPEN: usize = 4;
-/// Bytes of a heap whose shape a descriptor tells: more is not an F-engine's, and each heap takes memory.
+/// Bytes of a heap whose shape a descriptor tells: more is not an F-engine's, and each heap takes
+/// memory.
 const LARGEST_HEAP: u64 = 1 << 28;
 /// Power is added up of one batch in so many.
 const POWER_EVERY: u64 = 8;
@@ -138,8 +140,8 @@ impl Tracker {
         &self.destinations
     }
 
-    /// Takes what came to substream `sub`. The payload is kept if `keep` says so and nothing of its heap came before;
-    /// returns the heap once it is whole.
+    /// Takes what came to substream `sub`. The payload is kept if `keep` says so and nothing of its
+    /// heap came before; returns the heap once it is whole.
     pub fn add(
         &mut self,
         sub: usize,
@@ -279,7 +281,8 @@ impl Tracker {
         })
     }
 
-    /// Closes the oldest open batch. It is not held against anybody that heaps are missing unless `all_came`.
+    /// Closes the oldest open batch. It is not held against anybody that heaps are missing unless
+    /// `all_came`.
     fn judge_oldest(&mut self, all_came: bool) {
         let Some((timestamp, heaps)) = self.open.pop_first() else {
             return;

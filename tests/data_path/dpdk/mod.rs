@@ -1,4 +1,5 @@
-//! The safe layer over DPDK, on ring ports and virtual devices. EAL starts once per process, so all tests share it.
+//! The safe layer over DPDK, on ring ports and virtual devices. EAL starts once per process, so all
+//! tests share it.
 
 mod ports;
 
@@ -255,7 +256,8 @@ fn chunks(count: usize, length: usize) -> (ExtPool<Chunk>, Arc<AtomicUsize>) {
     (pool, returned)
 }
 
-/// Sends `packets` packets out of one chunk through a ring port; header mbuf chained to an external segment.
+/// Sends `packets` packets out of one chunk through a ring port; header mbuf chained to an external
+/// segment.
 #[test]
 fn chunk_returns_once_when_its_last_packet_has_left() {
     const PACKETS: usize = 100;
@@ -359,8 +361,8 @@ fn every_owner_gets_its_handle() {
     assert_eq!((chunks.available(), segments.available()), (1, 255));
 }
 
-/// DPDK counts references in 16 bits: with all handles there are, the count stays below, since each may raise it by one at the
-/// same time as the others.
+/// DPDK counts references in 16 bits: with all handles there are, the count stays below, since each
+/// may raise it by one at the same time as the others.
 #[test]
 fn a_chunk_has_no_more_packets_than_can_be_counted() {
     // Fewer than overflow the count, more than are allowed.
@@ -430,8 +432,8 @@ fn segments_outside_the_chunk_are_refused() {
     assert_eq!(returned.load(Ordering::SeqCst), 1);
 }
 
-/// Three lcores hand packets on through shared rings while they share two CPUs or one; a fourth panics. One test,
-/// because each takes whole lcores.
+/// Three lcores hand packets on through shared rings while they share two CPUs or one; a fourth
+/// panics. One test, because each takes whole lcores.
 #[test]
 fn lcores_share_cpus_and_survive_panics() {
     let _lcores = crate::lcores();
@@ -524,7 +526,8 @@ fn lcores_share_cpus_and_survive_panics() {
 #[test]
 fn tsc_agrees_with_the_system_clock() {
     let clock = Eal::for_tests().tsc_clock();
-    // The TSC interval encloses the other one; a virtual machine may be away in between, and then only in some tries.
+    // The TSC interval encloses the other one; a virtual machine may be away in between, and then
+    // only in some tries.
     let ratio = |_| {
         let (ticks, wall) = (tsc(), std::time::Instant::now());
         let mut elapsed = wall.elapsed();

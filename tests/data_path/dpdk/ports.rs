@@ -121,7 +121,8 @@ unsafe impl ExtMemory for Part {
     }
 }
 
-/// EAL knows memory once, whatever the number of ports that may read it, until the last of them is closed.
+/// EAL knows memory once, whatever the number of ports that may read it, until the last of them is
+/// closed.
 #[test]
 fn memory_is_known_as_long_as_a_port_may_read_it() {
     static PAGES: Pages = Pages([0; 8192]);

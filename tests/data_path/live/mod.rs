@@ -24,7 +24,8 @@ fn on_cpu(config: &EngineConfig) -> Box<dyn Pipeline> {
     Box::new(pipeline)
 }
 
-/// Timestamps of the batches whose whole input lies in `0 .. end` and of which `present` says that it is there.
+/// Timestamps of the batches whose whole input lies in `0 .. end` and of which `present` says that
+/// it is there.
 fn whole_batches(config: &EngineConfig, end: u64, present: impl Fn(u64, u64) -> bool) -> Vec<u64> {
     let output = &config.outputs[0];
     let step = output.batch_samples() as u64;
@@ -94,9 +95,9 @@ fn an_idle_queue_holds_nobody_up() {
     assert_right(&config, &batches);
 }
 
-/// Drivers may keep what was sent until they run short of room, here for 63 packets. Chunks that three of would fill it are read
-/// where they are, and come back; others are copied: those of fewer packets, as a whole chunk has 32 and one that lacks
-/// input may have a batch of 8, or all.
+/// Drivers may keep what was sent until they run short of room, here for 63 packets. Chunks that
+/// three of would fill it are read where they are, and come back; others are copied: those of fewer
+/// packets, as a whole chunk has 32 and one that lacks input may have a batch of 8, or all.
 #[test]
 fn packets_that_drivers_keep_hold_nobody_up() {
     const OUTPUT_CHUNK: u64 = 2 * CHUNK as u64;
@@ -222,7 +223,8 @@ fn overload_is_accounted_for_to_the_last_packet() {
     let config = config();
     // The engine does not get on, and the digitiser does not care.
     let heaps = 20 * CHUNK / HEAP;
-    // The first chunks come while there is room for both polarisations, whichever rx lcore is ahead later.
+    // The first chunks come while there is room for both polarisations, whichever rx lcore is ahead
+    // later.
     let first = 2 * CHUNK / HEAP;
     for range in [0..first, first..heaps] {
         for heap in range {

@@ -1,5 +1,5 @@
-//! How fast an engine sends, by a clock whose hands the test moves: what has left at each time is known to a packet, however
-//! fast the machine is.
+//! How fast an engine sends, by a clock whose hands the test moves: what has left at each time is
+//! known to a packet, however fast the machine is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use crate::lcores;
 
 /// Bytes that may leave at once, as documented (docs/fgpu.md).
 const BUCKET: f64 = 65536.0;
-/// Reads of the clock in which a tx lcore that may send has sent something: two for each packet of a burst, and those of
-/// turns in between.
+/// Reads of the clock in which a tx lcore that may send has sent something: two for each packet of
+/// a burst, and those of turns in between.
 const REFUSED: u64 = 4 * BURST as u64;
 
 /// A clock that stands still until the test moves it, and counts how often it is read.
@@ -31,7 +31,8 @@ impl Ticks for Hands {
     }
 }
 
-/// Hands over input as there is room for it, and takes in what comes, until the tx lcore is refused to send more.
+/// Hands over input as there is room for it, and takes in what comes, until the tx lcore is refused
+/// to send more.
 fn settle(rig: &mut Rig, hands: &Hands, chunk: &mut u64) {
     let reads = || hands.reads.load(Ordering::Acquire);
     let (mut bytes, mut since) = (rig.datagram_bytes, reads());
@@ -52,7 +53,8 @@ fn settle(rig: &mut Rig, hands: &Hands, chunk: &mut u64) {
     }
 }
 
-/// Ends the engine, while the clock runs. What was received, and how many bytes were in its datagrams.
+/// Ends the engine, while the clock runs. What was received, and how many bytes were in its
+/// datagrams.
 fn end(mut rig: Rig, hands: &Hands) -> (u64, Batches) {
     rig.stages.stop();
     rig.wait(|rig| {

@@ -329,7 +329,8 @@ impl Rig {
         self.seen() == self.handed && self.memory.free_chunks() > 0 && chunks + 3 >= chunk
     }
 
-    /// Hands over whole chunks, heap by heap by turns over the first `queues` queues, each when there is room for it.
+    /// Hands over whole chunks, heap by heap by turns over the first `queues` queues, each when
+    /// there is room for it.
     pub fn send_chunks(&mut self, chunks: std::ops::Range<u64>, queues: usize) {
         self.send_some(chunks, queues, |_| true);
     }

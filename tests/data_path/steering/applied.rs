@@ -56,8 +56,8 @@ fn lines(outcome: &Outcome) -> Vec<String> {
     applied.flatten().collect()
 }
 
-/// Requests while data flows take effect when they happen to. Asked for again at the timestamps that the engine told, they
-/// make the same output, whatever the size of chunks.
+/// Requests while data flows take effect when they happen to. Asked for again at the timestamps
+/// that the engine told, they make the same output, whatever the size of chunks.
 #[test]
 fn what_took_effect_can_be_done_again() {
     for backend in backends() {

@@ -109,7 +109,8 @@ fn missing_heaps() {
             let skipped = got.outputs[0].skipped_heaps();
             assert_eq!(skipped, (later - expected.len()) as u64);
 
-            // Each window is told once: its level if all its batches were sent, else that it is not known.
+            // Each window is told once: its level if all its batches were sent, else that it is not
+            // known.
             let level = |end: u64| powers(&whole).into_iter().find(|level| level.end.0 == end);
             let told = powers(&got);
             for level_of in &told {
@@ -201,8 +202,8 @@ fn digitiser_power() {
     }
 }
 
-/// A tone at twice the full scale clips once per spectrum in its channel, and only in its polarisation. Totals come
-/// with the end that a full chunk has.
+/// A tone at twice the full scale clips once per spectrum in its channel, and only in its
+/// polarisation. Totals come with the end that a full chunk has.
 #[test]
 fn output_clip_counts() {
     let mut config = with_tone_gain(config(256, 16, 32), 400.0, 2.0 * 127.0);

@@ -1,7 +1,8 @@
-//! Delays, gains and counters of whole engines: the peer's functional tests, restated, and requests at their times.
+//! Delays, gains and counters of whole engines: katgpucbf's functional tests, restated, and
+//! requests at their times.
 //!
-//! Expected values come from formulas about tones and from the model in double precision. What runs on the CPU runs on a
-//! GPU too, if there is one.
+//! Expected values come from formulas about tones and from the model in double precision. What runs
+//! on the CPU runs on a GPU too, if there is one.
 
 mod applied;
 mod counters;

@@ -81,7 +81,8 @@ fn ask(steering: &ControlHandle, requests: &[(u64, Asked)]) {
     }
 }
 
-/// Holds every batch against the model with the gains asked for up to its start, and the delays up to each spectrum.
+/// Holds every batch against the model with the gains asked for up to its start, and the delays up
+/// to each spectrum.
 fn check(
     config: &EngineConfig,
     samples: impl Fn(usize, u64) -> i32,
@@ -202,7 +203,8 @@ fn timed_requests_do_not_depend_on_chunks() {
     }
 }
 
-/// Thousands of requests in one run, many per output chunk: each in effect at its time, no batch lost.
+/// Thousands of requests in one run, many per output chunk: each in effect at its time, no batch
+/// lost.
 #[test]
 fn thousands_of_requests_lose_nothing() {
     const REQUESTS: usize = 4000;
@@ -229,7 +231,8 @@ fn thousands_of_requests_lose_nothing() {
     }
 }
 
-/// What is asked while data flows is in effect from the timestamp that was answered on, and not from the start.
+/// What is asked while data flows is in effect from the timestamp that was answered on, and not
+/// from the start.
 #[test]
 fn answers_hold_from_the_steady_state_timestamp_on() {
     let config = with_tone_gain(config(256, 4, 32), 400.0, 100.0);
@@ -286,8 +289,8 @@ fn answers_hold_from_the_steady_state_timestamp_on() {
     }
 }
 
-/// Delays of one polarisation that ask for what was before the beginning of time, or will be after its end, give no output
-/// and do no harm.
+/// Delays of one polarisation that ask for what was before the beginning of time, or will be after
+/// its end, give no output and do no harm.
 #[test]
 fn absurd_delays_give_no_output() {
     let mut config = config(CHANNELS, 4, 32);
@@ -313,7 +316,8 @@ fn absurd_delays_give_no_output() {
         let batches = &run(&config, BackendKind::Cpu, &requests, samples).batches[0];
         assert_eq!(batches.range(..absurd_from).count(), 9);
         assert_eq!(batches.range(absurd_from..sane_from).count(), 0);
-        // The other polarisation's input goes by meanwhile, so that the output gets to the later request.
+        // The other polarisation's input goes by meanwhile, so that the output gets to the later
+        // request.
         assert!(batches.range(sane_from..).count() > 0, "{delay}");
         check(
             &config,

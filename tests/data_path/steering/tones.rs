@@ -17,7 +17,8 @@ const CHANNELS: usize = 1024;
 const TAPS: usize = 16;
 const SPECTRA: usize = 32;
 
-/// Cosine of `amplitude` at the centre of `channel`, `phase` at timestamp 0, delayed by −`early` samples.
+/// Cosine of `amplitude` at the centre of `channel`, `phase` at timestamp 0, delayed by −`early`
+/// samples.
 fn tone(amplitude: f64, channel: f64, phase: f64, early: f64) -> impl Fn(u64) -> f64 + Sync {
     let period = (2 * CHANNELS) as f64;
     move |t| {
@@ -44,7 +45,8 @@ fn spectra<'a>(
     })
 }
 
-/// Two tones, one per polarisation, each delayed and turned back: nothing else comes out, when it should.
+/// Two tones, one per polarisation, each delayed and turned back: nothing else comes out, when it
+/// should.
 #[test]
 fn channel_centre_tones() {
     let magnitudes = [110.0, 80.0];
@@ -143,7 +145,8 @@ fn channel_centre_tones() {
     }
 }
 
-/// 128 tones across a channel: what leaks into channels that are not next to the tone stays below −53 dB.
+/// 128 tones across a channel: what leaks into channels that are not next to the tone stays below
+/// −53 dB.
 #[test]
 fn spectral_leakage() {
     const TONES: u64 = 128;
@@ -184,7 +187,8 @@ fn spectral_leakage() {
     }
 }
 
-/// Delay and phase that change all the time, also where timestamps have 47 bits, and where they have more than 48.
+/// Delay and phase that change all the time, also where timestamps have 47 bits, and where they
+/// have more than 48.
 #[test]
 fn delay_and_phase_rates() {
     let amplitude = 240.0;
@@ -233,7 +237,8 @@ fn delay_and_phase_rates() {
     }
 }
 
-/// Models that begin at odd times apply to exactly the spectra from there on, and are told when they do.
+/// Models that begin at odd times apply to exactly the spectra from there on, and are told when
+/// they do.
 #[test]
 fn delay_changes_apply_to_exactly_the_right_spectra() {
     let loads = [
@@ -282,7 +287,8 @@ fn delay_changes_apply_to_exactly_the_right_spectra() {
     }
 }
 
-/// The same signal twice, one delayed: the phase between them is a line through the centre of the band.
+/// The same signal twice, one delayed: the phase between them is a line through the centre of the
+/// band.
 #[test]
 fn delay_slope() {
     let mut random = StdRng::seed_from_u64(2);

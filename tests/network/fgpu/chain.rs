@@ -1,4 +1,5 @@
-//! `karoo dsim`, `karoo fgpu` and `karoo sink`, as docs/simulators.md has them: three processes and two cables.
+//! `karoo dsim`, `karoo fgpu` and `karoo sink`, as docs/simulators.md has them: three processes and
+//! two cables.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -264,7 +265,8 @@ fn three_commands_make_a_correlators_front() {
     assert_eq!(groups(&test, "k1"), Vec::<String>::new());
 }
 
-/// Other signals: the digitiser tells from when on, and the sink notices that they are not those asked for.
+/// Other signals: the digitiser tells from when on, and the sink notices that they are not those
+/// asked for.
 #[test]
 fn signals_are_changed_while_they_are_sent() {
     let Some(mut chain) = Chain::start("change", &[], &CHECK) else {

@@ -1,4 +1,5 @@
-//! How engines begin and end: what is refused before anything starts, and what ends a process early.
+//! How engines begin and end: what is refused before anything starts, and what ends a process
+//! early.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! Clients that mean harm to control, while an engine is at work: the stream goes on without a lost heap.
+//! Clients that mean harm to control, while an engine is at work: the stream goes on without a lost
+//! heap.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};

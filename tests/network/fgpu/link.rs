@@ -16,8 +16,8 @@ fn set(namespace: &str, state: &str) {
     assert!(status.unwrap().success());
 }
 
-/// What is lost meanwhile is counted as missing, and what comes behind it is channelised as before, whichever end of the cable
-/// was pulled.
+/// What is lost meanwhile is counted as missing, and what comes behind it is channelised as before,
+/// whichever end of the cable was pulled.
 #[test]
 fn a_link_that_comes_back_is_used_again() {
     let Some(mut rig) = Rig::live("link", &["--send-rate-factor=0"]) else {

@@ -1,7 +1,8 @@
-//! `karoo fgpu` on interfaces of the kernel: two network namespaces and a cable between them. An engine is in one; the
-//! test is digitiser, X-engine and controller in the other.
+//! `karoo fgpu` on interfaces of the kernel: two network namespaces and a cable between them. An
+//! engine is in one; the test is digitiser, X-engine and controller in the other.
 //!
-//! Needs root, for the namespaces and for AF_PACKET; where there are none, says "no network namespaces" and passes.
+//! Needs root, for the namespaces and for AF_PACKET; where there are none, says "no network
+//! namespaces" and passes.
 
 mod cable;
 mod chain;
@@ -43,8 +44,8 @@ fn sample(metrics: &Value, family: &str, labels: &[(&str, &str)]) -> f64 {
     sample[2].as_f64().unwrap()
 }
 
-/// The peer's metrics with a set of labels that each must have.
-const PEERS: [(&str, &[(&str, &str)]); 16] = [
+/// katgpucbf's metrics with a set of labels that each must have.
+const KATGPUCBF: [(&str, &[(&str, &str)]); 16] = [
     ("fgpu_input_heaps_total", &[("pol", "0")]),
     ("fgpu_input_heaps_total", &[("pol", "1")]),
     ("fgpu_input_chunks_total", &[]),
@@ -80,7 +81,7 @@ fn item(bytes: &mut [u8], id: u16) -> &mut [u8] {
     &mut bytes[at..at + 6]
 }
 
-/// Under the peer's names, each alone.
+/// Under katgpucbf's names, each alone.
 #[test]
 fn heaps_that_cannot_be_placed_are_counted() {
     let Some(mut rig) = Rig::live("unplaced", &[]) else {
@@ -157,9 +158,9 @@ fn heaps_go_in_and_spectra_come_out() {
     };
     rig.wait(|rig| rig.received.descriptors == SUBSTREAMS);
 
-    // Everything the peer counts is there before anything is received.
+    // Everything katgpucbf counts is there before anything is received.
     let metrics = rig.metrics();
-    for (counter, labels) in PEERS {
+    for (counter, labels) in KATGPUCBF {
         // The parser names counters without the end of their samples' names.
         let family = counter.strip_suffix("_total").unwrap();
         assert_eq!(metrics[family][0], "counter", "{counter}");
@@ -212,7 +213,8 @@ fn heaps_go_in_and_spectra_come_out() {
     assert!(sample(&metrics, "fgpu_output_heaps", &[("stream", "w")]) > 0.0);
 }
 
-/// Each polarisation comes through an interface of its own, and each interface sends a block of the substreams.
+/// Each polarisation comes through an interface of its own, and each interface sends a block of the
+/// substreams.
 #[test]
 fn two_interfaces_share_the_work() {
     let options = [
@@ -260,7 +262,8 @@ fn two_interfaces_share_the_work() {
     rig.check(&batches);
 }
 
-/// aiokatcp as the controller: gains and delays hold from the timestamp on that the engine tells, and not before.
+/// aiokatcp as the controller: gains and delays hold from the timestamp on that the engine tells,
+/// and not before.
 #[test]
 fn a_controller_steers_and_halts() {
     let Some(mut rig) = Rig::live("steer", &["--send-rate-factor=0"]) else {
@@ -332,7 +335,8 @@ fn a_controller_steers_and_halts() {
     assert!(replayed.batches.range(..=last).eq(&live));
 }
 
-/// Paced, so that the test need not be quick: no faster than the rate that was asked for, by any clock.
+/// Paced, so that the test need not be quick: no faster than the rate that was asked for, by any
+/// clock.
 #[test]
 fn a_capture_is_sent_to_its_end_at_its_rate() {
     const ASKED_RATE: f64 = 2e6;
@@ -358,8 +362,9 @@ fn a_capture_is_sent_to_its_end_at_its_rate() {
     assert!(least > 2.0 && took >= least, "{took} s, not {least}");
 }
 
-/// Packets have 48 bits of a timestamp; dither depends on all of it. The time of the first frame tells
-/// the others, as in a replay: here, that the capture is 3 · 2⁴⁸ samples later than its packets say.
+/// Packets have 48 bits of a timestamp; dither depends on all of it. The time of the first frame
+/// tells the others, as in a replay: here, that the capture is 3 · 2⁴⁸ samples later than its
+/// packets say.
 #[test]
 fn times_of_frames_tell_which_timestamps_of_a_capture_are_meant() {
     const PACE: f64 = 2e5;

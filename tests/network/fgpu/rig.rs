@@ -63,7 +63,8 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// An engine that is up and receives on k0, unless `options` say otherwise; `None` without namespaces.
+    /// An engine that is up and receives on k0, unless `options` say otherwise; `None` without
+    /// namespaces.
     pub fn live(name: &str, options: &[&str]) -> Option<Self> {
         Some(Self::starting(name, options, &[])?.up())
     }
@@ -178,7 +179,8 @@ impl Rig {
         let mut groups = [0; 4];
         let mut interface = None;
         for line in list.lines() {
-            // A line per interface, behind it an indented one per group, in the machine's byte order.
+            // A line per interface, behind it an indented one per group, in the machine's byte
+            // order.
             if !line.starts_with('\t') {
                 interface = ["k0", "k1"].iter().position(|name| line.contains(name));
             } else if let (Some(interface), Some(group)) =
@@ -226,7 +228,8 @@ impl Rig {
         }
     }
 
-    /// Sends the heaps from `from` on until `to`, none so early that the engine has to hold more than it can.
+    /// Sends the heaps from `from` on until `to`, none so early that the engine has to hold more
+    /// than it can.
     pub fn send(&mut self, from: u64, to: u64) {
         self.send_each(from, to, |_, _| 1);
     }
@@ -265,8 +268,8 @@ impl Rig {
         self.send(0, u64::MAX);
     }
 
-    /// Waits until the engine has taken in all heaps, and sent what it could of them. What is on its way to an rx lcore when
-    /// the engine is told to end is lost.
+    /// Waits until the engine has taken in all heaps, and sent what it could of them. What is on
+    /// its way to an rx lcore when the engine is told to end is lost.
     pub fn wait_for_all(&mut self) {
         let (first, end) = (self.samples.first(), self.samples.end());
         let heaps = 2 * (end - first) / 4096;
@@ -313,7 +316,8 @@ impl Rig {
         batches.last().unwrap() + BATCH
     }
 
-    /// Insists that what was received is all that can be made of the capture, and what the model makes of it.
+    /// Insists that what was received is all that can be made of the capture, and what the model
+    /// makes of it.
     pub fn check_all(&self) {
         let batches = self.received.batches();
         let received: Vec<_> = batches.keys().copied().collect();
@@ -322,7 +326,8 @@ impl Rig {
         self.check(&batches);
     }
 
-    /// Insists that these batches are the model's, without delays and with the gain of all engines here.
+    /// Insists that these batches are the model's, without delays and with the gain of all engines
+    /// here.
     pub fn check(&self, batches: &BTreeMap<u64, Vec<i8>>) {
         let (output, delays) = (output_config(OUTPUT), Default::default());
         check_against_model(&self.samples, &output, batches, &delays, GAIN);
@@ -344,7 +349,7 @@ impl Rig {
         scrape(&self.cable.engine, METRICS)
     }
 
-    /// Runs a script of `tests/peer` where the engine is.
+    /// Runs a script of `tests/judges` where the engine is.
     pub fn python(&self, script: &str, args: &[&str], input: &str) -> Value {
         run_python(&self.cable.engine, script, args, input)
             .unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
@@ -361,7 +366,7 @@ impl Rig {
     }
 }
 
-/// Runs a script of `tests/peer` in a namespace. What it prints is JSON, or it failed.
+/// Runs a script of `tests/judges` in a namespace. What it prints is JSON, or it failed.
 pub fn run_python(
     namespace: &str,
     script: &str,
@@ -369,7 +374,7 @@ pub fn run_python(
     input: &str,
 ) -> Result<Value, String> {
     let python = std::env::var("KAROO_PYTHON").unwrap_or_else(|_| "python3".into());
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges");
     let mut child = Command::new("ip")
         .args(["netns", "exec", namespace, &python])
         .arg(folder.join(script))

@@ -24,7 +24,8 @@ impl Manager {
         self.0.set_read_timeout(Some(time)).unwrap();
         match self.0.recv(&mut message) {
             Ok(bytes) => Some(String::from_utf8_lossy(&message[..bytes]).into_owned()),
-            // Callers look at the clock and ask again; the thread that is traced may interrupt this one.
+            // Callers look at the clock and ask again; the thread that is traced may interrupt this
+            // one.
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
             {
@@ -82,7 +83,8 @@ fn the_watchdog_is_fed_while_all_threads_turn() {
     }
 
     let stopped = Stopped::asleep(rig.id(), "engine");
-    // On a busy machine it may seem to be stuck before, and others too: what is behind the last message counts.
+    // On a busy machine it may seem to be stuck before, and others too: what is behind the last
+    // message counts.
     manager.wait("STATUS=Stuck: engine", TOO_LONG);
     assert!(rig.log().contains("threads=\"engine\""), "{}", rig.log());
     let mut told = manager.all(2 * PERIOD);

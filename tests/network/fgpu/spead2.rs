@@ -1,4 +1,5 @@
-//! spead2 as digitiser and X-engine of a live engine: 16 groups in, every substream of every output out.
+//! spead2 as digitiser and X-engine of a live engine: 16 groups in, every substream of every output
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

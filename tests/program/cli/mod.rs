@@ -1,4 +1,5 @@
-//! The command line refuses what it cannot use: a clear message, the right exit code, no output file.
+//! The command line refuses what it cannot use: a clear message, the right exit code, no output
+//! file.
 
 mod options;
 mod sink;

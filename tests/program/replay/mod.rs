@@ -319,8 +319,8 @@ fn exactly_the_batches_that_touch_a_lost_heap_are_absent() {
     }
 }
 
-/// Chunk ids and timestamps have an end; a digitiser that leaps by half of the wire's range again and
-/// again gets there within a small file.
+/// Chunk ids and timestamps have an end; a digitiser that leaps by half of the wire's range again
+/// and again gets there within a small file.
 #[test]
 fn a_digitiser_that_leaps_ahead_is_accounted_for() {
     const HEAP: u64 = 64;

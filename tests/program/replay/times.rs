@@ -10,7 +10,8 @@ use crate::support::{
     self, Samples, check_against_model, data, output_config, read_output, replay, replay_report,
 };
 
-/// Gains change with the first batch at or after their timestamp, delays with the first spectrum, whatever the chunks.
+/// Gains change with the first batch at or after their timestamp, delays with the first spectrum,
+/// whatever the chunks.
 #[test]
 fn requests_apply_at_their_timestamps() {
     let capture = data("tones-10bit.pcap");
@@ -73,7 +74,8 @@ fn requests_apply_at_their_timestamps() {
     }
 }
 
-/// Five seconds of sample time after the first batch for the first F-engine of one, and every five from then on.
+/// Five seconds of sample time after the first batch for the first F-engine of one, and every five
+/// from then on.
 #[test]
 fn descriptors_are_repeated_in_front_of_batches() {
     const RATE: f64 = 1e4;
@@ -109,7 +111,8 @@ fn descriptors_are_repeated_in_front_of_batches() {
     assert_eq!(order.iter().filter(|heap| heap.is_none()).count(), 2 * 5);
 }
 
-/// Packets have 48 bits of a timestamp. Frames' times tell the others, if the digitisers kept the time that `--sync-time` says.
+/// Packets have 48 bits of a timestamp. Frames' times tell the others, if the digitisers kept the
+/// time that `--sync-time` says.
 #[test]
 fn times_of_frames_tell_which_timestamps_are_meant() {
     const RATE: f64 = 1712e6;

@@ -231,7 +231,8 @@ fn apply_makes_it_so_and_revert_leaves_every_byte_as_it_was() {
     assert!(server.ended(0, &["revert"]).contains("nothing to revert"));
 }
 
-/// However far an apply came, revert undoes it: the journal's growth is cut off, in the middle of a line too.
+/// However far an apply came, revert undoes it: the journal's growth is cut off, in the middle of a
+/// line too.
 #[test]
 fn an_apply_that_is_cut_off_is_reverted() {
     let server = Recorded::new(&host::record("milan"));
@@ -306,7 +307,8 @@ fn the_first_values_count_when_profiles_follow_one_another() {
     assert_eq!(contents(server.root.path()), before);
 }
 
-/// Two entries may be about one value by two names, as the kernel's folders have many: only backwards is the way back.
+/// Two entries may be about one value by two names, as the kernel's folders have many: only
+/// backwards is the way back.
 #[test]
 fn the_last_change_is_undone_first() {
     let server = Recorded::new(&host::record("milan"));
@@ -423,7 +425,8 @@ fn what_is_not_understood_is_left_alone() {
     assert_eq!(contents(server.root.path()), changed);
 }
 
-/// At boot no link is up, so the interfaces of the kernel's do not show that they are fast; a NIC that left it has a PCI address alone.
+/// At boot no link is up, so the interfaces of the kernel's do not show that they are fast; a NIC
+/// that left it has a PCI address alone.
 #[test]
 fn interfaces_that_are_down_are_named() {
     let record: String = host::record("milan")

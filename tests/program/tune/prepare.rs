@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 struct Host(tempfile::TempDir);
 
 impl Host {
-    /// With one NIC that vfio-pci has, and an interface `eth1` that is there once it is waited for. `karoo` notes how it is called.
+    /// With one NIC that vfio-pci has, and an interface `eth1` that is there once it is waited for.
+    /// `karoo` notes how it is called.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sys = folder.path().join("sys");

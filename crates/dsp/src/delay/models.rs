@@ -84,8 +84,8 @@ impl DelayModels {
         (&self.models[begun], until)
     }
 
-    /// The longest beginning of `start`, `start + step`, …, at least one timestamp and at most `most`, on which one model
-    /// holds and the coarse delay stays the same.
+    /// The longest beginning of `start`, `start + step`, …, at least one timestamp and at most
+    /// `most`, on which one model holds and the coarse delay stays the same.
     ///
     /// `step` is a multiple of the subsampling.
     pub fn stretch(&self, start: Timestamp, step: u64, most: usize) -> Stretch {
@@ -97,7 +97,8 @@ impl DelayModels {
             Some(next) => ((next - start).div_ceil(step.max(1)) as usize).min(most),
             None => most,
         };
-        // The delay is a monotone function of time, rounded or not, so it does not come back to a coarse delay that it left.
+        // The delay is a monotone function of time, rounded or not, so it does not come back to a
+        // coarse delay that it left.
         let same = |i: usize| point(i).coarse == first.coarse;
         let (mut len, mut beyond) = (1, most.max(1));
         if beyond > 1 && same(beyond - 1) {
@@ -121,9 +122,8 @@ impl DelayModels {
         }
     }
 
-    /// The smallest output timestamp that is a multiple of `step`, at or after `start`, and asks for an
-    /// input sample at or after `target`. None when there is none below
-    /// [`Timestamp::END`].
+    /// The smallest output timestamp that is a multiple of `step`, at or after `start`, and asks
+    /// for an input sample at or after `target`. None when there is none below [`Timestamp::END`].
     ///
     /// # Panics
     ///
@@ -166,7 +166,8 @@ impl DelayModels {
 
 /// Timestamps on which one delay model holds and the coarse delay is constant.
 ///
-/// It gives what [`DelayModels::at`] gives, to the last bit, without looking for the model and rounding its delay again.
+/// It gives what [`DelayModels::at`] gives, to the last bit, without looking for the model and
+/// rounding its delay again.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     model: LinearDelay,

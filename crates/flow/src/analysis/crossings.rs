@@ -54,7 +54,8 @@ impl Network {
     /// g.output("y", half);
     /// let graph = g.build().unwrap();
     ///
-    /// // `past` is unmarked: a partition of its own, whose 50 samples are two blocks of 24, and none of 64.
+    /// // `past` is unmarked: a partition of its own.
+    /// // Its 50 samples are two blocks of 24, and none of 64.
     /// let network = |block| Network::of(&graph, Plan { block, capacity: 4, latency: 0 }, |_| 100);
     /// assert_eq!(network(24).analyse(None).unwrap().cycles[0].blocks, 2);
     /// assert!(network(64).analyse(None).is_err());

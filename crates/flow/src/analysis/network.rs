@@ -41,7 +41,9 @@ pub struct Queue {
 /// use karoo_flow::analysis::{Network, Partition, Queue};
 ///
 /// let partition = |name: &str, busy| Partition { name: name.into(), busy };
-/// let queue = |from, to, initial| Queue { from, to, initial, capacity: 4, latency: 50, bytes: 480 };
+/// let queue = |from, to, initial| Queue {
+///     from, to, initial, capacity: 4, latency: 50, bytes: 480,
+/// };
 /// let network = Network {
 ///     partitions: vec![partition("detector", 700), partition("loop filter", 250)],
 ///     queues: vec![queue(0, 1, 0), queue(1, 0, 1)],

@@ -35,7 +35,8 @@ pub enum ClockState {
 impl KernelClock {
     /// Reads the clock. Needs no privileges.
     pub fn read() -> io::Result<Self> {
-        // SAFETY: all fields are integers, for which zero is a value; no mode is set, so the clock is only read.
+        // SAFETY: all fields are integers, for which zero is a value; no mode is set, so the clock
+        // is only read.
         let (timex, state) = unsafe {
             let mut timex: libc::timex = std::mem::zeroed();
             let state = libc::adjtimex(&mut timex);

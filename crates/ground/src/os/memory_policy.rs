@@ -5,7 +5,8 @@ use std::io;
 /// Nodes that a mask can name.
 const NODES: usize = 1024;
 
-/// Lets memory that this thread, and threads that it starts from now on, touch first come from `node` while it has any.
+/// Lets memory that this thread, and threads that it starts from now on, touch first come from
+/// `node` while it has any.
 pub fn prefer_node(node: usize) -> io::Result<()> {
     const BITS: usize = libc::c_ulong::BITS as usize;
     let mut mask: [libc::c_ulong; NODES / BITS] = [0; NODES / BITS];

@@ -18,7 +18,8 @@ impl Region {
     /// Alignment of every region, and of its length.
     pub const ALIGNMENT: usize = 4096;
 
-    /// A huge page, on which regions of at least as much begin: the kernel does not see to it before Linux 6.7.
+    /// A huge page, on which regions of at least as much begin: the kernel does not see to it
+    /// before Linux 6.7.
     const HUGE_PAGE: usize = 2 << 20;
 
     /// Maps `bytes` (at least one page) and asks the kernel to back them with huge pages.
@@ -51,8 +52,8 @@ impl Region {
             0 => 0,
             spare => address.addr().wrapping_neg() % spare,
         };
-        // SAFETY: all ranges are inside the one that was just mapped. A kernel without transparent huge pages refuses
-        // the advice, which costs speed only.
+        // SAFETY: all ranges are inside the one that was just mapped. A kernel without transparent
+        // huge pages refuses the advice, which costs speed only.
         let address = unsafe {
             let start = address.byte_add(head);
             if head > 0 {
@@ -70,7 +71,8 @@ impl Region {
         })
     }
 
-    /// Has the kernel find every page now, not when it is first written. A kernel before Linux 5.14 cannot, which costs time later.
+    /// Has the kernel find every page now, not when it is first written. A kernel before Linux 5.14
+    /// cannot, which costs time later.
     pub fn enter_pages(&self) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
         // SAFETY: the range is this mapping, whose contents stay as they are.

@@ -10,9 +10,9 @@ pub const BOUNDS: [f64; 12] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 ];
 
-/// Ages of output chunks when their last packet was handed to its port: from their last sample, by its timestamp, to the
-/// time of this host, so both clocks have to be right. Written once per chunk of which anything is sent, by the last of
-/// the tx lcores that send it, and read by anyone.
+/// Ages of output chunks when their last packet was handed to its port: from their last sample, by
+/// its timestamp, to the time of this host, so both clocks have to be right. Written once per chunk
+/// of which anything is sent, by the last of the tx lcores that send it, and read by anyone.
 #[derive(Debug)]
 pub struct Latency {
     clock: SampleClock,

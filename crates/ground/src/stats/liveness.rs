@@ -17,7 +17,8 @@ impl Liveness {
         Self(threads.iter().map(now).collect())
     }
 
-    /// Names of those that neither have gone on since the last look that found all at work, nor have ended.
+    /// Names of those that neither have gone on since the last look that found all at work, nor
+    /// have ended.
     pub fn stuck(&mut self) -> Vec<&str> {
         let goes_on = |(times, before): &(Arc<PhaseTimes>, Option<u64>)| {
             times.progress().is_none_or(|now| Some(now) != *before)

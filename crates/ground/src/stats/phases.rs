@@ -70,7 +70,8 @@ impl PhaseTimes {
         &self.name
     }
 
-    /// Turns of its loop so far, but for those that only waited for a device; `None` once it has ended.
+    /// Turns of its loop so far, but for those that only waited for a device; `None` once it has
+    /// ended.
     pub fn progress(&self) -> Option<u64> {
         (!self.ended.load(Ordering::Relaxed)).then(|| self.progress.load(Ordering::Relaxed))
     }
@@ -114,7 +115,8 @@ impl PhaseTimer {
         }
     }
 
-    /// Ends a turn of the thread's loop, idle or not. A turn far longer than its work had its CPU taken away.
+    /// Ends a turn of the thread's loop, idle or not. A turn far longer than its work had its CPU
+    /// taken away.
     #[inline]
     pub fn turn(&mut self) {
         self.wait_for_device();
@@ -123,7 +125,8 @@ impl PhaseTimer {
         progress.store(progress.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Ends a turn that had nothing to do but wait for a device. If there are no others any more, the device is stuck.
+    /// Ends a turn that had nothing to do but wait for a device. If there are no others any more,
+    /// the device is stuck.
     #[inline]
     pub fn wait_for_device(&mut self) {
         let now = tsc();

@@ -7,14 +7,15 @@ use ground::IdlePolicy;
 use super::{EnginePlan, PACKET_BUFFERS, Warning, Wishes};
 use crate::topology::{CpuList, Link, Machine, PciDevice};
 
-/// What a quadrant of the I/O die of EPYC Rome and Milan carries between PCIe and memory, each way (Merry 2023, 5.4.3).
+/// What a quadrant of the I/O die of EPYC Rome and Milan carries between PCIe and memory, each way
+/// (Merry 2023, 5.4.3).
 const QUADRANT: f64 = 36.0;
 /// Families and models of these processors.
 const QUADRANT_PROCESSORS: [(u32, std::ops::RangeInclusive<u32>); 2] =
     [(0x17, 0x30..=0x3f), (0x19, 0x00..=0x0f)];
 
-/// Gb/s of payload that one rx lcore was seen to place without loss, the most that was tried: 1.75 Gsample/s of both
-/// polarisations at 10 bits (docs/performance.md, "One rx lcore for an engine").
+/// Gb/s of payload that one rx lcore was seen to place without loss, the most that was tried: 1.75
+/// Gsample/s of both polarisations at 10 bits (docs/performance.md, "One rx lcore for an engine").
 const RX_LCORE_GBPS: f64 = 35.0;
 
 /// All warnings, in the order of the harm that they do.

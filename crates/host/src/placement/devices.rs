@@ -11,7 +11,8 @@ pub(super) struct Chosen {
     pub node: Option<usize>,
 }
 
-/// The devices of engines. Those that name no interface are dealt the NICs that are fit for data, one of each card first.
+/// The devices of engines. Those that name no interface are dealt the NICs that are fit for data,
+/// one of each card first.
 pub(super) fn choose(machine: &Machine, engines: &[Wishes]) -> Vec<Chosen> {
     let function = |index: &usize| {
         let address = &machine.nics[*index].pci.address;
@@ -53,8 +54,8 @@ pub(super) fn choose(machine: &Machine, engines: &[Wishes]) -> Vec<Chosen> {
     engines.iter().enumerate().map(engine).collect()
 }
 
-/// The best GPU for an engine on `node` with these NICs: one of that node, behind another host bridge than the NIC, that
-/// fewer engines have.
+/// The best GPU for an engine on `node` with these NICs: one of that node, behind another host
+/// bridge than the NIC, that fewer engines have.
 pub(super) fn gpu(
     machine: &Machine,
     nics: &[usize],

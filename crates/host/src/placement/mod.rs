@@ -4,8 +4,8 @@
 //! its names label the engine's metrics.
 //!
 //! * [`Wishes`], [`plan`]: what there is to place, and where it goes;
-//! * [`HostPlan`]: the outcome, with a reason for each choice and a [`Warning`] for each thing that is
-//!   not as it should be;
+//! * [`HostPlan`]: the outcome, with a reason for each choice and a [`Warning`] for each thing that
+//!   is not as it should be;
 //! * [`picture`]: the outcome drawn as SVG.
 
 mod advice;
@@ -277,7 +277,8 @@ pub fn plan(
     }
 }
 
-/// Where engines are at home: on the node of their devices, in last-level caches of their own as far as there are enough.
+/// Where engines are at home: on the node of their devices, in last-level caches of their own as
+/// far as there are enough.
 fn homes(
     placer: &CpuPlacer,
     devices: &[devices::Chosen],

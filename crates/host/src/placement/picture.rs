@@ -1,4 +1,5 @@
-//! A plan as a picture: sockets, caches and cores, coloured by what runs there, and the devices below.
+//! A plan as a picture: sockets, caches and cores, coloured by what runs there, and the devices
+//! below.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,8 @@ const LINE: usize = 18;
 const PER_ROW: usize = 8;
 const WIDTH: usize = 3 * GAP + 2 * (PER_ROW * CELL + 3 * GAP);
 
-/// The plan as SVG. Each square is a CPU; frames are last-level caches; letters say what runs there.
+/// The plan as SVG. Each square is a CPU; frames are last-level caches; letters say what runs
+/// there.
 pub fn picture(plan: &HostPlan) -> String {
     let mut canvas = Canvas::default();
     canvas.text(GAP, &plan.machine.model, "title");

@@ -1,8 +1,9 @@
 //! Which CPU each thread of an engine gets.
 //!
-//! What is followed, from B. Merry's measurements on an EPYC Milan (JATIS 2023, section 5.4): the threads of one engine
-//! alone go to last-level caches of their own, since each cache's way to memory is narrow; several engines get caches
-//! each, so that they do not meet; memory, NIC, GPU and CPUs are of one socket.
+//! What is followed, from B. Merry's measurements on an EPYC Milan (JATIS 2023, section 5.4): the
+//! threads of one engine alone go to last-level caches of their own, since each cache's way to
+//! memory is narrow; several engines get caches each, so that they do not meet; memory, NIC, GPU
+//! and CPUs are of one socket.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -105,7 +106,8 @@ impl<'a> CpuPlacer<'a> {
         }
     }
 
-    /// What the engine `number` of `together` on a node has of its CPUs: caches, or cores if there are fewer caches.
+    /// What the engine `number` of `together` on a node has of its CPUs: caches, or cores if there
+    /// are fewer caches.
     pub fn share(&self, node: usize, number: usize, together: usize) -> CpuList {
         let caches = self.caches(node);
         if caches.len() >= together {
@@ -220,7 +222,8 @@ impl<'a> CpuPlacer<'a> {
         (core.unwrap_or_default(), why.to_owned())
     }
 
-    /// Where housekeeping goes if no core is left: a sibling that is free, or the engine's CPU, which mostly waits.
+    /// Where housekeeping goes if no core is left: a sibling that is free, or the engine's CPU,
+    /// which mostly waits.
     fn spare(&mut self, home: &Home, engine: usize) -> (CpuList, String) {
         let free = |cpu: &usize| !self.users.contains_key(cpu);
         let siblings = self.machine.siblings(engine).and(&self.allowed);
@@ -321,7 +324,8 @@ impl<'a> CpuPlacer<'a> {
         }
     }
 
-    /// Compute threads for the CPU backend: one on each core of the engine's that is left, and on its lcore's CPU.
+    /// Compute threads for the CPU backend: one on each core of the engine's that is left, and on
+    /// its lcore's CPU.
     fn workers(
         &mut self,
         wishes: &Wishes,

@@ -30,7 +30,8 @@ fn with_cpus_enough_every_lcore_has_its_own() {
     assert_eq!(names, ["rx0", "rx1", "engine", "tx"]);
 }
 
-/// The controller gives one CPU to each of receive, send and the rest, and runs the process on the last alone.
+/// The controller gives one CPU to each of receive, send and the rest, and runs the process on the
+/// last alone.
 #[test]
 fn named_cpus_are_taken_also_from_outside_and_poll_whatever_the_engine_does() {
     let plan = place(&[Some(4)], Some(5), "6");
@@ -54,7 +55,8 @@ fn too_few_are_shared() {
     assert_eq!(idle(&plan), [Share; 3]);
 }
 
-/// Engines that are started by themselves, each with its slot, take what one plan of all gives them.
+/// Engines that are started by themselves, each with its slot, take what one plan of all gives
+/// them.
 #[test]
 fn engines_of_a_host_do_not_meet() {
     let machine = Machine::unknown(&(0..16).collect());
@@ -74,7 +76,8 @@ fn engines_of_a_host_do_not_meet() {
     }
 }
 
-/// One rx lcore was seen to place 1.75 Gsample/s of both polarisations at 10 bits (docs/performance.md).
+/// One rx lcore was seen to place 1.75 Gsample/s of both polarisations at 10 bits
+/// (docs/performance.md).
 #[test]
 fn rx_lcores_are_too_few_beyond_what_was_measured() {
     let machine = Machine::unknown(&(0..16).collect());

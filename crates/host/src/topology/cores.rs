@@ -16,9 +16,11 @@ pub struct CoreTimes {
     pub model: String,
     /// The CPUs, in the order of rows and columns.
     pub cpus: Vec<usize>,
-    /// Nanoseconds from a store of the row's CPU until the column's sees it, as half a round trip; 0 on the diagonal.
+    /// Nanoseconds from a store of the row's CPU until the column's sees it, as half a round trip;
+    /// 0 on the diagonal.
     pub latency_ns: Vec<Vec<f64>>,
-    /// 10⁹ bytes per second that the column's CPU reads of what the row's wrote last; on the diagonal, of its own.
+    /// 10⁹ bytes per second that the column's CPU reads of what the row's wrote last; on the
+    /// diagonal, of its own.
     pub gigabytes_per_second: Vec<Vec<f64>>,
 }
 
@@ -98,8 +100,8 @@ impl<'a> Distances<'a> {
         self.measured.is_some()
     }
 
-    /// Nanoseconds between two CPUs. Where none were measured, what is usual between siblings, within a cache, within a
-    /// socket and between sockets: only their order means anything.
+    /// Nanoseconds between two CPUs. Where none were measured, what is usual between siblings,
+    /// within a cache, within a socket and between sockets: only their order means anything.
     pub fn between(&self, a: usize, b: usize) -> f64 {
         if let Some(latency) = self.measured.and_then(|times| times.latency(a, b)) {
             return latency;

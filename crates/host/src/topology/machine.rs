@@ -72,7 +72,8 @@ pub struct MachineError {
 }
 
 impl Machine {
-    /// Reads the host under `root`. What it does not tell is taken to be simple: one node, one cache, no siblings.
+    /// Reads the host under `root`. What it does not tell is taken to be simple: one node, one
+    /// cache, no siblings.
     pub fn read(root: &Root) -> Result<Self, MachineError> {
         const ONLINE: &str = "/sys/devices/system/cpu/online";
         let online: CpuList = root.parse(ONLINE).unwrap_or_default();
@@ -168,8 +169,8 @@ impl Machine {
         pairs.len() / packages.len().max(1)
     }
 
-    /// CPUs for everything that is not an lcore of an engine, if the kernel does not say which: one core in 16, of every
-    /// socket, the lowest ones.
+    /// CPUs for everything that is not an lcore of an engine, if the kernel does not say which: one
+    /// core in 16, of every socket, the lowest ones.
     pub fn housekeeping(&self) -> CpuList {
         const CORES: usize = 16;
         if !self.isolated.is_empty() {

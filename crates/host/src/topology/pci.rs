@@ -49,7 +49,8 @@ pub struct Nic {
     pub name: String,
     /// Its driver.
     pub driver: String,
-    /// 10⁶ bits per second, if its link is up and the kernel says: it does not for those of virtual machines.
+    /// 10⁶ bits per second, if its link is up and the kernel says: it does not for those of virtual
+    /// machines.
     pub megabits: Option<u64>,
     /// Whether its link is up, if the kernel says.
     pub up: Option<bool>,
@@ -109,7 +110,8 @@ pub fn nics(root: &Root) -> Vec<Nic> {
     nics
 }
 
-/// Whether the link of the interface in `folder` is up. An interface that is shut has no carrier that can be read.
+/// Whether the link of the interface in `folder` is up. An interface that is shut has no carrier
+/// that can be read.
 fn link_is_up(root: &Root, folder: &str) -> Option<bool> {
     let carrier = root.parse::<u8>(format!("{folder}/carrier"));
     if let Some(carrier) = carrier {

@@ -62,7 +62,8 @@ pub fn changes(findings: &[Finding]) -> Vec<Change> {
     changes
 }
 
-/// Makes changes one after another; each is in the journal, on disk, before it is made. `made` sees each outcome.
+/// Makes changes one after another; each is in the journal, on disk, before it is made. `made` sees
+/// each outcome.
 ///
 /// A change that the system refuses does not keep the others from being made.
 pub fn apply(
@@ -104,8 +105,8 @@ pub fn apply(
     Ok(())
 }
 
-/// Undoes all that the journal has, the last change first, and empties it if everything is as it was. `made` sees each
-/// outcome.
+/// Undoes all that the journal has, the last change first, and empties it if everything is as it
+/// was. `made` sees each outcome.
 pub fn revert(
     host: &Host,
     journal: &mut Journal,
@@ -131,7 +132,8 @@ pub fn revert(
     Ok(whole)
 }
 
-/// The first change of each value in each boot that counts for it: it has what the value was before all.
+/// The first change of each value in each boot that counts for it: it has what the value was before
+/// all.
 fn originals(records: &[Record]) -> Vec<Record> {
     let mut originals: Vec<Record> = Vec::new();
     for record in records.iter().filter(|record| !record.refused) {

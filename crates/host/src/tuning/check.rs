@@ -241,7 +241,8 @@ impl Checker<'_> {
         paths
     }
 
-    /// An argument that the kernel was, or will be, started with. Lists of CPUs are compared as sets.
+    /// An argument that the kernel was, or will be, started with. Lists of CPUs are compared as
+    /// sets.
     fn argument(&self, name: &str, value: &str) -> Knob {
         let mut knob = Knob {
             name: format!("kernel argument {name}"),

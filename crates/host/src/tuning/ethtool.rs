@@ -1,4 +1,5 @@
-//! Settings of interfaces, asked of the kernel by generic netlink (the kernel's `Documentation/networking/ethtool-netlink.rst`).
+//! Settings of interfaces, asked of the kernel by generic netlink (the kernel's
+//! `Documentation/networking/ethtool-netlink.rst`).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::{fmt, io};
@@ -105,7 +106,8 @@ const HEADER: u16 = 1;
 const INTERFACE: u16 = 2;
 const NESTED: u16 = 1 << 15;
 
-/// A setting's value, switches as `on` and `off`; `None` if the interface, or the setting, is not there.
+/// A setting's value, switches as `on` and `off`; `None` if the interface, or the setting, is not
+/// there.
 pub fn get(interface: &str, group: Group, name: &str) -> Result<Option<String>, HostError> {
     let failed = |source| HostError::system(format!("{interface} {group} {name}"), source);
     let Some((_, number, switch)) = group.attribute(name) else {

@@ -1,4 +1,5 @@
-//! Settings of GPUs, through the driver's own program: the driver's library would be `unsafe` for little.
+//! Settings of GPUs, through the driver's own program: the driver's library would be `unsafe` for
+//! little.
 
 use std::process::Command;
 use std::{fmt, io};

@@ -120,8 +120,8 @@ impl Host {
         &self.root
     }
 
-    /// A value as it is; `None` if the host has none. One that is picked from several, as `always [madvise] never`, is
-    /// the picked word.
+    /// A value as it is; `None` if the host has none. One that is picked from several, as `always
+    /// [madvise] never`, is the picked word.
     pub fn get(&self, target: &Target) -> Result<Option<String>, HostError> {
         match (self.recorded(target), target) {
             (Some(path), _) => self.get_file(target, &path),

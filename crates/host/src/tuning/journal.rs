@@ -1,7 +1,8 @@
 //! What was changed, written down before it is changed.
 //!
-//! One line of JSON for each change, on disk before the change is made: whatever ends `apply`, the journal names every
-//! value that may differ from what it was. A line that is cut off stands for a change that was not begun.
+//! One line of JSON for each change, on disk before the change is made: whatever ends `apply`, the
+//! journal names every value that may differ from what it was. A line that is cut off stands for a
+//! change that was not begun.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -70,7 +71,8 @@ pub enum JournalError {
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, which is made if need be, and keeps others out until it is dropped.
+    /// Opens the journal in `folder`, which is made if need be, and keeps others out until it is
+    /// dropped.
     pub fn open(folder: &Path, root: &Root) -> Result<Self, JournalError> {
         let path = folder.join("journal.jsonl");
         let failed = |source| JournalError::System {

@@ -1,5 +1,5 @@
-//! What a host needs so that nothing interrupts or slows its engines: profiles that say what should be, checks of what
-//! is, changes with a journal, and the way back.
+//! What a host needs so that nothing interrupts or slows its engines: profiles that say what should
+//! be, checks of what is, changes with a journal, and the way back.
 //!
 //! * [`Profile`]: entries read from TOML, each with its reason and the effect that was measured;
 //! * [`Scope`]: the CPUs, interfaces and devices that a profile is about on one host;
@@ -50,7 +50,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// That of `machine`; what is not given follows from its plan and from what its NICs are fit for.
+    /// That of `machine`; what is not given follows from its plan and from what its NICs are fit
+    /// for.
     pub fn of(
         machine: &Machine,
         housekeeping: Option<CpuList>,

@@ -1,4 +1,5 @@
-//! Fields of PCI Express configuration space (PCI Express Base Specification, Device Control Register).
+//! Fields of PCI Express configuration space (PCI Express Base Specification, Device Control
+//! Register).
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

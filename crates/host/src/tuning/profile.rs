@@ -58,7 +58,8 @@ pub enum Kind {
         /// What it should be.
         want: Want,
     },
-    /// A file of one value in `/sys`; `*` in a part of the path stands for anything, `{nic}` for each data interface.
+    /// A file of one value in `/sys`; `*` in a part of the path stands for anything, `{nic}` for
+    /// each data interface.
     File {
         /// Path.
         path: String,
@@ -69,8 +70,8 @@ pub enum Kind {
     KernelArgument {
         /// Its name.
         name: String,
-        /// Its value, or `>=` and the least that it should be; empty for one that has none. `{lcores}` and
-        /// `{housekeeping}` are lists of CPUs.
+        /// Its value, or `>=` and the least that it should be; empty for one that has none.
+        /// `{lcores}` and `{housekeeping}` are lists of CPUs.
         #[serde(default)]
         value: String,
     },
@@ -224,7 +225,8 @@ impl Serialize for Want {
 }
 
 impl Want {
-    /// Whether `current` will do; `None` if it is of another form than what is wanted. A maximum has been looked up.
+    /// Whether `current` will do; `None` if it is of another form than what is wanted. A maximum
+    /// has been looked up.
     pub fn is_met(&self, current: &str) -> Option<bool> {
         let current = current.trim();
         match self {

@@ -44,8 +44,8 @@ impl Interface {
     }
 }
 
-/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section; records of pcap files may have
-/// `nanoseconds`.
+/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section; records
+/// of pcap files may have `nanoseconds`.
 pub(super) fn step(
     block: &PcapBlockOwned<'_>,
     len: usize,
@@ -57,7 +57,8 @@ pub(super) fn step(
             let per_tick = if nanoseconds { 1 } else { 1000 };
             let fraction = u64::from(record.ts_usec) * per_tick;
             Step::Frame(Found {
-                // The frame ends the record; what comes before it is longer in some forms of the file.
+                // The frame ends the record; what comes before it is longer in some forms of the
+                // file.
                 at: len - record.data.len(),
                 len: record.data.len(),
                 orig_len: record.origlen as usize,

@@ -93,7 +93,8 @@ fn pcap_in_both_byte_orders_and_precisions() {
     }
 }
 
-/// The form of Kuznetzov's patches: interface, protocol and kind of packet are in each record, behind its lengths.
+/// The form of Kuznetzov's patches: interface, protocol and kind of packet are in each record,
+/// behind its lengths.
 #[test]
 fn pcap_with_longer_record_headers() {
     let mut file = pcap(false, 0xa1b2_cd34, 1);

@@ -15,7 +15,7 @@ import scipy.signal
 
 
 def design(taps, subsampling, weight_pass, pass_fraction):
-    """As the peer designs it. Frequencies in units of the subsampled rate."""
+    """As katgpucbf designs it. Frequencies in units of the subsampled rate."""
     if pass_fraction is not None:
         edges = [0, pass_fraction / 2, 1 - pass_fraction / 2, subsampling / 2]
     else:

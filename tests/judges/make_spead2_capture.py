@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make an F-engine output capture with spead2's own sender, as a peer would send it.
+"""Make an F-engine output capture with spead2's own sender, as another engine would send it.
 
 usage: make_spead2_capture.py CAPTURE
 

@@ -1,7 +1,7 @@
-//! spead2 as an independent peer: it reassembles what a replay wrote, by the descriptors in it.
+//! spead2 as an independent judge: it reassembles what a replay wrote, by the descriptors in it.
 //!
-//! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that and says
-//! through `KAROO_PYTHON` where it is.
+//! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that and
+//! says through `KAROO_PYTHON` where it is.
 
 use serde_json::{Value, json};
 
