@@ -74,4 +74,4 @@ pub mod report;
 pub mod send;
 pub mod sim;
 pub mod sink;
-pub mod spead;
+pub use ::spead;

@@ -2,8 +2,8 @@
 //!
 //! A descriptor is a SPEAD packet of its own, nested in the payload of the heap that carries it.
 
-use super::item;
-use super::packet::{Header, Item, Packet, PacketError};
+use crate::item;
+use crate::packet::{Header, Item, Packet, PacketError};
 
 /// What one element of an item is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,7 +280,7 @@ fn text<'a>(bytes: &'a [u8], part: &'static str) -> Result<&'a str, DescriptorEr
 /// Flag byte (bit 0: variable length), then 48 bits of length.
 fn shape_entry(dim: Option<u64>) -> [u8; SHAPE_ENTRY] {
     let word = match dim {
-        Some(length) => length & super::IMMEDIATE_MASK,
+        Some(length) => length & crate::IMMEDIATE_MASK,
         None => 1 << 48,
     };
     let [_, entry @ ..] = word.to_be_bytes();

@@ -1,7 +1,7 @@
 //! Digitiser heaps: one packet each.
 
-use super::packet::{Header, Item, Packet, PacketError, word_at};
-use super::{IMMEDIATE_MASK, item};
+use crate::packet::{Header, Item, Packet, PacketError, word_at};
+use crate::{IMMEDIATE_MASK, item};
 
 /// Byte offsets of the words of the layout that digitisers send.
 mod field {
@@ -63,7 +63,7 @@ impl<'a> DigitiserHeap<'a> {
             | (word(field::DIGITISER_ID) ^ Item::immediate(item::DIGITISER_ID, 0).word()) >> 48
             | (word(field::DIGITISER_STATUS) ^ Item::immediate(item::DIGITISER_STATUS, 0).word())
                 >> 48;
-        if wrong != 0 || bytes.len() > super::packet::MAX_PACKET {
+        if wrong != 0 || bytes.len() > crate::packet::MAX_PACKET {
             return None;
         }
         Some(Self {
@@ -123,7 +123,7 @@ impl<'a> DigitiserHeap<'a> {
         self.status.map_or(u16::MAX, |status| (status >> 32) as u16)
     }
 
-    /// Stream control item; [`super::STREAM_STOP`] ends the stream.
+    /// Stream control item; [`crate::STREAM_STOP`] ends the stream.
     pub fn stream_control(&self) -> Option<u64> {
         self.stream_control
     }
@@ -321,7 +321,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
-            crate::spead::exercise::packet(&bytes);
+            crate::exercise::packet(&bytes);
         }
 
         #[test]
@@ -331,7 +331,7 @@ mod tests {
         ) {
             let mut bytes = packet(&[0x5304_0206_0000_0000 | words.len() as u64], 0);
             bytes.extend(packet(&words, tail));
-            crate::spead::exercise::packet(&bytes);
+            crate::exercise::packet(&bytes);
         }
     }
 }

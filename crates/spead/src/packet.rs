@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::item;
+use crate::item;
 
 /// Byte ranges of the packet header.
 mod field {
@@ -187,7 +187,7 @@ impl Item {
             Mode::Immediate => 1 << 63,
             Mode::Addressed => 0,
         };
-        mode | (self.id & 0x7fff) << 48 | self.value & super::IMMEDIATE_MASK
+        mode | (self.id & 0x7fff) << 48 | self.value & crate::IMMEDIATE_MASK
     }
 }
 

@@ -42,7 +42,7 @@ pub mod item {
     pub const PAYLOAD_LENGTH: u64 = 0x0004;
     /// A nested packet that describes an item.
     pub const DESCRIPTOR: u64 = 0x0005;
-    /// Stream control, see [`super::STREAM_STOP`].
+    /// Stream control, see [`crate::STREAM_STOP`].
     pub const STREAM_CONTROL: u64 = 0x0006;
     /// In a descriptor: name.
     pub const DESCRIPTOR_NAME: u64 = 0x0010;

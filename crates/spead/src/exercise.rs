@@ -1,9 +1,9 @@
 //! Everything that can be asked of bytes from the network, asked: the body of the fuzz target and
 //! of its corpus test.
 
-use super::descriptor::parse_heap;
-use super::packet::{Header, Packet};
-use super::{DigitiserHeap, DigitiserRepr, SpectraRepr, StopRepr};
+use crate::descriptor::parse_heap;
+use crate::packet::{Header, Packet};
+use crate::{DigitiserHeap, DigitiserRepr, SpectraRepr, StopRepr};
 
 /// Reads bytes as a packet, as a digitiser heap, as spectra and as descriptors.
 ///

@@ -1,7 +1,7 @@
 //! Data packets of the F-engine's output: quantised spectra.
 
-use super::item;
-use super::packet::{Header, Item, Packet, PacketError};
+use crate::item;
+use crate::packet::{Header, Item, Packet, PacketError};
 
 /// Bytes before the spectra: every packet of a heap repeats all item pointers.
 pub const PREAMBLE_LEN: usize = Header::len(4);

@@ -1,7 +1,7 @@
 //! Stop heaps: the last heap of a stream.
 
-use super::packet::{Header, Item, Packet};
-use super::{STREAM_STOP, item};
+use crate::packet::{Header, Item, Packet};
+use crate::{STREAM_STOP, item};
 
 /// Bytes of a stop heap's only packet. Heaps are never sent empty: a padding item has one byte of
 /// payload.
