@@ -1,4 +1,7 @@
 //! Frames and messages from queriers and other hosts.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| karoo::net::exercise::igmp(bytes));
+#[path = "../bodies/igmp.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::igmp(bytes));

@@ -1,4 +1,7 @@
 //! Bytes of a UDP payload.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| karoo::spead::exercise::packet(bytes));
+#[path = "../../crates/spead/tests/hostile/packet.rs"]
+mod spead_packet;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| spead_packet::read(bytes));

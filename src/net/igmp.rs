@@ -367,9 +367,13 @@ impl Host {
         Some(self.frame(to, message))
     }
 
-    /// A frame around a message, whose checksum is filled in. With the option that makes routers
-    /// look (RFC 2113).
-    pub(super) fn frame(&self, to: Ipv4Addr, mut message: Vec<u8>) -> Vec<u8> {
+    /// A frame around an IGMP message, whose checksum is filled in. The frame has the option that
+    /// makes routers look at it (RFC 2113).
+    ///
+    /// # Panics
+    ///
+    /// If the message is shorter than the 4 bytes up to the end of its checksum.
+    pub fn frame(&self, to: Ipv4Addr, mut message: Vec<u8>) -> Vec<u8> {
         const CHECKSUM: std::ops::Range<usize> = 2..4;
         const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
         const IP_CHECKSUM: std::ops::Range<usize> = 10..12;

@@ -10,8 +10,6 @@
 
 pub mod capture;
 pub mod endpoint;
-#[doc(hidden)]
-pub mod exercise;
 pub mod flow_table;
 pub mod frame;
 pub mod igmp;

@@ -3,8 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../../fuzz/bodies/capture.rs"]
+mod capture_body;
+#[path = "../../fuzz/bodies/igmp.rs"]
+mod igmp_body;
 #[path = "../../fuzz/bodies/katcp_lines.rs"]
 mod katcp_lines_body;
+#[path = "../../crates/spead/tests/hostile/packet.rs"]
+mod spead_packet;
 
 fn run(corpus: &str, body: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -20,12 +26,14 @@ fn run(corpus: &str, body: fn(&[u8])) {
 
 #[test]
 fn spead_packets() {
-    run("spead_packet", karoo::spead::exercise::packet);
+    run("spead_packet", spead_packet::read);
 }
 
 #[test]
 fn captures() {
-    run("capture", karoo::net::exercise::capture);
+    run("capture", |bytes| {
+        capture_body::capture(bytes, spead_packet::read);
+    });
 }
 
 #[test]
@@ -35,5 +43,5 @@ fn katcp_lines() {
 
 #[test]
 fn igmp() {
-    run("igmp", karoo::net::exercise::igmp);
+    run("igmp", igmp_body::igmp);
 }

@@ -19,9 +19,6 @@ pub mod packet;
 pub mod spectra;
 pub mod stop;
 
-#[doc(hidden)]
-pub mod exercise;
-
 pub use descriptor::{Descriptor, DescriptorError};
 pub use digitiser::{DigitiserHeap, DigitiserRepr};
 pub use packet::{Header, Item, Mode, Packet, PacketError};
