@@ -8,7 +8,7 @@
 //! | module | what it reads and writes |
 //! |---|---|
 //! | [`packet`] | any packet: header, item pointers, payload |
-//! | [`digitiser`] | digitiser heaps: one packet each, with a fast path for the layout digitisers send |
+//! | [`digitiser`] | digitiser heaps: one packet each, with a fast path for their layout |
 //! | [`spectra`] | the preamble of the F-engine's data packets |
 //! | [`descriptor`] | item descriptors and the heaps that carry them |
 //! | [`stop`] | stop heaps |
