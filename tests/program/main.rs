@@ -8,6 +8,7 @@ mod bench_ports;
 mod cli;
 mod dsim;
 mod extremes;
+mod face;
 mod fgpu;
 mod memory;
 mod outputs;

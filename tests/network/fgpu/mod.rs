@@ -7,6 +7,7 @@
 mod cable;
 mod chain;
 mod ends;
+mod face;
 mod hostile;
 mod link;
 mod losses;
