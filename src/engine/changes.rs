@@ -22,26 +22,26 @@ pub(super) struct PendingRequests {
     /// All of them that there ever were, if they are kept.
     pub kept: Option<[DelayHistory; N_POL]>,
     subsampling: u32,
-    /// Taken, but not due yet.
+    /// A request that was taken from the queue but is not due yet.
     upcoming: Option<Request>,
-    /// Due with the next output chunk.
+    /// Gains that are due with the next output chunk.
     gains: [Option<Gains>; N_POL],
-    /// Whether the output chunk under construction is to end with its batch, so that they are due
-    /// then.
-    cut: bool,
+    /// Whether the output chunk under construction ends with its current batch, so that `gains`
+    /// are due then.
+    cut_at_batch: bool,
     stats: RequestStats,
-    /// The time that control told last; 0 before it did.
-    told: Timestamp,
-    /// The next spectrum when it was told, and when that was told first.
-    waiting: (Timestamp, Timestamp),
-    /// Samples after which delay models are forgotten.
+    /// The digitisers' time as control last reported it; 0 before the first report.
+    last_told: Timestamp,
+    /// Spectrum that the output has been stuck at, and the reported time since when.
+    stalled_since: (Timestamp, Timestamp),
+    /// Samples without input after which ended delay models are forgotten.
     forget: u64,
 }
 
 /// What requests to an output came to.
 #[derive(Clone, Debug)]
 pub struct RequestStats {
-    /// PendingRequests that were made.
+    /// Changes that were made.
     pub changes: u64,
     /// Ticks for which they held up the engine's thread: all that were due at once count as one.
     pub stalls: Histogram<u64>,
@@ -84,10 +84,10 @@ impl PendingRequests {
             subsampling,
             upcoming: None,
             gains: [None, None],
-            cut: false,
+            cut_at_batch: false,
             stats: RequestStats::default(),
-            told: Timestamp(0),
-            waiting: (Timestamp(0), Timestamp(0)),
+            last_told: Timestamp(0),
+            stalled_since: (Timestamp(0), Timestamp(0)),
             forget: (FORGET * rate) as u64,
         }
     }
@@ -138,7 +138,7 @@ impl PendingRequests {
                             self.steered.spend_gains(former);
                         }
                     }
-                    self.cut |= request.at.is_some();
+                    self.cut_at_batch |= request.at.is_some();
                 }
             }
             self.stats.changes += 1;
@@ -155,15 +155,15 @@ impl PendingRequests {
     /// Forgets delay models that ended long ago, if `next` has been the next spectrum for long.
     fn forget(&mut self, next: Timestamp) {
         let now = self.steered.now();
-        if now == self.told {
+        if now == self.last_told {
             return;
         }
-        if self.told == Timestamp(0) || self.waiting.0 != next {
-            self.waiting = (next, now);
+        if self.last_told == Timestamp(0) || self.stalled_since.0 != next {
+            self.stalled_since = (next, now);
         }
-        self.told = now;
+        self.last_told = now;
         let many = self.delays[0].upcoming() > MODELS / 2;
-        if many && now.0.saturating_sub(self.waiting.1.0) >= self.forget {
+        if many && now.0.saturating_sub(self.stalled_since.1.0) >= self.forget {
             self.advance(Timestamp(now.0.saturating_sub(self.forget)));
         }
     }
@@ -182,7 +182,7 @@ impl PendingRequests {
     /// Sets the gains that are due with the next output chunk, which begins at `next` or later.
     /// False if there are none.
     fn set_gains(&mut self, next: Timestamp, pipeline: &mut dyn Pipeline) -> bool {
-        self.cut = false;
+        self.cut_at_batch = false;
         let due = std::mem::take(&mut self.gains);
         for (pol, gains) in due.iter().enumerate() {
             if let Some(mut gains) = gains.clone() {
@@ -213,7 +213,7 @@ impl PendingRequests {
 
     /// Whether the output chunk under construction is to end with its batch.
     pub fn cut(&self) -> bool {
-        self.cut
+        self.cut_at_batch
     }
 
     /// What requests came to so far.

@@ -105,9 +105,9 @@ impl Interfaces {
         packets.max().unwrap_or_default()
     }
 
-    /// Lets the devices of `queues` read output chunks. Returns of how many packets a chunk must be
-    /// to be read where it is: smaller ones might all be in a queue whose driver waits for more,
-    /// and none left to be filled.
+    /// Maps output chunks for DMA by the devices of `queues`. Returns the smallest chunk, in packets,
+    /// that may be sent without a copy. Smaller chunks could all sit in a transmit queue that frees
+    /// nothing until it gets more packets, and the engine would run out of chunks (decision 20).
     pub(super) fn map_output_chunks_for_dma(
         &self,
         queues: &[TxQueue],

@@ -28,25 +28,25 @@ pub enum WhenFull {
     Wait,
 }
 
-/// How long a live receiver waits at most for the engine to move the window to where the first heap
-/// is, or the first behind a leap: until then there is nowhere to put it, and packets wait in their
-/// queue.
+/// Longest time that a live receiver waits for the engine to move the window to the first heap, or to
+/// the first heap behind a leap of timestamps. Until then the heap has no place, and packets wait in
+/// their queue.
 const LEAP: Duration = Duration::from_millis(100);
 
-/// How long after the engine left it behind an lcore without a heap is taken to get none. What is
-/// merely late has come by then: packets wait in queues for less.
+/// After this long without a heap, an lcore that the engine left behind counts as silent. Late
+/// packets arrive well before: NIC queues hold milliseconds.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What tells, where no heap before does, which timestamp is meant by the 48 bits that a heap has
-/// of it.
+/// How to extend the first heap's 48-bit timestamp to 64 bits. Later heaps use the chunk that is being
+/// filled.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum EpochHint {
-    /// Nothing: the 48 bits are the timestamp.
+    /// The 48 bits are the timestamp.
     #[default]
     WireValue,
-    /// The host's clock, where the heap agrees with it.
+    /// The timestamp nearest to the host's clock, if the two agree within a minute; else the 48 bits.
     HostClock(SampleClock),
-    /// The first one is the nearest to this.
+    /// The timestamp nearest to this one.
     Near(Timestamp),
 }
 
@@ -60,7 +60,7 @@ impl EpochHint {
     }
 }
 
-/// Chunks that such an lcore stays behind the foremost one.
+/// Chunks that a silent lcore stays behind the foremost one.
 const LAG: u64 = 1;
 
 /// Where a heap belongs.
@@ -73,9 +73,8 @@ pub struct HeapAddress {
 }
 
 impl HeapAddress {
-    /// The acceptance rules, in katgpucbf's order, where of the timestamps with the heap's 48 bits
-    /// the one nearest to `near` is meant: whether the heap is still in time is for the window to
-    /// say.
+    /// Applies katgpucbf's acceptance rules, in its order, to a heap whose timestamp is unwrapped to
+    /// the value nearest `near`. The window checks lateness.
     #[inline]
     pub fn of(
         recv: &RecvConfig,

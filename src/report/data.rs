@@ -124,7 +124,7 @@ pub struct StallReport {
     pub p99: f64,
     /// The longest.
     pub max: f64,
-    /// How many took up to so many seconds and longer than the one before.
+    /// (upper bound in seconds, count) per bucket.
     pub histogram: Vec<(f64, u64)>,
 }
 

@@ -192,9 +192,8 @@ impl MbufPool {
 }
 
 impl Inner {
-    /// Mbufs that are out. A thread that frees some at this very moment makes DPDK count them twice
-    /// for some nanoseconds, and those that others hold seem to be back: zero counts only if it
-    /// stays.
+    /// Mbufs in use. While another thread frees mbufs, DPDK briefly reports fewer; so zero is read
+    /// several times before it is believed.
     fn out(&self) -> u32 {
         const LOOKS: u32 = 8;
         const APART: Duration = Duration::from_micros(200);

@@ -22,27 +22,35 @@
 //!
 //! # The steady-state timestamp
 //!
-//! Every request returns a timestamp from which on all output reflects it. The engine publishes the
-//! end E of the output chunk under construction (or of the one that it would begin) *before* it
-//! takes requests; control queues a request *before* it reads E. Both have a sequentially
-//! consistent fence in between. So a request that the engine does not find has its answer read
-//! later than this E was published, and a request that it finds may have been answered with the E
-//! before:
+//! Every request returns a timestamp from which on all output reflects the request. It is the end E
+//! of the output chunk under construction, or of the chunk that the engine would begin. Each side
+//! does two things in order, with a sequentially consistent fence in between:
 //!
-//! * not found: the answer is this E or a later one, and the request will be found while chunks up
-//!   to there are under construction, in time for the one that begins at E;
-//! * found: what is issued from there on, or the next chunk, reflects it, and that begins no later
-//!   than the E that the answer was: the one before ended where this chunk begins.
+//! ```text
+//!  engine                          control
+//!  1. publishes E                  1. queues the request
+//!     fence                           fence
+//!  2. polls the queue              2. reads E, and answers with it
+//! ```
 //!
-//! A gap may cut a chunk short. The next one then begins elsewhere, but all of it reflects the
+//! So one of two things happens when the engine polls:
+//!
+//! * **It does not find the request.** Then control reads E after the engine published it, and
+//!   answers with this E or a later one. The engine finds the request while chunks up to there are
+//!   under construction, in time for the chunk that begins at E.
+//! * **It finds the request.** Control may have answered with the E before. But all that the engine
+//!   issues from here on reflects the request (gains: from the next chunk on), and the chunk before
+//!   ended no later than that E.
+//!
+//! A gap may cut a chunk short. The next chunk then begins elsewhere, but all of it reflects the
 //! request.
 //!
 //! # Without input
 //!
-//! Delay models end when output passes them. Where there is none while a controller goes on
-//! tracking, they would pile up: an engine that is without input for [`FORGET`] seconds, by the
-//! time that control [tells](ControlHandle::tell_time), forgets those that ended as long ago once
-//! there are more than half of [`MODELS`].
+//! A delay model ends when output passes the start of the next one. Without input there is no output,
+//! and the models of a controller that goes on tracking would pile up. So an engine that has had no
+//! input for [`FORGET`] seconds forgets the models that ended as long ago, once it has more than half
+//! of [`MODELS`]. It knows the time from control ([`ControlHandle::tell_time`]).
 
 mod gains;
 mod latest;
