@@ -18,6 +18,7 @@ mod coefficients;
 mod down;
 mod group;
 mod intake;
+mod offline;
 pub mod simd;
 mod workers;
 
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use channeliser::Channeliser;
 pub use intake::Intake;
+pub use offline::channelise;
 pub use simd::Level;
 pub use workers::{Workers, WorkersError};
 

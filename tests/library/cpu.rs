@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsp::{Dither, SampleBits};
 use ground::Timestamp;
-use karoo::config::{OutputConfig, PipelineConfig};
+use karoo::config::{OutputConfig, PipelineConfig, WidebandOptions};
 use karoo::cpu::simd::{self, Bins, Supported};
 use karoo::cpu::{Channeliser, Level, Workers};
 use karoo::engine::steer::Gains;
@@ -446,4 +446,38 @@ fn ties_go_to_even_at_every_level() {
             }
         }
     }
+}
+
+/// A tone of 1/16 of the sample rate is at an eighth of the band; a file that is too short for one
+/// batch says how much a batch needs.
+#[test]
+fn whole_arrays_are_channelised_at_once() {
+    let options: WidebandOptions = "name=w,channels=64,dst=239.10.0.0,taps=4".parse().unwrap();
+    let output = options.into_config(64 * 16, 0);
+    let config = PipelineConfig {
+        output: &output,
+        sample_bits: SampleBits::new(10).unwrap(),
+        feng_id: 0,
+        gain: 0.05,
+    };
+    let tone = |n: usize| (400.0 * (n as f64 * std::f64::consts::TAU / 16.0).cos()).round() as i32;
+    let samples: Vec<i32> = (0..10_000).map(tone).collect();
+    let silence = vec![0; samples.len()];
+    let workers = || Workers::unpinned(2).unwrap();
+    let chunk = karoo::cpu::channelise(&config, [&samples, &silence], workers()).unwrap();
+    // 16 spectra of 128 samples a batch, and three windows before the last.
+    assert_eq!(chunk.capacity(), (10_000 - 512) / 128 / 16);
+    let power = |channel: usize, pol: usize| -> u64 {
+        let spectra = chunk.batch(1)[channel * 16 * 4..][..16 * 4].chunks(4);
+        spectra
+            .flat_map(|jones| &jones[2 * pol..][..2])
+            .map(|&part| u64::from((part as i8).unsigned_abs()).pow(2))
+            .sum()
+    };
+    let strongest = (0..64).max_by_key(|&channel| power(channel, 0)).unwrap();
+    assert_eq!(strongest, 8);
+    assert!(power(8, 0) > 100 * power(20, 0) + 100 && (0..64).all(|c| power(c, 1) == 0));
+    let short = karoo::cpu::channelise(&config, [&samples[..2431], &silence], workers());
+    let error = short.err().expect("too short").to_string();
+    assert!(error.contains("a batch needs 2432 samples"), "{error}");
 }
