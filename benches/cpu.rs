@@ -11,7 +11,7 @@ use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
 use ground::Timestamp;
 use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::simd::{self, Bins, DitherKey, FirTile, Supported, TILE, Unpacker};
-use karoo::cpu::{Channeliser, Level, Workers};
+use karoo::cpu::{CpuChanneliser, Level, Workers};
 use karoo::engine::{Block, FineDelay, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory, SampleView};
 use karoo_fft::forward_f32;
@@ -155,7 +155,7 @@ fn backend(c: &mut Criterion) {
                     .collect();
                 let memory = OutputMemory::new(2, config.batch_bytes(), &HostAllocator::default());
                 let mut chunk = Some(OutputChunk::lone(memory.expect("memory")));
-                let mut pipeline = Channeliser::new(
+                let mut pipeline = CpuChanneliser::new(
                     &PipelineConfig {
                         output: &config,
                         sample_bits: ten_bits(),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
 use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
-use karoo::cpu::{Channeliser, Workers};
+use karoo::cpu::{CpuChanneliser, Workers};
 use karoo::engine::{Block, FineDelay, OutputChunk, Pipeline};
 use karoo::memory::{HostAllocator, OutputMemory, SampleView};
 
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         config.batch_bytes(),
         &HostAllocator::default(),
     )?);
-    let mut pipeline = Channeliser::new(
+    let mut pipeline = CpuChanneliser::new(
         &PipelineConfig {
             output: &config,
             sample_bits: bits,

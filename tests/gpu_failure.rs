@@ -7,7 +7,7 @@ use dsp::{Dither, SampleBits};
 use ground::Timestamp;
 use karoo::config::PipelineConfig;
 use karoo::engine::{Block, FineDelay, Pipeline};
-use karoo::gpu::{Channeliser, Kernels, OutputChunks, Streams};
+use karoo::gpu::{GpuChanneliser, Kernels, OutputChunks, Streams};
 use karoo::memory::{DeviceSamples, SampleView};
 use support::{device, output, output_chunk};
 
@@ -27,7 +27,7 @@ fn a_fault_is_reported_with_a_way_out() {
         feng_id: 0,
         gain: 1.0,
     };
-    let mut pipeline = Channeliser::new(streams, &config, chunks, &kernels).unwrap();
+    let mut pipeline = GpuChanneliser::new(streams, &config, chunks, &kernels).unwrap();
     let view = SampleView {
         start: Timestamp(0),
         samples: 1 << 20,

@@ -27,6 +27,6 @@ pub use demand::{Demand, DemandError};
 pub use drain::drain;
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};
-pub use source::{Feed, Progress, SourceLcore};
+pub use source::{CaptureFeed, CaptureProgress, SourceLcore};
 pub use stages::{FinishedStages, Reception, RxStage, StageError, StageIdle, Stages, Transmission};
 pub use threads::Threads;

@@ -18,7 +18,7 @@ use crate::spead::DigitiserHeap;
 const MAX_LAG: u64 = 2;
 
 /// One rx queue from the source's side.
-pub struct Feed {
+pub struct CaptureFeed {
     ring: RingSender,
     watermarks: Arc<ArrayQueue<Watermark>>,
     batch: MbufBatch,
@@ -27,7 +27,7 @@ pub struct Feed {
     floor: u64,
 }
 
-impl Feed {
+impl CaptureFeed {
     /// Frames go into `ring`, word of silence into `watermarks`.
     pub fn new(ring: RingSender, watermarks: Arc<ArrayQueue<Watermark>>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Feed {
 
 /// How far the source is.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct CaptureProgress {
     /// Bytes of the capture consumed.
     pub bytes: AtomicU64,
     /// Frames read.
@@ -61,13 +61,13 @@ pub struct SourceLcore {
     /// ([`EpochHint`](crate::recv::EpochHint)).
     pub first: Timestamp,
     /// One per rx queue.
-    pub feeds: Vec<Feed>,
+    pub feeds: Vec<CaptureFeed>,
     /// Mbufs for frames.
     pub pool: MbufPool,
     /// What was not steered, by cause.
     pub stats: Arc<RxStats>,
     /// How far it is.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<CaptureProgress>,
     /// Whether to end as if the capture did.
     pub stop: StopFlag,
     /// How to wait.
@@ -158,7 +158,7 @@ fn chunk_id(recv: &RecvConfig, first: Timestamp, floor: u64, payload: &[u8]) -> 
 
 /// All queues, and how to wait for them.
 struct Feeds {
-    feeds: Vec<Feed>,
+    feeds: Vec<CaptureFeed>,
     idle: Idle,
     abort: StopFlag,
 }

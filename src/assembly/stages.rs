@@ -17,7 +17,7 @@ use crate::recv::{
     EpochHint, InputStats, ReceiveMemory, Receiver, RxConfig, RxLcore, RxParts, RxStats, Watermark,
     WhenFull,
 };
-use crate::send::{Pace, Packetiser, Source, TxLcore, TxOutput, TxPath, TxPools};
+use crate::send::{Pace, Packetiser, SourceAddress, TxLcore, TxOutput, TxPath, TxPools};
 
 /// One rx queue of an engine.
 #[derive(Debug)]
@@ -51,10 +51,10 @@ pub struct Transmission {
     pub queues: Vec<TxQueue>,
     /// Packets that a tx queue and all behind it may hold.
     pub queue_packets: usize,
-    /// Source addresses, one per interface. Interface i gets a contiguous block of each output's
-    /// substreams. Its tx queues share that block round-robin: `queues` is grouped by interface,
-    /// with equally many for each.
-    pub sources: Vec<Source>,
+    /// Source addresses, one per interface. Interface i gets a contiguous block of each
+    /// output's substreams. Its tx queues share that block round-robin: `queues` is grouped by
+    /// interface, with equally many for each.
+    pub sources: Vec<SourceAddress>,
     /// Rate of each output as a multiple of its own; 0: as fast as the ports take packets.
     pub rate_factor: f64,
 }

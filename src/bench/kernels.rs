@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::config::{Narrowband, NarrowbandSpec, OutputConfig};
 use crate::engine::FineDelay;
-use crate::gpu::measure::{self, Buffers, Pass, Trial};
+use crate::gpu::measure::{self, Buffers, KernelTrial, Pass};
 use crate::gpu::{Gpu, GpuError, Kernels};
 use crate::memory::BatchStats;
 use crate::model::Model;
@@ -188,7 +188,7 @@ pub fn run_together(gpu: &Arc<Gpu>, cases: &[Case]) -> Result<Together, KernelEr
     let trials = buffers
         .iter()
         .zip(cases)
-        .map(|(buffers, case)| Trial::new(buffers, &case.kernels))
+        .map(|(buffers, case)| KernelTrial::new(buffers, &case.kernels))
         .collect::<Result<Vec<_>, _>>()?;
     let seconds = measure::time_together(&trials.iter().collect::<Vec<_>>(), REPLAYS)?;
     Ok(Together {
@@ -204,7 +204,7 @@ pub fn run_together(gpu: &Arc<Gpu>, cases: &[Case]) -> Result<Together, KernelEr
 pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, KernelError> {
     let scene = Scene::new(case)?;
     let buffers = scene.buffers(gpu)?;
-    let mut trial = Trial::new(&buffers, &case.kernels)?;
+    let mut trial = KernelTrial::new(&buffers, &case.kernels)?;
     let (data, stats) = trial.output()?;
     let kernels = trial.name();
     let wrong = |what| KernelError::Wrong {

@@ -15,7 +15,7 @@ pub struct Tried {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub struct FoundRate {
     /// The highest rate that holds; `None` if none does.
     pub rate: Option<f64>,
     /// How sure it is that this rate holds, and the next one tried does not; `None` where the
@@ -52,7 +52,7 @@ impl Method {
         self,
         rates: &[f64],
         mut trial: impl FnMut(f64) -> Result<bool, E>,
-    ) -> Result<Found, E> {
+    ) -> Result<FoundRate, E> {
         let mut tally = vec![(0, 0); rates.len()];
         let mut one = |index: usize| {
             let passed = trial(rates[index])?;
@@ -105,7 +105,7 @@ impl Method {
             trials,
             passed,
         });
-        Ok(Found {
+        Ok(FoundRate {
             rate: holding.checked_sub(1).map(|index| rates[index]),
             confidence,
             sure,
@@ -200,7 +200,7 @@ mod tests {
         trials: 200,
     };
 
-    fn exact(method: Method, rates: &[f64], limit: f64) -> Found {
+    fn exact(method: Method, rates: &[f64], limit: f64) -> FoundRate {
         let trial = |rate: f64| Ok::<_, ()>(rate <= limit);
         method.search(rates, trial).unwrap()
     }

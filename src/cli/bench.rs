@@ -112,10 +112,10 @@ fn shortfall(report: &PortsReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::ports::Trial;
+    use crate::bench::ports::PortTrial;
 
     fn report(rate: f64, reached: f64, received: u64) -> PortsReport {
-        let trial = Trial {
+        let trial = PortTrial {
             rate,
             reached,
             sent: 10,

@@ -20,7 +20,7 @@ use crate::control::dsim::canonical;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
 use crate::sim::faults::{Fault, Ledger};
-use crate::sim::progress::{self, Progress};
+use crate::sim::progress::{self, SimProgress};
 use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 
 /// Send what a digitiser would send through an interface, in real time, or write it to a capture
@@ -318,7 +318,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         .decorate(digitiser.heaps(heaps), args.fault_seed, &ledger);
     let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
     let total = heaps.saturating_mul(config.dests.len() as u64);
-    let mut progress = Progress::new("writing heaps", total);
+    let mut progress = SimProgress::new("writing heaps", total);
     let frames = digitiser
         .write(stream.inspect(|_| progress.step()), &mut capture)
         .map_err(Failure::data)?;

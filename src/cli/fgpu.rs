@@ -32,7 +32,7 @@ use crate::cpu::Workers;
 use crate::engine::steer::{ControlHandle, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
-use crate::metrics::Metrics;
+use crate::metrics::EngineMetrics;
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
 ///
@@ -336,11 +336,11 @@ fn start_dpdk(
 }
 
 /// What is scraped of an engine.
-fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> Metrics {
+fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> EngineMetrics {
     let stages = engine.stages();
     let mut rx = stages.rx_stats().to_vec();
     rx.extend(engine.capture_stats().cloned());
-    Metrics {
+    EngineMetrics {
         config: config.engine.clone(),
         rx,
         input: stages.input_stats().clone(),

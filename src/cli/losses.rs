@@ -6,7 +6,7 @@ use katcp::reading::unix_now;
 
 use crate::config::{FgpuConfig, InputConfig};
 use crate::fgpu::LiveEngine;
-use crate::losses::{Counters, Event, Moment, Setup, Stage, Watch, summary};
+use crate::losses::{Counters, LossEvent, LossStage, Moment, Setup, Watch, summary};
 
 /// Watches an engine, and logs what begins, goes on and ends.
 pub struct Losses {
@@ -63,10 +63,10 @@ impl Losses {
     }
 }
 
-fn tell(event: &Event) {
+fn tell(event: &LossEvent) {
     let (cause, count, text) = (event.cause.name(), event.count, &event.text);
     match event.stage {
-        Stage::Begins | Stage::GoesOn => tracing::warn!(cause, count, "{text}"),
-        Stage::Ends => tracing::info!(cause, count, "{text}"),
+        LossStage::Begins | LossStage::GoesOn => tracing::warn!(cause, count, "{text}"),
+        LossStage::Ends => tracing::info!(cause, count, "{text}"),
     }
 }

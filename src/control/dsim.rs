@@ -20,7 +20,7 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
 use super::{Control, ControlEnd, ControlError};
 use crate::sim::config::MAX_PERIOD;
-use crate::sim::live::Change;
+use crate::sim::live::SignalsChange;
 use crate::sim::{DigitiserConfig, Signal, Windows, parse};
 
 /// The interface that it has, which is katgpucbf's.
@@ -64,7 +64,7 @@ pub struct Dsim {
 
 struct Shared {
     config: DigitiserConfig,
-    changes: Arc<ArrayQueue<Change>>,
+    changes: Arc<ArrayQueue<SignalsChange>>,
     /// Of noise that names none.
     seeds: Mutex<ChaCha8Rng>,
     /// Whose signals are being changed.
@@ -84,7 +84,7 @@ impl Dsim {
         config: DigitiserConfig,
         original: &str,
         seed: u64,
-        changes: Arc<ArrayQueue<Change>>,
+        changes: Arc<ArrayQueue<SignalsChange>>,
         sensors: &Sensors,
     ) -> Self {
         let add = |name: &str, what: &str, units, of, value| {
@@ -265,7 +265,7 @@ impl Shared {
         thread.spawn(compute).map_err(|error| failed(&error))?;
         let windows = windows.await.map_err(|error| failed(&error))?;
         let (done, taken) = oneshot::channel();
-        if self.changes.push(Change { windows, done }).is_err() {
+        if self.changes.push(SignalsChange { windows, done }).is_err() {
             return Err(SignalsError::Sender);
         }
         let Ok(Ok((timestamp, unused))) = tokio::time::timeout(TAKEN_UP, taken).await else {
@@ -303,7 +303,7 @@ pub fn start(
     config: DigitiserConfig,
     original: &str,
     seed: u64,
-    changes: Arc<ArrayQueue<Change>>,
+    changes: Arc<ArrayQueue<SignalsChange>>,
     on_end: impl FnOnce(ControlEnd) + Send + 'static,
 ) -> Result<Control, ControlError> {
     let sensors = Sensors::default();

@@ -22,7 +22,7 @@ use crate::memory::{BatchStats, OutputSpan, SampleView};
 const MAX_GROUP: usize = 16;
 
 /// A [`Pipeline`] on CPU workers, wideband or narrowband.
-pub struct Channeliser {
+pub struct CpuChanneliser {
     kernels: Kernels,
     /// In front of a narrowband output, with what it made of the current block.
     down: Option<DownConverter>,
@@ -47,7 +47,7 @@ struct Pending {
     fine: Vec<FineDelay>,
 }
 
-impl Channeliser {
+impl CpuChanneliser {
     /// A pipeline at the highest [`Level`] of the machine, its gains all those of `config`.
     pub fn new(config: &PipelineConfig<'_>, workers: Arc<Workers>) -> Self {
         Self::with_level(config, workers, Level::detect())
@@ -96,7 +96,7 @@ impl Channeliser {
 
 /// One call of [`Pipeline::run_frontend`], as the workers see it.
 struct Front<'a> {
-    pipeline: &'a Channeliser,
+    pipeline: &'a CpuChanneliser,
     input: &'a SampleView<'a>,
     block: &'a Block<'a>,
     start: ground::Timestamp,
@@ -113,7 +113,7 @@ impl Front<'_> {
         to: usize,
         count: usize,
     ) -> [u64; N_POL] {
-        let Channeliser {
+        let CpuChanneliser {
             kernels, baseband, ..
         } = self.pipeline;
         let row = first - self.block.first;
@@ -129,7 +129,7 @@ impl Front<'_> {
 
     /// Takes one group as far as the block reaches.
     fn group(&self, scratch: &mut Scratch, output: GroupOutput<'_>) {
-        let Channeliser { kernels, .. } = self.pipeline;
+        let CpuChanneliser { kernels, .. } = self.pipeline;
         let (group, step) = (kernels.group, kernels.spectrum_samples);
         let group_first = output.index() * group;
         let first = group_first.max(self.block.first);
@@ -172,7 +172,7 @@ impl Front<'_> {
     }
 }
 
-impl Channeliser {
+impl CpuChanneliser {
     /// Which pending buffer a cut group uses: the current one if the block starts inside it.
     fn pending_for(&self, block: &Block<'_>, group_first: usize) -> usize {
         if group_first <= block.first {
@@ -183,7 +183,7 @@ impl Channeliser {
     }
 }
 
-impl Pipeline for Channeliser {
+impl Pipeline for CpuChanneliser {
     fn name(&self) -> String {
         format!(
             "cpu ({}, {} workers)",

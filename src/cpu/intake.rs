@@ -9,12 +9,12 @@ use crate::memory::{FrozenChunk, SampleView};
 
 /// The [`Intake`](crate::engine::Intake) of CPU pipelines.
 #[derive(Debug, Default)]
-pub struct Intake {
+pub struct CpuIntake {
     chunks: VecDeque<FrozenChunk>,
     retired: VecDeque<FrozenChunk>,
 }
 
-impl crate::engine::Intake for Intake {
+impl crate::engine::Intake for CpuIntake {
     fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError> {
         if let Some(before) = self.chunks.back_mut().filter(|_| follows) {
             before.copy_tail(&chunk);

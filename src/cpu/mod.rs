@@ -24,8 +24,8 @@ mod workers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use channeliser::Channeliser;
-pub use intake::Intake;
+pub use channeliser::CpuChanneliser;
+pub use intake::CpuIntake;
 pub use offline::channelise;
 pub use simd::Level;
 pub use workers::{Workers, WorkersError};
@@ -36,10 +36,13 @@ use crate::engine::{Backend, Pipeline};
 /// Everything that computes for an engine of this configuration.
 pub fn backend(engine: &EngineConfig, workers: &Arc<Workers>) -> Backend {
     let pipeline = |output: &OutputConfig| -> Box<dyn Pipeline> {
-        Box::new(Channeliser::new(&engine.pipeline(output), workers.clone()))
+        Box::new(CpuChanneliser::new(
+            &engine.pipeline(output),
+            workers.clone(),
+        ))
     };
     Backend {
-        intake: Box::<Intake>::default(),
+        intake: Box::<CpuIntake>::default(),
         pipelines: engine.outputs.iter().map(pipeline).collect(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dsp::unpack::pack;
 use ground::{N_POL, Timestamp};
 
-use super::{Channeliser, Workers};
+use super::{CpuChanneliser, Workers};
 use crate::config::PipelineConfig;
 use crate::engine::{Block, FineDelay, OutputChunk, Pipeline};
 use crate::memory::{HostAllocator, OutputMemory, SampleView};
@@ -50,7 +50,7 @@ pub fn channelise(
     };
     let memory = OutputMemory::new(batches, output.batch_bytes(), &HostAllocator::default())?;
     let mut chunk = OutputChunk::lone(memory);
-    let mut pipeline = Channeliser::new(config, Arc::new(workers));
+    let mut pipeline = CpuChanneliser::new(config, Arc::new(workers));
     let block = Block {
         first: 0,
         offset: [0; N_POL],

@@ -8,7 +8,8 @@ use hdrhistogram::Histogram;
 
 use super::Pipeline;
 use super::steer::{
-    ActiveDelay, Applied, Change, Event, FORGET, Gains, MODELS, OutputRequests, Published, Request,
+    ActiveDelay, Applied, Change, EngineEvent, FORGET, Gains, MODELS, OutputRequests, Published,
+    Request,
 };
 
 /// What requests have changed, and will change.
@@ -125,7 +126,7 @@ impl PendingRequests {
                         }
                         if self.delays[pol].add(model) {
                             let active = ActiveDelay { output, pol, model };
-                            self.published.tell(Event::Delay(active));
+                            self.published.tell(EngineEvent::Delay(active));
                         }
                     }
                     self.tell_applied(next, request.change.clone());
@@ -174,7 +175,7 @@ impl PendingRequests {
             if delay.advance(t) {
                 let (output, model) = (self.output, *delay.current());
                 let active = ActiveDelay { output, pol, model };
-                self.published.tell(Event::Delay(active));
+                self.published.tell(EngineEvent::Delay(active));
             }
         }
     }
@@ -199,7 +200,7 @@ impl PendingRequests {
 
     fn tell_applied(&self, from: Timestamp, change: Change) {
         let output = self.output;
-        self.published.tell(Event::Applied(Applied {
+        self.published.tell(EngineEvent::Applied(Applied {
             output,
             from,
             change,

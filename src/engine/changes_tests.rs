@@ -162,7 +162,7 @@ fn no_request_takes_effect_later_than_its_answer_said() {
         let late = (0..REQUESTS).find_map(|_| {
             let answer = output.set_all_gains(gains.clone()).unwrap();
             let from = loop {
-                if let Some(Event::Applied(applied)) = published.next_event() {
+                if let Some(EngineEvent::Applied(applied)) = published.next_event() {
                     break applied.from;
                 }
                 thread::yield_now();

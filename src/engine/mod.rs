@@ -31,7 +31,7 @@ use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
 pub use input::ChunkPresence;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use stats::OutputStats;
-use steer::{Event, Published, Received, RequestQueues};
+use steer::{EngineEvent, Published, Received, RequestQueues};
 
 use crate::config::EngineConfig;
 use crate::memory::FrozenChunk;
@@ -179,7 +179,7 @@ impl Engine {
     fn tell_received(&self, id: u64) {
         let stats = self.receiver.stats();
         let start = Timestamp(id * self.chunk_samples);
-        self.published.tell(Event::Received(Received {
+        self.published.tell(EngineEvent::Received(Received {
             start,
             end: start + self.chunk_samples,
             clipped_samples: stats.clipped_samples(),

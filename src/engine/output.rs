@@ -20,7 +20,7 @@ use super::changes::{PendingRequests, RequestStats};
 use super::expected::expected_batches;
 use super::input::ChunkPresence;
 use super::stats::{OutputStats, Tally};
-use super::steer::{Event, OutputRequests, PowerLevel, Published, Sent};
+use super::steer::{EngineEvent, OutputRequests, PowerLevel, Published, Sent};
 use super::{Block, FineDelay, Pipeline, PipelineError};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::{OutputMemory, SampleView};
@@ -356,7 +356,7 @@ impl Output {
             self.left += 1;
             self.parts.stats.note(&tally);
             sent.clipped_samples = self.parts.stats.clipped_samples();
-            self.published.tell(Event::Sent(sent));
+            self.published.tell(EngineEvent::Sent(sent));
         }
         true
     }
@@ -397,7 +397,7 @@ impl Output {
             let sums = chunk.present(batch).then(|| chunk.stats(batch).power);
             let start = chunk.start() + batch as u64 * step;
             if let Some(level) = power.add(start, step, sums) {
-                self.published.tell(Event::Power(level));
+                self.published.tell(EngineEvent::Power(level));
             }
         }
     }

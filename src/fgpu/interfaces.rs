@@ -13,7 +13,7 @@ use crate::assembly::Demand;
 use crate::config::{EngineConfig, FgpuConfig, InputConfig, OutputConfig};
 use crate::memory::{OUTPUT_CHUNKS, OutputMemory};
 use crate::ports::{Driver, Interface, InterfaceError, Membership, PortUse, PresetError, devices};
-use crate::send::{Source, TxPools};
+use crate::send::{SourceAddress, TxPools};
 use crate::spead::{digitiser, spectra};
 
 /// UDP port that the first output's packets come from.
@@ -105,9 +105,10 @@ impl Interfaces {
         packets.max().unwrap_or_default()
     }
 
-    /// Maps output chunks for DMA by the devices of `queues`. Returns the smallest chunk, in packets,
-    /// that may be sent without a copy. Smaller chunks could all sit in a transmit queue that frees
-    /// nothing until it gets more packets, and the engine would run out of chunks (decision 20).
+    /// Maps output chunks for DMA by the devices of `queues`. Returns the smallest chunk, in
+    /// packets, that may be sent without a copy. Smaller chunks could all sit in a transmit queue
+    /// that frees nothing until it gets more packets, and the engine would run out of chunks
+    /// (decision 20).
     pub(super) fn map_output_chunks_for_dma(
         &self,
         queues: &[TxQueue],
@@ -203,7 +204,7 @@ fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
 pub(super) struct OpenPorts {
     pub(super) rx: Vec<RxQueue>,
     pub(super) tx: Vec<TxQueue>,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<SourceAddress>,
     pub(super) ports: Vec<Port>,
     /// One for each interface.
     pub(super) memberships: Vec<Membership>,
@@ -245,7 +246,7 @@ impl OpenPorts {
         for name in &config.egress.interfaces {
             if let Some((interface, mac, _, tx)) = started.get_mut(&name[..]) {
                 open.tx.append(tx);
-                open.sources.push(Source {
+                open.sources.push(SourceAddress {
                     mac: *mac,
                     ip: interface.ip,
                     port: SOURCE_PORT,

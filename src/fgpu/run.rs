@@ -12,8 +12,8 @@ use host::placement::{EnginePlan, Role};
 
 use super::interfaces::{Interfaces, OpenPorts};
 use crate::assembly::{
-    CaptureScan, Compute, EngineBuilder, Feed, Reception, RunningEngine, RxStage, SourceLcore,
-    StageError, StageIdle, Stages, Threads, Transmission,
+    CaptureFeed, CaptureScan, Compute, EngineBuilder, Reception, RunningEngine, RxStage,
+    SourceLcore, StageError, StageIdle, Stages, Threads, Transmission,
 };
 use crate::config::{FgpuConfig, InputConfig};
 use crate::engine::steer::RequestQueues;
@@ -143,7 +143,7 @@ impl LiveEngine {
                 steering: everything(),
                 recv: engine.recv.clone(),
                 first: epoch.first(),
-                feeds: vec![Feed::new(ring, watermarks)],
+                feeds: vec![CaptureFeed::new(ring, watermarks)],
                 pool,
                 stats: stats.clone(),
                 progress: Arc::default(),

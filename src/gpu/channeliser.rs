@@ -33,7 +33,7 @@ pub struct OutputChunks {
 }
 
 /// A [`Pipeline`] on a GPU.
-pub struct Channeliser {
+pub struct GpuChanneliser {
     streams: Arc<Streams>,
     variant: KernelSet,
     /// What makes the filter bank's input; `None` where that is the samples.
@@ -112,9 +112,9 @@ impl Slot {
     }
 }
 
-impl Channeliser {
-    /// A pipeline on `streams`, which its [`Intake`](super::Intake) shares, its gains all those of
-    /// `config`.
+impl GpuChanneliser {
+    /// A pipeline on `streams`, which its [`GpuIntake`](super::GpuIntake) shares, its gains all
+    /// those of `config`.
     pub fn new(
         streams: Arc<Streams>,
         config: &PipelineConfig<'_>,
@@ -414,7 +414,7 @@ impl Channeliser {
     }
 }
 
-impl Pipeline for Channeliser {
+impl Pipeline for GpuChanneliser {
     fn name(&self) -> String {
         let (gpu, kernels) = (self.streams.gpu().name(), self.variant.name());
         format!("cuda ({gpu}; {kernels})")
@@ -487,7 +487,7 @@ impl Pipeline for Channeliser {
     }
 }
 
-impl Drop for Channeliser {
+impl Drop for GpuChanneliser {
     fn drop(&mut self) {
         self.streams.settle();
     }

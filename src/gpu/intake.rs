@@ -24,7 +24,7 @@ const BUFFERS: usize = 3;
 /// A chunk in memory of the host is copied as soon as it comes, its head first, because its
 /// predecessor waits for that, and goes back when the copy is done. A chunk in memory of the GPU is
 /// read where it lies, and goes back when the last kernel that reads it is done.
-pub struct Intake {
+pub struct GpuIntake {
     streams: Arc<Streams>,
     layout: ChunkLayout,
     buffers: Vec<Buffer>,
@@ -62,7 +62,7 @@ enum ChunkHome {
     Own(FrozenChunk),
 }
 
-impl Intake {
+impl GpuIntake {
     /// An intake for chunks of `layout` in memory of `kind`.
     pub fn new(
         streams: Arc<Streams>,
@@ -223,7 +223,7 @@ unsafe fn copy_tail(
     Ok(())
 }
 
-impl crate::engine::Intake for Intake {
+impl crate::engine::Intake for GpuIntake {
     fn load(&mut self, chunk: FrozenChunk, follows: bool) -> Result<(), PipelineError> {
         if *chunk.layout() != self.layout {
             let way_out = "load chunks of the layout that the intake was made for";
@@ -293,7 +293,7 @@ impl crate::engine::Intake for Intake {
     }
 }
 
-impl Drop for Intake {
+impl Drop for GpuIntake {
     fn drop(&mut self) {
         self.streams.settle();
     }

@@ -51,9 +51,9 @@ impl Kernel {
     /// # Safety
     ///
     /// The arguments are the kernel's, and what they point to lives until `stream` has passed the
-    /// launch. A kernel with [`overlaps`](Self::overlaps) waits for its predecessor itself: before it
-    /// accesses memory that an earlier kernel of the stream writes, and before it writes memory that
-    /// an earlier kernel reads.
+    /// launch. A kernel with [`overlaps`](Self::overlaps) waits for its predecessor itself: before
+    /// it accesses memory that an earlier kernel of the stream writes, and before it writes memory
+    /// that an earlier kernel reads.
     pub unsafe fn launch(
         &self,
         stream: &CudaStream,

@@ -2,10 +2,10 @@
 //!
 //! The driver and NVRTC are opened at run time: the same binary starts where there is neither.
 //! Kernels (`kernels/`, whose README has the mathematics) are compiled for the device found and
-//! cached on disk. Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`Intake`], which
-//! brings received chunks to where kernels read them, and one [`Channeliser`] per output: copying
-//! chunk n + 1 in, computing chunk n and copying chunk n − 1 out go on at once, ordered by events;
-//! the CPU waits for none of them.
+//! cached on disk. Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`GpuIntake`],
+//! which brings received chunks to where kernels read them, and one [`GpuChanneliser`] per output:
+//! copying chunk n + 1 in, computing chunk n and copying chunk n − 1 out go on at once, ordered by
+//! events; the CPU waits for none of them.
 //!
 //! [`Kernels`] says which kernels: fused ones, of the first shape that fits or the fastest, or
 //! those around cuFFT. What is picked becomes a `KernelSet`, which pipelines launch, and which
@@ -36,11 +36,11 @@ mod variant;
 mod vulkan;
 
 pub use bar::{BarAllocator, BarError};
-pub use channeliser::{Channeliser, OutputChunks};
+pub use channeliser::{GpuChanneliser, OutputChunks};
 pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
 pub use form::{Fft, KernelOptions, Kernels, Tune};
-pub use intake::Intake;
+pub use intake::GpuIntake;
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 #[cfg(feature = "nic")]
 pub use nic::{Gather, GatherError, GpuPackets};
@@ -69,7 +69,7 @@ pub fn backend(
             count: chunks,
         };
         let config = engine.pipeline(output);
-        let mut pipeline = Channeliser::new(streams.clone(), &config, chunks, kernels)?;
+        let mut pipeline = GpuChanneliser::new(streams.clone(), &config, chunks, kernels)?;
         // The engine takes it from its first output.
         if i == 0 {
             pipeline.count_power(output, config.sample_bits)?;
@@ -77,7 +77,7 @@ pub fn backend(
         Ok(Box::new(pipeline))
     };
     Ok(Backend {
-        intake: Box::new(Intake::new(streams.clone(), &layout, kind)?),
+        intake: Box::new(GpuIntake::new(streams.clone(), &layout, kind)?),
         pipelines: engine
             .outputs
             .iter()

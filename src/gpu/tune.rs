@@ -8,7 +8,7 @@ use ground::Timestamp;
 use super::cache::Cache;
 use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
 use super::form::{Fft, KernelForm, Kernels, Tune};
-use super::measure::{self, Buffers, Pass, Trial};
+use super::measure::{self, Buffers, KernelTrial, Pass};
 use super::shape::{FrontendInput, KernelShape};
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
@@ -128,7 +128,8 @@ fn measured(
         gains: &[gains.clone(), gains],
     };
     let buffers = Buffers::new(gpu, &pass)?;
-    let seconds = |shape| Trial::of_form(&buffers, KernelForm::Fused(shape))?.time(None, REPLAYS);
+    let seconds =
+        |shape| KernelTrial::of_form(&buffers, KernelForm::Fused(shape))?.time(None, REPLAYS);
     let mut fastest = None;
     for &shape in shapes {
         match seconds(shape) {

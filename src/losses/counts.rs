@@ -27,7 +27,7 @@ pub struct Counters {
 
 /// What they were at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct LossCounts {
     /// Datagrams looked at.
     pub datagrams: u64,
     /// Heaps placed.
@@ -65,7 +65,7 @@ pub struct StreamCounts {
     pub free_chunks: usize,
 }
 
-impl Counts {
+impl LossCounts {
     /// Datagrams not placed for this cause.
     pub fn dropped(&self, cause: DropCause) -> u64 {
         self.drops[cause as usize]
@@ -109,17 +109,17 @@ impl Counters {
     }
 
     /// What they are now.
-    pub fn read(&self) -> Counts {
+    pub fn read(&self) -> LossCounts {
         let ports = self.links.states();
         let ports = ports.filter_map(|(port, ..)| Some((port.name().into(), port.stats().ok()?)));
-        Counts {
+        LossCounts {
             ports: ports.collect(),
             ..self.read_without_ports()
         }
     }
 
     /// The same without ports, which may have gone.
-    pub fn read_without_ports(&self) -> Counts {
+    pub fn read_without_ports(&self) -> LossCounts {
         // Counters of what comes of others first, so that nothing seems to have come of nothing.
         let outputs = self.outputs.iter().zip(&self.pools);
         let outputs = outputs.map(|(stats, (name, pool))| {
@@ -134,7 +134,7 @@ impl Counters {
         let outputs = outputs.collect();
         let (missing, heaps) = (self.input.missing_heaps(), self.input.heaps());
         let newest = self.memory.newest_chunk();
-        Counts {
+        LossCounts {
             outputs,
             missing,
             heaps,

@@ -2,7 +2,7 @@
 //! on, one when it ends.
 //!
 //! [`Counters`] reads what the engine's threads count anyway; [`Watch`] compares it with what it
-//! was, a second ago as a rule, and has an [`Event`] for each line that is due. Clocks are the
+//! was, a second ago as a rule, and has an [`LossEvent`] for each line that is due. Clocks are the
 //! caller's. Nothing here is on the way of a sample.
 
 mod counts;
@@ -13,9 +13,9 @@ mod text;
 mod track;
 mod watch;
 
-pub use counts::{Counters, Counts, StreamCounts};
+pub use counts::{Counters, LossCounts, StreamCounts};
 pub use status::summary;
-pub use track::{LINE, Stage};
+pub use track::{LINE, LossStage};
 pub use watch::{Moment, Setup, Watch};
 
 use crate::recv::DropCause;
@@ -65,11 +65,11 @@ impl Cause {
 
 /// A line that is due.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct LossEvent {
     /// About what.
     pub cause: Cause,
     /// Whether it begins, goes on or ends.
-    pub stage: Stage,
+    pub stage: LossStage,
     /// How many datagrams, heaps or packets were lost since it began.
     pub count: u64,
     /// The line.

@@ -6,15 +6,15 @@ use dpdk::PortStats;
 use ground::N_POL;
 
 use super::Cause;
-use super::counts::Counts;
+use super::counts::LossCounts;
 use super::text::{grouped, per_second, span};
 use crate::recv::DropCause;
 
 /// The line for the time between two moments. `silent`: for how long no heap has come; `missing`:
 /// whether missing heaps count.
 pub fn status(
-    before: &Counts,
-    after: &Counts,
+    before: &LossCounts,
+    after: &LossCounts,
     over: Duration,
     silent: Option<Duration>,
     missing: bool,
@@ -54,9 +54,9 @@ pub fn status(
 }
 
 /// What was lost of the input between two moments, each heap once.
-fn causes(before: &Counts, after: &Counts, missing: bool) -> Vec<(Cause, u64)> {
+fn causes(before: &LossCounts, after: &LossCounts, missing: bool) -> Vec<(Cause, u64)> {
     let ports = |value: fn(&PortStats) -> u64| {
-        let sum = |counts: &Counts| counts.ports.iter().map(|(_, port)| value(port)).sum();
+        let sum = |counts: &LossCounts| counts.ports.iter().map(|(_, port)| value(port)).sum();
         let (new, old): (u64, u64) = (sum(after), sum(before));
         new.saturating_sub(old)
     };
@@ -91,7 +91,7 @@ fn causes(before: &Counts, after: &Counts, missing: bool) -> Vec<(Cause, u64)> {
 }
 
 /// What a run came to: a line for its input, and one for each output.
-pub fn summary(counts: &Counts) -> Vec<String> {
+pub fn summary(counts: &LossCounts) -> Vec<String> {
     let mut dropped: Vec<_> = DropCause::ALL
         .iter()
         .map(|&cause| (cause, counts.dropped(cause)))

@@ -21,11 +21,11 @@ struct Engine {
     watch: Watch,
     begun: Instant,
     seconds: u64,
-    counts: Counts,
+    counts: LossCounts,
 }
 
 /// A line, and the second after which it was said.
-type Said = (u64, Event);
+type Said = (u64, LossEvent);
 
 impl Engine {
     fn new() -> Self {
@@ -34,14 +34,14 @@ impl Engine {
 
     /// One whose input comes through these interfaces.
     fn on(interfaces: &[&str]) -> Self {
-        let counts = Counts {
+        let counts = LossCounts {
             outputs: vec![StreamCounts {
                 name: "w".to_owned(),
                 free_chunks: 2,
                 ..StreamCounts::default()
             }],
             ports: vec![("k0".to_owned(), PortStats::default())],
-            ..Counts::default()
+            ..LossCounts::default()
         };
         let setup = Setup {
             recv: RecvConfig {
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// So many seconds, in each of which the counters change like this.
-    fn run(&mut self, seconds: u64, mut change: impl FnMut(&mut Counts)) -> Vec<Said> {
+    fn run(&mut self, seconds: u64, mut change: impl FnMut(&mut LossCounts)) -> Vec<Said> {
         let mut said = Vec::new();
         for _ in 0..seconds {
             self.seconds += 1;
@@ -94,7 +94,7 @@ impl Engine {
 }
 
 /// Heaps of both polarisations come and are placed.
-fn heaps(counts: &mut Counts, pols: [u64; 2]) {
+fn heaps(counts: &mut LossCounts, pols: [u64; 2]) {
     let all = pols[0] + pols[1];
     counts.datagrams += all;
     counts.placed += all;
@@ -107,26 +107,26 @@ fn heaps(counts: &mut Counts, pols: [u64; 2]) {
 }
 
 /// A second as it should be.
-fn whole(counts: &mut Counts) {
+fn whole(counts: &mut LossCounts) {
     heaps(counts, [HEAPS; 2]);
     counts.outputs[0].sent += 500;
 }
 
 /// A second in which datagrams are dropped for this cause as well.
-fn dropped(cause: DropCause, count: u64) -> impl FnMut(&mut Counts) {
+fn dropped(cause: DropCause, count: u64) -> impl FnMut(&mut LossCounts) {
     move |counts| {
         counts.datagrams += count;
         counts.drops[cause as usize] += count;
     }
 }
 
-fn stages(said: &[Said], cause: Cause) -> Vec<(u64, Stage, u64)> {
+fn stages(said: &[Said], cause: Cause) -> Vec<(u64, LossStage, u64)> {
     let of = said.iter().filter(|(_, event)| event.cause == cause);
     of.map(|(second, event)| (*second, event.stage, event.count))
         .collect()
 }
 
-fn text(said: &[Said], cause: Cause, stage: Stage) -> &str {
+fn text(said: &[Said], cause: Cause, stage: LossStage) -> &str {
     let mut of = said.iter().map(|(_, event)| event);
     let found = of.find(|event| event.cause == cause && event.stage == stage);
     &found.unwrap_or_else(|| panic!("{said:?}")).text
@@ -167,26 +167,26 @@ fn a_loss_is_said_when_it_begins_seldom_while_it_lasts_and_when_it_ends() {
     });
     said.extend(engine.run(60, whole));
     let expected = [
-        (22, Stage::Begins, 2 * 3271),
-        (32, Stage::GoesOn, 12 * 3271),
-        (52, Stage::GoesOn, 32 * 3271),
-        (92, Stage::GoesOn, 72 * 3271),
-        (125, Stage::Ends, 100 * 3271),
+        (22, LossStage::Begins, 2 * 3271),
+        (32, LossStage::GoesOn, 12 * 3271),
+        (52, LossStage::GoesOn, 32 * 3271),
+        (92, LossStage::GoesOn, 72 * 3271),
+        (125, LossStage::Ends, 100 * 3271),
     ];
     assert_eq!(stages(&said, cause), expected);
     assert_eq!(said.len(), expected.len());
-    let begins = text(&said, cause, Stage::Begins);
+    let begins = text(&said, cause, LossStage::Begins);
     assert_eq!(
         begins,
         "3 271 datagrams/s not placed: bad-magic, Not SPEAD-64-48: another sender uses this address and port."
     );
-    let goes_on = text(&said, cause, Stage::GoesOn);
+    let goes_on = text(&said, cause, LossStage::GoesOn);
     assert!(
         goes_on.starts_with("still 3 271 datagrams/s not placed, 39 252 in 12.0 s: bad-magic"),
         "{goes_on}"
     );
     assert_eq!(
-        text(&said, cause, Stage::Ends),
+        text(&said, cause, LossStage::Ends),
         "bad-magic is over: 327 100 datagrams not placed in 100.0 s"
     );
 }
@@ -217,9 +217,11 @@ fn an_intermittent_loss_neither_floods_nor_hides() {
             "{every}: {lines:?}"
         );
         assert!((4..=30).contains(&lines.len()), "{every}: {lines:?}");
-        let ended = lines.iter().filter(|(_, stage, _)| *stage == Stage::Ends);
+        let ended = lines
+            .iter()
+            .filter(|(_, stage, _)| *stage == LossStage::Ends);
         assert_eq!(ended.map(|(.., count)| count).sum::<u64>(), lost, "{every}");
-        assert_eq!(lines.last().unwrap().1, Stage::Ends, "{every}");
+        assert_eq!(lines.last().unwrap().1, LossStage::Ends, "{every}");
     }
 }
 
@@ -234,9 +236,9 @@ fn a_single_datagram_is_counted_rather_than_given_a_rate() {
     said.extend(engine.run(30, whole));
     assert_eq!(
         stages(&said, cause),
-        [(22, Stage::Begins, 1), (32, Stage::Ends, 1)]
+        [(22, LossStage::Begins, 1), (32, LossStage::Ends, 1)]
     );
-    let begins = text(&said, cause, Stage::Begins);
+    let begins = text(&said, cause, LossStage::Begins);
     assert!(
         begins.starts_with("1 datagram not placed: bad-checksum"),
         "{begins}"
@@ -269,9 +271,9 @@ fn heaps_of_another_length_name_the_option_that_expects_them() {
         });
         // That nothing is placed needs no line of its own.
         let cause = Cause::Dropped(DropCause::WrongHeapLength);
-        assert_eq!(stages(&said, cause), [(2, Stage::Begins, 1000)]);
+        assert_eq!(stages(&said, cause), [(2, LossStage::Begins, 1000)]);
         assert_eq!(said.len(), 1, "{said:?}");
-        let begins = text(&said, cause, Stage::Begins);
+        let begins = text(&said, cause, LossStage::Begins);
         assert!(
             begins.starts_with("500 datagrams/s not placed: wrong-heap-length, heaps have"),
             "{begins}"
@@ -297,7 +299,7 @@ fn timestamps_that_are_no_multiples_and_heaps_that_are_late_are_shown() {
     let bad = text(
         &said,
         Cause::Dropped(DropCause::BadTimestamp),
-        Stage::Begins,
+        LossStage::Begins,
     );
     assert!(
         bad.contains("such as 4097")
@@ -305,7 +307,7 @@ fn timestamps_that_are_no_multiples_and_heaps_that_are_late_are_shown() {
             && bad.contains("`--mask-timestamp`"),
         "{bad}"
     );
-    let old = text(&said, Cause::Dropped(DropCause::TooOld), Stage::Begins);
+    let old = text(&said, Cause::Dropped(DropCause::TooOld), LossStage::Begins);
     assert!(
         old.contains("10.0 s behind the newest") && old.contains("`--sync-time`"),
         "{old}"
@@ -326,9 +328,9 @@ fn without_a_free_chunk_the_slow_part_is_named() {
             counts.outputs[0].free_chunks = free;
         });
         let cause = Cause::Dropped(DropCause::NoFreeChunk);
-        let begins = text(&said, cause, Stage::Begins);
+        let begins = text(&said, cause, LossStage::Begins);
         assert!(begins.contains(named), "{begins}");
-        let missing = text(&said, Cause::MissingHeaps, Stage::Begins);
+        let missing = text(&said, Cause::MissingHeaps, LossStage::Begins);
         assert!(
             missing.contains("20.0 % of polarisation 0 and 20.0 % of 1: they came and were lost here, see no-free-chunk"),
             "{missing}"
@@ -346,9 +348,9 @@ fn input_that_never_came_is_said_after_five_seconds() {
     said.extend(engine.run(3, whole));
     assert_eq!(
         stages(&said, Cause::NoInput),
-        [(5, Stage::Begins, 0), (15, Stage::GoesOn, 0)]
+        [(5, LossStage::Begins, 0), (15, LossStage::GoesOn, 0)]
     );
-    let begins = text(&said, Cause::NoInput, Stage::Begins);
+    let begins = text(&said, Cause::NoInput, LossStage::Begins);
     assert!(
         begins.starts_with("no heap has come in 5.0 s: no-input, nothing comes to k0;")
             && begins.contains("239.102.0.64+7,239.102.1.64+7")
@@ -356,9 +358,9 @@ fn input_that_never_came_is_said_after_five_seconds() {
         "{begins}"
     );
     said = engine.run(10, whole);
-    assert_eq!(stages(&said, Cause::NoInput), [(25, Stage::Ends, 0)]);
+    assert_eq!(stages(&said, Cause::NoInput), [(25, LossStage::Ends, 0)]);
     assert_eq!(
-        text(&said, Cause::NoInput, Stage::Ends),
+        text(&said, Cause::NoInput, LossStage::Ends),
         "no-input is over: heaps come again, after 20.0 s without"
     );
     assert_eq!(said.len(), 1, "{said:?}");
@@ -372,7 +374,7 @@ fn datagrams_for_others_are_told_from_silence() {
         dropped(DropCause::NotIpv4Udp, 1)(counts);
         counts.last.destination = Some("239.102.0.64:7149".parse().unwrap());
     });
-    let begins = text(&said, Cause::NoInput, Stage::Begins);
+    let begins = text(&said, Cause::NoInput, LossStage::Begins);
     assert!(
         begins.contains("501 datagrams/s come to k0")
             && begins.contains("500, are not-ours such as 239.102.0.64:7149"),
@@ -396,17 +398,17 @@ fn one_polarisation_alone_is_said() {
     assert_eq!(
         stages(&said, Cause::OnePolarisation),
         [
-            (22, Stage::Begins, 2 * HEAPS),
-            (32, Stage::Ends, 10 * HEAPS)
+            (22, LossStage::Begins, 2 * HEAPS),
+            (32, LossStage::Ends, 10 * HEAPS)
         ]
     );
-    let begins = text(&said, Cause::OnePolarisation, Stage::Begins);
+    let begins = text(&said, Cause::OnePolarisation, LossStage::Begins);
     assert!(
         begins.starts_with("no heap of polarisation 1 comes, since 2.0 s"),
         "{begins}"
     );
     assert_eq!(stages(&said, Cause::MissingHeaps), []);
-    let not_sent = text(&said, Cause::NotSent, Stage::Begins);
+    let not_sent = text(&said, Cause::NotSent, LossStage::Begins);
     assert_eq!(
         not_sent,
         "500 output heaps/s not sent: not-sent, 1 000 of w: a part of their input is missing"
@@ -416,13 +418,13 @@ fn one_polarisation_alone_is_said() {
 #[test]
 fn heaps_that_never_reach_the_host_are_told_from_those_lost_in_it() {
     let mut engine = Engine::at_work();
-    let lossy = |counts: &mut Counts| {
+    let lossy = |counts: &mut LossCounts| {
         heaps(counts, [HEAPS - 5, HEAPS]);
         counts.missing[0] += 5;
     };
     let said = engine.run(3, lossy);
     assert_eq!(
-        text(&said, Cause::MissingHeaps, Stage::Begins),
+        text(&said, Cause::MissingHeaps, LossStage::Begins),
         "5.0 heaps/s missing: missing-heaps, 2.0 % of polarisation 0 and 0.0 % of 1: they did not reach this host's port: \
          look at the digitiser, at cables and at the counters of switches"
     );
@@ -431,9 +433,9 @@ fn heaps_that_never_reach_the_host_are_told_from_those_lost_in_it() {
         lossy(counts);
         counts.ports[0].1.rx_missed += 5;
     });
-    let missing = text(&said, Cause::MissingHeaps, Stage::Begins);
+    let missing = text(&said, Cause::MissingHeaps, LossStage::Begins);
     assert!(missing.contains("see rx-missed"), "{missing}");
-    let port = text(&said, Cause::RxMissed, Stage::Begins);
+    let port = text(&said, Cause::RxMissed, LossStage::Begins);
     assert!(
         port.starts_with("5.0 packets/s lost at this host's port: rx-missed, port k0:")
             && port.contains("`--recv-affinity`"),
@@ -450,7 +452,7 @@ fn heaps_of_another_time_name_the_sync_time_that_would_agree() {
     ] {
         let mut engine = Engine::new();
         engine.run(2000, whole);
-        let shift = |counts: &mut Counts| {
+        let shift = |counts: &mut LossCounts| {
             whole(counts);
             let newest = counts.newest.unwrap() as f64 + off * RATE;
             counts.newest = Some(newest as u64);
@@ -460,11 +462,11 @@ fn heaps_of_another_time_name_the_sync_time_that_would_agree() {
         let lines = stages(&said, Cause::WrongTime);
         assert_eq!(
             lines,
-            [(2004, Stage::Begins, 0), (2014, Stage::Ends, 0)],
+            [(2004, LossStage::Begins, 0), (2014, LossStage::Ends, 0)],
             "{off}"
         );
         assert_eq!(said.len(), 2, "{said:?}");
-        let begins = text(&said, Cause::WrongTime, Stage::Begins);
+        let begins = text(&said, Cause::WrongTime, LossStage::Begins);
         assert!(
             begins.contains(side) && begins.contains(&format!("should be about {sync_time}")),
             "{begins}"

@@ -6,8 +6,8 @@ use dpdk::PortStats;
 use dsp::SampleBits;
 use ground::N_POL;
 
-use super::counts::{Counts, StreamCounts};
-use super::track::{Due, Stage};
+use super::counts::{LossCounts, StreamCounts};
+use super::track::{Due, LossStage};
 use super::{Cause, Setup};
 use crate::recv::DropCause;
 
@@ -19,15 +19,15 @@ pub struct Line<'a> {
     /// All that this look found.
     pub lossy: &'a [Cause],
     /// The look before.
-    pub before: (Instant, &'a Counts),
+    pub before: (Instant, &'a LossCounts),
     /// Where the loss began.
-    pub from: &'a Counts,
+    pub from: &'a LossCounts,
     pub now: Instant,
     /// When the silence of this moment began, or the last heap came.
     pub silent_since: Instant,
     /// Silences since the loss of all input began.
     pub silences: usize,
-    pub counts: &'a Counts,
+    pub counts: &'a LossCounts,
     /// Seconds from the host's time to that of heaps.
     pub time_off: f64,
 }
@@ -36,8 +36,8 @@ impl Line<'_> {
     /// The line.
     pub fn text(&self) -> String {
         match self.due.stage {
-            Stage::Ends => self.end(),
-            Stage::Begins | Stage::GoesOn => match self.cause {
+            LossStage::Ends => self.end(),
+            LossStage::Begins | LossStage::GoesOn => match self.cause {
                 Cause::NoInput => self.no_input(),
                 Cause::OnePolarisation => self.one_polarisation(),
                 Cause::WrongTime => self.wrong_time(),
@@ -69,11 +69,11 @@ impl Line<'_> {
         let (what, fate) = self.what();
         let (all, span) = (grouped(count), span(lasted));
         match stage {
-            Stage::Begins if rate == 0.0 && count == 1 => {
+            LossStage::Begins if rate == 0.0 && count == 1 => {
                 format!("1 {} {fate}", what.trim_end_matches('s'))
             }
-            Stage::Begins if rate == 0.0 => format!("{all} {what} {fate}"),
-            Stage::Begins => format!("{} {what}/s {fate}", per_second(rate)),
+            LossStage::Begins if rate == 0.0 => format!("{all} {what} {fate}"),
+            LossStage::Begins => format!("{} {what}/s {fate}", per_second(rate)),
             _ => format!(
                 "still {} {what}/s {fate}, {all} in {span}",
                 per_second(rate)
@@ -228,7 +228,7 @@ impl Line<'_> {
     }
 
     fn missing(&self) -> String {
-        let since = |count: fn(&Counts) -> [u64; N_POL]| {
+        let since = |count: fn(&LossCounts) -> [u64; N_POL]| {
             let (now, from) = (count(self.counts), count(self.from));
             [0, 1].map(|pol: usize| now[pol].saturating_sub(from[pol]))
         };

@@ -17,7 +17,7 @@ const RETURNS: u32 = 60;
 
 /// What a look found of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundLoss {
     /// So many were lost since the last look, perhaps none.
     Lost(u64),
     /// It is wrong since then, and that has cost so many since the last look.
@@ -28,7 +28,7 @@ pub enum Found {
 
 /// Which line is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum LossStage {
     /// It has begun.
     Begins,
     /// It goes on.
@@ -41,7 +41,7 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Due {
     /// Which.
-    pub stage: Stage,
+    pub stage: LossStage,
     /// How many were lost since it began.
     pub count: u64,
     /// How many a second: of one that begins, now; of one that goes on, since the last line.
@@ -91,11 +91,11 @@ impl Track {
 
     /// Takes in what was found by a look `now`, after the one `before`. Returns what there is to
     /// say.
-    pub fn look(&mut self, before: Instant, now: Instant, found: Found) -> Option<Due> {
+    pub fn look(&mut self, before: Instant, now: Instant, found: FoundLoss) -> Option<Due> {
         let (since, lost, wrong) = match found {
-            Found::Lost(lost) => (before, lost, false),
-            Found::Wrong { since, lost } => (since, lost, true),
-            Found::Unknown => return None,
+            FoundLoss::Lost(lost) => (before, lost, false),
+            FoundLoss::Wrong { since, lost } => (since, lost, true),
+            FoundLoss::Unknown => return None,
         };
         if lost > 0 || wrong {
             self.add(since, now, lost, wrong);
@@ -118,12 +118,12 @@ impl Track {
         let count = episode.count;
         let due = match &mut episode.said {
             None => {
-                let due = due(Stage::Begins, count, lost as f64 / seconds(before));
+                let due = due(LossStage::Begins, count, lost as f64 / seconds(before));
                 episode.said = Some(Said { count, every: LINE });
                 due
             }
             Some(_) if now.duration_since(episode.last_loss) >= self.quiet && !wrong => {
-                let due = due(Stage::Ends, count, 0.0);
+                let due = due(LossStage::Ends, count, 0.0);
                 self.episode = None;
                 self.ended = Some(now);
                 due
@@ -136,7 +136,7 @@ impl Track {
                 }
                 said.every = (2 * said.every).min(LONGEST);
                 let new = count - std::mem::replace(&mut said.count, count);
-                due(Stage::GoesOn, count, new as f64 / seconds(line))
+                due(LossStage::GoesOn, count, new as f64 / seconds(line))
             }
         };
         self.last_line = Some(now);

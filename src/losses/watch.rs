@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use dpdk::PortStats;
 use ground::{N_POL, SampleClock, Timestamp};
 
-use super::counts::Counts;
+use super::counts::LossCounts;
 use super::text::Line;
-use super::track::{Found, Track};
-use super::{Cause, Event, status};
+use super::track::{FoundLoss, Track};
+use super::{Cause, LossEvent, status};
 use crate::config::RecvConfig;
 use crate::recv::DropCause;
 
@@ -83,8 +83,8 @@ impl Setup {
 #[derive(Debug)]
 pub struct Watch {
     setup: Setup,
-    tracks: BTreeMap<Cause, (Track, Counts)>,
-    recent: VecDeque<(Instant, Counts)>,
+    tracks: BTreeMap<Cause, (Track, LossCounts)>,
+    recent: VecDeque<(Instant, LossCounts)>,
     /// When it was found that no heap had come since the look before; at first, when it began.
     silent_since: Instant,
     /// Whether that is so long ago that no heap is expected at this moment.
@@ -110,7 +110,7 @@ struct Absent {
 
 impl Watch {
     /// Watches from `now` on.
-    pub fn new(setup: Setup, now: Instant, counts: Counts) -> Self {
+    pub fn new(setup: Setup, now: Instant, counts: LossCounts) -> Self {
         Self {
             setup,
             tracks: BTreeMap::new(),
@@ -132,12 +132,14 @@ impl Watch {
     }
 
     /// Compares. Returns the lines that are due.
-    pub fn look(&mut self, now: Moment, counts: Counts) -> Vec<Event> {
+    pub fn look(&mut self, now: Moment, counts: LossCounts) -> Vec<LossEvent> {
         let Some((before, last)) = self.recent.back().cloned() else {
             return Vec::new();
         };
         let found = self.find(before, &last, now, &counts);
-        let known = found.iter().filter(|(_, found)| *found != Found::Unknown);
+        let known = found
+            .iter()
+            .filter(|(_, found)| *found != FoundLoss::Unknown);
         let lossy: Vec<Cause> = known.map(|(cause, _)| *cause).collect();
         for &cause in &lossy {
             self.tracks
@@ -147,7 +149,7 @@ impl Watch {
         let mut events = Vec::new();
         for (&cause, (track, from)) in &mut self.tracks {
             let found = found.iter().find(|(other, _)| *other == cause);
-            let found = found.map_or(Found::Lost(0), |(_, found)| *found);
+            let found = found.map_or(FoundLoss::Lost(0), |(_, found)| *found);
             if !track.is_active() {
                 from.clone_from(&last);
             }
@@ -167,7 +169,7 @@ impl Watch {
                 counts: &counts,
                 time_off: self.time_off,
             };
-            events.push(Event {
+            events.push(LossEvent {
                 cause,
                 stage: due.stage,
                 count: due.count,
@@ -184,7 +186,7 @@ impl Watch {
     /// What is being lost now, and how many of it since it began.
     pub fn active(&self) -> impl Iterator<Item = (Cause, u64)> {
         let count =
-            |(cause, (track, _)): (&Cause, &(Track, Counts))| Some((*cause, track.count()?));
+            |(cause, (track, _)): (&Cause, &(Track, LossCounts))| Some((*cause, track.count()?));
         self.tracks.iter().filter_map(count)
     }
 
@@ -207,14 +209,14 @@ impl Watch {
     fn find(
         &mut self,
         before: Instant,
-        last: &Counts,
+        last: &LossCounts,
         now: Moment,
-        counts: &Counts,
-    ) -> Vec<(Cause, Found)> {
+        counts: &LossCounts,
+    ) -> Vec<(Cause, FoundLoss)> {
         let mut found = Vec::new();
         let mut lost = |cause, count: u64| {
             if count > 0 {
-                found.push((cause, Found::Lost(count)));
+                found.push((cause, FoundLoss::Lost(count)));
             }
         };
         for &cause in DropCause::ALL {
@@ -222,7 +224,7 @@ impl Watch {
             lost(Cause::Dropped(cause), count);
         }
         let ports = |value: fn(&PortStats) -> u64| {
-            let sum = |counts: &Counts| counts.ports.iter().map(|(_, port)| value(port)).sum();
+            let sum = |counts: &LossCounts| counts.ports.iter().map(|(_, port)| value(port)).sum();
             let (new, old): (u64, u64) = (sum(counts), sum(last));
             new.saturating_sub(old)
         };
@@ -243,11 +245,11 @@ impl Watch {
     /// Whether no heap comes. Where datagrams come that should be heaps, their causes say so.
     fn find_silence(
         &mut self,
-        last: &Counts,
+        last: &LossCounts,
         now: Instant,
-        counts: &Counts,
+        counts: &LossCounts,
         explained: bool,
-    ) -> Option<(Cause, Found)> {
+    ) -> Option<(Cause, FoundLoss)> {
         if counts.placed > last.placed {
             self.silent_since = now;
             self.silent = false;
@@ -269,8 +271,8 @@ impl Watch {
         self.resumes = RESUMES;
         let found = match explained {
             // No heap is placed still, but what comes has other causes.
-            true => Found::Unknown,
-            false => Found::Wrong { since, lost: 0 },
+            true => FoundLoss::Unknown,
+            false => FoundLoss::Wrong { since, lost: 0 },
         };
         Some((Cause::NoInput, found))
     }
@@ -279,12 +281,12 @@ impl Watch {
     fn find_missing(
         &mut self,
         before: Instant,
-        last: &Counts,
+        last: &LossCounts,
         now: Instant,
-        counts: &Counts,
-    ) -> Vec<(Cause, Found)> {
+        counts: &LossCounts,
+    ) -> Vec<(Cause, FoundLoss)> {
         if counts.chunks == last.chunks {
-            return vec![(Cause::OnePolarisation, Found::Unknown)];
+            return vec![(Cause::OnePolarisation, FoundLoss::Unknown)];
         }
         let mut missing = 0;
         for pol in 0..N_POL {
@@ -306,23 +308,28 @@ impl Watch {
         let mut found = Vec::new();
         if let Some(absent) = one {
             let (since, lost) = (absent.since, std::mem::take(&mut absent.missing));
-            found.push((Cause::OnePolarisation, Found::Wrong { since, lost }));
+            found.push((Cause::OnePolarisation, FoundLoss::Wrong { since, lost }));
         }
         if self.resumes > 0 {
             self.resumes -= 1;
             // What cannot be judged is no end of it.
-            found.push((Cause::MissingHeaps, Found::Unknown));
+            found.push((Cause::MissingHeaps, FoundLoss::Unknown));
         } else if missing > 0 {
-            found.push((Cause::MissingHeaps, Found::Lost(missing)));
+            found.push((Cause::MissingHeaps, FoundLoss::Lost(missing)));
         }
         found
     }
 
     /// Whether the time of heaps has been another than the host's for a while.
-    fn find_time(&mut self, last: &Counts, now: Moment, counts: &Counts) -> Option<(Cause, Found)> {
+    fn find_time(
+        &mut self,
+        last: &LossCounts,
+        now: Moment,
+        counts: &LossCounts,
+    ) -> Option<(Cause, FoundLoss)> {
         let newest = counts.newest.filter(|_| self.setup.is_live())?;
         if counts.placed == last.placed {
-            return Some((Cause::WrongTime, Found::Unknown));
+            return Some((Cause::WrongTime, FoundLoss::Unknown));
         }
         let Some(off) = self.setup.time_off(newest, now.unix) else {
             self.off_since = None;
@@ -331,7 +338,7 @@ impl Watch {
         self.time_off = off;
         let since = *self.off_since.get_or_insert(now.at);
         let wrong = now.at.duration_since(since) >= TIME_OFF_FOR;
-        let found = Found::Wrong { since, lost: 0 };
+        let found = FoundLoss::Wrong { since, lost: 0 };
         wrong.then_some((Cause::WrongTime, found))
     }
 
@@ -343,7 +350,7 @@ impl Watch {
 
 /// Output heaps that were not sent since `last`, but for what a start costs: batches before the
 /// first that is sent.
-fn not_sent(last: &Counts, counts: &Counts) -> u64 {
+fn not_sent(last: &LossCounts, counts: &LossCounts) -> u64 {
     let outputs = last.outputs.iter().zip(&counts.outputs);
     let started = outputs.filter(|(last, now)| last.sent > 0 || last.not_sent > 0 && now.sent == 0);
     let new = started.map(|(last, now)| now.not_sent.saturating_sub(last.not_sent));

@@ -21,7 +21,7 @@ use crate::ports::Links;
 use crate::recv::{DropCause, InputStats, ReceiveMemory, RxStats};
 
 /// What is scraped of one engine.
-pub struct Metrics {
+pub struct EngineMetrics {
     /// Its configuration.
     pub config: EngineConfig,
     /// Counters of each rx lcore, and of a capture's reader if there is one.
@@ -48,7 +48,7 @@ pub struct Metrics {
     pub started: SystemTime,
 }
 
-impl Scrape for Metrics {
+impl Scrape for EngineMetrics {
     fn scrape(&self) -> Result<String, prometheus::Error> {
         let mut families = Vec::new();
         self.add_input(&mut families);
@@ -59,7 +59,7 @@ impl Scrape for Metrics {
     }
 }
 
-impl Metrics {
+impl EngineMetrics {
     /// A counter, with the time since when it counts.
     fn counter(&self, families: &mut Vec<MetricFamily>, name: &str, help: &str, samples: Samples) {
         counter(families, self.started, name, help, samples);
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
     use crate::memory::HostAllocator;
     use crate::recv::receive_memory;
-    use crate::recv::window::{Located, WindowWriter};
+    use crate::recv::window::{LocatedChunk, WindowWriter};
 
     /// Samples of a scrape by name and labels.
     fn samples(text: &str) -> BTreeMap<&str, f64> {
@@ -400,7 +400,7 @@ mod tests {
         let (memory, mut receiver) = receive_memory(&recv, 0, 1, &host).unwrap();
         let mut lane = WindowWriter::new(memory.window(), 0);
         lane.begin();
-        let Located::Buffer(buffer) = lane.locate(0, || memory.take()) else {
+        let LocatedChunk::Buffer(buffer) = lane.locate(0, || memory.take()) else {
             panic!("the first chunk has memory");
         };
         // Of 16 heaps each, 14 and 11 come, and say that 3 and 5 of their samples were clipped.
@@ -422,7 +422,7 @@ mod tests {
             }
         }
         let drops = |cause: DropCause| (100 + cause as usize) as f64;
-        let metrics = Metrics {
+        let metrics = EngineMetrics {
             rx: rx.to_vec(),
             input: receiver.stats(),
             outputs: vec![Arc::new(OutputStats::new("w"))],

@@ -3,5 +3,5 @@
 mod engine;
 pub mod scrape;
 
-pub use engine::{Metrics, ports};
+pub use engine::{EngineMetrics, ports};
 pub use scrape::Scrape;

@@ -14,9 +14,9 @@ use num_complex::{Complex32, Complex64};
 use crate::config::OutputConfig;
 
 /// Digitiser samples: polarisation and ADC timestamp to value.
-pub trait Source: Fn(usize, u64) -> i32 {}
+pub trait SampleSource: Fn(usize, u64) -> i32 {}
 
-impl<F: Fn(usize, u64) -> i32> Source for F {}
+impl<F: Fn(usize, u64) -> i32> SampleSource for F {}
 
 /// One batch as it goes on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Model {
 
     /// The PFB's input of which the first ADC sample has timestamp `first`: that sample itself, or
     /// what the down-conversion makes of it and those behind. Samples before timestamp 0 are zero.
-    pub fn input(&self, source: &impl Source, pol: usize, first: i64) -> Complex64 {
+    pub fn input(&self, source: &impl SampleSource, pol: usize, first: i64) -> Complex64 {
         let sample = |t: i64| u64::try_from(t).map_or(0.0, |t| f64::from(source(pol, t)));
         let Some(ddc) = &self.ddc else {
             return sample(first).into();
@@ -112,14 +112,14 @@ impl Model {
 
     /// Spectrum of the window whose first sample has timestamp `first`: C channels in ascending
     /// order of frequency, before any correction.
-    pub fn channelise(&self, source: &impl Source, pol: usize, first: i64) -> Vec<Complex64> {
+    pub fn channelise(&self, source: &impl SampleSource, pol: usize, first: i64) -> Vec<Complex64> {
         self.channelise_next(source, pol, first, &mut Window::default())
     }
 
     /// The same with what `window` has of an earlier one of the same source and polarisation.
     fn channelise_next(
         &self,
-        source: &impl Source,
+        source: &impl SampleSource,
         pol: usize,
         first: i64,
         window: &mut Window,
@@ -156,7 +156,7 @@ impl Model {
     /// `gains` holds C gains per polarisation. `delays` are those of the output's subsampling.
     pub fn spectrum(
         &self,
-        source: &impl Source,
+        source: &impl SampleSource,
         t: Timestamp,
         delays: &[DelayModels; N_POL],
         gains: &[Vec<Complex32>; N_POL],
@@ -167,7 +167,7 @@ impl Model {
     /// The same with what `windows` have of earlier ones of the same source.
     fn spectrum_next(
         &self,
-        source: &impl Source,
+        source: &impl SampleSource,
         t: Timestamp,
         delays: &[DelayModels; N_POL],
         gains: &[Vec<Complex32>; N_POL],
@@ -188,7 +188,7 @@ impl Model {
     /// on every backend that computes the same value.
     pub fn batch(
         &self,
-        source: &impl Source,
+        source: &impl SampleSource,
         t: Timestamp,
         delays: &[DelayModels; N_POL],
         gains: &[Vec<Complex32>; N_POL],

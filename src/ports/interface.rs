@@ -12,7 +12,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::port::LARGEST_PACKET;
 use super::preset::{Preset, PresetError};
-use super::resolve::{Driver, LocateError, Located, locate, pci_address};
+use super::resolve::{Driver, LocateError, LocatedInterface, locate, pci_address};
 
 /// An interface that is up and has an IPv4 address, or a device that DPDK has for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,8 +172,8 @@ impl Interface {
         Ok(found)
     }
 
-    fn of(located: Located, given: Option<Ipv4Addr>) -> Result<Self, InterfaceError> {
-        let Located {
+    fn of(located: LocatedInterface, given: Option<Ipv4Addr>) -> Result<Self, InterfaceError> {
+        let LocatedInterface {
             netdev,
             pci,
             driver,
@@ -337,7 +337,7 @@ mod tests {
     /// Only DPDK has it: the user says what its address is.
     #[test]
     fn devices_without_an_interface_need_an_address() {
-        let located = || Located {
+        let located = || LocatedInterface {
             netdev: None,
             pci: Some("0000:41:00.0".to_owned()),
             driver: Driver::Vfio,

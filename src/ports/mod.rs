@@ -17,4 +17,4 @@ pub use interface::{Interface, InterfaceError, Memberships};
 pub use links::Links;
 pub use port::{Membership, OpenPort, PortError, PortUse};
 pub use preset::{Preset, PresetError, devices};
-pub use resolve::{Driver, LocateError, Located, locate};
+pub use resolve::{Driver, LocateError, LocatedInterface, locate};

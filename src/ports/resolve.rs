@@ -27,7 +27,7 @@ impl Driver {
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct LocatedInterface {
     /// The kernel's interface, if it has one.
     pub netdev: Option<String>,
     /// PCI address, if it has one.
@@ -110,14 +110,14 @@ pub fn pci_address(text: &str) -> Option<String> {
 
 /// The device behind an interface's name or a PCI address, in the machine whose file system begins
 /// at `root`.
-pub fn locate(root: &Path, name: &str) -> Result<Located, LocateError> {
+pub fn locate(root: &Path, name: &str) -> Result<LocatedInterface, LocateError> {
     match pci_address(name) {
         Some(address) => by_pci(root, &address),
         None => by_interface(root, name),
     }
 }
 
-fn by_interface(root: &Path, name: &str) -> Result<Located, LocateError> {
+fn by_interface(root: &Path, name: &str) -> Result<LocatedInterface, LocateError> {
     let net = root.join("sys/class/net");
     let folder = net.join(name);
     let is_name = !name.contains('/') && !["", ".", ".."].contains(&name);
@@ -137,7 +137,7 @@ fn by_interface(root: &Path, name: &str) -> Result<Located, LocateError> {
         ),
         (None, _) => (Driver::AfPacket, "it is no hardware of its own".to_owned()),
     };
-    Ok(Located {
+    Ok(LocatedInterface {
         netdev: Some(name.to_owned()),
         pci,
         driver,
@@ -145,7 +145,7 @@ fn by_interface(root: &Path, name: &str) -> Result<Located, LocateError> {
     })
 }
 
-fn by_pci(root: &Path, address: &str) -> Result<Located, LocateError> {
+fn by_pci(root: &Path, address: &str) -> Result<LocatedInterface, LocateError> {
     let devices = root.join("sys/bus/pci/devices");
     let device = devices.join(address);
     let class = |address: &str| read(&devices.join(address).join("class"));
@@ -181,7 +181,7 @@ fn by_pci(root: &Path, address: &str) -> Result<Located, LocateError> {
         } else {
             Driver::Vfio
         };
-        return Ok(Located {
+        return Ok(LocatedInterface {
             netdev: None,
             why: format!("it is bound to {user}"),
             pci: Some(address),
@@ -203,7 +203,7 @@ fn by_pci(root: &Path, address: &str) -> Result<Located, LocateError> {
         return Err(LocateError::Unbound { address, driver });
     };
     let found = by_interface(root, &netdev)?;
-    Ok(Located {
+    Ok(LocatedInterface {
         pci: Some(address),
         ..found
     })

@@ -9,7 +9,7 @@ use ground::N_POL;
 
 use super::lcore::WindowOf;
 use super::presence::PresenceMap;
-use super::window::{BufferId, Collector, END_OF_STREAM, Window};
+use super::window::{BufferId, ChunkWindow, Collector, END_OF_STREAM};
 use crate::config::RecvConfig;
 use crate::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, MemoryError, MemoryKind, Purpose,
@@ -45,14 +45,14 @@ fn chunks(kind: MemoryKind) -> usize {
 /// Chunk buffers and the window that maps chunk ids to them.
 #[derive(Debug)]
 pub struct ReceiveMemory {
-    window: Window,
+    window: ChunkWindow,
     chunks: Box<[Arc<Chunk>]>,
     free: ArrayQueue<BufferId>,
 }
 
 impl ReceiveMemory {
     /// Which buffer holds which chunk.
-    pub fn window(&self) -> &Window {
+    pub fn window(&self) -> &ChunkWindow {
         &self.window
     }
 
@@ -137,7 +137,7 @@ pub fn receive_memory_with_spare(
     for number in 0..count {
         let _ = free.push(number as BufferId);
     }
-    let window = Window::new(SLOTS + spare, lanes, OPEN_CHUNKS);
+    let window = ChunkWindow::new(SLOTS + spare, lanes, OPEN_CHUNKS);
     let memory = Arc::new(ReceiveMemory {
         window,
         chunks,

@@ -10,7 +10,7 @@ use ground::{Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
 
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
-use super::window::{END_OF_STREAM, Located, Window, WindowWriter};
+use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowWriter};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, publish};
 use crate::net::FlowTable;
@@ -28,23 +28,24 @@ pub enum WhenFull {
     Wait,
 }
 
-/// Longest time that a live receiver waits for the engine to move the window to the first heap, or to
-/// the first heap behind a leap of timestamps. Until then the heap has no place, and packets wait in
-/// their queue.
+/// Longest time that a live receiver waits for the engine to move the window to the first heap, or
+/// to the first heap behind a leap of timestamps. Until then the heap has no place, and packets
+/// wait in their queue.
 const LEAP: Duration = Duration::from_millis(100);
 
 /// After this long without a heap, an lcore that the engine left behind counts as silent. Late
 /// packets arrive well before: NIC queues hold milliseconds.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How to extend the first heap's 48-bit timestamp to 64 bits. Later heaps use the chunk that is being
-/// filled.
+/// How to extend the first heap's 48-bit timestamp to 64 bits. Later heaps use the chunk that is
+/// being filled.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum EpochHint {
     /// The 48 bits are the timestamp.
     #[default]
     WireValue,
-    /// The timestamp nearest to the host's clock, if the two agree within a minute; else the 48 bits.
+    /// The timestamp nearest to the host's clock, if the two agree within a minute; else the 48
+    /// bits.
     HostClock(SampleClock),
     /// The timestamp nearest to this one.
     Near(Timestamp),
@@ -73,8 +74,8 @@ pub struct HeapAddress {
 }
 
 impl HeapAddress {
-    /// Applies katgpucbf's acceptance rules, in its order, to a heap whose timestamp is unwrapped to
-    /// the value nearest `near`. The window checks lateness.
+    /// Applies katgpucbf's acceptance rules, in its order, to a heap whose timestamp is unwrapped
+    /// to the value nearest `near`. The window checks lateness.
     #[inline]
     pub fn of(
         recv: &RecvConfig,
@@ -256,8 +257,8 @@ impl RxLcore {
 pub(super) struct WindowOf(pub(super) Arc<ReceiveMemory>);
 
 impl std::ops::Deref for WindowOf {
-    type Target = Window;
-    fn deref(&self) -> &Window {
+    type Target = ChunkWindow;
+    fn deref(&self) -> &ChunkWindow {
         self.0.window()
     }
 }
@@ -350,7 +351,7 @@ impl HeapPlacer {
         let place = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
         let mut located = self.locate(place.chunk, stored, timer);
-        if located == Located::TooOld
+        if located == LocatedChunk::TooOld
             && let Some(now) = self.host_time(&heap)
         {
             // After hours without heaps, the nearest timestamp lies behind.
@@ -361,15 +362,15 @@ impl HeapPlacer {
             }
         }
         let chunk = match located {
-            Located::Buffer(buffer) => memory.chunk(buffer),
-            Located::TooOld => {
+            LocatedChunk::Buffer(buffer) => memory.chunk(buffer),
+            LocatedChunk::TooOld => {
                 let newest = self.newest.max(self.lane.foremost());
                 let chunks = newest.saturating_sub(place.chunk);
                 let samples = chunks.saturating_mul(self.recv.chunk_samples as u64);
                 self.stats.note_behind(samples);
                 return Err(DropCause::TooOld);
             }
-            Located::NoBuffer => return Err(DropCause::NoFreeChunk),
+            LocatedChunk::NoBuffer => return Err(DropCause::NoFreeChunk),
         };
         self.idle.reset();
         let slot = chunk
@@ -398,7 +399,7 @@ impl HeapPlacer {
         id: u64,
         stored: &mut Vec<StoredHeap<'_>>,
         timer: &mut PhaseTimer,
-    ) -> Located {
+    ) -> LocatedChunk {
         if id >= self.newest + self.memory.window().slots() as u64 {
             self.leap_until = Some(Instant::now() + LEAP);
         }
@@ -410,7 +411,7 @@ impl HeapPlacer {
                 WhenFull::Wait => true,
                 WhenFull::Drop => self.leap_until.is_some_and(|until| Instant::now() < until),
             };
-            if located != Located::NoBuffer || !waits {
+            if located != LocatedChunk::NoBuffer || !waits {
                 return located;
             }
             // Between bursts, so that the collector sees the new floor and can free chunks.

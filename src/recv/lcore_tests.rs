@@ -152,7 +152,7 @@ fn run(lcore: RxLcore) {
     lcore.run(&mut PhaseTimer::start(PhaseTimes::new("rx", None)));
 }
 
-fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> Located {
+fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> LocatedChunk {
     lane.begin();
     let located = lane.locate(id, || memory.take());
     lane.end();
@@ -167,7 +167,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
     receiver.leave_behind();
     let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
-    assert_eq!(open(&mut first, &memory, CHUNK), Located::NoBuffer);
+    assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
     assert!(matches!(receiver.poll(), Collected::Nothing));
 
     let pool = frames("rx_leap", 1);
@@ -309,7 +309,7 @@ fn a_lane_without_packets_costs_no_more_than_a_chunk() {
             collected = collect(&mut receiver).unwrap_or(collected);
             thread::yield_now();
         }
-        matches!(located, Located::Buffer(_)) && collected >= due
+        matches!(located, LocatedChunk::Buffer(_)) && collected >= due
     };
     let all_come = thread::scope(|scope| {
         scope.spawn(|| run(silent));
@@ -339,7 +339,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     };
     for newest in 0..20 {
         let located = open(&mut first, &memory, newest);
-        assert!(matches!(located, Located::Buffer(_)), "{newest}");
+        assert!(matches!(located, LocatedChunk::Buffer(_)), "{newest}");
         collect(&mut receiver);
         assert_eq!(placer.follow(), None, "{newest}");
         if let Some(chunk) = newest.checked_sub(SPARE) {
@@ -351,7 +351,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     let last = 19 - SPARE;
     for newest in 20..26 {
         let located = open(&mut first, &memory, newest);
-        assert!(matches!(located, Located::Buffer(_)), "{newest}");
+        assert!(matches!(located, LocatedChunk::Buffer(_)), "{newest}");
         collect(&mut receiver);
     }
     placer.silence = Duration::MAX;

@@ -34,7 +34,7 @@ struct LaneWord(AtomicU64);
 
 /// The shared part; see the module documentation.
 #[derive(Debug)]
-pub struct Window {
+pub struct ChunkWindow {
     /// Chunk `id` lives in slot `id % slots.len()`; the word is `id << 16 | (buffer + 1)`, or all
     /// ones in place of a buffer while a lane takes one.
     slots: Box<[AtomicU64]>,
@@ -45,7 +45,7 @@ pub struct Window {
 
 /// Where a heap goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Located {
+pub enum LocatedChunk {
     /// The chunk is open in this buffer.
     Buffer(BufferId),
     /// The chunk is below this lane's floor.
@@ -54,7 +54,7 @@ pub enum Located {
     NoBuffer,
 }
 
-impl Window {
+impl ChunkWindow {
     /// A window of `slots` chunk ids for `lanes` lcores, each keeping `depth` chunks open.
     ///
     /// There should be a buffer for every slot beside those outside the window, or a lane that
@@ -100,7 +100,7 @@ pub struct WindowWriter<W> {
     left_behind: bool,
 }
 
-impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
+impl<W: std::ops::Deref<Target = ChunkWindow>> WindowWriter<W> {
     /// The lane `index` of `window`.
     pub fn new(window: W, index: usize) -> Self {
         Self {
@@ -161,17 +161,17 @@ impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
     /// only.
     ///
     /// A chunk newer than all before moves this lane's floor up, whether or not it gets a buffer.
-    pub fn locate(&mut self, id: u64, take: impl FnOnce() -> Option<BufferId>) -> Located {
+    pub fn locate(&mut self, id: u64, take: impl FnOnce() -> Option<BufferId>) -> LocatedChunk {
         self.left_behind = false;
         if id < self.floor {
-            return Located::TooOld;
+            return LocatedChunk::TooOld;
         }
         self.raise((id + 1).saturating_sub(self.window.depth));
         let slot = self.window.slot(id);
         let mut word = slot.load(Ordering::Acquire);
         loop {
             if word >> BUFFER_BITS != id {
-                return Located::NoBuffer;
+                return LocatedChunk::NoBuffer;
             }
             word = match word & BUFFER {
                 NO_BUFFER => {
@@ -189,7 +189,7 @@ impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
                             let taken = take();
                             let buffer = taken.map_or(NO_BUFFER, |taken| u64::from(taken) + 1);
                             slot.store(word | buffer, Ordering::Release);
-                            return taken.map_or(Located::NoBuffer, Located::Buffer);
+                            return taken.map_or(LocatedChunk::NoBuffer, LocatedChunk::Buffer);
                         }
                     }
                 }
@@ -198,7 +198,7 @@ impl<W: std::ops::Deref<Target = Window>> WindowWriter<W> {
                     yield_now();
                     slot.load(Ordering::Acquire)
                 }
-                buffer => return Located::Buffer((buffer - 1) as BufferId),
+                buffer => return LocatedChunk::Buffer((buffer - 1) as BufferId),
             };
         }
     }
@@ -212,7 +212,7 @@ pub struct Collector<W> {
     limit: u64,
 }
 
-impl<W: std::ops::Deref<Target = Window>> Collector<W> {
+impl<W: std::ops::Deref<Target = ChunkWindow>> Collector<W> {
     /// The collector of `window`.
     pub fn new(window: W) -> Self {
         Self {

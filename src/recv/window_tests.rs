@@ -10,13 +10,18 @@ use super::window::*;
 const SLOTS: u64 = 4;
 const DEPTH: u64 = 2;
 
-fn window(lanes: usize) -> (Vec<WindowWriter<Arc<Window>>>, Collector<Arc<Window>>) {
-    let window = Arc::new(Window::new(SLOTS as usize, lanes, DEPTH as usize));
+fn window(
+    lanes: usize,
+) -> (
+    Vec<WindowWriter<Arc<ChunkWindow>>>,
+    Collector<Arc<ChunkWindow>>,
+) {
+    let window = Arc::new(ChunkWindow::new(SLOTS as usize, lanes, DEPTH as usize));
     let lane = |index| WindowWriter::new(window.clone(), index);
     ((0..lanes).map(lane).collect(), Collector::new(window))
 }
 
-fn open(lane: &mut WindowWriter<Arc<Window>>, id: u64, buffer: BufferId) -> Located {
+fn open(lane: &mut WindowWriter<Arc<ChunkWindow>>, id: u64, buffer: BufferId) -> LocatedChunk {
     lane.begin();
     let located = lane.locate(id, || Some(buffer));
     lane.end();
@@ -26,15 +31,15 @@ fn open(lane: &mut WindowWriter<Arc<Window>>, id: u64, buffer: BufferId) -> Loca
 #[test]
 fn a_chunk_completes_when_every_lane_is_past_it() {
     let (mut lanes, mut collector) = window(2);
-    assert_eq!(open(&mut lanes[0], 0, 10), Located::Buffer(10));
-    assert_eq!(open(&mut lanes[1], 0, 11), Located::Buffer(10));
+    assert_eq!(open(&mut lanes[0], 0, 10), LocatedChunk::Buffer(10));
+    assert_eq!(open(&mut lanes[1], 0, 11), LocatedChunk::Buffer(10));
     open(&mut lanes[0], 1, 12);
     open(&mut lanes[0], 2, 13);
     assert_eq!(collector.poll(), None);
     open(&mut lanes[1], 2, 14);
     assert_eq!(collector.poll(), Some((0, 10)));
     assert_eq!(collector.poll(), None);
-    assert_eq!(open(&mut lanes[0], 0, 15), Located::TooOld);
+    assert_eq!(open(&mut lanes[0], 0, 15), LocatedChunk::TooOld);
 }
 
 #[test]
@@ -42,14 +47,14 @@ fn a_jump_delivers_what_was_open_and_skips_the_rest() {
     let (mut lanes, mut collector) = window(1);
     open(&mut lanes[0], 0, 1);
     open(&mut lanes[0], 1, 2);
-    assert_eq!(open(&mut lanes[0], 1_000_003, 3), Located::NoBuffer);
+    assert_eq!(open(&mut lanes[0], 1_000_003, 3), LocatedChunk::NoBuffer);
     assert_eq!(collector.poll(), Some((0, 1)));
     assert_eq!(collector.poll(), Some((1, 2)));
     assert_eq!(collector.poll(), None);
     assert_eq!(collector.head(), 1_000_002);
-    assert_eq!(open(&mut lanes[0], 1_000_003, 3), Located::Buffer(3));
-    assert_eq!(open(&mut lanes[0], 1_000_002, 4), Located::Buffer(4));
-    assert_eq!(open(&mut lanes[0], 1_000_001, 5), Located::TooOld);
+    assert_eq!(open(&mut lanes[0], 1_000_003, 3), LocatedChunk::Buffer(3));
+    assert_eq!(open(&mut lanes[0], 1_000_002, 4), LocatedChunk::Buffer(4));
+    assert_eq!(open(&mut lanes[0], 1_000_001, 5), LocatedChunk::TooOld);
 }
 
 #[test]
@@ -57,7 +62,7 @@ fn no_buffer_still_moves_the_floor() {
     let (mut lanes, mut collector) = window(1);
     open(&mut lanes[0], 0, 1);
     lanes[0].begin();
-    assert_eq!(lanes[0].locate(2, || None), Located::NoBuffer);
+    assert_eq!(lanes[0].locate(2, || None), LocatedChunk::NoBuffer);
     lanes[0].end();
     assert_eq!(collector.poll(), Some((0, 1)));
 }
@@ -73,7 +78,7 @@ fn laggards_are_raised_unless_busy() {
     lanes[1].end();
     assert_eq!(collector.advance_laggards(0), 1);
     assert_eq!(collector.poll(), Some((0, 1)));
-    assert_eq!(open(&mut lanes[1], 1, 3), Located::TooOld);
+    assert_eq!(open(&mut lanes[1], 1, 3), LocatedChunk::TooOld);
 }
 
 #[test]
@@ -91,7 +96,7 @@ fn a_lane_is_left_behind_until_it_has_a_heap() {
     // It does not go back.
     lanes[1].follow(1);
     assert_eq!(lanes[1].floor(), 2);
-    assert_eq!(open(&mut lanes[1], 1, 2), Located::TooOld);
+    assert_eq!(open(&mut lanes[1], 1, 2), LocatedChunk::TooOld);
     assert!(!lanes[1].is_left_behind());
 }
 
@@ -116,19 +121,19 @@ impl Model {
         raised
     }
 
-    fn open(&mut self, lane: usize, id: u64, free: Option<BufferId>) -> Located {
+    fn open(&mut self, lane: usize, id: u64, free: Option<BufferId>) -> LocatedChunk {
         self.left_behind[lane] = false;
         if id < self.floors[lane] {
-            return Located::TooOld;
+            return LocatedChunk::TooOld;
         }
         self.raise(lane, (id + 1).saturating_sub(DEPTH));
         if !(self.head..self.head + SLOTS).contains(&id) {
-            return Located::NoBuffer;
+            return LocatedChunk::NoBuffer;
         }
         let open = self.open.get(&id).copied().or(free);
-        open.map_or(Located::NoBuffer, |buffer| {
+        open.map_or(LocatedChunk::NoBuffer, |buffer| {
             self.open.insert(id, buffer);
-            Located::Buffer(buffer)
+            LocatedChunk::Buffer(buffer)
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::assembly::Progress;
+use crate::assembly::CaptureProgress;
 
 /// A progress bar over the bytes of the capture, drawn by a thread of its own until dropped.
 pub(super) struct ProgressBar {
@@ -18,7 +18,7 @@ impl ProgressBar {
     const PERIOD: Duration = Duration::from_millis(100);
 
     /// Draws until the bar is dropped.
-    pub(super) fn show(progress: &Arc<Progress>, total: u64) -> Self {
+    pub(super) fn show(progress: &Arc<CaptureProgress>, total: u64) -> Self {
         let (stop, stopped) = channel();
         let progress = progress.clone();
         let thread = thread::spawn(move || {

@@ -22,9 +22,9 @@ use super::progress::ProgressBar;
 use super::recorder::RecorderLcore;
 use super::requests;
 use crate::assembly::{
-    BackendKind, BackendRequest, Compute, ComputeError, Demand, DemandError, EngineBuilder, Feed,
-    Progress, Reception, RunningEngine, RxStage, SourceLcore, StageError, Stages, Threads,
-    Transmission, open_backend,
+    BackendKind, BackendRequest, CaptureFeed, CaptureProgress, Compute, ComputeError, Demand,
+    DemandError, EngineBuilder, Reception, RunningEngine, RxStage, SourceLcore, StageError, Stages,
+    Threads, Transmission, open_backend,
 };
 use crate::cpu::Workers;
 use crate::engine::ChunkObserver;
@@ -36,7 +36,7 @@ use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
 use crate::recv::{EpochHint, RxStats, WhenFull};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
-use crate::send::{Source, TxPools};
+use crate::send::{SourceAddress, TxPools};
 
 /// Exit code of a run that a second signal ended.
 const INTERRUPTED: i32 = 130;
@@ -50,7 +50,7 @@ const FRAME_ROOM: usize = 9600;
 const IDLE: IdlePolicy = IdlePolicy::Share;
 /// Where the packets of a replay say that they come from: a locally administered MAC address and an
 /// address reserved for documentation.
-const SOURCE: Source = Source {
+const SOURCE: SourceAddress = SourceAddress {
     mac: MacAddr([0x02, 0x4b, 0x41, 0x52, 0x4f, 0x4f]),
     ip: std::net::Ipv4Addr::new(192, 0, 2, 1),
     port: 49152,
@@ -237,7 +237,7 @@ struct Replay {
     running: RunningEngine,
     /// Of what was not steered to an rx lcore.
     source_stats: Arc<RxStats>,
-    progress: Arc<Progress>,
+    progress: Arc<CaptureProgress>,
     capture_bytes: u64,
     source: LcoreHandle<Result<Vec<String>, CaptureError>>,
     recorder: LcoreHandle<Result<bool, CaptureError>>,
@@ -258,7 +258,7 @@ struct ReplayParts {
 /// recorded.
 struct RingPort {
     frames: MbufPool,
-    feeds: Vec<Feed>,
+    feeds: Vec<CaptureFeed>,
     rx: Vec<RxStage>,
     tx: Vec<TxQueue>,
     recorded: RingReceiver,
@@ -280,7 +280,7 @@ impl RingPort {
         for queue in 0..queues {
             let (sender, receiver) = mbuf_ring(eal, &format!("replay_rx{queue}"), RX_RING)?;
             let watermark = Arc::new(ArrayQueue::new(BURST));
-            feeds.push(Feed::new(sender, watermark.clone()));
+            feeds.push(CaptureFeed::new(sender, watermark.clone()));
             rx_ends.push(receiver);
             watermarks.push(watermark);
         }
@@ -349,7 +349,7 @@ impl Replay {
         };
         let recorder = threads.spawn("recorder", move |clock| recorder.run(clock))?;
 
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(CaptureProgress::default());
         let (_, capture_bytes) = parts.reader.progress();
         let source_stats = Arc::new(RxStats::default());
         let source = SourceLcore {

@@ -14,4 +14,4 @@ mod packetiser;
 
 pub use lcore::{MAX_TX_LCORES, TxLcore, TxOutput, TxPath, TxPools};
 pub use pace::Pace;
-pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, Source, data_timestamp};
+pub use packetiser::{HEADER_BYTES, HeapCounts, Packetiser, SourceAddress, data_timestamp};

@@ -30,7 +30,7 @@ pub fn data_timestamp(headers: &[u8]) -> Option<Timestamp> {
 
 /// Where packets say that they come from.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct SourceAddress {
     /// Ethernet address.
     pub mac: MacAddr,
     /// IPv4 address.
@@ -97,7 +97,7 @@ pub struct Packetiser {
 
 impl Packetiser {
     /// The packets of output `index` of an engine.
-    pub fn new(config: &EngineConfig, index: usize, source: Source) -> Self {
+    pub fn new(config: &EngineConfig, index: usize, source: SourceAddress) -> Self {
         let output = config.outputs[index].clone();
         let from = SocketAddrV4::new(source.ip, source.port.wrapping_add(index as u16));
         let template = |dst: SocketAddrV4| {
@@ -298,7 +298,7 @@ mod tests {
             config.array_size = 64;
             config.send.packet_payload = packet_payload;
         });
-        let source = Source {
+        let source = SourceAddress {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             ip: [10, 0, 0, 1].into(),
             port: 50000,
@@ -412,7 +412,7 @@ mod tests {
     fn the_rate_counts_preambles() {
         let options = "name=w,channels=1024,dst=239.10.0.1+63:7148";
         let config = crate::config::tests::engine(options, |_| {});
-        let source = Source {
+        let source = SourceAddress {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             ip: [10, 0, 0, 1].into(),
             port: 50000,

@@ -58,7 +58,7 @@ impl SimStats {
 }
 
 /// Other signals, from the next heap on.
-pub struct Change {
+pub struct SignalsChange {
     /// Their samples.
     pub windows: Arc<Windows>,
     /// Told from which timestamp on they are sent; with it come those that are of no use any more.
@@ -112,7 +112,7 @@ pub struct SimParts {
     /// Ticks of its pace.
     pub clock: TscClock,
     /// Signals to change to.
-    pub changes: Arc<ArrayQueue<Change>>,
+    pub changes: Arc<ArrayQueue<SignalsChange>>,
     /// What was sent.
     pub stats: Arc<SimStats>,
     /// What to do while nothing is due.
@@ -231,7 +231,7 @@ impl SimLcore {
         (time.as_secs_f64() * config.clock.adc_sample_rate / config.heap_samples as f64) as u64
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: SignalsChange) {
         let old = std::mem::replace(&mut self.parts.windows, change.windows);
         // Faults may still send heaps of the old signals.
         let unused = self.before.replace(old);

@@ -13,7 +13,7 @@ use super::window::{Making, Windows};
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Says how much of some work is done.
-pub struct Progress {
+pub struct SimProgress {
     what: &'static str,
     total: u64,
     done: u64,
@@ -22,7 +22,7 @@ pub struct Progress {
     due: Option<Instant>,
 }
 
-impl Progress {
+impl SimProgress {
     /// Of `total` steps of `what`, of which none is done.
     pub fn new(what: &'static str, total: u64) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3}%  {eta} left");
@@ -54,7 +54,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for SimProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -75,7 +75,7 @@ pub fn windows(
         "computing signals"
     );
     let begun = Instant::now();
-    let mut progress = Progress::new("computing signals", heaps);
+    let mut progress = SimProgress::new("computing signals", heaps);
     while making.step() {
         progress.step();
         if stop() {

@@ -8,7 +8,7 @@ use super::quantise::{DitherSource, pack, quantise, saturated};
 use super::signal::{Signal, Term};
 
 /// The windows of all polarisations.
-pub struct Windows(Vec<Window>);
+pub struct Windows(Vec<SignalWindow>);
 
 impl Windows {
     /// Evaluates `signals`, one for all polarisations or one for each, as they repeat after
@@ -39,7 +39,7 @@ impl Windows {
 }
 
 /// Heaps of one polarisation that repeat.
-pub struct Window {
+pub struct SignalWindow {
     heap_bytes: usize,
     bits: SampleBits,
     packed: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct Making {
     /// Of all polarisations.
     signals: Vec<Signal>,
     /// Of the polarisations before that under way.
-    windows: Vec<Window>,
+    windows: Vec<SignalWindow>,
     filling: Option<Filling>,
 }
 
@@ -140,7 +140,7 @@ struct Filling {
     values: Vec<f64>,
     dither: Vec<f64>,
     samples: Vec<i32>,
-    window: Window,
+    window: SignalWindow,
 }
 
 impl Filling {
@@ -156,7 +156,7 @@ impl Filling {
             values: vec![0.0; config.heap_samples],
             dither: vec![0.0; config.heap_samples],
             samples: vec![0; config.heap_samples],
-            window: Window {
+            window: SignalWindow {
                 heap_bytes,
                 bits: config.bits,
                 packed: Vec::with_capacity(heaps * heap_bytes),
@@ -187,7 +187,7 @@ impl Filling {
     }
 }
 
-impl Window {
+impl SignalWindow {
     /// Evaluates, quantises and packs the signal of polarisation `pol`.
     pub fn new(config: &WindowConfig, signal: &Signal, pol: usize) -> Self {
         let mut filling = Filling::new(config, signal, pol);
@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    fn window(config: &WindowConfig, program: &str) -> Window {
-        Window::new(config, &parse(program, || 0).unwrap()[0], 0)
+    fn window(config: &WindowConfig, program: &str) -> SignalWindow {
+        SignalWindow::new(config, &parse(program, || 0).unwrap()[0], 0)
     }
 
     #[test]
@@ -297,7 +297,8 @@ mod tests {
     fn half_a_step_is_dithered_unless_told_not_to() {
         let config = config(8);
         let half = 0.5 / 127.0;
-        let ones = |window: &Window| window.heap(0).0.iter().filter(|byte| **byte == 1).count();
+        let ones =
+            |window: &SignalWindow| window.heap(0).0.iter().filter(|byte| **byte == 1).count();
         let dithered = ones(&window(&config, &format!("{half};")));
         // Binomial(4096, ½), five standard deviations.
         assert!(dithered.abs_diff(2048) < 160, "{dithered}");

@@ -17,7 +17,7 @@ use karoo::engine::{
     OutputStats, Pipeline, PipelineError,
 };
 use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory, OutputSpan, SampleView};
-use karoo::recv::window::{Located, Window, WindowWriter};
+use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
 use karoo::recv::{END_OF_STREAM, ReceiveMemory, receive_memory};
 
 use crate::support::output;
@@ -117,7 +117,7 @@ impl Pipeline for Late {
 /// Gives a chunk back the third time that it is asked after the chunk was retired.
 #[derive(Default)]
 struct Slow {
-    chunks: cpu::Intake,
+    chunks: cpu::CpuIntake,
     asked: usize,
 }
 
@@ -151,8 +151,8 @@ impl Intake for Slow {
 struct Shared(Arc<ReceiveMemory>);
 
 impl Deref for Shared {
-    type Target = Window;
-    fn deref(&self) -> &Window {
+    type Target = ChunkWindow;
+    fn deref(&self) -> &ChunkWindow {
         self.0.window()
     }
 }
@@ -166,7 +166,7 @@ fn receive(memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
             let located = lane.locate(id, || memory.take());
             lane.end();
             match located {
-                Located::Buffer(buffer) => break buffer,
+                LocatedChunk::Buffer(buffer) => break buffer,
                 _ if abort.is_set() => return,
                 _ => std::thread::yield_now(),
             }

@@ -5,8 +5,8 @@ use dsp::{Dither, SampleBits};
 use ground::Timestamp;
 use karoo::config::PipelineConfig;
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline};
-use karoo::gpu::measure::{Buffers, Pass, Trial};
-use karoo::gpu::{Channeliser, Gpu, Intake, Kernels, OutputChunks, Streams};
+use karoo::gpu::measure::{Buffers, KernelTrial, Pass};
+use karoo::gpu::{Gpu, GpuChanneliser, GpuIntake, Kernels, OutputChunks, Streams};
 use karoo::memory::{BatchStats, HostAllocator, MemoryKind};
 use karoo::model::Model;
 use num_complex::Complex32;
@@ -124,7 +124,7 @@ fn passes_that_overlap_make_the_same() {
             gains: &case.gains,
         };
         let buffers = Buffers::new(&gpu, &pass).unwrap();
-        let mut trial = Trial::new(&buffers, &Kernels::default()).unwrap();
+        let mut trial = KernelTrial::new(&buffers, &Kernels::default()).unwrap();
         let mut rig = case.on_gpu(&gpu);
         case.set_gains(&mut *rig.pipeline);
         let what = format!("{channels} channels, {taps} taps");
@@ -196,7 +196,7 @@ fn outputs_and_engines_share_the_gpu() {
     let kernels = Kernels::default();
     let engine = || {
         let streams = Streams::new(gpu.clone()).unwrap();
-        let intake = Intake::new(streams.clone(), &case.layout(), MemoryKind::Host);
+        let intake = GpuIntake::new(streams.clone(), &case.layout(), MemoryKind::Host);
         let outputs = (
             case.pipeline(&streams, 0.05, &kernels).unwrap(),
             other.pipeline(&streams, 0.1, &kernels).unwrap(),
@@ -262,11 +262,11 @@ fn refusals_name_the_way_out() {
         feng_id: 0,
         gain: 1.0,
     };
-    let refused = Channeliser::new(streams.clone(), &config, chunks, &kernels);
+    let refused = GpuChanneliser::new(streams.clone(), &config, chunks, &kernels);
     let error = refused.err().expect("a refusal").to_string();
     assert!(error.contains("--send-chunk-jones"), "{error}");
     let huge = layout(bits, 1 << 40, 0);
-    let refused = Intake::new(streams, &huge, MemoryKind::Host).err();
+    let refused = GpuIntake::new(streams, &huge, MemoryKind::Host).err();
     let error = refused.expect("a refusal").to_string();
     assert!(error.contains("--recv-chunk-samples"), "{error}");
 }

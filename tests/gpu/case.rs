@@ -8,7 +8,9 @@ use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Pipeline};
-use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
+use karoo::gpu::{
+    Fft, Gpu, GpuChanneliser, GpuError, GpuIntake, Kernels, OutputChunks, Streams, Tune,
+};
 use karoo::memory::{ChunkLayout, HostAllocator, MemoryKind, SampleView};
 use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
@@ -97,9 +99,9 @@ impl Case {
         }
     }
 
-    pub fn on_cpu(&self) -> cpu::Channeliser {
+    pub fn on_cpu(&self) -> cpu::CpuChanneliser {
         let workers = Arc::new(Workers::unpinned(4).unwrap());
-        cpu::Channeliser::new(&self.computes(1.0), workers)
+        cpu::CpuChanneliser::new(&self.computes(1.0), workers)
     }
 
     pub fn layout(&self) -> ChunkLayout {
@@ -118,7 +120,7 @@ impl Case {
         let streams = Streams::new(gpu.clone())?;
         Ok(Rig {
             pipeline: Box::new(self.pipeline(&streams, 1.0, kernels)?),
-            intake: Box::new(Intake::new(streams, &self.layout(), MemoryKind::Host)?),
+            intake: Box::new(GpuIntake::new(streams, &self.layout(), MemoryKind::Host)?),
         })
     }
 
@@ -127,10 +129,10 @@ impl Case {
         streams: &Arc<Streams>,
         gain: f32,
         kernels: &Kernels,
-    ) -> Result<Channeliser, GpuError> {
+    ) -> Result<GpuChanneliser, GpuError> {
         let (batches, count) = (self.batches, CHUNKS);
         let chunks = OutputChunks { batches, count };
-        Channeliser::new(
+        GpuChanneliser::new(
             streams.clone(),
             &self.computes(gain.into()),
             chunks,
@@ -164,7 +166,7 @@ impl Case {
         pipeline.finish_chunk(self.batches, chunk).unwrap();
     }
 
-    pub fn run_on_cpu(&self, pipeline: &mut cpu::Channeliser, cuts: &[usize]) -> Contents {
+    pub fn run_on_cpu(&self, pipeline: &mut cpu::CpuChanneliser, cuts: &[usize]) -> Contents {
         self.issue(pipeline, &self.view(), cuts);
         next_complete(pipeline)
     }

@@ -10,7 +10,9 @@ use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline as _};
-use karoo::gpu::{Channeliser, Fft, Gpu, GpuError, Intake, Kernels, OutputChunks, Streams, Tune};
+use karoo::gpu::{
+    Fft, Gpu, GpuChanneliser, GpuError, GpuIntake, Kernels, OutputChunks, Streams, Tune,
+};
 use karoo::memory::{BatchStats, HostAllocator, MemoryKind};
 use karoo::model::Model;
 use num_complex::Complex32;
@@ -154,7 +156,7 @@ impl Case {
     fn run(&self, gpu: &Arc<Gpu>, kernels: &Kernels, most: usize) -> (String, Vec<Contents>) {
         let streams = Streams::new(gpu.clone()).unwrap();
         let layout = layout(self.bits, self.samples[0].len(), 0);
-        let mut intake = Intake::new(streams.clone(), &layout, MemoryKind::Host).unwrap();
+        let mut intake = GpuIntake::new(streams.clone(), &layout, MemoryKind::Host).unwrap();
         let chunks = OutputChunks {
             batches: BATCHES,
             count: CHUNKS,
@@ -166,7 +168,7 @@ impl Case {
             feng_id: FENG_ID,
             gain: 1.0,
         };
-        let pipeline = Channeliser::new(streams, &computed, chunks, kernels);
+        let pipeline = GpuChanneliser::new(streams, &computed, chunks, kernels);
         let mut pipeline = pipeline.unwrap();
         pipeline.count_power(config, bits).unwrap();
         for (pol, gains) in self.gains.iter().enumerate() {
@@ -363,7 +365,7 @@ fn a_down_conversion_that_does_not_fit_is_refused() {
         feng_id: 0,
         gain: 1.0,
     };
-    let refused = Channeliser::new(streams, &config, chunks, &kernels).err();
+    let refused = GpuChanneliser::new(streams, &config, chunks, &kernels).err();
     let error = refused.expect("a refusal");
     let text = error.to_string();
     assert!(

@@ -10,7 +10,9 @@ use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::cpu::{self, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Intake, OutputChunk, PipelineError};
-use karoo::gpu::{BarAllocator, Channeliser, Gpu, Kernels, OutputChunks, PinnedAllocator, Streams};
+use karoo::gpu::{
+    BarAllocator, Gpu, GpuChanneliser, Kernels, OutputChunks, PinnedAllocator, Streams,
+};
 use karoo::memory::{
     ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryKind, SampleView,
 };
@@ -185,7 +187,7 @@ impl StreamCase {
 
     fn on_cpu(&self, intake: Box<dyn Intake>) -> Rig {
         let workers = Arc::new(Workers::unpinned(2).unwrap());
-        let pipeline = cpu::Channeliser::new(&self.computes(), workers);
+        let pipeline = cpu::CpuChanneliser::new(&self.computes(), workers);
         Rig {
             intake,
             pipeline: Box::new(pipeline),
@@ -196,14 +198,14 @@ impl StreamCase {
         let streams = Streams::new(gpu.clone()).unwrap();
         let batches = Self::BATCHES;
         let chunks = OutputChunks { batches, count };
-        let pipeline = Channeliser::new(
+        let pipeline = GpuChanneliser::new(
             streams.clone(),
             &self.computes(),
             chunks,
             &Kernels::default(),
         );
         Rig {
-            intake: Box::new(karoo::gpu::Intake::new(streams, &self.layout, kind).unwrap()),
+            intake: Box::new(karoo::gpu::GpuIntake::new(streams, &self.layout, kind).unwrap()),
             pipeline: Box::new(pipeline.unwrap()),
         }
     }
@@ -250,7 +252,7 @@ impl Intake for OnePiece {
 #[test]
 fn chunks_come_to_the_same_as_one_piece() {
     let case = StreamCase::new();
-    let mut joined = case.on_cpu(Box::<cpu::Intake>::default());
+    let mut joined = case.on_cpu(Box::<cpu::CpuIntake>::default());
     let mut whole = case.on_cpu(Box::new(OnePiece {
         bits: case.bits,
         packed: case.packed.clone(),
@@ -272,7 +274,7 @@ fn chunks_under_way_do_not_disturb_each_other() {
     let mut alone = case.on_gpu(&gpu, MemoryKind::Host, 1);
     let expected = case.run(&mut alone, &Memory::host(), 1);
     assert!(expected.len() > 10);
-    let mut rig = case.on_cpu(Box::<cpu::Intake>::default());
+    let mut rig = case.on_cpu(Box::<cpu::CpuIntake>::default());
     let on_cpu = case.run(&mut rig, &Memory::host(), 1);
     assert_eq!(on_cpu.len(), expected.len());
     for (i, (got, want)) in expected.iter().zip(&on_cpu).enumerate() {

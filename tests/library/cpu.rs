@@ -7,7 +7,7 @@ use dsp::{Dither, SampleBits};
 use ground::Timestamp;
 use karoo::config::{OutputConfig, PipelineConfig, WidebandOptions};
 use karoo::cpu::simd::{self, Bins, Supported};
-use karoo::cpu::{Channeliser, Level, Workers};
+use karoo::cpu::{CpuChanneliser, Level, Workers};
 use karoo::engine::steer::Gains;
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::memory::{BatchStats, SampleView};
@@ -97,7 +97,7 @@ impl Plan {
 /// Runs one chunk in blocks that end at `cuts`.
 fn run(
     config: &OutputConfig,
-    pipeline: &mut Channeliser,
+    pipeline: &mut CpuChanneliser,
     signal: &Signal,
     plan: &Plan,
     cuts: &[usize],
@@ -120,9 +120,9 @@ fn run(
     contents(&pipeline.poll_finished().unwrap().unwrap())
 }
 
-fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> Channeliser {
+fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> CpuChanneliser {
     let workers = Arc::new(Workers::unpinned(workers).unwrap());
-    Channeliser::with_level(
+    CpuChanneliser::with_level(
         &PipelineConfig {
             output: config,
             sample_bits: SampleBits::new(BITS).unwrap(),
@@ -478,6 +478,6 @@ fn whole_arrays_are_channelised_at_once() {
     assert_eq!(strongest, 8);
     assert!(power(8, 0) > 100 * power(20, 0) + 100 && (0..64).all(|c| power(c, 1) == 0));
     let short = karoo::cpu::channelise(&config, [&samples[..2431], &silence], workers());
-    let error = short.err().expect("too short").to_string();
+    let error = short.expect_err("too short").to_string();
     assert!(error.contains("a batch needs 2432 samples"), "{error}");
 }

@@ -15,7 +15,7 @@ use karoo::config::{EngineConfig, NarrowbandOptions, RecvConfig, SendConfig, Wid
 use karoo::control::fgpu::{self, EngineControl};
 use karoo::control::{Control, ControlEnd};
 use karoo::engine::steer::{
-    ActiveDelay, Change, ControlHandle, Event, PowerLevel, Received, RequestQueues, Sent,
+    ActiveDelay, Change, ControlHandle, EngineEvent, PowerLevel, Received, RequestQueues, Sent,
 };
 use katcp::ReservedAddress;
 
@@ -107,12 +107,12 @@ fn chunk(steered: &RequestQueues, start: u64, requests: &mut u64) {
                     let output = index;
                     steered
                         .published
-                        .tell(Event::Delay(ActiveDelay { output, pol, model }));
+                        .tell(EngineEvent::Delay(ActiveDelay { output, pol, model }));
                 }
             }
             output.spend(request);
         }
-        steered.published.tell(Event::Sent(Sent {
+        steered.published.tell(EngineEvent::Sent(Sent {
             output: index,
             start,
             end,
@@ -121,13 +121,13 @@ fn chunk(steered: &RequestQueues, start: u64, requests: &mut u64) {
             clipped_samples: [0, start.0 / 2000],
         }));
     }
-    steered.published.tell(Event::Received(Received {
+    steered.published.tell(EngineEvent::Received(Received {
         start,
         end,
         clipped_samples: [start.0 / 1000, 0],
         missing_heaps: [0, 0],
     }));
-    steered.published.tell(Event::Power(PowerLevel {
+    steered.published.tell(EngineEvent::Power(PowerLevel {
         end,
         dbfs: Some([-20.0, -5.0]),
     }));

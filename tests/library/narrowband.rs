@@ -7,7 +7,7 @@ use dsp::delay::{DelayModels, LinearDelay};
 use dsp::{Dither, OutputBits, SampleBits};
 use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
-use karoo::cpu::{Channeliser, Level, Workers};
+use karoo::cpu::{CpuChanneliser, Level, Workers};
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::memory::{BatchStats, SampleView};
 use karoo::model::{Batch, Model};
@@ -99,7 +99,7 @@ impl Case {
     /// The same by the CPU backend, in blocks that end at `cuts`.
     fn compute(&self, level: Level, workers: usize, cuts: &[usize]) -> (Vec<u8>, Vec<BatchStats>) {
         let workers = Arc::new(Workers::unpinned(workers).expect("threads"));
-        let mut pipeline = Channeliser::with_level(
+        let mut pipeline = CpuChanneliser::with_level(
             &PipelineConfig {
                 output: &self.output,
                 sample_bits: self.bits,

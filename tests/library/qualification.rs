@@ -9,7 +9,7 @@ use dsp::delay::{DelayModels, LinearDelay};
 use dsp::{Dither, SampleBits, WindowFunction, pfb};
 use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
-use karoo::cpu::{Channeliser, Workers};
+use karoo::cpu::{CpuChanneliser, Workers};
 use karoo::engine::{Block, FineDelay, Pipeline};
 use karoo::memory::SampleView;
 use num_complex::Complex64;
@@ -90,7 +90,7 @@ fn channelise(
     };
     let workers = Arc::new(Workers::unpinned(2).expect("threads"));
     let bits = SampleBits::new(BITS).expect("a width");
-    let mut pipeline = Channeliser::new(
+    let mut pipeline = CpuChanneliser::new(
         &PipelineConfig {
             output,
             sample_bits: bits,

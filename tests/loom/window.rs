@@ -16,19 +16,19 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
-use source::{BufferId, Collector, Located, Window, WindowWriter};
+use source::{BufferId, ChunkWindow, Collector, LocatedChunk, WindowWriter};
 
 /// Chunk contents whose accesses loom checks for races: one cell per (buffer, lane).
 struct Memory {
-    window: Window,
+    window: ChunkWindow,
     cells: Vec<UnsafeCell<u64>>,
 }
 
 struct Shared(Arc<Memory>);
 
 impl std::ops::Deref for Shared {
-    type Target = Window;
-    fn deref(&self) -> &Window {
+    type Target = ChunkWindow;
+    fn deref(&self) -> &ChunkWindow {
         &self.0.window
     }
 }
@@ -37,7 +37,7 @@ const LANES: usize = 2;
 
 fn memory() -> Arc<Memory> {
     Arc::new(Memory {
-        window: Window::new(2, LANES, 1),
+        window: ChunkWindow::new(2, LANES, 1),
         cells: (0..2 * LANES * LANES)
             .map(|_| UnsafeCell::new(u64::MAX))
             .collect(),
@@ -45,11 +45,16 @@ fn memory() -> Arc<Memory> {
 }
 
 /// One burst with one heap of chunk `id`; each lane brings its own buffer for each chunk.
-fn burst(memory: &Arc<Memory>, lane: &mut WindowWriter<Shared>, index: usize, id: u64) -> Located {
+fn burst(
+    memory: &Arc<Memory>,
+    lane: &mut WindowWriter<Shared>,
+    index: usize,
+    id: u64,
+) -> LocatedChunk {
     lane.begin();
     let spare = id as usize * LANES + index;
     let located = lane.locate(id, || Some(spare as BufferId));
-    if let Located::Buffer(buffer) = located {
+    if let LocatedChunk::Buffer(buffer) = located {
         memory.cells[buffer as usize * LANES + index].with_mut(|cell| {
             // SAFETY: loom reports any access that is not ordered with this one.
             unsafe { *cell = id }
@@ -79,7 +84,7 @@ fn collected_chunks_are_no_longer_written() {
                 thread::spawn(move || {
                     let mut lane = WindowWriter::new(Shared(memory.clone()), index);
                     let located = burst(&memory, &mut lane, index, 0);
-                    assert!(matches!(located, Located::Buffer(_)));
+                    assert!(matches!(located, LocatedChunk::Buffer(_)));
                     lane.begin();
                     lane.raise(1);
                     lane.end();
@@ -137,8 +142,8 @@ fn the_last_buffer_is_missed_by_no_lane() {
             }
         };
         let other = thread::spawn(locate(1));
-        assert_eq!(locate(0)(), Located::Buffer(0));
-        assert_eq!(other.join().unwrap(), Located::Buffer(0));
+        assert_eq!(locate(0)(), LocatedChunk::Buffer(0));
+        assert_eq!(other.join().unwrap(), LocatedChunk::Buffer(0));
     });
 }
 
@@ -146,8 +151,8 @@ fn the_last_buffer_is_missed_by_no_lane() {
 /// collects. Returns which chunk was collected, what was read of it, and where the slow lane's heap
 /// went.
 fn overtake(
-    slow: fn(&Arc<Memory>, &mut WindowWriter<Shared>) -> Located,
-) -> (Option<u64>, Option<[u64; LANES]>, Located) {
+    slow: fn(&Arc<Memory>, &mut WindowWriter<Shared>) -> LocatedChunk,
+) -> (Option<u64>, Option<[u64; LANES]>, LocatedChunk) {
     let memory = memory();
     let other = {
         let memory = memory.clone();
@@ -168,9 +173,9 @@ fn an_idle_lane_is_raised_only_between_bursts() {
     loom::model(
         || match overtake(|memory, lane| burst(memory, lane, 1, 0)) {
             // The slow lane's heap was in time, or it was refused; never written after collection.
-            (Some(0), seen, Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
-            (Some(0), seen, Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
-            (None, _, Located::Buffer(_)) => {}
+            (Some(0), seen, LocatedChunk::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
+            (Some(0), seen, LocatedChunk::TooOld) => assert_eq!(seen.unwrap()[0], 0),
+            (None, _, LocatedChunk::Buffer(_)) => {}
             other => panic!("{other:?}"),
         },
     );
@@ -183,10 +188,10 @@ fn a_lane_without_heaps_follows_while_it_may_be_raised() {
         burst(memory, lane, 1, 0)
     };
     loom::model(move || match overtake(follow) {
-        (Some(0), seen, Located::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
-        (Some(0), seen, Located::TooOld) => assert_eq!(seen.unwrap()[0], 0),
+        (Some(0), seen, LocatedChunk::Buffer(_)) => assert_eq!(seen, Some([0, 0])),
+        (Some(0), seen, LocatedChunk::TooOld) => assert_eq!(seen.unwrap()[0], 0),
         // Busy when it was to be raised: its floor says whether there is anything to wait for.
-        (None, _, Located::Buffer(_) | Located::TooOld) => {}
+        (None, _, LocatedChunk::Buffer(_) | LocatedChunk::TooOld) => {}
         other => panic!("{other:?}"),
     });
 }

@@ -13,10 +13,10 @@ use ground::{IdlePolicy, SampleClock, StopFlag};
 use karoo::assembly::{BackendKind, BackendRequest, Compute, open_backend};
 use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu::Workers;
-use karoo::engine::steer::{ControlHandle, Event};
+use karoo::engine::steer::{ControlHandle, EngineEvent};
 use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats, RequestStats};
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
-use karoo::recv::window::{Located, Window, WindowWriter};
+use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
 use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, receive_memory};
 
 use crate::support;
@@ -126,7 +126,7 @@ impl<'a> Feed<'a> {
                 let located = lane.locate(id, || memory.take());
                 lane.end();
                 match located {
-                    Located::Buffer(buffer) => break buffer,
+                    LocatedChunk::Buffer(buffer) => break buffer,
                     _ if abort.is_set() => return,
                     _ => std::thread::yield_now(),
                 }
@@ -148,8 +148,8 @@ impl<'a> Feed<'a> {
 struct Shared(Arc<ReceiveMemory>);
 
 impl Deref for Shared {
-    type Target = Window;
-    fn deref(&self) -> &Window {
+    type Target = ChunkWindow;
+    fn deref(&self) -> &ChunkWindow {
         self.0.window()
     }
 }
@@ -160,7 +160,7 @@ pub struct Outcome {
     pub batches: Vec<BTreeMap<u64, Vec<i8>>>,
     /// Per output, start and batches of each chunk.
     pub chunks: Vec<Vec<(u64, usize)>>,
-    pub events: Vec<Event>,
+    pub events: Vec<EngineEvent>,
     pub input: Arc<InputStats>,
     pub outputs: Vec<Arc<OutputStats>>,
     pub requests: RequestStats,
@@ -173,7 +173,7 @@ pub fn run(
     backend: BackendKind,
     feed: &Feed<'_>,
     steer: impl FnOnce(&ControlHandle),
-    mut seen: impl FnMut(&ControlHandle, &Event),
+    mut seen: impl FnMut(&ControlHandle, &EngineEvent),
 ) -> Outcome {
     let eal = Eal::for_tests();
     let wanted = BackendRequest {

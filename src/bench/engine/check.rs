@@ -6,8 +6,8 @@ use num_complex::Complex32;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::signal::Signal;
-use super::sink::KeptHeap;
+use super::signal::BenchSignal;
+use super::sink::BenchHeap;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::model::Model;
 
@@ -16,7 +16,7 @@ const TOLERATED: f64 = 1e-3;
 
 /// What came of comparing heaps with the model.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Checked {
+pub struct BenchCheck {
     /// Heaps compared.
     pub heaps: u64,
     /// Bytes in them.
@@ -27,7 +27,7 @@ pub struct Checked {
     pub worst: u64,
 }
 
-impl Checked {
+impl BenchCheck {
     /// Whether the contents are right: at most one in a thousand values differs, and none by more
     /// than one.
     pub fn right(&self) -> bool {
@@ -46,7 +46,12 @@ impl Checked {
 }
 
 /// Compares heaps of an output of one engine, whose delays are zero, with the model.
-pub fn check(config: &EngineConfig, output: usize, signal: &Signal, kept: &[KeptHeap]) -> Checked {
+pub fn check(
+    config: &EngineConfig,
+    output: usize,
+    signal: &BenchSignal,
+    kept: &[BenchHeap],
+) -> BenchCheck {
     let output = &config.outputs[output];
     let model = Model::new(output, config.feng_id);
     let gain = Complex32::from(config.gain as f32);
@@ -55,19 +60,19 @@ pub fn check(config: &EngineConfig, output: usize, signal: &Signal, kept: &[Kept
         None => kept,
         Some(_) => &kept[..kept.len().min(1)],
     };
-    let one = |heap: &KeptHeap| check_heap(output, gain, &model, signal, heap);
+    let one = |heap: &BenchHeap| check_heap(output, gain, &model, signal, heap);
     some.par_iter()
         .map(one)
-        .reduce(Checked::default, Checked::and)
+        .reduce(BenchCheck::default, BenchCheck::and)
 }
 
 fn check_heap(
     output: &OutputConfig,
     gain: Complex32,
     model: &Model,
-    signal: &Signal,
-    heap: &KeptHeap,
-) -> Checked {
+    signal: &BenchSignal,
+    heap: &BenchHeap,
+) -> BenchCheck {
     let end = heap.timestamp + (output.batch_samples() + output.window_samples()) as u64;
     let pols = [0, 1].map(|pol| signal.samples(pol, heap.timestamp, end));
     let source = |pol: usize, t: u64| {
@@ -80,9 +85,9 @@ fn check_heap(
     let timestamp = Timestamp(heap.timestamp);
     let batch = model.batch(&source, timestamp, &delays, &gains);
     let expected = &batch.data[heap.substream * output.heap_bytes()..][..output.heap_bytes()];
-    let mut checked = Checked {
+    let mut checked = BenchCheck {
         heaps: 1,
-        ..Checked::default()
+        ..BenchCheck::default()
     };
     for (&got, &expected) in heap.data.iter().zip(expected) {
         let difference = u64::from((got as i8).abs_diff(expected));

@@ -8,7 +8,7 @@ use ground::stats::counter::add;
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, tsc};
 
-use super::signal::{OWN, Signal};
+use super::signal::{BenchSignal, OWN};
 use crate::net::frame::HEADERS_LEN;
 use crate::spead::DigitiserRepr;
 use crate::spead::digitiser::PREAMBLE_LEN;
@@ -38,13 +38,13 @@ impl Schedule {
 
 /// What all generator lcores follow.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct GeneratorPace {
     version: AtomicU64,
     schedule: Mutex<Schedule>,
     stop: AtomicBool,
 }
 
-impl Pace {
+impl GeneratorPace {
     /// Makes `schedule` the one to follow.
     pub fn set(&self, schedule: Schedule) {
         *self.schedule.lock().unwrap_or_else(PoisonError::into_inner) = schedule;
@@ -98,7 +98,7 @@ pub struct FeedStats {
 
 /// One rx queue of an engine, from outside.
 #[derive(Debug)]
-pub struct Feed {
+pub struct GeneratorFeed {
     /// Its number, which is also that of its first packet.
     pub queue: u64,
     /// Queues of its engine.
@@ -117,7 +117,7 @@ pub struct Feed {
     pub stamps: Arc<Stamps>,
 }
 
-impl Feed {
+impl GeneratorFeed {
     /// The first packet of this queue from `k` on.
     fn at_or_after(&self, k: u64) -> u64 {
         let ahead = (self.queue + self.queues - k % self.queues) % self.queues;
@@ -140,11 +140,11 @@ pub fn prepare(pool: &MbufPool, payload: &[u8]) {
 /// One generator lcore.
 pub struct GeneratorLcore {
     /// The queues that it fills.
-    pub feeds: Vec<Feed>,
+    pub feeds: Vec<GeneratorFeed>,
     /// What they carry.
-    pub signal: Arc<Signal>,
+    pub signal: Arc<BenchSignal>,
     /// When to send.
-    pub pace: Arc<Pace>,
+    pub pace: Arc<GeneratorPace>,
     /// What to do when nothing is due.
     pub idle: IdlePolicy,
     /// Whether to give up.
@@ -185,10 +185,10 @@ impl GeneratorLcore {
     }
 }
 
-impl Feed {
+impl GeneratorFeed {
     /// Sends a burst of what is due; false if nothing is.
     #[inline]
-    fn send(&mut self, signal: &Signal, due: u64) -> bool {
+    fn send(&mut self, signal: &BenchSignal, due: u64) -> bool {
         let next = self.stats.next.load(Ordering::Relaxed);
         let count = due.saturating_sub(next).div_ceil(self.queues);
         let count = count.min(BURST as u64);
@@ -219,7 +219,7 @@ impl Feed {
                 if let Some(preamble) = preamble.first_chunk_mut() {
                     repr.emit(preamble);
                 }
-                Signal::make_own(k, payload);
+                BenchSignal::make_own(k, payload);
                 self.stamps.slot(k).store(tsc(), Ordering::Relaxed);
             }
             self.ring.enqueue(&mut batch);

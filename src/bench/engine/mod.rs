@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-pub use check::Checked;
+pub use check::BenchCheck;
 pub use options::BenchOptions;
-pub use report::{Counts, EngineBench, Latency, Probe, RxRate};
+pub use report::{BenchCounts, EngineBench, Latency, Probe, RxRate};
 
 use cpus::Cpus;
 use dpdk::{DpdkError, Eal, EalConfig, EalError, LcorePanic, free_huge_pages_mib, plain_mib};
@@ -35,7 +35,7 @@ use ground::stats::ThreadReport;
 use ground::{N_POL, StopFlag, TscClock, tsc};
 use rig::{Remains, Rig};
 
-use super::search::{Found, Method, ladder};
+use super::search::{FoundRate, Method, ladder};
 use crate::assembly::{
     BackendRequest, ComputeError, Demand, DemandError, StageError, open_backend,
 };
@@ -175,8 +175,8 @@ struct Bench<'a> {
 /// What came of all measurements.
 struct Outcome {
     search: Vec<Probe>,
-    found: Option<Found>,
-    start_up: Vec<Counts>,
+    found: Option<FoundRate>,
+    start_up: Vec<BenchCounts>,
     measured: Measured,
 }
 
@@ -216,11 +216,11 @@ impl Bench<'_> {
         if let Err(error) = run_on(cpus.iter().copied()) {
             tracing::debug!(%error, "spectra are compared on one CPU");
         }
-        let compare = |found: &sink::Found| {
+        let compare = |found: &sink::SinkFindings| {
             check::check(&configs[found.engine], found.output, &signal, &found.kept)
         };
         let checked = found.par_iter().map(compare);
-        let checked = checked.reduce(Checked::default, Checked::and);
+        let checked = checked.reduce(BenchCheck::default, BenchCheck::and);
         let mut latency = Vec::new();
         let mut first_wrong = None;
         for number in 0..configs.len() {
@@ -301,7 +301,11 @@ impl Bench<'_> {
     }
 
     /// Repeats trials until the rate is known well enough.
-    fn noisy_search(&self, confidence: f64, probes: &mut Vec<Probe>) -> Result<Found, BenchError> {
+    fn noisy_search(
+        &self,
+        confidence: f64,
+        probes: &mut Vec<Probe>,
+    ) -> Result<FoundRate, BenchError> {
         let method = Method::Noisy {
             confidence,
             error: ERROR,

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction, pfb};
 use ground::{N_POL, SampleClock};
 
-use super::signal::Signal;
+use super::signal::BenchSignal;
 use crate::assembly::{BackendKind, Stages};
 use crate::config::{
     ConfigError, EngineConfig, Narrowband, NarrowbandSpec, OutputConfig, RecvConfig, SendConfig,
@@ -306,5 +306,5 @@ fn gain(config: &EngineConfig) -> f64 {
     let (step, window) = (output.spectrum_samples(), output.window_function);
     let weights = pfb::weights(step, output.taps, output.w_cutoff, window);
     let power: f64 = weights.iter().map(|&w| f64::from(w).powi(2)).sum();
-    OUTPUT_RMS / (Signal::deviation(config.recv.sample_bits) * (power / 2.0).sqrt())
+    OUTPUT_RMS / (BenchSignal::deviation(config.recv.sample_bits) * (power / 2.0).sqrt())
 }

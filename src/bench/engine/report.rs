@@ -7,8 +7,8 @@ use ground::stats::ThreadReport;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::check::Checked;
-use crate::bench::search::Found;
+use super::check::BenchCheck;
+use crate::bench::search::FoundRate;
 use crate::config::{Decision, EngineConfig};
 
 /// What happened to the packets of one engine.
@@ -16,7 +16,7 @@ use crate::config::{Decision, EngineConfig};
 /// Of a whole run, offered = ring_full + no_buffer + placed + Σ drops. Of a part of it this holds
 /// but for the packets that are on their way at its ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct BenchCounts {
     /// Packets that were due.
     pub offered: u64,
     /// Packets lost because the rx queue was full.
@@ -39,7 +39,7 @@ pub struct Counts {
     pub wrong_packets: u64,
 }
 
-impl Counts {
+impl BenchCounts {
     /// Input packets lost.
     pub fn lost(&self) -> u64 {
         self.ring_full + self.no_buffer + self.drops.values().sum::<u64>()
@@ -111,13 +111,13 @@ pub struct Probe {
     /// How long.
     pub seconds: f64,
     /// Per engine.
-    pub engines: Vec<Counts>,
+    pub engines: Vec<BenchCounts>,
 }
 
 impl Probe {
     /// Whether the generators kept up and nothing was lost.
     pub fn passed(&self) -> bool {
-        self.kept_up() && self.engines.iter().all(Counts::lossless)
+        self.kept_up() && self.engines.iter().all(BenchCounts::lossless)
     }
 
     /// Whether the generators sent what was asked for.
@@ -187,17 +187,17 @@ pub struct EngineBench {
     /// Rates tried by the search.
     pub search: Vec<Probe>,
     /// What repeated trials found, if they were asked for.
-    pub found: Option<Found>,
+    pub found: Option<FoundRate>,
     /// Before anything was measured: start-up, warm-up, search.
-    pub start_up: Vec<Counts>,
+    pub start_up: Vec<BenchCounts>,
     /// The measurement.
     pub measured: Probe,
     /// Latency per engine while measured.
     pub latency: Vec<Latency>,
     /// The whole run, drained.
-    pub total: Vec<Counts>,
+    pub total: Vec<BenchCounts>,
     /// Contents.
-    pub checked: Checked,
+    pub checked: BenchCheck,
     /// What was wrong with the first wrong packet.
     pub first_wrong: Option<String>,
     /// Seconds per data thread and device while measured.
@@ -211,7 +211,7 @@ pub struct EngineBench {
 impl EngineBench {
     /// Whether all packets are accounted for and all contents right; losses are allowed.
     pub fn right(&self) -> bool {
-        let counts = |counts: &Counts| counts.adds_up() && counts.wrong_packets == 0;
+        let counts = |counts: &BenchCounts| counts.adds_up() && counts.wrong_packets == 0;
         self.total.iter().all(counts) && self.checked.right()
     }
 }
@@ -308,12 +308,12 @@ impl fmt::Display for EngineBench {
                 latency.heaps, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.max
             )?;
         }
-        let sums = if self.total.iter().all(Counts::adds_up) {
+        let sums = if self.total.iter().all(BenchCounts::adds_up) {
             "every packet accounted for"
         } else {
             "SUMS DO NOT ADD UP"
         };
-        let Checked {
+        let BenchCheck {
             heaps,
             bytes,
             differing,
@@ -366,18 +366,18 @@ mod tests {
                 ("no-free-chunk".to_owned(), full),
             ])
         };
-        let before = Counts {
+        let before = BenchCounts {
             offered: 10,
             placed: 7,
             drops: drops(1, 2),
-            ..Counts::default()
+            ..BenchCounts::default()
         };
-        let after = Counts {
+        let after = BenchCounts {
             offered: 30,
             placed: 22,
             ring_full: 3,
             drops: drops(1, 4),
-            ..Counts::default()
+            ..BenchCounts::default()
         };
         let part = after.since(&before);
         assert_eq!((part.offered, part.placed, part.lost()), (20, 15, 5));
@@ -385,7 +385,7 @@ mod tests {
         assert!(before.adds_up() && after.adds_up() && part.adds_up());
         assert!(!part.lossless() && after.since(&after).lossless());
         assert!(
-            !Counts {
+            !BenchCounts {
                 placed: 6,
                 ..before
             }

@@ -12,25 +12,27 @@ use dpdk::{
 use ground::{IdlePolicy, StopFlag};
 
 use super::BenchError;
-use super::generator::{Feed, FeedStats, GeneratorLcore, HEADER_BYTES, Pace, Stamps, prepare};
+use super::generator::{
+    FeedStats, GeneratorFeed, GeneratorLcore, GeneratorPace, HEADER_BYTES, Stamps, prepare,
+};
 use super::options::BenchOptions;
-use super::report::Counts;
-use super::signal::Signal;
-use super::sink::{Found, SinkLcore, SinkStats, Sinks, Stream, Window};
+use super::report::BenchCounts;
+use super::signal::BenchSignal;
+use super::sink::{BenchSinkLcore, MeasuredSpan, SinkFindings, SinkStats, Sinks, Stream};
 use crate::assembly::{Compute, EngineBuilder, Reception, RxStage, Stages, Threads, Transmission};
 use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::recv::{EpochHint, WhenFull};
-use crate::send::{Source, TxPools};
+use crate::send::{SourceAddress, TxPools};
 use crate::spead::digitiser::PREAMBLE_LEN;
 
 /// How long packets and chunks under way may take to come through at the end.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Where packets say that they come from: a locally administered MAC address and addresses reserved
 /// for documentation.
-const SOURCE: Source = Source {
+const SOURCE: SourceAddress = SourceAddress {
     mac: MacAddr([0x02, 0x4b, 0x41, 0x52, 0x4f, 0x4f]),
     ip: std::net::Ipv4Addr::new(192, 0, 2, 1),
     port: 49152,
@@ -48,8 +50,8 @@ struct Running {
 }
 
 impl Running {
-    fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    fn counts(&self) -> BenchCounts {
+        let mut counts = BenchCounts::default();
         for feed in &self.feeds {
             counts.offered += feed.offered.load(Ordering::Relaxed);
             counts.ring_full += feed.ring_full.load(Ordering::Relaxed);
@@ -75,13 +77,13 @@ impl Running {
 /// The bench at work.
 pub struct Rig {
     pub threads: Threads,
-    pub pace: Arc<Pace>,
-    pub window: Arc<Window>,
-    pub signal: Arc<Signal>,
+    pub pace: Arc<GeneratorPace>,
+    pub window: Arc<MeasuredSpan>,
+    pub signal: Arc<BenchSignal>,
     pub memory: String,
     engines: Vec<Running>,
     generators: Vec<LcoreHandle<()>>,
-    sinks: Vec<LcoreHandle<Vec<Found>>>,
+    sinks: Vec<LcoreHandle<Vec<SinkFindings>>>,
 }
 
 /// What is left when it has ended.
@@ -89,9 +91,9 @@ pub struct Remains {
     /// Engines, for their reports.
     pub engines: Vec<Engine>,
     /// What the sinks found.
-    pub found: Vec<Found>,
+    pub found: Vec<SinkFindings>,
     /// Counts of the whole run, per engine.
-    pub counts: Vec<Counts>,
+    pub counts: Vec<BenchCounts>,
 }
 
 impl Rig {
@@ -120,8 +122,8 @@ impl Rig {
         let mut around = Around {
             eal,
             options,
-            signal: Arc::new(Signal::new(&configs[0].recv, options.rx_queues)),
-            window: Arc::new(Window::default()),
+            signal: Arc::new(BenchSignal::new(&configs[0].recv, options.rx_queues)),
+            window: Arc::new(MeasuredSpan::default()),
             feeds: deal(options.generators),
             streams: deal(options.sinks),
         };
@@ -157,7 +159,7 @@ impl Rig {
                 devices: running.busy,
             });
         }
-        let pace = Arc::new(Pace::default());
+        let pace = Arc::new(GeneratorPace::default());
         let sending = engines.iter().map(|engine| engine.stages.sending().clone());
         let sending: Vec<_> = sending.collect();
         let (signal, window) = (around.signal, around.window);
@@ -175,7 +177,7 @@ impl Rig {
         }
         let mut sinks = Vec::new();
         for (number, streams) in around.streams.into_iter().enumerate() {
-            let sink = SinkLcore {
+            let sink = BenchSinkLcore {
                 streams,
                 sending: sending.clone(),
                 idle,
@@ -197,7 +199,7 @@ impl Rig {
     }
 
     /// What happened so far, per engine.
-    pub fn counts(&self) -> Vec<Counts> {
+    pub fn counts(&self) -> Vec<BenchCounts> {
         self.engines.iter().map(Running::counts).collect()
     }
 
@@ -234,8 +236,8 @@ impl Rig {
             }
         };
         wait(&|| {
-            let handed = |c: &Counts| c.offered - c.ring_full - c.no_buffer;
-            let seen = |c: &Counts| c.placed + c.drops.values().sum::<u64>();
+            let handed = |c: &BenchCounts| c.offered - c.ring_full - c.no_buffer;
+            let seen = |c: &BenchCounts| c.placed + c.drops.values().sum::<u64>();
             self.engines
                 .iter()
                 .map(Running::counts)
@@ -287,10 +289,10 @@ impl Rig {
 struct Around<'a> {
     eal: &'a Eal,
     options: &'a BenchOptions,
-    signal: Arc<Signal>,
-    window: Arc<Window>,
+    signal: Arc<BenchSignal>,
+    window: Arc<MeasuredSpan>,
     /// By generator.
-    feeds: Vec<Vec<Feed>>,
+    feeds: Vec<Vec<GeneratorFeed>>,
     /// By sink.
     streams: Vec<Vec<Stream>>,
 }
@@ -360,7 +362,7 @@ impl Around<'_> {
         queue: usize,
         config: &EngineConfig,
         stamps: &Arc<Stamps>,
-    ) -> Result<(RingReceiver, Feed), BenchError> {
+    ) -> Result<(RingReceiver, GeneratorFeed), BenchError> {
         let name = format!("{}rx{queue}", prefix(number));
         let (ring, receiver) = mbuf_ring(self.eal, &name, self.options.rx_descriptors())?;
         let heap_bytes = config.recv.heap_bytes();
@@ -372,7 +374,7 @@ impl Around<'_> {
         };
         let pool = MbufPool::new(self.eal, &name, pool)?;
         prepare(&pool, self.signal.prepared(queue));
-        let feed = Feed {
+        let feed = GeneratorFeed {
             queue: queue as u64,
             queues: self.options.rx_queues as u64,
             ring,

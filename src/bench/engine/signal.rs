@@ -21,13 +21,13 @@ pub const OWN: usize = 32;
 
 /// The digitised signal of one engine.
 #[derive(Clone, Debug)]
-pub struct Signal {
+pub struct BenchSignal {
     recv: RecvConfig,
     /// One payload per rx queue.
     noise: Vec<Vec<u8>>,
 }
 
-impl Signal {
+impl BenchSignal {
     /// The signal for heaps of `recv` over `queues` rx queues.
     pub fn new(recv: &RecvConfig, queues: usize) -> Self {
         let noise = |queue: usize| {
@@ -108,14 +108,14 @@ mod tests {
     use super::*;
     use dsp::SampleBits;
 
-    fn signal() -> Signal {
+    fn signal() -> BenchSignal {
         let recv = RecvConfig {
             packet_samples: 256,
             sample_bits: SampleBits::new(10).unwrap(),
             chunk_samples: 4096,
             mask_timestamp: false,
         };
-        Signal::new(&recv, 3)
+        BenchSignal::new(&recv, 3)
     }
 
     #[test]

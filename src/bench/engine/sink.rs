@@ -10,7 +10,7 @@ use ground::{Idle, IdlePolicy, StopFlag, TscClock, tsc};
 use hdrhistogram::Histogram;
 
 use super::generator::Stamps;
-use super::signal::Signal;
+use super::signal::BenchSignal;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::net::frame::HEADERS_LEN;
 use crate::spead::spectra::PREAMBLE_LEN;
@@ -46,9 +46,9 @@ const ITEMS: [u64; word::COUNT] = [
 /// Which part of a run is measured: what is counted belongs to everything, what is timed to that
 /// part alone.
 #[derive(Debug, Default)]
-pub struct Window(AtomicU64);
+pub struct MeasuredSpan(AtomicU64);
 
-impl Window {
+impl MeasuredSpan {
     /// Begins another measurement.
     pub fn open(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ pub struct SinkStats {
 
 /// A heap as it came.
 #[derive(Clone, Debug)]
-pub struct KeptHeap {
+pub struct BenchHeap {
     /// Its timestamp.
     pub timestamp: u64,
     /// Its substream.
@@ -95,7 +95,7 @@ pub struct KeptHeap {
 }
 
 /// What a stream's sink found of one output.
-pub struct Found {
+pub struct SinkFindings {
     /// Engine.
     pub engine: usize,
     /// Which of its outputs.
@@ -104,7 +104,7 @@ pub struct Found {
     /// measurement.
     pub latency: Histogram<u64>,
     /// Heaps to be checked.
-    pub kept: Vec<KeptHeap>,
+    pub kept: Vec<BenchHeap>,
     /// What was wrong with the first wrong packet.
     pub first_wrong: Option<String>,
 }
@@ -119,8 +119,8 @@ pub struct Stream {
 /// What it sends of one output, in order.
 struct OutputStream {
     stats: Arc<SinkStats>,
-    window: Arc<Window>,
-    signal: Arc<Signal>,
+    window: Arc<MeasuredSpan>,
+    signal: Arc<BenchSignal>,
     stamps: Arc<Stamps>,
     tsc: TscClock,
     output: OutputConfig,
@@ -135,18 +135,18 @@ struct OutputStream {
     next: usize,
     seen: Option<u64>,
     keep_after: u64,
-    keeping: Option<KeptHeap>,
+    keeping: Option<BenchHeap>,
     spare: Vec<Vec<u8>>,
-    found: Found,
+    found: SinkFindings,
 }
 
 /// What the streams of one engine have in common.
 #[derive(Clone)]
 pub struct Sinks {
     /// Which part of the run is measured.
-    pub window: Arc<Window>,
+    pub window: Arc<MeasuredSpan>,
     /// What the engine was sent, and when.
-    pub signal: Arc<Signal>,
+    pub signal: Arc<BenchSignal>,
     pub stamps: Arc<Stamps>,
     pub tsc: TscClock,
 }
@@ -183,7 +183,7 @@ impl Stream {
                 keeping: None,
                 // Touched now, so that no page fault comes later.
                 spare: vec![vec![1; output.heap_bytes()]; KEPT],
-                found: Found {
+                found: SinkFindings {
                     engine,
                     output: number,
                     latency: latency.expect("bounds and digits are in range"),
@@ -349,7 +349,7 @@ impl OutputStream {
             if substream == self.share.0 + turn * self.share.1
                 && let Some(data) = self.spare.pop()
             {
-                self.keeping = Some(KeptHeap {
+                self.keeping = Some(BenchHeap {
                     timestamp,
                     substream,
                     data,
@@ -396,7 +396,7 @@ fn value(words: &[u64; word::COUNT], word: usize) -> u64 {
 }
 
 /// One sink lcore.
-pub struct SinkLcore {
+pub struct BenchSinkLcore {
     /// What it takes in.
     pub streams: Vec<Stream>,
     /// Tx lcores that may still send.
@@ -407,9 +407,9 @@ pub struct SinkLcore {
     pub abort: StopFlag,
 }
 
-impl SinkLcore {
+impl BenchSinkLcore {
     /// Takes everything in until the last tx lcore has ended.
-    pub fn run(mut self, timer: &mut PhaseTimer) -> Vec<Found> {
+    pub fn run(mut self, timer: &mut PhaseTimer) -> Vec<SinkFindings> {
         let mut idle = Idle::new(self.idle);
         let mut batch: MbufBatch = MbufBatch::new();
         loop {

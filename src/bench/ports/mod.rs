@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use dpdk::{DpdkError, EalError, LcorePanic};
 use ground::StopFlag;
 pub use options::{PortsOptions, Search};
-pub use report::{PortsReport, Trial};
+pub use report::{PortTrial, PortsReport};
 use rig::Rig;
 
 use crate::ports::{Interface, InterfaceError, PortError, PresetError};
@@ -23,7 +23,7 @@ use crate::ports::{Interface, InterfaceError, PortError, PresetError};
 /// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard
 /// port.
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 75, 79), 9);
-/// Trial and number in front of a datagram's payload.
+/// PortTrial and number in front of a datagram's payload.
 const STAMP: usize = 16;
 
 /// Why the bench gave no result.

@@ -4,11 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::bench::search::Found;
+use crate::bench::search::FoundRate;
 
 /// One trial.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Trial {
+pub struct PortTrial {
     /// Gb/s of UDP payload that were asked for.
     pub rate: f64,
     /// Gb/s at which the port took them.
@@ -22,7 +22,7 @@ pub struct Trial {
     pub burst_bytes: u64,
 }
 
-impl Trial {
+impl PortTrial {
     /// One whose packets the port did not take in time.
     pub(super) fn unsent(rate: f64) -> Self {
         Self {
@@ -50,9 +50,9 @@ pub struct PortsReport {
     /// Seconds of a trial.
     pub seconds: f64,
     /// What the search found, if there was one.
-    pub found: Option<Found>,
+    pub found: Option<FoundRate>,
     /// Every trial, in order.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<PortTrial>,
 }
 
 impl fmt::Display for PortsReport {
@@ -99,7 +99,7 @@ mod tests {
     /// As many came as were sent, none, yet the rate was not reached.
     #[test]
     fn a_trial_that_was_not_sent_failed() {
-        let trial = Trial::unsent(10.0);
+        let trial = PortTrial::unsent(10.0);
         assert!(!trial.passed());
         assert_eq!((trial.sent, trial.received, trial.reached), (0, 0, 0.0));
     }

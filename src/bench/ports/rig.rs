@@ -15,10 +15,10 @@ use ground::{IdlePolicy, StopFlag};
 
 use super::lcores::{Receiver, Sender, Shared};
 use super::options::{PortsOptions, Search};
-use super::report::Trial;
+use super::report::PortTrial;
 use super::{GROUP, PortsError};
 use crate::assembly::Threads;
-use crate::bench::search::{Found, Method, ladder};
+use crate::bench::search::{FoundRate, Method, ladder};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{FlowTable, HeaderTemplate, MacAddr};
 use crate::ports::{Interface, Membership, PortUse, devices};
@@ -35,7 +35,7 @@ pub(super) struct Rig {
     threads: Threads,
     shared: Arc<Shared>,
     lcores: [LcoreHandle<()>; 2],
-    trials: RefCell<Vec<Trial>>,
+    trials: RefCell<Vec<PortTrial>>,
     _membership: Membership,
 }
 
@@ -169,7 +169,7 @@ impl Rig {
         })
     }
 
-    pub fn measure(&self, options: &PortsOptions) -> Result<Option<Found>, PortsError> {
+    pub fn measure(&self, options: &PortsOptions) -> Result<Option<FoundRate>, PortsError> {
         let method = match options.search {
             Search::None => {
                 self.trial(options, options.rate)?;
@@ -208,7 +208,7 @@ impl Rig {
             // figure is the former's.
             let empty = self.begin(bytes, 0);
             self.wait(|| over() == empty)?;
-            self.trials.borrow_mut().push(Trial::unsent(rate));
+            self.trials.borrow_mut().push(PortTrial::unsent(rate));
             return Ok(false);
         }
         // Until all is there, or nothing has come for a while.
@@ -225,7 +225,7 @@ impl Rig {
             .threads
             .clock()
             .seconds(shared.ticks.load(Ordering::Relaxed));
-        let trial = Trial {
+        let trial = PortTrial {
             rate,
             reached: (sent as usize * options.payload) as f64 * 8e-9 / seconds,
             sent,
@@ -261,7 +261,7 @@ impl Rig {
         Ok(())
     }
 
-    pub fn end(self) -> Result<Vec<Trial>, PortsError> {
+    pub fn end(self) -> Result<Vec<PortTrial>, PortsError> {
         self.threads.abort().set();
         for lcore in self.lcores {
             lcore.join()?;

@@ -12,7 +12,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::SinkArgs;
-use super::metrics::Metrics;
+use super::metrics::SinkMetrics;
 use crate::assembly::{Demand, Threads};
 use crate::cli::Failure;
 use crate::cli::dsim::signals_demand;
@@ -301,7 +301,7 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
             .0
             .map_or(IdlePolicy::Share, |_| IdlePolicy::Poll),
     });
-    let metrics = Arc::new(Metrics {
+    let metrics = Arc::new(SinkMetrics {
         shown: shown.clone(),
         checked: Mutex::default(),
         links: Links::new([(port.port.clone(), &interface)]),
@@ -380,7 +380,7 @@ fn print(report: &LiveReport, json: bool) -> Result<(), Failure> {
 struct Watch<'a> {
     live: &'a LiveArgs,
     shown: &'a Shown,
-    metrics: &'a Metrics,
+    metrics: &'a SinkMetrics,
     checker: Option<&'a Checker>,
     every: Duration,
     end: Option<Instant>,

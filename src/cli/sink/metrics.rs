@@ -9,21 +9,21 @@ use crate::metrics::scrape::{Samples, counter, family, text};
 use crate::metrics::{Scrape, ports};
 use crate::ports::Links;
 use crate::sink::StreamReport;
-use crate::sink::live::{Checked, Shown};
+use crate::sink::live::{CheckedSpectra, Shown};
 
 /// What is scraped.
-pub struct Metrics {
+pub struct SinkMetrics {
     /// What came.
     pub shown: Shown,
     /// What came of the checks.
-    pub checked: Mutex<Vec<Checked>>,
+    pub checked: Mutex<Vec<CheckedSpectra>>,
     /// Of the port.
     pub links: Links,
     /// When all counters were 0.
     pub started: SystemTime,
 }
 
-impl Scrape for Metrics {
+impl Scrape for SinkMetrics {
     fn scrape(&self) -> Result<String, prometheus::Error> {
         let seen = self.shown.get();
         let checked = self.checked.lock().map(|c| c.clone()).unwrap_or_default();

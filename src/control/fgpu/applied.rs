@@ -2,7 +2,7 @@
 
 use super::requests::replay_lines;
 use crate::config::EngineConfig;
-use crate::engine::steer::{Applied, Change, Event, Published};
+use crate::engine::steer::{Applied, Change, EngineEvent, Published};
 
 /// Gains of more channels make lines that only debug messages have.
 const SHORT: usize = 16;
@@ -57,7 +57,7 @@ impl AppliedLog {
     /// no longer does it.
     pub fn note_rest(&self, published: &Published) {
         while let Some(event) = published.next_event() {
-            if let Event::Applied(applied) = event {
+            if let EngineEvent::Applied(applied) = event {
                 self.note(&applied);
             }
         }

@@ -12,7 +12,7 @@ use katcp::{SensorId, SensorReading, SensorStatus, Value};
 use super::applied::AppliedLog;
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::EngineConfig;
-use crate::engine::steer::{ActiveDelay, Event, PowerLevel, Published, Received, Sent};
+use crate::engine::steer::{ActiveDelay, EngineEvent, PowerLevel, Published, Received, Sent};
 
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but
 /// promptness depends on it.
@@ -28,7 +28,7 @@ const POWER_ERROR: [f64; 2] = [-33.0, -7.0];
 
 /// Sets sensors from what an engine publishes, and logs which requests took effect.
 #[derive(Debug)]
-pub struct Feed {
+pub struct SensorFeed {
     clock: SampleClock,
     published: Arc<Published>,
     sensors: FgpuSensors,
@@ -62,7 +62,7 @@ struct Timeout {
     updated: Option<Instant>,
 }
 
-impl Feed {
+impl SensorFeed {
     /// From an engine of `config`.
     pub fn new(config: &EngineConfig, published: Arc<Published>, sensors: FgpuSensors) -> Self {
         let chunk = config.recv.chunk_samples as f64 / config.clock.adc_sample_rate;
@@ -119,11 +119,11 @@ impl Feed {
     pub fn update(&mut self, now: Instant) {
         while let Some(event) = self.published.next_event() {
             match event {
-                Event::Received(received) => self.received(&received, now),
-                Event::Sent(sent) => self.sent(&sent),
-                Event::Delay(delay) => self.delay(delay),
-                Event::Power(level) => self.power(&level),
-                Event::Applied(applied) => self.log.note(&applied),
+                EngineEvent::Received(received) => self.received(&received, now),
+                EngineEvent::Sent(sent) => self.sent(&sent),
+                EngineEvent::Delay(delay) => self.delay(delay),
+                EngineEvent::Power(level) => self.power(&level),
+                EngineEvent::Applied(applied) => self.log.note(&applied),
             }
         }
         let overwritten = self.published.overwritten();

@@ -9,7 +9,7 @@ use crate::engine::steer::ControlHandle;
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
 struct Bench {
-    feed: Feed,
+    feed: SensorFeed,
     sensors: Sensors,
     published: Arc<Published>,
 }
@@ -28,7 +28,7 @@ impl Bench {
         let sensors = Sensors::default();
         let fgpu = FgpuSensors::add(&sensors, &config, &steering);
         let published = steered.published.clone();
-        let feed = Feed::new(&config, published.clone(), fgpu);
+        let feed = SensorFeed::new(&config, published.clone(), fgpu);
         Self {
             feed,
             sensors,
@@ -36,7 +36,7 @@ impl Bench {
         }
     }
 
-    fn tell(&mut self, event: Event, now: Instant) {
+    fn tell(&mut self, event: EngineEvent, now: Instant) {
         self.published.tell(event);
         self.feed.update(now);
     }
@@ -57,8 +57,8 @@ impl Bench {
     }
 }
 
-fn chunk(start: u64, clipped_samples: [u64; 2], missing_heaps: [u64; 2]) -> Event {
-    Event::Received(Received {
+fn chunk(start: u64, clipped_samples: [u64; 2], missing_heaps: [u64; 2]) -> EngineEvent {
+    EngineEvent::Received(Received {
         start: Timestamp(start),
         end: Timestamp(start + 500),
         clipped_samples,
@@ -182,7 +182,7 @@ fn received_sensors_time_out() {
 fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
     let mut bench = Bench::new();
     let sent = |output, batches| {
-        Event::Sent(Sent {
+        EngineEvent::Sent(Sent {
             output,
             batches,
             start: Timestamp(1000),
@@ -234,7 +234,7 @@ fn power_is_judged_as_the_peer_does() {
             end: Timestamp(7000),
             dbfs: Some([dbfs, -20.0]),
         };
-        bench.tell(Event::Power(level), Instant::now());
+        bench.tell(EngineEvent::Power(level), Instant::now());
         let text = katcp::number::format_float(dbfs);
         bench.expect("input0.dig-rms-dbfs", &text, status, 107.0);
         bench.expect("input1.dig-rms-dbfs", "-20.0", SensorStatus::Nominal, 107.0);
@@ -243,7 +243,7 @@ fn power_is_judged_as_the_peer_does() {
         end: Timestamp(8000),
         dbfs: None,
     };
-    bench.tell(Event::Power(level), Instant::now());
+    bench.tell(EngineEvent::Power(level), Instant::now());
     let least = "-1.7976931348623157e+308";
     bench.expect("input1.dig-rms-dbfs", least, SensorStatus::Failure, 108.0);
 }
@@ -259,18 +259,18 @@ fn active_models_are_shown_and_none_is_missed() {
             model,
         }
     };
-    bench.tell(Event::Delay(model(500)), Instant::now());
+    bench.tell(EngineEvent::Delay(model(500)), Instant::now());
     let phase = katcp::number::format_float(7.0 - std::f64::consts::TAU);
     let text = format!("(500, 0.0025, 0.5, {phase}, 250.0)");
     assert_eq!(bench.sensor("w.input1.delay").0, text);
     // The same again is news too, as katgpucbf's.
     let (.., before) = bench.sensor("w.input1.delay");
     while SensorReading::now(Value::Integer(0)).timestamp <= before {}
-    bench.tell(Event::Delay(model(500)), Instant::now());
+    bench.tell(EngineEvent::Delay(model(500)), Instant::now());
     let (again, _, after) = bench.sensor("w.input1.delay");
     assert!(again == text && after > before, "{before} {after}");
     // A model whose event is displaced by others is shown all the same.
-    bench.published.tell(Event::Delay(model(900)));
+    bench.published.tell(EngineEvent::Delay(model(900)));
     for _ in 0..5000 {
         bench.published.tell(chunk(0, [0, 0], [0, 0]));
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 pub use applied::AppliedLog;
-pub use feed::Feed;
+pub use feed::SensorFeed;
 pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
@@ -134,7 +134,7 @@ pub fn start(
         debug_assert_eq!(info.value_type, ValueType::String);
         sensors.add(info, SensorReading::now(Value::String(text.into())));
     }
-    let mut feed = Feed::new(config, published, fgpu.sensors().clone());
+    let mut feed = SensorFeed::new(config, published, fgpu.sensors().clone());
     for (stage, nanoseconds) in busy {
         let info = SensorInfo::new(
             format!("karoo.{stage}.busy"),

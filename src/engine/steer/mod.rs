@@ -17,8 +17,8 @@
 //! and the requests alone, whatever the size of chunks. They are queued in the order of their
 //! timestamps.
 //!
-//! The engine tells when each took effect ([`Event::Applied`]): asked for at that timestamp, it has
-//! the same effect again.
+//! The engine tells when each took effect ([`EngineEvent::Applied`]): asked for at that timestamp,
+//! it has the same effect again.
 //!
 //! # The steady-state timestamp
 //!
@@ -47,10 +47,10 @@
 //!
 //! # Without input
 //!
-//! A delay model ends when output passes the start of the next one. Without input there is no output,
-//! and the models of a controller that goes on tracking would pile up. So an engine that has had no
-//! input for [`FORGET`] seconds forgets the models that ended as long ago, once it has more than half
-//! of [`MODELS`]. It knows the time from control ([`ControlHandle::tell_time`]).
+//! A delay model ends when output passes the start of the next one. Without input there is no
+//! output, and the models of a controller that goes on tracking would pile up. So an engine that
+//! has had no input for [`FORGET`] seconds forgets the models that ended as long ago, once it has
+//! more than half of [`MODELS`]. It knows the time from control ([`ControlHandle::tell_time`]).
 
 mod gains;
 mod latest;
@@ -68,7 +68,7 @@ use crossbeam::queue::ArrayQueue;
 use num_complex::Complex32;
 
 pub use gains::{GainError, Gains};
-pub use published::{ActiveDelay, Applied, Event, PowerLevel, Published, Received, Sent};
+pub use published::{ActiveDelay, Applied, EngineEvent, PowerLevel, Published, Received, Sent};
 
 use dsp::delay::LinearDelay;
 use ground::{N_POL, Timestamp};

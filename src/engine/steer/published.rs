@@ -16,7 +16,7 @@ const EVENTS: usize = 4096;
 /// Something that a sensor shows, or the log. Counts are totals since the start, so that an event
 /// makes up for lost ones before it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum EngineEvent {
     /// A non-empty receive chunk was taken over.
     Received(Received),
     /// An output chunk was handed to the tx lcores.
@@ -97,7 +97,7 @@ pub struct Applied {
 /// control.
 #[derive(Debug)]
 pub struct Published {
-    events: ArrayQueue<Event>,
+    events: ArrayQueue<EngineEvent>,
     overwritten: AtomicU64,
     /// Per output and polarisation.
     delays: Box<[[Latest<5>; N_POL]]>,
@@ -115,13 +115,13 @@ impl Published {
     }
 
     /// The oldest event that was not taken yet. Events are for one reader.
-    pub fn next_event(&self) -> Option<Event> {
+    pub fn next_event(&self) -> Option<EngineEvent> {
         self.events.pop()
     }
 
     /// Events that newer ones displaced because nobody took them. After a displaced
-    /// [`Event::Delay`], [`delay`](Self::delay) tells; a displaced [`Event::Applied`] is lost; all
-    /// others are made up for by later ones.
+    /// [`EngineEvent::Delay`], [`delay`](Self::delay) tells; a displaced [`EngineEvent::Applied`]
+    /// is lost; all others are made up for by later ones.
     pub fn overwritten(&self) -> u64 {
         self.overwritten.load(Ordering::Relaxed)
     }
@@ -133,8 +133,8 @@ impl Published {
     }
 
     /// Tells of `event`; the engine's thread only.
-    pub fn tell(&self, event: Event) {
-        if let Event::Delay(ActiveDelay { output, pol, model }) = &event
+    pub fn tell(&self, event: EngineEvent) {
+        if let EngineEvent::Delay(ActiveDelay { output, pol, model }) = &event
             && let Some(latest) = self.delays.get(*output).and_then(|pols| pols.get(*pol))
         {
             latest.write(model.to_words());

@@ -141,9 +141,9 @@ fn events_make_up_for_those_that_were_displaced() {
         pol: 1,
         model: model(5),
     };
-    published.tell(Event::Delay(active));
+    published.tell(EngineEvent::Delay(active));
     let sent = |n| {
-        Event::Sent(Sent {
+        EngineEvent::Sent(Sent {
             clipped_samples: [n, 0],
             ..Sent::default()
         })

@@ -10,7 +10,7 @@ use num_complex::Complex32;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-pub use trial::{Stage, Trial, time_together};
+pub use trial::{KernelTrial, TimedStage, time_together};
 
 use dsp::SampleBits;
 use ground::{N_POL, Timestamp};

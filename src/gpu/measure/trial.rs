@@ -28,7 +28,7 @@ type Contents = (Vec<u8>, Vec<u64>);
 
 /// What can be timed by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum TimedStage {
     /// Down-conversion of narrowband.
     Convert,
     /// Decoding, filter, and the first half of a fused transform.
@@ -41,7 +41,7 @@ pub enum Stage {
 
 /// Kernels on [`Buffers`].
 #[derive(Debug)]
-pub struct Trial<'a> {
+pub struct KernelTrial<'a> {
     buffers: &'a Buffers,
     form: KernelForm,
     variant: KernelSet,
@@ -53,7 +53,7 @@ pub struct Trial<'a> {
     _intermediate: CudaSlice<f32>,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> KernelTrial<'a> {
     /// The kernels that `wanted` comes to.
     pub fn new(buffers: &'a Buffers, wanted: &Kernels) -> Result<Self, GpuError> {
         let form = tune::pick(&buffers.gpu, &buffers.output, buffers.bits, wanted)?;
@@ -109,14 +109,14 @@ impl<'a> Trial<'a> {
     }
 
     /// The stages in order, with their names.
-    pub fn stages(&self) -> Vec<(Stage, &'static str)> {
-        let convert = self.ddc.iter().map(|_| (Stage::Convert, "ddc"));
+    pub fn stages(&self) -> Vec<(TimedStage, &'static str)> {
+        let convert = self.ddc.iter().map(|_| (TimedStage::Convert, "ddc"));
         let others: &[_] = match self.form {
-            KernelForm::Fused(_) => &[(Stage::Front, "front"), (Stage::Post, "back")],
+            KernelForm::Fused(_) => &[(TimedStage::Front, "front"), (TimedStage::Post, "back")],
             KernelForm::Cufft => &[
-                (Stage::Front, "fir"),
-                (Stage::Transform, "fft"),
-                (Stage::Post, "post"),
+                (TimedStage::Front, "fir"),
+                (TimedStage::Transform, "fft"),
+                (TimedStage::Post, "post"),
             ],
         };
         convert.chain(others.iter().copied()).collect()
@@ -124,7 +124,7 @@ impl<'a> Trial<'a> {
 
     /// Bytes that a stage must read and write in a pass; what it reads twice while it is near
     /// counts once.
-    pub fn bytes(&self, stage: Stage) -> usize {
+    pub fn bytes(&self, stage: TimedStage) -> usize {
         let Buffers {
             output, spectra, ..
         } = self.buffers;
@@ -136,13 +136,13 @@ impl<'a> Trial<'a> {
         let samples = N_POL * self.buffers.bits.bytes(samples);
         let numbers = |ddc: &Ddc| ddc.bytes(spectra + output.taps - 1);
         match stage {
-            Stage::Convert => samples + self.ddc.as_ref().map_or(0, numbers),
-            Stage::Front => {
+            TimedStage::Convert => samples + self.ddc.as_ref().map_or(0, numbers),
+            TimedStage::Front => {
                 let weights = 4 * output.taps * output.pfb_step();
                 self.ddc.as_ref().map_or(samples, numbers) + weights + intermediate
             }
-            Stage::Transform => 2 * intermediate,
-            Stage::Post => {
+            TimedStage::Transform => 2 * intermediate,
+            TimedStage::Post => {
                 let tables = size_of::<Float4>() * (spectra + output.channels);
                 let jones = output.sample_bits.jones_bytes() * spectra * output.channels;
                 intermediate + tables + jones
@@ -156,13 +156,13 @@ impl<'a> Trial<'a> {
         stream: &CudaStream,
         set: usize,
         delays: Delays,
-        stage: Option<Stage>,
+        stage: Option<TimedStage>,
     ) -> Result<(), DriverError> {
         let (variant, spectra) = (&self.variant, self.buffers.spectra);
         let step = self.buffers.output.spectrum_samples();
         let most = self.ddc.as_ref().map_or(spectra, Ddc::most_spectra);
         let (samples, back) = &self.sets[set];
-        let wanted = |of: Stage| stage.is_none_or(|stage| stage == of);
+        let wanted = |of: TimedStage| stage.is_none_or(|stage| stage == of);
         let mut held: [Held; N_POL] = Default::default();
         if stage.is_none() {
             let (copy, from) = (&self.buffers.table_copy, self.fine[delays as usize]);
@@ -192,7 +192,7 @@ impl<'a> Trial<'a> {
                         offset: offset.map(|offset| offset as u64),
                         ring: 0,
                     },
-                    Some(ddc) if wanted(Stage::Convert) => {
+                    Some(ddc) if wanted(TimedStage::Convert) => {
                         ddc.convert(stream, &mut held, *samples, begin, offset, end - first)?
                     }
                     Some(ddc) => ddc.input(begin, offset),
@@ -203,16 +203,16 @@ impl<'a> Trial<'a> {
                     intermediate: back.intermediate,
                     counters: back.counters,
                 };
-                if wanted(Stage::Front) {
+                if wanted(TimedStage::Front) {
                     variant.front(stream, &front)?;
                 }
                 match stage {
                     None => variant.back(stream, groups, back)?,
-                    Some(Stage::Transform) => groups.into_iter().try_for_each(|group| {
+                    Some(TimedStage::Transform) => groups.into_iter().try_for_each(|group| {
                         variant.transform(stream, group, back.intermediate)
                     })?,
-                    Some(Stage::Post) => variant.post(stream, groups, back)?,
-                    Some(Stage::Convert | Stage::Front) => {}
+                    Some(TimedStage::Post) => variant.post(stream, groups, back)?,
+                    Some(TimedStage::Convert | TimedStage::Front) => {}
                 }
             }
             (first, finished) = (end, whole);
@@ -222,7 +222,7 @@ impl<'a> Trial<'a> {
 
     /// Seconds of a pass, or of one stage of it: the median of `replays` replays of a CUDA graph
     /// over all sets.
-    pub fn time(&self, stage: Option<Stage>, replays: usize) -> Result<f64, GpuError> {
+    pub fn time(&self, stage: Option<TimedStage>, replays: usize) -> Result<f64, GpuError> {
         try_time(&[self], stage, replays).map_err(failed)
     }
 
@@ -294,23 +294,23 @@ impl<'a> Trial<'a> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for KernelTrial<'_> {
     fn drop(&mut self) {
         // The stream may be at work on what is dropped; where that fails, nothing works any more.
         let _ = self.buffers.stream.synchronize();
     }
 }
 
-/// Seconds of a pass of all outputs of an engine, one behind the other: as [`Trial::time`]. All
-/// have as many sets.
-pub fn time_together(trials: &[&Trial<'_>], replays: usize) -> Result<f64, GpuError> {
+/// Seconds of a pass of all outputs of an engine, one behind the other: as [`KernelTrial::time`].
+/// All have as many sets.
+pub fn time_together(trials: &[&KernelTrial<'_>], replays: usize) -> Result<f64, GpuError> {
     try_time(trials, None, replays).map_err(failed)
 }
 
 /// Rounds of passes over all sets, or of one stage of them.
 fn graph(
-    trials: &[&Trial<'_>],
-    stage: Option<Stage>,
+    trials: &[&KernelTrial<'_>],
+    stage: Option<TimedStage>,
     rounds: usize,
     delays: Delays,
 ) -> Result<CudaGraph, DriverError> {
@@ -332,8 +332,8 @@ fn graph(
 const ROUNDS: usize = 4;
 
 fn try_time(
-    trials: &[&Trial<'_>],
-    stage: Option<Stage>,
+    trials: &[&KernelTrial<'_>],
+    stage: Option<TimedStage>,
     replays: usize,
 ) -> Result<f64, DriverError> {
     let (stream, delays) = (&trials[0].buffers.stream, Delays::Given);

@@ -18,16 +18,16 @@ fn input_that_stops_and_comes_back_is_said_once_each() {
     said.extend(engine.run(30, whole));
     assert_eq!(
         stages(&said, Cause::NoInput),
-        [(22, Stage::Begins, 0), (32, Stage::Ends, 0)]
+        [(22, LossStage::Begins, 0), (32, LossStage::Ends, 0)]
     );
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(
-        text(&said, Cause::NoInput, Stage::Begins)
+        text(&said, Cause::NoInput, LossStage::Begins)
             .starts_with("no heap comes, since 2.0 s: no-input"),
         "{said:?}"
     );
     assert!(
-        text(&said, Cause::NoInput, Stage::Ends).contains("after 4.0 s without"),
+        text(&said, Cause::NoInput, LossStage::Ends).contains("after 4.0 s without"),
         "{said:?}"
     );
 }
@@ -56,13 +56,13 @@ fn a_digitiser_that_comes_and_goes_is_told_with_the_silence_of_this_moment() {
     said.extend(engine.run(200, whole));
     let silences = said
         .iter()
-        .filter(|(_, event)| event.cause == Cause::NoInput && event.stage != Stage::Ends);
+        .filter(|(_, event)| event.cause == Cause::NoInput && event.stage != LossStage::Ends);
     for (second, event) in silences {
         let known = ["since 2.0 s", "since 3.0 s", "since 4.0 s", "come and go"];
         let right = known.iter().any(|words| event.text.contains(words));
         assert!(right, "{second}: {}", event.text);
     }
-    let end = text(&said, Cause::NoInput, Stage::Ends);
+    let end = text(&said, Cause::NoInput, LossStage::Ends);
     assert!(end.contains("after 3 silences in 20.0 s"), "{end}");
 }
 
@@ -70,7 +70,7 @@ fn a_digitiser_that_comes_and_goes_is_told_with_the_silence_of_this_moment() {
 #[test]
 fn missing_heaps_are_not_over_because_none_come() {
     let mut engine = Engine::at_work();
-    let half = |counts: &mut Counts| {
+    let half = |counts: &mut LossCounts| {
         heaps(counts, [HEAPS / 2; 2]);
         counts.missing = counts.missing.map(|missing| missing + HEAPS / 2);
         counts.outputs[0].sent += 500;
@@ -80,7 +80,7 @@ fn missing_heaps_are_not_over_because_none_come() {
     said.extend(engine.run(2, half));
     let over = stages(&said, Cause::MissingHeaps);
     assert!(
-        over.iter().all(|(_, stage, _)| *stage != Stage::Ends),
+        over.iter().all(|(_, stage, _)| *stage != LossStage::Ends),
         "{over:?}"
     );
 }

@@ -29,7 +29,7 @@ pub struct Asked {
 
 /// What came of the comparison so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Checked {
+pub struct CheckedSpectra {
     /// Heaps compared.
     pub heaps: u64,
     /// Real and imaginary parts in them.
@@ -40,7 +40,7 @@ pub struct Checked {
     pub worst: f64,
 }
 
-impl Checked {
+impl CheckedSpectra {
     fn add(&mut self, other: Self) {
         self.heaps += other.heaps;
         self.values += other.values;
@@ -52,7 +52,7 @@ impl Checked {
 /// A thread that compares one heap at a time.
 pub struct Checker {
     offers: SyncSender<KeptHeap>,
-    checked: Arc<Mutex<Vec<Checked>>>,
+    checked: Arc<Mutex<Vec<CheckedSpectra>>>,
     thread: JoinHandle<()>,
 }
 
@@ -61,7 +61,10 @@ impl Checker {
     pub fn start(asked: Asked) -> std::io::Result<Self> {
         // One is compared, the next may wait.
         let (offers, heaps) = sync_channel(1);
-        let checked = Arc::new(Mutex::new(vec![Checked::default(); asked.outputs.len()]));
+        let checked = Arc::new(Mutex::new(vec![
+            CheckedSpectra::default();
+            asked.outputs.len()
+        ]));
         let results = checked.clone();
         let thread = thread::Builder::new().name("check".to_owned());
         let thread = thread.spawn(move || compare_all(&asked, &heaps, &results))?;
@@ -81,13 +84,13 @@ impl Checker {
     }
 
     /// What came of it so far, per stream.
-    pub fn checked(&self) -> Vec<Checked> {
+    pub fn checked(&self) -> Vec<CheckedSpectra> {
         let checked = self.checked.lock();
         checked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends it, when what was taken has been compared and every inlet is gone.
-    pub fn finish(self) -> Vec<Checked> {
+    pub fn finish(self) -> Vec<CheckedSpectra> {
         drop(self.offers);
         if self.thread.join().is_err() {
             tracing::error!("the thread that checks spectra panicked");
@@ -120,7 +123,7 @@ impl Inlet {
     }
 }
 
-fn compare_all(asked: &Asked, heaps: &Receiver<KeptHeap>, results: &Mutex<Vec<Checked>>) {
+fn compare_all(asked: &Asked, heaps: &Receiver<KeptHeap>, results: &Mutex<Vec<CheckedSpectra>>) {
     let digitiser = &asked.digitiser;
     let (signals, period) = (&digitiser.signals, digitiser.period);
     let Some(windows) = progress::windows(digitiser, signals, period, || false) else {
@@ -142,7 +145,7 @@ fn compare(
     output: &OutputConfig,
     gain: f64,
     heap: &KeptHeap,
-) -> Checked {
+) -> CheckedSpectra {
     let source = |pol: usize, t: u64| windows.sample(pol, t);
     let gains = [0, 1].map(|_| vec![Complex32::from(gain as f32); output.channels]);
     let allowed = TIE
@@ -157,9 +160,9 @@ fn compare(
         .flat_map(|&byte| parts(byte, output.sample_bits))
         .collect();
     let first = heap.substream * channels;
-    let mut checked = Checked {
+    let mut checked = CheckedSpectra {
         heaps: 1,
-        ..Checked::default()
+        ..CheckedSpectra::default()
     };
     for s in 0..spectra {
         let t = Timestamp(heap.timestamp + (s * output.spectrum_samples()) as u64);
@@ -187,7 +190,7 @@ mod tests {
     use dsp::OutputBits;
 
     /// What became of a heap of silence, in which one part is off by so many counts.
-    fn silence(dither: Dither, bits: OutputBits, off: i8) -> Checked {
+    fn silence(dither: Dither, bits: OutputBits, off: i8) -> CheckedSpectra {
         let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
         let engine = crate::config::tests::engine(options, |config| {
             config.outputs[0].dither = dither;

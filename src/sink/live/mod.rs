@@ -11,7 +11,7 @@ mod lcore;
 mod report;
 mod track;
 
-pub use check::{Asked, Checked, Checker, Inlet};
+pub use check::{Asked, CheckedSpectra, Checker, Inlet};
 pub use lcore::{Seen, Shown, SinkLcore, SinkParts};
 pub use report::{LiveReport, LiveStream};
 pub use track::{KeptHeap, Shape, Tracker};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Checked, Seen};
+use super::{CheckedSpectra, Seen};
 use crate::sink::StreamReport;
 use crate::sink::report::{write_ignored, write_verdict};
 
@@ -19,7 +19,7 @@ pub struct LiveStream {
     pub gbps: f64,
     /// What came of its check, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub checked: Option<Checked>,
+    pub checked: Option<CheckedSpectra>,
 }
 
 /// What a sink found.
@@ -47,16 +47,16 @@ impl LiveReport {
         seconds: f64,
         seen: Seen,
         missed: u64,
-        checked: Option<Vec<Checked>>,
+        checked: Option<Vec<CheckedSpectra>>,
     ) -> Self {
         let stream = |(i, mut report): (usize, StreamReport)| {
             let checked = checked.as_ref().and_then(|all| all.get(i).copied());
-            if let Some(Checked { wrong: 1.., .. }) = checked {
+            if let Some(CheckedSpectra { wrong: 1.., .. }) = checked {
                 report
                     .problems
                     .push("spectra are not those of the signals that were asked for".to_owned());
             }
-            if let Some(Checked { heaps: 0, .. }) = checked {
+            if let Some(CheckedSpectra { heaps: 0, .. }) = checked {
                 report
                     .problems
                     .push("no heap was held against the signals".to_owned());

@@ -20,7 +20,7 @@ use rig::{Batches, CHUNK, HEAP, Rig, Sending, config, sample};
 
 fn on_cpu(config: &EngineConfig) -> Box<dyn Pipeline> {
     let workers = Arc::new(Workers::unpinned(1).unwrap());
-    let pipeline = cpu::Channeliser::new(&config.pipeline(&config.outputs[0]), workers);
+    let pipeline = cpu::CpuChanneliser::new(&config.pipeline(&config.outputs[0]), workers);
     Box::new(pipeline)
 }
 

@@ -25,7 +25,7 @@ use karoo::model::hash_sample;
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
 use karoo::recv::{EpochHint, ReceiveMemory, WhenFull};
-use karoo::send::Source;
+use karoo::send::SourceAddress;
 use karoo::spead::digitiser::PREAMBLE_LEN;
 use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
 
@@ -184,7 +184,7 @@ impl Rig {
         let transmission = Transmission {
             queues: port.tx,
             queue_packets: sending.entries,
-            sources: vec![Source {
+            sources: vec![SourceAddress {
                 mac: MacAddr([2, 0, 0, 0, 0, 1]),
                 ip: [192, 0, 2, 1].into(),
                 port: 49152,
@@ -193,7 +193,7 @@ impl Rig {
         };
         let compute = Compute {
             backend: Backend {
-                intake: Box::<cpu::Intake>::default(),
+                intake: Box::<cpu::CpuIntake>::default(),
                 pipelines: vec![pipeline],
             },
             recv_memory: host.clone(),

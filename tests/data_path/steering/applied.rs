@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use ground::Timestamp;
 use karoo::config::EngineConfig;
 use karoo::control::fgpu::{interpret, replay_lines};
-use karoo::engine::steer::{ControlHandle, Event};
+use karoo::engine::steer::{ControlHandle, EngineEvent};
 use katcp::{Message, Response};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -50,7 +50,7 @@ fn request(config: &EngineConfig, random: &mut StdRng) -> String {
 
 fn lines(outcome: &Outcome) -> Vec<String> {
     let applied = outcome.events.iter().filter_map(|event| match event {
-        Event::Applied(applied) => Some(replay_lines("wideband", applied)),
+        EngineEvent::Applied(applied) => Some(replay_lines("wideband", applied)),
         _ => None,
     });
     applied.flatten().collect()
@@ -71,7 +71,7 @@ fn what_took_effect_can_be_done_again() {
             &feed,
             |_| (),
             |steering, event| {
-                if matches!(event, Event::Received(_) | Event::Sent(_)) {
+                if matches!(event, EngineEvent::Received(_) | EngineEvent::Sent(_)) {
                     perform(&config, steering, &request(&config, &mut random));
                 }
             },

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ground::Timestamp;
 use karoo::assembly::BackendKind;
 use karoo::config::EngineConfig;
-use karoo::engine::steer::{Event, PowerLevel, Received, Sent};
+use karoo::engine::steer::{EngineEvent, PowerLevel, Received, Sent};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand_distr::{Distribution, Normal};
@@ -26,8 +26,8 @@ fn run(config: &EngineConfig, backend: BackendKind, feed: &Feed<'_>) -> Outcome 
 }
 
 fn powers(outcome: &Outcome) -> Vec<PowerLevel> {
-    let power = |event: &Event| match event {
-        Event::Power(level) => Some(*level),
+    let power = |event: &EngineEvent| match event {
+        EngineEvent::Power(level) => Some(*level),
         _ => None,
     };
     outcome.events.iter().filter_map(power).collect()
@@ -164,7 +164,7 @@ fn digitiser_clip_counts() {
     let heaps = config.recv.chunk_heaps() as u64;
     let outcome = run(&config, BackendKind::Cpu, &feed);
     let told = outcome.events.iter().filter_map(|event| match event {
-        Event::Received(received) => Some(*received),
+        EngineEvent::Received(received) => Some(*received),
         _ => None,
     });
     let expected = [
@@ -218,7 +218,7 @@ fn output_clip_counts() {
     for backend in backends() {
         let outcome = run(&config, backend, &Feed::new(&samples, 0..10));
         let told = outcome.events.iter().filter_map(|event| match event {
-            Event::Sent(sent) => Some(*sent),
+            EngineEvent::Sent(sent) => Some(*sent),
             _ => None,
         });
         let mut spectra = 0;

@@ -7,7 +7,7 @@ use dsp::delay::{DelayModels, LinearDelay};
 use ground::Timestamp;
 use karoo::assembly::BackendKind;
 use karoo::config::EngineConfig;
-use karoo::engine::steer::{ControlHandle, Event, Gains};
+use karoo::engine::steer::{ControlHandle, EngineEvent, Gains};
 use karoo::model::Model;
 use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
@@ -251,7 +251,7 @@ fn answers_hold_from_the_steady_state_timestamp_on() {
                     &feed,
                     |_| (),
                     |steering, event| {
-                        if !matches!(event, Event::Sent(_)) {
+                        if !matches!(event, EngineEvent::Sent(_)) {
                             return;
                         }
                         answer.get_or_insert_with(|| {

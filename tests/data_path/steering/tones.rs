@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
 use dsp::delay::{LinearDelay, wrap_angle};
 use karoo::config::EngineConfig;
-use karoo::engine::steer::{Event, Gains};
+use karoo::engine::steer::{EngineEvent, Gains};
 use num_complex::{Complex32, Complex64};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -280,7 +280,7 @@ fn delay_changes_apply_to_exactly_the_right_spectra() {
         }
         assert!(seen[..4].iter().all(|&seen| seen > 0), "{seen:?}");
         let told = outcome.events.iter().filter_map(|event| match event {
-            Event::Delay(delay) if delay.pol == 1 => Some(delay.model),
+            EngineEvent::Delay(delay) if delay.pol == 1 => Some(delay.model),
             _ => None,
         });
         assert_eq!(told.collect::<Vec<_>>(), models[..4]);
