@@ -204,3 +204,91 @@ impl OutputStats {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::memory::HostAllocator;
+
+    /// Two substreams.
+    fn config() -> OutputConfig {
+        let options = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=512";
+        crate::config::tests::engine(options, |_| {})
+            .outputs
+            .remove(0)
+    }
+
+    /// One batch: whether it is sent, what it counted of each polarisation.
+    type Batch = (bool, [u64; N_POL]);
+
+    proptest! {
+        /// Counters tell of a list of chunks what a list of all their batches tells.
+        #[test]
+        fn chunks_count_as_their_batches_do(
+            chunks in proptest::collection::vec(
+                (0..3u64, proptest::collection::vec(any::<(bool, [u8; N_POL])>(), 0..5)),
+                0..6,
+            ),
+        ) {
+            let (config, host) = (config(), HostAllocator::default());
+            let (step, bytes) = (config.batch_samples() as u64, config.batch_bytes());
+            let stats = OutputStats::new("w");
+            // All batches from the first chunk to the last, also those between chunks.
+            let mut all: Vec<Batch> = Vec::new();
+            for (index, (gap, batches)) in chunks.iter().enumerate() {
+                let gap = if index == 0 { 0 } else { *gap };
+                all.extend((0..gap).map(|_| (false, [0; N_POL])));
+                let mut chunk = OutputMemory::new(5, bytes, &host).unwrap();
+                chunk.begin(Timestamp((7 + all.len() as u64) * step));
+                for (index, (sent, counted)) in batches.iter().enumerate() {
+                    let counted = counted.map(u64::from);
+                    if !sent {
+                        chunk.mark_absent(index);
+                    }
+                    chunk.span().stats[index] = crate::memory::BatchStats {
+                        saturated: counted,
+                        power: counted.map(|counted| 3 * counted),
+                    };
+                    all.push((*sent, counted));
+                }
+                chunk.truncate(batches.len());
+                let tally = Tally::new(&chunk, &config, gap);
+                prop_assert_eq!(tally.batches(), batches.iter().filter(|b| b.0).count() as u64);
+                stats.note(&tally);
+            }
+            let first = all.iter().position(|batch| batch.0);
+            let last = all.iter().rposition(|batch| batch.0);
+            let between = first.zip(last).map_or(0..0, |(first, last)| first..last);
+            let lost = |batches: &[Batch]| 2 * batches.iter().filter(|batch| !batch.0).count() as u64;
+            prop_assert_eq!(stats.not_sent_heaps(), lost(&all));
+            prop_assert_eq!(stats.skipped_heaps(), lost(&all[between]));
+            let sent: Vec<_> = all.iter().filter(|batch| batch.0).collect();
+            let count = sent.len() as u64;
+            let sum = [0, 1].map(|pol: usize| sent.iter().map(|batch| batch.1[pol]).sum::<u64>());
+            let counts = stats.counts();
+            prop_assert_eq!(counts.name, "w");
+            prop_assert_eq!([counts.batches, counts.heaps], [count, 2 * count]);
+            prop_assert_eq!(counts.bytes, count * bytes as u64);
+            prop_assert_eq!(counts.clipped_samples, sum);
+            let timestamp = |index: Option<usize>| index.map(|index| (7 + index as u64) * step);
+            prop_assert_eq!(counts.first_timestamp, timestamp(first));
+            prop_assert_eq!(counts.last_timestamp, timestamp(last));
+            let power = sum.map(|sum| 3 * u128::from(sum));
+            prop_assert_eq!(stats.power(&config), (power, count * step));
+        }
+    }
+
+    #[test]
+    fn all_that_will_ever_leave_has_left_where_no_lcore_says_so() {
+        let stats = OutputStats::new("w");
+        assert_eq!(stats.sent_chunks(), u64::MAX);
+        assert!(!stats.note_departure(0));
+        stats.expect_tx_lcores(2);
+        let lasts = [0, 0, 1, 1].map(|lcore| stats.note_departure(lcore));
+        assert_eq!(lasts, [false, false, true, true]);
+        assert_eq!(stats.sent_chunks(), 2);
+        assert!(!stats.note_departure(2));
+    }
+}
