@@ -15,14 +15,19 @@ use crate::memory::{OutputSpan, SampleView};
 /// Five seconds: how often a controller tracks.
 const STEP: u64 = 5 * 1_712_000_000;
 
-/// Is asked for nothing.
-struct Unused;
+/// Computes nothing, and takes so many ticks for new gains.
+struct Idle {
+    ticks: u64,
+}
 
-impl Pipeline for Unused {
+impl Pipeline for Idle {
     fn name(&self) -> String {
-        "unused".to_owned()
+        "idle".to_owned()
     }
-    fn set_gains(&mut self, _: usize, _: &mut Gains) {}
+    fn set_gains(&mut self, _: usize, _: &mut Gains) {
+        let begun = tsc();
+        while tsc() - begun < self.ticks {}
+    }
     fn run_frontend(
         &mut self,
         _: &SampleView<'_>,
@@ -74,7 +79,7 @@ impl Bench {
             self.all.add(model);
         }
         let (next, end) = (Timestamp(next), Timestamp(next + 4096));
-        self.changes.take(next, end, false, &mut Unused);
+        self.changes.take(next, end, false, &mut Idle { ticks: 0 });
         asked
     }
 
@@ -103,6 +108,23 @@ fn an_engine_without_input_can_be_tracked_for_ever() {
         assert_eq!([x, y], [expected; 2], "{t}");
     }
     assert!(bench.delays(now)[0] > requests as i64 - 3);
+}
+
+/// Models are forgotten to bound them, not because they are old.
+#[test]
+fn an_engine_without_input_keeps_half_of_all_models() {
+    let mut bench = Bench::new();
+    let upcoming = |bench: &Bench| bench.changes.delays[0].upcoming();
+    let mut asked = (0..).map(|i| (i, (1 << 40) + i * STEP));
+    while upcoming(&bench) < MODELS / 2 {
+        let before = upcoming(&bench);
+        let (i, now) = asked.next().unwrap();
+        bench.ask(i, now + STEP, now, 0).unwrap();
+        assert_eq!(upcoming(&bench), before + 1);
+    }
+    let (i, now) = asked.next().unwrap();
+    bench.ask(i, now + STEP, now, 0).unwrap();
+    assert!(upcoming(&bench) < MODELS / 2);
 }
 
 #[test]
@@ -153,7 +175,7 @@ fn no_request_takes_effect_later_than_its_answer_said() {
             let mut next = 0;
             while !ended.load(Ordering::Relaxed) {
                 let (start, end) = (Timestamp(next), Timestamp(next + CHUNK));
-                changes.take(start, end, false, &mut Unused);
+                changes.take(start, end, false, &mut Idle { ticks: 0 });
                 next += CHUNK;
             }
         });
@@ -172,4 +194,35 @@ fn no_request_takes_effect_later_than_its_answer_said() {
         ended.store(true, Ordering::Relaxed);
         assert_eq!(late, None);
     });
+}
+
+#[test]
+fn a_stall_is_as_long_as_gains_hold_up_the_engine() {
+    const TICKS: u64 = 1 << 22;
+    let Bench {
+        steering,
+        mut changes,
+        ..
+    } = Bench::new();
+    let output = &steering.outputs()[0];
+    let gains = Gains::uniform(output.channels(), Complex32::from(2.0));
+    output.set_gains(1, gains).unwrap();
+    let begun = tsc();
+    for _ in 0..2 {
+        changes.take(
+            Timestamp(0),
+            Timestamp(4096),
+            false,
+            &mut Idle { ticks: TICKS },
+        );
+    }
+    let most = tsc() - begun;
+    let mut stats = changes.stats().clone();
+    assert_eq!((stats.changes, stats.stalls.len()), (1, 1));
+    // The histogram has three digits.
+    let (short, long) = (stats.stalls.min(), stats.stalls.max());
+    assert!(short >= TICKS - TICKS / 100, "{short}");
+    assert!(long <= most + most / 100, "{long} of {most}");
+    stats.add(changes.stats());
+    assert_eq!((stats.changes, stats.stalls.len()), (2, 2));
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{Eal, ExtPool};
@@ -13,7 +15,7 @@ use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu;
 use karoo::engine::steer::{Gains, RequestQueues};
 use karoo::engine::{
-    Block, Engine, EngineError, EngineParts, Finished, Intake, OutputChunk, OutputParts,
+    Backend, Block, Engine, EngineError, EngineParts, Finished, Intake, OutputChunk, OutputParts,
     OutputStats, Pipeline, PipelineError,
 };
 use karoo::memory::{FrozenChunk, HostAllocator, OutputMemory, OutputSpan, SampleView};
@@ -63,6 +65,10 @@ struct Late {
     left: usize,
     fails: bool,
     under_way: VecDeque<OutputChunk>,
+    /// Polls while something was under way.
+    asked: Arc<AtomicUsize>,
+    /// The device that it computes on, if there is one.
+    device: Option<&'static str>,
 }
 
 impl Late {
@@ -72,13 +78,15 @@ impl Late {
             left: polls,
             fails,
             under_way: VecDeque::new(),
+            asked: Arc::default(),
+            device: None,
         })
     }
 }
 
 impl Pipeline for Late {
     fn name(&self) -> String {
-        "late".into()
+        format!("late by {}", self.polls)
     }
 
     fn set_gains(&mut self, _pol: usize, _gains: &mut Gains) {}
@@ -98,6 +106,9 @@ impl Pipeline for Late {
     }
 
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
+        if !self.under_way.is_empty() {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+        }
         if self.left > 0 {
             self.left -= 1;
             return Ok(None);
@@ -109,8 +120,17 @@ impl Pipeline for Late {
         }
     }
 
+    fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {
+        let device = self.device?;
+        Some((device.to_owned(), Arc::default()))
+    }
+
     fn lcores(&self) -> Vec<ThreadReport> {
-        Vec::new()
+        let name = format!("worker of {}", self.polls);
+        vec![ThreadReport {
+            name,
+            ..ThreadReport::default()
+        }]
     }
 }
 
@@ -182,6 +202,15 @@ fn receive(memory: &Arc<ReceiveMemory>, abort: &StopFlag) {
     lane.end();
 }
 
+/// An engine, and what is at its ends.
+struct Parts {
+    engine: Engine,
+    memory: Arc<ReceiveMemory>,
+    stats: Vec<Arc<OutputStats>>,
+    queue: Arc<ArrayQueue<Finished>>,
+    abort: StopFlag,
+}
+
 /// What came of a run.
 struct Run {
     /// Output, timestamp and batches of each chunk.
@@ -191,8 +220,8 @@ struct Run {
     outcome: Result<(), EngineError>,
 }
 
-/// An engine with these pipelines over all that [`receive`] fills.
-fn run(pipelines: [Box<Late>; 2]) -> Run {
+/// An engine with these pipelines.
+fn parts(pipelines: [Box<Late>; 2]) -> Parts {
     let (eal, config) = (Eal::for_tests(), config());
     let host = HostAllocator::default();
     let (memory, receiver) = receive_memory(&config.recv, config.tail_samples(), 1, &host).unwrap();
@@ -217,18 +246,33 @@ fn run(pipelines: [Box<Late>; 2]) -> Run {
     let outputs: Vec<_> = outputs.collect();
     let stats: Vec<_> = outputs.iter().map(|output| output.stats.clone()).collect();
     let (queue, abort) = (Arc::new(ArrayQueue::new(5)), StopFlag::default());
-    let idle = IdlePolicy::Share;
-    let intake = Box::<Slow>::default();
     let parts = EngineParts {
         receiver,
-        intake,
+        intake: Box::<Slow>::default(),
         outputs,
         steered: RequestQueues::alone(&config),
         finished: queue.clone(),
-        idle,
+        idle: IdlePolicy::Share,
         abort: abort.clone(),
     };
-    let mut engine = Engine::new(&config, parts);
+    Parts {
+        engine: Engine::new(&config, parts),
+        memory,
+        stats,
+        queue,
+        abort,
+    }
+}
+
+/// An engine with these pipelines over all that [`receive`] fills.
+fn run(pipelines: [Box<Late>; 2]) -> Run {
+    let Parts {
+        mut engine,
+        memory,
+        stats,
+        queue,
+        abort,
+    } = parts(pipelines);
     let of_engine = abort.clone();
     let engine = std::thread::spawn(move || {
         let _guard = of_engine.on_panic();
@@ -306,4 +350,79 @@ fn a_late_failure_ends_the_engine() {
         assert!(error.contains(word), "{error}");
     }
     assert!(!got.ended && got.handed.iter().all(|(output, ..)| *output == 0));
+}
+
+#[test]
+fn an_engine_tells_what_computes() {
+    let same = parts([Late::new(7, false), Late::new(7, false)]).engine;
+    assert_eq!(same.backend(), "late by 7");
+    let engine = parts([Late::new(7, false), Late::new(0, false)]).engine;
+    assert_eq!(engine.backend(), "late by 7 and late by 0");
+    let names: Vec<_> = engine.lcores().into_iter().map(|of| of.name).collect();
+    assert_eq!(names, ["worker of 7", "worker of 0"]);
+}
+
+#[test]
+fn a_backend_tells_which_devices_are_busy_for_it() {
+    let busy = |pipelines| {
+        let intake = Box::<Slow>::default();
+        let backend = Backend { intake, pipelines };
+        let devices = backend.busy().into_iter().map(|(device, _)| device);
+        devices.collect::<Vec<_>>()
+    };
+    let on = |device| -> Box<dyn Pipeline> {
+        let mut pipeline = Late::new(0, false);
+        pipeline.device = device;
+        pipeline
+    };
+    assert_eq!(
+        busy(vec![on(Some("one")), on(None), on(Some("two"))]),
+        ["one", "two"]
+    );
+    // The CPU is not told as a device.
+    let config = config();
+    let workers = Arc::new(cpu::Workers::unpinned(1).unwrap());
+    let backend = cpu::backend(&config, &workers);
+    assert!(backend.busy().is_empty() && busy(backend.pipelines).is_empty());
+    assert!(backend.intake.lcores().is_empty());
+}
+
+/// An engine without input turns. One that waits for a backend does not, as far as a watchdog sees.
+#[test]
+fn a_backend_that_is_stuck_shows() {
+    const TOO_LONG: Duration = Duration::from_secs(60);
+    const POLLS: usize = 100;
+    let stuck = Late::new(usize::MAX, false);
+    let asked = stuck.asked.clone();
+    let Parts {
+        mut engine,
+        memory,
+        abort,
+        ..
+    } = parts([stuck, Late::new(usize::MAX, false)]);
+    let times = PhaseTimes::new("engine", None);
+    let turns = || times.progress().unwrap_or(0);
+    let begun = Instant::now();
+    let comes = |is: &dyn Fn() -> bool| {
+        while !is() && begun.elapsed() < TOO_LONG {
+            std::thread::yield_now();
+        }
+        is()
+    };
+    let [idle, polled, stands] = std::thread::scope(|scope| {
+        let _guard = abort.on_panic();
+        let mut clock = PhaseTimer::start(times.clone());
+        let engine = scope.spawn(move || engine.run(&mut clock));
+        let idle = comes(&|| turns() > POLLS as u64);
+        let stop = abort.clone();
+        scope.spawn(move || receive(&memory, &stop));
+        let polled = comes(&|| asked.load(Ordering::Relaxed) > POLLS);
+        let before = (turns(), asked.load(Ordering::Relaxed));
+        let polled = polled && comes(&|| asked.load(Ordering::Relaxed) > before.1 + POLLS);
+        let stands = turns() == before.0;
+        abort.set();
+        assert!(engine.join().unwrap().is_ok());
+        [idle, polled, stands]
+    });
+    assert!(idle && polled && stands, "{idle}, {polled}, {stands}");
 }
