@@ -62,3 +62,29 @@ impl DropCause {
         !self.is_other_traffic() && !matches!(self, Self::WrongHeapLength | Self::Duplicate)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn those(is: fn(DropCause) -> bool) -> Vec<DropCause> {
+        let all = DropCause::ALL.iter().copied();
+        all.filter(|&cause| is(cause)).collect()
+    }
+
+    #[test]
+    fn all_causes_but_four_are_losses() {
+        use DropCause::{Duplicate, NotIpv4Udp, NotOurs, WrongHeapLength};
+        assert_eq!(those(DropCause::is_other_traffic), [NotIpv4Udp, NotOurs]);
+        let harmless = [NotIpv4Udp, NotOurs, WrongHeapLength, Duplicate];
+        assert_eq!(those(|cause| !cause.is_loss()), harmless);
+    }
+
+    #[test]
+    fn every_cause_is_explained_in_a_sentence() {
+        for cause in DropCause::ALL {
+            let text = cause.explanation();
+            assert!(text.ends_with('.') && text.contains(' '), "{text}");
+        }
+    }
+}

@@ -335,3 +335,158 @@ impl InputStats {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dsp::SampleBits;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::memory::HostAllocator;
+    use crate::recv::window::{Located, WindowWriter};
+
+    const HEAPS: usize = 4;
+
+    /// Heaps of 64 samples in 80 bytes.
+    fn recv() -> RecvConfig {
+        RecvConfig {
+            packet_samples: 64,
+            sample_bits: SampleBits::new(10).unwrap(),
+            chunk_samples: 64 * HEAPS,
+            mask_timestamp: false,
+        }
+    }
+
+    #[test]
+    fn memory_takes_what_is_told_before() {
+        for (kind, spare) in [(MemoryKind::Host, 0), (MemoryKind::Host, 3)] {
+            let host = HostAllocator::default();
+            let (memory, _) = receive_memory_with_spare(&recv(), 16, 2, &host, spare).unwrap();
+            let one = chunk_bytes(&recv(), 16);
+            let layout = ChunkLayout::new(&recv(), 16);
+            // A flag of one byte and a count of two for each heap.
+            assert_eq!(one, (layout.bytes() + 2 * HEAPS * (1 + 2)) as u64);
+            let chunks = memory.free_chunks() as u64;
+            assert_eq!(
+                chunks * one,
+                receive_bytes(&recv(), 16, kind) + spare as u64 * one
+            );
+            assert_eq!(memory.bytes() as u64, chunks * layout.bytes() as u64);
+            assert_eq!(memory.kind(), kind);
+            // Every one of them can be had, once.
+            let mut taken: Vec<_> = std::iter::from_fn(|| memory.take()).collect();
+            taken.sort();
+            assert!(taken.iter().map(|&taken| u64::from(taken)).eq(0..chunks));
+            assert_eq!(memory.free_chunks(), 0);
+            taken.into_iter().for_each(|taken| memory.give(taken));
+            assert_eq!(memory.free_chunks() as u64, chunks);
+        }
+        // What a GPU may be reading comes on top.
+        let of = |kind| receive_bytes(&recv(), 16, kind) / chunk_bytes(&recv(), 16);
+        let [host, pinned, bar] = [MemoryKind::Host, MemoryKind::Pinned, MemoryKind::Bar].map(of);
+        assert_eq!([pinned, bar], [host + UNDER_WAY as u64; 2]);
+    }
+
+    #[test]
+    fn a_heap_gives_up_chunks_behind_the_open_ones() {
+        assert_eq!([0, 1, 2, 3, 100].map(floor_after), [0, 0, 1, 2, 99]);
+    }
+
+    /// One chunk: how many chunks before it have no heaps, and what each heap says was clipped.
+    type Filled = (u64, [[Option<u8>; HEAPS]; N_POL]);
+
+    fn filled() -> impl Strategy<Value = Filled> {
+        let gap = prop_oneof![3 => Just(0), 1 => 1..9u64];
+        let heap = proptest::option::weighted(0.7, any::<u8>());
+        let pols = proptest::array::uniform2(proptest::array::uniform4(heap));
+        (gap, pols)
+    }
+
+    proptest! {
+        /// What is counted of chunks is what a list of all heaps tells.
+        #[test]
+        fn chunks_count_as_their_heaps_do(chunks in proptest::collection::vec(filled(), 0..12)) {
+            let host = HostAllocator::default();
+            let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &host).unwrap();
+            let free = memory.free_chunks();
+            let mut writer = WindowWriter::new(WindowOf(memory.clone()), 0);
+            let mut collected = Vec::new();
+            let mut collect = |receiver: &mut Receiver| loop {
+                match receiver.poll() {
+                    Collected::Chunk(id, chunk) => {
+                        collected.push(id);
+                        receiver.recycle(chunk);
+                    }
+                    Collected::Nothing => break false,
+                    Collected::End => break true,
+                }
+            };
+            // From the first chunk that has heaps to the last.
+            let mut heaps: [Vec<Option<u8>>; N_POL] = Default::default();
+            let (mut ids, mut id) = (Vec::new(), 0);
+            for (gap, pols) in chunks {
+                id += gap;
+                if pols.iter().flatten().any(Option::is_some) {
+                    let buffer = loop {
+                        writer.begin();
+                        let located = writer.locate(id, || memory.take());
+                        writer.end();
+                        match located {
+                            Located::Buffer(buffer) => break buffer,
+                            _ => collect(&mut receiver),
+                        };
+                    };
+                    let before = id - ids.last().map_or(id, |last| last + 1);
+                    for (pol, said) in pols.iter().enumerate() {
+                        heaps[pol].extend(std::iter::repeat_n(None, before as usize * HEAPS));
+                        heaps[pol].extend(said);
+                        for (heap, said) in said.iter().enumerate() {
+                            if let Some(clipped) = said {
+                                let slot = memory.chunk(buffer).claim(pol, heap).unwrap();
+                                slot.write(&[0; 80], (*clipped).into());
+                            }
+                        }
+                    }
+                    ids.push(id);
+                    prop_assert_eq!(memory.newest_chunk(), (id > 1).then_some(id));
+                }
+                id += 1;
+            }
+            writer.begin();
+            writer.raise(END_OF_STREAM);
+            writer.end();
+            prop_assert!(collect(&mut receiver));
+            prop_assert_eq!(&collected, &ids);
+            prop_assert_eq!(memory.free_chunks(), free);
+
+            let stats = receiver.stats();
+            let count = |heaps: &[Option<u8>]| heaps.iter().flatten().count() as u64;
+            let present = heaps.each_ref().map(|heaps| count(heaps));
+            let all = heaps[0].len() as u64;
+            let clipped = |heaps: &Vec<Option<u8>>| heaps.iter().flatten().map(|&c| u64::from(c)).sum();
+            let clipped: [u64; N_POL] = heaps.each_ref().map(clipped);
+            prop_assert_eq!(stats.chunks(), ids.len() as u64);
+            prop_assert_eq!(stats.heaps(), present);
+            prop_assert_eq!(stats.missing_heaps(), present.map(|present| all - present));
+            prop_assert_eq!(stats.clipped_samples(), clipped);
+            let begin = ids.first().map(|first| first * 64 * HEAPS as u64);
+            prop_assert_eq!(stats.first_timestamp(), begin);
+            let either: Vec<_> = heaps[0].iter().zip(&heaps[1]).map(|(x, y)| x.or(*y)).collect();
+            let first = either.iter().position(Option::is_some).unwrap_or(0);
+            let end = either.iter().rposition(Option::is_some).map_or(first, |last| last + 1);
+            let begin = begin.unwrap_or(0);
+            prop_assert_eq!(stats.span(), begin + 64 * first as u64..begin + 64 * end as u64);
+            for (pol, told) in stats.pols().into_iter().enumerate() {
+                let span = &heaps[pol][first..end];
+                let runs = span.chunk_by(|a, b| a.is_some() == b.is_some());
+                let runs: Vec<_> = runs.map(|run| (run[0].is_some(), run.len() as u64)).collect();
+                prop_assert_eq!(told.heaps, present[pol]);
+                prop_assert_eq!([told.samples, told.bytes], [64, 80].map(|of| of * present[pol]));
+                prop_assert_eq!(told.missing_heaps, span.len() as u64 - count(span));
+                prop_assert_eq!(told.clipped_samples, clipped[pol]);
+                prop_assert_eq!(told.presence, runs);
+                prop_assert_eq!(told.power_dbfs, None);
+            }
+        }
+    }
+}
