@@ -213,7 +213,13 @@ impl CaptureReader {
                 Ok((len, block)) => {
                     return Ok(Some((
                         len,
-                        step(&block, len, &self.interfaces, self.nanoseconds),
+                        step(
+                            &block,
+                            len,
+                            &self.interfaces,
+                            self.big_endian,
+                            self.nanoseconds,
+                        ),
                     )));
                 }
                 Err(PcapError::Eof) => return Ok(None),

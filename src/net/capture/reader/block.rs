@@ -44,12 +44,13 @@ impl Interface {
     }
 }
 
-/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section; records
-/// of pcap files may have `nanoseconds`.
+/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section, which may
+/// be `big_endian`; records of pcap files may have `nanoseconds`.
 pub(super) fn step(
     block: &PcapBlockOwned<'_>,
     len: usize,
     interfaces: &[Interface],
+    big_endian: bool,
     nanoseconds: bool,
 ) -> Step {
     match block {
@@ -72,8 +73,12 @@ pub(super) fn step(
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => Step::Interface(Interface {
             link_type: interface.linktype.0 as u16,
             snaplen: interface.snaplen as usize,
-            ticks_per_second: interface.ts_resolution().unwrap_or(1_000_000).max(1),
-            offset_seconds: interface.ts_offset(),
+            ticks_per_second: ticks_per_second(interface.if_tsresol).unwrap_or(1_000_000),
+            // pcap-parser takes the option to be little-endian wherever it is.
+            offset_seconds: match big_endian {
+                true => interface.if_tsoffset.swap_bytes(),
+                false => interface.if_tsoffset,
+            },
         }),
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             match interfaces.get(packet.if_id as usize) {
@@ -109,5 +114,16 @@ pub(super) fn step(
             }
         },
         PcapBlockOwned::NG(_) => Step::Skip,
+    }
+}
+
+/// What an interface's resolution says, if it is a number of 64 bits: a power of ten, or of two
+/// with the upper bit.
+///
+/// pcap-parser's own function takes microseconds for all powers of two.
+fn ticks_per_second(resolution: u8) -> Option<u64> {
+    match resolution & 0x80 {
+        0 => 10u64.checked_pow(resolution.into()),
+        _ => 1u64.checked_shl((resolution & 0x7f).into()),
     }
 }

@@ -136,6 +136,122 @@ fn pcapng_with_sections_interfaces_and_other_blocks() {
     );
 }
 
+/// An interface of Ethernet with these options, each of a number and a value.
+fn interface_with(big: bool, snaplen: u32, options: &[(u32, &[u8])]) -> Vec<u8> {
+    let pair = |a: u32, b: u32| if big { a << 16 | b } else { a | b << 16 };
+    let mut body = words(big, &[pair(1, 0), snaplen]);
+    for (number, value) in options {
+        body.extend(words(big, &[pair(*number, value.len() as u32)]));
+        body.extend_from_slice(value);
+        body.resize(body.len().next_multiple_of(4), 0);
+    }
+    body.extend(words(big, &[0]));
+    block(big, 1, &body)
+}
+
+/// Ticks are microseconds unless option 9 says otherwise; option 14 has seconds to add.
+#[test]
+fn times_are_in_the_units_of_their_interface() {
+    for big in [false, true] {
+        let offset = |seconds: i64| match big {
+            true => seconds.to_be_bytes(),
+            false => seconds.to_le_bytes(),
+        };
+        let (later, before) = (offset(1_000_000), offset(-100_000));
+        let options: [&[(u32, &[u8])]; 5] = [
+            &[],
+            &[(9, &[3])],
+            // A power of two.
+            &[(9, &[0x80 | 20])],
+            &[(14, &later)],
+            &[(14, &before)],
+        ];
+        let mut file = section(big);
+        for options in options {
+            file.extend(interface_with(big, 0, options));
+        }
+        for interface in 0..5 {
+            file.extend(packet(big, interface, b"frame", 5));
+        }
+        let ticks = (1 << 32) + 7;
+        let expected = [
+            ticks * 1000,
+            ticks * 1_000_000,
+            (u128::from(ticks) * 1_000_000_000 >> 20) as u64,
+            ticks * 1000 + 1_000_000_000_000_000,
+            // There is no time before 1970.
+            0,
+        ];
+        let times: Vec<_> = frames(&file)
+            .unwrap()
+            .0
+            .into_iter()
+            .map(|frame| frame.0)
+            .collect();
+        assert_eq!(times, expected);
+    }
+}
+
+#[test]
+fn simple_packets_are_as_long_as_their_interface_lets_them_be() {
+    for (snaplen, len) in [(0, 5), (3, 3), (5, 5), (9, 5)] {
+        let mut file = [section(false), interface_with(false, snaplen, &[])].concat();
+        let simple = [&words(false, &[5]), &b"bytes"[..len]].concat();
+        file.extend(block(false, 3, &simple));
+        let mut reader = reader(&file).unwrap();
+        let frame = reader.next_frame().unwrap().unwrap();
+        assert_eq!((frame.bytes, frame.orig_len), (&b"bytes"[..len], 5));
+        assert_eq!(frame.is_cut(), len < 5);
+    }
+    let described = "the packet's interface was never described";
+    let simple = block(false, 3, &words(false, &[0]));
+    for packet in [simple, packet(false, 1, b"frame", 5)] {
+        let mut file = section(false);
+        if packet[0] == 6 {
+            file.extend(interface(false, 1));
+        }
+        file.extend(packet);
+        let error = frames(&file).unwrap_err().to_string();
+        assert!(error.contains(described), "{error}");
+    }
+    let cooked = [
+        section(false),
+        interface(false, 113),
+        block(false, 3, &words(false, &[0])),
+    ];
+    let error = frames(&cooked.concat()).unwrap_err();
+    assert!(
+        matches!(error, CaptureError::LinkType { link_type: 113, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_reader_tells_its_format_and_how_far_it_is() {
+    for (file, format) in [
+        (pcap(false, 0xa1b2_c3d4, 1), "pcap"),
+        (pcap(false, 0xa1b2_3c4d, 1), "pcap with nanoseconds"),
+        ([section(false), interface(false, 1)].concat(), "pcapng"),
+    ] {
+        let header = file.len() as u64;
+        let one = match format {
+            "pcapng" => packet(false, 0, b"frame", 5),
+            _ => record(false, 0, b"frame", 5),
+        };
+        let file = [&file[..], &one, &one, &one].concat();
+        let mut reader = reader(&file).unwrap();
+        assert_eq!(reader.format(), format);
+        let (one, total) = (one.len() as u64, file.len() as u64);
+        for frames in 0..3 {
+            assert!(reader.next_frame().unwrap().is_some());
+            // The frame at hand is still in the buffer.
+            assert_eq!(reader.progress(), (header + frames * one, total));
+        }
+        assert!(reader.next_frame().unwrap().is_none());
+        assert_eq!(reader.progress(), (total, total));
+    }
+}
+
 #[test]
 fn a_missing_end_costs_the_last_frame_alone() {
     let mut classic = pcap(false, 0xa1b2_c3d4, 1);
@@ -172,18 +288,41 @@ fn refusals_name_the_file_and_the_way_out() {
         refusal(&section(false)[..27]),
         CaptureError::HeaderCut { len: 27, .. }
     ));
-    let text = refusal(&[0x1f, 0x8b, 8, 0, 0]).to_string();
-    assert!(
-        text.contains("test.pcap") && text.contains("gunzip"),
-        "{text}"
-    );
+    for (magic, way_out) in [
+        (&[0x1f, 0x8b, 8, 0, 0][..], "gunzip"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -d"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz -d"),
+        (b"BZh91AY", "bunzip2"),
+    ] {
+        let text = refusal(magic).to_string();
+        assert!(
+            text.contains("test.pcap") && text.contains(way_out),
+            "{text}"
+        );
+    }
     let text = refusal(b"# a text file, longer than a header").to_string();
     assert!(
         text.contains("23 20 61 20") && text.contains("tcpdump"),
         "{text}"
     );
-    let text = refusal(&pcap(false, 0xa1b2_c3d4, 113)).to_string();
-    assert!(text.contains("113") && text.contains("cooked"), "{text}");
+    // As in the list of link types (www.tcpdump.org/linktypes.html).
+    for (link_type, name) in [
+        (0, "BSD loopback"),
+        (101, "raw IP"),
+        (105, "IEEE 802.11"),
+        (108, "OpenBSD loopback"),
+        (113, "Linux cooked, as from tcpdump -i any"),
+        (127, "IEEE 802.11 with radiotap"),
+        (228, "raw IPv4"),
+        (276, "Linux cooked version 2, as from tcpdump -i any"),
+        (999, "unknown"),
+    ] {
+        let text = refusal(&pcap(false, 0xa1b2_c3d4, link_type)).to_string();
+        assert!(
+            text.contains(&format!("link type {link_type} ({name})")),
+            "{text}"
+        );
+    }
     let error = CaptureReader::open("/nonexistent/x.pcap").err().unwrap();
     assert!(matches!(error, CaptureError::Open { .. }));
     assert!(matches!(
@@ -248,9 +387,13 @@ fn a_file_that_is_not_finished_leaves_nothing() {
     drop(writer);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     let mut writer = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();
-    let long = vec![0; 300_000];
+    let long = vec![0; 262_145];
     assert!(writer.write_frame(0, &[&long]).is_err());
+    writer.write_frame(0, &[&long[1..]]).unwrap();
     writer.finish().unwrap();
+    let header = 24;
+    let length = std::fs::metadata(&path).unwrap().len();
+    assert_eq!(length, header + CaptureWriter::frame_bytes(262_144));
     let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(entries.len(), 1);
     assert!(path.exists());
