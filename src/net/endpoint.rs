@@ -115,6 +115,7 @@ mod tests {
         );
         let both = parsed("239.102.0.64+7:7148,239.102.1.64+7:7148");
         assert_eq!(both.len(), 16);
+        assert_eq!(parsed("1.2.3.4+9,5.6.7.8+65525").len(), MAX_ENDPOINTS);
         assert_eq!(both[15], "239.102.1.71:7148");
     }
 
@@ -149,6 +150,9 @@ mod tests {
             EndpointError::Range(_)
         ));
         assert!(matches!(error("1.2.3.4+65536"), EndpointError::Range(_)));
+        for rest in ["1.2.3.4+65535,5.6.7.8", "1.2.3.4+9,5.6.7.8+65526"] {
+            assert!(matches!(error(rest), EndpointError::Range(_)), "{rest}");
+        }
         assert!(error("1.2.3.4:0").to_string().contains("1.2.3.4:0"));
     }
 }
