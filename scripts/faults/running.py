@@ -184,7 +184,9 @@ class Hunt:
                 spent += seconds
                 if self.budget is not None and spent > self.budget:
                     break
-            outcome = self.try_group(number, group, 20 + 6 * seconds)
+            # Hangs of others are confirmed.
+            limit = (20 if group[0].is_unit else 8) + 6 * seconds
+            outcome = self.try_group(number, group, limit)
             if outcome:
                 for test in group:
                     if len(group) == 1 or test.name in outcome.by:
