@@ -343,7 +343,7 @@ mod tests {
 
     use super::*;
     use crate::memory::HostAllocator;
-    use crate::recv::window::{Located, WindowWriter};
+    use crate::recv::window::{LocatedChunk, WindowWriter};
 
     const HEAPS: usize = 4;
 
@@ -432,7 +432,7 @@ mod tests {
                         let located = writer.locate(id, || memory.take());
                         writer.end();
                         match located {
-                            Located::Buffer(buffer) => break buffer,
+                            LocatedChunk::Buffer(buffer) => break buffer,
                             _ => collect(&mut receiver),
                         };
                     };

@@ -44,8 +44,8 @@ impl Interface {
     }
 }
 
-/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section, which may
-/// be `big_endian`; records of pcap files may have `nanoseconds`.
+/// The meaning of `block`, which takes `len` bytes, after the `interfaces` of its section, which
+/// may be `big_endian`; records of pcap files may have `nanoseconds`.
 pub(super) fn step(
     block: &PcapBlockOwned<'_>,
     len: usize,

@@ -177,7 +177,7 @@ fn times_are_in_the_units_of_their_interface() {
         let expected = [
             ticks * 1000,
             ticks * 1_000_000,
-            (u128::from(ticks) * 1_000_000_000 >> 20) as u64,
+            ((u128::from(ticks) * 1_000_000_000) >> 20) as u64,
             ticks * 1000 + 1_000_000_000_000_000,
             // There is no time before 1970.
             0,
