@@ -297,9 +297,9 @@ impl Start<'_> {
             let lcore = RxLcore::new(config, parts);
             let running = Count::of(self.running);
             let name = format!("{}{}", self.prefix, rx.name);
-            lcores.push(threads.spawn(&name, move |clock| {
+            lcores.push(threads.spawn(&name, move |timer| {
                 let _running = running;
-                lcore.run(clock);
+                lcore.run(timer);
             })?);
         }
         Ok((lcores, all_stats))
@@ -312,9 +312,9 @@ impl Start<'_> {
     ) -> Result<LcoreHandle<Result<Engine, EngineError>>, DpdkError> {
         let mut engine = Engine::new(self.config, parts);
         let running = Count::of(self.running);
-        threads.spawn(&format!("{}engine", self.prefix), move |clock| {
+        threads.spawn(&format!("{}engine", self.prefix), move |timer| {
             let _running = running;
-            engine.run(clock).map(|()| engine)
+            engine.run(timer).map(|()| engine)
         })
     }
 
@@ -358,9 +358,9 @@ impl Start<'_> {
         let mut handles = Vec::new();
         for (index, tx) in team.into_iter().enumerate() {
             let counts = [Count::of(self.running), Count::of(&sending)];
-            handles.push(threads.spawn(&name(index), move |clock| {
+            handles.push(threads.spawn(&name(index), move |timer| {
                 let _counts = counts;
-                tx.run(clock);
+                tx.run(timer);
             })?);
         }
         Ok((handles, all_pools, sending))

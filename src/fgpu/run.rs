@@ -151,7 +151,7 @@ impl LiveEngine {
                 idle: one(&plan.idle(|role| role == Role::Source)),
                 abort: threads.abort().clone(),
             };
-            let lcore = threads.spawn("capture", move |clock| source.run(clock))?;
+            let lcore = threads.spawn("capture", move |timer| source.run(timer))?;
             Ok::<_, DpdkError>(Capture { lcore, stop, stats })
         });
         Ok(Self {

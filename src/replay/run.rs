@@ -347,7 +347,7 @@ impl Replay {
             idle: IDLE,
             abort: abort.clone(),
         };
-        let recorder = threads.spawn("recorder", move |clock| recorder.run(clock))?;
+        let recorder = threads.spawn("recorder", move |timer| recorder.run(timer))?;
 
         let progress = Arc::new(CaptureProgress::default());
         let (_, capture_bytes) = parts.reader.progress();
@@ -365,7 +365,7 @@ impl Replay {
             idle: IDLE,
             abort,
         };
-        let source = threads.spawn("source", move |clock| source.run(clock))?;
+        let source = threads.spawn("source", move |timer| source.run(timer))?;
         Ok(Self {
             threads,
             running,

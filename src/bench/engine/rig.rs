@@ -173,7 +173,7 @@ impl Rig {
                 abort: abort.clone(),
             };
             let name = format!("generator{number}");
-            generators.push(threads.spawn(&name, move |clock| generator.run(clock))?);
+            generators.push(threads.spawn(&name, move |timer| generator.run(timer))?);
         }
         let mut sinks = Vec::new();
         for (number, streams) in around.streams.into_iter().enumerate() {
@@ -184,7 +184,7 @@ impl Rig {
                 abort: abort.clone(),
             };
             let name = format!("sink{number}");
-            sinks.push(threads.spawn(&name, move |clock| sink.run(clock))?);
+            sinks.push(threads.spawn(&name, move |timer| sink.run(timer))?);
         }
         Ok(Self {
             threads,

@@ -69,8 +69,8 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     }));
     let ended = StopFlag::default();
     let at_end = ended.clone();
-    let sender = threads.spawn("digitiser", move |clock| {
-        lcore.run(clock);
+    let sender = threads.spawn("digitiser", move |timer| {
+        lcore.run(timer);
         at_end.set();
     });
     let sender = sender.map_err(Failure::data)?;

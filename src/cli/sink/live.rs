@@ -309,7 +309,7 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     });
     let mut serving = Serving::start(sockets, level)?;
     serving.scrape(metrics.clone());
-    let receiver = threads.spawn("sink", move |clock| lcore.run(clock));
+    let receiver = threads.spawn("sink", move |timer| lcore.run(timer));
     let receiver = receiver.map_err(Failure::data)?;
     tracing::info!(interface = name, "up");
 
