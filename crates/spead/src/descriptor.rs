@@ -1,52 +1,55 @@
-//! Item descriptors, and the heaps that carry them.
+//! Descriptors of items, and heaps that have nothing but descriptors.
 //!
-//! A descriptor is a SPEAD packet of its own, nested in the payload of the heap that carries it.
+//! A descriptor is a SPEAD packet of its own, nested in the payload of a heap.
 
 use crate::item;
-use crate::packet::{Header, Item, Packet, PacketError};
+use crate::packet::{ItemPointer, Packet, PacketError, PacketHeader};
 
-/// What one element of an item is.
+/// Type of an item's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElementType {
-    /// Bit fields: type character and bits of each, such as `('u', 48)`.
+    /// Fields of bits, each with a type and a number of bits, such as `('u', 48)`. Types are `u`
+    /// and `i` for integers without and with sign, `f` for floats, `b` for truth values, `c` for
+    /// characters.
     Format(Vec<(char, u16)>),
-    /// numpy type string, such as `|i1`.
+    /// Type of numpy's.
     Numpy {
-        /// Type string.
+        /// numpy's type string, such as `<i2`.
         descr: String,
-        /// First axis varies fastest.
+        /// Whether the first axis varies fastest.
         fortran_order: bool,
     },
 }
 
-/// One item's descriptor.
+/// Descriptor of an item: its name, shape and type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Item identifier that it describes.
+    /// Identifier of the described item.
     pub id: u64,
-    /// Name.
+    /// Name of the item. spead2 reads and writes names in ASCII alone.
     pub name: String,
-    /// Free text.
+    /// Free text; for spead2 also in ASCII.
     pub description: String,
-    /// Axis lengths, slowest first; empty for a scalar, `None` for an axis of variable length.
+    /// Length of each axis, slowest first; `None` for an axis of variable length. A scalar has no
+    /// axes.
     pub shape: Vec<Option<u64>>,
-    /// Type of an element.
+    /// Type of the elements.
     pub element: ElementType,
 }
 
-/// Why a nested packet is not a descriptor.
+/// Reason for which a nested packet is no descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptorError {
-    /// Not a packet.
+    /// No packet.
     #[error("descriptor is not a SPEAD packet")]
     Packet(#[from] PacketError),
-    /// A part is missing.
+    /// Descriptor without a part that it must have.
     #[error("descriptor has no {0}")]
     Missing(&'static str),
-    /// A text is not in its character set.
+    /// Text that is not UTF-8.
     #[error("descriptor's {0} is not text")]
     NotText(&'static str),
-    /// A list's bytes are not a whole number of entries.
+    /// List whose bytes are not a whole number of entries.
     #[error("descriptor's {part} of {len} bytes is not a whole number of {entry}-byte entries")]
     Ragged {
         /// Shape or format.
@@ -56,13 +59,13 @@ pub enum DescriptorError {
         /// Bytes of an entry.
         entry: usize,
     },
-    /// The numpy header is not the dictionary of an array of plain elements.
+    /// Header of numpy's that is not the dictionary of an array of plain elements.
     #[error("descriptor's dtype {0:?} is not a numpy header of a plain array")]
     BadDtype(String),
 }
 
 impl DescriptorError {
-    /// Stable name for counters.
+    /// Stable name of the reason, for counters.
     pub fn cause(&self) -> &'static str {
         match self {
             Self::Packet(error) => error.cause(),
@@ -74,11 +77,13 @@ impl DescriptorError {
     }
 }
 
+/// Bytes of a field of bits.
 const FORMAT_ENTRY: usize = 3;
+/// Bytes of an axis.
 const SHAPE_ENTRY: usize = 7;
 
 impl Descriptor {
-    /// A scalar of 48 unsigned bits: the type of every immediate item here.
+    /// Descriptor of an unsigned scalar of 48 bits, which an immediate item has.
     pub fn immediate(id: u64, name: &str, description: &str) -> Self {
         Self {
             id,
@@ -89,9 +94,9 @@ impl Descriptor {
         }
     }
 
-    /// Descriptors of an F-engine output stream: `channels` per substream and `spectra` per heap,
-    /// whose real and imaginary parts have 8 bits, or another number of them that no array's type
-    /// has.
+    /// Descriptors of a stream of spectra, as an F-engine sends it: heaps of `channels` channels by
+    /// `spectra` spectra. Real and imaginary parts have `bits` bits. 8 bits give a type of numpy's;
+    /// other numbers, which numpy does not have, give a field of bits.
     pub fn spectra(channels: u64, spectra: u64, bits: u16) -> Vec<Self> {
         let element = match bits {
             8 => ElementType::Numpy {
@@ -128,7 +133,7 @@ impl Descriptor {
         ]
     }
 
-    /// Descriptors of a digitiser's stream: `samples` per heap of `bits` bits.
+    /// Descriptors of a digitiser's stream: heaps of `samples` samples of `bits` bits.
     pub fn digitiser(samples: u64, bits: u16) -> Vec<Self> {
         vec![
             Self::immediate(
@@ -157,6 +162,10 @@ impl Descriptor {
     }
 
     /// Reads a nested packet.
+    ///
+    /// # Errors
+    ///
+    /// Each rule of the format has a variant of [`DescriptorError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, DescriptorError> {
         let packet = Packet::new_checked(bytes)?;
         packet.whole_heap()?;
@@ -195,7 +204,7 @@ impl Descriptor {
         })
     }
 
-    /// The nested packet.
+    /// Writes the nested packet.
     pub fn emit(&self) -> Vec<u8> {
         let (format, dtype) = match &self.element {
             ElementType::Format(fields) => {
@@ -227,11 +236,15 @@ impl Descriptor {
         if let Some(dtype) = &dtype {
             parts.push((item::DESCRIPTOR_DTYPE, dtype.as_bytes()));
         }
-        heap(1, &[Item::immediate(item::DESCRIPTOR_ID, self.id)], &parts)
+        heap(
+            1,
+            &[ItemPointer::immediate(item::DESCRIPTOR_ID, self.id)],
+            &parts,
+        )
     }
 }
 
-/// The one packet of a descriptor heap.
+/// Writes the one packet of a heap of descriptors.
 pub fn emit_heap(heap_count: u64, descriptors: &[Descriptor]) -> Vec<u8> {
     let nested: Vec<Vec<u8>> = descriptors.iter().map(Descriptor::emit).collect();
     let parts: Vec<(u64, &[u8])> = nested
@@ -241,7 +254,7 @@ pub fn emit_heap(heap_count: u64, descriptors: &[Descriptor]) -> Vec<u8> {
     heap(heap_count, &[], &parts)
 }
 
-/// The descriptors in a packet; none where it is not a descriptor heap.
+/// Reads the descriptors in a packet. A packet that is not a descriptor heap's has none.
 pub fn parse_heap(
     packet: &Packet<'_>,
 ) -> impl Iterator<Item = Result<Descriptor, DescriptorError>> {
@@ -251,21 +264,22 @@ pub fn parse_heap(
         .map(|(_, bytes)| Descriptor::parse(bytes))
 }
 
-/// A heap in one packet: immediate items, then addressed items whose bytes follow one another.
-fn heap(heap_count: u64, immediates: &[Item], parts: &[(u64, &[u8])]) -> Vec<u8> {
+/// Writes a heap in one packet: immediate items, then addressed items, whose bytes follow one
+/// another.
+fn heap(heap_count: u64, immediates: &[ItemPointer], parts: &[(u64, &[u8])]) -> Vec<u8> {
     let mut items = immediates.to_vec();
     let mut length = 0;
     for (id, bytes) in parts {
-        items.push(Item::addressed(*id, length));
+        items.push(ItemPointer::addressed(*id, length));
         length += bytes.len() as u64;
     }
-    let header = Header {
+    let header = PacketHeader {
         heap_count,
         heap_length: length,
         payload_offset: 0,
         payload_length: length,
     };
-    let mut packet = vec![0; Header::len(items.len())];
+    let mut packet = vec![0; PacketHeader::len(items.len())];
     header.emit(&items, &mut packet);
     for (_, bytes) in parts {
         packet.extend_from_slice(bytes);
@@ -277,7 +291,7 @@ fn text<'a>(bytes: &'a [u8], part: &'static str) -> Result<&'a str, DescriptorEr
     std::str::from_utf8(bytes).map_err(|_| DescriptorError::NotText(part))
 }
 
-/// Flag byte (bit 0: variable length), then 48 bits of length.
+/// Writes an axis: a flag byte, whose bit 0 means variable length, then 48 bits of length.
 fn shape_entry(dim: Option<u64>) -> [u8; SHAPE_ENTRY] {
     let word = match dim {
         Some(length) => length & crate::IMMEDIATE_MASK,
@@ -315,7 +329,7 @@ fn parse_format(bytes: &[u8]) -> Result<Vec<(char, u16)>, DescriptorError> {
     Ok(entries.iter().map(entry).collect())
 }
 
-/// The dictionary of a `.npy` header, as Python prints it.
+/// Writes the dictionary of a `.npy` header as Python prints it.
 fn numpy_header(descr: &str, fortran_order: bool, shape: &[Option<u64>]) -> String {
     let order = if fortran_order { "True" } else { "False" };
     let dims: Vec<String> = shape

@@ -1,6 +1,6 @@
-//! Digitiser heaps: one packet each.
+//! Heaps of digitisers, which have one packet each.
 
-use crate::packet::{Header, Item, Packet, PacketError, word_at};
+use crate::packet::{ItemPointer, Packet, PacketError, PacketHeader, word_at};
 use crate::{IMMEDIATE_MASK, item};
 
 /// Byte offsets of the words of the layout that digitisers send.
@@ -23,9 +23,10 @@ pub const PREAMBLE_LEN: usize = field::PAYLOAD;
 /// Header word of a packet with eight item pointers.
 const EIGHT_ITEMS: u64 = 0x5304_0206_0000_0008;
 
-/// A heap that arrived in one packet, with the items that a receiver of digitiser data looks at.
+/// Checked view of a heap in one packet, with the items that a receiver of digitiser data looks at.
 ///
-/// Descriptor heaps and stop heaps are heaps without timestamp or of another length.
+/// Descriptor heaps and stop heaps pass the check as well: they have no timestamp, or another
+/// length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigitiserHeap<'a> {
     heap_count: u64,
@@ -37,7 +38,12 @@ pub struct DigitiserHeap<'a> {
 }
 
 impl<'a> DigitiserHeap<'a> {
-    /// Checks a UDP payload: the fixed layout by a handful of loads, any other by parsing it.
+    /// Checks a UDP payload. The layout of [`DigitiserRepr`] takes a handful of loads; any other
+    /// layout is parsed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Packet::new_checked`] and [`Packet::whole_heap`].
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, PacketError> {
         match Self::fixed_layout(bytes) {
@@ -46,7 +52,7 @@ impl<'a> DigitiserHeap<'a> {
         }
     }
 
-    /// The layout of [`DigitiserRepr`], and nothing after the payload.
+    /// Reads the layout of [`DigitiserRepr`], with nothing after the payload.
     #[inline]
     fn fixed_layout(bytes: &'a [u8]) -> Option<Self> {
         let (head, payload) = bytes.split_first_chunk::<PREAMBLE_LEN>()?;
@@ -54,14 +60,18 @@ impl<'a> DigitiserHeap<'a> {
         let length = payload.len() as u64;
         // One comparison per word that must have one value, and the upper 16 bits of the others.
         let wrong = (word(field::HEADER) ^ EIGHT_ITEMS)
-            | (word(field::HEAP_LENGTH) ^ Item::immediate(item::HEAP_LENGTH, length).word())
-            | (word(field::PAYLOAD_OFFSET) ^ Item::immediate(item::PAYLOAD_OFFSET, 0).word())
-            | (word(field::PAYLOAD_LENGTH) ^ Item::immediate(item::PAYLOAD_LENGTH, length).word())
-            | (word(field::ADC_SAMPLES) ^ Item::addressed(item::ADC_SAMPLES, 0).word())
-            | (word(field::HEAP_COUNT) ^ Item::immediate(item::HEAP_COUNT, 0).word()) >> 48
-            | (word(field::TIMESTAMP) ^ Item::immediate(item::TIMESTAMP, 0).word()) >> 48
-            | (word(field::DIGITISER_ID) ^ Item::immediate(item::DIGITISER_ID, 0).word()) >> 48
-            | (word(field::DIGITISER_STATUS) ^ Item::immediate(item::DIGITISER_STATUS, 0).word())
+            | (word(field::HEAP_LENGTH) ^ ItemPointer::immediate(item::HEAP_LENGTH, length).word())
+            | (word(field::PAYLOAD_OFFSET)
+                ^ ItemPointer::immediate(item::PAYLOAD_OFFSET, 0).word())
+            | (word(field::PAYLOAD_LENGTH)
+                ^ ItemPointer::immediate(item::PAYLOAD_LENGTH, length).word())
+            | (word(field::ADC_SAMPLES) ^ ItemPointer::addressed(item::ADC_SAMPLES, 0).word())
+            | (word(field::HEAP_COUNT) ^ ItemPointer::immediate(item::HEAP_COUNT, 0).word()) >> 48
+            | (word(field::TIMESTAMP) ^ ItemPointer::immediate(item::TIMESTAMP, 0).word()) >> 48
+            | (word(field::DIGITISER_ID) ^ ItemPointer::immediate(item::DIGITISER_ID, 0).word())
+                >> 48
+            | (word(field::DIGITISER_STATUS)
+                ^ ItemPointer::immediate(item::DIGITISER_STATUS, 0).word())
                 >> 48;
         if wrong != 0 || bytes.len() > crate::packet::MAX_PACKET {
             return None;
@@ -76,7 +86,7 @@ impl<'a> DigitiserHeap<'a> {
         })
     }
 
-    /// Any order of items, any further items.
+    /// Reads items in any order, among any further items.
     #[cold]
     fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let packet = Packet::new_checked(bytes)?;
@@ -92,54 +102,63 @@ impl<'a> DigitiserHeap<'a> {
     }
 
     /// Heap count.
+    #[inline]
     pub fn heap_count(&self) -> u64 {
         self.heap_count
     }
 
-    /// Low 48 bits of the ADC sample count of the first sample.
+    /// ADC sample count of the first sample, of which the packet has the low 48 bits.
+    #[inline]
     pub fn timestamp(&self) -> Option<u64> {
         self.timestamp
     }
 
     /// Digitiser number.
+    #[inline]
     pub fn digitiser_id(&self) -> Option<u64> {
         self.digitiser_id
     }
 
-    /// Polarisation: the low bit of the digitiser number; 1 where that is missing, as receivers
-    /// take it for −1.
+    /// Polarisation: the low bit of the digitiser number. A missing number counts as −1, as in
+    /// katgpucbf, which gives polarisation 1.
+    #[inline]
     pub fn pol(&self) -> usize {
         self.digitiser_id.map_or(1, |id| (id & 1) as usize)
     }
 
     /// Digitiser status.
+    #[inline]
     pub fn status(&self) -> Option<u64> {
         self.status
     }
 
-    /// Saturated samples in this heap; 65535 where the status is missing, as receivers take it for
-    /// −1.
+    /// Number of saturated samples in the heap. A missing status counts as −1, as in katgpucbf,
+    /// which gives 65535 samples.
+    #[inline]
     pub fn saturated(&self) -> u16 {
         self.status.map_or(u16::MAX, |status| (status >> 32) as u16)
     }
 
-    /// Stream control item; [`crate::STREAM_STOP`] ends the stream.
+    /// Stream control item: [`crate::STREAM_STOP`] ends the stream.
+    #[inline]
     pub fn stream_control(&self) -> Option<u64> {
         self.stream_control
     }
 
     /// Payload bytes of the heap.
+    #[inline]
     pub fn heap_length(&self) -> usize {
         self.payload.len()
     }
 
     /// Packed samples.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// What goes into a digitiser packet's preamble.
+/// Preamble of a digitiser's packet: all that stands before the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigitiserRepr {
     /// Heap count.
@@ -148,38 +167,38 @@ pub struct DigitiserRepr {
     pub timestamp: u64,
     /// Digitiser number.
     pub digitiser_id: u64,
-    /// Saturated samples in this heap.
+    /// Number of saturated samples in the heap.
     pub saturated: u16,
     /// Bytes of packed samples.
     pub payload_length: usize,
 }
 
 impl DigitiserRepr {
-    /// The 72 bytes before the samples.
+    /// Writes the 72 bytes before the samples.
+    #[inline]
     pub fn emit(&self, preamble: &mut [u8; PREAMBLE_LEN]) {
         let flag = u64::from(self.saturated != 0) << 1;
         let length = self.payload_length as u64;
-        let header = Header {
+        let header = PacketHeader {
             heap_count: self.heap_count,
             heap_length: length,
             payload_offset: 0,
             payload_length: length,
         };
         let items = [
-            Item::immediate(item::TIMESTAMP, self.timestamp),
-            Item::immediate(item::DIGITISER_ID, self.digitiser_id),
-            Item::immediate(
+            ItemPointer::immediate(item::TIMESTAMP, self.timestamp),
+            ItemPointer::immediate(item::DIGITISER_ID, self.digitiser_id),
+            ItemPointer::immediate(
                 item::DIGITISER_STATUS,
                 u64::from(self.saturated) << 32 | flag,
             ),
-            Item::addressed(item::ADC_SAMPLES, 0),
+            ItemPointer::addressed(item::ADC_SAMPLES, 0),
         ];
         header.emit(&items, preamble);
     }
 
-    /// Reads a heap back; missing items as [`DigitiserHeap`] presents them.
-    ///
-    /// Returns `None` for a heap without timestamp or digitiser number.
+    /// Reads a heap back. Without timestamp or digitiser number, the result is `None`; a missing
+    /// status is what [`DigitiserHeap`] makes of it.
     pub fn parse(heap: &DigitiserHeap<'_>) -> Option<Self> {
         Some(Self {
             heap_count: heap.heap_count(),
@@ -302,7 +321,9 @@ mod tests {
             saturated: u16,
             payload_length in 0..64usize,
         ) {
-            let repr = DigitiserRepr { heap_count, timestamp, digitiser_id, saturated, payload_length };
+            let repr = DigitiserRepr {
+                heap_count, timestamp, digitiser_id, saturated, payload_length,
+            };
             let mut bytes = vec![0; PREAMBLE_LEN + payload_length];
             repr.emit(bytes.first_chunk_mut().unwrap());
             let heap = DigitiserHeap::new_checked(&bytes).unwrap();
@@ -311,7 +332,11 @@ mod tests {
 
         /// The fast path accepts nothing that the general parse reads otherwise.
         #[test]
-        fn fast_path_agrees_with_the_general_parse(word in 0..9usize, bit in 0..64u32, cut in 0..80usize) {
+        fn fast_path_agrees_with_the_general_parse(
+            word in 0..9usize,
+            bit in 0..64u32,
+            cut in 0..80usize,
+        ) {
             let mut words = GOLDEN;
             words[word] ^= 1 << bit;
             let mut bytes = packet(&words, 5120);

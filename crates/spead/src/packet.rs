@@ -1,4 +1,4 @@
-//! Any SPEAD packet.
+//! Packets: header, item pointers, payload.
 
 use std::ops::Range;
 
@@ -20,7 +20,8 @@ mod field {
 pub const HEADER_LEN: usize = field::POINTERS.start;
 /// Bytes of one item pointer.
 pub const POINTER_LEN: usize = 8;
-/// Larger UDP payloads are not accepted.
+/// Bytes of the largest packet that is accepted, as a UDP payload: a jumbo frame's, with room to
+/// spare.
 pub const MAX_PACKET: usize = 9200;
 
 const MAGIC: u8 = 0x53;
@@ -30,28 +31,28 @@ const ITEM_WIDTH: u8 = 2;
 /// Bytes of a heap address, as written.
 const ADDRESS_WIDTH: u8 = 6;
 
-/// Why a packet was rejected, one variant per rule.
+/// Reason for which a packet is rejected: one variant per rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// No room for the header.
+    /// Packet without room for the header.
     #[error("packet of {len} bytes is shorter than the {HEADER_LEN}-byte header")]
     TooShort {
         /// Bytes in the packet.
         len: usize,
     },
-    /// More than any receiver accepts.
+    /// Packet of more than [`MAX_PACKET`] bytes.
     #[error("packet of {len} bytes is longer than {MAX_PACKET} bytes")]
     TooLong {
         /// Bytes in the packet.
         len: usize,
     },
-    /// First byte.
+    /// Wrong first byte.
     #[error("magic byte is {0:#04x}, not 0x53")]
     BadMagic(u8),
-    /// Second byte.
+    /// Wrong second byte.
     #[error("version is {0}, not 4")]
     BadVersion(u8),
-    /// Third and fourth byte.
+    /// Wrong third or fourth byte.
     #[error("item width {item} and address width {address} must both be positive and add up to 8")]
     BadWidths {
         /// Bytes of an item identifier.
@@ -59,7 +60,7 @@ pub enum PacketError {
         /// Bytes of a heap address.
         address: u8,
     },
-    /// The item count is too large for the packet.
+    /// Count of item pointers that is too large for the packet.
     #[error("{items} item pointers do not fit in a packet of {len} bytes")]
     ItemsPastEnd {
         /// Item pointers announced.
@@ -67,16 +68,16 @@ pub enum PacketError {
         /// Bytes in the packet.
         len: usize,
     },
-    /// No immediate item 0x0001.
+    /// Packet without immediate item 0x0001.
     #[error("packet has no heap count")]
     NoHeapCount,
-    /// No immediate item 0x0003.
+    /// Packet without immediate item 0x0003.
     #[error("packet has no payload offset")]
     NoPayloadOffset,
-    /// No immediate item 0x0004.
+    /// Packet without immediate item 0x0004.
     #[error("packet has no payload length")]
     NoPayloadLength,
-    /// The payload is cut off.
+    /// Payload that is cut off.
     #[error("payload of {length} bytes runs past the end of the packet, which holds {room}")]
     PayloadPastEnd {
         /// Payload bytes announced.
@@ -84,23 +85,23 @@ pub enum PacketError {
         /// Bytes after the item pointers.
         room: usize,
     },
-    /// The payload lies outside its heap.
+    /// Payload outside of its heap.
     #[error("payload at {offset} of {length} bytes runs past the end of its heap of {heap} bytes")]
     PayloadPastHeap {
-        /// Place of the payload.
+        /// Offset of the payload in the heap.
         offset: u64,
         /// Payload bytes.
         length: u64,
         /// Bytes in the heap.
         heap: u64,
     },
-    /// No immediate item 0x0002 where one is needed.
+    /// Packet without immediate item 0x0002, where that is needed.
     #[error("packet has no heap length")]
     NoHeapLength,
-    /// One packet is a part of its heap where the whole is needed.
+    /// Packet with a part of its heap, where the whole heap is needed.
     #[error("heap of {heap} bytes spans several packets; this one has {length} bytes at {offset}")]
     SpansPackets {
-        /// Place of the payload.
+        /// Offset of the payload in the heap.
         offset: u64,
         /// Payload bytes.
         length: u64,
@@ -110,7 +111,7 @@ pub enum PacketError {
 }
 
 impl PacketError {
-    /// Stable name for counters.
+    /// Stable name of the rule, for counters.
     pub fn cause(&self) -> &'static str {
         match self {
             Self::TooShort { .. } => "packet-too-short",
@@ -130,40 +131,42 @@ impl PacketError {
     }
 }
 
-/// What an item pointer's value is.
+/// Kind of an item pointer's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The value itself.
+pub enum ItemMode {
+    /// The pointer has the value itself.
     Immediate,
-    /// A byte offset into the heap's payload.
+    /// The pointer has a byte offset into the heap's payload.
     Addressed,
 }
 
-/// One item pointer.
+/// One item pointer: where an item's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// Meaning of `value`.
-    pub mode: Mode,
-    /// Item identifier, 15 bits in SPEAD-64-48.
+pub struct ItemPointer {
+    /// Kind of `value`.
+    pub mode: ItemMode,
+    /// Item identifier: 15 bits in SPEAD-64-48.
     pub id: u64,
-    /// Value or offset, 48 bits in SPEAD-64-48.
+    /// Value or offset: 48 bits in SPEAD-64-48.
     pub value: u64,
 }
 
-impl Item {
-    /// An immediate item.
+impl ItemPointer {
+    /// Pointer of an immediate item.
+    #[inline]
     pub const fn immediate(id: u64, value: u64) -> Self {
         Self {
-            mode: Mode::Immediate,
+            mode: ItemMode::Immediate,
             id,
             value,
         }
     }
 
-    /// An addressed item.
+    /// Pointer of an addressed item.
+    #[inline]
     pub const fn addressed(id: u64, offset: u64) -> Self {
         Self {
-            mode: Mode::Addressed,
+            mode: ItemMode::Addressed,
             id,
             value: offset,
         }
@@ -172,26 +175,27 @@ impl Item {
     fn decode(word: u64, address_bits: u32) -> Self {
         Self {
             mode: if word >> 63 == 1 {
-                Mode::Immediate
+                ItemMode::Immediate
             } else {
-                Mode::Addressed
+                ItemMode::Addressed
             },
             id: (word << 1) >> 1 >> address_bits,
             value: word & ((1 << address_bits) - 1),
         }
     }
 
-    /// The SPEAD-64-48 word; identifier and value are cut to 15 and 48 bits.
+    /// Word of the pointer in SPEAD-64-48. Identifier and value are cut to 15 and 48 bits.
+    #[inline]
     pub const fn word(self) -> u64 {
         let mode = match self.mode {
-            Mode::Immediate => 1 << 63,
-            Mode::Addressed => 0,
+            ItemMode::Immediate => 1 << 63,
+            ItemMode::Addressed => 0,
         };
         mode | (self.id & 0x7fff) << 48 | self.value & crate::IMMEDIATE_MASK
     }
 }
 
-/// Reads the big-endian word at `at`; zero past the end.
+/// Reads the big-endian word at `at`. Past the end of `bytes` it is zero.
 #[inline]
 pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..at + 8).and_then(|b| b.first_chunk()) {
@@ -200,7 +204,7 @@ pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// A packet whose header, item pointers and payload were found sound.
+/// Checked view of a packet: header, item pointers and payload are sound.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     pointers: &'a [u8],
@@ -214,8 +218,12 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Checks a UDP payload.
     ///
-    /// Bytes after the payload are tolerated. Where a control item is repeated, the last one
+    /// Bytes after the packet's payload are tolerated. The last one of a repeated control item
     /// counts.
+    ///
+    /// # Errors
+    ///
+    /// Each rule of the format has a variant of [`PacketError`].
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let len = bytes.len();
         if len < HEADER_LEN {
@@ -249,7 +257,10 @@ impl<'a> Packet<'a> {
             payload_offset: 0,
         };
         let (mut count, mut offset, mut length) = (None, None, None);
-        for it in packet.items().filter(|it| it.mode == Mode::Immediate) {
+        for it in packet
+            .pointers()
+            .filter(|it| it.mode == ItemMode::Immediate)
+        {
             match it.id {
                 item::HEAP_COUNT => count = Some(it.value),
                 item::HEAP_LENGTH => packet.heap_length = Some(it.value),
@@ -278,52 +289,52 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Heap count.
+    /// Heap count: the number of the heap in its stream.
     pub fn heap_count(&self) -> u64 {
         self.heap_count
     }
 
-    /// Bytes of the whole heap, where given.
+    /// Bytes of the whole heap, if the packet says so.
     pub fn heap_length(&self) -> Option<u64> {
         self.heap_length
     }
 
-    /// Place of this payload in its heap.
+    /// Offset of the packet's payload in the heap, in bytes.
     pub fn payload_offset(&self) -> u64 {
         self.payload_offset
     }
 
-    /// This packet's payload.
+    /// Payload of the packet: a part of the heap.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The item pointers, control items included, in the order sent.
-    pub fn items(&self) -> impl DoubleEndedIterator<Item = Item> + Clone + use<'a> {
+    /// Item pointers in the order sent, with those of control items.
+    pub fn pointers(&self) -> impl DoubleEndedIterator<Item = ItemPointer> + Clone + use<'a> {
         let bits = self.address_bits;
         let (words, _) = self.pointers.as_chunks::<POINTER_LEN>();
         words
             .iter()
-            .map(move |word| Item::decode(u64::from_be_bytes(*word), bits))
+            .map(move |word| ItemPointer::decode(u64::from_be_bytes(*word), bits))
     }
 
-    /// Value of an immediate item; the last one where it is repeated.
+    /// Value of an immediate item; of a repeated item, the last value.
     pub fn immediate(&self, id: u64) -> Option<u64> {
-        self.items()
+        self.pointers()
             .rev()
-            .find(|it| it.mode == Mode::Immediate && it.id == id)
+            .find(|it| it.mode == ItemMode::Immediate && it.id == id)
             .map(|it| it.value)
     }
 
-    /// Bytes of this packet that belong to addressed items, in the order sent.
+    /// Identifiers and bytes of addressed items, in the order sent.
     ///
-    /// An item ends where the next one by offset begins, or with the payload.
-    /// Offsets outside this packet's payload give an empty slice.
+    /// An item ends where the next one by offset begins, or with the payload. An item has only the
+    /// bytes that are in this packet; none, if its offset is outside of the packet's payload.
     pub fn addressed(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         let mut order: Vec<(u64, usize, u64)> = self
-            .items()
+            .pointers()
             .enumerate()
-            .filter(|(_, it)| it.mode == Mode::Addressed)
+            .filter(|(_, it)| it.mode == ItemMode::Addressed)
             .map(|(place, it)| (it.value, place, it.id))
             .collect();
         order.sort_unstable();
@@ -345,7 +356,11 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Fails unless this packet is its whole heap; returns the heap's bytes.
+    /// Length of the heap, if this packet has all of the heap.
+    ///
+    /// # Errors
+    ///
+    /// [`PacketError::NoHeapLength`] and [`PacketError::SpansPackets`].
     pub fn whole_heap(&self) -> Result<u64, PacketError> {
         let heap = self.heap_length.ok_or(PacketError::NoHeapLength)?;
         let length = self.payload.len() as u64;
@@ -360,26 +375,31 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The control items of a packet, and what is written before its payload.
+/// Control items of a packet: what stands before the payload, but for the application's items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct PacketHeader {
     /// Heap count, cut to 48 bits.
     pub heap_count: u64,
     /// Bytes of the whole heap.
     pub heap_length: u64,
-    /// Place of this payload in the heap.
+    /// Offset of the payload in the heap, in bytes.
     pub payload_offset: u64,
     /// Payload bytes in this packet.
     pub payload_length: u64,
 }
 
-impl Header {
-    /// Bytes before the payload of a packet with `items` application items.
+impl PacketHeader {
+    /// Bytes before the payload of a packet with `items` items of the application.
+    #[inline]
     pub const fn len(items: usize) -> usize {
         HEADER_LEN + POINTER_LEN * (4 + items)
     }
 
-    /// Reads the control items; a packet without heap length has none of these.
+    /// Reads the control items of a packet.
+    ///
+    /// # Errors
+    ///
+    /// [`PacketError::NoHeapLength`].
     pub fn parse(packet: &Packet<'_>) -> Result<Self, PacketError> {
         Ok(Self {
             heap_count: packet.heap_count,
@@ -389,24 +409,27 @@ impl Header {
         })
     }
 
-    /// Writes header, control items and `items` to the first [`Header::len`] bytes of `buffer`.
+    /// Writes header, control items and the pointers `items` to the first [`PacketHeader::len`]
+    /// bytes of `buffer`.
     ///
     /// # Panics
     ///
-    /// If the buffer is shorter than that.
-    pub fn emit(&self, items: &[Item], buffer: &mut [u8]) {
+    /// If the buffer is shorter than that, or if there are more than 65531 pointers.
+    #[inline]
+    pub fn emit(&self, items: &[ItemPointer], buffer: &mut [u8]) {
         let buffer = &mut buffer[..Self::len(items.len())];
         buffer[field::MAGIC] = MAGIC;
         buffer[field::VERSION] = VERSION;
         buffer[field::ITEM_WIDTH] = ITEM_WIDTH;
         buffer[field::ADDRESS_WIDTH] = ADDRESS_WIDTH;
         buffer[4..6].fill(0);
-        buffer[field::ITEMS].copy_from_slice(&(4 + items.len() as u16).to_be_bytes());
+        let pointers = u16::try_from(4 + items.len()).expect("a count of 16 bits");
+        buffer[field::ITEMS].copy_from_slice(&pointers.to_be_bytes());
         let control = [
-            Item::immediate(item::HEAP_COUNT, self.heap_count),
-            Item::immediate(item::HEAP_LENGTH, self.heap_length),
-            Item::immediate(item::PAYLOAD_OFFSET, self.payload_offset),
-            Item::immediate(item::PAYLOAD_LENGTH, self.payload_length),
+            ItemPointer::immediate(item::HEAP_COUNT, self.heap_count),
+            ItemPointer::immediate(item::HEAP_LENGTH, self.heap_length),
+            ItemPointer::immediate(item::PAYLOAD_OFFSET, self.payload_offset),
+            ItemPointer::immediate(item::PAYLOAD_LENGTH, self.payload_length),
         ];
         let words = control.iter().chain(items);
         for (pointer, it) in buffer[field::POINTERS]

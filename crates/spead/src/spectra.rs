@@ -1,23 +1,23 @@
-//! Data packets of the F-engine's output: quantised spectra.
+//! Heaps of spectra, which an F-engine sends: quantised voltages of frequency channels.
 
 use crate::item;
-use crate::packet::{Header, Item, Packet, PacketError};
+use crate::packet::{ItemPointer, Packet, PacketError, PacketHeader};
 
-/// Bytes before the spectra: every packet of a heap repeats all item pointers.
-pub const PREAMBLE_LEN: usize = Header::len(4);
+/// Bytes before the spectra. Every packet of a heap has all item pointers.
+pub const PREAMBLE_LEN: usize = PacketHeader::len(4);
 
-/// What goes before the payload of one packet of a heap of spectra.
+/// Preamble of one packet of a heap of spectra: all that stands before the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpectraRepr {
     /// Heap count, cut to 48 bits.
     pub heap_count: u64,
     /// Bytes of the whole heap.
     pub heap_length: u64,
-    /// Place of this packet's payload in the heap.
+    /// Offset of the packet's payload in the heap, in bytes.
     pub payload_offset: u64,
     /// Payload bytes in this packet.
     pub payload_length: u64,
-    /// ADC sample count of the first spectrum, cut to 48 bits.
+    /// ADC sample count at the first spectrum, cut to 48 bits.
     pub timestamp: u64,
     /// F-engine number.
     pub feng_id: u64,
@@ -27,34 +27,39 @@ pub struct SpectraRepr {
 
 impl SpectraRepr {
     /// Writes the preamble.
+    #[inline]
     pub fn emit(&self, preamble: &mut [u8; PREAMBLE_LEN]) {
-        let header = Header {
+        let header = PacketHeader {
             heap_count: self.heap_count,
             heap_length: self.heap_length,
             payload_offset: self.payload_offset,
             payload_length: self.payload_length,
         };
         let items = [
-            Item::immediate(item::TIMESTAMP, self.timestamp),
-            Item::immediate(item::FENG_ID, self.feng_id),
-            Item::immediate(item::FREQUENCY, self.first_channel),
-            Item::addressed(item::FENG_RAW, 0),
+            ItemPointer::immediate(item::TIMESTAMP, self.timestamp),
+            ItemPointer::immediate(item::FENG_ID, self.feng_id),
+            ItemPointer::immediate(item::FREQUENCY, self.first_channel),
+            ItemPointer::addressed(item::FENG_RAW, 0),
         ];
         header.emit(&items, preamble);
     }
 
-    /// Reads a packet back; `Ok(None)` where an item of a data heap is missing, as in descriptor
-    /// and stop heaps.
+    /// Reads a packet back. Without one of the items of a heap of spectra, as in descriptor and
+    /// stop heaps, the result is `Ok(None)`.
+    ///
+    /// # Errors
+    ///
+    /// [`PacketError::NoHeapLength`].
     pub fn parse(packet: &Packet<'_>) -> Result<Option<Self>, PacketError> {
-        let header = Header::parse(packet)?;
+        let header = PacketHeader::parse(packet)?;
         let found = (
             packet.immediate(item::TIMESTAMP),
             packet.immediate(item::FENG_ID),
             packet.immediate(item::FREQUENCY),
         );
         let has_spectra = packet
-            .items()
-            .any(|it| it == Item::addressed(item::FENG_RAW, 0));
+            .pointers()
+            .any(|it| it == ItemPointer::addressed(item::FENG_RAW, 0));
         let (Some(timestamp), Some(feng_id), Some(first_channel), true) =
             (found.0, found.1, found.2, has_spectra)
         else {
@@ -91,7 +96,7 @@ mod tests {
         0x4300_0000_0000_0000,
     ];
 
-    /// What the golden packet says.
+    /// Preamble of the golden packet.
     const FIRST: SpectraRepr = SpectraRepr {
         heap_count: 42,
         heap_length: 65536,
@@ -140,7 +145,8 @@ mod tests {
         ) {
             let heap_length = payload_offset + payload_length + rest;
             let repr = SpectraRepr {
-                heap_count, heap_length, payload_offset, payload_length, timestamp, feng_id, first_channel,
+                heap_count, heap_length, payload_offset, payload_length,
+                timestamp, feng_id, first_channel,
             };
             let mut bytes = vec![0; PREAMBLE_LEN + payload_length as usize];
             repr.emit(bytes.first_chunk_mut().unwrap());

@@ -1,13 +1,13 @@
 //! Stop heaps: the last heap of a stream.
 
-use crate::packet::{Header, Item, Packet};
+use crate::packet::{ItemPointer, Packet, PacketHeader};
 use crate::{STREAM_STOP, item};
 
-/// Bytes of a stop heap's only packet. Heaps are never sent empty: a padding item has one byte of
+/// Bytes of a stop heap's only packet. No heap is sent empty: a padding item has one byte of
 /// payload.
-pub const STOP_LEN: usize = Header::len(2) + 1;
+pub const STOP_LEN: usize = PacketHeader::len(2) + 1;
 
-/// A stop heap.
+/// Stop heap, which has nothing but its heap count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopRepr {
     /// Heap count, cut to 48 bits.
@@ -17,21 +17,21 @@ pub struct StopRepr {
 impl StopRepr {
     /// Writes the packet.
     pub fn emit(&self, packet: &mut [u8; STOP_LEN]) {
-        let header = Header {
+        let header = PacketHeader {
             heap_count: self.heap_count,
             heap_length: 1,
             payload_offset: 0,
             payload_length: 1,
         };
         let items = [
-            Item::immediate(item::STREAM_CONTROL, STREAM_STOP),
-            Item::addressed(item::NULL, 0),
+            ItemPointer::immediate(item::STREAM_CONTROL, STREAM_STOP),
+            ItemPointer::addressed(item::NULL, 0),
         ];
         header.emit(&items, packet);
         packet[STOP_LEN - 1] = 0;
     }
 
-    /// `None` unless the packet carries the stop item.
+    /// Reads a packet back. Without the item that ends a stream, the result is `None`.
     pub fn parse(packet: &Packet<'_>) -> Option<Self> {
         (packet.immediate(item::STREAM_CONTROL) == Some(STREAM_STOP)).then(|| Self {
             heap_count: packet.heap_count(),

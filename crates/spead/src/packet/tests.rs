@@ -38,7 +38,7 @@ fn reads_a_packet() {
     assert_eq!(packet.payload(), [1, 2, 3, 4]);
     assert_eq!(packet.immediate(item::TIMESTAMP), Some(0x1234_5678_9abc));
     assert_eq!(packet.immediate(item::FENG_RAW), None);
-    assert_eq!(packet.items().count(), 6);
+    assert_eq!(packet.pointers().count(), 6);
     assert_eq!(
         packet.addressed().collect::<Vec<_>>(),
         [(0x4300, &[3u8, 4][..])]
@@ -132,25 +132,25 @@ proptest! {
         payload in proptest::collection::vec(any::<u8>(), 0..64),
         items in proptest::collection::vec((any::<bool>(), 0x20..0x8000u64, 0..1u64 << 48), 0..8),
     ) {
-        let header = Header {
+        let header = PacketHeader {
             heap_count,
             heap_length: offset + payload.len() as u64 + extra,
             payload_offset: offset,
             payload_length: payload.len() as u64,
         };
-        let items: Vec<Item> = items
+        let items: Vec<ItemPointer> = items
             .into_iter()
             .map(|(immediate, id, value)| match immediate {
-                true => Item::immediate(id, value),
-                false => Item::addressed(id, value),
+                true => ItemPointer::immediate(id, value),
+                false => ItemPointer::addressed(id, value),
             })
             .collect();
-        let mut bytes = vec![0xaa; Header::len(items.len())];
+        let mut bytes = vec![0xaa; PacketHeader::len(items.len())];
         header.emit(&items, &mut bytes);
         bytes.extend(&payload);
         let packet = Packet::new_checked(&bytes).unwrap();
-        prop_assert_eq!(Header::parse(&packet).unwrap(), header);
-        prop_assert_eq!(packet.items().skip(4).collect::<Vec<_>>(), items);
+        prop_assert_eq!(PacketHeader::parse(&packet).unwrap(), header);
+        prop_assert_eq!(packet.pointers().skip(4).collect::<Vec<_>>(), items);
         prop_assert_eq!(packet.payload(), payload);
     }
 }
