@@ -62,6 +62,15 @@ pub enum DescriptorError {
     /// Header of numpy's that is not the dictionary of an array of plain elements.
     #[error("descriptor's dtype {0:?} is not a numpy header of a plain array")]
     BadDtype(String),
+    /// Descriptor without room in a table.
+    #[error(
+        "descriptor of item {id:#x} is one too many: tables have {}",
+        crate::table::MAX_DESCRIPTORS
+    )]
+    TableFull {
+        /// Identifier of the described item.
+        id: u64,
+    },
 }
 
 impl DescriptorError {
@@ -73,13 +82,12 @@ impl DescriptorError {
             Self::NotText(_) => "descriptor-not-text",
             Self::Ragged { .. } => "descriptor-ragged",
             Self::BadDtype(_) => "descriptor-bad-dtype",
+            Self::TableFull { .. } => "descriptor-table-full",
         }
     }
 }
 
-/// Bytes of a field of bits.
-const FORMAT_ENTRY: usize = 3;
-/// Bytes of an axis.
+/// Bytes of an axis, as written.
 const SHAPE_ENTRY: usize = 7;
 
 impl Descriptor {
@@ -91,6 +99,22 @@ impl Descriptor {
             description: description.to_owned(),
             shape: Vec::new(),
             element: ElementType::Format(vec![('u', 48)]),
+        }
+    }
+
+    /// Descriptor of an array of numpy's type `descr`, such as `<f4` for little-endian floats of 4
+    /// bytes, `>i2` for big-endian integers of 2 bytes, or `|u1` for bytes. The last axis varies
+    /// fastest.
+    pub fn array(id: u64, name: &str, description: &str, shape: &[u64], descr: &str) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            description: description.to_owned(),
+            shape: shape.iter().copied().map(Some).collect(),
+            element: ElementType::Numpy {
+                descr: descr.to_owned(),
+                fortran_order: false,
+            },
         }
     }
 
@@ -178,8 +202,10 @@ impl Descriptor {
             match id {
                 item::DESCRIPTOR_NAME => name = Some(text(bytes, "name")?),
                 item::DESCRIPTOR_DESCRIPTION => description = text(bytes, "description")?,
-                item::DESCRIPTOR_SHAPE => shape = Some(parse_shape(bytes)?),
-                item::DESCRIPTOR_FORMAT => format = Some(parse_format(bytes)?),
+                item::DESCRIPTOR_SHAPE => shape = Some(parse_shape(bytes, packet.address_bits())?),
+                item::DESCRIPTOR_FORMAT => {
+                    format = Some(parse_format(bytes, packet.address_bits())?)
+                }
                 item::DESCRIPTOR_DTYPE => dtype = Some(parse_dtype(text(bytes, "dtype")?)?),
                 _ => {}
             }
@@ -245,6 +271,9 @@ impl Descriptor {
 }
 
 /// Writes the one packet of a heap of descriptors.
+///
+/// The packet may come to be longer than [`MAX_PACKET`](crate::packet::MAX_PACKET), which no
+/// receiver accepts: [`HeapBuilder`](crate::HeapBuilder) divides longer heaps into packets.
 pub fn emit_heap(heap_count: u64, descriptors: &[Descriptor]) -> Vec<u8> {
     let nested: Vec<Vec<u8>> = descriptors.iter().map(Descriptor::emit).collect();
     let parts: Vec<(u64, &[u8])> = nested
@@ -301,32 +330,36 @@ fn shape_entry(dim: Option<u64>) -> [u8; SHAPE_ENTRY] {
     entry
 }
 
-fn parse_shape(bytes: &[u8]) -> Result<Vec<Option<u64>>, DescriptorError> {
-    let (entries, []) = bytes.as_chunks::<SHAPE_ENTRY>() else {
-        return Err(DescriptorError::Ragged {
-            part: "shape",
-            len: bytes.len(),
-            entry: SHAPE_ENTRY,
-        });
-    };
-    let entry = |&[flag, a, b, c, d, e, f]: &[u8; SHAPE_ENTRY]| {
-        (flag & 1 == 0).then(|| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
-    };
-    Ok(entries.iter().map(entry).collect())
+/// Reads axes: a flag byte each, whose bit 0 means variable length, then as many bits of length as
+/// a heap address has.
+fn parse_shape(bytes: &[u8], address_bits: u32) -> Result<Vec<Option<u64>>, DescriptorError> {
+    let axis = |flag: u8, length: u64| (flag & 1 == 0).then_some(length);
+    parse_entries("shape", bytes, address_bits / 8, axis)
 }
 
-fn parse_format(bytes: &[u8]) -> Result<Vec<(char, u16)>, DescriptorError> {
-    let (entries, []) = bytes.as_chunks::<FORMAT_ENTRY>() else {
-        return Err(DescriptorError::Ragged {
-            part: "format",
-            len: bytes.len(),
-            entry: FORMAT_ENTRY,
-        });
-    };
-    let entry = |&[kind, high, low]: &[u8; FORMAT_ENTRY]| {
-        (char::from(kind), u16::from_be_bytes([high, low]))
-    };
-    Ok(entries.iter().map(entry).collect())
+/// Reads fields: a type character each, then as many bits of width as an item pointer has beside
+/// its address.
+fn parse_format(bytes: &[u8], address_bits: u32) -> Result<Vec<(char, u16)>, DescriptorError> {
+    // No field is as wide as what does not fit.
+    let field = |kind: u8, bits: u64| (char::from(kind), u16::try_from(bits).unwrap_or(u16::MAX));
+    parse_entries("format", bytes, 8 - address_bits / 8, field)
+}
+
+/// Reads entries of one byte and a big-endian number of `width` bytes.
+fn parse_entries<T>(
+    part: &'static str,
+    bytes: &[u8],
+    width: u32,
+    make: impl Fn(u8, u64) -> T,
+) -> Result<Vec<T>, DescriptorError> {
+    let entry = 1 + width as usize;
+    if !bytes.len().is_multiple_of(entry) {
+        let len = bytes.len();
+        return Err(DescriptorError::Ragged { part, len, entry });
+    }
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |it, byte| it << 8 | u64::from(*byte));
+    let entries = bytes.chunks_exact(entry);
+    Ok(entries.map(|it| make(it[0], number(&it[1..]))).collect())
 }
 
 /// Writes the dictionary of a `.npy` header as Python prints it.

@@ -132,7 +132,7 @@ impl PacketError {
 }
 
 /// Kind of an item pointer's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemMode {
     /// The pointer has the value itself.
     Immediate,
@@ -316,6 +316,11 @@ impl<'a> Packet<'a> {
         words
             .iter()
             .map(move |word| ItemPointer::decode(u64::from_be_bytes(*word), bits))
+    }
+
+    /// Bits of a heap address, and of an immediate value: 48 in SPEAD-64-48.
+    pub fn address_bits(&self) -> u32 {
+        self.address_bits
     }
 
     /// Value of an immediate item; of a repeated item, the last value.
