@@ -9,6 +9,8 @@ mod capture_body;
 mod igmp_body;
 #[path = "../../fuzz/bodies/katcp_lines.rs"]
 mod katcp_lines_body;
+#[path = "../../crates/spead/tests/hostile/heap.rs"]
+mod spead_heap;
 #[path = "../../crates/spead/tests/hostile/packet.rs"]
 mod spead_packet;
 
@@ -27,6 +29,11 @@ fn run(corpus: &str, body: fn(&[u8])) {
 #[test]
 fn spead_packets() {
     run("spead_packet", spead_packet::read);
+}
+
+#[test]
+fn spead_heaps() {
+    run("spead_heap", spead_heap::read);
 }
 
 #[test]
