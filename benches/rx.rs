@@ -24,8 +24,8 @@ use karoo::recv::{
     Collected, END_OF_STREAM, EpochHint, RxConfig, RxLcore, RxParts, RxStats, Watermark, WhenFull,
     receive_memory,
 };
-use karoo::spead::DigitiserRepr;
-use karoo::spead::digitiser::PREAMBLE_LEN;
+use spead::DigitiserRepr;
+use spead::digitiser::PREAMBLE_LEN;
 
 const HEAPS: u64 = 400_000;
 const ROUNDS: usize = 5;

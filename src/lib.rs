@@ -74,4 +74,3 @@ pub mod report;
 pub mod send;
 pub mod sim;
 pub mod sink;
-pub use ::spead;

@@ -5,9 +5,9 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 
 use ground::{N_POL, SampleClock, Timestamp};
+use spead::DigitiserHeap;
 
 use crate::net::{CaptureError, CaptureReader, Datagram};
-use crate::spead::DigitiserHeap;
 
 /// Frames looked at.
 const SCAN_FRAMES: u64 = 65536;

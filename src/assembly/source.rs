@@ -8,11 +8,11 @@ use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Mbuf, MbufBatch, MbufPool, RingSender};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, Timestamp};
+use spead::DigitiserHeap;
 
 use crate::config::RecvConfig;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::recv::{DropCause, END_OF_STREAM, HeapAddress, RxStats, Watermark, floor_after};
-use crate::spead::DigitiserHeap;
 
 /// Chunks that a silent queue may still fill behind the newest one.
 const MAX_LAG: u64 = 2;

@@ -7,6 +7,7 @@ use dpdk::{
     RingSender, RxQueue, TxQueue, mbuf_ring, memory_mib, pool_bytes, pool_size,
 };
 use host::placement::PACKET_BUFFERS;
+use spead::{digitiser, spectra};
 
 use super::LiveError;
 use crate::assembly::Demand;
@@ -14,7 +15,6 @@ use crate::config::{EngineConfig, FgpuConfig, InputConfig, OutputConfig};
 use crate::memory::{OUTPUT_CHUNKS, OutputMemory};
 use crate::ports::{Driver, Interface, InterfaceError, Membership, PortUse, PresetError, devices};
 use crate::send::{SourceAddress, TxPools};
-use crate::spead::{digitiser, spectra};
 
 /// UDP port that the first output's packets come from.
 const SOURCE_PORT: u16 = 49152;

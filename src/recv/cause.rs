@@ -5,9 +5,9 @@ use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ground::stats::counter::add;
+use spead::PacketError;
 
 use crate::net::flow_table::SteerError;
-use crate::spead::PacketError;
 
 macro_rules! drop_causes {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {

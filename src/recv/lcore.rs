@@ -7,6 +7,7 @@ use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Mbuf, MbufBatch, RxQueue};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
+use spead::DigitiserHeap;
 
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
@@ -16,7 +17,6 @@ use crate::memory::{StoredHeap, publish};
 use crate::net::FlowTable;
 use crate::net::flow_table::SteerError;
 use crate::net::frame::Datagram;
-use crate::spead::DigitiserHeap;
 
 /// What an rx lcore does when no chunk is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use dpdk::{Device, Eal, MbufPool, PoolConfig, PortConfig, RingSender, mbuf_ring};
 use dsp::SampleBits;
 use ground::stats::PhaseTimes;
+use spead::DigitiserRepr;
+use spead::digitiser::PREAMBLE_LEN;
 
 use super::*;
 use crate::memory::HostAllocator;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::recv::{Collected, Receiver, receive_memory, receive_memory_with_spare};
-use crate::spead::DigitiserRepr;
-use crate::spead::digitiser::PREAMBLE_LEN;
 
 fn recv() -> RecvConfig {
     RecvConfig {

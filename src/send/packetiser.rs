@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
 use ground::Timestamp;
+use spead::spectra::PREAMBLE_LEN;
+use spead::stop::STOP_LEN;
+use spead::{Descriptor, IMMEDIATE_MASK, SpectraRepr, StopRepr, descriptor, item};
 
 use crate::config::{EngineConfig, OutputConfig};
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
-use crate::spead::spectra::PREAMBLE_LEN;
-use crate::spead::stop::STOP_LEN;
-use crate::spead::{Descriptor, IMMEDIATE_MASK, SpectraRepr, StopRepr, descriptor, item};
 
 /// Seconds between descriptors, per F-engine of the array.
 const DESCRIPTOR_INTERVAL: f64 = 5.0;
@@ -283,7 +283,6 @@ fn rate(config: &EngineConfig, output: &OutputConfig) -> f64 {
 mod tests {
     use super::*;
     use crate::net::Datagram;
-    use crate::spead;
     use ground::SampleClock;
 
     /// The configuration of the golden data packet, with two substreams.

@@ -4,11 +4,11 @@ use std::net::SocketAddrV4;
 
 use dsp::SampleBits;
 use ground::SampleClock;
+use spead::IMMEDIATE_MASK;
+use spead::digitiser::PREAMBLE_LEN;
+use spead::packet::MAX_PACKET;
 
 use super::signal::Signal;
-use crate::spead::IMMEDIATE_MASK;
-use crate::spead::digitiser::PREAMBLE_LEN;
-use crate::spead::packet::MAX_PACKET;
 
 /// Longest period, in samples: one window of packed samples per polarisation is kept in memory.
 pub const MAX_PERIOD: u64 = 1 << 30;

@@ -9,6 +9,7 @@ use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Mbuf, MbufBatch, MbufPool, TxQueue};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, Timestamp, TscClock, tsc};
+use spead::digitiser::PREAMBLE_LEN;
 use tokio::sync::oneshot;
 
 use super::config::DigitiserConfig;
@@ -17,7 +18,6 @@ use super::stream::{Origin, Packets, heaps};
 use super::window::Windows;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate};
 use crate::send::Pace;
-use crate::spead::digitiser::PREAMBLE_LEN;
 
 /// Rate at which heaps that are late are made up for (as katgpucbf's library has it).
 const CATCH_UP: f64 = 1.05;

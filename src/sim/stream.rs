@@ -2,14 +2,15 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use spead::descriptor::{Descriptor, emit_heap};
+use spead::digitiser::PREAMBLE_LEN;
+use spead::{DigitiserRepr, IMMEDIATE_MASK};
+
 use super::config::{DigitiserConfig, SimError};
 use super::faults::SimHeap;
 use super::window::Windows;
 use crate::net::frame::{HEADERS_LEN, HeaderTemplate, MacAddr};
 use crate::net::{CaptureError, CaptureWriter};
-use crate::spead::descriptor::{Descriptor, emit_heap};
-use crate::spead::digitiser::PREAMBLE_LEN;
-use crate::spead::{DigitiserRepr, IMMEDIATE_MASK};
 
 /// Seconds of sample time between descriptor heaps.
 const DESCRIPTOR_SECONDS: f64 = 5.0;
@@ -223,10 +224,10 @@ mod tests {
     use crate::net::{CaptureReader, Datagram, parse_endpoints};
     use crate::sim::faults::{FaultPlan, Ledger};
     use crate::sim::parse;
-    use crate::spead::descriptor::parse_heap;
-    use crate::spead::{DigitiserHeap, Packet};
     use dsp::SampleBits;
     use ground::SampleClock;
+    use spead::descriptor::parse_heap;
+    use spead::{DigitiserHeap, Packet};
 
     fn config() -> DigitiserConfig {
         DigitiserConfig {

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
 use ground::{N_POL, Timestamp};
+use spead::SpectraRepr;
 
 use super::files::{npy_header, write_npy};
 use super::layout::{Layout, gcd};
 use super::{Kind, SinkError, StreamReport, spectrum};
-use crate::spead::SpectraRepr;
 
 /// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
 const JONES: usize = N_POL * 2;

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use dsp::OutputBits;
 use ground::Timestamp;
+use spead::descriptor::ElementType;
+use spead::{Descriptor, item};
 
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
-use crate::spead::descriptor::ElementType;
-use crate::spead::{Descriptor, item};
 
 /// More channels than any F-engine has: the shape is wrong.
 pub(super) const MAX_CHANNELS: u64 = 1 << 20;

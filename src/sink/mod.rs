@@ -20,8 +20,9 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
+use spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
+
 use crate::net::{CaptureError, CaptureReader, Datagram};
-use crate::spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
 
 pub use report::{SinkReport, StreamReport};
 

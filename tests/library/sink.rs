@@ -5,7 +5,7 @@ use std::path::Path;
 
 use karoo::net::{CaptureWriter, HeaderTemplate, MacAddr, capture::Precision};
 use karoo::sink::{self, SinkError, SinkOptions, SinkReport};
-use karoo::spead::{Descriptor, SpectraRepr, StopRepr, descriptor, spectra, stop};
+use spead::{Descriptor, SpectraRepr, StopRepr, descriptor, spectra, stop};
 
 const CHANNELS: u64 = 16;
 const SUBSTREAMS: u64 = 4;

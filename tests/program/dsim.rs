@@ -6,8 +6,8 @@ use std::path::Path;
 
 use karoo::net::capture::Precision;
 use karoo::net::{CaptureReader, CaptureWriter, Datagram};
-use karoo::spead::DigitiserHeap;
 use serde_json::Value;
+use spead::DigitiserHeap;
 
 use crate::support::{
     Samples, WIRE_RANGE, check_against_model, karoo, karoo_ok, output_config, read_output, replay,

@@ -22,8 +22,8 @@ use karoo::gpu::{Gpu, GpuError};
 use karoo::memory::{BatchStats, ChunkAllocator, HostAllocator, OutputMemory, SampleView};
 use karoo::model::Model;
 use karoo::net::{CaptureReader, Datagram};
-use karoo::spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 use num_complex::Complex32;
+use spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 
 /// Runs the binary.
 pub fn karoo<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {

@@ -7,11 +7,11 @@ use dpdk::{BURST, MbufBatch, MbufPool, RingSender};
 use ground::stats::counter::add;
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, tsc};
+use spead::DigitiserRepr;
+use spead::digitiser::PREAMBLE_LEN;
 
 use super::signal::{BenchSignal, OWN};
 use crate::net::frame::HEADERS_LEN;
-use crate::spead::DigitiserRepr;
-use crate::spead::digitiser::PREAMBLE_LEN;
 
 /// Bytes in front of a digitiser packet's payload.
 pub const HEADER_BYTES: usize = HEADERS_LEN + PREAMBLE_LEN;

@@ -10,6 +10,7 @@ use dpdk::{
     mbuf_ring, memory_mib, pool_bytes, pool_size,
 };
 use ground::{IdlePolicy, StopFlag};
+use spead::digitiser::PREAMBLE_LEN;
 
 use super::BenchError;
 use super::generator::{
@@ -26,7 +27,6 @@ use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
 use crate::recv::{EpochHint, WhenFull};
 use crate::send::{SourceAddress, TxPools};
-use crate::spead::digitiser::PREAMBLE_LEN;
 
 /// How long packets and chunks under way may take to come through at the end.
 const DRAIN: Duration = Duration::from_secs(10);

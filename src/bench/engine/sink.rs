@@ -8,12 +8,12 @@ use ground::stats::counter::add;
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, TscClock, tsc};
 use hdrhistogram::Histogram;
+use spead::spectra::PREAMBLE_LEN;
 
 use super::generator::Stamps;
 use super::signal::BenchSignal;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::net::frame::HEADERS_LEN;
-use crate::spead::spectra::PREAMBLE_LEN;
 
 /// Heaps that one stream keeps for later, at most.
 const KEPT: usize = 8;

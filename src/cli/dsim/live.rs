@@ -9,6 +9,7 @@ use dpdk::{BURST, Eal, MbufPool, PoolConfig, TxQueue, pool_bytes, pool_size};
 use ground::{IdlePolicy, StopFlag};
 use katcp::reading::unix_now;
 use prometheus::proto::MetricType;
+use spead::digitiser::PREAMBLE_LEN;
 
 use super::{DsimArgs, To};
 use crate::assembly::Threads;
@@ -23,7 +24,6 @@ use crate::ports::{Interface, Links, PortUse};
 use crate::sim::live::{SimLcore, SimParts, SimStats, Start};
 use crate::sim::stream::Origin;
 use crate::sim::{DigitiserConfig, Windows, progress};
-use crate::spead::digitiser::PREAMBLE_LEN;
 
 /// Packets between the sender and the port.
 const QUEUE: usize = 512;

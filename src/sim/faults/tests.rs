@@ -82,7 +82,7 @@ fn gaps_have_their_length_and_take_both_polarisations() {
 
 #[test]
 fn damage_is_what_receivers_call_it() {
-    use crate::spead::{DigitiserHeap, DigitiserRepr};
+    use spead::{DigitiserHeap, DigitiserRepr};
     for damage in Damage::ALL {
         let mut packet = vec![0; 72 + 5120];
         let repr = DigitiserRepr {

@@ -8,10 +8,10 @@ use std::net::SocketAddrV4;
 
 use dsp::OutputBits;
 use ground::{N_POL, Timestamp};
+use spead::{Descriptor, SpectraRepr, item};
 
 use crate::sink::layout::{MAX_CHANNELS, gcd, shape_of};
 use crate::sink::{Kind, StreamReport};
-use crate::spead::{Descriptor, SpectraRepr, item};
 
 /// Batches of which heaps may still come.
 const OPEN: usize = 4;

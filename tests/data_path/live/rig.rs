@@ -26,8 +26,8 @@ use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{Datagram, HeaderTemplate, MacAddr};
 use karoo::recv::{EpochHint, ReceiveMemory, WhenFull};
 use karoo::send::SourceAddress;
-use karoo::spead::digitiser::PREAMBLE_LEN;
-use karoo::spead::{DigitiserRepr, Packet, SpectraRepr};
+use spead::digitiser::PREAMBLE_LEN;
+use spead::{DigitiserRepr, Packet, SpectraRepr};
 
 use crate::support::output;
 

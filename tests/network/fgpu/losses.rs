@@ -5,9 +5,9 @@ use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use karoo::spead::DigitiserRepr;
-use karoo::spead::digitiser::PREAMBLE_LEN;
 use socket2::{Domain, Protocol, Socket, Type};
+use spead::DigitiserRepr;
+use spead::digitiser::PREAMBLE_LEN;
 
 use super::cable::{Cable, TEST};
 use super::chain::Karoo;

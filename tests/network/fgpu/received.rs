@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use karoo::spead::{Packet, SpectraRepr, StopRepr, descriptor};
+use spead::{Packet, SpectraRepr, StopRepr, descriptor};
 
 use super::rig::BATCH;
 

@@ -8,9 +8,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use karoo::net::{CaptureReader, Datagram};
-use karoo::spead::DigitiserHeap;
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
+use spead::DigitiserHeap;
 
 use super::cable::{Cable, ENGINE, TEST};
 use super::received::Received;

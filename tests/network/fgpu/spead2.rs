@@ -9,8 +9,8 @@ use dsp::delay::DelayModels;
 use ground::SampleClock;
 use karoo::config::{NarrowbandOptions, OutputConfig};
 use karoo::net::{CaptureReader, Datagram};
-use karoo::spead::DigitiserHeap;
 use serde_json::json;
+use spead::DigitiserHeap;
 
 use super::rig::{CHUNK, GAIN, OUTPUT, RATE, Rig, SYNC_TIME, run_python};
 use crate::support::{check_against_model, output_config};

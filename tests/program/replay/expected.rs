@@ -7,8 +7,8 @@ use ground::SampleClock;
 use karoo::config::{NarrowbandOptions, OutputConfig};
 use karoo::net::capture::Precision;
 use karoo::net::{CaptureReader, CaptureWriter, Datagram};
-use karoo::spead::DigitiserHeap;
 use serde_json::Value;
+use spead::DigitiserHeap;
 
 use crate::support::{data, karoo_ok, output_config, read_output};
 

@@ -12,8 +12,8 @@ use karoo::model::Model;
 use karoo::net::capture::Precision;
 use karoo::net::frame::{HEADERS_LEN, HeaderTemplate};
 use karoo::net::{CaptureWriter, MacAddr};
-use karoo::spead::DigitiserRepr;
 use num_complex::Complex32;
+use spead::DigitiserRepr;
 
 use crate::support::{Samples, check_against_model, data, output_config, read_output, replay};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dsp::delay::{DelayModels, LinearDelay};
 use karoo::net::{CaptureReader, Datagram};
-use karoo::spead::{Packet, SpectraRepr, StopRepr};
+use spead::{Packet, SpectraRepr, StopRepr};
 
 use crate::support::{
     self, Samples, check_against_model, data, output_config, read_output, replay, replay_report,
