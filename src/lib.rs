@@ -48,6 +48,9 @@
 //! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither |
 //! | [`host`] | a host's topology, which thread and buffer goes where on it, and its tuning |
 //! | [`ground`] | time as a sample count, statistics of threads, system calls, stop flags |
+//! | `karoo_flow` | flow: dataflow graphs, their analysis and reference interpreter |
+//! | `karoo_fft` | plans of rustfft, compiled once |
+//! | `dpdk-sys` | raw bindings to DPDK |
 //!
 //! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground::os`, [`memory`], [`gpu`] and [`cpu::simd`],
 //! nowhere else.

@@ -24,7 +24,7 @@ pub enum BackendKind {
     Cuda,
 }
 
-/// What to take.
+/// The backend that is asked for: what computes, and where its memory is.
 #[derive(Clone, Debug)]
 pub struct BackendRequest {
     /// What computes.
@@ -51,7 +51,7 @@ pub struct Compute {
     pub send_memory: Arc<dyn ChunkAllocator>,
 }
 
-/// What was taken.
+/// The backend that was opened, for each engine.
 pub struct OpenedBackend {
     /// One per engine.
     pub engines: Vec<Compute>,
@@ -95,10 +95,10 @@ pub fn open_backend(
         },
         BackendKind::Cuda => on_gpu()?.1,
         BackendKind::Auto => match on_gpu() {
-            Ok((name, mut taken)) => {
+            Ok((name, mut opened)) => {
                 let why = format!("{name} can be used");
-                taken.chosen.push(chosen("cuda", why));
-                taken
+                opened.chosen.push(chosen("cuda", why));
+                opened
             }
             Err(error @ (ComputeError::Bar(_) | ComputeError::Gpu(GpuError::Shape { .. }))) => {
                 return Err(error);

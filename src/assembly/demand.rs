@@ -46,7 +46,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Those of an engine with spare receive chunks and so many compute threads.
+    /// Demands of an engine with spare receive chunks and so many compute threads.
     pub fn of(engine: &EngineConfig, spare_chunks: usize, workers: usize) -> Vec<Self> {
         let (recv, tail) = (&engine.recv, engine.tail_samples());
         let mut demands = vec![

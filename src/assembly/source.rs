@@ -68,11 +68,11 @@ pub struct SourceLcore {
     pub stats: Arc<RxStats>,
     /// How far it is.
     pub progress: Arc<CaptureProgress>,
-    /// Whether to end as if the capture did.
+    /// Ends the input, as if the capture had ended.
     pub stop: StopFlag,
     /// How to wait.
     pub idle: IdlePolicy,
-    /// Whether to give up.
+    /// Ends the lcore at once, because another thread failed.
     pub abort: StopFlag,
 }
 

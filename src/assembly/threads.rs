@@ -1,4 +1,4 @@
-//! Data threads: each on an lcore of its own, with a name and a stopwatch.
+//! Data threads: each on an lcore of its own, with a name and a timer.
 
 use std::sync::Arc;
 

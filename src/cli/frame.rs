@@ -1,4 +1,4 @@
-//! The frame of a command that runs until it is told to end: sockets that are bound before anything
+//! The life of a command that runs until it is told to end: sockets that are bound before anything
 //! starts, DPDK, control, the wait for the end, and what the end means for the exit code.
 
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::ports::{Interface, devices};
 /// How often the main thread looks whether a data thread has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Why a command that runs until it is told to end does end.
+/// Reason for the end of a command that runs until it is told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// A client said `?halt`.
@@ -122,7 +122,7 @@ impl Serving {
     /// is called every 20 ms.
     pub fn wait(&self, mut look: impl FnMut() -> Option<StopReason>) -> StopReason {
         loop {
-            match self.told().recv_timeout(LOOK) {
+            match self.reasons_receiver().recv_timeout(LOOK) {
                 Ok(reason) => return reason,
                 Err(RecvTimeoutError::Disconnected) => {
                     return StopReason::Failed("the thread that serves".to_owned());
@@ -137,7 +137,7 @@ impl Serving {
 
     /// What control calls when it ends by itself.
     pub fn on_control_end(&self) -> impl FnOnce(ControlEnd) + Send + 'static {
-        let reasons = self.reasons();
+        let reasons = self.reasons_sender();
         move |end| _ = reasons.try_send(end.into())
     }
 }

@@ -136,18 +136,18 @@ impl Serving {
         }
     }
 
-    /// Why it is to end, if somebody has said so by now.
+    /// Reason for which the command is to end, if there is one by now.
     pub fn told_to_end(&self) -> Option<StopReason> {
         self.ends.1.try_recv().ok()
     }
 
-    /// Where others say that the command is to end.
-    pub(super) fn reasons(&self) -> SyncSender<StopReason> {
+    /// Sender of reasons to end, for other threads.
+    pub(super) fn reasons_sender(&self) -> SyncSender<StopReason> {
         self.ends.0.clone()
     }
 
-    /// Where the main thread hears of it.
-    pub(super) fn told(&self) -> &Receiver<StopReason> {
+    /// Receiver of the reasons to end, for the main thread.
+    pub(super) fn reasons_receiver(&self) -> &Receiver<StopReason> {
         &self.ends.1
     }
 

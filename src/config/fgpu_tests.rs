@@ -40,7 +40,7 @@ fn resolve(args: &[&str]) -> Result<FgpuConfig, String> {
 }
 
 #[test]
-fn the_defaults_are_the_peers() {
+fn the_defaults_are_katgpucbfs() {
     let FgpuConfig {
         engine,
         input,

@@ -1,7 +1,7 @@
 //! The engine's command-line options, under katgpucbf's names.
 //!
 //! Everything that a capture can tell is optional here; `karoo replay` fills the gaps, `karoo fgpu`
-//! gives them the katgpucbf's defaults.
+//! gives them katgpucbf's defaults.
 
 use clap::Args;
 use dsp::OutputBits;

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_peers() {
+    fn the_defaults_are_katgpucbfs() {
         let options: WidebandOptions = "name=w,channels=64,dst=239.1.2.3+1".parse().unwrap();
         assert_eq!((options.taps, options.w_cutoff), (16, 1.0));
         assert_eq!(

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_judged_by_the_peers_limits() {
+    fn the_clock_is_judged_by_katgpucbfs_limits() {
         use SensorStatus::{Error, Nominal, Warn};
         for (estimated_error, maximum_error, state, expected) in [
             (

@@ -12,7 +12,7 @@ use super::steer::{
     Request,
 };
 
-/// What requests have changed, and will change.
+/// Requests of one output: those in effect, and those that are yet to be due.
 pub(super) struct PendingRequests {
     /// Index of the output.
     output: usize,

@@ -1,4 +1,4 @@
-//! Input and output pipelines: cadence, delays applied to blocks, presence to batches.
+//! The engine: which spectra to compute from which samples, when, and which batches lack input.
 //!
 //! The engine is one thread. It collects chunks that the rx lcores have finished, joins each with
 //! the head of its successor, issues every output's work on it, and hands output chunks to the tx

@@ -200,7 +200,7 @@ fn chunk_packets(engine: &EngineConfig, interfaces: usize) -> usize {
     engine.outputs.iter().map(packets).min().unwrap_or(0)
 }
 
-/// Where packets come from and go to, before there are stages.
+/// Started ports of an engine: their queues, source addresses and memberships.
 pub(super) struct OpenPorts {
     pub(super) rx: Vec<RxQueue>,
     pub(super) tx: Vec<TxQueue>,

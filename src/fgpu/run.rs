@@ -58,7 +58,7 @@ impl From<LcorePanic> for LiveError {
 pub struct LiveParts {
     /// What computes.
     pub compute: Compute,
-    /// How control steers it.
+    /// Requests of control.
     pub steered: RequestQueues,
     /// Receive chunks beside those that it needs: how long it may be held up.
     pub spare_chunks: usize,
@@ -79,7 +79,7 @@ pub struct LiveEngine {
 struct Capture {
     lcore: LcoreHandle<Result<Vec<String>, CaptureError>>,
     stop: StopFlag,
-    /// Of what it does not pass on.
+    /// Counters of datagrams that the lcore does not pass on.
     stats: Arc<RxStats>,
 }
 
@@ -179,8 +179,8 @@ impl LiveEngine {
         self.threads.abort().is_set()
     }
 
-    /// OpenPorts its input. What was received is still computed and sent, then stop heaps, then its
-    /// lcores end.
+    /// Ends the engine's input. What was received is still computed and sent, then stop heaps, then
+    /// the engine's lcores end.
     pub fn stop(&self) {
         match &self.capture {
             Some(capture) => capture.stop.set(),
@@ -188,7 +188,7 @@ impl LiveEngine {
         }
     }
 
-    /// OpenPorts all lcores as they are: nothing more is sent.
+    /// Ends all lcores as they are: nothing more is sent.
     pub fn abort(&self) {
         self.threads.abort().set();
     }
@@ -298,7 +298,7 @@ fn idle(plan: &EnginePlan) -> StageIdle {
     }
 }
 
-/// That of the only lcore of its kind.
+/// Idle policy of the only lcore of its kind; `Share` if there is none.
 fn one(idle: &[IdlePolicy]) -> IdlePolicy {
     *idle.first().unwrap_or(&IdlePolicy::Share)
 }

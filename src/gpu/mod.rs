@@ -2,7 +2,7 @@
 //!
 //! The driver and NVRTC are opened at run time: the same binary starts where there is neither.
 //! Kernels (`kernels/`, whose README has the mathematics) are compiled for the device found and
-//! cached on disk. Engines share one [`Gpu`]. Each has [`Streams`] of its own, an [`GpuIntake`],
+//! cached on disk. Engines share one [`Gpu`]. Each has [`Streams`] of its own, a [`GpuIntake`],
 //! which brings received chunks to where kernels read them, and one [`GpuChanneliser`] per output:
 //! copying chunk n + 1 in, computing chunk n and copying chunk n − 1 out go on at once, ordered by
 //! events; the CPU waits for none of them.

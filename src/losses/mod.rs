@@ -2,7 +2,7 @@
 //! on, one when it ends.
 //!
 //! [`Counters`] reads what the engine's threads count anyway; [`Watch`] compares it with what it
-//! was, a second ago as a rule, and has an [`LossEvent`] for each line that is due. Clocks are the
+//! was, a second ago as a rule, and has a [`LossEvent`] for each line that is due. Clocks are the
 //! caller's. Nothing here is on the way of a sample.
 
 mod counts;

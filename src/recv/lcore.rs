@@ -205,8 +205,8 @@ impl RxLcore {
             let follow = self.placer.follow();
             let received = self.queue.rx_burst(&mut batch);
             // Taken after the burst: a watermark is published before the frames that follow it.
-            watermark = watermark.or_else(|| self.next_horizon());
-            if received == 0 && watermark.is_none_or(|h: Watermark| h.after > frames) {
+            watermark = watermark.or_else(|| self.next_watermark());
+            if received == 0 && watermark.is_none_or(|mark: Watermark| mark.after > frames) {
                 if let Some(floor) = follow {
                     self.placer.lane.follow(floor);
                 }
@@ -218,10 +218,11 @@ impl RxLcore {
             self.placer.lane.begin();
             let mut placed = 0;
             for (i, mbuf) in batch.iter().enumerate() {
-                while let Some(h) = watermark.filter(|h| h.after <= frames && *h != Watermark::STOP)
+                while let Some(mark) =
+                    watermark.filter(|mark| mark.after <= frames && *mark != Watermark::STOP)
                 {
-                    self.placer.lane.raise(h.floor);
-                    watermark = self.next_horizon();
+                    self.placer.lane.raise(mark.floor);
+                    watermark = self.next_watermark();
                 }
                 if let Some(next) = batch.as_slice().get(i + 1) {
                     next.prefetch();
@@ -232,9 +233,9 @@ impl RxLcore {
                     Err(cause) => self.placer.stats.note_drop(cause),
                 }
             }
-            while let Some(h) = watermark.filter(|h| h.after <= frames) {
-                self.placer.lane.raise(h.floor);
-                watermark = self.next_horizon();
+            while let Some(mark) = watermark.filter(|mark| mark.after <= frames) {
+                self.placer.lane.raise(mark.floor);
+                watermark = self.next_watermark();
             }
             publish(&mut stored);
             self.placer.lane.end();
@@ -247,7 +248,7 @@ impl RxLcore {
         }
     }
 
-    fn next_horizon(&self) -> Option<Watermark> {
+    fn next_watermark(&self) -> Option<Watermark> {
         self.watermarks.pop()
     }
 }

@@ -143,7 +143,7 @@ pub fn run(
         kernels: options.kernels.clone(),
         live: false,
     };
-    let taken = open_backend(&wanted, engines, || Workers::pinned(&cores))?;
+    let opened = open_backend(&wanted, engines, || Workers::pinned(&cores))?;
     let reader = CaptureReader::open(&options.capture)?;
     let abort = StopFlag::default();
     stop_on_signal(&abort, &options.output);
@@ -155,7 +155,7 @@ pub fn run(
         memory_mib: memory_mib(plan.queues.len()),
         ..EalConfig::default()
     })?;
-    let mut engines = taken.engines;
+    let mut engines = opened.engines;
     let compute = engines.swap_remove(0);
     let threads = Threads::new(&eal, abort.clone());
     let spectra = plan.engine.outputs.iter().map(SpectraObserver::new);
@@ -168,7 +168,7 @@ pub fn run(
     };
     let run = Replay::start(plan, threads, parts).inspect_err(|_| abort.set());
     let mut report = run?.finish(plan, options)?;
-    report.chosen.extend(taken.chosen);
+    report.chosen.extend(opened.chosen);
     let spectra = plan
         .engine
         .outputs

@@ -27,7 +27,7 @@ const FGPU: [&str; 8] = [
 
 /// A controller starts `fgpu`, and knows of no commands.
 #[test]
-fn a_link_of_the_peers_name_is_its_command() {
+fn a_link_of_katgpucbfs_name_is_its_command() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("fgpu");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_karoo"), &link).unwrap();

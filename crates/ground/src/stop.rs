@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that asks threads to end: one of them failed, or the user asked. Clones share the flag.
+/// A flag that asks threads to end. Clones share the flag.
+///
+/// Karoo has two uses for it: `stop` ends the input, and what was received is still sent; `abort` ends
+/// all threads at once, because one of them failed or the user asked twice.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 

@@ -122,7 +122,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         live: true,
     };
     check_memory(options, &configs)?;
-    let taken = open_backend(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
+    let opened = open_backend(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
     let eal = Eal::init(&EalConfig {
         worker_cpus: cpus.lcores,
         memory_mib: Rig::memory_mib(options, &configs),
@@ -133,7 +133,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         let _ = run_on([main]);
     }
     let all = cpus.all;
-    let rig = Rig::start(&eal, options, &configs, taken.engines, &abort);
+    let rig = Rig::start(&eal, options, &configs, opened.engines, &abort);
     let bench = Bench {
         options,
         rig: rig.inspect_err(|_| abort.set())?,
@@ -141,7 +141,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
     };
     let mut report = bench.run(&configs, &all)?;
     report.huge_pages = eal.huge_pages();
-    report.chosen = taken.chosen;
+    report.chosen = opened.chosen;
     Ok(report)
 }
 

@@ -23,7 +23,7 @@ use crate::ports::{Interface, InterfaceError, PortError, PresetError};
 /// Where the datagrams go: a group for experiments (RFC 2365's site-local scope), and the discard
 /// port.
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 75, 79), 9);
-/// PortTrial and number in front of a datagram's payload.
+/// Bytes in front of a datagram's payload: the number of its trial, and its own number.
 const STAMP: usize = 16;
 
 /// Why the bench gave no result.

@@ -62,7 +62,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         stop: stop.clone(),
         config: config.clone(),
     });
-    serving.scrape(Arc::new(Metrics {
+    serving.scrape(Arc::new(DsimMetrics {
         stats: stats.clone(),
         links: port.links.clone(),
         started: SystemTime::now(),
@@ -214,13 +214,13 @@ fn idle(args: &DsimArgs) -> IdlePolicy {
 }
 
 /// What is scraped: katgpucbf's metrics by name, and Karoo's own.
-struct Metrics {
+struct DsimMetrics {
     stats: Arc<SimStats>,
     links: Links,
     started: SystemTime,
 }
 
-impl Scrape for Metrics {
+impl Scrape for DsimMetrics {
     fn scrape(&self) -> Result<String, prometheus::Error> {
         let stats = &self.stats;
         let mut families = Vec::new();

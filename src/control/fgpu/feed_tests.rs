@@ -218,7 +218,7 @@ fn sent_chunks_count_clipped_samples_at_their_nominal_end() {
 }
 
 #[test]
-fn power_is_judged_as_the_peer_does() {
+fn power_is_judged_as_katgpucbf_does() {
     let mut bench = Bench::new();
     for (dbfs, status) in [
         (-10.0, SensorStatus::Nominal),

@@ -22,7 +22,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// None yet, of samples that `clock` dates.
+    /// A histogram without chunks; `clock` says when a sample was taken.
     pub fn new(clock: SampleClock) -> Self {
         Self {
             clock,

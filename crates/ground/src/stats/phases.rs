@@ -96,7 +96,7 @@ impl PhaseTimes {
     }
 }
 
-/// A thread's own stopwatch: every mark books the time since the last one.
+/// Timer of a thread: each mark books the time since the last one.
 #[derive(Debug)]
 pub struct PhaseTimer {
     times: Arc<PhaseTimes>,
