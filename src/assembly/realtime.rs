@@ -22,7 +22,8 @@ impl Throttle {
     /// Microseconds of a stop that does no harm: NICs hold more.
     const HARMLESS: i64 = 1000;
 
-    /// Finds how the kernel would stop this process's real-time threads; `None` if that does no harm.
+    /// Finds how the kernel would stop this process's real-time threads; `None` if that does no
+    /// harm.
     pub fn find() -> Option<Self> {
         let sysctl = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok();
         if !stops(&sysctl("osrelease")?) {

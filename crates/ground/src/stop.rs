@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A flag that asks threads to end. Clones share the flag.
 ///
-/// Karoo has two uses for it: `stop` ends the input, and what was received is still sent; `abort` ends
-/// all threads at once, because one of them failed or the user asked twice.
+/// Karoo has two uses for it: `stop` ends the input, and what was received is still sent; `abort`
+/// ends all threads at once, because one of them failed or the user asked twice.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
