@@ -50,7 +50,11 @@ fn filter() -> (EnvFilter, Option<String>) {
         "debug" => ("debug", true),
         "warn" | "warning" => ("warn", true),
         "error" | "critical" | "fatal" => ("error", true),
-        other => ("info,dpdk=warn", matches!(other, "" | "info")),
+        // DPDK's own messages have the target `dpdk`; those of the layer over it are Karoo's.
+        other => (
+            "info,dpdk=warn,dpdk::eal=info",
+            matches!(other, "" | "info"),
+        ),
     };
     let unknown = (!known).then(|| format!("KATSDP_LOG_LEVEL={level}: no level of this name"));
     (filter.into(), wrong.or(unknown))

@@ -317,7 +317,6 @@ impl Replay {
         let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
         let (steered, replies) = steer(plan)?;
         let port = RingPort::open(&eal, plan)?;
-        let started = Instant::now();
         let reception = Reception {
             queues: port.rx,
             when_full: WhenFull::Wait,
@@ -332,12 +331,13 @@ impl Replay {
         };
         let observers = parts.observers.into_iter();
         let observers = observers.map(|observer| Box::new(observer) as Box<dyn ChunkObserver>);
-        let running = EngineBuilder::new(config, parts.compute, reception, transmission)
+        let built = EngineBuilder::new(config, parts.compute, reception, transmission)
             .steered(steered)
             .idle(IDLE)
             .observers(observers.collect())
-            .build(&eal)?
-            .start(&mut threads)?;
+            .build(&eal)?;
+        let started = Instant::now();
+        let running = built.start(&mut threads)?;
         let recorder = RecorderLcore {
             ring: port.recorded,
             writer: parts.writer,

@@ -30,7 +30,13 @@ fn names(help: &str) -> Vec<&str> {
         match text.as_bytes() {
             [b'-', ..] => indent < 10 || line.starts_with("          - "),
             [b'<', ..] => indent == 2,
-            [b'[', ..] => indent == 2 || text.starts_with("[default: "),
+            [b'[', ..] => {
+                indent == 2
+                    || text.starts_with("[default: ")
+                    || text.starts_with("[possible values: ")
+            }
+            // A command, whose description is behind two blanks.
+            [b'a'..=b'z', ..] => indent == 2 && text.contains("  "),
             _ => false,
         }
     };
@@ -40,6 +46,9 @@ fn names(help: &str) -> Vec<&str> {
             // A choice, without what it means.
             Some(choice) => {
                 &line[..line.len() - choice.len() + choice.find(':').unwrap_or(choice.len())]
+            }
+            None if line.starts_with("  ") && line.as_bytes()[2].is_ascii_lowercase() => {
+                &line[..2 + line[2..].find("  ").unwrap_or(line.len() - 2)]
             }
             None => line,
         })

@@ -199,6 +199,7 @@ impl DigitiserRepr {
 
     /// Reads a heap back. Without timestamp or digitiser number, the result is `None`; a missing
     /// status is what [`DigitiserHeap`] makes of it.
+    #[inline]
     pub fn parse(heap: &DigitiserHeap<'_>) -> Option<Self> {
         Some(Self {
             heap_count: heap.heap_count(),

@@ -20,7 +20,7 @@ use crate::control::dsim;
 use crate::metrics::scrape::{Samples, counter, family, plain, text};
 use crate::metrics::{Scrape, ports};
 use crate::net::FlowTable;
-use crate::ports::{Interface, Links, PortUse};
+use crate::ports::{Interface, Links, Membership, PortUse};
 use crate::sim::live::{SimLcore, SimParts, SimStats, Start};
 use crate::sim::stream::Origin;
 use crate::sim::{DigitiserConfig, Windows, progress};
@@ -147,9 +147,11 @@ fn windows(config: &DigitiserConfig, serving: &Serving) -> Option<Arc<Windows>> 
 
 /// The port that digitiser packets leave by.
 struct SendingPort {
-    eal: Eal,
     origin: Origin,
     links: Links,
+    /// Kept while the port is used: its thread empties the port's control queue.
+    _membership: Membership,
+    eal: Eal,
 }
 
 /// What the sending lcore takes of it.
@@ -192,7 +194,16 @@ fn open(
         step: 0,
     };
     let links = Links::new([(port.port, interface)]);
-    Ok((SendingPort { eal, origin, links }, Sender { queue, pool }))
+    let _membership = port.membership;
+    Ok((
+        SendingPort {
+            origin,
+            links,
+            _membership,
+            eal,
+        },
+        Sender { queue, pool },
+    ))
 }
 
 fn start(config: &DigitiserConfig) -> Result<(Start, Instant), Failure> {

@@ -67,7 +67,7 @@ fn chunk(start: u64, clipped_samples: [u64; 2], missing_heaps: [u64; 2]) -> Engi
 }
 
 #[test]
-fn sensors_begin_with_katgpucbf_syntax() {
+fn sensors_begin_as_katgpucbfs() {
     let bench = Bench::new();
     for (name, value, status) in [
         ("steady-state-timestamp", "0", SensorStatus::Nominal),
