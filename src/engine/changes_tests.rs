@@ -206,7 +206,7 @@ fn a_stall_is_as_long_as_gains_hold_up_the_engine() {
     } = Bench::new();
     let output = &steering.outputs()[0];
     let gains = Gains::uniform(output.channels(), Complex32::from(2.0));
-    output.set_gains(1, gains).unwrap();
+    output.set_gains(1, gains.clone()).unwrap();
     let begun = tsc();
     for _ in 0..2 {
         changes.take(
@@ -225,4 +225,21 @@ fn a_stall_is_as_long_as_gains_hold_up_the_engine() {
     assert!(long <= most + most / 100, "{long} of {most}");
     stats.add(changes.stats());
     assert_eq!((stats.changes, stats.stalls.len()), (2, 2));
+
+    // Whether something is asked for, or in effect, or both.
+    let counts = |changes: &PendingRequests| {
+        let stats = changes.stats();
+        (stats.changes, stats.stalls.len())
+    };
+    let mut take = |building| {
+        let (next, end) = (Timestamp(0), Timestamp(4096));
+        changes.take(next, end, building, &mut Idle { ticks: 0 });
+        counts(&changes)
+    };
+    output.set_delays([LinearDelay::ZERO; N_POL]).unwrap();
+    assert_eq!(take(true), (2, 2));
+    output.set_all_gains(gains).unwrap();
+    assert_eq!(take(true), (3, 3));
+    assert_eq!(take(false), (3, 4));
+    assert_eq!(take(false), (3, 4));
 }

@@ -446,3 +446,7 @@ impl Power {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "output_tests.rs"]
+mod tests;

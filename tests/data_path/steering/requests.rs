@@ -267,6 +267,7 @@ fn answers_hold_from_the_steady_state_timestamp_on() {
                     },
                 );
                 let answer = answer.expect("chunks");
+                assert_eq!(outcome.requests.changes, 1);
                 let centre = |batch: &Vec<i8>, s| value(&config.outputs[0], batch, 128, s, 0);
                 let new = |got: Complex64| match gains {
                     true => got.norm() == 0.0,
