@@ -206,8 +206,8 @@ class Hunt:
         ran = run(KAROO_FAULT=str(number))
         if ran.failed is None:
             return None
-        # Tests of more than this process may fail, or take too long, for the machine's reasons.
-        if not group[0].is_unit and (run().failed or run(KAROO_FAULT=str(number)).failed is None):
+        # Tests of more than this process may fail, and all take too long, for the machine's reasons.
+        if (ran.hung or not group[0].is_unit) and (run().failed or run(KAROO_FAULT=str(number)).failed is None):
             return None
         return Outcome("hangs" if ran.hung else "caught", f"{executable}: {ran.failed}")
 
