@@ -11,6 +11,7 @@ mod expected;
 mod input;
 mod output;
 mod sent_chunks;
+mod statistics;
 mod stats;
 pub mod steer;
 
@@ -30,6 +31,7 @@ use ground::stats::{Phase, PhaseTimer, ThreadReport};
 use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
 pub use input::ChunkPresence;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
+pub use statistics::{ChannelSums, InputStatistics, OutputStatistics, StatisticsBoard};
 pub use stats::OutputStats;
 use steer::{EngineEvent, Published, Received, RequestQueues};
 

@@ -9,6 +9,7 @@ use ground::{N_POL, Timestamp};
 
 use super::Change;
 use super::latest::Latest;
+use crate::engine::StatisticsBoard;
 
 /// Events that wait for control, at most: tens of seconds' worth of a live engine's.
 const EVENTS: usize = 4096;
@@ -101,6 +102,7 @@ pub struct Published {
     overwritten: AtomicU64,
     /// Per output and polarisation.
     delays: Box<[[Latest<5>; N_POL]]>,
+    statistics: StatisticsBoard,
 }
 
 impl Published {
@@ -111,7 +113,13 @@ impl Published {
             events: ArrayQueue::new(EVENTS),
             overwritten: AtomicU64::new(0),
             delays: (0..outputs).map(|_| delays()).collect(),
+            statistics: StatisticsBoard::new(outputs),
         }
+    }
+
+    /// The latest statistics.
+    pub fn statistics(&self) -> &StatisticsBoard {
+        &self.statistics
     }
 
     /// The oldest event that was not taken yet. Events are for one reader.

@@ -1,0 +1,109 @@
+//! Statistics of what an engine computes, for those who look at it while it runs.
+//!
+//! A backend adds up powers over a period that is set; the engine publishes each period's sums on a
+//! [`StatisticsBoard`]. Readers take the latest at any time and hold nobody up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ground::{N_POL, Timestamp};
+use num_complex::Complex64;
+
+/// Sums over the spectra of one channel, of the numbers before quantisation: x of polarisation 0
+/// and y of polarisation 1, corrected and scaled by gains, in counts of the quantised output.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ChannelSums {
+    /// Σ|x|² and Σ|y|².
+    pub power: [f64; N_POL],
+    /// Σ|x|⁴ and Σ|y|⁴.
+    pub power_squared: [f64; N_POL],
+    /// Σ x·y*.
+    pub cross: Complex64,
+    /// Complex samples that quantisation clamped, per polarisation.
+    pub clipped: [u64; N_POL],
+}
+
+/// Statistics of one output over one period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputStatistics {
+    /// Timestamp of the first output chunk that counts.
+    pub start: Timestamp,
+    /// Where the last output chunk that counts ends.
+    pub end: Timestamp,
+    /// Spectra that count: those of batches that have all their input.
+    pub spectra: u64,
+    /// One per channel, in the order of the output.
+    pub channels: Vec<ChannelSums>,
+}
+
+/// Statistics of the digitiser's samples over one period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputStatistics {
+    /// Timestamp of the first receive chunk that counts.
+    pub start: Timestamp,
+    /// Where the last receive chunk that counts ends.
+    pub end: Timestamp,
+    /// How often each sample value came, per polarisation: bin i is that of value i − 2^(b−1) of
+    /// b-bit samples. Not all heaps of a chunk count, so that looking stays cheap.
+    pub histogram: [Vec<u64>; N_POL],
+    /// Timestamp of the first sample of the snapshot.
+    pub snapshot_start: Timestamp,
+    /// Consecutive samples, per polarisation; empty where they never came.
+    pub snapshot: [Vec<i16>; N_POL],
+}
+
+/// The latest statistics of an engine.
+#[derive(Debug)]
+pub struct StatisticsBoard {
+    input: Latest<InputStatistics>,
+    outputs: Box<[Latest<OutputStatistics>]>,
+}
+
+/// The latest of one kind.
+#[derive(Debug)]
+struct Latest<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Latest<T> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl StatisticsBoard {
+    /// An empty board of an engine with so many outputs.
+    pub fn new(outputs: usize) -> Self {
+        Self {
+            input: Latest::default(),
+            outputs: (0..outputs).map(|_| Latest::default()).collect(),
+        }
+    }
+
+    /// Statistics of the input over the last whole period, if there was one.
+    pub fn input(&self) -> Option<Arc<InputStatistics>> {
+        self.input.lock().clone()
+    }
+
+    /// Statistics of the output with this index over the last whole period, if there was one.
+    pub fn output(&self, index: usize) -> Option<Arc<OutputStatistics>> {
+        self.outputs.get(index)?.lock().clone()
+    }
+
+    /// Publishes statistics of the input. Returns those that it displaces.
+    pub fn publish_input(&self, statistics: Arc<InputStatistics>) -> Option<Arc<InputStatistics>> {
+        self.input.lock().replace(statistics)
+    }
+
+    /// Publishes statistics of the output with this index. Returns those that it displaces.
+    pub fn publish_output(
+        &self,
+        index: usize,
+        statistics: Arc<OutputStatistics>,
+    ) -> Option<Arc<OutputStatistics>> {
+        self.outputs.get(index)?.lock().replace(statistics)
+    }
+}
