@@ -27,18 +27,25 @@ enum Asked {
     Gains,
     /// Spectra from this one on, whose windows begin at these samples of the input.
     Block(usize, [usize; N_POL], Vec<FineDelay>),
-    /// The first batches of a chunk.
-    Finish(usize, OutputChunk),
+    /// So many batches of a chunk.
+    Finish(usize),
 }
 
-type Log = Arc<Mutex<Vec<Asked>>>;
+#[derive(Default)]
+struct Log {
+    asked: Vec<Asked>,
+    chunks: VecDeque<OutputChunk>,
+}
 
-/// Keeps the chunks that it is given.
-struct Keeps(Log);
+type SharedLog = Arc<Mutex<Log>>;
+
+/// Computes that each batch has one clipped sample and no power, and keeps chunks until they are
+/// polled.
+struct Keeps(SharedLog);
 
 impl Keeps {
     fn note(&self, asked: Asked) {
-        self.0.lock().unwrap().push(asked);
+        self.0.lock().unwrap().asked.push(asked);
     }
 }
 
@@ -53,61 +60,96 @@ impl Pipeline for Keeps {
         &mut self,
         _: &SampleView<'_>,
         block: &Block<'_>,
-        _: &mut OutputSpan<'_>,
+        chunk: &mut OutputSpan<'_>,
     ) -> Result<(), PipelineError> {
+        for batch in &mut *chunk.stats {
+            batch.saturated = [1, 0];
+        }
         self.note(Asked::Block(block.first, block.offset, block.fine.to_vec()));
         Ok(())
     }
     fn finish_chunk(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
-        self.note(Asked::Finish(batches, chunk));
+        self.note(Asked::Finish(batches));
+        self.0.lock().unwrap().chunks.push_back(chunk);
         Ok(())
     }
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
-        Ok(None)
+        Ok(self.0.lock().unwrap().chunks.pop_front())
     }
     fn lcores(&self) -> Vec<ThreadReport> {
         Vec::new()
     }
 }
 
-/// An output with so many chunks of so many batches, and who steers it.
-fn output(chunks: usize, batches: usize) -> (Output, ControlHandle, Log) {
-    let options = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
-    let config = crate::config::tests::engine(options, |config| {
-        config.send.chunk_jones = 2048 * batches;
-    });
-    output_of(&config, chunks, batches)
+/// An output, and what is at its ends.
+struct Bench {
+    output: Output,
+    control: ControlHandle,
+    published: Arc<Published>,
+    stats: Arc<OutputStats>,
+    log: SharedLog,
 }
 
-/// The same of the first output of an engine of this configuration.
-fn output_of(config: &EngineConfig, chunks: usize, batches: usize) -> (Output, ControlHandle, Log) {
-    let log = Log::default();
-    let of = config.outputs[0].clone();
-    let memory = |_| OutputMemory::new(batches, of.batch_bytes(), &HostAllocator::default());
-    let (control, mut requests) = ControlHandle::new(config, 1);
-    let parts = OutputParts {
-        pipeline: Box::new(Keeps(log.clone())),
-        pool: ExtPool::new(
-            Eal::for_tests(),
-            (0..chunks).map(memory).map(Result::unwrap),
-        ),
-        stats: Arc::new(OutputStats::new("w")),
-        observer: None,
-        keeps_delays: false,
-        config: of.clone(),
-    };
-    let published = requests.published;
-    let output = Output::new(config, 0, parts, requests.outputs.remove(0), published);
-    (output, control, log)
+impl Bench {
+    /// An output with so many chunks of so many batches.
+    fn new(chunks: usize, batches: usize) -> Self {
+        let options = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
+        let mut config = crate::config::tests::engine(options, |_| {});
+        // Windows of power have two batches.
+        config.clock.adc_sample_rate = 2.0 * BATCH as f64;
+        Self::of(config, chunks, batches)
+    }
+
+    /// The same of the first output of an engine of this configuration.
+    fn of(mut config: EngineConfig, chunks: usize, batches: usize) -> Self {
+        let log = SharedLog::default();
+        let of = config.outputs[0].clone();
+        config.send.chunk_jones = batches * of.jones_per_batch;
+        let memory = |_| OutputMemory::new(batches, of.batch_bytes(), &HostAllocator::default());
+        let memory = (0..chunks).map(memory).map(Result::unwrap);
+        let (control, mut requests) = ControlHandle::new(&config, 4);
+        let stats = Arc::new(OutputStats::new("w"));
+        let parts = OutputParts {
+            pipeline: Box::new(Keeps(log.clone())),
+            pool: ExtPool::new(Eal::for_tests(), memory),
+            stats: stats.clone(),
+            observer: None,
+            keeps_delays: true,
+            config: of.clone(),
+        };
+        let (published, requests) = (requests.published, requests.outputs.remove(0));
+        Self {
+            output: Output::new(&config, 0, parts, requests, published.clone()),
+            control,
+            published,
+            stats,
+            log,
+        }
+    }
+
+    /// All that steps over the input of batches from this one on come to until more is needed, or
+    /// a chunk.
+    fn steps(&mut self, first: usize, batches: usize) -> Vec<Step> {
+        let window = 4 * STEP;
+        let chunk = samples((SPECTRA * batches - 1) * STEP + window);
+        self.steps_over((first * BATCH) as u64, &chunk)
+    }
+
+    /// The same over input from `start` on.
+    fn steps_over(&mut self, start: u64, chunk: &FrozenChunk) -> Vec<Step> {
+        let presence = ChunkPresence::new(chunk, start, HEAP, Default::default());
+        let view = chunk.view(Timestamp(start), presence.samples());
+        let mut timer = PhaseTimer::start(PhaseTimes::new("engine", None));
+        let mut steps = Vec::new();
+        while steps.len() < 1000 && !matches!(steps.last(), Some(Step::NeedsInput | Step::NoChunk))
+        {
+            steps.push(self.output.step(&presence, &view, &mut timer).unwrap());
+        }
+        steps
+    }
 }
 
-/// Input that has the samples of so many batches and no others.
-fn input(batches: usize) -> FrozenChunk {
-    let window = 4 * STEP;
-    samples((SPECTRA * batches - 1) * STEP + window)
-}
-
-/// Input of so many samples, none of which came.
+/// Input of so many samples, all of which came.
 fn samples(count: usize) -> FrozenChunk {
     let config = RecvConfig {
         packet_samples: HEAP,
@@ -117,44 +159,26 @@ fn samples(count: usize) -> FrozenChunk {
     };
     let layout = ChunkLayout::new(&config, 0);
     let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
-    Arc::new(Chunk::new(layout, 0, memory.unwrap()))
-        .freeze()
-        .unwrap()
-}
-
-/// All that steps over the input of batches from this one on come to until more is needed, or a
-/// chunk.
-fn steps(output: &mut Output, first: usize, batches: usize) -> Vec<Step> {
-    steps_over(output, (first * BATCH) as u64, &input(batches))
-}
-
-/// The same over input from `start` on.
-fn steps_over(output: &mut Output, start: u64, chunk: &FrozenChunk) -> Vec<Step> {
-    let presence = ChunkPresence::new(chunk, start, HEAP, Default::default());
-    let view = chunk.view(Timestamp(start), presence.samples());
-    let mut timer = PhaseTimer::start(PhaseTimes::new("engine", None));
-    let mut steps = Vec::new();
-    while steps.len() < 1000 && !matches!(steps.last(), Some(Step::NeedsInput | Step::NoChunk)) {
-        steps.push(output.step(&presence, &view, &mut timer).unwrap());
+    let chunk = Arc::new(Chunk::new(layout, 0, memory.unwrap()));
+    for place in 0..N_POL * layout.heaps {
+        let slot = chunk.claim(place % N_POL, place / N_POL).unwrap();
+        slot.write(&[0; HEAP], 0);
     }
-    steps
+    chunk.freeze().unwrap()
 }
 
 #[test]
 fn a_chunk_ends_with_its_last_batch() {
     use Step::{Computed, Finishing, NeedsInput};
-    let (mut output, _, log) = output(1, 2);
-    assert_eq!(steps(&mut output, 0, 1), [Computed, NeedsInput]);
-    assert_eq!(steps(&mut output, 1, 1), [Computed, Finishing, NeedsInput]);
-    match &log.lock().unwrap()[..] {
+    let mut bench = Bench::new(1, 2);
+    assert_eq!(bench.steps(0, 1), [Computed, NeedsInput]);
+    assert_eq!(bench.steps(1, 1), [Computed, Finishing, NeedsInput]);
+    match &bench.log.lock().unwrap().asked[..] {
         [
             Asked::Block(0, _, one),
             Asked::Block(32, _, two),
-            Asked::Finish(2, chunk),
-        ] => {
-            assert_eq!([one.len(), two.len()], [32; 2]);
-            assert_eq!((chunk.batches(), chunk.start()), (2, Timestamp(0)));
-        }
+            Asked::Finish(2),
+        ] => assert_eq!([one.len(), two.len()], [32; 2]),
         asked => panic!("{asked:?}"),
     }
 }
@@ -162,14 +186,13 @@ fn a_chunk_ends_with_its_last_batch() {
 #[test]
 fn an_output_waits_for_a_free_chunk() {
     use Step::{Computed, Finishing, NeedsInput, NoChunk};
-    let (mut output, _, log) = output(1, 1);
-    assert_eq!(steps(&mut output, 0, 1), [Computed, Finishing, NeedsInput]);
+    let mut bench = Bench::new(1, 1);
+    assert_eq!(bench.steps(0, 1), [Computed, Finishing, NeedsInput]);
     for _ in 0..2 {
-        assert_eq!(steps(&mut output, 1, 1), [NoChunk]);
+        assert_eq!(bench.steps(1, 1), [NoChunk]);
     }
-    // Dropped, the chunk is free again.
-    log.lock().unwrap().clear();
-    assert_eq!(steps(&mut output, 1, 1), [Computed, Finishing, NeedsInput]);
+    drop(bench.output.poll());
+    assert_eq!(bench.steps(1, 1), [Computed, Finishing, NeedsInput]);
 }
 
 /// Wherever gains are due, they take effect with the next batch, and the chunk ends before it.
@@ -177,22 +200,23 @@ fn an_output_waits_for_a_free_chunk() {
 fn a_chunk_is_cut_where_gains_are_due() {
     const BATCHES: usize = 4;
     for at in (0..=(BATCHES - 1) * BATCH).step_by(61) {
-        let (mut output, control, log) = output(2, BATCHES);
-        let due = control.at(Timestamp(at as u64));
+        let mut bench = Bench::new(2, BATCHES);
+        let due = bench.control.at(Timestamp(at as u64));
         let control = &due.outputs()[0];
         let gains = Gains::uniform(control.channels(), 2.0.into());
         control.set_gains(1, gains).unwrap();
-        steps(&mut output, 0, 2 * BATCHES);
+        bench.steps(0, 2 * BATCHES);
+        assert_eq!(bench.output.requests().changes, 1);
         let before = at.div_ceil(BATCH);
         let (mut spectra, mut inside, mut finished, mut changed) = (0, 0, Vec::new(), None);
-        for asked in &*log.lock().unwrap() {
+        for asked in &bench.log.lock().unwrap().asked {
             match asked {
                 Asked::Gains => changed = Some(spectra),
                 Asked::Block(first, _, fine) => {
                     assert_eq!(*first, inside, "{at}");
                     (spectra, inside) = (spectra + fine.len(), inside + fine.len());
                 }
-                Asked::Finish(batches, _) => {
+                Asked::Finish(batches) => {
                     assert_eq!(batches * SPECTRA, inside, "{at}");
                     inside = 0;
                     finished.push(*batches);
@@ -203,6 +227,41 @@ fn a_chunk_is_cut_where_gains_are_due() {
         let cut = if before == 0 { BATCHES } else { before };
         assert_eq!(finished, [cut, BATCHES], "{at}");
     }
+}
+
+/// Chunks of two batches, of which two follow one another, and a third comes three batches later.
+#[test]
+fn chunks_are_told_with_what_lies_between() {
+    let mut bench = Bench::new(3, 2);
+    bench.steps(0, 4);
+    bench.steps(7, 2);
+    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll().unwrap()).collect();
+    let starts = chunks.iter().map(|chunk| chunk.start().0 / BATCH as u64);
+    assert_eq!(starts.collect::<Vec<_>>(), [0, 2, 7]);
+    assert_eq!(bench.stats.not_sent_heaps(), 3);
+    assert_eq!(bench.stats.skipped_heaps(), 3);
+    let batches = |count: u64| Timestamp(count * BATCH as u64);
+    let (mut told, mut powers) = (Vec::new(), Vec::new());
+    while let Some(event) = bench.published.next_event() {
+        match event {
+            EngineEvent::Sent(sent) => told.push(sent),
+            EngineEvent::Power(level) => powers.push((level.end, level.dbfs.is_some())),
+            event => panic!("{event:?}"),
+        }
+    }
+    let expected = [(0, 2), (2, 4), (7, 6)].map(|(start, clipped)| Sent {
+        output: 0,
+        start: batches(start),
+        // The last window reaches beyond its spectrum's step.
+        end: batches(start + 2) + 3 * STEP as u64,
+        batches: 2,
+        nominal_end: batches(start + 2),
+        clipped_samples: [clipped, 0],
+    });
+    assert_eq!(told, expected);
+    // Of windows that have not all of their batches, nothing is known.
+    let known = [(2, true), (4, true), (8, false)].map(|(end, known)| (batches(end), known));
+    assert_eq!(powers, known);
 }
 
 fn narrowband() -> OutputConfig {
@@ -216,6 +275,15 @@ fn narrowband() -> OutputConfig {
     options.into_config(1 << 20, 0, clock).unwrap()
 }
 
+/// Delay in samples, its rate, phase and its rate of each polarisation.
+fn models() -> impl Strategy<Value = [(f64, f64, f64, f64); N_POL]> {
+    let turns = (-3.0..3.0, -1e-4..1e-4);
+    let model = ((-600.0..600.0, -1e-3..1e-3), turns);
+    let model =
+        model.prop_map(|((delay, rate), (phase, phase_rate))| (delay, rate, phase, phase_rate));
+    proptest::array::uniform2(model)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -224,7 +292,9 @@ proptest! {
     #[test]
     fn every_spectrum_has_its_own_delay(
         is_narrowband: bool,
-        delays in proptest::array::uniform2((-600.0..600.0, -1e-3..1e-3, -3.0..3.0, -1e-4..1e-4)),
+        first in models(),
+        second in models(),
+        later in 1_300..60_000i64,
     ) {
         const BATCHES: usize = 3;
         const START: u64 = 1 << 20;
@@ -234,21 +304,27 @@ proptest! {
             config.outputs = vec![narrowband()];
         }
         let of = config.outputs[0].clone();
-        config.send.chunk_jones = (BATCHES + 1) * of.jones_per_batch;
-        let (mut output, control, log) = output_of(&config, 1, BATCHES + 1);
-        let models = delays.map(|(delay, rate, phase, phase_rate)| {
-            LinearDelay::new(START as i64, delay, rate, phase, phase_rate).unwrap()
+        let mut bench = Bench::of(config, 1, BATCHES + 1);
+        // The second begins amid the input, too late to ask for samples before it.
+        let asked = [(first, START as i64), (second, START as i64 + later)].map(|(models, start)| {
+            models.map(|(delay, rate, phase, phase_rate)| {
+                LinearDelay::new(start, delay, rate, phase, phase_rate).unwrap()
+            })
         });
-        control.outputs()[0].set_delays(models).unwrap();
+        for models in asked {
+            bench.control.outputs()[0].set_delays(models).unwrap();
+        }
         let (step, window) = (of.spectrum_samples(), of.window_samples());
         let length = (window + (BATCHES * of.spectra_per_heap() - 1) * step).next_multiple_of(HEAP);
-        let steps = steps_over(&mut output, START, &samples(length));
+        let steps = bench.steps_over(START, &samples(length));
         prop_assert_eq!(steps.last(), Some(&Step::NeedsInput));
 
         let mut lists = [0; 2].map(|_| DelayModels::with_subsampling(of.subsampling() as u32));
-        (0..2).for_each(|pol| {
-            lists[pol].add(models[pol]);
-        });
+        for (pol, list) in lists.iter_mut().enumerate() {
+            asked.iter().for_each(|models| {
+                list.add(models[pol]);
+            });
+        }
         let at = |t: u64| [0, 1].map(|pol| lists[pol].at(Timestamp(t)));
         let end = START as i64 + length as i64;
         let has = |t: &u64| {
@@ -260,7 +336,7 @@ proptest! {
         let expected = (0..).map(|i| first + i * step as u64).take_while(has);
 
         let mut issued = Vec::new();
-        for asked in &*log.lock().unwrap() {
+        for asked in &bench.log.lock().unwrap().asked {
             let Asked::Block(number, offset, fine) = asked else {
                 prop_assert!(false, "{:?}", asked);
                 continue;
@@ -282,6 +358,9 @@ proptest! {
                 issued.push(t);
             }
         }
+        let batches = issued.len() / of.spectra_per_heap();
         prop_assert_eq!(issued, expected.collect::<Vec<_>>());
+        let told = bench.output.expected_batches(&(START..end as u64));
+        prop_assert_eq!(told, Some(batches as u64));
     }
 }

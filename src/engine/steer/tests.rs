@@ -74,6 +74,19 @@ fn the_gains_told_are_those_that_were_queued() {
     assert!(steering.output("v").is_none());
 }
 
+/// The engine's thread frees nothing that control can free.
+#[test]
+fn what_is_spent_is_freed_by_who_asks_next() {
+    let (steering, steered) = steering(2);
+    let (output, end) = (steering.output("w").unwrap(), &steered.outputs[0]);
+    output.set_gains(0, gains(2.0)).unwrap();
+    end.spend(end.take().unwrap());
+    end.spend_gains(gains(0.5));
+    assert_eq!(end.0.spent.len(), 2);
+    output.set_gains(0, gains(3.0)).unwrap();
+    assert!(end.0.spent.is_empty());
+}
+
 #[test]
 fn models_that_are_yet_to_begin_are_bounded() {
     let (steering, steered) = steering(1);
