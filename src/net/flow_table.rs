@@ -132,6 +132,8 @@ mod tests {
         assert_eq!(queue(&steering, "239.102.1.64:7148"), Ok(1));
         assert_eq!(queue(&steering, "239.102.0.72:7148"), Err("not-ours"));
         assert_eq!(queue(&steering, "239.102.0.64:7149"), Err("not-ours"));
+        assert!(sources.iter().all(|&source| steering.takes(source)));
+        assert!(!steering.takes("239.102.0.72:7148".parse().unwrap()));
 
         let steering = FlowTable::from_sources(&sources[..5], 3);
         let queues: Vec<_> = (64..69)

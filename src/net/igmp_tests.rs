@@ -56,6 +56,65 @@ fn a_routers_query_is_read() {
     assert_eq!(Message::parse(&broken), Err(IgmpError::Checksum));
 }
 
+/// A query whose message has been changed, with the right checksum.
+fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Result<Message, IgmpError> {
+    let mut message = query(Version::V3, None, 100, ROUTER)[38..50].to_vec();
+    change(&mut message);
+    message[2..4].fill(0);
+    Message::parse(&Host::new(ROUTER.0, ROUTER.1).frame(ALL_HOSTS, message))
+}
+
+#[test]
+fn a_query_has_room_for_its_sources_and_a_group() {
+    for (sources, bytes, whole) in [
+        (0, 0, true),
+        (0, 4, true),
+        (1, 3, false),
+        (1, 4, true),
+        (2, 4, false),
+        (3, 11, false),
+        (3, 12, true),
+    ] {
+        let read = changed(|message| {
+            message[10..12].copy_from_slice(&u16::to_be_bytes(sources));
+            message.extend(vec![1; bytes]);
+        });
+        let expected = if whole { None } else { Some(IgmpError::Cut) };
+        assert_eq!(read.err(), expected, "{sources} sources in {bytes} bytes");
+    }
+    let of = |group: [u8; 4]| changed(|message| message[4..8].copy_from_slice(&group));
+    assert!(of([239, 1, 2, 3]).is_ok() && of([0; 4]).is_ok());
+    let unicast = Ipv4Addr::new(10, 1, 2, 3);
+    assert_eq!(of(unicast.octets()), Err(IgmpError::NoGroup(unicast)));
+}
+
+#[test]
+fn other_frames_are_told_from_damaged_ones() {
+    let frame = query(Version::V3, None, 100, ROUTER);
+    let changed = |at: usize, value: u8, length: usize| {
+        let mut frame = frame.clone();
+        frame[at] = value;
+        Message::parse(&frame[..length])
+    };
+    let whole = frame.len();
+    assert!(changed(0, 1, whole).is_ok());
+    for (at, value) in [
+        // Type of Ethernet, version of IP, fragments, protocol.
+        (13, 0x06),
+        (14, 0x66),
+        (20, 0x20),
+        (21, 1),
+        (23, 17),
+    ] {
+        assert_eq!(changed(at, value, whole), Err(IgmpError::NotIgmp), "{at}");
+    }
+    // Of another protocol, the headers are enough.
+    assert_eq!(changed(23, 17, 38), Err(IgmpError::NotIgmp));
+    for length in [0, 13, 37, 38, 45, 49] {
+        assert_eq!(changed(0, 1, length), Err(IgmpError::Cut), "{length}");
+    }
+}
+
 #[test]
 fn response_codes_are_floating() {
     // RFC 3376, 4.1.1: the mantissa has a hidden bit.
@@ -83,6 +142,7 @@ fn joining_and_leaving_are_said_twice() {
     assert_eq!(said(&host.poll(seconds(2.0), 0.0)[0]).2, [(3, GROUP)]);
     assert_eq!(said(&host.poll(seconds(2.0), 0.0)[0]).2, [(3, GROUP)]);
     assert_eq!(host.next(), None);
+    assert!(host.groups.is_empty());
 }
 
 /// A host that has said what changed.
@@ -168,7 +228,9 @@ fn older_queriers_are_answered_in_their_version() {
     host.receive(&query(Version::V2, None, 10, ROUTER), seconds(4.0), 0.0)
         .unwrap();
     assert_eq!(host.version(seconds(200.0)), Version::V1);
-    assert_eq!(host.version(seconds(263.1)), Version::V3);
+    let until = seconds(3.0) + OLDER_QUERIER;
+    assert_eq!(host.version(until - Duration::from_nanos(1)), Version::V1);
+    assert_eq!(host.version(until), Version::V3);
 }
 
 #[test]
