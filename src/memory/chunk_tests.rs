@@ -1,12 +1,13 @@
 //! One receive chunk: what is claimed, stored and published.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dsp::SampleBits;
 
-use super::chunk::{Chunk, ChunkLayout, publish};
+use super::chunk::{Chunk, ChunkLayout, DeviceSamples, publish};
 use crate::config::RecvConfig;
-use crate::memory::{ChunkAllocator, HostAllocator, Purpose};
+use crate::memory::{ChunkAllocator, ChunkMemory, HostAllocator, MemoryKind, Purpose, Store};
 
 fn chunk() -> Arc<Chunk> {
     let config = RecvConfig {
@@ -92,4 +93,53 @@ fn the_tail_is_the_head_of_the_next_chunk() {
     let bytes: Vec<u8> = (0..20).collect();
     assert_eq!(first.pol(0)[320..340], bytes);
     assert_eq!(first.pol(0)[340], 0);
+}
+
+/// Memory that a GPU has at an address of its own.
+#[derive(Debug)]
+struct OfGpu(Box<dyn ChunkMemory>);
+
+impl OfGpu {
+    const ADDRESS: u64 = 1 << 40;
+}
+
+// SAFETY: the memory is that of the value inside.
+unsafe impl ChunkMemory for OfGpu {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Bar
+    }
+    fn region(&self) -> NonNull<[u8]> {
+        self.0.region()
+    }
+    fn device_address(&self) -> Option<u64> {
+        Some(Self::ADDRESS)
+    }
+    fn store(&self) -> Store {
+        self.0.store()
+    }
+}
+
+#[test]
+fn a_gpu_finds_each_polarisation() {
+    let layout = *chunk().layout();
+    assert_eq!(chunk().freeze().unwrap().device_address(0), None);
+    let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
+    let memory = OfGpu(memory.unwrap());
+    let chunk = Arc::new(Chunk::new(layout, 0, Box::new(memory)));
+    #[cfg(feature = "nic")]
+    {
+        let slot = chunk.claim(1, 2).unwrap();
+        let address = OfGpu::ADDRESS + (layout.stride + 2 * 80) as u64;
+        assert_eq!(slot.device_address(), Some(address));
+        publish(&mut vec![slot.placed_by_gpu(7)]);
+    }
+    let frozen = chunk.freeze().unwrap();
+    let addresses = [0, 1].map(|pol| frozen.device_address(pol));
+    let second = OfGpu::ADDRESS + layout.stride as u64;
+    assert_eq!(addresses, [Some(OfGpu::ADDRESS), Some(second)]);
+    #[cfg(feature = "nic")]
+    assert_eq!((frozen.present(1, 2), frozen.saturated(1, 2)), (true, 7));
+    // SAFETY: nothing reads at these addresses.
+    let samples = unsafe { DeviceSamples::new([3, 5]) };
+    assert_eq!(samples.addresses(), [3, 5]);
 }

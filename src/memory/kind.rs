@@ -183,3 +183,62 @@ unsafe impl ChunkMemory for HostMemory {
         self.store
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::OutputMemory;
+
+    /// Has none.
+    #[derive(Debug)]
+    struct Empty(MemoryKind);
+
+    impl ChunkAllocator for Empty {
+        fn kind(&self) -> MemoryKind {
+            self.0
+        }
+
+        fn allocate(
+            &self,
+            purpose: Purpose,
+            bytes: usize,
+        ) -> Result<Box<dyn ChunkMemory>, MemoryError> {
+            let (kind, cause) = (self.0, "there is none".into());
+            Err(MemoryError {
+                purpose,
+                kind,
+                bytes,
+                cause,
+            })
+        }
+    }
+
+    #[test]
+    fn whoever_has_no_memory_is_told_what_to_lower() {
+        let error = Empty(MemoryKind::Bar)
+            .allocate(Purpose::ReceiveChunk, 5)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot have 5 bytes of bar memory for a receive chunk: there is none; lower \
+             --recv-chunk-samples"
+        );
+        let refused = |kind| {
+            OutputMemory::new(2, 3, &Empty(kind))
+                .unwrap_err()
+                .to_string()
+        };
+        for (kind, name) in [(MemoryKind::Host, "host"), (MemoryKind::Pinned, "pinned")] {
+            assert_eq!(
+                refused(kind),
+                format!(
+                    "cannot have 6 bytes of {name} memory for an output chunk: there is none; \
+                     lower --send-chunk-jones"
+                )
+            );
+        }
+        // Packets of output chunks are read by the CPU.
+        let of_gpu = refused(MemoryKind::Bar);
+        assert!(of_gpu.contains("by the CPU"), "{of_gpu}");
+    }
+}

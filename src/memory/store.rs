@@ -197,6 +197,27 @@ mod x86 {
 mod tests {
     use super::*;
 
+    /// The kernel says what this CPU has.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn stores_are_those_that_the_cpu_has() {
+        let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let flags = cpus.lines().find(|line| line.starts_with("flags")).unwrap();
+        let has = |flag: &str| flags.split_whitespace().any(|other| other == flag);
+        let expected = [
+            ("plain", true),
+            ("movdir64b", has("movdir64b")),
+            ("sse2", true),
+            ("avx2", has("avx2")),
+            ("avx512", has("avx512f")),
+        ];
+        let expected = expected
+            .into_iter()
+            .filter_map(|(name, has)| has.then_some(name));
+        let names: Vec<_> = Store::all().map(|store| store.to_string()).collect();
+        assert_eq!(names, expected.collect::<Vec<_>>());
+    }
+
     #[test]
     fn every_method_writes_its_own_bytes_at_every_alignment_and_length() {
         #[repr(align(64))]
