@@ -241,6 +241,29 @@ fn what_was_dropped_last_is_kept() {
     assert_eq!(last.destination, Some("239.102.1.64:7148".parse().unwrap()));
 }
 
+/// Where the window is too far behind for the time of one chunk after another, timestamps have leapt.
+#[test]
+fn heaps_beyond_the_window_have_patience() {
+    let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_beyond", &memory, 0);
+    let pool = frames("rx_beyond", 1);
+    let mut timer = PhaseTimer::start(PhaseTimes::new("rx", None));
+    let slots = memory.window().slots() as u64;
+    let mut newest = 0;
+    for (ahead, leaps) in [(100, true), (1, false), (slots - 1, false), (slots, true)] {
+        newest += ahead;
+        let before = placer.leap_until;
+        let mbuf = heap(&pool, newest * recv().chunk_samples as u64);
+        let mut stored = Vec::new();
+        placer.lane.begin();
+        let _no_free_chunk = placer.place(&mbuf, &memory, &mut stored, &mut timer);
+        publish(&mut stored);
+        placer.lane.end();
+        collect(&mut receiver);
+        assert_eq!(placer.leap_until > before, leaps, "{ahead}");
+    }
+}
+
 /// Told to end before it has looked at its queue, an lcore has a burst all the same.
 #[test]
 fn the_burst_before_the_end_is_placed() {
