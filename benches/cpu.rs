@@ -99,7 +99,7 @@ fn stages(c: &mut Criterion) {
                     group.throughput(Throughput::Elements(step as u64));
                     group.bench_function(id, |b| {
                         let bins = Bins::Joint(&z);
-                        b.iter(|| simd::quantise(at, bins, [&coefs; 2], dither, 127.0, &mut out));
+                        b.iter(|| simd::quantise(at, bins, [&coefs; 2], dither, 127.0, &mut out, None));
                     });
                 }
             }
@@ -161,6 +161,7 @@ fn backend(c: &mut Criterion) {
                         sample_bits: ten_bits(),
                         feng_id: 0,
                         gain: 0.01,
+                        statistics: false,
                     },
                     Arc::new(workers),
                 );
@@ -174,6 +175,7 @@ fn backend(c: &mut Criterion) {
                             first: 0,
                             offset: [0, 0],
                             fine: &fine,
+                            absent: &[],
                         };
                         let issued = pipeline.run_frontend(&input, &block, &mut filled.span());
                         let issued = issued.and_then(|()| pipeline.finish_chunk(2, filled));

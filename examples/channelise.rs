@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         sample_bits: SampleBits::new(16).ok_or("16 bits")?,
         feng_id: 0,
         gain: 1e-3,
+        statistics: false,
     };
     let chunk = channelise(&config, [pol0, pol1], Workers::unpinned(2)?)?;
 

@@ -97,6 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             sample_bits: bits,
             feng_id: 0,
             gain,
+            statistics: false,
         },
         Arc::new(Workers::pinned(&cores)?),
     );
@@ -107,6 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             first: 0,
             offset: [0, 0],
             fine: &fine,
+            absent: &[],
         };
         pipeline.run_frontend(&input, &block, &mut chunk.span())?;
         pipeline.finish_chunk(batches, chunk)?;

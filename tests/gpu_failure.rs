@@ -26,6 +26,7 @@ fn a_fault_is_reported_with_a_way_out() {
         sample_bits: bits,
         feng_id: 0,
         gain: 1.0,
+        statistics: false,
     };
     let mut pipeline = GpuChanneliser::new(streams, &config, chunks, &kernels).unwrap();
     let view = SampleView {
@@ -41,6 +42,7 @@ fn a_fault_is_reported_with_a_way_out() {
         first: 0,
         offset: [0; 2],
         fine: &[FineDelay::default(); 32],
+        absent: &[],
     };
     let issued = pipeline
         .run_frontend(&view, &block, &mut chunk.span())

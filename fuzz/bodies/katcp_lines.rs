@@ -58,6 +58,7 @@ fn engine() -> EngineConfig {
         max_delay_diff: 64,
         gain: 1.0,
         outputs: vec![output.into_config(128, 0)],
+        statistics_period: 0.0,
     }
 }
 

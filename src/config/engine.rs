@@ -245,6 +245,8 @@ pub struct EngineConfig {
     pub max_delay_diff: usize,
     /// Initial gain of every channel of every output.
     pub gain: f64,
+    /// Seconds of samples over which statistics are taken; 0: none are.
+    pub statistics_period: f64,
     /// Outputs, at least one; wideband ones come first.
     pub outputs: Vec<OutputConfig>,
 }
@@ -260,6 +262,8 @@ pub struct PipelineConfig<'a> {
     pub feng_id: u64,
     /// Gain of all channels until there are others.
     pub gain: f64,
+    /// Whether sums for statistics are taken.
+    pub statistics: bool,
 }
 
 impl EngineConfig {
@@ -270,6 +274,13 @@ impl EngineConfig {
             sample_bits: self.recv.sample_bits,
             feng_id: self.feng_id,
             gain: self.gain,
+            statistics: self.statistics_samples().is_some(),
         }
+    }
+
+    /// Samples of a period of statistics, if any are taken.
+    pub fn statistics_samples(&self) -> Option<u64> {
+        let samples = self.statistics_period * self.clock.adc_sample_rate;
+        (samples > 0.0).then(|| (samples.round() as u64).max(1))
     }
 }

@@ -332,6 +332,7 @@ impl FgpuOptions {
             },
             max_delay_diff: options.max_delay_diff.unwrap_or_default(),
             gain: options.gain,
+            statistics_period: options.statistics_period,
             outputs,
         };
         engine.validate()?;

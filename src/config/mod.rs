@@ -60,6 +60,7 @@ pub(crate) mod tests {
             },
             max_delay_diff: 1 << 20,
             gain: 1.0,
+            statistics_period: 0.0,
             outputs: vec![output],
         };
         change(&mut config);

@@ -65,6 +65,9 @@ pub struct EngineOptions {
         allow_negative_numbers = true
     )]
     pub gain: f64,
+    /// Seconds of samples over which statistics of input and outputs are taken, up to 60; 0: none
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub statistics_period: f64,
     /// Clear the low bits of digitiser timestamps
     #[arg(long)]
     pub mask_timestamp: bool,

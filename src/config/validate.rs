@@ -114,6 +114,14 @@ impl EngineConfig {
                 "try 1763700000",
             ));
         }
+        if !(0.0..=60.0).contains(&self.statistics_period) {
+            return Err(refuse(
+                "--statistics-period",
+                self.statistics_period,
+                "must be 0 to 60 seconds",
+                "try 1",
+            ));
+        }
         if !self.gain.is_finite() || !(self.gain as f32).is_finite() {
             return Err(refuse(
                 "--gain",

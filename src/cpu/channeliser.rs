@@ -10,11 +10,11 @@ use num_complex::Complex32;
 
 use super::coefficients::Gains;
 use super::down::{Baseband, DownConverter};
-use super::group::{Kernels, Rows, Scratch};
+use super::group::{Kernels, Rows, Scratch, Spectra};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers, lock};
 use crate::config::PipelineConfig;
-use crate::engine::{Block, FineDelay, OutputChunk, Pipeline, PipelineError, steer};
+use crate::engine::{Block, FineDelay, OutputChunk, PeriodSums, Pipeline, PipelineError, steer};
 use crate::memory::{BatchStats, OutputSpan, SampleView};
 
 /// Spectra per group, at most: one cache line of output per channel. Larger groups would unpack
@@ -38,6 +38,8 @@ pub struct CpuChanneliser {
     staged: [steer::Gains; N_POL],
     changed: [bool; N_POL],
     finished: VecDeque<OutputChunk>,
+    /// Of periods that have ended.
+    sums: VecDeque<PeriodSums>,
     begun: Instant,
 }
 
@@ -45,6 +47,8 @@ pub struct CpuChanneliser {
 struct Pending {
     rows: Rows,
     fine: Vec<FineDelay>,
+    /// Whether statistics count each spectrum.
+    counts: Vec<bool>,
 }
 
 impl CpuChanneliser {
@@ -58,7 +62,7 @@ impl CpuChanneliser {
         let (output, bits) = (config.output, config.sample_bits);
         let batch_spectra = output.spectra_per_heap();
         let group = 1 << batch_spectra.trailing_zeros().min(MAX_GROUP.ilog2());
-        let kernels = Kernels::new(level, output, bits, group, config.feng_id);
+        let kernels = Kernels::new(level, config, group);
         let down = output.narrowband.as_ref();
         let down = down.map(|n| DownConverter::new(n, output.pfb_step(), bits, level));
         let tile = down.as_ref().map_or(0, DownConverter::tile_samples);
@@ -66,6 +70,7 @@ impl CpuChanneliser {
             Mutex::new(Pending {
                 rows: kernels.rows(),
                 fine: vec![FineDelay::default(); group],
+                counts: vec![true; group],
             })
         };
         Self {
@@ -80,6 +85,7 @@ impl CpuChanneliser {
                 .map(|_| steer::Gains::uniform(output.channels, Complex32::default())),
             changed: [false; N_POL],
             finished: VecDeque::new(),
+            sums: VecDeque::new(),
             begun: Instant::now(),
             workers,
             kernels,
@@ -134,30 +140,45 @@ impl Front<'_> {
         let group_first = output.index() * group;
         let first = group_first.max(self.block.first);
         let end = (group_first + group).min(self.block.first + self.block.fine.len());
-        let fine = &self.block.fine[first - self.block.first..end - self.block.first];
+        let of_block = first - self.block.first..end - self.block.first;
+        let counts = of_block.clone().map(|s| !self.block.lacks_input(s));
+        let fine = &self.block.fine[of_block];
         let start = self.start + (group_first * step) as u64;
         let batch = group_first / self.pipeline.batch_spectra;
         let (power, saturated) = if fine.len() == group {
             let mut rows = std::mem::take(&mut scratch.rows);
             let power = self.filter(scratch, &mut rows, first, 0, group);
-            let saturated = kernels.back(
-                scratch,
-                &mut rows,
-                fine,
-                &self.pipeline.gains,
+            let mut counted = [true; MAX_GROUP];
+            counted
+                .iter_mut()
+                .zip(counts)
+                .for_each(|(to, from)| *to = from);
+            let of = Spectra {
                 start,
-                output,
-            );
+                fine,
+                counts: &counted[..group],
+                gains: &self.pipeline.gains,
+            };
+            let saturated = kernels.back(scratch, &mut rows, of, output);
             scratch.rows = rows;
             (power, saturated)
         } else {
             let pending = self.pipeline.pending_for(self.block, group_first);
-            let Pending { rows, fine: kept } = &mut *lock(&self.pipeline.pending[pending]);
+            let pending = &mut *lock(&self.pipeline.pending[pending]);
             let (from, to) = (first - group_first, end - group_first);
-            kept[from..to].copy_from_slice(fine);
+            pending.fine[from..to].copy_from_slice(fine);
+            let kept = pending.counts[from..to].iter_mut();
+            kept.zip(counts).for_each(|(to, from)| *to = from);
+            let rows = &mut pending.rows;
             let power = self.filter(scratch, rows, first, from, to - from);
             let saturated = if to == group {
-                kernels.back(scratch, rows, kept, &self.pipeline.gains, start, output)
+                let of = Spectra {
+                    start,
+                    fine: &pending.fine,
+                    counts: &pending.counts,
+                    gains: &self.pipeline.gains,
+                };
+                kernels.back(scratch, rows, of, output)
             } else {
                 [0; N_POL]
             };
@@ -259,6 +280,23 @@ impl Pipeline for CpuChanneliser {
 
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(self.finished.pop_front())
+    }
+
+    fn end_period(&mut self) -> Result<bool, PipelineError> {
+        let Some(total) = &self.kernels.sums else {
+            return Ok(false);
+        };
+        self.workers.run(|worker| {
+            if let Some(sums) = &mut lock(&self.scratch[worker]).sums {
+                sums.flush(total);
+            }
+        });
+        self.sums.push_back(total.take());
+        Ok(true)
+    }
+
+    fn poll_sums(&mut self) -> Result<Option<PeriodSums>, PipelineError> {
+        Ok(self.sums.pop_front())
     }
 
     fn lcores(&self) -> Vec<ThreadReport> {

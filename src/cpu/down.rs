@@ -196,7 +196,7 @@ impl DownConverter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::OutputConfig;
+    use crate::config::{OutputConfig, PipelineConfig};
     use crate::cpu::group::Kernels;
     use crate::model::hash_sample;
     use dsp::unpack::pack;
@@ -269,7 +269,14 @@ mod tests {
                 let range = f64::from(1 << bits);
                 for level in Level::available() {
                     let down = DownConverter::new(narrowband, ROW, width, level);
-                    let kernels = Kernels::new(level, &output, width, 16, 0);
+                    let pipeline = PipelineConfig {
+                        output: &output,
+                        sample_bits: width,
+                        feng_id: 0,
+                        gain: 1.0,
+                        statistics: false,
+                    };
+                    let kernels = Kernels::new(level, &pipeline, 16);
                     let scratch = [0, 1].map(|_| Mutex::new(kernels.scratch(down.tile_samples())));
                     let mut got = Baseband::default();
                     down.run(&workers, &scratch, &input, offset, ROWS, &mut got);

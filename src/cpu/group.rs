@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dsp::{Dither, OutputBits, SampleBits, pfb};
+use dsp::{Dither, OutputBits, pfb};
 use ground::{N_POL, Timestamp};
 use karoo_fft::{Fft, forward_f32};
 use num_complex::{Complex32, Complex64};
@@ -11,7 +11,8 @@ use num_complex::{Complex32, Complex64};
 use super::coefficients::{Coefficients, Gains, SEPARATION};
 use super::down::Baseband;
 use super::simd::{self, Bins, DitherKey, FirTile, GroupOutput, Level, Supported, TILE, Unpacker};
-use crate::config::OutputConfig;
+use super::sums::{TotalSums, WorkerSums};
+use crate::config::PipelineConfig;
 use crate::engine::FineDelay;
 use crate::memory::SampleView;
 
@@ -33,6 +34,20 @@ pub(super) struct Kernels {
     unpacker: Unpacker,
     fft: Arc<dyn Fft<f32>>,
     dither: Option<(u64, u64)>,
+    /// For statistics.
+    pub sums: Option<TotalSums>,
+}
+
+/// Spectra of one group behind the FIR, and what is done to them.
+#[derive(Clone, Copy)]
+pub(super) struct Spectra<'a> {
+    /// Timestamp of the first.
+    pub start: Timestamp,
+    /// Of each, delay and phase, and whether statistics count it.
+    pub fine: &'a [FineDelay],
+    pub counts: &'a [bool],
+    /// Of all.
+    pub gains: &'a Gains,
 }
 
 /// Time per phase of one worker.
@@ -60,17 +75,13 @@ pub(super) struct Scratch {
     fft: Vec<Complex32>,
     quantised: Vec<u32>,
     coefficients: Coefficients,
+    pub sums: Option<WorkerSums>,
 }
 
 impl Kernels {
-    /// The kernels of `output` for `sample_bits` of input, in groups of `group` spectra.
-    pub fn new(
-        level: Level,
-        output: &OutputConfig,
-        sample_bits: SampleBits,
-        group: usize,
-        feng_id: u64,
-    ) -> Self {
+    /// The kernels of a pipeline, in groups of `group` spectra.
+    pub fn new(level: Level, config: &PipelineConfig<'_>, group: usize) -> Self {
+        let (output, sample_bits, feng_id) = (config.output, config.sample_bits, config.feng_id);
         let step = output.pfb_step();
         let (w_cutoff, window) = (output.w_cutoff, output.window_function);
         Self {
@@ -92,6 +103,7 @@ impl Kernels {
                 Dither::None => None,
                 Dither::Uniform => Some((output.dither_seed, feng_id)),
             },
+            sums: config.statistics.then(|| TotalSums::new(output.channels)),
         }
     }
 
@@ -138,6 +150,7 @@ impl Kernels {
             fft: vec![Complex32::default(); self.fft.get_inplace_scratch_len()],
             quantised: vec![0; self.group * self.quantised_pitch()],
             coefficients: Coefficients::new(self.channels, factors),
+            sums: self.sums.as_ref().map(|_| WorkerSums::new(self.channels)),
         }
     }
 
@@ -235,34 +248,34 @@ impl Kernels {
         }
     }
 
-    /// FFT and post-processing of a whole group; `start` is its first spectrum's timestamp.
-    /// Returns the complex samples clamped.
+    /// FFT and post-processing of a whole group. Returns the complex samples clamped.
     pub fn back(
         &self,
         scratch: &mut Scratch,
         rows: &mut Rows,
-        fine: &[FineDelay],
-        gains: &Gains,
-        start: Timestamp,
+        of: Spectra<'_>,
         output: GroupOutput<'_>,
     ) -> [u64; N_POL] {
         let mut saturated = [0; N_POL];
         let mut last = Instant::now();
         let lines = scratch.quantised.chunks_exact_mut(self.quantised_pitch());
         let spectra = rows.0.chunks_exact_mut(self.spectrum_pitch());
-        for (s, ((spectrum, line), &fine)) in spectra.zip(lines).zip(fine).enumerate() {
+        for (s, ((spectrum, line), &fine)) in spectra.zip(lines).zip(of.fine).enumerate() {
             self.transform(spectrum, &mut scratch.fft);
             let transformed = Instant::now();
             scratch.times.fft += transformed - last;
-            let coefs = scratch.coefficients.update(self.at, fine, gains);
+            let coefs = scratch.coefficients.update(self.at, fine, of.gains);
             let dither = self.dither.map(|(seed, feng_id)| DitherKey {
                 seed,
-                timestamp: (start + (s * self.spectrum_samples) as u64).0,
+                timestamp: (of.start + (s * self.spectrum_samples) as u64).0,
                 feng_id,
             });
             let (bins, limit) = (self.bins(spectrum), self.bits.limit());
             let line = &mut line[..self.channels];
-            let clamped = simd::quantise(self.at, bins, coefs, dither, limit, line);
+            let sums = scratch.sums.as_mut().filter(|_| of.counts[s]);
+            let sums = sums.zip(self.sums.as_ref());
+            let sums = sums.map(|(sums, total)| sums.spectrum(total));
+            let clamped = simd::quantise(self.at, bins, coefs, dither, limit, line, sums);
             for pol in 0..N_POL {
                 saturated[pol] += clamped[pol];
             }
@@ -308,10 +321,11 @@ mod tests {
     use std::f64::consts::FRAC_PI_2;
 
     use super::*;
-    use crate::config::{Narrowband, NarrowbandSpec};
+    use crate::config::{Narrowband, NarrowbandSpec, OutputConfig};
     use crate::cpu::Workers;
     use crate::cpu::down::DownConverter;
     use crate::model::hash_sample;
+    use dsp::SampleBits;
     use dsp::WindowFunction;
     use dsp::delay::{DelayModels, LinearDelay};
     use dsp::unpack::pack;
@@ -330,6 +344,16 @@ mod tests {
             dither_seed: 0,
             sample_bits: OutputBits::Eight,
             narrowband,
+        }
+    }
+
+    fn config(output: &OutputConfig, sample_bits: SampleBits) -> PipelineConfig<'_> {
+        PipelineConfig {
+            output,
+            sample_bits,
+            feng_id: 0,
+            gain: 1.0,
+            statistics: false,
         }
     }
 
@@ -377,7 +401,7 @@ mod tests {
             (63, [(-10.53079, 105.45046), (41.36645, -34.27742)]),
         ];
         for level in Level::available() {
-            let kernels = Kernels::new(level, &output(None), bits, 32, 0);
+            let kernels = Kernels::new(level, &config(&output(None), bits), 32);
             let offset = 64 - coarse as usize;
             let (mut scratch, mut rows) = (kernels.scratch(0), kernels.rows());
             kernels.front(&mut scratch, &mut rows, &input, [offset; 2], 0, 2);
@@ -437,7 +461,7 @@ mod tests {
             }; 2];
             let offset = [(point.orig - start.0 as i64) as usize; 2];
             for level in Level::available() {
-                let kernels = Kernels::new(level, &output, bits, 32, 0);
+                let kernels = Kernels::new(level, &config(&output, bits), 32);
                 let narrowband = output.narrowband.as_ref().unwrap();
                 let down = DownConverter::new(narrowband, output.pfb_step(), bits, level);
                 let scratch = std::sync::Mutex::new(kernels.scratch(down.tile_samples()));

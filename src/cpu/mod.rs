@@ -20,6 +20,7 @@ mod group;
 mod intake;
 mod offline;
 pub mod simd;
+mod sums;
 mod workers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -55,6 +55,7 @@ pub fn channelise(
         first: 0,
         offset: [0; N_POL],
         fine: &vec![FineDelay::default(); batches * output.spectra_per_heap()],
+        absent: &[],
     };
     pipeline.run_frontend(&input, &block, &mut chunk.span())?;
     pipeline.finish_chunk(batches, chunk)?;

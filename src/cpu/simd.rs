@@ -193,8 +193,23 @@ pub enum Bins<'a> {
     Apart([&'a [Complex32]; N_POL]),
 }
 
-/// Takes channels out of transforms, applies coefficients, dithers, clamps to ±`limit` and
-/// quantises.
+/// Running sums over spectra, two numbers per channel each: [`ChannelSums`] in single precision.
+///
+/// [`ChannelSums`]: crate::engine::ChannelSums
+#[derive(Debug)]
+pub struct SumPlanes<'a> {
+    /// Σ|x|² and Σ|y|².
+    pub power: &'a mut [f32],
+    /// Σ|x|⁴ and Σ|y|⁴.
+    pub power_squared: &'a mut [f32],
+    /// Real and imaginary part of Σ x·y*.
+    pub cross: &'a mut [f32],
+    /// Complex samples that were clamped, of either polarisation.
+    pub clipped: &'a mut [u32],
+}
+
+/// Takes channels out of transforms, applies coefficients, adds what comes of that to `sums` if
+/// there are any, dithers, clamps to ±`limit` and quantises.
 ///
 /// `out[c]` gets the bytes re0 im0 re1 im1. Returns the complex samples that were clamped, per
 /// polarisation.
@@ -208,8 +223,14 @@ pub fn quantise(
     dither: Option<DitherKey>,
     limit: f32,
     out: &mut [u32],
+    sums: Option<SumPlanes<'_>>,
 ) -> [u64; N_POL] {
     let channels = out.len();
+    if let Some(sums) = &sums {
+        let planes = [&*sums.power, sums.power_squared, sums.cross];
+        assert!(planes.iter().all(|plane| plane.len() == 2 * channels));
+        assert!(sums.clipped.len() == 2 * channels);
+    }
     match bins {
         Bins::Joint(z) => assert!(z.len() > 2 * channels),
         Bins::Apart(z) => assert!(z.iter().all(|z| z.len() >= channels)),
@@ -218,15 +239,25 @@ pub fn quantise(
     #[cfg(target_arch = "x86_64")]
     if channels.is_multiple_of(32) {
         match at.0 {
-            // SAFETY: `Supported` proves the instruction set; lengths were checked above.
-            Level::Avx512 => return unsafe { avx512::quantise(bins, coefs, dither, limit, out) },
+            Level::Avx512 => {
+                // SAFETY: `Supported` proves the instruction set; lengths were checked above.
+                return unsafe {
+                    match sums {
+                        None => avx512::quantise::<false>(bins, coefs, dither, limit, out, None),
+                        _ => avx512::quantise::<true>(bins, coefs, dither, limit, out, sums),
+                    }
+                };
+            }
             // SAFETY: `Supported` proves the instruction set; the form is plain Rust.
-            Level::Avx2 => return unsafe { avx2::quantise(bins, coefs, dither, limit, out) },
+            Level::Avx2 => return unsafe { avx2::quantise(bins, coefs, dither, limit, out, sums) },
             Level::Portable => {}
         }
     }
     let _ = at;
-    portable::quantise(bins, coefs, dither, limit, out)
+    match sums {
+        None => portable::quantise(bins, coefs, dither, limit, out, None),
+        _ => portable::quantise(bins, coefs, dither, limit, out, sums),
+    }
 }
 
 /// `out[k] = gains[k] · (coarse[k / fine.len()] · fine[k % fine.len()])`: coefficients from a

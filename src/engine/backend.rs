@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicU64;
 use ground::stats::ThreadReport;
 use ground::{N_POL, Timestamp};
 
-use super::OutputChunk;
 use super::steer::Gains;
+use super::{OutputChunk, PeriodSums};
 use crate::memory::{FrozenChunk, OutputSpan, SampleView};
 
 /// Residual delay and phase of one spectrum.
@@ -51,6 +51,16 @@ pub struct Block<'a> {
     pub offset: [usize; N_POL],
     /// One per spectrum; the block has `fine.len()` spectra.
     pub fine: &'a [FineDelay],
+    /// Spectra of the block, from 0, in order, whose windows lack input: statistics leave these
+    /// out. What else comes of them is of no meaning, for their batches are not sent.
+    pub absent: &'a [usize],
+}
+
+impl Block<'_> {
+    /// Whether the window of this spectrum of the block lacks input.
+    pub fn lacks_input(&self, spectrum: usize) -> bool {
+        self.absent.binary_search(&spectrum).is_ok()
+    }
 }
 
 /// A backend failed in the middle of a run; nothing that it had under way is to be sent.
@@ -165,6 +175,18 @@ pub trait Pipeline: Send {
 
     /// The next complete chunk, in the order in which they went in, if it is there.
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError>;
+
+    /// Ends a period of statistics behind the last chunk that was finished: sums of all that came
+    /// since the period before are on their way. Returns whether they are: the pipeline's
+    /// configuration says whether it takes statistics.
+    fn end_period(&mut self) -> Result<bool, PipelineError> {
+        Ok(false)
+    }
+
+    /// The sums of the next period that ended, in the order in which they ended, if they are there.
+    fn poll_sums(&mut self) -> Result<Option<PeriodSums>, PipelineError> {
+        Ok(None)
+    }
 
     /// Nanoseconds so far that a device computed, and their name; anyone may read them at any time.
     fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {

@@ -9,6 +9,7 @@ mod changes;
 mod counts;
 mod expected;
 mod input;
+mod input_statistics;
 mod output;
 mod sent_chunks;
 mod statistics;
@@ -30,8 +31,9 @@ pub use counts::OutputCounts;
 use ground::stats::{Phase, PhaseTimer, ThreadReport};
 use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
 pub use input::ChunkPresence;
+use input_statistics::InputLooks;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
-pub use statistics::{ChannelSums, InputStatistics, OutputStatistics, StatisticsBoard};
+pub use statistics::{ChannelSums, InputStatistics, OutputStatistics, PeriodSums, StatisticsBoard};
 pub use stats::OutputStats;
 use steer::{EngineEvent, Published, Received, RequestQueues};
 
@@ -65,6 +67,7 @@ pub struct Engine {
     intake: Box<dyn Intake>,
     outputs: Vec<Output>,
     published: Arc<Published>,
+    looks: Option<InputLooks>,
     /// Whose chunks are being finished, oldest first.
     finishing: VecDeque<usize>,
     finished: Arc<ArrayQueue<Finished>>,
@@ -122,6 +125,7 @@ impl Engine {
             intake,
             finishing: VecDeque::with_capacity(finished.capacity()),
             outputs,
+            looks: InputLooks::new(config, published.clone()),
             published,
             finished,
             abort,
@@ -206,6 +210,9 @@ impl Engine {
             ChunkPresence::new(&chunk, start, self.heap_samples, absent),
         ));
         let follows = held.as_ref().is_some_and(|(before, _)| before + 1 == id);
+        if let Some(looks) = &mut self.looks {
+            looks.add(Timestamp(start), &chunk);
+        }
         let joined = held.map(|(_, mut input)| {
             if follows {
                 input.join(&chunk);
@@ -267,6 +274,10 @@ impl Engine {
             // The queue has room for every chunk of every output.
             let _ = self.finished.push(Finished::Chunk(index, chunk));
         }
+        for output in &mut self.outputs {
+            let published = output.publish_statistics();
+            published.map_err(|source| of_output(output, source))?;
+        }
         self.is_accounted();
         Ok(())
     }
@@ -280,7 +291,13 @@ impl Engine {
                 self.finishing.push_back(index);
             }
         }
-        while !self.finishing.is_empty() && !self.abort.is_set() {
+        self.looks.iter_mut().for_each(InputLooks::end);
+        for output in &mut self.outputs {
+            let ended = output.end_period();
+            ended.map_err(|source| of_output(output, source))?;
+        }
+        let waits = |engine: &Self| engine.outputs.iter().any(Output::waits_for_statistics);
+        while (!self.finishing.is_empty() || waits(self)) && !self.abort.is_set() {
             self.hand_over(timer)?;
             self.idle.wait();
         }

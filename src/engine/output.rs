@@ -19,6 +19,7 @@ use ground::{N_POL, Timestamp};
 use super::changes::{PendingRequests, RequestStats};
 use super::expected::expected_batches;
 use super::input::ChunkPresence;
+use super::statistics::Periods;
 use super::stats::{OutputStats, Tally};
 use super::steer::{EngineEvent, OutputRequests, PowerLevel, Published, Sent};
 use super::{Block, FineDelay, Pipeline, PipelineError};
@@ -84,8 +85,11 @@ pub struct Output {
     leaving: VecDeque<(Tally, Sent)>,
     /// Chunks that have been sent.
     left: u64,
-    /// Reused for every block.
+    /// Of statistics, if any are taken.
+    periods: Option<Periods>,
+    /// Reused for every block: delays, and spectra that lack input.
     fine: Vec<FineDelay>,
+    absent: Vec<usize>,
 }
 
 impl Output {
@@ -111,6 +115,8 @@ impl Output {
         Self {
             changes,
             fine: Vec::with_capacity(capacity),
+            absent: Vec::with_capacity(capacity),
+            periods: config.statistics_samples().map(Periods::new),
             parts,
             index,
             capacity,
@@ -289,16 +295,19 @@ impl Output {
         let present = |s: usize, samples: usize| {
             (0..N_POL).all(|pol| input.present(pol, offset[pol] + s * step, samples))
         };
+        self.absent.clear();
         // Mostly nothing is missing.
         if !present(0, (count - 1) * step + window) {
             for s in (0..count).filter(|&s| !present(s, window)) {
                 chunk.mark_absent((first + s) / config.spectra_per_heap());
+                self.absent.push(s);
             }
         }
         let block = Block {
             first,
             offset,
             fine: &self.fine,
+            absent: &self.absent,
         };
         timer.mark(Phase::Work);
         self.parts
@@ -328,11 +337,50 @@ impl Output {
             return Ok(false);
         };
         let batches = spectra / self.parts.config.spectra_per_heap();
+        let start = chunk.start();
         chunk.truncate(batches);
         timer.mark(Phase::Work);
         self.parts.pipeline.finish_chunk(batches, chunk)?;
+        let next = Timestamp(self.next);
+        let last = self
+            .periods
+            .as_mut()
+            .is_some_and(|periods| periods.add(start, next));
+        if last {
+            self.end_period()?;
+        }
         timer.mark(Phase::Compute);
         Ok(true)
+    }
+
+    /// Ends the period of statistics under way, whatever its length, if it has a chunk.
+    pub fn end_period(&mut self) -> Result<(), PipelineError> {
+        if let Some(periods) = &mut self.periods
+            && let Some(period) = periods.take()
+            && self.parts.pipeline.end_period()?
+        {
+            periods.ended(period);
+        }
+        Ok(())
+    }
+
+    /// Whether sums of a period that has ended are on their way.
+    pub fn waits_for_statistics(&self) -> bool {
+        self.periods.as_ref().is_some_and(Periods::waits)
+    }
+
+    /// Publishes statistics that are there.
+    pub fn publish_statistics(&mut self) -> Result<(), PipelineError> {
+        let Some(periods) = self.periods.as_mut().filter(|periods| periods.waits()) else {
+            return Ok(());
+        };
+        while let Some(sums) = self.parts.pipeline.poll_sums()? {
+            if let Some(statistics) = periods.statistics(sums) {
+                let board = self.published.statistics();
+                board.publish_output(self.index, Arc::new(statistics));
+            }
+        }
+        Ok(())
     }
 
     /// What requests came to so far.

@@ -3,6 +3,7 @@
 //! A backend adds up powers over a period that is set; the engine publishes each period's sums on a
 //! [`StatisticsBoard`]. Readers take the latest at any time and hold nobody up.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ground::{N_POL, Timestamp};
@@ -22,6 +23,15 @@ pub struct ChannelSums {
     pub clipped: [u64; N_POL],
 }
 
+/// What a pipeline added up over one period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeriodSums {
+    /// Spectra that count: those whose windows have all their input.
+    pub spectra: u64,
+    /// One per channel, in the order of the output.
+    pub channels: Vec<ChannelSums>,
+}
+
 /// Statistics of one output over one period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputStatistics {
@@ -29,7 +39,7 @@ pub struct OutputStatistics {
     pub start: Timestamp,
     /// Where the last output chunk that counts ends.
     pub end: Timestamp,
-    /// Spectra that count: those of batches that have all their input.
+    /// Spectra that count: those whose windows have all their input. At least one.
     pub spectra: u64,
     /// One per channel, in the order of the output.
     pub channels: Vec<ChannelSums>,
@@ -49,6 +59,62 @@ pub struct InputStatistics {
     pub snapshot_start: Timestamp,
     /// Consecutive samples, per polarisation; empty where they never came.
     pub snapshot: [Vec<i16>; N_POL],
+}
+
+/// Cuts an output's chunks into periods. Periods are counted from sample 0, so that they are the
+/// same in every run over the same input.
+#[derive(Debug)]
+pub(super) struct Periods {
+    length: u64,
+    /// Where the first chunk of the period under way begins, if it has one, and the last one ends.
+    current: Option<(Timestamp, Timestamp)>,
+    /// Periods that have ended, whose sums are on their way.
+    ended: VecDeque<(Timestamp, Timestamp)>,
+}
+
+impl Periods {
+    /// Periods of so many samples.
+    pub fn new(length: u64) -> Self {
+        Self {
+            length,
+            current: None,
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// A chunk was finished. Returns whether it is the last one of its period: the next one would
+    /// begin in another.
+    pub fn add(&mut self, start: Timestamp, end: Timestamp) -> bool {
+        let first = self.current.map_or(start, |(first, _)| first);
+        self.current = Some((first, end));
+        end.0 / self.length > first.0 / self.length
+    }
+
+    /// Takes the period under way, if it has a chunk.
+    pub fn take(&mut self) -> Option<(Timestamp, Timestamp)> {
+        self.current.take()
+    }
+
+    /// The sums of this period, after which no other one has ended yet, are on their way.
+    pub fn ended(&mut self, period: (Timestamp, Timestamp)) {
+        self.ended.push_back(period);
+    }
+
+    /// Whether sums are on their way.
+    pub fn waits(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// What the sums of the oldest period that has ended come to; nothing if no spectrum counts.
+    pub fn statistics(&mut self, sums: PeriodSums) -> Option<OutputStatistics> {
+        let (start, end) = self.ended.pop_front()?;
+        (sums.spectra > 0).then_some(OutputStatistics {
+            start,
+            end,
+            spectra: sums.spectra,
+            channels: sums.channels,
+        })
+    }
 }
 
 /// The latest statistics of an engine.

@@ -104,6 +104,7 @@ pub fn plan(
         },
         max_delay_diff,
         gain: options.gain,
+        statistics_period: options.statistics_period,
         outputs,
     };
     engine.validate()?;

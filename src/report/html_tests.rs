@@ -55,6 +55,7 @@ fn report() -> RunReport {
         max_delay_diff: 16384,
         gain: 1.0,
         outputs: vec![output],
+        statistics_period: 0.0,
     };
     let pol = PolReport {
         heaps: 9990,

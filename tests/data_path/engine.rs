@@ -54,6 +54,7 @@ fn config() -> EngineConfig {
         max_delay_diff: 0,
         gain: 1.0,
         outputs: vec![named("coarse", 64), named("fine", 128)],
+        statistics_period: 0.0,
     };
     config.validate().unwrap();
     config

@@ -152,6 +152,7 @@ fn gains_wait_for_the_next_chunk() {
             first,
             offset: case.offset.map(|o| o + first * 256),
             fine: &case.fine[first..end],
+            absent: &[],
         };
         let view = rig.intake.view(Timestamp(0), case.samples[0].len());
         let view = view.unwrap().unwrap();
@@ -261,6 +262,7 @@ fn refusals_name_the_way_out() {
         sample_bits: bits,
         feng_id: 0,
         gain: 1.0,
+        statistics: false,
     };
     let refused = GpuChanneliser::new(streams.clone(), &config, chunks, &kernels);
     let error = refused.err().expect("a refusal").to_string();

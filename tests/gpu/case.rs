@@ -96,6 +96,7 @@ impl Case {
             sample_bits: self.bits,
             feng_id: FENG_ID,
             gain,
+            statistics: false,
         }
     }
 
@@ -157,6 +158,7 @@ impl Case {
                 first,
                 offset: self.offset.map(|o| o + skip),
                 fine: &self.fine[first..end],
+                absent: &[],
             };
             pipeline
                 .run_frontend(view, &block, &mut chunk.span())

@@ -167,6 +167,7 @@ impl Case {
             sample_bits: bits,
             feng_id: FENG_ID,
             gain: 1.0,
+            statistics: false,
         };
         let pipeline = GpuChanneliser::new(streams, &computed, chunks, kernels);
         let mut pipeline = pipeline.unwrap();
@@ -189,6 +190,7 @@ impl Case {
                     first,
                     offset,
                     fine: &fine,
+                    absent: &[],
                 };
                 let view = view.unwrap();
                 pipeline
@@ -364,6 +366,7 @@ fn a_down_conversion_that_does_not_fit_is_refused() {
         sample_bits: bits,
         feng_id: 0,
         gain: 1.0,
+        statistics: false,
     };
     let refused = GpuChanneliser::new(streams, &config, chunks, &kernels).err();
     let error = refused.expect("a refusal");

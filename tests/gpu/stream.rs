@@ -146,6 +146,7 @@ impl StreamCase {
                     first,
                     offset: [next - start; 2],
                     fine: &fine,
+                    absent: &[],
                 };
                 let view = rig.intake.view(Timestamp(start as u64), samples);
                 let view = view.unwrap().unwrap();
@@ -182,6 +183,7 @@ impl StreamCase {
             sample_bits: self.bits,
             feng_id: FENG_ID,
             gain: 1.0,
+            statistics: false,
         }
     }
 

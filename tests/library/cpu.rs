@@ -110,6 +110,7 @@ fn run(
             first,
             offset: plan.offset.map(|o| o + skip),
             fine: &plan.fine[first..end],
+            absent: &[],
         };
         pipeline
             .run_frontend(&signal.view(), &block, &mut chunk.span())
@@ -128,6 +129,7 @@ fn pipeline(config: &OutputConfig, workers: usize, level: Level, gain: f64) -> C
             sample_bits: SampleBits::new(BITS).unwrap(),
             feng_id: 3,
             gain,
+            statistics: false,
         },
         workers,
         level,
@@ -383,6 +385,7 @@ fn gains_wait_for_the_next_chunk() {
         first,
         offset: [first * 128; 2],
         fine: &plan.fine[first..end],
+        absent: &[],
     };
     let first = block(0, 10);
     changed
@@ -437,7 +440,7 @@ fn ties_go_to_even_at_every_level() {
                 let bins = Bins::Apart([&bins[0], &bins[1]]);
                 let coefs = [&one[..], &one[..]];
                 let at = Supported::new(level);
-                let clamped = simd::quantise(at, bins, coefs, None, 127.0, &mut words);
+                let clamped = simd::quantise(at, bins, coefs, None, 127.0, &mut words, None);
                 assert_eq!(clamped, [0, 0]);
                 for (word, &x) in words.iter().zip(&halves) {
                     let expected = [x, -x, -x, x].map(nearest);
@@ -459,6 +462,7 @@ fn whole_arrays_are_channelised_at_once() {
         sample_bits: SampleBits::new(10).unwrap(),
         feng_id: 0,
         gain: 0.05,
+        statistics: false,
     };
     let tone = |n: usize| (400.0 * (n as f64 * std::f64::consts::TAU / 16.0).cos()).round() as i32;
     let samples: Vec<i32> = (0..10_000).map(tone).collect();

@@ -64,6 +64,7 @@ fn config() -> EngineConfig {
                  pass_bandwidth=64e6,taps=1,w_cutoff=0,window_function=rect",
             ),
         ],
+        statistics_period: 0.0,
     }
 }
 

@@ -12,3 +12,4 @@ mod narrowband;
 mod qualification;
 mod rooms;
 mod sink;
+mod statistics;

@@ -105,6 +105,7 @@ impl Case {
                 sample_bits: self.bits,
                 feng_id: FENG_ID,
                 gain: self.gain,
+                statistics: false,
             },
             workers,
             level,
@@ -129,6 +130,7 @@ impl Case {
                 first,
                 offset: points(first).map(|p| (p.orig - self.input.0 as i64) as usize),
                 fine: &fine[first..end],
+                absent: &[],
             };
             pipeline
                 .run_frontend(&self.view(), &block, &mut chunk.span())

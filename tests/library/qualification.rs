@@ -96,6 +96,7 @@ fn channelise(
             sample_bits: bits,
             feng_id: 0,
             gain,
+            statistics: false,
         },
         workers,
     );
@@ -126,6 +127,7 @@ fn channelise(
             first,
             offset: at(first).map(|p| (p.orig - begin as i64) as usize),
             fine: &fine,
+            absent: &[],
         };
         pipeline
             .run_frontend(&view, &block, &mut chunk.span())

@@ -55,6 +55,7 @@ pub fn config(channels: usize, taps: usize, spectra_per_heap: usize) -> EngineCo
         max_delay_diff: MAX_DELAY_DIFF,
         gain: 1.0,
         outputs: vec![output],
+        statistics_period: 0.0,
     };
     config.validate().unwrap();
     config

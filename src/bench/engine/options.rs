@@ -129,6 +129,9 @@ pub struct BenchOptions {
     /// Packets that each tx queue holds
     #[arg(long, value_name = "N", default_value_t = 1023)]
     pub tx_descriptors: usize,
+    /// Seconds over which statistics are taken; 0: none
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub statistics_period: f64,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -239,6 +242,7 @@ impl BenchOptions {
                     },
                     max_delay_diff: self.max_delay_diff,
                     gain: 1.0,
+                    statistics_period: self.statistics_period,
                     outputs: std::iter::once(None)
                         .chain(narrowband.iter().cloned().map(Some))
                         .enumerate()

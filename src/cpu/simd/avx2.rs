@@ -6,7 +6,7 @@ use ground::N_POL;
 use num_complex::Complex32;
 
 use super::unpack::ShufflePlan;
-use super::{Bins, DitherKey, FirTile, portable};
+use super::{Bins, DitherKey, FirTile, SumPlanes, portable};
 
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn fir(
@@ -26,8 +26,12 @@ pub(super) fn quantise(
     key: Option<DitherKey>,
     limit: f32,
     out: &mut [u32],
+    sums: Option<SumPlanes<'_>>,
 ) -> [u64; N_POL] {
-    portable::quantise(bins, coefs, key, limit, out)
+    match sums {
+        None => portable::quantise(bins, coefs, key, limit, out, None),
+        _ => portable::quantise(bins, coefs, key, limit, out, sums),
+    }
 }
 
 #[target_feature(enable = "avx2,fma")]

@@ -6,7 +6,7 @@ use ground::N_POL;
 use num_complex::Complex32;
 
 use super::unpack::ShufflePlan;
-use super::{Bins, DitherKey, FirTile, TILE, portable};
+use super::{Bins, DitherKey, FirTile, SumPlanes, TILE, portable};
 
 /// Philox4x32 multipliers and key increments (Salmon et al. 2011).
 const PHILOX_M0: u32 = 0xD251_1F53;
@@ -179,15 +179,50 @@ fn mul(x: __m512, c: __m512) -> __m512 {
     )
 }
 
+/// |x|² and |y|² of eight channels side by side, and x·y*, rounding as `portable::add`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn powers([x, y]: [__m512; N_POL]) -> (__m512, __m512) {
+    const ODD: __mmask16 = 0xAAAA;
+    // The real part of x and the imaginary one of y, and the other two.
+    let some = _mm512_mask_blend_ps(ODD, x, y);
+    let others = _mm512_permute_ps::<0b10_11_00_01>(_mm512_mask_blend_ps(ODD, y, x));
+    let power = _mm512_fmadd_ps(some, some, _mm512_mul_ps(others, others));
+    let swapped = _mm512_permute_ps::<0b10_11_00_01>(x);
+    let product = _mm512_mul_ps(swapped, _mm512_movehdup_ps(y));
+    (power, _mm512_fmsubadd_ps(x, _mm512_moveldup_ps(y), product))
+}
+
+/// Adds eight channels from `k` on.
+///
 /// # Safety
-/// `out` holds a multiple of 32 channels; `bins`, `coefs` as [`super::quantise`] asserts.
+/// The planes of `sums` have these channels.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn add(sums: &mut SumPlanes<'_>, k: usize, y: [__m512; N_POL]) {
+    let (power, cross) = powers(y);
+    // SAFETY: by the contract.
+    unsafe {
+        let to = sums.power.as_mut_ptr().add(2 * k);
+        _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), power));
+        let to = sums.power_squared.as_mut_ptr().add(2 * k);
+        _mm512_storeu_ps(to, _mm512_fmadd_ps(power, power, _mm512_loadu_ps(to)));
+        let to = sums.cross.as_mut_ptr().add(2 * k);
+        _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), cross));
+    }
+}
+
+/// # Safety
+/// `out` holds a multiple of 32 channels; `bins`, `coefs` and `sums` as [`super::quantise`]
+/// asserts.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn quantise(
+pub(super) unsafe fn quantise<const SUMS: bool>(
     bins: Bins<'_>,
     coefs: [&[Complex32]; N_POL],
     key: Option<DitherKey>,
     limit: f32,
     out: &mut [u32],
+    mut sums: Option<SumPlanes<'_>>,
 ) -> [u64; N_POL] {
     let channels = out.len();
     let reverse = _mm512_setr_epi64(7, 6, 5, 4, 3, 2, 1, 0);
@@ -227,9 +262,15 @@ pub(super) unsafe fn quantise(
                             _mm512_loadu_ps(z.as_ptr().add(at).cast())
                         }),
                     };
+                    let y = [0, 1].map(|p: usize| {
+                        mul(x[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()))
+                    });
+                    if SUMS && let Some(sums) = &mut sums {
+                        add(sums, k, y);
+                    }
                     let mut bytes = [_mm_setzero_si128(); N_POL];
                     for p in 0..N_POL {
-                        let mut y = mul(x[p], _mm512_loadu_ps(coefs[p].as_ptr().add(k).cast()));
+                        let mut y = y[p];
                         if key.is_some() {
                             let d = _mm256_loadu_si256(noise[p].as_ptr().add(k - first).cast());
                             let d = _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(d));
@@ -237,7 +278,16 @@ pub(super) unsafe fn quantise(
                         }
                         let clamped = _mm512_max_ps(_mm512_min_ps(y, top), bottom);
                         let over = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(y, clamped);
-                        saturated[p] += u64::from(((over | over >> 1) & 0x5555).count_ones());
+                        let over = (over | over >> 1) & 0x5555;
+                        saturated[p] += u64::from(over.count_ones());
+                        if SUMS
+                            && over != 0
+                            && let Some(sums) = &mut sums
+                        {
+                            (0..8).for_each(|i| {
+                                sums.clipped[2 * (k + i) + p] += u32::from(over >> (2 * i) & 1);
+                            });
+                        }
                         bytes[p] = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
                     }
                     let to = out.as_mut_ptr().add(k).cast::<__m128i>();

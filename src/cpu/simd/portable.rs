@@ -8,7 +8,7 @@ use ground::N_POL;
 use num_complex::Complex32;
 
 use super::ddc::LANES;
-use super::{Bins, DitherKey, FirTile, TILE};
+use super::{Bins, DitherKey, FirTile, SumPlanes, TILE};
 
 /// Sample `index` of a packed stream whose first sample starts at bit `bit` of `packed`;
 /// bits beyond the end read as 0.
@@ -81,6 +81,22 @@ fn component(x: f32, dither: f32, limit: f32, saturated: &mut bool) -> u8 {
     clamped.round_ties_even() as i8 as u8
 }
 
+/// Adds both polarisations of channel `k`.
+#[inline(always)]
+fn add(sums: &mut SumPlanes<'_>, k: usize, [x, y]: [Complex32; N_POL]) {
+    let power = [
+        x.re.mul_add(x.re, x.im * x.im),
+        y.im.mul_add(y.im, y.re * y.re),
+    ];
+    for (p, power) in power.into_iter().enumerate() {
+        sums.power[2 * k + p] += power;
+        let squared = &mut sums.power_squared[2 * k + p];
+        *squared = power.mul_add(power, *squared);
+    }
+    sums.cross[2 * k] += x.re.mul_add(y.re, x.im * y.im);
+    sums.cross[2 * k + 1] += x.im.mul_add(y.re, -(x.re * y.im));
+}
+
 #[inline(always)]
 pub(super) fn quantise(
     bins: Bins<'_>,
@@ -88,6 +104,7 @@ pub(super) fn quantise(
     key: Option<DitherKey>,
     limit: f32,
     out: &mut [u32],
+    mut sums: Option<SumPlanes<'_>>,
 ) -> [u64; N_POL] {
     let mut saturated = [0; N_POL];
     let half = out.len() / 2;
@@ -108,6 +125,9 @@ pub(super) fn quantise(
                 Bins::Apart(z) => z.map(|z| z[k - half]),
             };
             let y = [mul(x[0], coefs[0][k]), mul(x[1], coefs[1][k])];
+            if let Some(sums) = &mut sums {
+                add(sums, k, y);
+            }
             let mut bytes = [0; 4];
             for p in 0..N_POL {
                 let d = &noise[2 * p..][..2];
@@ -115,6 +135,9 @@ pub(super) fn quantise(
                 bytes[2 * p] = component(y[p].re, d[0], limit, &mut clamped);
                 bytes[2 * p + 1] = component(y[p].im, d[1], limit, &mut clamped);
                 saturated[p] += u64::from(clamped);
+                if let Some(sums) = &mut sums {
+                    sums.clipped[2 * k + p] += u32::from(clamped);
+                }
             }
             out[k] = u32::from_le_bytes(bytes);
         }

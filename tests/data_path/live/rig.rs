@@ -64,6 +64,7 @@ pub fn config() -> EngineConfig {
         max_delay_diff: 0,
         gain: 0.01,
         outputs: vec![output],
+        statistics_period: 0.0,
     };
     config.validate().unwrap();
     config
