@@ -99,7 +99,9 @@ fn stages(c: &mut Criterion) {
                     group.throughput(Throughput::Elements(step as u64));
                     group.bench_function(id, |b| {
                         let bins = Bins::Joint(&z);
-                        b.iter(|| simd::quantise(at, bins, [&coefs; 2], dither, 127.0, &mut out, None));
+                        b.iter(|| {
+                            simd::quantise(at, bins, [&coefs; 2], dither, 127.0, &mut out, None)
+                        });
                     });
                 }
             }

@@ -47,6 +47,9 @@ __device__ __forceinline__ u32 round(float2 x) {
 // Both polarisations of one channel.
 struct Jones {
     float2 x[2];
+#if STATISTICS
+    float power[2];
+#endif
 
     // With the gains and the angles of channel k: from a = Z[k] and b = Z[N - k], or each polarisation's own.
     __device__ __forceinline__ Jones(float2 a, float2 b, float4 gain, float angle0, float angle1) {
@@ -57,9 +60,37 @@ struct Jones {
         // Twice X0 = Z + conj Z', and 2i times X1 = Z - conj Z'; the gains have the factors.
         const float2 x0 = make_float2(a.x + b.x, a.y - b.y), x1 = make_float2(a.x - b.x, a.y + b.y);
 #endif
+#if STATISTICS
+        const float2 y0 = multiply(x0, make_float2(gain.x, gain.y)), y1 = multiply(x1, make_float2(gain.z, gain.w));
+        power[0] = fmaf(y0.x, y0.x, y0.y * y0.y);
+        power[1] = fmaf(y1.x, y1.x, y1.y * y1.y);
+        x[0] = turn(y0, angle0, bias);
+        x[1] = turn(y1, angle1, bias);
+#else
         x[0] = turn(multiply(x0, make_float2(gain.x, gain.y)), angle0, bias);
         x[1] = turn(multiply(x1, make_float2(gain.z, gain.w)), angle1, bias);
+#endif
     }
+
+#if STATISTICS
+    // x * conj(y), before dither.
+    __device__ __forceinline__ float2 product() const {
+        constexpr float bias = DITHER ? UNIFORM_BIAS : 0.f;
+        const float2 a = make_float2(x[0].x - bias, x[0].y - bias), b = make_float2(x[1].x - bias, x[1].y - bias);
+        return make_float2(fmaf(a.x, b.x, a.y * b.y), fmaf(a.y, b.x, -a.x * b.y));
+    }
+
+    __device__ __forceinline__ void add_to(float (&sums)[6]) const {
+        const float2 both = product();
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            sums[pol] += power[pol];
+            sums[2 + pol] = fmaf(power[pol], power[pol], sums[2 + pol]);
+        }
+        sums[4] += both.x;
+        sums[5] += both.y;
+    }
+#endif
 
     // Adds the four draws in two words.
     __device__ __forceinline__ void dither(u32 draws0, u32 draws1) {
@@ -121,6 +152,26 @@ __device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturate
         high.clamp_both(saturated);
     }
 }
+
+#if STATISTICS
+// The same, counted by channel, too, from that of `low` on; not if there is none.
+__device__ __forceinline__ void saturate(Jones &low, Jones &high, u32 (&saturated)[2], u64 *channel) {
+    if (!(low.fits() & high.fits())) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            u32 of[2] = {};
+            (half == 0 ? low : high).clamp_both(of);
+#pragma unroll
+            for (int pol = 0; pol < 2; pol++) {
+                saturated[pol] += of[pol];
+                if (of[pol] && channel) {
+                    atomicAdd(channel + half * CHANNELS + pol, u64(1));
+                }
+            }
+        }
+    }
+}
+#endif
 
 // Adds to what a batch counted, and starts anew.
 __device__ __forceinline__ void count(BatchStats &stats, u32 (&saturated)[2]) {

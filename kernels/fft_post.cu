@@ -15,6 +15,7 @@
 #include "correct.cuh"
 #include "first_pass.cuh"
 #include "overlap.cuh"
+#include "statistics.cuh"
 #include "turns.cuh"
 
 static_assert(LINES * BACK_GROUP == BACK_THREADS, "a thread has one line of each row");
@@ -37,7 +38,12 @@ struct alignas(2 * sizeof(Quantised)) Both {
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const float4 *__restrict__ gains,
-         const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run) {
+         const float4 *__restrict__ fine, Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream, int run
+#if STATISTICS
+         ,
+         Statistics statistics
+#endif
+) {
     let_next_begin();
     extern __shared__ float2 z[]; // (row, point, spectrum), at first in granules, and what follows
     float4 *gain = reinterpret_cast<float4 *>(z + POINTS); // of the channels of both rows, (row, place in a line, line)
@@ -66,6 +72,10 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
     };
     copy_roots(first_roots, roots);
     const FirstPass first(roots);
+#if STATISTICS
+    Sums<OWN_ROWS * LINE_HALF> sums(reinterpret_cast<float4 *>(reinterpret_cast<char *>(first_roots + N2) + (PAIRED ? N2 * BACK_GROUP * 4 : 0)),
+                                    statistics);
+#endif
     wait_for_previous();
     if (turns.over()) {
         return;
@@ -83,6 +93,9 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         const int spectrum = spectrum_at(g);
         const bool valid = spectrum < stretch.end;
         const bool first_of_two = PARTS_EACH == 2 && part == first_part;
+#if STATISTICS
+        const bool adds = HAS_ROOM || turns.group() % STATISTICS_EVERY == 0;
+#endif
         part = first_of_two ? first_part + 1 : first_part;
         if (!first_of_two) {
             turns.next();
@@ -101,7 +114,11 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
                 y[row][j] = ends[row][j * BACK_GROUP];
             }
         }
+#if STATISTICS
+        float4 delay = delays[parity * BACK_GROUP + g];
+#else
         const float4 delay = delays[parity * BACK_GROUP + g];
+#endif
         parity ^= 1;
         __syncthreads();
         if (more && !alone) {
@@ -133,10 +150,25 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
                 copy(parity);
             }
         }
+#if STATISTICS
+        // A delay that is not a number marks a spectrum that is not to count; what is behind the end may be anything. All lanes take part in sums.
+        const bool counts = valid & (delay.x == delay.x);
+        if (__any_sync(~0u, !counts)) {
+            asm volatile("" ::: "memory"); // a branch, not selections in every turn
+            delay = counts ? delay : make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int j = 0; j < LAST; j++) {
+                y[0][j] = counts ? y[0][j] : make_float2(0, 0);
+                y[1][j] = counts ? y[1][j] : make_float2(0, 0);
+            }
+        }
+        if (valid && spectrum / SPECTRA_PER_HEAP != batch) {
+#else
         if (!valid) {
             continue;
         }
         if (spectrum / SPECTRA_PER_HEAP != batch) {
+#endif
             count(stats[batch], saturated);
             batch = spectrum / SPECTRA_PER_HEAP;
         }
@@ -144,6 +176,11 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         Quantised *jones = out + (long long)batch * CHANNELS * SPECTRA_PER_HEAP + spectrum % SPECTRA_PER_HEAP;
         // One of this thread's channels, at its spectrum.
         auto store = [&](Quantised *at, int channel, Quantised x) {
+#if STATISTICS
+            if (!valid) {
+                return;
+            }
+#endif
             if constexpr (PARTS_EACH == 1) {
                 *at = x;
             } else if (first_of_two) {
@@ -173,12 +210,24 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
 #pragma unroll
             for (int d = 0; d < LINE_HALF; d++) {
                 Jones low = corrected(d), high = corrected(d + LINE_HALF);
+#if STATISTICS
+                if (adds) {
+                    sums.add(row * LINE_HALF + d, low, high);
+                }
+#endif
                 correction.dither(k + d * STEP, low, high);
+#if STATISTICS
+                saturate(low, high, saturated, statistics.clipped + 2 * (k + d * STEP));
+#else
                 saturate(low, high, saturated);
+#endif
                 store(to + d * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d, low.quantised());
                 store(to + (d + LINE_HALF) * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d + LINE_HALF, high.quantised());
             }
         }
     }
     count(stats[batch], saturated);
+#if STATISTICS
+    sums.finish();
+#endif
 }

@@ -20,6 +20,8 @@
 //   DITHER            1: uniform, 0: none
 //   SEED_LOW, SEED_HIGH
 //                     of the dither, two words of 32 bits
+//   STATISTICS        1: fft_post takes sums for statistics, 2: post does; 0: none
+//   STATISTICS_EVERY  sums are of one in so many groups of spectra: 1, or more where a block of fft_post has no room for them
 #pragma once
 
 typedef unsigned int u32;

@@ -5,18 +5,29 @@
 // for GROUP spectra, reads along the channels and writes along the spectra. Grid (CHANNELS/TILE, groups).
 #include "geometry.cuh"
 #include "correct.cuh"
+#include "statistics.cuh"
 
 constexpr int PAIRS = TILE / 2;
 static_assert(CHANNELS % TILE == 0, "whole blocks");
 
 extern "C" __global__ void __launch_bounds__(BACK_THREADS, BACK_BLOCKS)
 post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float4 *__restrict__ fine,
-     Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream) {
+     Quantised *__restrict__ out, BatchStats *stats, Stretch stretch, Stream stream
+#if STATISTICS
+     ,
+     Statistics statistics
+#endif
+) {
     __shared__ Quantised tile[2][PAIRS][GROUP + 1]; // (half of the band, channel, spectrum)
     const int group = stretch.first_group + blockIdx.y;
     const int first = blockIdx.x * PAIRS;
     const float2 *in = z + (long long)(group & (stretch.ring - 1)) * SERIES * GROUP * N;
 
+#if STATISTICS
+    // A thread's items have the same pair of channels.
+    static_assert(BACK_THREADS % PAIRS == 0, "whole rows of channels");
+    float sums[2][SUMS] = {};
+#endif
     for (int item = threadIdx.x; item < PAIRS * GROUP; item += BACK_THREADS) {
         const int c = item % PAIRS, g = item / PAIRS;
         const int spectrum = group * GROUP + g;
@@ -24,7 +35,15 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
             break;
         }
         const float2 *bins = in + (long long)g * N;
+#if STATISTICS
+        float4 delay = __ldg(&fine[spectrum]);
+        // A delay that is not a number marks a spectrum that is not to count.
+        const bool counts = delay.x == delay.x;
+        delay = counts ? delay : make_float4(0, 0, 0, 0);
+        const Correction correction(delay, stream, spectrum);
+#else
         const Correction correction(__ldg(&fine[spectrum]), stream, spectrum);
+#endif
         auto corrected = [&](int k) {
             // Narrowband begins with negative frequencies.
             const float2 *own = bins + (BASEBAND ? (k + N - CHANNELS / 2) % N : k);
@@ -33,13 +52,31 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
         };
         const int k = first + c;
         Jones low = corrected(k), high = corrected(k + CHANNELS / 2);
+#if STATISTICS
+        if (counts) {
+            low.add_to(sums[0]);
+            high.add_to(sums[1]);
+        }
+#endif
         correction.dither(k, low, high);
         u32 saturated[2] = {};
+#if STATISTICS
+        saturate(low, high, saturated, counts ? statistics.clipped + 2 * k : nullptr);
+#else
         saturate(low, high, saturated);
+#endif
         tile[0][c][g] = low.quantised();
         tile[1][c][g] = high.quantised();
         count(stats[spectrum / SPECTRA_PER_HEAP], saturated);
     }
+#if STATISTICS
+    float *to = reinterpret_cast<float *>(statistics.sums) + SUMS * (first + threadIdx.x % PAIRS);
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
+        atomicAdd(to + i, sums[0][i]);
+        atomicAdd(to + SUMS * (CHANNELS / 2) + i, sums[1][i]);
+    }
+#endif
     __syncthreads();
     for (int item = threadIdx.x; item < TILE * GROUP; item += BACK_THREADS) {
         const int half = item / GROUP / PAIRS, c = item / GROUP % PAIRS, g = item % GROUP;

@@ -82,6 +82,21 @@ pub struct StageRow {
     pub copy_fraction: f64,
 }
 
+/// What sums for statistics take.
+#[derive(Clone, Debug, Serialize)]
+pub struct StatisticsRow {
+    /// The kernels with sums.
+    pub kernels: String,
+    /// Seconds of a whole pass with sums.
+    pub seconds: f64,
+    /// The same over those without, timed before and after.
+    pub ratio: f64,
+    /// Seconds of the last stage with sums.
+    pub back_seconds: f64,
+    /// Share of the spectra that count.
+    pub share: f64,
+}
+
 /// What was found for a [`Case`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -114,6 +129,8 @@ pub struct Row {
     pub moved_over_ideal: f64,
     /// Bytes that all stages together must move in that time, of the bandwidth of a copy.
     pub copy_fraction: f64,
+    /// With sums for statistics.
+    pub statistics: StatisticsRow,
     /// Bytes that were compared with the model in double precision.
     pub compared: usize,
     /// How many of them differ, all by one.
@@ -188,7 +205,7 @@ pub fn run_together(gpu: &Arc<Gpu>, cases: &[Case]) -> Result<Together, KernelEr
     let trials = buffers
         .iter()
         .zip(cases)
-        .map(|(buffers, case)| KernelTrial::new(buffers, &case.kernels))
+        .map(|(buffers, case)| KernelTrial::new(buffers, &case.kernels, false))
         .collect::<Result<Vec<_>, _>>()?;
     let seconds = measure::time_together(&trials.iter().collect::<Vec<_>>(), REPLAYS)?;
     Ok(Together {
@@ -204,7 +221,7 @@ pub fn run_together(gpu: &Arc<Gpu>, cases: &[Case]) -> Result<Together, KernelEr
 pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, KernelError> {
     let scene = Scene::new(case)?;
     let buffers = scene.buffers(gpu)?;
-    let mut trial = KernelTrial::new(&buffers, &case.kernels)?;
+    let mut trial = KernelTrial::new(&buffers, &case.kernels, false)?;
     let (data, stats) = trial.output()?;
     let kernels = trial.name();
     let wrong = |what| KernelError::Wrong {
@@ -236,6 +253,11 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
             copy_fraction: bytes as f64 / seconds / machine.copy_bandwidth,
         });
     }
+    let statistics =
+        with_statistics(&buffers, case, &trial, &stats).map_err(|error| match error {
+            Failed::Gpu(error) => error.into(),
+            Failed::Wrong(what) => wrong(what),
+        })?;
     let moved: usize = stages.iter().map(|stage| stage.bytes).sum();
     let ideal = N_POL * case.bits.bytes(samples) + data.len();
     // Those of the windows that begin in the pass.
@@ -259,8 +281,74 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
         rate: samples as f64 / seconds,
         moved_over_ideal: moved as f64 / ideal as f64,
         copy_fraction: moved as f64 / seconds / machine.copy_bandwidth,
+        statistics,
         compared,
         differ,
+    })
+}
+
+enum Failed {
+    Gpu(GpuError),
+    Wrong(String),
+}
+
+impl From<GpuError> for Failed {
+    fn from(error: GpuError) -> Self {
+        Self::Gpu(error)
+    }
+}
+
+/// Times a pass with sums, right between two timings without them. Sums are held against what a
+/// pass `without` counts and stores.
+fn with_statistics(
+    buffers: &Buffers,
+    case: &Case,
+    without: &KernelTrial<'_>,
+    stats: &[BatchStats],
+) -> Result<StatisticsRow, Failed> {
+    let mut trial = KernelTrial::new(buffers, &case.kernels, true)?;
+    let (data, _) = trial.output()?;
+    let taken = trial.take_sums()?;
+    let (sums, spectra) = taken.ok_or_else(|| Failed::Wrong("there are no sums".into()))?;
+    let bits = case.sample_bits;
+    for pol in 0..N_POL {
+        let saturated: u64 = stats.iter().map(|batch| batch.saturated[pol]).sum();
+        let clipped: u64 = sums.iter().map(|sums| sums.clipped[pol]).sum();
+        if saturated != clipped {
+            let what = format!(
+                "polarisation {pol}: {clipped} clipped in all channels, {saturated} in all batches"
+            );
+            return Err(Failed::Wrong(what));
+        }
+        let square = |parts: &[u8]| -> f64 {
+            let parts = match bits {
+                OutputBits::Eight => [parts[2 * pol] as i8, parts[2 * pol + 1] as i8],
+                OutputBits::Four => [parts[pol] as i8 >> 4, (parts[pol] << 4) as i8 >> 4],
+            };
+            parts.iter().map(|&part| f64::from(part).powi(2)).sum()
+        };
+        // Dither and rounding add a twelfth each to each part.
+        let squares: f64 = data.chunks_exact(bits.jones_bytes()).map(square).sum();
+        let mean = squares / (data.len() / bits.jones_bytes()) as f64 - 1.0 / 3.0;
+        let power: f64 = sums.iter().map(|sums| sums.power[pol]).sum();
+        let summed = power / (spectra * sums.len()) as f64;
+        if (summed / mean - 1.0).abs() > 0.02 {
+            let what =
+                format!("polarisation {pol}: a mean power of {summed} in sums, {mean} in bytes");
+            return Err(Failed::Wrong(what));
+        }
+    }
+    let before = without.time(None, REPLAYS)?;
+    let seconds = trial.time(None, REPLAYS)?;
+    let after = without.time(None, REPLAYS)?;
+    let stages = trial.stages();
+    let last = stages.last().map(|(stage, _)| *stage);
+    Ok(StatisticsRow {
+        kernels: trial.name(),
+        seconds,
+        ratio: 2.0 * seconds / (before + after),
+        back_seconds: trial.time(last, REPLAYS)?,
+        share: spectra as f64 / (data.len() / bits.jones_bytes() / sums.len()) as f64,
     })
 }
 

@@ -15,12 +15,13 @@ use super::ddc::{Ddc, Held};
 use super::form::Kernels;
 use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use super::power::Power;
+use super::statistics::Statistics;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::{KernelSet, address};
 use super::{Gpu, GpuError, tune};
 use crate::config::{OutputConfig, PipelineConfig};
 use crate::engine::steer::Gains;
-use crate::engine::{Block, FineDelay, OutputChunk, Pipeline, PipelineError};
+use crate::engine::{Block, OutputChunk, PeriodSums, Pipeline, PipelineError};
 use crate::memory::{OutputSpan, SampleView};
 
 /// The output chunks of one pipeline.
@@ -40,6 +41,8 @@ pub struct GpuChanneliser {
     ddc: Option<(Ddc, [Held; N_POL])>,
     /// Counts the digitiser's power where the filter bank does not.
     power: Option<Power>,
+    /// Sums, if statistics are taken.
+    statistics: Option<Statistics>,
     spectrum_samples: usize,
     /// Samples that one spectrum's kernels read, from its window's first on.
     window_samples: usize,
@@ -127,8 +130,12 @@ impl GpuChanneliser {
         let OutputChunks { batches, count } = chunks;
         let batch_spectra = output.spectra_per_heap();
         let spectra = batches.saturating_mul(batch_spectra);
-        let form = tune::pick(&gpu, output, bits, kernels)?;
-        let variant = KernelSet::new(&gpu, output, bits, form, spectra)?;
+        let form = tune::pick(&gpu, output, bits, kernels, config.statistics)?;
+        let variant = KernelSet::new(&gpu, output, bits, form, spectra, config.statistics)?;
+        let statistics = variant.statistics();
+        let statistics = statistics
+            .map(|form| Statistics::new(&gpu, form))
+            .transpose()?;
         let ddc = |narrowband| Ddc::new(&gpu, output, narrowband, bits, spectra);
         let ddc = output.narrowband.as_ref().map(ddc).transpose()?;
         let ring = variant.ring(spectra);
@@ -151,6 +158,7 @@ impl GpuChanneliser {
             variant,
             ddc: ddc.map(|ddc| (ddc, Default::default())),
             power: None,
+            statistics,
             spectrum_samples: output.spectrum_samples(),
             window_samples: output
                 .window_samples()
@@ -226,12 +234,18 @@ impl GpuChanneliser {
         unsafe { table_copy.launch(compute, from, to, slot.gains.len()) }
     }
 
-    /// Sends the delays of spectra `first ..` of the chunk.
-    fn send_fine(&mut self, first: usize, fine: &[FineDelay]) -> Result<(), DriverError> {
+    /// Sends the delays of a block's spectra.
+    fn send_fine(&mut self, block: &Block<'_>) -> Result<(), DriverError> {
+        let (first, fine) = (block.first, block.fine);
         let slot = &mut self.slots[self.current];
         let table = &mut slot.host_fine.as_mut_slice()?[first..first + fine.len()];
         for (entry, fine) in table.iter_mut().zip(fine) {
             *entry = fine.into();
+        }
+        if self.statistics.is_some() {
+            for &spectrum in block.absent {
+                table[spectrum].leave_out();
+            }
         }
         let offset = (first * size_of::<Float4>()) as u64;
         let (from, to) = (table.as_ptr() as u64, address(&slot.fine) + offset);
@@ -314,11 +328,19 @@ impl GpuChanneliser {
             start: start.0,
             limit,
             feng_id: self.feng_id,
+            statistics: self.statistics.as_ref().map(|of| of.buffers.args()),
         };
         let groups = self.finished..end_group;
         // SAFETY: all that is used is on the compute stream, and the slot is this chunk's until it
         // is done. The groups were filtered, and the chunk has the spectra below `limit`.
         unsafe { self.variant.back(&self.streams.compute, groups, &args) }?;
+        let spectra =
+            self.finished * self.variant.group()..limit.min(end_group * self.variant.group());
+        if let Some((statistics, form)) = self.statistics.as_mut().zip(self.variant.statistics()) {
+            let fine = self.slots[self.current].host_fine.as_slice()?;
+            let counts = |&s: &usize| form.counts(s) && !fine[s].is_left_out();
+            statistics.spectra += spectra.filter(counts).count() as u64;
+        }
         self.finished = end_group;
         Ok(())
     }
@@ -350,7 +372,7 @@ impl GpuChanneliser {
         }
         let streams = self.streams.clone();
         self.computing.start(&streams.compute)?;
-        self.send_fine(block.first, block.fine)?;
+        self.send_fine(block)?;
         let end = block.first + block.fine.len();
         let most = self.ddc.as_ref().map(|(ddc, _)| ddc.most_spectra());
         let mut first = block.first;
@@ -474,6 +496,22 @@ impl Pipeline for GpuChanneliser {
 
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         self.try_poll().map_err(failed("computing on the GPU"))
+    }
+
+    fn end_period(&mut self) -> Result<bool, PipelineError> {
+        let Some((statistics, form)) = self.statistics.as_mut().zip(self.variant.statistics())
+        else {
+            return Ok(false);
+        };
+        let ended = statistics.end_period(form, &self.streams);
+        ended.map_err(failed("statistics on the GPU"))?;
+        Ok(true)
+    }
+
+    fn poll_sums(&mut self) -> Result<Option<PeriodSums>, PipelineError> {
+        let statistics = self.statistics.as_mut();
+        let sums = statistics.map_or(Ok(None), Statistics::poll);
+        sums.map_err(failed("statistics on the GPU"))
     }
 
     fn busy(&self) -> Option<(String, Arc<AtomicU64>)> {

@@ -9,7 +9,7 @@ use super::GpuError;
 use super::cache::Cache;
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 16] = [
+const HEADERS: [(&CStr, &str); 17] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
@@ -25,6 +25,10 @@ const HEADERS: [(&CStr, &str); 16] = [
     (c"mid.cuh", include_str!("../../kernels/mid.cuh")),
     (c"overlap.cuh", include_str!("../../kernels/overlap.cuh")),
     (c"rows.cuh", include_str!("../../kernels/rows.cuh")),
+    (
+        c"statistics.cuh",
+        include_str!("../../kernels/statistics.cuh"),
+    ),
     (c"turns.cuh", include_str!("../../kernels/turns.cuh")),
     (c"tensor.cuh", include_str!("../../kernels/tensor.cuh")),
     (c"unpack.cuh", include_str!("../../kernels/unpack.cuh")),
@@ -81,6 +85,12 @@ pub(super) const PFB_FIR: Source = Source {
 pub(super) const POST: Source = Source {
     name: "post",
     text: include_str!("../../kernels/post.cu"),
+};
+
+/// The parts of statistics' sums.
+pub(super) const SUM_STATISTICS: Source = Source {
+    name: "sum_statistics",
+    text: include_str!("../../kernels/sum_statistics.cu"),
 };
 
 /// Tables from memory of the host.

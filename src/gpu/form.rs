@@ -102,8 +102,8 @@ mod tests {
         assert_eq!("off".parse(), Ok(Tune::Off));
         assert_eq!("auto".parse(), Ok(Tune::Auto));
         assert_eq!("again".parse(), Ok(Tune::Again));
-        let name =
-            KernelShape::candidates(2048, 16, FrontendInput::Numbers, 90, 1 << 20)[0].to_string();
+        let name = KernelShape::candidates(2048, 16, FrontendInput::Numbers, 90, 1 << 20, false)[0]
+            .to_string();
         assert_eq!(name.parse(), Ok(Tune::Fixed(name.clone())));
         let refusal = "fast".parse::<Tune>().unwrap_err();
         assert!(refusal.contains("auto"), "{refusal}");

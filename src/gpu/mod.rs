@@ -30,6 +30,7 @@ mod nic;
 mod parameters;
 mod power;
 mod shape;
+mod statistics;
 mod streams;
 mod tune;
 mod variant;

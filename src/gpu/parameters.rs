@@ -29,6 +29,18 @@ impl Float4 {
     }
 }
 
+impl Float4 {
+    /// Marks the delays of a spectrum that statistics leave out: the first is not a number.
+    pub fn leave_out(&mut self) {
+        self.0[0] = f32::NAN;
+    }
+
+    /// Whether statistics leave this spectrum out.
+    pub fn is_left_out(&self) -> bool {
+        self.0[0].is_nan()
+    }
+}
+
 impl From<&FineDelay> for Float4 {
     fn from(fine: &FineDelay) -> Self {
         Self([fine.delay[0], fine.delay[1], fine.phase[0], fine.phase[1]])
@@ -122,4 +134,17 @@ pub(super) struct BackArgs {
     pub limit: usize,
     /// The dither's engine.
     pub feng_id: u32,
+    /// Where sums for statistics go, if the variant takes any.
+    pub statistics: Option<StatisticsArgs>,
 }
+
+/// `Statistics` of statistics.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StatisticsArgs {
+    pub sums: CUdeviceptr,
+    pub clipped: CUdeviceptr,
+}
+
+// SAFETY: two addresses, as in statistics.cuh.
+unsafe impl DeviceRepr for StatisticsArgs {}

@@ -55,11 +55,14 @@ impl KernelShape {
         input: FrontendInput,
         architecture: i32,
         shared: usize,
+        statistics: bool,
     ) -> Vec<Self> {
         let mut all = Self::all();
         all.retain(|shape| {
             shape.points == points
                 && (taps <= Self::MOST_TAPS || shape.depth == 0)
+                // Four lanes of a warp have the same channels where sums are taken.
+                && (!statistics || shape.back_group >= 4)
                 && (shape.filter_registers == 0 || architecture == Self::REGISTERS_MOVE)
                 && shape.front_shared(input).max(shape.back_shared()) <= shared
         });
@@ -171,6 +174,15 @@ impl KernelShape {
         2 * buffer + roots + self.depth * row
     }
 
+    /// Groups of four numbers that a thread of the back kernel adds up for statistics, as
+    /// statistics.cuh has it.
+    pub fn statistics_results(&self, channels: usize, narrowband: bool) -> usize {
+        let lines = self.n2() / self.last_radix();
+        let rows = if narrowband { 1 } else { 2 };
+        let pairs = rows * (channels / self.n1() / 2 / lines);
+        (pairs * 12 / 4).div_ceil(4)
+    }
+
     /// Bytes of shared memory of a block of the back kernel.
     pub fn back_shared(&self) -> usize {
         let n2 = self.n2();
@@ -211,7 +223,7 @@ mod tests {
         shared: usize,
     ) -> Vec<KernelShape> {
         let samples = FrontendInput::Samples(SampleBits::new(10).unwrap());
-        KernelShape::candidates(points, taps, samples, architecture, shared)
+        KernelShape::candidates(points, taps, samples, architecture, shared, false)
     }
 
     #[test]
@@ -234,6 +246,7 @@ mod tests {
                         FrontendInput::Numbers,
                         architecture,
                         shared,
+                        false,
                     );
                     for any in [!samples.is_empty(), !numbers.is_empty()] {
                         assert_eq!(

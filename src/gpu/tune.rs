@@ -29,6 +29,7 @@ pub(super) fn pick(
     output: &OutputConfig,
     bits: SampleBits,
     wanted: &Kernels,
+    statistics: bool,
 ) -> Result<KernelForm, GpuError> {
     if wanted.fft == Fft::Cufft {
         return Ok(KernelForm::Cufft);
@@ -38,8 +39,9 @@ pub(super) fn pick(
         Some(_) => FrontendInput::Numbers,
     };
     let points = output.pfb_step();
+    let (architecture, shared) = (gpu.architecture(), gpu.shared());
     let shapes =
-        KernelShape::candidates(points, output.taps, input, gpu.architecture(), gpu.shared());
+        KernelShape::candidates(points, output.taps, input, architecture, shared, statistics);
     let Some(&first) = shapes.first() else {
         tracing::warn!(
             points,
@@ -128,8 +130,9 @@ fn measured(
         gains: &[gains.clone(), gains],
     };
     let buffers = Buffers::new(gpu, &pass)?;
-    let seconds =
-        |shape| KernelTrial::of_form(&buffers, KernelForm::Fused(shape))?.time(None, REPLAYS);
+    let seconds = |shape| {
+        KernelTrial::of_form(&buffers, KernelForm::Fused(shape), false)?.time(None, REPLAYS)
+    };
     let mut fastest = None;
     for &shape in shapes {
         match seconds(shape) {
@@ -157,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
-        let shapes = KernelShape::candidates(16384, 16, FrontendInput::Numbers, 90, 227 << 10);
+        let shapes =
+            KernelShape::candidates(16384, 16, FrontendInput::Numbers, 90, 227 << 10, false);
         assert!(shapes.len() > 1);
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));

@@ -14,12 +14,16 @@ use super::form::KernelForm;
 use super::launch::{Arguments, Kernel};
 use super::parameters::{BackArgs, FrontArgs, Intermediate, SpectraRange, Stream};
 use super::shape::{FrontendInput, KernelShape};
+use super::statistics::StatisticsForm;
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
 
 /// Bytes of the intermediate, about: more than that gains nothing, and less, so that it stays in
 /// the L2 cache, loses more at the ends of launches than it gains.
 const INTERMEDIATE: usize = 128 << 20;
+
+/// Where a block of the back end has no room for sums, statistics are of one in so many groups.
+const FEWER_GROUPS: u64 = 4;
 
 /// Threads of a block behind cuFFT.
 const POST_THREADS: u32 = 256;
@@ -38,6 +42,8 @@ pub(super) struct KernelSet {
     slice: usize,
     front: KernelLaunch,
     back: KernelLaunch,
+    /// Of sums for statistics, if any are taken.
+    statistics: Option<StatisticsForm>,
     weights: Table,
     /// e^(−2πik/N), as pairs.
     roots: Table,
@@ -92,13 +98,14 @@ impl Table {
 
 impl KernelSet {
     /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of
-    /// `spectra` spectra.
+    /// `spectra` spectra; with sums for statistics if wanted.
     pub fn new(
         gpu: &Gpu,
         output: &OutputConfig,
         bits: SampleBits,
         form: KernelForm,
         spectra: usize,
+        statistics: bool,
     ) -> Result<Self, GpuError> {
         let shape = match form {
             KernelForm::Fused(shape) => shape,
@@ -137,8 +144,25 @@ impl KernelSet {
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
             ("BACK_THREADS", u64::from(back_threads)),
         ];
+        let results = shape.statistics_results(output.channels, output.narrowband.is_some());
+        let kept = match form {
+            KernelForm::Fused(_) if statistics => results * 16 * back_threads as usize,
+            _ => 0,
+        };
+        let has_room = shape.back_shared() + kept <= gpu.shared();
+        let kept = if has_room { kept } else { 0 };
+        let every = if has_room { 1 } else { FEWER_GROUPS };
         // Front ends are the same for all of these, and are compiled once.
         let quantised = [
+            (
+                "STATISTICS",
+                match form {
+                    _ if !statistics => 0,
+                    KernelForm::Fused(_) => 1,
+                    KernelForm::Cufft => 2,
+                },
+            ),
+            ("STATISTICS_EVERY", every),
             ("OUT_BITS", u64::from(output.sample_bits.get())),
             ("DITHER", u64::from(output.dither == Dither::Uniform)),
             ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
@@ -199,7 +223,7 @@ impl KernelSet {
                 let pairs = shape.n1() * transforms / 2;
                 (
                     front(source, shape.n2() / shape.tile, shape.front_shared(input))?,
-                    back(FFT_POST, pairs * parts, shape.back_shared())?,
+                    back(FFT_POST, pairs * parts, shape.back_shared() + kept)?,
                 )
             }
             KernelForm::Cufft => {
@@ -210,6 +234,22 @@ impl KernelSet {
                 )
             }
         };
+        let statistics = statistics.then(|| {
+            let macros = [&shape.macros()[..], &common, &quantised].concat();
+            let (grid, numbers) = match form {
+                KernelForm::Fused(_) => {
+                    let grid = [back.columns, back.rows];
+                    (
+                        grid,
+                        grid[0] * grid[1] * results * 4 * back_threads as usize,
+                    )
+                }
+                KernelForm::Cufft => ([1, 1], 6 * output.channels),
+            };
+            let groups = [every as usize, shape.group];
+            StatisticsForm::new(gpu, &macros, grid, numbers, output.channels, groups)
+        });
+        let statistics = statistics.transpose()?;
         let weights = pfb::weights(
             output.pfb_step(),
             output.taps,
@@ -231,12 +271,18 @@ impl KernelSet {
             transforms,
             transform,
             slice,
+            statistics,
         })
     }
 
     /// The kernels, as reports name them.
     pub fn name(&self) -> String {
         self.form.to_string()
+    }
+
+    /// What is added up for statistics, if anything.
+    pub fn statistics(&self) -> Option<&StatisticsForm> {
+        self.statistics.as_ref()
     }
 
     /// Spectra of one group: the back end finishes whole groups.
@@ -423,6 +469,9 @@ impl KernelSet {
             .arg(&parameters);
         if self.transform.is_none() {
             arguments.arg(&run);
+        }
+        if let Some(statistics) = &args.statistics {
+            arguments.arg(statistics);
         }
         // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they
         // point to.

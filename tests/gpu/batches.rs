@@ -124,7 +124,7 @@ fn passes_that_overlap_make_the_same() {
             gains: &case.gains,
         };
         let buffers = Buffers::new(&gpu, &pass).unwrap();
-        let mut trial = KernelTrial::new(&buffers, &Kernels::default()).unwrap();
+        let mut trial = KernelTrial::new(&buffers, &Kernels::default(), false).unwrap();
         let mut rig = case.on_gpu(&gpu);
         case.set_gains(&mut *rig.pipeline);
         let what = format!("{channels} channels, {taps} taps");

@@ -193,7 +193,32 @@ inline float __shfl_sync(unsigned, float value, int from) {
     return other;
 }
 
+inline float __shfl_xor_sync(unsigned, float value, int mask) { return __shfl_sync(~0u, value, int(threadIdx.x % 32) ^ mask); }
+
+inline bool __any_sync(unsigned, bool any) {
+    const unsigned x = threadIdx.x;
+    auto &lanes = Block::running()->lanes;
+    lanes[x] = any;
+    __syncwarp();
+    bool all = false;
+    for (unsigned i = 0; i < 32 && x / 32 * 32 + i < lanes.size(); i++) {
+        all |= lanes[x / 32 * 32 + i] != 0;
+    }
+    __syncwarp();
+    return all;
+}
+
 // What tensor.cuh has.
+inline void sum_lanes(float (&c)[4], unsigned lane, float x0, float x1, float x2, float x3) {
+    const float x[4] = {x0, x1, x2, x3};
+    for (int i = 0; i < 4; i++) {
+        float sum = __uint_as_float(__float_as_uint(x[i]) & 0xFFFFE000u);
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        c[i] += threadIdx.x % 4 == lane ? sum : 0.f;
+    }
+}
+inline void add_to(float4 *to, float4 x) { *to = {to->x + x.x, to->y + x.y, to->z + x.z, to->w + x.w}; }
 inline unsigned halves(float low, float high) {
     const _Float16 both[2] = {_Float16(low), _Float16(high)};
     unsigned packed;

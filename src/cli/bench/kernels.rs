@@ -189,12 +189,22 @@ fn print_head(machine: &Machine) {
     println!(
         "Times in µs; rate in Gsample/s per polarisation; moved: bytes over those of samples in and Jones vectors out;"
     );
+    println!("stat: time of a pass with sums for statistics over that without;");
     println!(
         "copy: bytes moved per second over those of a copy; differ: bytes off by one of those compared with the model."
     );
     println!(
-        "{:>8} {:>10} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>12}  stages, kernels",
-        "channels", "decimation", "bits", "taps", "whole", "rate", "moved", "copy", "differ"
+        "{:>8} {:>10} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12}  stages, kernels",
+        "channels",
+        "decimation",
+        "bits",
+        "taps",
+        "whole",
+        "rate",
+        "moved",
+        "copy",
+        "stat",
+        "differ"
     );
 }
 
@@ -207,8 +217,16 @@ fn print_row(row: &Row) {
     let ddc = row.ddc_rate.map_or(String::new(), |rate| {
         format!(", ddc at {:.0} Gsample/s", rate * 1e-9)
     });
+    let statistics = &row.statistics;
+    let mut sums = format!(", back {:.1} with sums", statistics.back_seconds * 1e6);
+    if statistics.share < 1.0 {
+        sums += &format!(" of {:.2} of the spectra", statistics.share);
+    }
+    if statistics.kernels != row.kernels {
+        sums += &format!(" by {}", statistics.kernels);
+    }
     println!(
-        "{:>8} {:>10} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>12}  {}{ddc}; {}",
+        "{:>8} {:>10} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>6.3} {:>12}  {}{ddc}; {}{sums}",
         row.channels,
         row.decimation,
         row.bits,
@@ -217,6 +235,7 @@ fn print_row(row: &Row) {
         row.rate * 1e-9,
         row.moved_over_ideal,
         row.copy_fraction,
+        row.statistics.ratio,
         format!("{}/{}", row.differ, row.compared),
         stages.join(", "),
         row.kernels

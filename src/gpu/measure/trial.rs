@@ -5,13 +5,15 @@ use std::ops::Range;
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
 };
-use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
+use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError, result};
 use ground::N_POL;
 
 use super::{Buffers, Set, WARM_UP, failed, median};
+use crate::engine::ChannelSums;
 use crate::gpu::ddc::{Ddc, Held};
 use crate::gpu::form::{KernelForm, Kernels};
 use crate::gpu::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
+use crate::gpu::statistics::{self, StatisticsBuffers};
 use crate::gpu::variant::{KernelSet, address};
 use crate::gpu::{GpuError, tune};
 use crate::memory::BatchStats;
@@ -50,23 +52,37 @@ pub struct KernelTrial<'a> {
     sets: Vec<([CUdeviceptr; N_POL], BackArgs)>,
     /// Of [`Delays`], in memory of the host.
     fine: [CUdeviceptr; 2],
+    statistics: Option<StatisticsBuffers>,
     _intermediate: CudaSlice<f32>,
 }
 
 impl<'a> KernelTrial<'a> {
-    /// The kernels that `wanted` comes to.
-    pub fn new(buffers: &'a Buffers, wanted: &Kernels) -> Result<Self, GpuError> {
-        let form = tune::pick(&buffers.gpu, &buffers.output, buffers.bits, wanted)?;
-        Self::of_form(buffers, form)
+    /// The kernels that `wanted` comes to, with sums for statistics or without.
+    pub fn new(buffers: &'a Buffers, wanted: &Kernels, statistics: bool) -> Result<Self, GpuError> {
+        let (gpu, output) = (&buffers.gpu, &buffers.output);
+        let form = tune::pick(gpu, output, buffers.bits, wanted, statistics)?;
+        Self::of_form(buffers, form, statistics)
     }
 
     pub(in crate::gpu) fn of_form(
         buffers: &'a Buffers,
         form: KernelForm,
+        statistics: bool,
     ) -> Result<Self, GpuError> {
         let gpu = &buffers.gpu;
         let spectra = buffers.spectra;
-        let variant = KernelSet::new(gpu, &buffers.output, buffers.bits, form, spectra)?;
+        let variant = KernelSet::new(
+            gpu,
+            &buffers.output,
+            buffers.bits,
+            form,
+            spectra,
+            statistics,
+        )?;
+        let sums = variant.statistics();
+        let sums = sums
+            .map(|form| StatisticsBuffers::new(gpu, form))
+            .transpose()?;
         let ddc = |narrowband| Ddc::new(gpu, &buffers.output, narrowband, buffers.bits, spectra);
         let ddc = buffers.output.narrowband.as_ref().map(ddc).transpose()?;
         let groups = variant.ring(spectra);
@@ -85,6 +101,7 @@ impl<'a> KernelTrial<'a> {
                 start: buffers.start.0,
                 limit: spectra,
                 feng_id: buffers.feng_id,
+                statistics: sums.as_ref().map(StatisticsBuffers::args),
             };
             (set.samples.each_ref().map(address), back)
         };
@@ -99,6 +116,7 @@ impl<'a> KernelTrial<'a> {
             groups,
             sets,
             fine: [given, other],
+            statistics: sums,
             _intermediate: memory,
         })
     }
@@ -229,6 +247,28 @@ impl<'a> KernelTrial<'a> {
     /// What a pass over the first set makes: batches in wire layout, and their counts.
     pub fn output(&mut self) -> Result<(Vec<u8>, Vec<BatchStats>), GpuError> {
         self.try_output().map_err(failed)
+    }
+
+    /// Sums for statistics of all passes since they were taken last, and spectra of a pass that
+    /// count; nothing if none are taken.
+    pub fn take_sums(&mut self) -> Result<Option<(Vec<ChannelSums>, usize)>, GpuError> {
+        self.try_take_sums().map_err(failed)
+    }
+
+    fn try_take_sums(&self) -> Result<Option<(Vec<ChannelSums>, usize)>, DriverError> {
+        let Some((sums, form)) = self.statistics.as_ref().zip(self.variant.statistics()) else {
+            return Ok(None);
+        };
+        let stream = &self.buffers.stream;
+        let mut numbers = vec![0.0; 8 * self.buffers.output.channels];
+        // SAFETY: only this stream uses the buffers, and it is waited for.
+        unsafe {
+            let from = sums.collect(form, stream)?;
+            result::memcpy_dtoh_async(&mut numbers, from, stream.cu_stream())?;
+        }
+        stream.synchronize()?;
+        let spectra = (0..self.buffers.spectra).filter(|&s| form.counts(s));
+        Ok(Some((statistics::channels(&numbers), spectra.count())))
     }
 
     /// Whether passes behind each other, as they are timed, make what each makes by itself.
