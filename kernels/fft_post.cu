@@ -217,7 +217,7 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
 #endif
                 correction.dither(k + d * STEP, low, high);
 #if STATISTICS
-                saturate(low, high, saturated, statistics.clipped + 2 * (k + d * STEP));
+                saturate(low, high, saturated, adds ? statistics.clipped + 2 * (k + d * STEP) : nullptr);
 #else
                 saturate(low, high, saturated);
 #endif

@@ -311,10 +311,11 @@ fn with_statistics(
     let taken = trial.take_sums()?;
     let (sums, spectra) = taken.ok_or_else(|| Failed::Wrong("there are no sums".into()))?;
     let bits = case.sample_bits;
+    let of_pass = data.len() / bits.jones_bytes() / sums.len();
     for pol in 0..N_POL {
         let saturated: u64 = stats.iter().map(|batch| batch.saturated[pol]).sum();
         let clipped: u64 = sums.iter().map(|sums| sums.clipped[pol]).sum();
-        if saturated != clipped {
+        if spectra == of_pass && saturated != clipped {
             let what = format!(
                 "polarisation {pol}: {clipped} clipped in all channels, {saturated} in all batches"
             );
@@ -348,7 +349,7 @@ fn with_statistics(
         seconds,
         ratio: 2.0 * seconds / (before + after),
         back_seconds: trial.time(last, REPLAYS)?,
-        share: spectra as f64 / (data.len() / bits.jones_bytes() / sums.len()) as f64,
+        share: spectra as f64 / of_pass as f64,
     })
 }
 

@@ -38,6 +38,9 @@ pub struct Case {
     pub packed: [Vec<u8>; 2],
     pub fine: Vec<FineDelay>,
     pub gains: [Vec<Complex32>; 2],
+    /// Whether sums for statistics are taken, and spectra that these leave out.
+    pub statistics: bool,
+    pub absent: Vec<usize>,
 }
 
 impl Case {
@@ -78,6 +81,8 @@ impl Case {
             packed,
             fine,
             gains,
+            statistics: false,
+            absent: Vec::new(),
         }
     }
 
@@ -96,7 +101,7 @@ impl Case {
             sample_bits: self.bits,
             feng_id: FENG_ID,
             gain,
-            statistics: false,
+            statistics: self.statistics,
         }
     }
 
@@ -154,11 +159,13 @@ impl Case {
         let mut first = 0;
         for &end in cuts.iter().chain([&self.fine.len()]) {
             let skip = first * self.config.spectrum_samples();
+            let absent = self.absent.iter().filter(|s| (first..end).contains(s));
+            let absent: Vec<_> = absent.map(|s| s - first).collect();
             let block = Block {
                 first,
                 offset: self.offset.map(|o| o + skip),
                 fine: &self.fine[first..end],
-                absent: &[],
+                absent: &absent,
             };
             pipeline
                 .run_frontend(view, &block, &mut chunk.span())

@@ -7,4 +7,5 @@ mod batches;
 mod case;
 mod narrowband;
 mod shapes;
+mod statistics;
 mod stream;

@@ -1,0 +1,126 @@
+//! Sums for statistics against the CPU backend's, which are held against the golden model.
+
+use dsp::Dither;
+use karoo::engine::{PeriodSums, Pipeline};
+use karoo::gpu::Kernels;
+
+use crate::case::{CUFFT, Case};
+use crate::support::{device, output};
+
+/// The sums of the period that ends now.
+fn ended(pipeline: &mut dyn Pipeline) -> PeriodSums {
+    assert!(pipeline.end_period().unwrap());
+    loop {
+        if let Some(sums) = pipeline.poll_sums().unwrap() {
+            return sums;
+        }
+    }
+}
+
+/// Sums of numbers cut off behind ten bits: within a thousandth. Counts are the same but where a
+/// rounding error decides.
+fn assert_close(what: &str, got: &PeriodSums, expected: &PeriodSums) {
+    assert_eq!(got.spectra, expected.spectra, "{what}");
+    let mut off = 0;
+    for (k, (got, expected)) in got.channels.iter().zip(&expected.channels).enumerate() {
+        let [x, y] = expected.power;
+        for pol in 0..2 {
+            let power = (got.power[pol] - expected.power[pol]).abs() / expected.power[pol];
+            let squared = expected.power_squared[pol];
+            let squares = (got.power_squared[pol] - squared).abs() / squared;
+            assert!(
+                power < 1e-3 && squares < 1e-3,
+                "{what}, channel {k}: {got:?} is not {expected:?}"
+            );
+            off += got.clipped[pol].abs_diff(expected.clipped[pol]);
+        }
+        let cross = (got.cross - expected.cross).norm() / (x * y).sqrt();
+        assert!(
+            cross < 1e-3,
+            "{what}, channel {k}: {got:?} is not {expected:?}"
+        );
+    }
+    let clipped = expected
+        .channels
+        .iter()
+        .map(|sums| sums.clipped[0] + sums.clipped[1]);
+    let clipped = clipped.sum::<u64>();
+    assert!(
+        clipped > 10 && off <= 1 + clipped / 1000,
+        "{what}: {off} of {clipped} clipped"
+    );
+}
+
+#[test]
+fn sums_agree_with_the_cpu() {
+    let Some(gpu) = device() else { return };
+    // Groups that are whole, and chunks that end inside one; missing input; cuts inside groups.
+    for (channels, spectra_per_heap) in [(64, 48), (256, 40), (1024, 32), (4096, 32), (16384, 32)] {
+        let config = output(channels, 4, spectra_per_heap, Dither::Uniform);
+        let mut case = Case::new(config, 10, 2, 45.0, channels as u64);
+        case.statistics = true;
+        case.absent = vec![0, 17, 18, 30];
+        let mut cpu = case.on_cpu();
+        case.set_gains(&mut cpu);
+        case.run_on_cpu(&mut cpu, &[]);
+        let expected = ended(&mut cpu);
+        for kernels in [Kernels::default(), CUFFT] {
+            let mut rig = case.with_kernels(&gpu, &kernels).unwrap();
+            case.set_gains(&mut *rig.pipeline);
+            let what = format!("{channels} channels, {}", rig.pipeline.name());
+            case.run(&mut rig, &[5, 21]);
+            assert_close(&what, &ended(&mut *rig.pipeline), &expected);
+            // The next period begins anew, and two chunks are twice as much.
+            assert_eq!(ended(&mut *rig.pipeline).spectra, 0);
+            case.run(&mut rig, &[]);
+            case.run(&mut rig, &[33]);
+            let twice = ended(&mut *rig.pipeline);
+            assert_eq!(twice.spectra, 2 * expected.spectra, "{what}");
+            let ratio = twice.channels[3].power[1] / expected.channels[3].power[1];
+            assert!((ratio - 2.0).abs() < 2e-3, "{what}: {ratio}");
+        }
+    }
+}
+
+/// Where a block has no room for sums, one group of 16 spectra in four counts.
+#[test]
+fn many_channels_are_summed_over_fewer_spectra() {
+    let Some(gpu) = device() else { return };
+    let mut case = Case::new(output(32768, 4, 128, Dither::Uniform), 10, 1, 45.0, 1);
+    case.statistics = true;
+    let mut rig = case.on_gpu(&gpu);
+    case.set_gains(&mut *rig.pipeline);
+    case.run(&mut rig, &[]);
+    let sums = ended(&mut *rig.pipeline);
+    assert!([32, 128].contains(&sums.spectra), "{}", sums.spectra);
+    // The CPU over the same ones.
+    let counted = |s: &usize| sums.spectra == 128 || (s / 16).is_multiple_of(4);
+    case.absent = (0..128).filter(|s| !counted(s)).collect();
+    let mut cpu = case.on_cpu();
+    case.set_gains(&mut cpu);
+    case.run_on_cpu(&mut cpu, &[]);
+    let expected = ended(&mut cpu);
+    assert_eq!(sums.spectra, expected.spectra);
+    for (k, (got, expected)) in sums.channels.iter().zip(&expected.channels).enumerate() {
+        let ratio = got.power[0] / expected.power[0];
+        assert!(
+            (ratio - 1.0).abs() < 1e-3,
+            "channel {k}: {got:?} is not {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn sums_are_the_same_in_every_run() {
+    let Some(gpu) = device() else { return };
+    let mut case = Case::new(output(1024, 4, 256, Dither::Uniform), 10, 2, 45.0, 1);
+    case.statistics = true;
+    let mut rig = case.on_gpu(&gpu);
+    case.set_gains(&mut *rig.pipeline);
+    case.run(&mut rig, &[]);
+    let once = ended(&mut *rig.pipeline);
+    for _ in 0..20 {
+        case.run(&mut rig, &[]);
+        assert_eq!(ended(&mut *rig.pipeline), once);
+    }
+}
