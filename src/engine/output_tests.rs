@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::{NarrowbandOptions, RecvConfig};
+use crate::engine::PeriodSums;
 use crate::engine::steer::{ControlHandle, Gains};
 use crate::memory::{
     Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, OutputSpan, Purpose,
@@ -25,22 +26,25 @@ const BATCH: usize = SPECTRA * STEP;
 #[derive(Debug)]
 enum Asked {
     Gains,
-    /// Spectra from this one on, whose windows begin at these samples of the input.
-    Block(usize, [usize; N_POL], Vec<FineDelay>),
+    /// Spectra from this one on, whose windows begin at these samples of the input, and those of
+    /// them that lack input.
+    Block(usize, [usize; N_POL], Vec<FineDelay>, Vec<usize>),
     /// So many batches of a chunk.
     Finish(usize),
+    EndPeriod,
 }
 
 #[derive(Default)]
 struct Log {
     asked: Vec<Asked>,
     chunks: VecDeque<OutputChunk>,
+    periods: usize,
 }
 
 type SharedLog = Arc<Mutex<Log>>;
 
-/// Computes that each batch has one clipped sample and no power, and keeps chunks until they are
-/// polled.
+/// Computes that each batch has one clipped sample and no power, keeps chunks until they are
+/// polled, and has a spectrum for each period that it ends.
 struct Keeps(SharedLog);
 
 impl Keeps {
@@ -65,7 +69,8 @@ impl Pipeline for Keeps {
         for batch in &mut *chunk.stats {
             batch.saturated = [1, 0];
         }
-        self.note(Asked::Block(block.first, block.offset, block.fine.to_vec()));
+        let (fine, absent) = (block.fine.to_vec(), block.absent.to_vec());
+        self.note(Asked::Block(block.first, block.offset, fine, absent));
         Ok(())
     }
     fn finish_chunk(&mut self, batches: usize, chunk: OutputChunk) -> Result<(), PipelineError> {
@@ -75,6 +80,22 @@ impl Pipeline for Keeps {
     }
     fn poll_finished(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
         Ok(self.0.lock().unwrap().chunks.pop_front())
+    }
+    fn end_period(&mut self) -> Result<bool, PipelineError> {
+        self.note(Asked::EndPeriod);
+        self.0.lock().unwrap().periods += 1;
+        Ok(true)
+    }
+    fn poll_sums(&mut self) -> Result<Option<PeriodSums>, PipelineError> {
+        let mut log = self.0.lock().unwrap();
+        let left = log.periods.checked_sub(1);
+        Ok(left.map(|left| {
+            log.periods = left;
+            PeriodSums {
+                spectra: 1,
+                channels: Vec::new(),
+            }
+        }))
     }
     fn lcores(&self) -> Vec<ThreadReport> {
         Vec::new()
@@ -151,6 +172,11 @@ impl Bench {
 
 /// Input of so many samples, all of which came.
 fn samples(count: usize) -> FrozenChunk {
+    samples_but(count, |_, _| false)
+}
+
+/// The same, where heaps of a polarisation and number that `missing` names did not come.
+fn samples_but(count: usize, missing: impl Fn(usize, usize) -> bool) -> FrozenChunk {
     let config = RecvConfig {
         packet_samples: HEAP,
         sample_bits: SampleBits::new(8).unwrap(),
@@ -160,9 +186,9 @@ fn samples(count: usize) -> FrozenChunk {
     let layout = ChunkLayout::new(&config, 0);
     let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
     let chunk = Arc::new(Chunk::new(layout, 0, memory.unwrap()));
-    for place in 0..N_POL * layout.heaps {
-        let slot = chunk.claim(place % N_POL, place / N_POL).unwrap();
-        slot.write(&[0; HEAP], 0);
+    let places = (0..N_POL * layout.heaps).map(|place| (place % N_POL, place / N_POL));
+    for (pol, heap) in places.filter(|&(pol, heap)| !missing(pol, heap)) {
+        chunk.claim(pol, heap).unwrap().write(&[0; HEAP], 0);
     }
     chunk.freeze().unwrap()
 }
@@ -175,8 +201,8 @@ fn a_chunk_ends_with_its_last_batch() {
     assert_eq!(bench.steps(1, 1), [Computed, Finishing, NeedsInput]);
     match &bench.log.lock().unwrap().asked[..] {
         [
-            Asked::Block(0, _, one),
-            Asked::Block(32, _, two),
+            Asked::Block(0, _, one, _),
+            Asked::Block(32, _, two, _),
             Asked::Finish(2),
         ] => assert_eq!([one.len(), two.len()], [32; 2]),
         asked => panic!("{asked:?}"),
@@ -212,7 +238,7 @@ fn a_chunk_is_cut_where_gains_are_due() {
         for asked in &bench.log.lock().unwrap().asked {
             match asked {
                 Asked::Gains => changed = Some(spectra),
-                Asked::Block(first, _, fine) => {
+                Asked::Block(first, _, fine, _) => {
                     assert_eq!(*first, inside, "{at}");
                     (spectra, inside) = (spectra + fine.len(), inside + fine.len());
                 }
@@ -221,6 +247,7 @@ fn a_chunk_is_cut_where_gains_are_due() {
                     inside = 0;
                     finished.push(*batches);
                 }
+                Asked::EndPeriod => panic!("no statistics are taken"),
             }
         }
         assert_eq!(changed, Some(before * SPECTRA), "{at}");
@@ -262,6 +289,54 @@ fn chunks_are_told_with_what_lies_between() {
     // Of windows that have not all of their batches, nothing is known.
     let known = [(2, true), (4, true), (8, false)].map(|(end, known)| (batches(end), known));
     assert_eq!(powers, known);
+}
+
+/// Periods of two and a half batches, chunks of one.
+#[test]
+fn a_period_ends_with_the_chunk_that_reaches_its_end() {
+    let options = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
+    let config = crate::config::tests::engine(options, |config| {
+        config.statistics_period = 2.5 * BATCH as f64 / config.clock.adc_sample_rate;
+    });
+    let mut bench = Bench::of(config, 8, 1);
+    let board = |bench: &mut Bench| {
+        bench.output.publish_statistics().unwrap();
+        let latest = bench.published.statistics().output(0);
+        let batch = |at: Timestamp| at.0 / BATCH as u64;
+        latest.map(|of| (batch(of.start), batch(of.end), of.spectra))
+    };
+    assert_eq!(board(&mut bench), None);
+    // 2.5 is reached by the third batch, 5 by the fifth.
+    let mut seen = Vec::new();
+    for batch in 0..6 {
+        bench.steps(batch, 1);
+        seen.push(board(&mut bench).map(|(start, end, _)| (start, end)));
+    }
+    let (first, second) = (Some((0, 3)), Some((3, 5)));
+    assert_eq!(seen, [None, None, first, first, second, second]);
+    // What is left when the run ends.
+    bench.output.end_period().unwrap();
+    assert!(bench.output.waits_for_statistics());
+    assert_eq!(board(&mut bench), Some((5, 6, 1)));
+    assert!(!bench.output.waits_for_statistics());
+    bench.output.end_period().unwrap();
+    let log = bench.log.lock().unwrap();
+    let ends = log.asked.iter().filter(|asked| matches!(asked, Asked::EndPeriod));
+    assert_eq!(ends.count(), 3);
+}
+
+/// A heap is as long as the step from spectrum to spectrum, and four make a window.
+#[test]
+fn spectra_whose_windows_lack_a_heap_are_told() {
+    const MISSING: usize = 10;
+    let chunk = samples_but((SPECTRA + 3) * STEP, |pol, heap| pol == 1 && heap == MISSING);
+    let mut bench = Bench::new(1, 1);
+    bench.steps_over(0, &chunk);
+    match &bench.log.lock().unwrap().asked[..] {
+        [Asked::Block(0, _, _, absent), Asked::Finish(1)] => assert_eq!(absent[..], [7, 8, 9, 10]),
+        asked => panic!("{asked:?}"),
+    }
+    assert!(!bench.output.poll().unwrap().unwrap().present(0));
 }
 
 fn narrowband() -> OutputConfig {
@@ -337,7 +412,7 @@ proptest! {
 
         let mut issued = Vec::new();
         for asked in &bench.log.lock().unwrap().asked {
-            let Asked::Block(number, offset, fine) = asked else {
+            let Asked::Block(number, offset, fine, _) = asked else {
                 prop_assert!(false, "{:?}", asked);
                 continue;
             };
