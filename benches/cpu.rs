@@ -115,7 +115,8 @@ fn backend(c: &mut Criterion) {
     let available = ground::os::allowed_cpus();
     for channels in CHANNELS {
         for workers in [1, 2] {
-            for steady in [true, false] {
+            // With and without sums for statistics, where delays move.
+            for (steady, statistics) in [(true, false), (false, false), (false, true)] {
                 let Some(cores) = available.get(..workers) else {
                     continue;
                 };
@@ -123,9 +124,10 @@ fn backend(c: &mut Criterion) {
                     continue;
                 };
                 let name = format!(
-                    "{} workers, delay {}",
+                    "{} workers, delay {}{}",
                     cores.len(),
-                    if steady { "fixed" } else { "moving" }
+                    if steady { "fixed" } else { "moving" },
+                    if statistics { ", statistics" } else { "" }
                 );
                 let id = BenchmarkId::new(name, channels);
                 let config = OutputConfig {
@@ -163,7 +165,7 @@ fn backend(c: &mut Criterion) {
                         sample_bits: ten_bits(),
                         feng_id: 0,
                         gain: 0.01,
-                        statistics: false,
+                        statistics,
                     },
                     Arc::new(workers),
                 );

@@ -11,7 +11,7 @@ use num_complex::{Complex32, Complex64};
 use super::coefficients::{Coefficients, Gains, SEPARATION};
 use super::down::Baseband;
 use super::simd::{self, Bins, DitherKey, FirTile, GroupOutput, Level, Supported, TILE, Unpacker};
-use super::sums::{TotalSums, WorkerSums};
+use super::sums::{TotalSums, WorkerSums, one_spectrum_in};
 use crate::config::PipelineConfig;
 use crate::engine::FineDelay;
 use crate::memory::SampleView;
@@ -257,6 +257,7 @@ impl Kernels {
         output: GroupOutput<'_>,
     ) -> [u64; N_POL] {
         let mut saturated = [0; N_POL];
+        let every = one_spectrum_in(self.channels);
         let mut last = Instant::now();
         let lines = scratch.quantised.chunks_exact_mut(self.quantised_pitch());
         let spectra = rows.0.chunks_exact_mut(self.spectrum_pitch());
@@ -272,7 +273,8 @@ impl Kernels {
             });
             let (bins, limit) = (self.bins(spectrum), self.bits.limit());
             let line = &mut line[..self.channels];
-            let sums = scratch.sums.as_mut().filter(|_| of.counts[s]);
+            let sums = scratch.sums.as_mut();
+            let sums = sums.filter(|_| of.counts[s] && s.is_multiple_of(every));
             let sums = sums.zip(self.sums.as_ref());
             let sums = sums.map(|(sums, total)| sums.spectrum(total));
             let clamped = simd::quantise(self.at, bins, coefs, dither, limit, line, sums);

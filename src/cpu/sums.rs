@@ -14,6 +14,16 @@ use crate::engine::{ChannelSums, PeriodSums};
 /// added: of a tone always the same ones, which adds up.
 const MOST_SPECTRA: u32 = 64;
 
+/// Of so many spectra of a group, one is added: what adding all of many channels took of the rate
+/// was 4 to 10 percent, most of it for sums that are not in the nearest cache.
+pub(super) fn one_spectrum_in(channels: usize) -> usize {
+    match channels {
+        ..=1024 => 1,
+        1025..=8192 => 2,
+        _ => 4,
+    }
+}
+
 /// One worker's sums that are not in the [`TotalSums`] yet.
 #[derive(Debug)]
 pub(super) struct WorkerSums {

@@ -285,6 +285,21 @@ fn spectra_that_lack_input_are_left_out() {
     }
 }
 
+#[test]
+fn fewer_spectra_of_many_channels_count() {
+    for (channels, every) in [(1024, 1), (2048, 2), (16384, 4)] {
+        let case = Case::new(output(channels, 2, 32, Dither::Uniform), 0.6);
+        let expected = case.expected((0..64).filter(|s| s % every == 0));
+        let mut pipeline = case.pipeline(Level::detect(), 2);
+        case.compute(&mut pipeline, &[21], &[]);
+        assert_close(
+            &ended(&mut pipeline),
+            &expected,
+            &format!("{channels} channels"),
+        );
+    }
+}
+
 /// White noise of variance σ² has σ²·Σw² in a channel (docs/signal-path.md), Σw² being 1 here.
 #[test]
 fn the_sum_over_channels_is_the_power_of_the_samples() {
