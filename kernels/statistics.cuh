@@ -70,7 +70,8 @@ template <int PAIRS> struct Sums {
         if constexpr (HAS_ROOM) {
 #pragma unroll
             for (int i = 0; i < RESULTS; i++) {
-                const float4 before = block[i * BACK_THREADS], sum = kept[i * BACK_THREADS];
+                // Not from the nearest cache: the kernel before this one, which overlaps with it, wrote this elsewhere.
+                const float4 before = __ldcg(block + i * BACK_THREADS), sum = kept[i * BACK_THREADS];
                 block[i * BACK_THREADS] = make_float4(before.x + sum.x, before.y + sum.y, before.z + sum.z, before.w + sum.w);
             }
         }

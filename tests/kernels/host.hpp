@@ -39,6 +39,7 @@ using std::max;
 using std::min;
 
 template <typename T> T __ldg(const T *at) { return *at; }
+template <typename T> T __ldcg(const T *at) { return *at; }
 
 inline unsigned __float_as_uint(float x) {
     unsigned bits;
