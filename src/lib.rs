@@ -45,6 +45,7 @@
 //! | [`dpdk`] | safe layer over DPDK: EAL, lcores, mbufs, external buffers, ports, flow rules |
 //! | [`spead`] | SPEAD heaps: checked packet views, builders, descriptors, stop heaps |
 //! | [`katcp`] | KATCP: messages, sensors, a server and a client |
+//! | [`live`] | a live page of a running program, beside its metrics |
 //! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither |
 //! | [`host`] | a host's topology, which thread and buffer goes where on it, and its tuning |
 //! | [`ground`] | time as a sample count, statistics of threads, system calls, stop flags |

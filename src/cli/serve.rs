@@ -1,42 +1,21 @@
-//! What a command that runs for long listens to: signals, and scrapes by Prometheus. All of it on
-//! one thread.
+//! What a command that runs for long listens to: signals, scrapes by Prometheus, and browsers. All
+//! of it on one thread.
 
-use std::collections::VecDeque;
 use std::future::pending;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 use std::{fs, io, process};
 
-use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
-use socket2::{Domain, Socket, Type};
+use live::Site;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
 
 use super::Failure;
 use super::frame::StopReason;
 use super::log::LogLevel;
 use crate::metrics::Scrape;
-
-/// Content type of a scrape.
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Connections for scrapes at the same time: the oldest makes room for the next.
-const CONNECTIONS: usize = 16;
-/// How long each has, from the connection to the last byte that it reads.
-const SCRAPE: Duration = Duration::from_secs(10);
-/// Bytes of a request, at most.
-const REQUEST: usize = 16 << 10;
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
 pub struct Sockets {
@@ -52,42 +31,24 @@ impl Sockets {
                     "--prometheus-port {port}: {error}; give another, or end what listens there"
                 ))
             };
-            // All addresses, of IPv6 too if this host has it, whatever its net.ipv6.bindv6only.
-            let listener = match listen_on_both(port) {
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                    TcpListener::bind(("0.0.0.0", port))
-                }
-                result => result,
-            };
-            let listener = listener.map_err(refused)?;
-            listener.set_nonblocking(true).map_err(Failure::data)?;
-            Ok(listener)
+            live::bind_all(port).map_err(refused)
         };
         let metrics = prometheus_port.map(bind).transpose()?;
         Ok(Self { metrics })
     }
 }
 
-fn listen_on_both(port: u16) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
-    socket.set_only_v6(false)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
-    socket.listen(128)?;
-    Ok(socket.into())
-}
-
 /// The thread at work.
 pub struct Serving {
     ends: (SyncSender<StopReason>, Receiver<StopReason>),
-    metrics: Option<oneshot::Sender<Arc<dyn Scrape>>>,
+    site: Option<oneshot::Sender<Site>>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Serving {
-    /// Listens to signals from now on, and for scrapes once there is something to
-    /// [`scrape`](Self::scrape). The thread is on the CPUs of the caller.
+    /// Listens to signals from now on, and for scrapes and viewers once there is something to
+    /// [`scrape`](Self::scrape) or to [`show`](Self::show). The thread is on the CPUs of the caller.
     pub fn start(sockets: Sockets, level: LogLevel) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -95,7 +56,7 @@ impl Serving {
             .map_err(Failure::data)?;
         let (sender, receiver) = sync_channel(8);
         let (stop, stopped) = oneshot::channel();
-        let (metrics, scraped) = oneshot::channel();
+        let (site, shown) = oneshot::channel();
         let signals = {
             let _guard = runtime.enter();
             Signals::listen().map_err(Failure::data)?
@@ -106,8 +67,8 @@ impl Serving {
                 if let Some(listener) = sockets.metrics {
                     let ends = ends.clone();
                     tokio::spawn(async {
-                        if let Ok(metrics) = scraped.await {
-                            serve(listener, metrics, ends).await;
+                        if let Ok(site) = shown.await {
+                            serve(listener, site, ends).await;
                         }
                     });
                 }
@@ -123,7 +84,7 @@ impl Serving {
             .map_err(Failure::data)?;
         Ok(Self {
             ends: (sender, receiver),
-            metrics: Some(metrics),
+            site: Some(site),
             stop,
             thread,
         })
@@ -131,8 +92,13 @@ impl Serving {
 
     /// Lets `metrics` be scraped from now on.
     pub fn scrape(&mut self, metrics: Arc<dyn Scrape>) {
-        if let Some(waiting) = self.metrics.take() {
-            let _ = waiting.send(metrics);
+        self.show(site(metrics));
+    }
+
+    /// Lets a site be seen from now on.
+    pub fn show(&mut self, site: Site) {
+        if let Some(waiting) = self.site.take() {
+            let _ = waiting.send(site);
         }
     }
 
@@ -225,52 +191,17 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-async fn serve(listener: TcpListener, metrics: Arc<dyn Scrape>, ends: SyncSender<StopReason>) {
-    let scrape = move || async move { response(&*metrics) };
-    let router = Router::new()
-        .route("/", get(scrape.clone()))
-        .route("/metrics", get(scrape));
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::error!(%error, "metrics");
-            let _ = ends.try_send(StopReason::Failed("the server of metrics".to_owned()));
-            return;
-        }
-    };
+/// A site of metrics alone.
+pub fn site(metrics: Arc<dyn Scrape>) -> Site {
+    Site::default().metrics(move || metrics.scrape().map_err(|error| error.to_string()))
+}
+
+async fn serve(listener: TcpListener, site: Site, ends: SyncSender<StopReason>) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "metrics can be scraped");
     }
-    let mut open = VecDeque::with_capacity(CONNECTIONS);
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, as a rule: connections that end give theirs back.
-                tracing::warn!(%error, "no scrape can connect");
-                sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        open.retain(|connection: &AbortHandle| !connection.is_finished());
-        if open.len() == CONNECTIONS
-            && let Some(oldest) = open.pop_front()
-        {
-            oldest.abort();
-        }
-        let service = TowerToHyperService::new(router.clone());
-        let connection = http1::Builder::new()
-            .keep_alive(false)
-            .max_buf_size(REQUEST)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = async { timeout(SCRAPE, connection).await };
-        open.push_back(tokio::spawn(connection).abort_handle());
-    }
-}
-
-fn response(metrics: &dyn Scrape) -> Response {
-    match metrics.scrape() {
-        Ok(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    if let Err(error) = site.serve(listener).await {
+        tracing::error!(%error, "metrics");
+        let _ = ends.try_send(StopReason::Failed("the server of metrics".to_owned()));
     }
 }

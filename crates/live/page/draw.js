@@ -1,0 +1,125 @@
+// Elements, numbers and axes that all panels share.
+export function add(parent, tag, name) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  parent.append(element);
+  return element;
+}
+
+export function legend(title) {
+  const box = add(title, "span", "legend");
+  let shown = "";
+  return (names) => {
+    if (shown === names.join("\n")) return;
+    shown = names.join("\n");
+    box.replaceChildren();
+    names.forEach((name, index) => { add(box, "span", `key k${index % 8}`).textContent = name; });
+  };
+}
+
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+export function clock(unix) {
+  return new Date(unix * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}
+
+export function span(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 120) return `${whole} s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)} min`;
+  if (whole < 172800) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} days`;
+}
+
+const PREFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
+const SCALED = new Set(["Hz", "s", "B", "b/s", "B/s", "S/s"]);
+
+// A number with three to five digits, and a prefix where the unit takes one.
+export function figure(value, unit) {
+  if (value === null || value === undefined) return "–";
+  if (value !== 0 && SCALED.has(unit)) {
+    const size = Math.abs(value);
+    const [scale, prefix] = PREFIXES.find(([scale]) => size >= scale * 0.9999) ?? PREFIXES.at(-1);
+    return `${Number((value / scale).toPrecision(4))} ${prefix}${unit}`;
+  }
+  const text = Math.abs(value) >= 1e4 ? Math.round(value).toLocaleString("en").replaceAll(",", " ") : `${Number(value.toPrecision(4))}`;
+  return unit ? `${text} ${unit}` : text;
+}
+
+// Numbers such as 0, 20, 40 that cover a range in about so many steps.
+export function ticks(low, high, count) {
+  const rough = (high - low) / Math.max(1, count);
+  if (!(rough > 0)) return [low];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
+  const found = [];
+  for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at += 1) found.push(Number((at * step).toPrecision(12)));
+  return found;
+}
+
+// A canvas as sharp as the screen is. Returns its context, with its width and height in CSS pixels.
+export function prepare(canvas, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth || 300;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.height = `${height}px`;
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = "11px system-ui, sans-serif";
+  return { context, width, height };
+}
+
+export const EDGE = { left: 46, right: 8, top: 6, bottom: 20 };
+
+// Draws axes. Returns what turns values into places.
+export function axes({ context, width, height }, x, y, xText, yText) {
+  const { left, right, top, bottom } = EDGE;
+  const inner = { width: width - left - right, height: height - top - bottom };
+  const toX = (value) => left + ((value - x.low) / (x.high - x.low || 1)) * inner.width;
+  const toY = (value) => top + inner.height - ((value - y.low) / (y.high - y.low || 1)) * inner.height;
+  context.strokeStyle = colour("grid");
+  context.fillStyle = colour("faint");
+  context.lineWidth = 1;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  for (const value of ticks(y.low, y.high, inner.height / 32)) {
+    const at = Math.round(toY(value)) + 0.5;
+    context.beginPath();
+    context.moveTo(left, at);
+    context.lineTo(width - right, at);
+    context.stroke();
+    context.fillText(yText(value), left - 4, at);
+  }
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  for (const value of ticks(x.low, x.high, inner.width / 80)) {
+    context.fillText(xText(value), Math.min(width - right - 16, toX(value)), height - bottom + 5);
+  }
+  return { toX, toY, inner };
+}
+
+// A curve through the values that are known.
+export function curve(context, values, toX, toY, style, thickness) {
+  context.strokeStyle = style;
+  context.lineWidth = thickness;
+  context.beginPath();
+  let drawing = false;
+  values.forEach((value, index) => {
+    if (value === null) {
+      drawing = false;
+    } else if (drawing) {
+      context.lineTo(toX(index), toY(value));
+    } else {
+      context.moveTo(toX(index) - 0.5, toY(value));
+      context.lineTo(toX(index), toY(value));
+      drawing = true;
+    }
+  });
+  context.stroke();
+}

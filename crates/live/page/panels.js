@@ -1,0 +1,104 @@
+// Panels of words and numbers: each is (section, title, panel) => update(panel).
+import { add, clock, figure, legend, span } from "./draw.js";
+
+function verdict(element) {
+  const words = add(element, "p", "words");
+  const mends = add(element, "p");
+  const list = add(element, "ul");
+  return (panel, _by, page) => {
+    element.className = `verdict ${panel.state}`;
+    element.dataset.state = panel.state;
+    const since = panel.since ? `, since ${clock(panel.since)} (${span(page.time - panel.since)})` : "";
+    words.textContent = panel.text + since;
+    mends.textContent = panel.mends ?? "";
+    list.replaceChildren();
+    // The first cause is the verdict.
+    for (const cause of panel.causes.slice(1)) {
+      const count = cause.count ? `, ${cause.count.toLocaleString("en").replaceAll(",", " ")} so far` : "";
+      const more = cause.mends ? ` ${cause.mends}` : "";
+      add(list, "li").textContent = `${cause.text}, since ${clock(cause.since)}${count}.${more}`;
+    }
+  };
+}
+
+function figures(element) {
+  const values = add(element, "div", "values");
+  return (panel) => {
+    values.replaceChildren();
+    for (const { name, value, unit } of panel.figures) {
+      const box = add(values, "div");
+      add(box, "span").textContent = name;
+      add(box, "b").textContent = figure(value, unit ?? "");
+    }
+  };
+}
+
+function bars(element, title) {
+  const keys = legend(title);
+  const all = add(element, "div");
+  const svg = "http://www.w3.org/2000/svg";
+  return (panel) => {
+    const names = [...new Set(panel.bars.flatMap((bar) => bar.parts.map((part) => part.name)))];
+    keys(names);
+    all.replaceChildren();
+    for (const bar of panel.bars) {
+      const row = add(all, "div", "bar");
+      add(row, "span").textContent = bar.name;
+      const picture = document.createElementNS(svg, "svg");
+      picture.setAttribute("viewBox", "0 0 1000 10");
+      picture.setAttribute("preserveAspectRatio", "none");
+      let from = 0;
+      for (const part of bar.parts) {
+        const rect = document.createElementNS(svg, "rect");
+        const width = Math.max(0, Math.min(1, part.share)) * 1000;
+        rect.setAttribute("x", from);
+        rect.setAttribute("width", width);
+        rect.setAttribute("height", 10);
+        rect.setAttribute("class", `k${names.indexOf(part.name) % 8}`);
+        rect.setAttribute("fill", "var(--key)");
+        const text = document.createElementNS(svg, "title");
+        text.textContent = `${part.name}: ${(100 * part.share).toFixed(1)} %`;
+        rect.append(text);
+        picture.append(rect);
+        from += width;
+      }
+      row.append(picture);
+    }
+  };
+}
+
+function rowsOf(element, columns) {
+  const table = add(add(element, "div", "scroll"), "table");
+  const head = add(add(table, "thead"), "tr");
+  const body = add(table, "tbody");
+  let titles = "";
+  return (names, rows) => {
+    if (titles !== names.join("\n")) {
+      titles = names.join("\n");
+      head.replaceChildren();
+      for (const name of names) add(head, "th").textContent = name;
+    }
+    body.replaceChildren();
+    for (const { cells, state } of rows) {
+      const row = add(body, "tr", state ?? "");
+      cells.forEach((cell, index) => {
+        add(row, "td", columns?.[index] ?? "").textContent = cell;
+      });
+    }
+  };
+}
+
+function table(element) {
+  const show = rowsOf(element);
+  return (panel) => show(panel.columns, panel.rows.map((cells) => ({ cells })));
+}
+
+function log(element) {
+  const show = rowsOf(element, ["time"]);
+  return (panel) => {
+    const row = (entry) => ({ cells: [clock(entry.time), entry.who, entry.text], state: entry.state });
+    show(["time", "who", "what"], panel.entries.map(row));
+  };
+}
+
+export const panelKinds = { verdict, figures, bars, table, log };

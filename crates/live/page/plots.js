@@ -1,0 +1,206 @@
+// Panels that are drawn: each is (section, title, panel) => update(panel).
+import { EDGE, add, axes, clock, colour, curve, figure, legend, prepare } from "./draw.js";
+
+const ROWS = 150;
+
+function highestOf(values) {
+  let at = -1;
+  values.forEach((value, index) => {
+    if (value !== null && (at < 0 || value > values[at])) at = index;
+  });
+  return at;
+}
+
+// The range of values, with some room, that does not jump with each of them.
+function range(lists, before, least) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const list of lists) {
+    for (const value of list) {
+      if (value === null) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  if (low > high) return before ?? { low: 0, high: 1 };
+  const room = Math.max(0.06 * (high - low), least);
+  const wanted = { low: low - room, high: high + room };
+  if (!before) return wanted;
+  const ease = (old, now, outside) => (outside ? now : old + 0.1 * (now - old));
+  return { low: ease(before.low, wanted.low, low < before.low), high: ease(before.high, wanted.high, high > before.high) };
+}
+
+function frequency(x, value) {
+  return figure(value, x.unit);
+}
+
+function spectrum(element, title) {
+  const keys = legend(title);
+  const reset = add(title, "button");
+  reset.textContent = "reset peaks";
+  const link = add(title, "a");
+  link.textContent = ".npy";
+  const canvas = add(element, "canvas");
+  canvas.setAttribute("role", "img");
+  const read = add(element, "p", "read");
+  let peaks = [];
+  let shape = "";
+  let limits = null;
+  let pointed = null;
+  let latest = null;
+  const draw = () => {
+    const panel = latest;
+    const { x } = panel;
+    const length = Math.max(2, ...panel.series.map((series) => series.values.length));
+    const place = prepare(canvas, 230);
+    const span = { low: x.first, high: x.first + (length - 1) * x.step };
+    const { toX, toY, inner } = axes(place, span, limits, (value) => frequency(x, value), (value) => `${value}`);
+    const at = (index) => toX(x.first + index * x.step);
+    panel.series.forEach((series, index) => {
+      const style = colour(`c${index % 8}`);
+      place.context.globalAlpha = 0.35;
+      curve(place.context, peaks[index], at, toY, style, 1);
+      place.context.globalAlpha = 1;
+      curve(place.context, series.values, at, toY, style, 1.4);
+    });
+    const words = panel.series.map((series, index) => {
+      const list = series.highest?.length ? series.highest : series.values;
+      const top = highestOf(list);
+      if (top < 0) return `${series.name}: nothing`;
+      if (index === 0) canvas.dataset.peak = x.first + top * x.step;
+      return `${series.name}: highest ${list[top].toFixed(1)} ${panel.unit} at ${frequency(x, x.first + top * x.step)}`;
+    });
+    if (pointed !== null) {
+      const share = Math.max(0, Math.min(1, (pointed - EDGE.left) / inner.width));
+      const index = Math.round(share * (length - 1));
+      const value = (series) => `${series.name} ${series.values[index] ?? "–"} ${panel.unit}`;
+      read.textContent = `${frequency(x, x.first + index * x.step)}: ${panel.series.map(value).join(", ")}`;
+    } else {
+      read.textContent = words.join("; ");
+    }
+    canvas.setAttribute("aria-label", `${panel.title}, ${words.join("; ")}`);
+  };
+  reset.onclick = () => { peaks = []; latest && update(latest); };
+  canvas.onpointermove = (event) => { pointed = event.offsetX; latest && draw(); };
+  canvas.onpointerleave = () => { pointed = null; latest && draw(); };
+  const update = (panel) => {
+    const now = `${panel.x.first} ${panel.x.step} ${panel.series.map((series) => `${series.name} ${series.values.length}`)}`;
+    if (now !== shape) {
+      shape = now;
+      peaks = [];
+      limits = null;
+    }
+    latest = panel;
+    panel.series.forEach((series, index) => {
+      const list = series.highest?.length ? series.highest : series.values;
+      const held = peaks[index] ?? [];
+      peaks[index] = list.map((value, channel) => Math.max(value ?? -Infinity, held[channel] ?? -Infinity));
+      peaks[index] = peaks[index].map((value) => (value === -Infinity ? null : value));
+    });
+    keys(panel.series.map((series) => series.name));
+    link.hidden = !panel.array;
+    if (panel.array) link.href = panel.array;
+    limits = range([...panel.series.map((series) => series.values), ...peaks], limits, 0.5);
+    draw();
+  };
+  return update;
+}
+
+// From dark blue over green to yellow: lightness rises evenly.
+const STOPS = [[22, 11, 57], [62, 31, 122], [45, 92, 160], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+
+function shade(share) {
+  const place = Math.max(0, Math.min(0.9999, share)) * (STOPS.length - 1);
+  const [from, to] = [STOPS[Math.floor(place)], STOPS[Math.floor(place) + 1]];
+  return from.map((value, index) => value + (place % 1) * (to[index] - value));
+}
+
+function waterfall(element) {
+  const canvas = add(element, "canvas");
+  canvas.setAttribute("role", "img");
+  const read = add(element, "p", "read");
+  let rows = [];
+  let limits = null;
+  return (panel, by, page) => {
+    const source = by.get(panel.of);
+    const series = source?.series[panel.series];
+    if (!series) return;
+    const list = series.highest?.length ? series.highest : series.values;
+    if (rows.length && rows[0].list.length !== list.length) rows = [];
+    rows.unshift({ list, time: page.time });
+    rows.length = Math.min(rows.length, ROWS);
+    const sorted = list.filter((value) => value !== null).sort((a, b) => a - b);
+    const share = (part) => sorted[Math.floor(part * (sorted.length - 1))];
+    const wanted = sorted.length ? { low: share(0.02) - 0.5, high: share(0.998) + 1 } : { low: 0, high: 1 };
+    limits = limits ? { low: limits.low + 0.1 * (wanted.low - limits.low), high: Math.max(wanted.high, limits.high - 0.02 * (limits.high - wanted.high)) } : wanted;
+    const place = prepare(canvas, 230);
+    const { x } = source;
+    const span = { low: x.first, high: x.first + Math.max(1, list.length - 1) * x.step };
+    const { inner } = axes(place, span, { low: -ROWS, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
+    const picture = new OffscreenCanvas(list.length, ROWS);
+    const context = picture.getContext("2d");
+    const image = context.createImageData(list.length, ROWS);
+    rows.forEach((row, down) => row.list.forEach((value, index) => {
+      if (value === null) return;
+      const rgb = shade((value - limits.low) / (limits.high - limits.low || 1));
+      image.data.set([...rgb, 255], 4 * (down * list.length + index));
+    }));
+    context.putImageData(image, 0, 0);
+    place.context.imageSmoothingEnabled = false;
+    place.context.drawImage(picture, EDGE.left, EDGE.top, inner.width, inner.height);
+    const first = rows[rows.length - 1];
+    read.textContent = `${series.name}, from ${clock(first.time)}; dark ${limits.low.toFixed(1)}, bright ${limits.high.toFixed(1)} ${source.unit}`;
+    canvas.setAttribute("aria-label", `${panel.title}: ${read.textContent}`);
+    canvas.dataset.rows = rows.length;
+  };
+}
+
+function histogram(element, title) {
+  const keys = legend(title);
+  const canvas = add(element, "canvas");
+  canvas.setAttribute("role", "img");
+  const read = add(element, "p", "read");
+  return (panel) => {
+    const bins = Math.max(2, ...panel.series.map((series) => series.counts.length));
+    const shares = panel.series.map((series) => {
+      const all = series.counts.reduce((sum, count) => sum + count, 0) || 1;
+      // Small shares matter: those of clipped values.
+      return series.counts.map((count) => (count ? Math.log10(count / all) : null));
+    });
+    const place = prepare(canvas, 180);
+    const span = { low: panel.first, high: panel.first + (bins - 1) * panel.step };
+    const limits = range(shares, null, 0.2);
+    const { toX, toY } = axes(place, span, limits, (value) => `${value}`, (value) => `10^${value}`);
+    shares.forEach((list, index) => {
+      const at = (bin) => toX(panel.first + bin * panel.step);
+      curve(place.context, list, at, toY, colour(`c${index % 8}`), 1.4);
+    });
+    keys(panel.series.map((series) => series.name));
+    read.textContent = `share of samples with each value, ${panel.unit}; logarithmic`;
+    canvas.setAttribute("aria-label", `${panel.title}, ${read.textContent}`);
+  };
+}
+
+function timeSeries(element, title) {
+  const keys = legend(title);
+  const canvas = add(element, "canvas");
+  canvas.setAttribute("role", "img");
+  const read = add(element, "p", "read");
+  return (panel) => {
+    const length = Math.max(2, ...panel.series.map((series) => series.values.length));
+    const place = prepare(canvas, 170);
+    const limits = range([...panel.series.map((series) => series.values), [0]], null, 1e-9);
+    limits.low = Math.max(limits.low, 0);
+    const minutes = { low: (-(length - 1) * panel.step) / 60, high: 0 };
+    const short = (value) => figure(value, "").replace(/ 000$/, "k");
+    const { toX, toY } = axes(place, minutes, limits, (value) => `${value} min`, short);
+    const at = (index) => toX(((index - length + 1) * panel.step) / 60);
+    panel.series.forEach((series, index) => curve(place.context, series.values, at, toY, colour(`c${index % 8}`), 1.4));
+    keys(panel.series.map((series) => series.name));
+    const now = (series) => `${series.name} ${figure(series.values.at(-1), panel.unit)}`;
+    read.textContent = panel.series.map(now).join("; ");
+    canvas.setAttribute("aria-label", `${panel.title}, ${read.textContent}`);
+  };
+}
+
+export const plotKinds = { spectrum, waterfall, histogram, "time-series": timeSeries };

@@ -1,0 +1,310 @@
+//! What a page shows, as it is in JSON.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the format. Fields may be added within one; what is there keeps its meaning.
+pub const VERSION: u32 = 1;
+
+/// All that is to be seen of a program at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Name of what is shown, such as the address or the stream of an engine.
+    pub name: String,
+    /// What runs, with its version.
+    pub program: String,
+    /// UNIX time in seconds at which this was true.
+    pub time: f64,
+    /// In the order in which they are shown.
+    pub panels: Vec<Panel>,
+}
+
+impl Document {
+    /// Panels as they are now.
+    pub fn new(name: impl Into<String>, panels: Vec<Panel>) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            version: VERSION,
+            name: name.into(),
+            program: String::new(),
+            time: since.unwrap_or_default().as_secs_f64(),
+            panels,
+        }
+    }
+
+    /// The verdict, if there is one.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.panels.iter().find_map(|panel| match &panel.body {
+            Body::Verdict(verdict) => Some(verdict),
+            _ => None,
+        })
+    }
+
+    /// All figures.
+    pub fn figures(&self) -> impl Iterator<Item = &Figure> {
+        let figures = self.panels.iter().filter_map(|panel| match &panel.body {
+            Body::Figures { figures } => Some(figures),
+            _ => None,
+        });
+        figures.flatten()
+    }
+}
+
+/// One part of a page.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Panel {
+    /// Unique within the document, and the same in all documents of a program.
+    pub id: String,
+    /// Title.
+    pub title: String,
+    /// What one has to know to read it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// What it shows; `kind` says of which kind it is.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+impl Panel {
+    /// A panel without a note.
+    pub fn new(id: impl Into<String>, title: impl Into<String>, body: Body) -> Self {
+        Self {
+            id: id.into(),
+            title: title.into(),
+            note: String::new(),
+            body,
+        }
+    }
+
+    /// The same with a note.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+}
+
+/// What a panel shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Body {
+    /// How it is, in words.
+    Verdict(Verdict),
+    /// Single numbers.
+    Figures {
+        /// The numbers.
+        figures: Vec<Figure>,
+    },
+    /// Curves over one axis. The page keeps the highest value of each point.
+    Spectrum {
+        /// What is to the right.
+        x: Axis,
+        /// Unit of the values.
+        unit: String,
+        /// Curves.
+        series: Vec<Series>,
+        /// Address of all values as an array, relative to the page.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        array: Option<String>,
+    },
+    /// One series of a spectrum over time, newest on top: the page keeps the rows.
+    Waterfall {
+        /// [`Panel::id`] of the spectrum.
+        of: String,
+        /// Which of its series.
+        series: usize,
+    },
+    /// How often each value came.
+    Histogram {
+        /// The value of the first bin.
+        first: f64,
+        /// From one bin to the next.
+        step: f64,
+        /// Unit of values.
+        unit: String,
+        /// One for each input.
+        series: Vec<HistogramSeries>,
+    },
+    /// Shares of a whole.
+    Bars {
+        /// One above the other.
+        bars: Vec<Bar>,
+    },
+    /// Values over time.
+    TimeSeries(TimeSeries),
+    /// Rows of text.
+    Table {
+        /// Titles.
+        columns: Vec<String>,
+        /// Rows of as many cells.
+        rows: Vec<Vec<String>>,
+    },
+    /// What happened, newest first.
+    Log {
+        /// The entries.
+        entries: Vec<LogEntry>,
+    },
+}
+
+/// How serious something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// As it should be.
+    Well,
+    /// It works, but somebody should look.
+    Warning,
+    /// Something is lost.
+    Bad,
+}
+
+/// How a program is, in words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// How serious it is.
+    pub state: State,
+    /// In a few words: "all well", or the top cause.
+    pub text: String,
+    /// UNIX time in seconds since when.
+    pub since: Option<f64>,
+    /// What mends it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mends: String,
+    /// All causes, the top one first.
+    pub causes: Vec<CauseShown>,
+}
+
+impl Verdict {
+    /// A verdict without words.
+    pub fn new(state: State) -> Self {
+        Self {
+            state,
+            text: String::new(),
+            since: None,
+            mends: String::new(),
+            causes: Vec::new(),
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CauseShown {
+    /// Stable name.
+    pub name: String,
+    /// How serious it is.
+    pub state: State,
+    /// What is known of it.
+    pub text: String,
+    /// What mends it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mends: String,
+    /// UNIX time in seconds since when.
+    pub since: f64,
+    /// How many were lost since then.
+    pub count: u64,
+}
+
+/// A number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is of.
+    pub name: String,
+    /// The number; `null` where it is not known.
+    pub value: Option<f64>,
+    /// Its unit; empty for a plain number.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+}
+
+impl Figure {
+    /// A number that is known.
+    pub fn new(name: impl Into<String>, value: f64, unit: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.is_finite().then_some(value),
+            unit: unit.into(),
+        }
+    }
+}
+
+/// What the points of a curve are at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What it is.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Where the first point is.
+    pub first: f64,
+    /// From one point to the next.
+    pub step: f64,
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// What it is of.
+    pub name: String,
+    /// Values; `null` where there is none. Of several channels behind a point, the mean.
+    pub values: Vec<Option<f32>>,
+    /// The highest of the channels behind each point; empty where each point is one channel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highest: Vec<Option<f32>>,
+}
+
+/// How often each value came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistogramSeries {
+    /// What it is of.
+    pub name: String,
+    /// One for each bin.
+    pub counts: Vec<u64>,
+}
+
+/// A whole of several parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bar {
+    /// What it is of.
+    pub name: String,
+    /// Parts, of which the shares are 1 at most together.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// What it is.
+    pub name: String,
+    /// Between 0 and 1.
+    pub share: f64,
+}
+
+/// Values over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeSeries {
+    /// UNIX time of the first value, in seconds.
+    pub first: f64,
+    /// Seconds from one to the next.
+    pub step: f64,
+    /// Unit of the values.
+    pub unit: String,
+    /// One for each curve; `null` where nothing was measured.
+    pub series: Vec<Series>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// UNIX time in seconds.
+    pub time: f64,
+    /// Who did it, or what it is about.
+    pub who: String,
+    /// What happened.
+    pub text: String,
+    /// How serious it is.
+    pub state: State,
+}

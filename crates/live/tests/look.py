@@ -1,0 +1,59 @@
+"""Looks at the demo's page: look.py URL FAULT-FILE [PICTURES]. Fails where it does not show what it should."""
+
+import pathlib
+import sys
+
+from browser import CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads
+
+
+def crest(browser):
+    return browser.run(CREST, "#panel-spectrum canvas")
+
+
+def look(url, fault, width, height, pictures):
+    browser = Browser(width, height)
+    try:
+        browser.open(url)
+        browser.wait("documents", DOCUMENTS, lambda count: count >= 2)
+        check_fits(browser, width)
+        # The tone moves with every document, by 1/16 of the band, and begins anew.
+        places = [crest(browser)]
+        while len(places) < 4:
+            seen = browser.run(DOCUMENTS)
+            browser.wait("the next document", DOCUMENTS, lambda count, seen=seen: count > seen)
+            places.append(crest(browser))
+        steps = [(after - before) for before, after in zip(places, places[1:])]
+        inner = [step for step in steps if step > 0]
+        if len(inner) < 2 or any(not 0.03 < step < 0.2 for step in inner):
+            raise SystemExit(f"the tone is seen at {places}")
+        rows = browser.run("return Number(document.querySelector('#panel-waterfall canvas').dataset.rows)")
+        if rows < 4:
+            raise SystemExit(f"the waterfall has {rows} rows")
+        # What others wrote is text, never part of the page.
+        if browser.run("return document.querySelectorAll('#panel-log b').length"):
+            raise SystemExit("an entry of the log became an element")
+        browser.wait("all well", VERDICT, lambda state: state == "well")
+        fault.touch()
+        browser.wait("a fault", VERDICT, lambda state: state == "bad")
+        words = browser.run("return document.querySelector('.verdict').innerText")
+        if "no-input" not in words or "digitiser" not in words or "since" not in words:
+            raise SystemExit(f"the verdict says {words!r}")
+        if pictures:
+            browser.picture(pictures / f"demo-{width}.png")
+        fault.unlink()
+        browser.wait("the fault's end", VERDICT, lambda state: state == "well")
+        check_fits(browser, width)
+        check_loads(browser, url)
+    finally:
+        fault.unlink(missing_ok=True)
+        browser.close()
+
+
+def main():
+    url, fault = sys.argv[1], pathlib.Path(sys.argv[2])
+    pictures = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    for width, height in [(1280, 900), (390, 844)]:
+        look(url, fault, width, height, pictures)
+
+
+main()

@@ -1,0 +1,167 @@
+//! What clients of all kinds get, and what they cannot do to each other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use live::connections::Limits;
+use live::{Array, Document, Site, Source, TICK};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Default)]
+struct Counted {
+    notes: Arc<AtomicU64>,
+    documents: Arc<AtomicU64>,
+}
+
+impl Source for Counted {
+    fn note(&mut self) {
+        self.notes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn document(&mut self) -> Document {
+        let made = self.documents.fetch_add(1, Ordering::Relaxed);
+        Document::new(format!("document {made}"), Vec::new())
+    }
+
+    fn array(&mut self, name: &str) -> Option<Array> {
+        (name == "a").then(|| Array {
+            shape: vec![2],
+            values: vec![1.0, 2.0],
+        })
+    }
+}
+
+/// Starts a site of this source.
+fn start(source: Counted, limits: Limits) -> SocketAddr {
+    let listener = live::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let site = Site::default().metrics(|| Ok("a 1\n".to_owned()));
+    tokio::spawn(site.source(source).limits(limits).serve(listener));
+    address
+}
+
+async fn ask(address: SocketAddr, path: &str, accept: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: karoo\r\nAccept: {accept}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    Ok(stream)
+}
+
+async fn get(address: SocketAddr, path: &str, accept: &str) -> String {
+    let mut stream = ask(address, path, accept).await.unwrap();
+    let mut bytes = Vec::new();
+    let all = timeout(LONG, stream.read_to_end(&mut bytes)).await;
+    all.expect("in time").unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Reads until `text` has come.
+async fn read_until(stream: &mut TcpStream, text: &str) {
+    let mut read = String::new();
+    while !read.contains(text) {
+        let mut bytes = [0; 4096];
+        let count = timeout(LONG, stream.read(&mut bytes)).await;
+        let count = count.expect("in time").unwrap();
+        assert!(count > 0, "ended without {text}: {read}");
+        read.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+}
+
+#[tokio::test]
+async fn browsers_get_the_page_and_scrapers_metrics_at_the_same_address() {
+    let address = start(Counted::default(), Limits::default());
+    let page = get(address, "/", "text/html,*/*").await;
+    assert!(
+        page.contains("content-security-policy: default-src 'none'"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<script type=\"module\" src=\"live.js\">"),
+        "{page}"
+    );
+    for path in ["/", "/metrics"] {
+        let text = get(address, path, "application/openmetrics-text,*/*").await;
+        assert!(text.ends_with("a 1\n"), "{text}");
+    }
+    let array = get(address, "/arrays/a.npy", "*/*").await;
+    assert!(array.contains("NUMPY"), "{array}");
+    for path in [
+        "/arrays/b.npy",
+        "/arrays/a",
+        "/arrays/%2e%2e%2fa.npy",
+        "/nothing",
+    ] {
+        let text = get(address, path, "*/*").await;
+        assert!(text.starts_with("HTTP/1.1 404"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_is_made_once_for_all_viewers_and_for_nobody_never() {
+    let source = Counted::default();
+    let address = start(source.clone(), Limits::default());
+    while source.notes.load(Ordering::Relaxed) < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(source.documents.load(Ordering::Relaxed), 0);
+    let mut viewers = Vec::new();
+    for _ in 0..16 {
+        viewers.push(ask(address, "/events", "text/event-stream").await.unwrap());
+    }
+    for viewer in &mut viewers {
+        read_until(viewer, "\"document 3\"").await;
+    }
+    // Beside those that were read, one may have been made since.
+    let made = source.documents.load(Ordering::Relaxed);
+    let notes = source.notes.load(Ordering::Relaxed);
+    assert!(
+        made >= 4 && made < notes + 1,
+        "{made} documents in {notes} ticks"
+    );
+}
+
+#[tokio::test]
+async fn one_viewer_too_many_is_refused_and_pages_do_not_keep_scrapes_out() {
+    let limits = Limits {
+        fresh: 4,
+        scrapes: 2,
+        pages: 2,
+        viewers: 2,
+        ..Limits::default()
+    };
+    let address = start(Counted::default(), limits);
+    let mut viewers = Vec::new();
+    for _ in 0..2 {
+        let mut viewer = ask(address, "/events", "*/*").await.unwrap();
+        read_until(&mut viewer, "data: ").await;
+        viewers.push(viewer);
+    }
+    let refused = get(address, "/events", "*/*").await;
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    // Clients that say nothing make room for the next.
+    let mut silent = Vec::new();
+    for _ in 0..16 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    assert!(get(address, "/metrics", "*/*").await.ends_with("a 1\n"));
+    // A viewer that leaves makes room for another.
+    drop(viewers.pop());
+    let until = tokio::time::Instant::now() + LONG;
+    loop {
+        let mut viewer = ask(address, "/events", "*/*").await.unwrap();
+        let mut bytes = [0; 12];
+        viewer.read_exact(&mut bytes).await.unwrap();
+        if &bytes == b"HTTP/1.1 200" {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "still refused");
+        tokio::time::sleep(TICK / 10).await;
+    }
+}
