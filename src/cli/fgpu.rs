@@ -18,7 +18,7 @@ use super::frame::{self, StopReason};
 use super::log::{self, LogTo};
 use super::losses::Losses;
 use super::plan::PlaceOptions;
-use super::serve::Serving;
+use super::serve::{Serving, site};
 use super::service::{self, Service};
 use super::{Failure, with_katgpucbf_syntax};
 use crate::assembly::{
@@ -27,12 +27,14 @@ use crate::assembly::{
 };
 use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
 use crate::control;
-use crate::control::fgpu::{AppliedLog, EngineControl};
+use crate::control::fgpu::{AppliedLog, EngineControl, RequestRecord};
 use crate::cpu::Workers;
-use crate::engine::steer::{ControlHandle, REQUESTS};
+use crate::engine::steer::{ControlHandle, Published, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
+use crate::losses::Counters;
 use crate::metrics::EngineMetrics;
+use crate::page::{EnginePage, EngineParts, LossBoard};
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
 ///
@@ -186,7 +188,9 @@ impl Launch<'_> {
         };
         let engine = LiveEngine::start(config, self.interfaces, threads, parts, self.placement);
         let engine = engine.map_err(failure)?;
-        serving.scrape(Arc::new(metrics(config, &engine)));
+        let (board, record) = (Arc::<LossBoard>::default(), Arc::<RequestRecord>::default());
+        let page = self.page(&engine, &steering, &published, &board, &record);
+        serving.show(site(Arc::new(metrics(config, &engine))).source(page));
         // Last: who waits for this port finds the engine at work.
         let control = control::fgpu::start(
             katcp,
@@ -196,6 +200,7 @@ impl Launch<'_> {
                 published: published.clone(),
                 constants,
                 busy: engine.busy(),
+                record,
             },
             serving.on_control_end(),
         );
@@ -206,7 +211,7 @@ impl Launch<'_> {
         tracing::info!("up");
 
         let source = self.args.options.src.as_deref().unwrap_or_default();
-        let mut losses = Losses::watch(config, source, &engine);
+        let mut losses = Losses::watch(config, source, &engine, board);
         let why = wait(&serving, &engine, &mut losses);
         tracing::info!(%why, "ending");
         let limit = drain(&config.engine, config.egress.rate_factor);
@@ -219,6 +224,36 @@ impl Launch<'_> {
         serving.stop();
         finished?;
         why.outcome()
+    }
+
+    /// What a browser is shown of the engine.
+    fn page(
+        &self,
+        engine: &LiveEngine,
+        steering: &ControlHandle,
+        published: &Arc<Published>,
+        board: &Arc<LossBoard>,
+        record: &Arc<RequestRecord>,
+    ) -> EnginePage {
+        let config = &self.config.engine;
+        let outputs = config.outputs.iter().map(|output| &output.name[..]);
+        let outputs = outputs.collect::<Vec<_>>().join(", ");
+        EnginePage::new(EngineParts {
+            name: format!("F-engine {}: {outputs}", config.feng_id),
+            config: config.clone(),
+            counters: Counters::of(config, engine),
+            board: board.clone(),
+            published: published.clone(),
+            steering: steering.clone(),
+            record: record.clone(),
+            latencies: engine.stages().latencies().to_vec(),
+            busy: engine.busy().to_vec(),
+            memory: engine.memory().clone(),
+            pools: engine.output_pools().to_vec(),
+            links: engine.links().clone(),
+            times: engine.threads().times().to_vec(),
+            clock: engine.threads().clock(),
+        })
     }
 
     /// Opens what computes, then DPDK; or returns why the engine is to end before it is up.

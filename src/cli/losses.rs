@@ -1,5 +1,6 @@
 //! What a live engine loses, in its log and for `systemctl status`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use katcp::reading::unix_now;
@@ -7,16 +8,25 @@ use katcp::reading::unix_now;
 use crate::config::{FgpuConfig, InputConfig};
 use crate::fgpu::LiveEngine;
 use crate::losses::{Counters, LossEvent, LossStage, Moment, Setup, Watch, summary};
+use crate::page::LossBoard;
 
 /// Watches an engine, and logs what begins, goes on and ends.
 pub struct Losses {
     counters: Counters,
     watch: Watch,
+    board: Arc<LossBoard>,
 }
 
 impl Losses {
     /// Watches `engine`, whose input is `source` as the operator gave it.
-    pub fn watch(config: &FgpuConfig, source: &str, engine: &LiveEngine) -> Self {
+    ///
+    /// What is lost is shown on `board` as well.
+    pub fn watch(
+        config: &FgpuConfig,
+        source: &str,
+        engine: &LiveEngine,
+        board: Arc<LossBoard>,
+    ) -> Self {
         let counters = Counters::of(&config.engine, engine);
         let mut interfaces = match &config.input {
             InputConfig::Live { interfaces, .. } => interfaces.clone(),
@@ -33,6 +43,7 @@ impl Losses {
         Self {
             watch: Watch::new(setup, Instant::now(), counters.read()),
             counters,
+            board,
         }
     }
 
@@ -45,9 +56,9 @@ impl Losses {
             at: now,
             unix: unix_now(),
         };
-        for event in self.watch.look(moment, self.counters.read()) {
-            tell(&event);
-        }
+        let events = self.watch.look(moment, self.counters.read());
+        self.board.update(moment.unix, self.watch.active(), &events);
+        events.iter().for_each(tell);
     }
 
     /// One line on the last seconds.

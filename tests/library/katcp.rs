@@ -155,6 +155,7 @@ fn start() -> Running {
         published,
         constants: Vec::new(),
         busy: &[],
+        record: Arc::default(),
     };
     let control = fgpu::start(any, control, on_end);
     Running {
@@ -206,6 +207,7 @@ fn a_halt_leaves_no_request_without_a_reply() {
         published,
         constants: Vec::new(),
         busy: &[],
+        record: Arc::default(),
     };
     let control = fgpu::start(any, control, on_end);
     let control = control.expect("it listens");

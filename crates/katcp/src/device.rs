@@ -1,6 +1,7 @@
 //! The device behind a server: its requests, their parameters, its responses.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use crate::message::{Arguments, Message, MessageBuilder, MessageKind, push_argument};
@@ -36,6 +37,12 @@ pub trait Device: Send + Sync + 'static {
 
     /// Answers a request of the device. All other clients wait meanwhile, so it must not take long.
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal>;
+
+    /// Hears what a client was answered to any request, `lines` of the protocol, the reply last. For
+    /// whoever keeps a record; must not take long. Requests that take long are not told.
+    fn answered(&self, client: SocketAddr, request: &Message<'_>, lines: &[u8]) {
+        let _ = (client, request, lines);
+    }
 
     /// Begins a request of the device that takes long, in place of [`handle`](Self::handle). Only
     /// the client's next request waits. The server drops the future when the client leaves or the

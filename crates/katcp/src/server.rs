@@ -369,6 +369,14 @@ impl<D: Device> Common<D> {
         };
         let halt = request.name() == "halt" && request.arguments().len() == 0;
         let lines = self.standard.handle(request, outbox, addresses);
+        let client = self
+            .clients()
+            .connected
+            .get(&outbox.client())
+            .map(|(address, _)| *address);
+        if let Some(client) = client {
+            self.standard.device.answered(client, request, &lines);
+        }
         outbox.push(lines);
         if halt {
             self.halt.notify_one();

@@ -2,15 +2,18 @@
 
 mod applied;
 mod feed;
+mod record;
 mod requests;
 mod sensors;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 pub use applied::AppliedLog;
 pub use feed::SensorFeed;
+pub use record::{RecordedRequest, RequestRecord};
 pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
 
@@ -37,6 +40,7 @@ pub struct Fgpu {
     clock: SampleClock,
     steering: ControlHandle,
     sensors: FgpuSensors,
+    record: Arc<RequestRecord>,
 }
 
 impl Fgpu {
@@ -46,7 +50,15 @@ impl Fgpu {
             clock: config.clock,
             sensors: FgpuSensors::add(sensors, config, &steering),
             steering,
+            record: Arc::default(),
         }
+    }
+
+    /// The same, with its requests on `record`.
+    #[must_use]
+    pub fn recorded(mut self, record: Arc<RequestRecord>) -> Self {
+        self.record = record;
+        self
     }
 
     /// Its sensors.
@@ -97,6 +109,16 @@ impl Device for Fgpu {
         self.sensors.acted(&action, &self.steering);
         Ok(())
     }
+
+    fn answered(&self, client: SocketAddr, request: &Message<'_>, lines: &[u8]) {
+        let own = requests::HELP
+            .iter()
+            .any(|help| help.name == request.name());
+        // Who only asks what gains are changes nothing.
+        if request.name() == "halt" || own && request.arguments().len() > 2 {
+            self.record.note(client, request, lines);
+        }
+    }
 }
 
 /// What control has of an engine.
@@ -111,6 +133,8 @@ pub struct EngineControl<'a> {
     pub constants: Vec<(SensorInfo, String)>,
     /// Nanoseconds that devices were busy, by what they did.
     pub busy: &'a [(String, Arc<AtomicU64>)],
+    /// Where requests are noted.
+    pub record: Arc<RequestRecord>,
 }
 
 /// Starts control of an engine: serves it at `address`.
@@ -127,9 +151,10 @@ pub fn start(
         published,
         constants,
         busy,
+        record,
     } = engine;
     let sensors = Sensors::default();
-    let fgpu = Fgpu::new(config, steering, &sensors);
+    let fgpu = Fgpu::new(config, steering, &sensors).recorded(record);
     for (info, text) in constants {
         debug_assert_eq!(info.value_type, ValueType::String);
         sensors.add(info, SensorReading::now(Value::String(text.into())));

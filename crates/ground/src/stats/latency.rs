@@ -1,7 +1,10 @@
 //! How old data is when it leaves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use hdrhistogram::Histogram;
 
 use crate::{SampleClock, Timestamp};
 
@@ -19,6 +22,8 @@ pub struct Latency {
     /// One per bound, and one for what is above all.
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
+    /// Microseconds since somebody last took the quantiles.
+    recent: Mutex<Histogram<u64>>,
 }
 
 impl Latency {
@@ -28,6 +33,7 @@ impl Latency {
             clock,
             counts: Default::default(),
             nanoseconds: AtomicU64::new(0),
+            recent: Mutex::new(recent()),
         }
     }
 
@@ -45,6 +51,21 @@ impl Latency {
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         let nanoseconds = (seconds.max(0.0) * 1e9) as u64;
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        // An lcore does not wait: a chunk that leaves while quantiles are taken is not among them.
+        if let Ok(mut recent) = self.recent.try_lock() {
+            recent.saturating_record(nanoseconds / 1000);
+        }
+    }
+
+    /// Quantiles in seconds of the chunks that left since the last call, each within 0.1 %, and how
+    /// many these were; `None` if there were none. For one reader.
+    pub fn take_quantiles<const N: usize>(&self, quantiles: [f64; N]) -> Option<([f64; N], u64)> {
+        let empty = recent();
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = std::mem::replace(&mut *recent, empty);
+        drop(recent);
+        let value = |quantile| taken.value_at_quantile(quantile) as f64 * 1e-6;
+        (!taken.is_empty()).then(|| (quantiles.map(value), taken.len()))
     }
 
     /// Chunks up to each bound, all chunks, and the sum of their ages in seconds.
@@ -61,6 +82,11 @@ impl Latency {
             self.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9,
         )
     }
+}
+
+/// Microseconds up to ten minutes, in memory that does not grow.
+fn recent() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 600_000_000, 3).expect("bounds that are allowed")
 }
 
 #[cfg(test)]
@@ -80,6 +106,12 @@ mod tests {
         let (bounds, all, sum) = latency.read();
         assert_eq!(bounds, [1, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4]);
         assert!(all == 5 && (sum - 7.3035).abs() < 1e-6, "{all} {sum}");
+        let (quantiles, count) = latency.take_quantiles([0.5, 1.0]).unwrap();
+        assert_eq!(count, 5);
+        for (quantile, expected) in quantiles.into_iter().zip([0.002, 7.0]) {
+            assert!((quantile / expected - 1.0).abs() < 1e-3, "{quantile}");
+        }
+        assert_eq!(latency.take_quantiles([0.5]), None);
         // What was sampled in 1970 is old.
         latency.left(Timestamp(0));
         assert_eq!(latency.read().0[11], 4);

@@ -1,0 +1,273 @@
+//! An engine as a source of pages.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dpdk::ExtPool;
+use ground::stats::PhaseTimes;
+use ground::stats::latency::Latency;
+use ground::{Timestamp, TscClock};
+use katcp::reading::unix_now;
+use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source};
+
+use super::board::LossBoard;
+use super::{spectra, tables};
+use crate::config::EngineConfig;
+use crate::control::fgpu::RequestRecord;
+use crate::engine::OutputStatistics;
+use crate::engine::steer::{ControlHandle, Published};
+use crate::losses::{Counters, LossCounts};
+use crate::memory::OutputMemory;
+use crate::ports::Links;
+use crate::recv::ReceiveMemory;
+
+/// Seconds between two points of the last hour, and how many points it has.
+const HOUR: (f64, usize) = (10.0, 360);
+
+/// What a page is made of.
+pub struct EngineParts {
+    /// Name of the engine.
+    pub name: String,
+    /// Its configuration.
+    pub config: EngineConfig,
+    /// Where its counters are.
+    pub counters: Counters,
+    /// What is being lost.
+    pub board: Arc<LossBoard>,
+    /// What the engine publishes.
+    pub published: Arc<Published>,
+    /// What was asked of it.
+    pub steering: ControlHandle,
+    /// Who asked.
+    pub record: Arc<RequestRecord>,
+    /// How old data was when it left, of each output.
+    pub latencies: Vec<Arc<Latency>>,
+    /// Nanoseconds that devices were busy, by what they did.
+    pub busy: Vec<(String, Arc<AtomicU64>)>,
+    /// Receive chunks.
+    pub memory: Arc<ReceiveMemory>,
+    /// Output chunks, by stream.
+    pub pools: Vec<(String, ExtPool<OutputMemory>)>,
+    /// Ports.
+    pub links: Links,
+    /// Time of each lcore.
+    pub times: Vec<Arc<PhaseTimes>>,
+    /// What their ticks are.
+    pub clock: TscClock,
+}
+
+/// The page of an engine.
+pub struct EnginePage {
+    parts: EngineParts,
+    rates: History,
+    latency: History,
+    last: Look,
+    figures: Vec<Figure>,
+    bars: Vec<Bar>,
+}
+
+/// What the counters were at a UNIX time.
+struct Look {
+    time: f64,
+    counts: LossCounts,
+    phases: Vec<Vec<(String, f64)>>,
+    busy: Vec<u64>,
+}
+
+impl EnginePage {
+    /// A page of these parts.
+    pub fn new(parts: EngineParts) -> Self {
+        let rates = ["placed", "missing", "dropped", "sent", "not sent"];
+        let rates = History::new(rates.map(str::to_owned), HOUR.0, HOUR.1);
+        let outputs = parts.config.outputs.iter();
+        let quantiles =
+            outputs.flat_map(|o| [format!("{} p50", o.name), format!("{} p99.9", o.name)]);
+        Self {
+            latency: History::new(quantiles, HOUR.0, HOUR.1),
+            rates,
+            last: look(&parts),
+            figures: Vec::new(),
+            bars: Vec::new(),
+            parts,
+        }
+    }
+
+    fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
+        let seconds = (now.time - before.time).max(1e-3);
+        let [placed, missing, dropped, sent, _] = *rates;
+        let lost = 100.0 * missing.max(dropped) / (placed + missing.max(dropped));
+        let lost = if lost.is_finite() { lost } else { 0.0 };
+        let mut figures = vec![
+            Figure::new("heaps in", placed, "/s"),
+            Figure::new("lost", lost, "%"),
+            Figure::new("heaps out", sent, "/s"),
+        ];
+        let newest = now.counts.newest.map(|newest| {
+            let end = newest + self.parts.config.recv.chunk_samples as u64;
+            now.time - Timestamp(end).unix(self.parts.config.clock)
+        });
+        figures.push(Figure::new("age of input", newest.unwrap_or(f64::NAN), "s"));
+        let free = self.parts.memory.free_chunks() as f64;
+        figures.push(Figure::new("free receive chunks", free, ""));
+        for (name, pool) in &self.parts.pools {
+            let title = format!("free chunks of {name}, of {}", pool.capacity());
+            figures.push(Figure::new(title, pool.available() as f64, ""));
+        }
+        for (index, (name, _)) in self.parts.busy.iter().enumerate() {
+            let busy = now.busy[index].saturating_sub(before.busy[index]);
+            let share = 100.0 * busy as f64 * 1e-9 / seconds;
+            figures.push(Figure::new(format!("GPU, {name}"), share, "%"));
+        }
+        if let Some(input) = self.parts.published.statistics().input() {
+            figures.extend(spectra::levels(&input));
+        }
+        figures
+    }
+}
+
+fn look(parts: &EngineParts) -> Look {
+    let phases = parts.times.iter().map(|times| times.report(parts.clock));
+    let busy = parts.busy.iter();
+    Look {
+        time: unix_now(),
+        counts: parts.counters.read_without_ports(),
+        phases: phases.map(|report| report.phases).collect(),
+        busy: busy.map(|(_, busy)| busy.load(Ordering::Relaxed)).collect(),
+    }
+}
+
+/// Heaps a second between two looks: placed, missing, dropped, sent, not sent.
+fn rates(before: &Look, now: &Look) -> [f64; 5] {
+    let seconds = (now.time - before.time).max(1e-3);
+    let all = |look: &Look| {
+        let counts = &look.counts;
+        let drops = crate::recv::DropCause::ALL.iter();
+        let not_sent = counts.outputs.iter().map(|output| output.not_sent);
+        [
+            counts.placed,
+            counts.missing.iter().sum(),
+            drops.map(|&cause| counts.lost(cause)).sum(),
+            counts.sent(),
+            not_sent.sum(),
+        ]
+    };
+    let (before, now): ([u64; 5], [u64; 5]) = (all(before), all(now));
+    std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64 / seconds)
+}
+
+/// Shares of each lcore's time between two looks.
+fn bars(parts: &EngineParts, before: &Look, now: &Look) -> Vec<Bar> {
+    let lcores = parts
+        .times
+        .iter()
+        .zip(before.phases.iter().zip(&now.phases));
+    let bar = |(times, (before, now)): (&Arc<PhaseTimes>, (&Vec<_>, &Vec<(String, f64)>))| {
+        let earlier = |phase: &str| {
+            let found = before
+                .iter()
+                .find(|(name, _): &&(String, f64)| name == phase);
+            found.map_or(0.0, |(_, seconds)| *seconds)
+        };
+        let spent = now
+            .iter()
+            .map(|(name, seconds)| (name, seconds - earlier(name)));
+        let spent: Vec<_> = spent.filter(|(_, seconds)| *seconds > 0.0).collect();
+        let all: f64 = spent.iter().map(|(_, seconds)| seconds).sum();
+        let part = |(name, seconds): (&String, f64)| Part {
+            name: name.clone(),
+            share: seconds / all,
+        };
+        Bar {
+            name: times.name().to_owned(),
+            parts: spent.into_iter().map(part).collect(),
+        }
+    };
+    lcores.map(bar).collect()
+}
+
+impl Source for EnginePage {
+    fn note(&mut self) {
+        let now = look(&self.parts);
+        let rates = rates(&self.last, &now);
+        self.rates.note(now.time, &rates);
+        let latencies = self.parts.latencies.iter();
+        let quantiles: Vec<_> = latencies
+            .map(|latency| latency.take_quantiles([0.5, 0.999]))
+            .collect();
+        let each = quantiles.iter();
+        let each = each.flat_map(|taken| taken.map_or([f64::NAN; 2], |(quantiles, _)| quantiles));
+        let each: Vec<_> = each.collect();
+        self.latency.note(now.time, &each);
+        self.figures = self.figures(&self.last, &now, &rates);
+        for (index, output) in self.parts.config.outputs.iter().enumerate() {
+            let worst = each.get(2 * index + 1).copied().unwrap_or(f64::NAN);
+            let title = format!("latency p99.9 of {}", output.name);
+            self.figures.push(Figure::new(title, worst, "s"));
+        }
+        self.bars = bars(&self.parts, &self.last, &now);
+        self.last = now;
+    }
+
+    fn document(&mut self) -> Document {
+        let parts = &self.parts;
+        let (config, statistics) = (&parts.config, parts.published.statistics());
+        let mut panels = vec![
+            Panel::new("verdict", "Verdict", Body::Verdict(parts.board.verdict())),
+            Panel::new(
+                "figures",
+                "Now",
+                Body::Figures {
+                    figures: self.figures.clone(),
+                },
+            ),
+        ];
+        for (index, output) in config.outputs.iter().enumerate() {
+            if let Some(statistics) = statistics.output(index).filter(|s| s.spectra > 0) {
+                let rate = config.clock.adc_sample_rate;
+                panels.extend(spectra::panels(output, rate, &statistics));
+            }
+        }
+        panels.extend(statistics.input().map(|input| spectra::histogram(&input)));
+        let series = |id: &str, title: &str, history: &History, unit: &str| {
+            Panel::new(id, title, Body::TimeSeries(history.time_series(unit)))
+        };
+        panels.push(series("rates", "Heaps in the last hour", &self.rates, "/s"));
+        panels.push(series(
+            "latency",
+            "Latency in the last hour",
+            &self.latency,
+            "s",
+        ));
+        let bars = Body::Bars {
+            bars: self.bars.clone(),
+        };
+        panels.push(Panel::new("time", "Time of each lcore", bars));
+        panels.push(tables::host(&parts.links));
+        panels.push(tables::steering(
+            &parts.steering,
+            &parts.published,
+            config.clock,
+        ));
+        let entries = parts.board.log();
+        panels.push(Panel::new("losses", "Losses", Body::Log { entries }));
+        panels.push(tables::requests(&parts.record));
+        let mut document = Document::new(&parts.name, panels);
+        document.program = concat!("karoo fgpu ", env!("CARGO_PKG_VERSION")).to_owned();
+        document
+    }
+
+    fn array(&mut self, name: &str) -> Option<Array> {
+        let outputs = self.parts.config.outputs.iter().enumerate();
+        let (index, of) = outputs.into_iter().find_map(|(index, output)| {
+            let of: fn(&OutputStatistics, usize) -> Vec<f64> =
+                match name.strip_prefix(&output.name[..])? {
+                    "" => spectra::powers,
+                    ".kurtosis" => spectra::kurtosis,
+                    _ => return None,
+                };
+            Some((index, of))
+        })?;
+        let statistics = self.parts.published.statistics().output(index)?;
+        Some(spectra::array([0, 1].map(|pol| of(&statistics, pol))))
+    }
+}

@@ -1,0 +1,144 @@
+//! Spectra, kurtosis and levels of an engine's statistics.
+
+use ground::N_POL;
+use live::{Array, Axis, Body, Figure, HistogramSeries, Panel, Series, decibels, reduce};
+
+use crate::config::OutputConfig;
+use crate::engine::{InputStatistics, OutputStatistics};
+
+/// Points of a curve, at most: as many as a wide screen has.
+const POINTS: usize = 1024;
+
+/// Names of the polarisations.
+pub const POLS: [&str; N_POL] = ["pol 0", "pol 1"];
+
+/// Mean power of each channel.
+pub fn powers(statistics: &OutputStatistics, pol: usize) -> Vec<f64> {
+    let spectra = statistics.spectra as f64;
+    let channels = statistics.channels.iter();
+    channels.map(|sums| sums.power[pol] / spectra).collect()
+}
+
+/// Spectral kurtosis of each channel: 1 for Gaussian noise, by Nita & Gary (2010), equation 8, with
+/// d = 1: (M+1)/(M−1)·(M·S₂/S₁² − 1).
+pub fn kurtosis(statistics: &OutputStatistics, pol: usize) -> Vec<f64> {
+    let m = statistics.spectra as f64;
+    let channels = statistics.channels.iter();
+    let estimate = channels.map(|sums| {
+        let (s1, s2) = (sums.power[pol], sums.power_squared[pol]);
+        (m + 1.0) / (m - 1.0) * (m * s2 / (s1 * s1) - 1.0)
+    });
+    estimate.collect()
+}
+
+/// Panels of one output: spectra, a waterfall per polarisation, kurtosis.
+pub fn panels(output: &OutputConfig, rate: f64, statistics: &OutputStatistics) -> Vec<Panel> {
+    let name = &output.name;
+    let (power, sk) = (format!("spectrum-{name}"), format!("kurtosis-{name}"));
+    let over = (statistics.end.0.saturating_sub(statistics.start.0)) as f64 / rate;
+    let note = format!(
+        "Mean power over {over:.2} s, {} spectra, before quantisation, dB relative to one count of the output.",
+        statistics.spectra
+    );
+    let curve = |values: [Vec<f64>; N_POL], unit: &str, array: &str, in_decibels: bool| {
+        let reduced = values.map(|values| reduce(&values, POINTS));
+        let each = reduced[0].each;
+        let series = reduced.into_iter().zip(POLS).map(|(reduced, name)| {
+            let show = |values: &[Option<f64>]| match in_decibels {
+                true => decibels(values),
+                false => values.iter().map(|v| v.map(|v| v as f32)).collect(),
+            };
+            Series {
+                name: name.to_owned(),
+                values: show(&reduced.means),
+                highest: show(&reduced.highest),
+            }
+        });
+        Body::Spectrum {
+            x: axis(output, rate, each),
+            unit: unit.to_owned(),
+            series: series.collect(),
+            array: Some(format!("arrays/{array}.npy")),
+        }
+    };
+    let powers = [0, 1].map(|pol| powers(statistics, pol));
+    let body = curve(powers, "dB", name, true);
+    let mut panels = vec![Panel::new(&power, format!("Spectrum of {name}"), body).with_note(note)];
+    for (series, pol) in POLS.into_iter().enumerate() {
+        let body = Body::Waterfall {
+            of: power.clone(),
+            series,
+        };
+        let title = format!("Waterfall of {name}, {pol}");
+        panels.push(Panel::new(
+            format!("waterfall-{name}-{series}"),
+            title,
+            body,
+        ));
+    }
+    if statistics.spectra > 1 {
+        let values = [0, 1].map(|pol| kurtosis(statistics, pol));
+        let body = curve(values, "", &format!("{name}.kurtosis"), false);
+        let note = "Spectral kurtosis: 1 for noise, below for a steady tone, above for pulses.";
+        let title = format!("Kurtosis of {name}");
+        panels.push(Panel::new(sk, title, body).with_note(note));
+    }
+    panels
+}
+
+/// Frequencies of points that have `each` channels behind them.
+fn axis(output: &OutputConfig, rate: f64, each: usize) -> Axis {
+    let band = output.band(rate);
+    let channel = (band.end - band.start) / output.channels as f64;
+    Axis {
+        name: "frequency".to_owned(),
+        unit: "Hz".to_owned(),
+        first: band.start + 0.5 * (each - 1) as f64 * channel,
+        step: each as f64 * channel,
+    }
+}
+
+/// Numbers of an output for numpy: (polarisation, channel).
+pub fn array(values: [Vec<f64>; N_POL]) -> Array {
+    Array {
+        shape: vec![N_POL as u64, values[0].len() as u64],
+        values: values.iter().flatten().map(|value| *value as f32).collect(),
+    }
+}
+
+/// How often each value of the digitiser came.
+pub fn histogram(statistics: &InputStatistics) -> Panel {
+    let bins = statistics.histogram[0].len();
+    let series = statistics.histogram.iter().zip(POLS);
+    let series = series.map(|(counts, name)| HistogramSeries {
+        name: name.to_owned(),
+        counts: counts.clone(),
+    });
+    let body = Body::Histogram {
+        first: -(bins as f64 / 2.0),
+        step: 1.0,
+        unit: "counts of the digitiser".to_owned(),
+        series: series.collect(),
+    };
+    Panel::new("input-histogram", "Input samples", body)
+}
+
+/// Level of the input in dB relative to a sine of full scale, and the share of extreme values.
+pub fn levels(statistics: &InputStatistics) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (histogram, pol) in statistics.histogram.iter().zip(POLS) {
+        let all: u64 = histogram.iter().sum();
+        let half = histogram.len() as f64 / 2.0;
+        let value = |bin: usize| bin as f64 - half;
+        let squares = histogram.iter().enumerate();
+        let squares = squares.map(|(bin, count)| *count as f64 * value(bin) * value(bin));
+        let power: f64 = squares.sum::<f64>() / all as f64;
+        let level = 10.0 * (2.0 * power / (half * half)).log10();
+        figures.push(Figure::new(format!("level, {pol}"), level, "dBFS"));
+        let ends = [0, 1, histogram.len().saturating_sub(1)];
+        let extreme: u64 = ends.iter().filter_map(|&bin| histogram.get(bin)).sum();
+        let share = 100.0 * extreme as f64 / all as f64;
+        figures.push(Figure::new(format!("at full scale, {pol}"), share, "%"));
+    }
+    figures
+}

@@ -1,0 +1,101 @@
+use live::State;
+use num_complex::Complex64;
+
+use super::LossBoard;
+use super::spectra;
+use crate::engine::{ChannelSums, InputStatistics, OutputStatistics};
+use crate::losses::{Cause, LossEvent, LossStage};
+use ground::Timestamp;
+
+fn event(cause: Cause, stage: LossStage, text: &str) -> LossEvent {
+    LossEvent {
+        cause,
+        stage,
+        count: 7,
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
+    let board = LossBoard::default();
+    assert_eq!(board.verdict().text, "all well");
+    let line = "no heap has come in 5 s: no-input, nothing comes to eth1: does the digitiser send?";
+    let begins = event(Cause::NoInput, LossStage::Begins, line);
+    let active = [(Cause::NotSent, 3), (Cause::NoInput, 7)];
+    board.update(100.0, active.into_iter(), &[begins]);
+    board.update(105.0, active.into_iter(), &[]);
+    let verdict = board.verdict();
+    assert_eq!((verdict.state, verdict.since), (State::Bad, Some(100.0)));
+    assert_eq!(verdict.mends, "does the digitiser send?");
+    assert!(verdict.text.contains("no-input"), "{}", verdict.text);
+    let names: Vec<_> = verdict.causes.iter().map(|cause| &cause.name[..]).collect();
+    assert_eq!(names, ["no-input", "not-sent"]);
+    let ends = event(Cause::NoInput, LossStage::Ends, "no-input is over");
+    board.update(110.0, std::iter::empty(), &[ends]);
+    assert_eq!(board.verdict().state, State::Well);
+    let log = board.log();
+    assert_eq!((log.len(), log[0].state), (2, State::Well));
+    assert_eq!(log[1].text, line);
+}
+
+#[test]
+fn spectra_have_a_panel_each_with_power_and_kurtosis_of_every_channel() {
+    let options = "name=w,channels=4096,dst=239.10.1.0+1,jones_per_batch=8192";
+    let output = crate::config::tests::engine(options, |_| {})
+        .outputs
+        .remove(0);
+    // Noise of power 4, whose fourth moment is 2·4²; in channel 9 a steady tone of power 100.
+    let spectra = 1000_u64;
+    let sums = |channel: usize| {
+        let (power, fourth) = if channel == 9 {
+            (100.0, 1e4)
+        } else {
+            (4.0, 32.0)
+        };
+        ChannelSums {
+            power: [power * spectra as f64; 2],
+            power_squared: [fourth * spectra as f64; 2],
+            cross: Complex64::default(),
+            clipped: [0; 2],
+        }
+    };
+    let statistics = OutputStatistics {
+        start: Timestamp(0),
+        end: Timestamp(1 << 20),
+        spectra,
+        channels: (0..4096).map(sums).collect(),
+    };
+    let kurtosis = spectra::kurtosis(&statistics, 1);
+    assert!((kurtosis[8] - 1.0).abs() < 0.01 && kurtosis[9].abs() < 1e-9);
+    let panels = spectra::panels(&output, 1.712e9, &statistics);
+    let kinds: Vec<_> = panels.iter().map(|panel| &panel.id[..]).collect();
+    let expected = ["spectrum-w", "waterfall-w-0", "waterfall-w-1", "kurtosis-w"];
+    assert_eq!(kinds, expected);
+    let live::Body::Spectrum { x, series, .. } = &panels[0].body else {
+        panic!("{:?}", panels[0]);
+    };
+    assert_eq!(series[0].values.len(), 1024);
+    assert_eq!(series[0].highest[2], Some(20.0));
+    assert_eq!(series[0].highest[3], Some(6.02));
+    // The first point is the middle of its four channels.
+    let channel = 856e6 / 4096.0;
+    assert!((x.step - 4.0 * channel).abs() < 1e-3, "{x:?}");
+}
+
+#[test]
+fn the_level_of_a_full_square_is_three_decibels() {
+    let mut histogram = vec![0; 1024];
+    (histogram[1], histogram[1023]) = (50, 50);
+    let statistics = InputStatistics {
+        start: Timestamp(0),
+        end: Timestamp(1),
+        histogram: [histogram.clone(), histogram],
+        snapshot_start: Timestamp(0),
+        snapshot: Default::default(),
+    };
+    let levels = spectra::levels(&statistics);
+    let level = levels[0].value.unwrap();
+    assert!((level - 3.0).abs() < 0.05, "{level}");
+    assert_eq!(levels[1].value, Some(100.0));
+}
