@@ -27,6 +27,7 @@ mod replay;
 mod serve;
 mod service;
 mod sink;
+mod top;
 mod tune;
 
 use std::ffi::OsString;
@@ -54,6 +55,7 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     Dsim(Box<dsim::DsimArgs>),
     Sink(Box<sink::SinkArgs>),
+    Top(top::TopArgs),
     Bench(bench::BenchArgs),
     Plan(plan::PlanArgs),
     Tune(tune::TuneArgs),
@@ -155,6 +157,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(args),
         Command::Dsim(args) => dsim::run(args),
         Command::Sink(args) => sink::run(args),
+        Command::Top(args) => top::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Tune(args) => tune::run(args),

@@ -5,12 +5,13 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "",
     "replay",
     "fgpu",
     "dsim",
     "sink",
+    "top",
     "plan",
     "tune",
     "tune check",
