@@ -93,9 +93,6 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
         const int spectrum = spectrum_at(g);
         const bool valid = spectrum < stretch.end;
         const bool first_of_two = PARTS_EACH == 2 && part == first_part;
-#if STATISTICS
-        const bool adds = HAS_ROOM || turns.group() % STATISTICS_EVERY == 0;
-#endif
         part = first_of_two ? first_part + 1 : first_part;
         if (!first_of_two) {
             turns.next();
@@ -211,13 +208,11 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
             for (int d = 0; d < LINE_HALF; d++) {
                 Jones low = corrected(d), high = corrected(d + LINE_HALF);
 #if STATISTICS
-                if (adds) {
-                    sums.add(row * LINE_HALF + d, low, high);
-                }
+                sums.add(row * LINE_HALF + d, low, high);
 #endif
                 correction.dither(k + d * STEP, low, high);
 #if STATISTICS
-                saturate(low, high, saturated, adds ? statistics.clipped + 2 * (k + d * STEP) : nullptr);
+                saturate(low, high, saturated, statistics.clipped + 2 * (k + d * STEP));
 #else
                 saturate(low, high, saturated);
 #endif

@@ -20,8 +20,7 @@
 //   DITHER            1: uniform, 0: none
 //   SEED_LOW, SEED_HIGH
 //                     of the dither, two words of 32 bits
-//   STATISTICS        1: fft_post takes sums for statistics, 2: post does; 0: none
-//   STATISTICS_EVERY  sums are of one in so many groups of spectra: 1, or more where a block of fft_post has no room for them
+//   STATISTICS        1: fft_post takes sums for statistics, in shared memory; 2: the same, in global memory; 3: post does; 0: none
 #pragma once
 
 typedef unsigned int u32;

@@ -1,7 +1,7 @@
 // Sums over spectra, of the numbers before quantisation, for those who look at an engine: per channel |x|^2, |y|^2, |x|^4, |y|^4 and x*conj(y).
 //
 // A thread of the back end has one spectrum, and four lanes of a warp have the same channels of four spectra. What they have is summed by matrix
-// products with ones, which take the 10 upper bits of each number's mantissa: what is cut off is made up for on the average (statistics.cu).
+// products with ones, which take the 10 upper bits of each number's mantissa: what is cut off is made up for on the average (sum_statistics.cu).
 // Each column of a product's result is that of other numbers, so that a thread comes to have a quarter of the sums of four. These stay in shared
 // memory while the block lives: registers have no room.
 #pragma once
@@ -19,8 +19,8 @@ struct Statistics {
 
 // Of a channel: both powers, their squares, and both parts of the product.
 constexpr int SUMS = 6;
-// Whether a block has room to keep its sums. Where it has none, all memory's atomics would take too long, and only one in so many groups of spectra counts.
-constexpr bool HAS_ROOM = STATISTICS_EVERY == 1;
+// Whether a block has room to keep its sums. Where it has none, it adds to all memory.
+constexpr bool HAS_ROOM = STATISTICS == 1;
 
 // Sums of one thread's pairs of channels. A matrix product takes four numbers of each thread, and four products have a result in common.
 template <int PAIRS> struct Sums {

@@ -89,12 +89,12 @@ pub struct StatisticsRow {
     pub kernels: String,
     /// Seconds of a whole pass with sums.
     pub seconds: f64,
-    /// The same over those without, timed before and after.
+    /// Passes of which an engine has one summed.
+    pub every: u64,
+    /// What so many passes take over what they take without sums, timed before and after.
     pub ratio: f64,
     /// Seconds of the last stage with sums.
     pub back_seconds: f64,
-    /// Share of the spectra that count.
-    pub share: f64,
 }
 
 /// What was found for a [`Case`].
@@ -309,13 +309,13 @@ fn with_statistics(
     let mut trial = KernelTrial::new(buffers, &case.kernels, true)?;
     let (data, _) = trial.output()?;
     let taken = trial.take_sums()?;
-    let (sums, spectra) = taken.ok_or_else(|| Failed::Wrong("there are no sums".into()))?;
+    let (sums, every) = taken.ok_or_else(|| Failed::Wrong("there are no sums".into()))?;
     let bits = case.sample_bits;
     let of_pass = data.len() / bits.jones_bytes() / sums.len();
     for pol in 0..N_POL {
         let saturated: u64 = stats.iter().map(|batch| batch.saturated[pol]).sum();
         let clipped: u64 = sums.iter().map(|sums| sums.clipped[pol]).sum();
-        if spectra == of_pass && saturated != clipped {
+        if saturated != clipped {
             let what = format!(
                 "polarisation {pol}: {clipped} clipped in all channels, {saturated} in all batches"
             );
@@ -332,7 +332,7 @@ fn with_statistics(
         let squares: f64 = data.chunks_exact(bits.jones_bytes()).map(square).sum();
         let mean = squares / (data.len() / bits.jones_bytes()) as f64 - 1.0 / 3.0;
         let power: f64 = sums.iter().map(|sums| sums.power[pol]).sum();
-        let summed = power / (spectra * sums.len()) as f64;
+        let summed = power / (of_pass * sums.len()) as f64;
         if (summed / mean - 1.0).abs() > 0.02 {
             let what =
                 format!("polarisation {pol}: a mean power of {summed} in sums, {mean} in bytes");
@@ -341,15 +341,15 @@ fn with_statistics(
     }
     let before = without.time(None, REPLAYS)?;
     let seconds = trial.time(None, REPLAYS)?;
-    let after = without.time(None, REPLAYS)?;
+    let without = (before + without.time(None, REPLAYS)?) / 2.0;
     let stages = trial.stages();
     let last = stages.last().map(|(stage, _)| *stage);
     Ok(StatisticsRow {
         kernels: trial.name(),
         seconds,
-        ratio: 2.0 * seconds / (before + after),
+        every,
+        ratio: 1.0 + (seconds / without - 1.0) / every as f64,
         back_seconds: trial.time(last, REPLAYS)?,
-        share: spectra as f64 / of_pass as f64,
     })
 }
 

@@ -321,7 +321,10 @@ fn a_period_ends_with_the_chunk_that_reaches_its_end() {
     assert!(!bench.output.waits_for_statistics());
     bench.output.end_period().unwrap();
     let log = bench.log.lock().unwrap();
-    let ends = log.asked.iter().filter(|asked| matches!(asked, Asked::EndPeriod));
+    let ends = log
+        .asked
+        .iter()
+        .filter(|asked| matches!(asked, Asked::EndPeriod));
     assert_eq!(ends.count(), 3);
 }
 
@@ -329,7 +332,9 @@ fn a_period_ends_with_the_chunk_that_reaches_its_end() {
 #[test]
 fn spectra_whose_windows_lack_a_heap_are_told() {
     const MISSING: usize = 10;
-    let chunk = samples_but((SPECTRA + 3) * STEP, |pol, heap| pol == 1 && heap == MISSING);
+    let chunk = samples_but((SPECTRA + 3) * STEP, |pol, heap| {
+        pol == 1 && heap == MISSING
+    });
     let mut bench = Bench::new(1, 1);
     bench.steps_over(0, &chunk);
     match &bench.log.lock().unwrap().asked[..] {

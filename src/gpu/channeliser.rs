@@ -318,9 +318,11 @@ impl GpuChanneliser {
         if end_group <= self.finished {
             return Ok(());
         }
-        let slot = &self.slots[self.current];
+        let (slot, intermediate) = (&self.slots[self.current], self.intermediate());
+        let statistics = self.statistics.as_mut().zip(self.variant.statistics());
+        let statistics = statistics.filter(|(statistics, form)| statistics.are_of(form));
         let args = BackArgs {
-            intermediate: self.intermediate(),
+            intermediate,
             gains: address(&slot.gains),
             fine: address(&slot.fine),
             out: address(&slot.out),
@@ -328,18 +330,17 @@ impl GpuChanneliser {
             start: start.0,
             limit,
             feng_id: self.feng_id,
-            statistics: self.statistics.as_ref().map(|of| of.buffers.args()),
+            statistics: statistics.as_ref().map(|(of, _)| of.buffers.args()),
         };
         let groups = self.finished..end_group;
         // SAFETY: all that is used is on the compute stream, and the slot is this chunk's until it
         // is done. The groups were filtered, and the chunk has the spectra below `limit`.
         unsafe { self.variant.back(&self.streams.compute, groups, &args) }?;
-        let spectra =
-            self.finished * self.variant.group()..limit.min(end_group * self.variant.group());
-        if let Some((statistics, form)) = self.statistics.as_mut().zip(self.variant.statistics()) {
-            let fine = self.slots[self.current].host_fine.as_slice()?;
-            let counts = |&s: &usize| form.counts(s) && !fine[s].is_left_out();
-            statistics.spectra += spectra.filter(counts).count() as u64;
+        if let Some((statistics, _)) = statistics {
+            let group = self.variant.group();
+            let spectra = self.finished * group..limit.min(end_group * group);
+            let fine = &slot.host_fine.as_slice()?[spectra];
+            statistics.add(fine.iter().filter(|fine| !fine.is_left_out()).count());
         }
         self.finished = end_group;
         Ok(())
@@ -390,6 +391,9 @@ impl GpuChanneliser {
         let limit = (batches * self.batch_spectra).min(self.filtered);
         self.finish_groups(limit.div_ceil(self.variant.group()), limit, chunk.start())?;
         self.open = false;
+        if let Some(statistics) = &mut self.statistics {
+            statistics.end_chunk();
+        }
         // Kept before the first copy is issued: whatever fails, the memory outlives the copies.
         self.under_way.push_back((self.current, chunk));
         let Some((_, chunk)) = self.under_way.back_mut() else {

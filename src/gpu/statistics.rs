@@ -28,14 +28,21 @@ pub(super) struct StatisticsForm {
     /// Numbers in all parts together.
     numbers: usize,
     channels: usize,
-    /// Groups of which one counts, and spectra of a group.
-    every: usize,
-    group: usize,
+    /// Output chunks of which one is summed.
+    every: u64,
 }
 
 impl StatisticsForm {
     /// Threads of a block of the kernel.
     const THREADS: u32 = 256;
+
+    /// Output chunks of which one is summed, so that looking takes at most 3 % of an H100's rate
+    /// (docs/decisions/0034-sums-in-the-back-end.md).
+    pub const CHUNKS: u64 = 8;
+    /// The same where a block of the back end has no room for its sums.
+    pub const CHUNKS_WITHOUT_ROOM: u64 = 16;
+    /// The same behind cuFFT.
+    pub const CHUNKS_OF_CUFFT: u64 = 64;
 
     /// Compiles the kernel for the back end with these macros.
     pub fn new(
@@ -44,7 +51,7 @@ impl StatisticsForm {
         grid: [usize; 2],
         numbers: usize,
         channels: usize,
-        [every, group]: [usize; 2],
+        every: u64,
     ) -> Result<Self, GpuError> {
         Ok(Self {
             kernel: Kernel {
@@ -58,13 +65,12 @@ impl StatisticsForm {
             numbers,
             channels,
             every,
-            group,
         })
     }
 
-    /// Whether this spectrum of a chunk is of a group that counts.
-    pub fn counts(&self, spectrum: usize) -> bool {
-        (spectrum / self.group).is_multiple_of(self.every)
+    /// Output chunks of which one is summed.
+    pub fn every(&self) -> u64 {
+        self.every
     }
 }
 
@@ -124,8 +130,9 @@ impl StatisticsBuffers {
 #[derive(Debug)]
 pub(super) struct Statistics {
     pub buffers: StatisticsBuffers,
-    /// Spectra so far in the period under way that count.
-    pub spectra: u64,
+    /// Spectra so far in the period under way that count, and its chunks that are finished.
+    spectra: u64,
+    chunks: u64,
     /// On their way, oldest first.
     ended: VecDeque<Ended>,
     spare: Vec<Ended>,
@@ -147,9 +154,25 @@ impl Statistics {
         Ok(Self {
             buffers: StatisticsBuffers::new(gpu, form)?,
             spectra: 0,
+            chunks: 0,
             ended: VecDeque::new(),
             spare: Vec::new(),
         })
+    }
+
+    /// Whether the chunk under way is summed: a period's first, and one in so many behind it.
+    pub fn are_of(&self, form: &StatisticsForm) -> bool {
+        self.chunks.is_multiple_of(form.every)
+    }
+
+    /// So many more spectra count.
+    pub fn add(&mut self, spectra: usize) {
+        self.spectra += spectra as u64;
+    }
+
+    /// The chunk under way is finished.
+    pub fn end_chunk(&mut self) {
+        self.chunks += 1;
     }
 
     /// Sends all that has been issued to the compute stream on its way.
@@ -172,6 +195,7 @@ impl Statistics {
             },
         };
         ended.spectra = std::mem::take(&mut self.spectra);
+        self.chunks = 0;
         if let Some(before) = self.ended.back() {
             // The sums are copied from the same place.
             streams.compute.wait(&before.done)?;

@@ -22,9 +22,6 @@ use crate::config::OutputConfig;
 /// the L2 cache, loses more at the ends of launches than it gains.
 const INTERMEDIATE: usize = 128 << 20;
 
-/// Where a block of the back end has no room for sums, statistics are of one in so many groups.
-const FEWER_GROUPS: u64 = 4;
-
 /// Threads of a block behind cuFFT.
 const POST_THREADS: u32 = 256;
 
@@ -42,8 +39,8 @@ pub(super) struct KernelSet {
     slice: usize,
     front: KernelLaunch,
     back: KernelLaunch,
-    /// Of sums for statistics, if any are taken.
-    statistics: Option<StatisticsForm>,
+    /// The back end that takes sums for statistics as well, if any are taken.
+    summing: Option<(KernelLaunch, StatisticsForm)>,
     weights: Table,
     /// e^(−2πik/N), as pairs.
     roots: Table,
@@ -145,24 +142,18 @@ impl KernelSet {
             ("BACK_THREADS", u64::from(back_threads)),
         ];
         let results = shape.statistics_results(output.channels, output.narrowband.is_some());
-        let kept = match form {
-            KernelForm::Fused(_) if statistics => results * 16 * back_threads as usize,
-            _ => 0,
+        // How sums are taken, as geometry.cuh has it, bytes that a block keeps for them, and chunks
+        // of which one is summed.
+        let kept = results * 16 * back_threads as usize;
+        let (taken, kept, every) = match form {
+            KernelForm::Cufft => (3, 0, StatisticsForm::CHUNKS_OF_CUFFT),
+            KernelForm::Fused(_) if shape.back_shared() + kept <= gpu.shared() => {
+                (1, kept, StatisticsForm::CHUNKS)
+            }
+            KernelForm::Fused(_) => (2, 0, StatisticsForm::CHUNKS_WITHOUT_ROOM),
         };
-        let has_room = shape.back_shared() + kept <= gpu.shared();
-        let kept = if has_room { kept } else { 0 };
-        let every = if has_room { 1 } else { FEWER_GROUPS };
         // Front ends are the same for all of these, and are compiled once.
         let quantised = [
-            (
-                "STATISTICS",
-                match form {
-                    _ if !statistics => 0,
-                    KernelForm::Fused(_) => 1,
-                    KernelForm::Cufft => 2,
-                },
-            ),
-            ("STATISTICS_EVERY", every),
             ("OUT_BITS", u64::from(output.sample_bits.get())),
             ("DITHER", u64::from(output.dither == Dither::Uniform)),
             ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
@@ -201,18 +192,13 @@ impl KernelSet {
                 shape.front_blocks,
             )
         };
-        let back = |source, columns, shared| {
-            let grid = [columns, 1];
-            stage(
-                source,
-                &quantised,
-                grid,
-                back_threads,
-                shared,
-                shape.back_blocks,
-            )
+        let back_macros =
+            |statistics: u64| [&quantised[..], &[("STATISTICS", statistics)]].concat();
+        let back = |source, columns, shared, statistics| {
+            let (macros, blocks) = (back_macros(statistics), shape.back_blocks);
+            stage(source, &macros, [columns, 1], back_threads, shared, blocks)
         };
-        let (front, back) = match form {
+        let (front, back_source, columns, shared) = match form {
             KernelForm::Fused(_) => {
                 let source = match shape.depth {
                     0 => PFB_FFT,
@@ -221,35 +207,31 @@ impl KernelSet {
                 let parts = shape.back_parts(output.spectra_per_heap());
                 // Two rows make a block: of one transform, or of both.
                 let pairs = shape.n1() * transforms / 2;
-                (
-                    front(source, shape.n2() / shape.tile, shape.front_shared(input))?,
-                    back(FFT_POST, pairs * parts, shape.back_shared() + kept)?,
-                )
+                let front = front(source, shape.n2() / shape.tile, shape.front_shared(input))?;
+                (front, FFT_POST, pairs * parts, shape.back_shared())
             }
             KernelForm::Cufft => {
                 let threads = shape.width * shape.front_threads as usize;
-                (
-                    front(PFB_FIR, points / threads, 0)?,
-                    back(POST, output.channels / shape.tile, 0)?,
-                )
+                let front = front(PFB_FIR, points / threads, 0)?;
+                (front, POST, output.channels / shape.tile, 0)
             }
         };
-        let statistics = statistics.then(|| {
-            let macros = [&shape.macros()[..], &common, &quantised].concat();
+        let summing = statistics.then(|| {
+            let back = back(back_source, columns, shared + kept, taken)?;
             let (grid, numbers) = match form {
                 KernelForm::Fused(_) => {
-                    let grid = [back.columns, back.rows];
-                    (
-                        grid,
-                        grid[0] * grid[1] * results * 4 * back_threads as usize,
-                    )
+                    let blocks = back.columns * back.rows;
+                    let numbers = blocks * results * 4 * back_threads as usize;
+                    ([back.columns, back.rows], numbers)
                 }
                 KernelForm::Cufft => ([1, 1], 6 * output.channels),
             };
-            let groups = [every as usize, shape.group];
-            StatisticsForm::new(gpu, &macros, grid, numbers, output.channels, groups)
+            let macros = [&shape.macros()[..], &common, &back_macros(taken)].concat();
+            let form = StatisticsForm::new(gpu, &macros, grid, numbers, output.channels, every)?;
+            Ok::<_, GpuError>((back, form))
         });
-        let statistics = statistics.transpose()?;
+        let summing = summing.transpose()?;
+        let back = back(back_source, columns, shared, 0)?;
         let weights = pfb::weights(
             output.pfb_step(),
             output.taps,
@@ -271,7 +253,7 @@ impl KernelSet {
             transforms,
             transform,
             slice,
-            statistics,
+            summing,
         })
     }
 
@@ -282,7 +264,7 @@ impl KernelSet {
 
     /// What is added up for statistics, if anything.
     pub fn statistics(&self) -> Option<&StatisticsForm> {
-        self.statistics.as_ref()
+        self.summing.as_ref().map(|(_, form)| form)
     }
 
     /// Spectra of one group: the back end finishes whole groups.
@@ -451,8 +433,12 @@ impl KernelSet {
             unused: 0,
         };
         let run = self.run(end - first);
+        let back = match (&args.statistics, &self.summing) {
+            (Some(_), Some((back, _))) => back,
+            _ => &self.back,
+        };
         let rows = match self.transform {
-            None => self.back.rows.min(end - first),
+            None => back.rows.min(end - first),
             Some(_) => end - first,
         };
         let mut arguments = Arguments::default();
@@ -470,12 +456,12 @@ impl KernelSet {
         if self.transform.is_none() {
             arguments.arg(&run);
         }
-        if let Some(statistics) = &args.statistics {
+        if let (Some(statistics), Some(_)) = (&args.statistics, &self.summing) {
             arguments.arg(statistics);
         }
         // SAFETY: the arguments are those of fft_post or post, and the caller vouches for what they
         // point to.
-        unsafe { self.back.launch(stream, &mut arguments, rows) }
+        unsafe { back.launch(stream, &mut arguments, rows) }
     }
 }
 

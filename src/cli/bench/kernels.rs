@@ -189,7 +189,9 @@ fn print_head(machine: &Machine) {
     println!(
         "Times in µs; rate in Gsample/s per polarisation; moved: bytes over those of samples in and Jones vectors out;"
     );
-    println!("stat: time of a pass with sums for statistics over that without;");
+    println!(
+        "stat: time of passes over that of passes none of which is summed for statistics, on the average;"
+    );
     println!(
         "copy: bytes moved per second over those of a copy; differ: bytes off by one of those compared with the model."
     );
@@ -219,8 +221,8 @@ fn print_row(row: &Row) {
     });
     let statistics = &row.statistics;
     let mut sums = format!(", back {:.1} with sums", statistics.back_seconds * 1e6);
-    if statistics.share < 1.0 {
-        sums += &format!(" of {:.2} of the spectra", statistics.share);
+    if statistics.every > 1 {
+        sums += &format!(" of one pass in {}", statistics.every);
     }
     if statistics.kernels != row.kernels {
         sums += &format!(" by {}", statistics.kernels);

@@ -249,13 +249,13 @@ impl<'a> KernelTrial<'a> {
         self.try_output().map_err(failed)
     }
 
-    /// Sums for statistics of all passes since they were taken last, and spectra of a pass that
-    /// count; nothing if none are taken.
-    pub fn take_sums(&mut self) -> Result<Option<(Vec<ChannelSums>, usize)>, GpuError> {
+    /// Sums for statistics of all passes since they were taken last, and output chunks of which an
+    /// engine has one summed; nothing if none are taken.
+    pub fn take_sums(&mut self) -> Result<Option<(Vec<ChannelSums>, u64)>, GpuError> {
         self.try_take_sums().map_err(failed)
     }
 
-    fn try_take_sums(&self) -> Result<Option<(Vec<ChannelSums>, usize)>, DriverError> {
+    fn try_take_sums(&self) -> Result<Option<(Vec<ChannelSums>, u64)>, DriverError> {
         let Some((sums, form)) = self.statistics.as_ref().zip(self.variant.statistics()) else {
             return Ok(None);
         };
@@ -267,8 +267,7 @@ impl<'a> KernelTrial<'a> {
             result::memcpy_dtoh_async(&mut numbers, from, stream.cu_stream())?;
         }
         stream.synchronize()?;
-        let spectra = (0..self.buffers.spectra).filter(|&s| form.counts(s));
-        Ok(Some((statistics::channels(&numbers), spectra.count())))
+        Ok(Some((statistics::channels(&numbers), form.every())))
     }
 
     /// Whether passes behind each other, as they are timed, make what each makes by itself.
