@@ -458,3 +458,24 @@ fn data_packet(
     }
     Some(mbuf)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_take_what_is_told_before() {
+        for (descriptors, copied) in [(512, 0), (1024, 8192)] {
+            let name = format!("tx_bytes_{copied}");
+            let pools = TxPools::new(Eal::for_tests(), &name, descriptors, BURST, copied).unwrap();
+            let bytes = [&pools.headers, &pools.segments].map(|pool| {
+                let PoolConfig {
+                    mbufs, data_room, ..
+                } = pool.config();
+                pool_bytes(mbufs, data_room)
+            });
+            let told = TxPools::bytes(descriptors, BURST, copied);
+            assert_eq!(told, bytes.iter().sum::<usize>());
+        }
+    }
+}
