@@ -13,6 +13,8 @@
 //! | [`dither`] | counter-based dither (Philox4x32-7) |
 //! | [`quantise`] | float to signed integer, saturation |
 //! | [`power`] | digitiser power and its averaging window |
+//! | [`level`] | what quantisation does to noise: zeros, clipping, efficiency |
+//! | [`kurtosis`] | spectral kurtosis, and what it is for noise |
 //!
 //! Fast versions restate these, and tests hold them against these. `docs/signal-path.md` of Karoo
 //! derives the formulas.
@@ -31,6 +33,8 @@ pub mod delay;
 pub mod dither;
 pub mod double;
 pub mod formats;
+pub mod kurtosis;
+pub mod level;
 pub mod mixer;
 pub mod pfb;
 pub mod power;
