@@ -10,11 +10,13 @@ mod fgpu;
 #[cfg(test)]
 mod fgpu_tests;
 mod file;
+pub mod heading;
 mod narrowband;
 mod options;
 mod outputs;
 mod serve;
 mod suboptions;
+pub mod units;
 mod validate;
 
 pub use decision::Decision;
@@ -27,7 +29,7 @@ pub use fgpu::{
 pub use file::{FileError, arguments, to_toml};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
-pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions};
+pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions, with_output_keys};
 pub use serve::{AiomonitorOptions, ServeOptions};
 
 #[cfg(test)]

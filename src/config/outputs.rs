@@ -6,7 +6,8 @@ use std::str::FromStr;
 use dsp::{Dither, OutputBits, WindowFunction};
 use ground::SampleClock;
 
-use super::suboptions::{SubOptions, choice};
+use super::suboptions::{Key, SubOptions, choice};
+use super::units::hertz;
 use super::validate::check_rate;
 use super::{ConfigError, Narrowband, NarrowbandSpec, OutputConfig};
 use crate::net::endpoint;
@@ -93,16 +94,91 @@ impl WidebandOptions {
     }
 }
 
-const KEYS: &str = "name, channels, dst, jones_per_batch, taps, w_cutoff, window_function, dither";
+/// A key, what its value looks like, and what it means.
+const fn key(name: &'static str, value: &'static str, help: &'static str) -> Key {
+    Key { name, value, help }
+}
+
+/// The keys of both kinds of output.
+const KEYS: [Key; 8] = [
+    key("name", "NAME", "name of the stream [required]"),
+    key("channels", "N", "channels, a power of two [required]"),
+    key(
+        "dst",
+        "a.b.c.d[+n][:port]",
+        "first multicast group, and how many follow it: +7 divides the channels among eight [required]",
+    ),
+    key(
+        "jones_per_batch",
+        "N",
+        "channels times spectra per heap, a multiple of 32 times the channels [1048576]",
+    ),
+    key("taps", "N", "taps of the polyphase filter bank [16]"),
+    key(
+        "w_cutoff",
+        "X",
+        "scale of the width of a channel's response [1.0]",
+    ),
+    key(
+        "window_function",
+        "hann|rect",
+        "window of the filter [hann]",
+    ),
+    key(
+        "dither",
+        "none|uniform",
+        "noise of up to half a step before values are rounded [uniform]",
+    ),
+];
+
+/// The keys that only narrowband outputs have.
+const NARROWBAND_KEYS: [Key; 5] = [
+    key(
+        "centre_frequency",
+        "HZ",
+        "centre of the output's band within the digitised one, such as 284e6 or 284M [required]",
+    ),
+    key(
+        "decimation",
+        "N",
+        "how many times narrower than the digitised band it is [required]",
+    ),
+    key(
+        "ddc_taps",
+        "N",
+        "taps of the filter that cuts the band out [16 for each of its outputs]",
+    ),
+    key(
+        "weight_pass",
+        "X",
+        "weight of the pass band against the stop band in that filter's design [0.005]",
+    ),
+    key(
+        "pass_bandwidth",
+        "HZ",
+        "width that the filter passes: channels beyond it have aliases [all of the band, without]",
+    ),
+];
+
+/// A help text behind what the keys of `--wideband` and `--narrowband` mean.
+pub fn with_output_keys(help: &str) -> String {
+    let list = |keys: &[Key]| -> String {
+        let line = |key: &Key| format!("  {}={}\n      {}\n", key.name, key.value, key.help);
+        keys.iter().map(line).collect()
+    };
+    format!(
+        "Keys of --wideband and --narrowband, separated by commas:\n{}\nKeys of --narrowband alone:\n{}\n{help}",
+        list(&KEYS),
+        list(&NARROWBAND_KEYS)
+    )
+}
 
 impl FromStr for WidebandOptions {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let mut given = SubOptions::parse("--wideband", text)?;
-        let options = Self::take(&mut given)?;
-        given.nothing_left(KEYS)?;
-        Ok(options)
+        let mut given = SubOptions::parse("--wideband", text, KEYS.iter())?;
+        Self::take(&mut given)
     }
 }
 
@@ -119,24 +195,33 @@ impl FromStr for NarrowbandOptions {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let mut given = SubOptions::parse("--narrowband", text)?;
+        let mut given =
+            SubOptions::parse("--narrowband", text, KEYS.iter().chain(&NARROWBAND_KEYS))?;
+        let frequency = |s: &str| hertz(s).ok().filter(|value| value.is_finite());
         let finite = |s: &str| s.parse().ok().filter(|value: &f64| value.is_finite());
         let positive = |s: &str| s.parse().ok().filter(|&value: &usize| value > 0);
         let options = Self {
             common: WidebandOptions::take(&mut given)?,
             spec: NarrowbandSpec {
-                centre_frequency: given.required("centre_frequency", "hertz", "284e6", finite)?,
+                centre_frequency: given.required(
+                    "centre_frequency",
+                    "hertz, alone or with a unit",
+                    "284M",
+                    frequency,
+                )?,
                 decimation: given.required("decimation", "a positive number", "8", positive)?,
                 ddc_taps: given.optional("ddc_taps", "a positive number", "128", positive)?,
                 weight_pass: given
                     .optional("weight_pass", "a number", "0.005", finite)?
                     .unwrap_or(0.005),
-                pass_bandwidth: given.optional("pass_bandwidth", "hertz", "53.5e6", finite)?,
+                pass_bandwidth: given.optional(
+                    "pass_bandwidth",
+                    "hertz, alone or with a unit",
+                    "53.5M",
+                    frequency,
+                )?,
             },
         };
-        given.nothing_left(&format!(
-            "{KEYS}, centre_frequency, decimation, ddc_taps, weight_pass, pass_bandwidth"
-        ))?;
         options.check()?;
         Ok(options)
     }
@@ -264,6 +349,54 @@ mod tests {
         assert!(
             refusal("name=w,channels=64,dst=239.1.2.3,dither=Uniform").contains("none or uniform")
         );
-        assert!(refusal("name=w,channels=64,dst=239.1.2.3,chanels=3").contains("'chanels'"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_before_a_missing_one_with_what_was_meant() {
+        for (given, meant) in [
+            ("chanels=64", "did you mean channels?"),
+            ("Channels=64", "did you mean channels?"),
+            ("tap=4", "did you mean taps?"),
+            ("window=hann", "did you mean window_function?"),
+            ("jones-per-batch=1024", "did you mean jones_per_batch?"),
+            ("xyz=1", "the keys are name, channels,"),
+        ] {
+            let said = refusal(&format!("name=w,{given}"));
+            let key = given.split('=').next().expect("a key");
+            assert!(
+                said.starts_with(&format!("--wideband '{key}': is not a key")),
+                "{said}"
+            );
+            assert!(said.contains(meant), "{said}");
+        }
+        assert!(!refusal("name=w,xyz=1").contains("did you mean"));
+        // A key of the other option.
+        let said = refusal("name=w,decimation=8");
+        assert!(said.contains("'decimation': is not a key"), "{said}");
+    }
+
+    #[test]
+    fn blanks_beside_commas_are_no_part_of_keys_and_values() {
+        let plain = "name=n,channels=64,dst=239.1.2.3+1,centre_frequency=284e6,decimation=8";
+        let blanks =
+            " name = n, channels=64 ,\n  dst=239.1.2.3+1, centre_frequency= 284 MHz,decimation=8 ";
+        let parse = |text: &str| text.parse::<NarrowbandOptions>().expect("options");
+        assert_eq!(parse(blanks), parse(plain));
+    }
+
+    #[test]
+    fn help_has_every_key() {
+        let help = with_output_keys("the rest");
+        for key in KEYS.iter().chain(&NARROWBAND_KEYS) {
+            assert!(
+                help.contains(&format!("\n  {}={}\n", key.name, key.value)),
+                "{help}"
+            );
+        }
+        assert!(help.ends_with("the rest"));
+        // Those that are required are those without which an output is refused.
+        let required = KEYS.iter().filter(|key| key.help.ends_with("[required]"));
+        let names: Vec<_> = required.map(|key| key.name).collect();
+        assert_eq!(names, ["name", "channels", "dst"]);
     }
 }

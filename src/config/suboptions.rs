@@ -7,21 +7,46 @@ pub(super) fn choice<T: clap::ValueEnum>(text: &str) -> Option<T> {
     T::from_str(text, false).ok()
 }
 
+/// One key, as help and refusals have it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub name: &'static str,
+    /// What its value looks like.
+    pub value: &'static str,
+    /// What it means, with its default in brackets, or that it is required.
+    pub help: &'static str,
+}
+
 /// The `key=value` pairs of one option, taken out one by one.
 pub(super) struct SubOptions<'a> {
     option: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
 }
 
+/// How alike two words must be for one to be meant by the other, of 1.
+const ALIKE: f64 = 0.7;
+
 impl<'a> SubOptions<'a> {
-    /// Splits the value of `option`.
-    pub fn parse(option: &'a str, text: &'a str) -> Result<Self, ConfigError> {
+    /// Splits the value of `option`, whose keys are `keys`. Blanks beside commas and equals signs
+    /// are no part of keys and values.
+    ///
+    /// A key that there is none of is refused here, before one that is missing: it is most often
+    /// that one, misspelt.
+    pub fn parse(
+        option: &'a str,
+        text: &'a str,
+        keys: impl Iterator<Item = &'static Key> + Clone,
+    ) -> Result<Self, ConfigError> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
-        for part in text.split(',') {
-            let pair = part.split_once('=').ok_or_else(|| {
+        for part in text.split(',').map(str::trim) {
+            let (key, value) = part.split_once('=').ok_or_else(|| {
                 let way_out = "separate pairs by commas, such as name=wideband,channels=1024";
                 ConfigError::new(option, format!("'{part}'"), "is not key=value", way_out)
             })?;
+            let pair = (key.trim(), value.trim());
+            if !keys.clone().any(|known| known.name == pair.0) {
+                return Err(unknown(option, pair.0, keys));
+            }
             if pairs.iter().any(|(key, _)| *key == pair.0) {
                 let rule = format!("key {} is given twice", pair.0);
                 return Err(ConfigError::new(
@@ -75,17 +100,22 @@ impl<'a> SubOptions<'a> {
             )
         })
     }
+}
 
-    /// Refuses keys that nobody took; `keys` are those that there are.
-    pub fn nothing_left(self, keys: &str) -> Result<(), ConfigError> {
-        match self.pairs.first() {
-            None => Ok(()),
-            Some((key, _)) => Err(ConfigError::new(
-                self.option,
-                format!("'{key}'"),
-                "is not a key of this option",
-                format!("the keys are {keys}"),
-            )),
-        }
-    }
+/// The refusal of a key, with the one that was meant if any is like it.
+fn unknown(option: &str, key: &str, keys: impl Iterator<Item = &'static Key>) -> ConfigError {
+    let names: Vec<_> = keys.map(|key| key.name).collect();
+    let likeness = |name: &&str| strsim::jaro_winkler(&key.to_lowercase(), name);
+    let nearest = names
+        .iter()
+        .copied()
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|name| likeness(name) >= ALIKE);
+    let meant = nearest.map_or(String::new(), |name| format!("did you mean {name}? "));
+    ConfigError::new(
+        option,
+        format!("'{key}'"),
+        "is not a key of this option",
+        format!("{meant}the keys are {}", names.join(", ")),
+    )
 }
