@@ -20,7 +20,7 @@ pub enum BackendKind {
     Auto,
     /// The CPU.
     Cpu,
-    /// A GPU, or nothing.
+    /// A GPU, or an error.
     Cuda,
 }
 

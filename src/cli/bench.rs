@@ -5,7 +5,7 @@ mod kernels;
 
 use clap::{Args, Subcommand};
 
-use super::Failure;
+use super::{Failure, examples};
 use crate::assembly::StageError;
 use crate::bench::engine::{self, BenchError, BenchOptions};
 use crate::bench::ports::{self, PortsError, PortsOptions, PortsReport};
@@ -24,12 +24,14 @@ enum Bench {
     ///
     /// Losses are counted, not a failure. Exit code 1 when packets are not accounted for, or when
     /// the output is wrong.
+    #[command(after_help = examples::BENCH_ENGINE)]
     Engine(Box<BenchOptions>),
     Kernels(kernels::KernelArgs),
     /// Send packets from one interface to another, at a rate or at the highest without loss
     ///
     /// Exit code 1 when packets are lost at the one rate that was asked for or it is not reached,
     /// or when no rate is without loss.
+    #[command(after_help = examples::BENCH_PORTS)]
     Ports(PortsOptions),
     Cores(cores::CoresArgs),
 }

@@ -12,10 +12,11 @@ use nix::sys::statvfs::statvfs;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::Failure;
 use super::log::LogTo;
+use super::{Failure, examples};
 use crate::assembly::Demand;
-use crate::config::{AiomonitorOptions, Cpu, ServeOptions};
+use crate::config::units::{bytes, hertz};
+use crate::config::{AiomonitorOptions, Cpu, ServeOptions, heading};
 use crate::control::dsim::canonical;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
@@ -24,74 +25,75 @@ use crate::sim::progress::{self, SimProgress};
 use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
 
 /// Send what a digitiser would send through an interface, in real time, or write it to a capture
-/// file.
+/// file
 ///
 /// With --interface it takes the command line of katgpucbf's dsim and goes on until it is told to
 /// end. SIGINT, SIGTERM and ?halt end it. Exit codes: 0 ended as told, or all was written; 1 the
 /// run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::DSIM)]
 #[group(id = "to", required = true, args = ["output", "interface"])]
 pub struct DsimArgs {
-    /// Capture file to write
-    #[arg(long, value_name = "CAPTURE.pcap", conflicts_with = "interface")]
+    /// Capture file to write [required, or --interface]
+    #[arg(long, value_name = "CAPTURE.pcap", conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub output: Option<PathBuf>,
-    /// Interface to send through, in real time
-    #[arg(long, value_name = "IFACE")]
+    /// Interface to send through, in real time [required, or --output]
+    #[arg(long, value_name = "IFACE", help_heading = heading::SEND)]
     pub interface: Option<String>,
     /// Samples per polarisation, rounded up to whole heaps [default: 4194304 with --output, else
     /// without end]
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", conflicts_with = "seconds", help_heading = heading::END)]
     pub samples: Option<u64>,
     /// Length in seconds of sample time, rounded up to whole heaps
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", help_heading = heading::END)]
     pub seconds: Option<f64>,
-    /// ADC sample rate in hertz [default: 1712e6 with --output]
-    #[arg(long, value_name = "HZ")]
+    /// ADC sample rate in hertz, or with a unit: 1712M [default: 1712e6 with --output]
+    #[arg(long, value_name = "HZ", value_parser = hertz, help_heading = heading::TIMING)]
     pub adc_sample_rate: Option<f64>,
     /// UNIX time of timestamp 0 [default: 1763700000 with --output, else now]
-    #[arg(long, value_name = "UNIX")]
+    #[arg(long, value_name = "UNIX", help_heading = heading::TIMING)]
     pub sync_time: Option<f64>,
-    /// Signals, one for all destinations or one for each: cw, multicw, comb, wgn, delay, nodither,
-    /// + - * [default: "cw(1.0, 232101234.0);", with --output tones and noise]
-    #[arg(long, value_name = "SPEC")]
+    /// Signals, one for all destinations or one for each, of the functions below
+    /// [default: "cw(1.0, 232101234.0);", with --output tones and noise]
+    #[arg(long, value_name = "SPEC", help_heading = heading::SIGNAL)]
     pub signals: Option<String>,
     /// Samples per heap
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096, help_heading = heading::SEND)]
     pub heap_samples: usize,
     /// Bits per sample, 2 to 16
-    #[arg(long, value_name = "B", default_value = "10")]
+    #[arg(long, value_name = "B", default_value = "10", help_heading = heading::SEND)]
     pub sample_bits: SampleBits,
     /// Digitiser number of the first polarisation
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::SEND)]
     pub first_id: u64,
     /// Samples after which the signals repeat [default: 134217728, with --output 4194304]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
     pub period: Option<u64>,
     /// Samples after which everything repeats [default: the period]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
     pub max_period: Option<u64>,
     /// Timestamp of the first heap; in real time it follows from the sync time [default: 0]
-    #[arg(long, value_name = "N", conflicts_with = "interface")]
+    #[arg(long, value_name = "N", conflicts_with = "interface", help_heading = heading::TIMING)]
     pub first_timestamp: Option<u64>,
     /// Seed of the dither [default: 1 with --output, else any]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
     pub dither_seed: Option<u64>,
     /// Seed of noise that gives none [default: 1 with --output, else any, so that digitisers
     /// differ]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::SIGNAL)]
     pub seed: Option<u64>,
     /// Multicast time to live
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = heading::SEND)]
     pub ttl: u8,
     /// Faults per heap: drop=P, duplicate=P, reorder=P, late=P[:HEAPS], corrupt=P, gap=P:HEAPS;
     /// with --interface drop, late and gap below 1, and HEAPS 1048576 at most
-    #[arg(long, value_name = "FAULTS", default_value = "")]
+    #[arg(long, value_name = "FAULTS", default_value = "", help_heading = heading::FAULTS)]
     pub faults: FaultPlan,
     /// Seed of the faults
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::FAULTS)]
     pub fault_seed: u64,
     /// Write what was sent and which faults were injected as JSON
-    #[arg(long, value_name = "FILE.json", conflicts_with = "interface")]
+    #[arg(long, value_name = "FILE.json", conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub truth: Option<PathBuf>,
     /// CPU of the lcore that sends, which then polls; -1: any
     #[arg(
@@ -99,8 +101,7 @@ pub struct DsimArgs {
         value_name = "CPU",
         default_value = "-1",
         allow_hyphen_values = true,
-        requires = "interface"
-    )]
+        requires = "interface", help_heading = heading::PLACE)]
     pub affinity: Cpu,
     /// CPU of everything else; -1: any
     #[arg(
@@ -108,16 +109,15 @@ pub struct DsimArgs {
         value_name = "CPU",
         default_value = "-1",
         allow_hyphen_values = true,
-        requires = "interface"
-    )]
+        requires = "interface", help_heading = heading::PLACE)]
     pub main_affinity: Cpu,
     /// Bytes that packets may wait in
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = bytes, help_heading = heading::SEND)]
     pub send_buffer: usize,
     #[command(flatten)]
     pub serve: ServeOptions,
     /// Where log messages go
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = heading::CONTROL)]
     pub log: LogTo,
     #[command(flatten)]
     ignored: Ignored,
@@ -129,7 +129,7 @@ pub struct DsimArgs {
 
 /// Options of katgpucbf that do nothing here.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Taken for compatibility, without effect")]
+#[command(next_help_heading = heading::IGNORED)]
 struct Ignored {
     /// Kernel bypass: the interface's DPDK driver decides
     #[arg(long)]

@@ -20,12 +20,14 @@ use super::losses::Losses;
 use super::plan::PlaceOptions;
 use super::serve::{Serving, site};
 use super::service::{self, Service};
-use super::{Failure, with_katgpucbf_syntax};
+use super::{Failure, examples, with_katgpucbf_syntax};
 use crate::assembly::{
     BackendKind, BackendRequest, Compute, Demand, StageError, Threads, Throttle, drain,
     open_backend,
 };
-use crate::config::{Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, to_toml};
+use crate::config::{
+    Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, heading, to_toml, with_output_keys,
+};
 use crate::control;
 use crate::control::fgpu::{AppliedLog, EngineControl, RequestRecord};
 use crate::cpu::Workers;
@@ -36,43 +38,47 @@ use crate::losses::Counters;
 use crate::metrics::EngineMetrics;
 use crate::page::{EnginePage, EngineParts, LossBoard};
 
-/// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end.
+/// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
 ///
 /// Takes the command line of katgpucbf's fgpu. SIGINT, SIGTERM and ?halt let what was received come
 /// out and end with stop heaps; a second signal ends at once. Exit codes: 0 ended as told, or at
 /// the end of a capture; 1 the run failed; 2 the command line or the configuration file is wrong; 3
 /// a device failed; 129, 130, 143 ended by a second signal.
 #[derive(Debug, Args)]
+#[command(
+    after_help = examples::FGPU,
+    after_long_help = with_output_keys(examples::FGPU)
+)]
 pub struct FgpuArgs {
     #[command(flatten)]
     options: FgpuOptions,
     /// File with further options: keys are their long names; what the command line says counts more
-    #[arg(long, value_name = "FILE.toml", help_heading = "Karoo's own")]
+    #[arg(long, value_name = "FILE.toml", help_heading = heading::CONFIGURATION)]
     config: Option<PathBuf>,
     /// Print what would run as such a file, and end
-    #[arg(long, help_heading = "Karoo's own")]
+    #[arg(long, help_heading = heading::CONFIGURATION)]
     print_config: bool,
     /// What computes
-    #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = "Karoo's own")]
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = heading::COMPUTE)]
     backend: BackendKind,
-    #[command(flatten, next_help_heading = "Karoo's own")]
+    #[command(flatten)]
     kernels: KernelOptions,
     /// Where receive chunks are if a GPU computes
-    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = "Karoo's own")]
+    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = heading::COMPUTE)]
     memory: MemoryChoice,
     /// Compute threads of the CPU backend; as many as cores are left unless given
-    #[arg(long, value_name = "N", help_heading = "Karoo's own", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", help_heading = heading::COMPUTE, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
     /// Receive chunks beside those that it needs [default: 50 ms' worth, at most 64]
-    #[arg(long, value_name = "N", help_heading = "Karoo's own", value_parser = clap::value_parser!(u16).range(..=1024))]
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE, value_parser = clap::value_parser!(u16).range(..=1024))]
     recv_spare_chunks: Option<u16>,
-    #[command(flatten, next_help_heading = "Karoo's own")]
+    #[command(flatten)]
     place: PlaceOptions,
     /// Print which thread would run on which CPU, and which buffer would be where, and why, and end
-    #[arg(long, help_heading = "Karoo's own")]
+    #[arg(long, help_heading = heading::PLACE)]
     print_plan: bool,
     /// Where log messages go
-    #[arg(long, value_enum, default_value_t, help_heading = "Karoo's own")]
+    #[arg(long, value_enum, default_value_t, help_heading = heading::CONTROL)]
     log: LogTo,
 }
 
@@ -108,9 +114,14 @@ pub fn with_file(
     ))
 }
 
+/// The engine that the options ask for.
+pub fn resolved(args: &FgpuArgs) -> Result<FgpuConfig, Failure> {
+    args.options.resolve().map_err(Failure::usage)
+}
+
 /// Runs the command. `matches` is the parsed form of `args`, needed by `--print-config`.
 pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
-    let mut config = args.options.resolve().map_err(Failure::usage)?;
+    let mut config = resolved(args)?;
     if args.print_config {
         print!("{}", to_toml(command, matches, &config));
         return Ok(());

@@ -16,9 +16,11 @@ macro_rules! println {
 
 mod bench;
 mod dsim;
+mod examples;
 mod failure;
 mod fgpu;
 mod frame;
+mod help;
 mod journal;
 mod log;
 mod losses;
@@ -37,13 +39,27 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
 
-/// F-engine appliance: channelises, corrects and multicasts radio-telescope voltages.
+/// Colours of help and of errors, where a terminal shows them.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// F-engine appliance: channelises, corrects and multicasts radio-telescope voltages
 #[derive(Debug, Parser)]
-#[command(name = "karoo", version, max_term_width = 110)]
+#[command(
+    name = "karoo",
+    version,
+    max_term_width = 100,
+    styles = STYLES,
+    after_help = examples::KAROO
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -134,10 +150,16 @@ fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
         .args_override_self(true)
 }
 
-fn run(args: Vec<OsString>) -> Result<(), Failure> {
+/// The whole command line.
+fn command() -> clap::Command {
     let command = Cli::command()
         .mut_subcommand("fgpu", fgpu::command)
         .mut_subcommand("dsim", with_katgpucbf_syntax);
+    help::mark_required(command)
+}
+
+fn run(args: Vec<OsString>) -> Result<(), Failure> {
+    let command = command();
     let mut matches = command.clone().get_matches_from(&args);
     if let (Some(("fgpu", given)), Some(fgpu)) =
         (matches.subcommand(), command.find_subcommand("fgpu"))

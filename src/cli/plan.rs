@@ -10,9 +10,9 @@ use host;
 use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
 use host::topology::{CoreTimes, CpuList, Machine, Root};
 
-use super::Failure;
+use super::{Failure, examples};
 use crate::assembly::Demand;
-use crate::config::{FgpuOptions, List};
+use crate::config::{FgpuOptions, List, heading};
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
@@ -20,6 +20,7 @@ use crate::config::{FgpuOptions, List};
 /// also with warnings; 2 the command line is wrong, the host cannot be read, or has no such
 /// interface.
 #[derive(Debug, Args)]
+#[command(after_help = examples::PLAN)]
 pub struct PlanArgs {
     /// Engines on this host
     #[arg(long, value_name = "N", default_value = "1")]
@@ -196,11 +197,11 @@ fn usual_memory() -> Vec<Memory> {
 pub struct PlaceOptions {
     /// This engine's number among those of its NUMA node, each of which is started with the same N:
     /// they get CPUs of their own without knowing of each other
-    #[arg(long, value_name = "I/N", default_value = "0/1")]
+    #[arg(long, value_name = "I/N", default_value = "0/1", help_heading = heading::PLACE)]
     engine_slot: Slot,
     /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json
     /// if it is there]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::PLACE)]
     cores_file: Option<PathBuf>,
 }
 

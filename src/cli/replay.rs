@@ -5,47 +5,51 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, examples};
 use crate::assembly::StageError;
-use crate::config::{CaptureOptions, ConfigError, EngineOptions};
+use crate::config::{CaptureOptions, ConfigError, EngineOptions, heading, with_output_keys};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::replay::{self, BackendKind, CaptureScan, ReplayError, ReplayOptions, Requests};
 use crate::report::RunReport;
 use crate::report::html::write_report;
 
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without
-/// loss, and write what would have been multicast.
+/// loss, and write what would have been multicast
 #[derive(Debug, Args)]
+#[command(
+    after_help = examples::REPLAY,
+    after_long_help = with_output_keys(examples::REPLAY)
+)]
 pub struct ReplayArgs {
     /// Capture to read: pcap or pcapng with Ethernet frames
     #[arg(value_name = "CAPTURE")]
     capture: PathBuf,
     /// Capture to write: the F-engine's packets
-    #[arg(long, short, value_name = "OUT.pcap")]
+    #[arg(long, short, value_name = "OUT.pcap", help_heading = heading::RESULTS)]
     output: PathBuf,
     /// Folder for report.json and report.html
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::RESULTS)]
     report: Option<PathBuf>,
     /// Requests to the engine: lines of an ADC timestamp and a KATCP request (?gain, ?gain-all,
     /// ?delays), each applied when the output reaches its timestamp
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::CONTROL)]
     requests: Option<PathBuf>,
     /// What computes
-    #[arg(long, value_enum, default_value_t = BackendKind::Auto)]
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = heading::COMPUTE)]
     backend: BackendKind,
     #[command(flatten)]
     kernels: KernelOptions,
     /// Where receive chunks are if a GPU computes
-    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto)]
+    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = heading::COMPUTE)]
     memory: MemoryChoice,
     /// Receive queues per polarisation, each with an lcore of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::RECEIVE)]
     rx_queues: usize,
     /// Compute threads of the CPU backend; all CPUs unless given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::COMPUTE)]
     workers: Option<usize>,
     /// No progress bar, no summary
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = heading::RESULTS)]
     quiet: bool,
     #[command(flatten)]
     engine: EngineOptions,

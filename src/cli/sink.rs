@@ -7,38 +7,40 @@ use std::path::{Path, PathBuf};
 
 use live::LiveArgs;
 
-use super::Failure;
+use super::{Failure, examples};
+use crate::config::{heading, with_output_keys};
 use crate::sink::{self, SinkError, SinkOptions};
 
-/// Take F-engine heaps in, from an interface while they come or from a capture, and check them.
+/// Take F-engine heaps in, from an interface while they come or from a capture, and check them
 ///
 /// From a capture, spectra are also written as arrays; where it has descriptors no option is
 /// needed. Exit codes: 0 all that came was whole and right; 1 something is missing or wrong, or the
 /// run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::SINK, after_long_help = with_output_keys(examples::SINK))]
 #[group(id = "from", required = true, args = ["capture", "interface"])]
 pub struct SinkArgs {
-    /// Capture of the output (pcap or pcapng)
+    /// Capture of the output (pcap or pcapng) [required, or --interface]
     #[arg(conflicts_with = "interface")]
     pub capture: Option<PathBuf>,
     /// Write NAME.npy (batch, channel, spectrum, pol, re/im), NAME.present.npy, NAME.timestamps.npy
     /// and NAME.spectrum.svg of every stream here
-    #[arg(long, value_name = "DIR", conflicts_with = "interface")]
+    #[arg(long, value_name = "DIR", conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub output_dir: Option<PathBuf>,
     /// Print the report as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = heading::RESULTS)]
     pub json: bool,
     /// Channels of streams without descriptors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface", help_heading = heading::CHECK)]
     pub channels: Option<u64>,
     /// Spectra per heap of streams without descriptors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface", help_heading = heading::CHECK)]
     pub spectra_per_heap: Option<u64>,
     /// Substreams of streams without descriptors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "interface", help_heading = heading::CHECK)]
     pub substreams: Option<u64>,
     /// F-engines in the array, the step of heap counts [default: from a capture, found out]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CHECK)]
     pub array_size: Option<u64>,
     #[command(flatten)]
     live: LiveArgs,

@@ -11,7 +11,7 @@ use ratatui::layout::Constraint;
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::widgets::{Cell, Row, Table};
 
-use super::Failure;
+use super::{Failure, examples};
 
 /// How long an engine has to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,17 +22,12 @@ const DOCUMENT: u64 = 16 << 20;
 /// Figures that have a column.
 const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
 
-/// Show how engines are, worst first.
+/// Show how engines are, worst first
 ///
 /// Reads the same as the page at http://HOST:PORT/. Keys: q ends. Exit codes: 0; with --once 1 if
 /// an engine does not answer or is not well; 2 the command line is wrong.
-///
-/// Examples:
-///
-///   karoo top m000h:9100 m001h:9100
-///   karoo top --once m000h:9100 || echo "look at m000h"
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = examples::TOP)]
 pub struct TopArgs {
     /// Engines: host and --prometheus-port of each
     #[arg(value_name = "HOST:PORT", required = true)]

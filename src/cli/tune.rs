@@ -9,7 +9,7 @@ use host::tuning::{
     self, Applied, Change, Finding, Host, Journal, Outcome, Profile, Scope, explain, table,
 };
 
-use super::Failure;
+use super::{Failure, examples};
 use crate::config::List;
 
 /// Check and change what a host needs so that nothing interrupts or slows its engines
@@ -25,16 +25,19 @@ enum Tune {
     ///
     /// Exit codes: 0 all is as it should be; 1 something is not, or cannot be told; 2 the command
     /// line or the profile is wrong.
+    #[command(after_help = examples::TUNE_CHECK)]
     Check(CheckArgs),
     /// Make this host what a profile says, and note what it was
     ///
     /// Each value is written down, with what it was, before it is changed. Exit codes: 0 all
     /// changes were made; 1 the system refused some; 2 the command line or the profile is wrong.
+    #[command(after_help = examples::TUNE_APPLY)]
     Apply(ApplyArgs),
     /// Make this host what it was before the first apply
     ///
     /// Also after an apply that was interrupted. Exit codes: 0 all is as it was; 1 something is
     /// not; 2 the command line is wrong.
+    #[command(after_help = examples::TUNE_REVERT)]
     Revert(RevertArgs),
 }
 

@@ -11,9 +11,10 @@ use dsp::SampleBits;
 use ground::SampleClock;
 use host::topology::CpuList;
 
+use super::units::bytes;
 use super::{
     AiomonitorOptions, ConfigError, EngineConfig, EngineOptions, JONES_PER_BATCH, RecvConfig,
-    SendConfig, ServeOptions,
+    SendConfig, ServeOptions, heading,
 };
 use crate::net::{FlowTable, parse_endpoints};
 
@@ -26,56 +27,81 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("max_delay_diff", "1048576"),
 ];
 
+/// Options without which there is no engine, and how help says so. A configuration file may have
+/// them, so that the parser cannot ask for them.
+const REQUIRED: [(&str, &str); 7] = [
+    ("src", "[required]"),
+    ("recv_interface", "[required, but for a capture]"),
+    ("send_interface", "[required]"),
+    ("adc_sample_rate", "[required]"),
+    ("sync_time", "[required]"),
+    ("wideband", "[required, or --narrowband]"),
+    ("narrowband", "[required, or --wideband]"),
+];
+
 /// Interfaces to send on, at most.
 pub const MAX_SEND_INTERFACES: usize = 16;
 
 /// Options of `karoo fgpu` that katgpucbf has.
 #[derive(Clone, Debug, Args)]
 pub struct FgpuOptions {
-    /// Where digitiser packets come from: `a.b.c.d[+n][:port],…` for both polarisations, or a
-    /// capture file
+    /// Where digitiser packets come from: multicast groups of both polarisations, or a capture file
     #[arg(value_name = "SRC")]
     pub src: Option<String>,
-    /// What every engine has.
-    #[command(flatten)]
-    pub engine: EngineOptions,
     /// Interfaces to receive on, dealt out to the receive queues
-    #[arg(long, value_name = "IFACE,…")]
+    #[arg(long, value_name = "IFACE,…", help_heading = heading::RECEIVE)]
     pub recv_interface: Option<List<String>>,
-    /// CPU of each receive queue's lcore; -1: any
+    /// CPU of each receive queue's lcore, one queue for each that is named; -1: any
     #[arg(
         long,
         value_name = "CPU,…",
         default_value = "-1",
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        help_heading = heading::RECEIVE
     )]
     pub recv_affinity: List<Cpu>,
     /// Bytes that packets may wait in, all receive queues together
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 27)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1 << 27,
+        value_parser = bytes,
+        help_heading = heading::RECEIVE
+    )]
     pub recv_buffer: usize,
     /// Interfaces to send on, each of which takes an equal share of every output's destinations
-    #[arg(long, value_name = "IFACE,…")]
+    #[arg(long, value_name = "IFACE,…", help_heading = heading::SEND)]
     pub send_interface: Option<List<String>>,
     /// CPU of the send lcores; -1: any
     #[arg(
         long,
         value_name = "CPU",
         default_value = "-1",
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        help_heading = heading::SEND
     )]
     pub send_affinity: Cpu,
     /// Bytes that packets may wait in, all send interfaces together
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1 << 20,
+        value_parser = bytes,
+        help_heading = heading::SEND
+    )]
     pub send_buffer: usize,
     /// Rate at which an output's packets are sent, as a multiple of its own; 0: as fast as the
     /// interface takes them
-    #[arg(long, value_name = "X", default_value_t = 1.1)]
+    #[arg(long, value_name = "X", default_value_t = 1.1, help_heading = heading::SEND)]
     pub send_rate_factor: f64,
+    /// What every engine has.
+    #[command(flatten)]
+    pub engine: EngineOptions,
     /// Where it listens.
     #[command(flatten)]
     pub serve: ServeOptions,
     /// Receive straight into GPU memory that the CPU can write: --memory bar
-    #[arg(long)]
+    #[arg(long, help_heading = heading::COMPUTE)]
     pub use_vkgdr: bool,
     /// What does nothing here.
     #[command(flatten)]
@@ -84,7 +110,7 @@ pub struct FgpuOptions {
 
 /// Options of katgpucbf that are taken and do nothing here.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Taken for compatibility, without effect")]
+#[command(next_help_heading = heading::IGNORED)]
 pub struct IgnoredOptions {
     /// Kernel bypass for receiving: the interface's DPDK driver decides
     #[arg(long)]
@@ -273,10 +299,17 @@ pub struct FgpuConfig {
 }
 
 impl FgpuOptions {
-    /// Gives the options katgpucbf's defaults; for the command that they were made for.
+    /// Gives the options katgpucbf's defaults, and marks those that have none and are required; for
+    /// the command that they were made for.
     pub fn with_defaults(command: Command) -> Command {
-        DEFAULTS.iter().fold(command, |command, (id, value)| {
+        let command = DEFAULTS.iter().fold(command, |command, (id, value)| {
             command.mut_arg(*id, |arg| arg.default_value(*value))
+        });
+        REQUIRED.iter().fold(command, |command, (id, mark)| {
+            command.mut_arg(*id, |arg| {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                arg.help(format!("{help} {mark}"))
+            })
         })
     }
 

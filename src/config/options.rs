@@ -8,72 +8,86 @@ use dsp::OutputBits;
 use dsp::delay::LinearDelay;
 use ground::SampleClock;
 
-use super::{ConfigError, NarrowbandOptions, OutputConfig, WidebandOptions};
+use super::units::hertz;
+use super::{ConfigError, NarrowbandOptions, OutputConfig, WidebandOptions, heading};
 
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
 pub struct EngineOptions {
-    /// Add a wideband output: name=…,channels=…,`dst=a.b.c.d[+n][:port]` and optionally
-    /// jones_per_batch, taps, w_cutoff, window_function (hann|rect), dither (none|uniform)
-    #[arg(long, value_name = "KEY=VALUE,…")]
+    /// Add an output of the whole band; its keys are listed below
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = heading::OUTPUTS)]
     pub wideband: Vec<WidebandOptions>,
-    /// Add a narrowband output: the keys of a wideband one, and centre_frequency=HZ,decimation=…
-    /// and optionally ddc_taps, weight_pass, pass_bandwidth=HZ
-    #[arg(long, value_name = "KEY=VALUE,…")]
+    /// Add an output of a part of the band; its keys are listed below
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = heading::OUTPUTS)]
     pub narrowband: Vec<NarrowbandOptions>,
-    /// ADC sample rate in hertz
-    #[arg(long, value_name = "HZ")]
-    pub adc_sample_rate: Option<f64>,
-    /// UNIX time of sample 0
-    #[arg(long, value_name = "UNIX", allow_negative_numbers = true)]
-    pub sync_time: Option<f64>,
-    /// Number of this F-engine
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub feng_id: u64,
-    /// F-engines in the array: the step of heap counts
-    #[arg(long, value_name = "N", default_value_t = 65536)]
-    pub array_size: u64,
-    /// Digitiser bits per sample, 2 to 16
-    #[arg(long, value_name = "BITS")]
-    pub dig_sample_bits: Option<u32>,
-    /// Samples per digitiser packet
-    #[arg(long, value_name = "N")]
-    pub recv_packet_samples: Option<usize>,
-    /// Samples per polarisation of a receive chunk
-    #[arg(long, value_name = "N")]
-    pub recv_chunk_samples: Option<usize>,
-    /// Jones vectors of an output chunk, rounded up to whole batches of every output
-    #[arg(long, value_name = "N")]
-    pub send_chunk_jones: Option<usize>,
-    /// Payload bytes of an output packet
-    #[arg(long, value_name = "BYTES", default_value_t = 8192)]
-    pub send_packet_payload: usize,
     /// Bits of each real and imaginary part sent, 4 or 8
-    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = heading::OUTPUTS)]
     pub send_sample_bits: u32,
-    /// Time to live of output packets
-    #[arg(long, value_name = "TTL", default_value_t = 4)]
-    pub send_ttl: u8,
-    /// Largest difference of coarse delay between the polarisations, in samples
-    #[arg(long, value_name = "N")]
-    pub max_delay_diff: Option<usize>,
-    /// Gain of every channel of every output
+    /// Gain of every channel of every output, until a client sets others
     #[arg(
         long,
         value_name = "X",
         default_value_t = 1.0,
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        help_heading = heading::OUTPUTS
     )]
     pub gain: f64,
-    /// Seconds of samples over which statistics of input and outputs are taken, up to 60; 0: none
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub statistics_period: f64,
-    /// Clear the low bits of digitiser timestamps
-    #[arg(long)]
-    pub mask_timestamp: bool,
     /// Key of the dither generator: the same key and capture give the same bytes
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::OUTPUTS)]
     pub dither_seed: u64,
+    /// ADC sample rate in hertz, or with a unit: 1712e6, 1712M, 1.712GHz
+    #[arg(long, value_name = "HZ", value_parser = hertz, help_heading = heading::TIMING)]
+    pub adc_sample_rate: Option<f64>,
+    /// UNIX time of sample 0 in seconds
+    #[arg(
+        long,
+        value_name = "UNIX",
+        allow_negative_numbers = true,
+        help_heading = heading::TIMING
+    )]
+    pub sync_time: Option<f64>,
+    /// Number of this F-engine in the array, from 0
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::ENGINE)]
+    pub feng_id: u64,
+    /// F-engines in the array, by which heap counts go up: the same for all of them, and more than
+    /// every --feng-id
+    #[arg(long, value_name = "N", default_value_t = 65536, help_heading = heading::ENGINE)]
+    pub array_size: u64,
+    /// Seconds of samples over which statistics of input and outputs are taken, up to 60; 0: none
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 1.0,
+        help_heading = heading::ENGINE
+    )]
+    pub statistics_period: f64,
+    /// Bits per sample of the digitiser, 2 to 16
+    #[arg(long, value_name = "BITS", help_heading = heading::RECEIVE)]
+    pub dig_sample_bits: Option<u32>,
+    /// Samples per digitiser packet
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
+    pub recv_packet_samples: Option<usize>,
+    /// Samples per polarisation of a receive chunk, which is what is computed at once
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
+    pub recv_chunk_samples: Option<usize>,
+    /// Largest difference between the coarse delays of the two polarisations, in samples, for which
+    /// input is kept: beyond it batches may be lost
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
+    pub max_delay_diff: Option<usize>,
+    /// Clear the bits of digitiser timestamps below a packet's samples, for digitisers that leave
+    /// something there
+    #[arg(long, help_heading = heading::RECEIVE)]
+    pub mask_timestamp: bool,
+    /// Jones vectors (a value of either polarisation for one channel and time) that are computed
+    /// before they are sent, rounded up to whole batches of every output
+    #[arg(long, value_name = "N", help_heading = heading::SEND)]
+    pub send_chunk_jones: Option<usize>,
+    /// Payload bytes of an output packet
+    #[arg(long, value_name = "BYTES", default_value_t = 8192, help_heading = heading::SEND)]
+    pub send_packet_payload: usize,
+    /// Time to live of output packets
+    #[arg(long, value_name = "TTL", default_value_t = 4, help_heading = heading::SEND)]
+    pub send_ttl: u8,
 }
 
 impl EngineOptions {
@@ -112,10 +126,10 @@ impl EngineOptions {
 pub struct CaptureOptions {
     /// Destinations of the digitisers' packets, `a.b.c.d[+n][:port],…`, both polarisations'; all
     /// others are not ours
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", help_heading = heading::RECEIVE)]
     pub sources: Option<String>,
     /// Delay model per polarisation from sample 0 on, as delay_s,rate:phase_rad,phase_rate
-    #[arg(long, value_names = ["STREAM", "MODEL0", "MODEL1"], num_args = 3, allow_hyphen_values = true)]
+    #[arg(long, value_names = ["STREAM", "MODEL0", "MODEL1"], num_args = 3, allow_hyphen_values = true, help_heading = heading::TIMING)]
     pub delays: Vec<String>,
 }
 

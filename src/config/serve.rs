@@ -2,17 +2,19 @@
 
 use clap::Args;
 
+use super::heading;
+
 /// Where a command listens.
 #[derive(Clone, Debug, Args)]
 pub struct ServeOptions {
     /// Address that the KATCP server listens on; empty: all
-    #[arg(long, value_name = "HOST", default_value = "")]
+    #[arg(long, value_name = "HOST", default_value = "", help_heading = heading::CONTROL)]
     pub katcp_host: String,
     /// Port of the KATCP server; 0: any
-    #[arg(long, value_name = "PORT", default_value_t = 7147)]
+    #[arg(long, value_name = "PORT", default_value_t = 7147, help_heading = heading::CONTROL)]
     pub katcp_port: u16,
-    /// Port of http://…/metrics for Prometheus; none unless given
-    #[arg(long, value_name = "PORT")]
+    /// Port of the page of the engine and of http://…/metrics for Prometheus; none unless given
+    #[arg(long, value_name = "PORT", help_heading = heading::CONTROL)]
     pub prometheus_port: Option<u16>,
 }
 

@@ -3,15 +3,17 @@
 use std::fmt;
 
 use super::shape::KernelShape;
+use crate::config::heading;
 
 /// Who makes the transform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Fft {
-    /// Kernels that hold the filter and half a transform, and the other half and all behind it.
+    /// Karoo's own: two kernels for everything, the first of which filters and does half of the
+    /// transform.
     #[default]
     Fused,
-    /// NVIDIA's library, between a filter and a kernel for all behind it: for comparison, and for
-    /// what does not fit.
+    /// NVIDIA's library, between kernels for the rest: for comparison, and for channels that do not
+    /// fit the fused ones.
     Cufft,
 }
 
@@ -57,12 +59,12 @@ pub struct Kernels {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KernelOptions {
     /// Who makes the transform on a GPU
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = heading::COMPUTE)]
     pub fft: Fft,
-    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest,
-    /// as stored or else measured), again (the fastest, measured anew), or a shape as reports name
-    /// it, several joined by +
-    #[arg(long, value_name = "HOW")]
+    /// How the GPU's kernels are divided into blocks (their shape): off (the first that fits), auto
+    /// (the fastest, as stored or else measured), again (the fastest, measured anew), or a shape as
+    /// reports name it, several joined by +
+    #[arg(long, value_name = "HOW", help_heading = heading::COMPUTE)]
     pub tune: Option<Tune>,
 }
 

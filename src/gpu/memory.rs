@@ -17,7 +17,7 @@ use crate::memory::{
 pub enum MemoryChoice {
     /// The GPU's memory if the CPU can write it, else the host's.
     Auto,
-    /// The GPU's memory, or nothing.
+    /// The GPU's memory, or an error.
     Bar,
     /// Pinned memory of the host, copied to the GPU.
     Pinned,

@@ -9,6 +9,7 @@ use super::signal::BenchSignal;
 use crate::assembly::{BackendKind, Stages};
 use crate::config::{
     ConfigError, EngineConfig, Narrowband, NarrowbandSpec, OutputConfig, RecvConfig, SendConfig,
+    heading,
 };
 use crate::gpu::{KernelOptions, MemoryChoice};
 use crate::net::endpoint::DEFAULT_PORT;
@@ -29,111 +30,112 @@ const RX_STALL: f64 = 0.025;
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchOptions {
     /// Rate in Gsample/s per polarisation; with --search the highest to try
-    #[arg(long, value_name = "GSPS", default_value_t = 1.712)]
+    #[arg(long, value_name = "GSPS", default_value_t = 1.712, help_heading = heading::MEASURE)]
     pub rate: f64,
     /// How long to measure
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, help_heading = heading::MEASURE)]
     pub seconds: f64,
     /// Look for the highest rate at which nothing is lost, then measure at it
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURE)]
     pub search: bool,
     /// With --search: repeat trials, by noisy bisection, until the rate is known with this
     /// probability
-    #[arg(long, value_name = "P", requires = "search")]
+    #[arg(long, value_name = "P", requires = "search", help_heading = heading::MEASURE)]
     pub confidence: Option<f64>,
     /// Trials of that at most
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, help_heading = heading::MEASURE)]
     pub trials: u32,
     /// How long --search stays at each rate
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, help_heading = heading::MEASURE)]
     pub probe_seconds: f64,
     /// Engines in the process
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub engines: usize,
     /// Rx queues of each engine, each with an lcore of its own
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = heading::PLACE)]
     pub rx_queues: usize,
     /// Tx queues of each engine, each with an lcore of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub tx_queues: usize,
     /// Generator lcores for all engines
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub generators: usize,
     /// Sink lcores for all engines
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub sinks: usize,
-    /// CPUs to use: the main thread's, each engine's rx, engine and tx lcores', the generators',
-    /// the sinks', the CPU backend's workers' [default: all that there are, in order]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// CPUs, one for each thread in this order: the main thread, the rx, engine and tx lcores of
+    /// each engine, the generators, the sinks, the CPU backend's workers [default: all that there
+    /// are, in order]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = heading::PLACE)]
     pub cpus: Vec<usize>,
     /// Let lcores share CPUs where there are too few
-    #[arg(long)]
+    #[arg(long, help_heading = heading::PLACE)]
     pub oversubscribe: bool,
     /// What computes
-    #[arg(long, value_enum, default_value_t = BackendKind::Auto)]
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = heading::COMPUTE)]
     pub backend: BackendKind,
     /// Where receive chunks are if a GPU computes
-    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto)]
+    #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = heading::COMPUTE)]
     pub memory: MemoryChoice,
     /// Which kernels; the fastest unless said otherwise.
     #[command(flatten)]
     pub kernels: KernelOptions,
     /// Compute threads of the CPU backend
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::COMPUTE)]
     pub workers: usize,
     /// Channels
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = heading::OUTPUTS)]
     pub channels: usize,
     /// PFB taps
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, help_heading = heading::OUTPUTS)]
     pub taps: usize,
     /// Narrowband outputs of each engine beside its wideband one
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::OUTPUTS)]
     pub narrowband: usize,
     /// Decimation of the narrowband outputs
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = heading::OUTPUTS)]
     pub decimation: usize,
     /// Destinations among which the channels are divided
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = heading::OUTPUTS)]
     pub substreams: usize,
     /// Jones vectors per batch
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, help_heading = heading::OUTPUTS)]
     pub jones_per_batch: usize,
     /// Dither before quantisation
-    #[arg(long, value_enum, default_value_t = Dither::Uniform)]
+    #[arg(long, value_enum, default_value_t = Dither::Uniform, help_heading = heading::OUTPUTS)]
     pub dither: Dither,
     /// Digitiser bits per sample, 2 to 16
-    #[arg(long, value_name = "BITS", default_value_t = 10)]
+    #[arg(long, value_name = "BITS", default_value_t = 10, help_heading = heading::RECEIVE)]
     pub dig_sample_bits: u32,
     /// Samples per digitiser packet
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096, help_heading = heading::RECEIVE)]
     pub recv_packet_samples: usize,
     /// Samples per polarisation of a receive chunk
-    #[arg(long, value_name = "N", default_value_t = 1 << 22)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 22, help_heading = heading::RECEIVE)]
     pub recv_chunk_samples: usize,
     /// Jones vectors of an output chunk [default: one batch]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::SEND)]
     pub send_chunk_jones: Option<usize>,
     /// Payload bytes of an output packet
-    #[arg(long, value_name = "BYTES", default_value_t = 8192)]
+    #[arg(long, value_name = "BYTES", default_value_t = 8192, help_heading = heading::SEND)]
     pub send_packet_payload: usize,
     /// Largest difference of coarse delay between the polarisations, in samples
-    #[arg(long, value_name = "N", default_value_t = 1 << 16)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 16, help_heading = heading::RECEIVE)]
     pub max_delay_diff: usize,
     /// Receive chunks of each engine beside those that it needs [default: 50 ms' worth at --rate]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
     pub recv_spare_chunks: Option<usize>,
     /// Packets that each rx queue holds [default: 25 ms' worth at --rate]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::RECEIVE)]
     pub rx_descriptors: Option<usize>,
     /// Packets that each tx queue holds
-    #[arg(long, value_name = "N", default_value_t = 1023)]
+    #[arg(long, value_name = "N", default_value_t = 1023, help_heading = heading::SEND)]
     pub tx_descriptors: usize,
     /// Seconds over which statistics are taken; 0: none
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, help_heading = heading::ENGINE)]
     pub statistics_period: f64,
     /// Report as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = heading::RESULTS)]
     pub json: bool,
 }
 

@@ -9,8 +9,8 @@ use ground::os::allowed_cpus;
 use host::topology::{CpuList, Machine, Root};
 use indicatif::ProgressBar;
 
-use super::Failure;
 use crate::bench::cores::{Tables, measure};
+use crate::cli::{Failure, examples};
 
 /// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the
 /// rate at which one reads what another wrote
@@ -19,6 +19,7 @@ use crate::bench::cores::{Tables, measure};
 /// /var/lib/karoo/cores.json leaves, or those of --cores-file. Exit codes: 0 measured; 2 the
 /// command line is wrong.
 #[derive(Debug, Args)]
+#[command(after_help = examples::BENCH_CORES)]
 pub struct CoresArgs {
     /// CPUs to measure between [default: those of this process]
     #[arg(long, value_name = "CPU,…")]

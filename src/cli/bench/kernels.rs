@@ -5,43 +5,45 @@ use dsp::{OutputBits, SampleBits};
 use serde::Serialize;
 
 use crate::bench::kernels::{self, Case, KernelError, Machine, Row, Together};
-use crate::cli::Failure;
-use crate::config::ConfigError;
+use crate::cli::{Failure, examples};
+use crate::config::{ConfigError, heading};
 use crate::gpu::{Fft, Gpu, Kernels, Tune};
 
-/// Time the GPU's kernels, with dither.
+/// Time the GPU's kernels, with dither
 ///
 /// What they make is compared with the double-precision model before they are timed.
 #[derive(Debug, Args)]
+#[command(after_help = examples::BENCH_KERNELS)]
 pub struct KernelArgs {
     /// Channels, powers of two
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "1024,4096,8192,32768"
-    )]
+        default_value = "1024,4096,8192,32768", help_heading = heading::OUTPUTS)]
     channels: Vec<usize>,
     /// Bits per sample, 2 to 16
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "10")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "10", help_heading = heading::RECEIVE)]
     bits: Vec<u32>,
     /// Taps of the filter bank
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, help_heading = heading::OUTPUTS)]
     taps: usize,
     /// Decimations of outputs, powers of two up to 64: 1 for wideband, others for narrowband
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", help_heading = heading::OUTPUTS)]
     decimation: Vec<usize>,
-    /// Pass band of narrowband outputs as a fraction of their band, to discard no channel
-    #[arg(long, value_name = "P")]
+    /// Pass band of narrowband outputs as a fraction of their band, as their key pass_bandwidth has
+    /// it in hertz: no channel is then discarded; without, the outer half of a transform twice as
+    /// wide is
+    #[arg(long, value_name = "P", help_heading = heading::OUTPUTS)]
     pass_fraction: Option<f64>,
     /// Bits per output sample, 4 or 8
-    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = heading::OUTPUTS)]
     send_sample_bits: u32,
     /// Samples per polarisation of a pass, or those of one spectrum if that is more
-    #[arg(long, value_name = "N", default_value_t = kernels::SAMPLES)]
+    #[arg(long, value_name = "N", default_value_t = kernels::SAMPLES, help_heading = heading::MEASURE)]
     samples: usize,
     /// Time the outputs of all decimations together as well, as those of one engine
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURE)]
     together: bool,
     /// Who makes the transform
     #[arg(
@@ -49,15 +51,14 @@ pub struct KernelArgs {
         value_enum,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "fused"
-    )]
+        default_value = "fused", help_heading = heading::COMPUTE)]
     fft: Vec<Fft>,
-    /// How the shape of the fused kernels is picked: off (the first that fits), auto (the fastest,
-    /// as stored or else measured), again (measured anew), or the name of a shape
-    #[arg(long, value_name = "HOW", default_value = "off")]
+    /// How the GPU's kernels are divided into blocks (their shape): off (the first that fits), auto
+    /// (the fastest, as stored or else measured), again (measured anew), or the name of a shape
+    #[arg(long, value_name = "HOW", default_value = "off", help_heading = heading::COMPUTE)]
     tune: Tune,
     /// JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = heading::RESULTS)]
     json: bool,
 }
 

@@ -19,7 +19,10 @@ use crate::cli::dsim::signals_demand;
 use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::config::{Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions};
+use crate::config::units::{bytes, hertz};
+use crate::config::{
+    Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions, heading,
+};
 use crate::net::{FlowTable, parse_endpoints};
 use crate::ports::{Interface, Links, OpenPort, PortUse};
 use crate::sim::{DigitiserConfig, parse};
@@ -30,52 +33,48 @@ use crate::sink::live::{
 
 /// Options of a sink on an interface.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "From an interface")]
 pub struct LiveArgs {
-    /// Interface to receive on
-    #[arg(long, value_name = "IFACE")]
+    /// Interface to receive on [required, or a capture]
+    #[arg(long, value_name = "IFACE", help_heading = heading::RECEIVE)]
     pub interface: Option<String>,
     /// A wideband output to take in, as karoo fgpu was given it
-    #[arg(long, value_name = "KEY=VALUE,…", conflicts_with = "capture")]
+    #[arg(long, value_name = "KEY=VALUE,…", conflicts_with = "capture", help_heading = heading::CHECK)]
     wideband: Vec<WidebandOptions>,
     /// A narrowband output to take in, as karoo fgpu was given it
     #[arg(
         long,
         value_name = "KEY=VALUE,…",
         conflicts_with = "capture",
-        requires = "adc_sample_rate"
-    )]
+        requires = "adc_sample_rate", help_heading = heading::CHECK)]
     narrowband: Vec<NarrowbandOptions>,
     /// Bits of each real and imaginary part of these: 4 or 8
     #[arg(
         long,
         value_name = "BITS",
         default_value_t = 8,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::CHECK)]
     send_sample_bits: u32,
     /// Destinations of an output that its descriptors tell the shape of: a.b.c.d[+n][:port]
-    #[arg(long, value_name = "DST", conflicts_with = "capture")]
+    #[arg(long, value_name = "DST", conflicts_with = "capture", help_heading = heading::CHECK)]
     dst: Vec<String>,
     /// End after so many seconds
-    #[arg(long, value_name = "S", conflicts_with = "capture")]
+    #[arg(long, value_name = "S", conflicts_with = "capture", help_heading = heading::END)]
     duration: Option<f64>,
     /// End when every stream has had so many whole heaps
-    #[arg(long, value_name = "N", conflicts_with = "capture")]
+    #[arg(long, value_name = "N", conflicts_with = "capture", help_heading = heading::END)]
     heaps: Option<u64>,
     /// End when a stop heap has come on every substream
-    #[arg(long, conflicts_with = "capture")]
+    #[arg(long, conflicts_with = "capture", help_heading = heading::END)]
     until_stop: bool,
     /// Seconds between lines that say how it goes
     #[arg(
         long,
         value_name = "S",
         default_value_t = 1.0,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::RESULTS)]
     report_interval: f64,
     /// Bytes that packets may wait in
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 25, conflicts_with = "capture")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 25, value_parser = bytes, conflicts_with = "capture", help_heading = heading::RECEIVE)]
     recv_buffer: usize,
     /// CPU of the lcore that receives, which then polls; -1: any
     #[arg(
@@ -83,14 +82,13 @@ pub struct LiveArgs {
         value_name = "CPU",
         default_value = "-1",
         allow_hyphen_values = true,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::PLACE)]
     affinity: Cpu,
     /// Port of http://…/metrics for Prometheus; none unless given
-    #[arg(long, value_name = "PORT", conflicts_with = "capture")]
+    #[arg(long, value_name = "PORT", conflicts_with = "capture", help_heading = heading::CONTROL)]
     prometheus_port: Option<u16>,
     /// Where log messages go
-    #[arg(long, value_enum, default_value_t, conflicts_with = "capture")]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "capture", help_heading = heading::CONTROL)]
     log: LogTo,
     /// Signals that karoo dsim sends: some heaps of every output given by --wideband or
     /// --narrowband are held against what follows from them
@@ -98,54 +96,48 @@ pub struct LiveArgs {
         long,
         value_name = "SPEC",
         conflicts_with = "capture",
-        requires = "adc_sample_rate"
-    )]
+        requires = "adc_sample_rate", help_heading = heading::SIGNAL)]
     signals: Option<String>,
-    /// ADC sample rate of the digitiser in hertz
-    #[arg(long, value_name = "HZ", conflicts_with = "capture")]
+    /// ADC sample rate of the digitiser in hertz, or with a unit: 1712M
+    #[arg(long, value_name = "HZ", value_parser = hertz, conflicts_with = "capture", help_heading = heading::SIGNAL)]
     adc_sample_rate: Option<f64>,
     /// Samples per heap of the digitiser
     #[arg(
         long,
         value_name = "N",
         default_value_t = 4096,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::SIGNAL)]
     heap_samples: usize,
     /// Bits per sample of the digitiser, 2 to 16
     #[arg(
         long,
         value_name = "B",
         default_value = "10",
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::SIGNAL)]
     sample_bits: SampleBits,
     /// Samples after which the signals repeat
-    #[arg(long, value_name = "N", default_value_t = 1 << 27, conflicts_with = "capture")]
+    #[arg(long, value_name = "N", default_value_t = 1 << 27, conflicts_with = "capture", help_heading = heading::SIGNAL)]
     period: u64,
     /// Seed of the digitiser's dither
     #[arg(
         long,
         value_name = "N",
         default_value_t = 1,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::SIGNAL)]
     dither_seed: u64,
     /// Seed of the digitiser's noise that gives none
     #[arg(
         long,
         value_name = "N",
         default_value_t = 1,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::SIGNAL)]
     seed: u64,
     /// Gain of the F-engine
     #[arg(
         long,
-        value_name = "GAIN",
+        value_name = "X",
         default_value_t = 1.0,
-        conflicts_with = "capture"
-    )]
+        conflicts_with = "capture", help_heading = heading::SIGNAL)]
     gain: f64,
 }
 

@@ -1,0 +1,140 @@
+//! Examples at the end of each command's help: two or more, each of which the command line takes.
+//!
+//! Lines have at most 78 columns, so that no terminal wraps what is to be copied.
+
+/// Of `karoo`.
+pub const KAROO: &str = "\
+Examples:
+  A capture of a simulated digitiser, channelised, on any machine:
+    karoo dsim --output digitisers.pcap
+    karoo replay digitisers.pcap --output spectra.pcap --report report
+  What this host lacks for a live engine:
+    karoo tune check
+
+Every command has examples: karoo COMMAND --help. Its page of the manual is karoo-COMMAND(1).
+RUST_LOG in the environment says what is logged (debug; info,dpdk=debug), and
+NO_COLOR that nothing is coloured.";
+
+/// Of `karoo fgpu`.
+pub const FGPU: &str = "\
+Examples:
+  An engine of MeerKAT's L band that receives and sends through one interface:
+    karoo fgpu --recv-interface eth0 --send-interface eth0 \\
+      --adc-sample-rate 1712M --sync-time 1763700000 --feng-id 3 --array-size 64 \\
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+63 \\
+      --prometheus-port 9100 239.102.0.64+7:7148,239.102.1.64+7:7148
+  Which thread of an engine would run where; nothing starts:
+    karoo fgpu --config /etc/karoo/m003h.toml --print-plan";
+
+/// Of `karoo replay`.
+pub const REPLAY: &str = "\
+Examples:
+  4096 channels of a capture, with a report to look at:
+    karoo replay digitisers.pcap --output spectra.pcap --report report \\
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+7 --gain 0.05
+  53.5 MHz around 284 MHz, of samples of 8 bits:
+    karoo replay digitisers.pcap -o zoom.pcap --dig-sample-bits 8 \\
+      --narrowband 'name=zoom, channels=1024, dst=239.11.0.0+7,
+        centre_frequency=284M, decimation=16'";
+
+/// Of `karoo dsim`.
+pub const DSIM: &str = "\
+Examples:
+  A capture with a tone in noise in either polarisation, and 1 % of heaps lost:
+    karoo dsim --output digitisers.pcap --faults drop=0.01 \\
+      --signals 'cw(0.2, 232e6) + wgn(0.05); cw(0.1, 381e6) + wgn(0.05);'
+  A digitiser that sends in real time until it is told to end:
+    karoo dsim --interface eth0 --adc-sample-rate 1712M \\
+      239.102.0.64+7:7148 239.102.1.64+7:7148
+
+Functions of signals, in full scales, hertz and samples; each signal ends with a semicolon:
+  cw(amplitude, frequency)               a tone
+  multicw(n, a, da, f, df)               n tones, each da and df above the one before
+  comb(amplitude, frequency)             an impulse at each period
+  wgn(deviation[, seed])                 noise
+  delay(signal, samples)                 the signal later
+  nodither(signal)                       the whole without dither
+  NAME = signal;  + - * ( )              variables and arithmetic";
+
+/// Of `karoo sink`.
+pub const SINK: &str = "\
+Examples:
+  Spectra of a capture as arrays and pictures:
+    karoo sink spectra.pcap --output-dir spectra
+  Ten seconds of a live stream, held against the signals of the digitiser:
+    karoo sink --interface eth0 --duration 10 --adc-sample-rate 1712M \\
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+7 \\
+      --signals 'cw(0.2, 232e6); cw(0.1, 381e6);'";
+
+/// Of `karoo top`.
+pub const TOP: &str = "\
+Examples:
+  Two engines, until q is pressed:
+    karoo top m000h:9100 m001h:9100
+  For scripts:
+    karoo top --once m000h:9100 || echo 'look at m000h'";
+
+/// Of `karoo plan`.
+pub const PLAN: &str = "\
+Examples:
+  Four engines on this host, drawn:
+    karoo plan --engines 4 --picture plan.svg
+  Two engines on a host whose proc and sys were copied to a folder:
+    karoo plan --engines 2 --recv-interface eth2,eth3 --root m000h";
+
+/// Of `karoo tune check`.
+pub const TUNE_CHECK: &str = "\
+Examples:
+  What this host lacks, and why it matters:
+    karoo tune check --explain
+  The whole appliance, firmware included, for one interface:
+    karoo tune check appliance --interface eth2";
+
+/// Of `karoo tune apply`.
+pub const TUNE_APPLY: &str = "\
+Examples:
+  What would be changed:
+    karoo tune apply --dry-run
+  All of it, without being asked; root only:
+    sudo karoo tune apply --yes";
+
+/// Of `karoo tune revert`.
+pub const TUNE_REVERT: &str = "\
+Examples:
+  Everything as it was before the first apply; root only:
+    sudo karoo tune revert
+  The same where the journal is elsewhere:
+    sudo karoo tune revert --state /srv/karoo/tuning";
+
+/// Of `karoo bench engine`.
+pub const BENCH_ENGINE: &str = "\
+Examples:
+  One engine at the rate of MeerKAT's L band:
+    karoo bench engine --rate 1.712
+  The highest rate of an engine on the CPU without loss:
+    karoo bench engine --backend cpu --workers 8 --rate 2 --search";
+
+/// Of `karoo bench kernels`.
+pub const BENCH_KERNELS: &str = "\
+Examples:
+  The usual channels, each with the fastest kernels:
+    karoo bench kernels --tune auto
+  A wideband and a narrowband output together, as JSON:
+    karoo bench kernels --channels 4096 --decimation 1,8 --together --json";
+
+/// Of `karoo bench ports`.
+pub const BENCH_PORTS: &str = "\
+Examples:
+  The highest rate without loss between two ports of one cable:
+    karoo bench ports --send-interface eth2 --recv-interface eth3
+  One trial of ten seconds at 40 Gb/s:
+    karoo bench ports --send-interface eth2 --recv-interface eth3 \\
+      --search none --rate 40 --seconds 10";
+
+/// Of `karoo bench cores`.
+pub const BENCH_CORES: &str = "\
+Examples:
+  Figures that karoo plan and karoo fgpu then use; root only:
+    sudo karoo bench cores --output /var/lib/karoo/cores.json
+  Between four CPUs, to look at:
+    karoo bench cores --cpus 0-3";
