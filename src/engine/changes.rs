@@ -11,6 +11,7 @@ use super::steer::{
     ActiveDelay, Applied, Change, EngineEvent, FORGET, Gains, MODELS, OutputRequests, Published,
     Request,
 };
+use super::test_patterns::{TestRequest, TestSchedule};
 
 /// Requests of one output: those in effect, and those that are yet to be due.
 pub(super) struct PendingRequests {
@@ -27,6 +28,10 @@ pub(super) struct PendingRequests {
     upcoming: Option<Request>,
     /// Gains that are due with the next output chunk.
     gains: [Option<Gains>; N_POL],
+    /// A test pattern that is due then, or an end of one.
+    test: Option<Option<TestRequest>>,
+    /// Test patterns of chunks that were begun, for those that are complete.
+    pub tests: TestSchedule,
     /// Whether the output chunk under construction ends with its current batch, so that `gains`
     /// are due then.
     cut_at_batch: bool,
@@ -85,6 +90,8 @@ impl PendingRequests {
             subsampling,
             upcoming: None,
             gains: [None, None],
+            test: None,
+            tests: TestSchedule::default(),
             cut_at_batch: false,
             stats: RequestStats::default(),
             last_told: Timestamp(0),
@@ -141,6 +148,10 @@ impl PendingRequests {
                     }
                     self.cut_at_batch |= request.at.is_some();
                 }
+                Change::Test(test) => {
+                    self.test = Some(*test);
+                    self.cut_at_batch |= request.at.is_some();
+                }
             }
             self.stats.changes += 1;
             self.steered.spend(request);
@@ -180,10 +191,15 @@ impl PendingRequests {
         }
     }
 
-    /// Sets the gains that are due with the next output chunk, which begins at `next` or later.
+    /// Sets the gains and the test pattern that are due with the next output chunk, which begins at `next` or later.
     /// False if there are none.
     fn set_gains(&mut self, next: Timestamp, pipeline: &mut dyn Pipeline) -> bool {
         self.cut_at_batch = false;
+        let test = self.test.take();
+        if let Some(test) = test {
+            self.tests.ask(next, test);
+            self.tell_applied(next, Change::Test(test));
+        }
         let due = std::mem::take(&mut self.gains);
         for (pol, gains) in due.iter().enumerate() {
             if let Some(mut gains) = gains.clone() {
@@ -195,7 +211,7 @@ impl PendingRequests {
         if any {
             self.tell_applied(next, Change::Gains(due));
         }
-        any
+        any || test.is_some()
     }
 
     fn tell_applied(&self, from: Timestamp, change: Change) {

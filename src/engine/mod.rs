@@ -10,11 +10,13 @@ mod counts;
 mod expected;
 mod input;
 mod input_statistics;
+mod levels;
 mod output;
 mod sent_chunks;
 mod statistics;
 mod stats;
 pub mod steer;
+mod test_patterns;
 
 mod sync {
     pub use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -32,10 +34,12 @@ use ground::stats::{Phase, PhaseTimer, ThreadReport};
 use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
 pub use input::ChunkPresence;
 use input_statistics::InputLooks;
+pub use levels::KurtosisFlags;
 pub use output::{ChunkObserver, Output, OutputChunk, OutputParts, Step};
 pub use statistics::{ChannelSums, InputStatistics, OutputStatistics, PeriodSums, StatisticsBoard};
 pub use stats::OutputStats;
 use steer::{EngineEvent, Published, Received, RequestQueues};
+pub use test_patterns::{TestPattern, TestRequest, UnknownPattern};
 
 use crate::config::EngineConfig;
 use crate::memory::FrozenChunk;

@@ -21,7 +21,7 @@ use super::expected::expected_batches;
 use super::input::ChunkPresence;
 use super::statistics::Periods;
 use super::stats::{OutputStats, Tally};
-use super::steer::{EngineEvent, OutputRequests, PowerLevel, Published, Sent};
+use super::steer::{EngineEvent, OutputRequests, PowerLevel, Published, Sent, TestChange};
 use super::{Block, FineDelay, Pipeline, PipelineError};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::{OutputMemory, SampleView};
@@ -69,6 +69,7 @@ pub enum Step {
 pub struct Output {
     parts: OutputParts,
     index: usize,
+    feng_id: u64,
     /// Spectra per output chunk.
     capacity: usize,
     changes: PendingRequests,
@@ -119,6 +120,7 @@ impl Output {
             periods: config.statistics_samples().map(Periods::new),
             parts,
             index,
+            feng_id: config.feng_id,
             capacity,
             published,
             power,
@@ -411,8 +413,16 @@ impl Output {
 
     /// The next chunk that is complete.
     pub fn poll(&mut self) -> Result<Option<OutputChunk>, PipelineError> {
-        let chunk = self.parts.pipeline.poll_finished()?;
-        if let Some(chunk) = &chunk {
+        let mut chunk = self.parts.pipeline.poll_finished()?;
+        if let Some(chunk) = &mut chunk {
+            let (of, feng_id) = (&self.parts.config, self.feng_id);
+            if let Some(pattern) = self.changes.tests.apply(chunk, of, feng_id) {
+                self.published.tell(EngineEvent::Test(TestChange {
+                    output: self.index,
+                    from: chunk.start(),
+                    pattern,
+                }));
+            }
             let gap = self.gap(chunk);
             let tally = Tally::new(chunk, &self.parts.config, gap);
             let step = self.parts.config.batch_samples();

@@ -1,5 +1,7 @@
 //! Requests that took effect, in the log: what it takes to do the same in a replay.
 
+use ground::SampleClock;
+
 use super::requests::replay_lines;
 use crate::config::EngineConfig;
 use crate::engine::steer::{Applied, Change, EngineEvent, Published};
@@ -12,6 +14,7 @@ const SHORT: usize = 16;
 pub struct AppliedLog {
     /// Names of the outputs.
     streams: Vec<String>,
+    clock: SampleClock,
 }
 
 impl AppliedLog {
@@ -20,6 +23,7 @@ impl AppliedLog {
         let names = config.outputs.iter().map(|output| output.name.clone());
         Self {
             streams: names.collect(),
+            clock: config.clock,
         }
     }
 
@@ -30,11 +34,11 @@ impl AppliedLog {
         };
         let gains = match &applied.change {
             Change::Gains(gains) => gains.iter().flatten().map(|g| g.values().len()).max(),
-            Change::Delays { .. } => None,
+            Change::Delays { .. } | Change::Test(_) => None,
         };
         let gains = gains.unwrap_or_default();
         if gains <= SHORT {
-            for request in replay_lines(stream, applied) {
+            for request in replay_lines(stream, applied, self.clock) {
                 tracing::info!(%request, "in effect");
             }
             return;
@@ -47,7 +51,7 @@ impl AppliedLog {
             "gains of many channels in effect; debug messages have them"
         );
         if tracing::enabled!(tracing::Level::DEBUG) {
-            for request in replay_lines(stream, applied) {
+            for request in replay_lines(stream, applied, self.clock) {
                 tracing::debug!(%request, "in effect");
             }
         }

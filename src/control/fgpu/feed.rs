@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dsp::delay::LinearDelay;
-use ground::{N_POL, SampleClock};
+use ground::{N_POL, SampleClock, Timestamp};
 use katcp::reading::unix_now;
 use katcp::{SensorId, SensorReading, SensorStatus, Value};
 
 use super::applied::AppliedLog;
 use super::sensors::{FgpuSensors, delay_text};
-use crate::config::EngineConfig;
-use crate::engine::steer::{ActiveDelay, EngineEvent, PowerLevel, Published, Received, Sent};
+use crate::config::{EngineConfig, OutputConfig};
+use crate::engine::steer::{
+    ActiveDelay, EngineEvent, PowerLevel, Published, Received, Sent, TestChange,
+};
 
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but
 /// promptness depends on it.
@@ -41,6 +43,9 @@ pub struct SensorFeed {
     /// Shown by the delay sensors, per output.
     delays: Vec<[LinearDelay; N_POL]>,
     busy: Vec<Busy>,
+    outputs: Vec<OutputConfig>,
+    /// End of the statistics that are shown, per output.
+    shown: Vec<Option<Timestamp>>,
     log: AppliedLog,
 }
 
@@ -89,6 +94,8 @@ impl SensorFeed {
             overwritten: 0,
             delays: vec![[LinearDelay::ZERO; N_POL]; sensors.outputs.len()],
             busy: Vec::new(),
+            outputs: config.outputs.clone(),
+            shown: vec![None; config.outputs.len()],
             sensors,
             log: AppliedLog::new(config),
         }
@@ -124,6 +131,7 @@ impl SensorFeed {
                 EngineEvent::Delay(delay) => self.delay(delay),
                 EngineEvent::Power(level) => self.power(&level),
                 EngineEvent::Applied(applied) => self.log.note(&applied),
+                EngineEvent::Test(change) => self.test(&change),
             }
         }
         let overwritten = self.published.overwritten();
@@ -144,6 +152,7 @@ impl SensorFeed {
                 }
             }
         }
+        self.statistics();
         self.time_out(now);
         for busy in &mut self.busy {
             busy.update(&self.sensors, now);
@@ -229,6 +238,54 @@ impl SensorFeed {
                 None => (SensorStatus::Failure, f64::MIN),
             };
             self.set(input.power, end, status, Value::Float(dbfs));
+        }
+    }
+
+    /// Shows statistics that are new.
+    fn statistics(&mut self) {
+        for (index, output) in self.outputs.iter().enumerate() {
+            let Some(of) = self.published.statistics().output(index) else {
+                continue;
+            };
+            if self.shown[index].replace(of.end) == Some(of.end) {
+                continue;
+            }
+            let end = of.end.unix(self.clock);
+            for (pol, sensors) in self.sensors.levels[index].iter().enumerate() {
+                let show = |sensor, value| {
+                    self.set(sensor, end, SensorStatus::Nominal, Value::Float(value));
+                };
+                show(sensors.rms, of.rms(pol));
+                show(sensors.clipped, of.clipped_share(pol));
+                if let Some(flags) = of.kurtosis_flags(pol, output) {
+                    show(sensors.flagged, flags.share());
+                }
+            }
+        }
+    }
+
+    fn test(&self, change: &TestChange) {
+        let sensor = self.sensors.tests[change.output];
+        let (status, name) = match change.pattern {
+            Some(pattern) => (SensorStatus::Warn, pattern.name()),
+            None => (SensorStatus::Nominal, "off"),
+        };
+        let from = change.from.unix(self.clock);
+        self.set(sensor, from, status, Value::String(name.into()));
+        let stream = &self.outputs[change.output].name[..];
+        let timestamp = change.from.0;
+        match change.pattern {
+            Some(pattern) => tracing::warn!(
+                stream,
+                timestamp,
+                %pattern,
+                "known values are sent in place of spectra: a test was asked for"
+            ),
+            None => tracing::info!(
+                stream,
+                timestamp,
+                "spectra are sent again: the test is over"
+            ),
         }
     }
 

@@ -34,6 +34,8 @@ const BUILD: &str = concat!("karoo-", env!("CARGO_PKG_VERSION"));
 /// How long a request waits for its place in an engine's queue, which a healthy engine empties
 /// within a block, and how often it looks.
 const ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
+/// The request that needs statistics.
+const AUTO_GAIN: &str = "karoo-auto-gain";
 
 /// An F-engine that can be controlled.
 pub struct Fgpu {
@@ -41,6 +43,8 @@ pub struct Fgpu {
     steering: ControlHandle,
     sensors: FgpuSensors,
     record: Arc<RequestRecord>,
+    /// How long a request waits for statistics; not at all if none are taken.
+    statistics_patience: Option<Duration>,
 }
 
 impl Fgpu {
@@ -51,6 +55,8 @@ impl Fgpu {
             sensors: FgpuSensors::add(sensors, config, &steering),
             steering,
             record: Arc::default(),
+            statistics_patience: (config.statistics_period > 0.0)
+                .then(|| Duration::from_secs_f64(2.0 * config.statistics_period + 1.0)),
         }
     }
 
@@ -64,6 +70,21 @@ impl Fgpu {
     /// Its sensors.
     pub fn sensors(&self) -> &FgpuSensors {
         &self.sensors
+    }
+}
+
+impl Fgpu {
+    /// Time for statistics with the present gains to come.
+    fn statistics_room(&self, request: &Message<'_>) -> Option<RoomFuture> {
+        let action = interpret(self.clock, &self.steering, request).ok()?;
+        let output = self.steering.outputs()[action.output()].clone();
+        let patience = self.statistics_patience?;
+        Some(Box::pin(async move {
+            let until = tokio::time::Instant::now() + patience;
+            while output.statistics_with_gains().is_none() && tokio::time::Instant::now() < until {
+                tokio::time::sleep(ROOM.1).await;
+            }
+        }))
     }
 }
 
@@ -82,6 +103,9 @@ impl Device for Fgpu {
 
     fn room(&self, request: &Message<'_>) -> Option<RoomFuture> {
         let outputs = self.steering.outputs();
+        if request.name() == AUTO_GAIN {
+            return self.statistics_room(request);
+        }
         // Understanding a request takes longer.
         if !outputs.iter().any(OutputHandle::is_full) {
             return None;
@@ -115,7 +139,8 @@ impl Device for Fgpu {
             .iter()
             .any(|help| help.name == request.name());
         // Who only asks what gains are changes nothing.
-        if request.name() == "halt" || own && request.arguments().len() > 2 {
+        let asks = request.name() == "gain" && request.arguments().len() <= 2;
+        if request.name() == "halt" || own && !asks {
             self.record.note(client, request, lines);
         }
     }

@@ -1,10 +1,11 @@
-//! `?gain`, `?gain-all` and `?delays`: from a message to what is to be done, and its answer.
+//! `?gain`, `?gain-all`, `?delays`, and Karoo's own: from a message to what is to be done, and its answer.
 //!
 //! No clock, no network: `karoo replay --requests` uses the same.
 
 use std::iter;
 
 use dsp::delay::{DelayError, DelaySeconds, LinearDelay};
+use dsp::level;
 use ground::{N_POL, SampleClock};
 use katcp::number::{format_complex, format_float, parse_complex};
 use katcp::value::{excerpt, float, integer, string};
@@ -17,6 +18,7 @@ use num_complex::Complex32;
 use crate::engine::steer::{
     Applied, AskedDelays, Change, ControlHandle, EnqueueError, GainError, Gains, OutputHandle,
 };
+use crate::engine::{TestPattern, TestRequest};
 
 /// The engine's own requests.
 pub const HELP: &[RequestHelp] = &[
@@ -35,6 +37,16 @@ pub const HELP: &[RequestHelp] = &[
         parameters: "stream gain…|default",
         summary: "Set the complex gains of both inputs: one for all channels, one per channel, or those of the start.",
     },
+    RequestHelp {
+        name: "karoo-auto-gain",
+        parameters: "stream [rms]",
+        summary: "Set the gains of both inputs so that real and imaginary parts of each channel have this rms, in counts. Replies it, and the efficiency of quantisation.",
+    },
+    RequestHelp {
+        name: "karoo-test",
+        parameters: "stream ramp|constant|feng|off [seconds]",
+        summary: "Send known values in place of spectra, for 60 s unless told otherwise.",
+    },
 ];
 
 /// A request that an engine cannot do.
@@ -44,7 +56,7 @@ pub enum RequestError {
     #[error(transparent)]
     Argument(#[from] ArgumentError),
     /// There is no such request.
-    #[error("unknown request {0}: gain, gain-all and delays are requests of an engine")]
+    #[error("unknown request {0}: requests of an engine are {requests}", requests = names())]
     Unknown(String),
     /// No output has this name.
     #[error("no output stream called '{given}': there is {there}")]
@@ -84,6 +96,29 @@ pub enum RequestError {
         /// Why not.
         source: DelayError,
     },
+    /// Such a level cannot be had.
+    #[error(
+        "rms {rms}: must be above 0 and below {limit}, the largest value; {best:.1} is good for noise"
+    )]
+    Rms {
+        /// What was asked for.
+        rms: f64,
+        /// The quantiser's limit.
+        limit: f32,
+        /// What would be good.
+        best: f64,
+    },
+    /// Nothing says how high levels are.
+    #[error(
+        "no statistics of '{output}' with its present gains: they come with each period of input (--statistics-period); gains of a replay are levelled by --gain auto"
+    )]
+    NoStatistics {
+        /// Stream name.
+        output: String,
+    },
+    /// A pattern is to last too long, or not at all.
+    #[error("{0} seconds: a test lasts more than 0 and at most 3600, and can be asked for again")]
+    TestSeconds(f64),
     /// The engine cannot take it.
     #[error(transparent)]
     Steer(#[from] EnqueueError),
@@ -117,6 +152,28 @@ pub enum Action {
         /// What they were made of.
         asked: AskedDelays,
     },
+    /// Set gains that give each channel this level.
+    LevelGains {
+        /// Index of the output.
+        output: usize,
+        /// Of real and imaginary parts, in counts.
+        rms: f64,
+    },
+    /// Send a test pattern, or no longer.
+    Test {
+        /// Index of the output.
+        output: usize,
+        /// What, and for how long.
+        test: Option<TestRequest>,
+    },
+}
+
+/// Seconds that a test pattern is sent unless told otherwise, and at most.
+const TEST_SECONDS: (f64, f64) = (60.0, 3600.0);
+
+fn names() -> String {
+    let names: Vec<_> = HELP.iter().map(|help| help.name).collect();
+    names.join(", ")
 }
 
 /// Understands a request. Changes nothing.
@@ -176,8 +233,44 @@ pub fn interpret(
                 },
             })
         }
+        "karoo-auto-gain" => {
+            let (output, steered) = stream()?;
+            let (bits, dither) = steered.quantiser();
+            let rms = parameters.optional("rms", float)?;
+            parameters.end()?;
+            let (limit, best) = (bits.limit(), level::best_rms(bits, dither));
+            let rms = rms.unwrap_or(best);
+            if !(rms > 0.0 && rms < f64::from(limit)) {
+                return Err(RequestError::Rms { rms, limit, best });
+            }
+            Ok(Action::LevelGains { output, rms })
+        }
+        "karoo-test" => {
+            let (output, _) = stream()?;
+            let pattern = parameters.required("pattern", test_pattern)?;
+            let seconds = parameters.optional("seconds", float)?;
+            parameters.end()?;
+            let (usual, most) = TEST_SECONDS;
+            let seconds = seconds.unwrap_or(usual);
+            if !(seconds > 0.0 && seconds <= most) {
+                return Err(RequestError::TestSeconds(seconds));
+            }
+            let samples = (seconds * clock.adc_sample_rate).round().max(1.0) as u64;
+            let test = pattern.map(|pattern| TestRequest { pattern, samples });
+            Ok(Action::Test { output, test })
+        }
         name => Err(RequestError::Unknown(excerpt(name.as_bytes()))),
     }
+}
+
+fn test_pattern(text: &[u8]) -> Result<Option<TestPattern>, ValueError> {
+    let name = string(text)?;
+    if name == "off" {
+        return Ok(None);
+    }
+    let pattern = name.parse();
+    let pattern = pattern.map_err(|_| ValueError::new(text, "ramp, constant, feng or off"));
+    pattern.map(Some)
 }
 
 fn find<'s>(
@@ -254,7 +347,7 @@ fn delay_model(
 
 /// What an engine `applied` to `stream`, as lines for `karoo replay --requests` that have the same
 /// effect. Delays that no client asked for have none.
-pub fn replay_lines(stream: &str, applied: &Applied) -> Vec<String> {
+pub fn replay_lines(stream: &str, applied: &Applied, clock: SampleClock) -> Vec<String> {
     let line = |name: &str, arguments: Vec<String>| {
         let line = MessageBuilder::new(MessageKind::Request, name, None).argument(stream);
         let line = arguments
@@ -277,6 +370,11 @@ pub fn replay_lines(stream: &str, applied: &Applied) -> Vec<String> {
                 .map(|(pol, gains)| line("gain", [vec![pol.to_string()], values(gains)].concat()));
             lines.collect()
         }
+        Change::Test(None) => vec![line("karoo-test", vec!["off".to_owned()])],
+        Change::Test(Some(test)) => {
+            let seconds = format_float(test.samples as f64 / clock.adc_sample_rate);
+            vec![line("karoo-test", vec![test.pattern.to_string(), seconds])]
+        }
         Change::Delays { asked, .. } => {
             let lines = asked.iter().map(|asked| {
                 let model = |numbers: &[f64; 4]| {
@@ -298,7 +396,9 @@ impl Action {
         match self {
             Self::QueryGains { output, .. }
             | Self::SetGains { output, .. }
-            | Self::SetDelays { output, .. } => *output,
+            | Self::SetDelays { output, .. }
+            | Self::LevelGains { output, .. }
+            | Self::Test { output, .. } => *output,
         }
     }
 
@@ -325,6 +425,26 @@ impl Action {
             }
             Self::SetDelays { models, asked, .. } => {
                 output.set_asked_delays(*models, *asked)?;
+            }
+            Self::LevelGains { rms, .. } => {
+                let statistics = output.statistics_with_gains();
+                let statistics = statistics.ok_or_else(|| RequestError::NoStatistics {
+                    output: output.name().to_owned(),
+                })?;
+                let mut gains = [None, None];
+                for (pol, gains) in gains.iter_mut().enumerate() {
+                    let before = output.gains(pol).ok_or(EnqueueError::Input(pol))?;
+                    let levelled = statistics.level_gains(pol, before.each(), *rms);
+                    *gains = Some(Gains::new(output.channels(), &levelled)?);
+                }
+                output.change_gains(gains)?;
+                let (bits, dither) = output.quantiser();
+                let noise = level::quantised_noise(*rms, bits, dither);
+                response.argument(format_float(*rms));
+                response.argument(format_float(noise.efficiency));
+            }
+            Self::Test { test, .. } => {
+                output.set_test(*test)?;
             }
         }
         Ok(())

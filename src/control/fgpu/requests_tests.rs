@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use ground::Timestamp;
 use katcp::reading::unix_now;
 use katcp::sensor::Sensors;
@@ -8,7 +10,13 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::config::tests::engine;
 use crate::engine::steer::{Change, RequestQueues};
+use crate::engine::{ChannelSums, OutputStatistics};
 
+/// Of the engines here.
+const CLOCK: SampleClock = SampleClock {
+    adc_sample_rate: 1712e6,
+    sync_time: 1_632_561_921.0,
+};
 const WIDEBAND: &str = "name=wideband,channels=64,dst=239.10.1.0,jones_per_batch=2048";
 
 struct Bench {
@@ -21,7 +29,7 @@ impl Bench {
     fn new() -> Self {
         let config = engine(WIDEBAND, |config| {
             config.gain = 0.125;
-            config.clock.sync_time = 1_632_561_921.0;
+            config.clock = CLOCK;
         });
         let (steering, steered) = ControlHandle::new(&config, 4);
         let sensors = Sensors::default();
@@ -257,7 +265,9 @@ fn what_was_applied_can_be_asked_for_again() {
         let each: Vec<_> = (0..64).map(|_| gain()).collect();
         let gains = format!("?gain wideband 1 {}", each.join(" "));
         let all = format!("?gain-all wideband {}", gain());
-        for line in [delays, gains, all] {
+        let test = format!("?karoo-test wideband ramp {}", 1.0 + number().abs());
+        let off = "?karoo-test wideband off".to_owned();
+        for line in [delays, gains, all, test, off] {
             assert_eq!(bench.ask(&line)[0], "ok", "{line}");
             let change = bench.steered.outputs[0].take().expect("a request").change;
             let applied = Applied {
@@ -265,7 +275,7 @@ fn what_was_applied_can_be_asked_for_again() {
                 from: Timestamp(1 << 47),
                 change,
             };
-            let lines = replay_lines("wideband", &applied);
+            let lines = replay_lines("wideband", &applied, CLOCK);
             let [again] = &lines[..] else {
                 panic!("{lines:?}");
             };
@@ -288,7 +298,7 @@ fn gains_that_were_applied_together_are_asked_for_by_input() {
             from: Timestamp(7),
             change: Change::Gains(gains),
         };
-        replay_lines("a b", &applied)
+        replay_lines("a b", &applied, CLOCK)
     };
     let each = ["7 ?gain a\\_b 0 1+0j", "7 ?gain a\\_b 1 0.5+0j"];
     assert_eq!(lines([x.clone(), y.clone()]), each);
@@ -349,6 +359,117 @@ fn delays_that_cannot_be_are_refused() {
         bench.fails(&format!("?delays {arguments}"), with);
     }
     assert_eq!(bench.sensor("steady-state-timestamp"), "0");
+}
+
+/// Statistics of an engine whose channel k has a power of k + 1 in polarisation 0 and twice that in
+/// 1, from this timestamp on.
+fn statistics(start: u64) -> Arc<OutputStatistics> {
+    let channel = |k: usize| {
+        let power = 20_000.0 * (k + 1) as f64;
+        ChannelSums {
+            power: [power, 2.0 * power],
+            ..ChannelSums::default()
+        }
+    };
+    Arc::new(OutputStatistics {
+        start: Timestamp(start),
+        end: Timestamp(start + 1000),
+        spectra: 20_000,
+        channels: (0..64).map(channel).collect(),
+    })
+}
+
+#[test]
+fn levels_are_made_of_statistics_with_the_present_gains() {
+    let bench = Bench::new();
+    let board = bench.steered.published.statistics();
+    bench.fails(
+        "?karoo-auto-gain wideband 16",
+        "no statistics of 'wideband'",
+    );
+    board.publish_output(0, statistics(0));
+    let reply = bench.ask("?karoo-auto-gain wideband 16");
+    assert_eq!((&reply[0][..], &reply[1][..]), ("ok", "16.0"));
+    let efficiency: f64 = reply[2].parse().unwrap();
+    assert!((0.999..1.0).contains(&efficiency), "{efficiency}");
+    let request = bench.steered.outputs[0].take().expect("a request");
+    let Change::Gains([Some(x), Some(y)]) = request.change else {
+        panic!("{request:?}");
+    };
+    for (pol, gains) in [&x, &y].into_iter().enumerate() {
+        for (k, gain) in gains.each().iter().enumerate() {
+            // Power had been made with a gain of 1/8.
+            let before = ((pol + 1) * (k + 1) * 64) as f32;
+            let rms = (0.5 * before * gain.norm_sqr()).sqrt();
+            assert!((rms / 16.0 - 1.0).abs() < 1e-5, "{k}: {rms}");
+        }
+    }
+    let eq = bench.sensor("wideband.input1.eq");
+    assert!(eq.split(',').count() == 64, "{eq}");
+    // Gains asked for at 5000 take effect there: what was measured before is of others.
+    bench.steered.outputs[0].publish_end(Timestamp(5000));
+    assert_eq!(bench.ask("?gain wideband 0 1"), ["ok"]);
+    bench.steered.outputs[0].take().expect("a request");
+    board.publish_output(0, statistics(4999));
+    bench.fails("?karoo-auto-gain wideband", "with its present gains");
+    board.publish_output(0, statistics(5000));
+    let reply = bench.ask("?karoo-auto-gain wideband");
+    let rms: f64 = reply[1].parse().unwrap();
+    assert!((10.0..16.0).contains(&rms), "{rms}");
+}
+
+#[test]
+fn levels_that_cannot_be_are_refused() {
+    let bench = Bench::new();
+    for (arguments, with) in [
+        ("", "stream is missing"),
+        ("nosuch 16", "'nosuch'"),
+        ("wideband x", "rms: 'x' is not a number"),
+        ("wideband 0", "must be above 0 and below 127"),
+        ("wideband -1", "must be above 0"),
+        ("wideband 127", "below 127"),
+        ("wideband nan", "rms"),
+        ("wideband 16 16", "1 argument too many"),
+    ] {
+        bench.fails(&format!("?karoo-auto-gain {arguments}"), with);
+    }
+}
+
+#[test]
+fn tests_have_a_pattern_and_an_end() {
+    let bench = Bench::new();
+    for (arguments, expected) in [
+        ("ramp", Some((TestPattern::Ramp, 60.0))),
+        ("constant 0.5", Some((TestPattern::Constant, 0.5))),
+        ("feng 3600", Some((TestPattern::Feng, 3600.0))),
+        ("off", None),
+    ] {
+        assert_eq!(
+            bench.ask(&format!("?karoo-test wideband {arguments}")),
+            ["ok"]
+        );
+        let request = bench.steered.outputs[0].take().expect("a request");
+        let samples = |seconds: f64| (seconds * CLOCK.adc_sample_rate) as u64;
+        let expected = expected.map(|(pattern, seconds)| TestRequest {
+            pattern,
+            samples: samples(seconds),
+        });
+        assert_eq!(request.change, Change::Test(expected), "{arguments}");
+    }
+    for (arguments, with) in [
+        ("", "stream is missing"),
+        ("wideband", "pattern is missing"),
+        (
+            "wideband noise",
+            "'noise' is not ramp, constant, feng or off",
+        ),
+        ("wideband ramp 0", "more than 0 and at most 3600"),
+        ("wideband ramp 3601", "more than 0 and at most 3600"),
+        ("wideband ramp nan", "seconds"),
+        ("wideband ramp 1 1", "1 argument too many"),
+    ] {
+        bench.fails(&format!("?karoo-test {arguments}"), with);
+    }
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub struct FgpuSensors {
     pub outputs: Arc<[[OutputSensors; N_POL]]>,
     /// `karoo.….latency`, one per output.
     pub latencies: Arc<[SensorId]>,
+    /// `karoo.….test-pattern`, one per output.
+    pub tests: Arc<[SensorId]>,
+    /// What statistics come to, one per output and input.
+    pub levels: Arc<[[LevelSensors; N_POL]]>,
 }
 
 /// What is published of one input.
@@ -51,6 +55,17 @@ pub struct OutputSensors {
     pub delay: SensorId,
     /// `feng-clip-cnt`.
     pub clip_count: SensorId,
+}
+
+/// What statistics of one input of one output come to.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelSensors {
+    /// `rms`.
+    pub rms: SensorId,
+    /// `clipped-share`.
+    pub clipped: SensorId,
+    /// `kurtosis-flagged-share`.
+    pub flagged: SensorId,
 }
 
 impl FgpuSensors {
@@ -115,6 +130,19 @@ impl FgpuSensors {
             sensors.add(info.rate_limited(), initial)
         });
         let latencies = latencies.collect();
+        let tests = config.outputs.iter().map(|output| {
+            let info = SensorInfo::new(
+                format!("karoo.{}.test-pattern", output.name),
+                "Known values that are sent in place of spectra, or off",
+                "",
+                ValueType::String,
+            );
+            nominal(info, Value::String("off".into()))
+        });
+        let tests = tests.collect();
+        let levels = config.outputs.iter();
+        let levels = levels.map(|of| [0, 1].map(|pol| LevelSensors::add(sensors, &of.name, pol)));
+        let levels = levels.collect();
         let status = |name, description| SensorInfo::new(name, description, "", DEVICE_STATUS);
         sensors.add_aggregate(
             status("rx.device-status", "Whether data are received without loss"),
@@ -130,6 +158,8 @@ impl FgpuSensors {
             inputs,
             outputs,
             latencies,
+            tests,
+            levels,
         }
     }
 
@@ -145,8 +175,16 @@ impl FgpuSensors {
                     self.sensors.set(sensor, SensorReading::now(text.clone()));
                 }
             }
-            // Shown when a model becomes active.
-            Action::SetDelays { .. } => {}
+            Action::LevelGains { output, .. } => {
+                for (pol, sensors) in self.outputs[*output].iter().enumerate() {
+                    if let Some(gains) = steering.outputs()[*output].gains(pol) {
+                        let text = Value::String(gains_text(&gains).into());
+                        self.sensors.set(sensors.gains, SensorReading::now(text));
+                    }
+                }
+            }
+            // Shown when a model becomes active, or a pattern is sent.
+            Action::SetDelays { .. } | Action::Test { .. } => {}
         }
         self.sensors
             .set(self.steady_state, SensorReading::now(steady));
@@ -258,6 +296,41 @@ impl OutputSensors {
                 )
                 .rate_limited(),
                 Value::Integer(0),
+            ),
+        }
+    }
+}
+
+impl LevelSensors {
+    fn add(sensors: &Sensors, stream: &str, pol: usize) -> Self {
+        let add = |name, description, units| {
+            let info = SensorInfo::new(
+                format!("karoo.{stream}.input{pol}.{name}"),
+                description,
+                units,
+                ValueType::Float,
+            );
+            let initial = SensorReading {
+                status: SensorStatus::Unknown,
+                ..SensorReading::now(Value::Float(0.0))
+            };
+            sensors.add(info.rate_limited(), initial)
+        };
+        Self {
+            rms: add(
+                "rms",
+                "Rms of real and imaginary parts before quantisation, over all channels",
+                "counts",
+            ),
+            clipped: add(
+                "clipped-share",
+                "Share of complex samples that quantisation clamped",
+                "",
+            ),
+            flagged: add(
+                "kurtosis-flagged-share",
+                "Share of channels whose kurtosis is not that of noise; noise alone has 0.0027",
+                "",
             ),
         }
     }

@@ -11,7 +11,7 @@
 //! | request | at once | at a timestamp ([`ControlHandle::at`]) |
 //! |---|---|---|
 //! | delays | next spectrum, once the model has begun | first spectrum at or after it |
-//! | gains | next output chunk | first batch at or after it, where the output chunk is cut |
+//! | gains, test patterns | next output chunk | first batch at or after it, where the output chunk is cut |
 //!
 //! Requests at a timestamp are for replays, where they make the output a function of the capture
 //! and the requests alone, whatever the size of chunks. They are queued in the order of their
@@ -68,12 +68,16 @@ use crossbeam::queue::ArrayQueue;
 use num_complex::Complex32;
 
 pub use gains::{GainError, Gains};
-pub use published::{ActiveDelay, Applied, EngineEvent, PowerLevel, Published, Received, Sent};
+pub use published::{
+    ActiveDelay, Applied, EngineEvent, PowerLevel, Published, Received, Sent, TestChange,
+};
 
 use dsp::delay::LinearDelay;
+use dsp::{Dither, OutputBits};
 use ground::{N_POL, Timestamp};
 
 use crate::config::EngineConfig;
+use crate::engine::{OutputStatistics, TestRequest};
 
 /// Requests to one output that a live engine may have before it, at most. An engine takes them
 /// within a block; who asks for more meanwhile waits.
@@ -97,6 +101,8 @@ pub enum Change {
         /// What they were made of, if a client asked for them.
         asked: Option<AskedDelays>,
     },
+    /// A test pattern in place of what is computed, or an end of it.
+    Test(Option<TestRequest>),
 }
 
 /// Delay models in the units of `?delays`. Other units may not have the numbers that make the same
@@ -168,9 +174,13 @@ enum Spent {
 struct Shared {
     name: String,
     channels: usize,
+    /// Of its samples.
+    quantiser: (OutputBits, Dither),
     default_gains: Gains,
     /// The gains last asked for; only control locks it.
     gains: Mutex<[Gains; N_POL]>,
+    /// From here on all output has them.
+    gains_from: AtomicU64,
     requests: ArrayQueue<Request>,
     /// Requests and gains that the engine is done with: control frees their memory.
     spent: ArrayQueue<Spent>,
@@ -200,6 +210,8 @@ impl ControlHandle {
             Arc::new(Shared {
                 name: output.name.clone(),
                 channels: output.channels,
+                quantiser: (output.sample_bits, output.dither),
+                gains_from: AtomicU64::new(0),
                 gains: Mutex::new([gains.clone(), gains.clone()]),
                 default_gains: gains,
                 requests: ArrayQueue::new(requests.max(1)),
@@ -211,16 +223,19 @@ impl ControlHandle {
             })
         };
         let shared: Vec<_> = config.outputs.iter().map(output).collect();
-        let steered = RequestQueues {
-            outputs: shared.iter().cloned().map(OutputRequests).collect(),
-            published,
-        };
-        let outputs = shared.into_iter().map(|shared| OutputHandle {
+        let outputs = shared.iter().cloned().enumerate();
+        let outputs = outputs.map(|(index, shared)| OutputHandle {
             shared,
+            index,
+            published: published.clone(),
             at: None,
             steady: steady.clone(),
         });
         let outputs = outputs.collect();
+        let steered = RequestQueues {
+            outputs: shared.into_iter().map(OutputRequests).collect(),
+            published,
+        };
         (Self { outputs, steady }, steered)
     }
 
@@ -263,6 +278,8 @@ impl ControlHandle {
 #[derive(Clone, Debug)]
 pub struct OutputHandle {
     shared: Arc<Shared>,
+    index: usize,
+    published: Arc<Published>,
     at: Option<Timestamp>,
     steady: Arc<AtomicU64>,
 }
@@ -276,6 +293,22 @@ impl OutputHandle {
     /// Its channels.
     pub fn channels(&self) -> usize {
         self.shared.channels
+    }
+
+    /// Bits and dither of its samples.
+    pub fn quantiser(&self) -> (OutputBits, Dither) {
+        self.shared.quantiser
+    }
+
+    /// Its latest statistics.
+    pub fn statistics(&self) -> Option<Arc<OutputStatistics>> {
+        self.published.statistics().output(self.index)
+    }
+
+    /// The latest statistics, if the output had the gains last asked for all the time.
+    pub fn statistics_with_gains(&self) -> Option<Arc<OutputStatistics>> {
+        let from = Timestamp(self.shared.gains_from.load(Ordering::Acquire));
+        self.statistics().filter(|of| of.start >= from)
     }
 
     /// Whether no more requests can be made until the engine takes some.
@@ -337,7 +370,16 @@ impl OutputHandle {
         self.send(Change::Delays { models, asked })
     }
 
-    fn change_gains(&self, gains: [Option<Gains>; N_POL]) -> Result<Timestamp, EnqueueError> {
+    /// Sends a test pattern in place of what is computed, from the next output chunk on, or ends
+    /// that. Returns as [`set_gains`](Self::set_gains).
+    pub fn set_test(&self, request: Option<TestRequest>) -> Result<Timestamp, EnqueueError> {
+        let _order = self.requested();
+        self.send(Change::Test(request))
+    }
+
+    /// Sets gains of the polarisations that have some, from the same spectrum on. Returns as
+    /// [`set_gains`](Self::set_gains).
+    pub fn change_gains(&self, gains: [Option<Gains>; N_POL]) -> Result<Timestamp, EnqueueError> {
         if let Some(other) = gains
             .iter()
             .flatten()
@@ -357,6 +399,8 @@ impl OutputHandle {
                 *requested = gains;
             }
         }
+        let from = &self.shared.gains_from;
+        from.fetch_max(effective.0, Ordering::AcqRel);
         Ok(effective)
     }
 

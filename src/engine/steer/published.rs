@@ -9,7 +9,7 @@ use ground::{N_POL, Timestamp};
 
 use super::Change;
 use super::latest::Latest;
-use crate::engine::StatisticsBoard;
+use crate::engine::{StatisticsBoard, TestPattern};
 
 /// Events that wait for control, at most: tens of seconds' worth of a live engine's.
 const EVENTS: usize = 4096;
@@ -28,6 +28,8 @@ pub enum EngineEvent {
     Power(PowerLevel),
     /// A request took effect.
     Applied(Applied),
+    /// What is sent of an output is a test pattern from now on, or no longer.
+    Test(TestChange),
 }
 
 /// Totals with a receive chunk.
@@ -80,6 +82,17 @@ pub struct PowerLevel {
     /// Per polarisation, in dB relative to a full-scale sine; `f64::MIN` for no power at all.
     /// `None` if input to the window was missing.
     pub dbfs: Option<[f64; N_POL]>,
+}
+
+/// A test pattern that begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestChange {
+    /// Index of the output.
+    pub output: usize,
+    /// Timestamp of the first chunk that has it, or no longer has it.
+    pub from: Timestamp,
+    /// What is sent; `None`: the output's own values.
+    pub pattern: Option<TestPattern>,
 }
 
 /// A request that took effect.

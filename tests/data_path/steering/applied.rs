@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use ground::Timestamp;
+use ground::{SampleClock, Timestamp};
 use karoo::config::EngineConfig;
 use karoo::control::fgpu::{interpret, replay_lines};
 use karoo::engine::steer::{ControlHandle, EngineEvent};
@@ -48,9 +48,9 @@ fn request(config: &EngineConfig, random: &mut StdRng) -> String {
     }
 }
 
-fn lines(outcome: &Outcome) -> Vec<String> {
+fn lines(outcome: &Outcome, clock: SampleClock) -> Vec<String> {
     let applied = outcome.events.iter().filter_map(|event| match event {
-        EngineEvent::Applied(applied) => Some(replay_lines("wideband", applied)),
+        EngineEvent::Applied(applied) => Some(replay_lines("wideband", applied, clock)),
         _ => None,
     });
     applied.flatten().collect()
@@ -76,7 +76,7 @@ fn what_took_effect_can_be_done_again() {
                 }
             },
         );
-        let told = lines(&live);
+        let told = lines(&live, config.clock);
         let at = |line: &str| line.split_once(' ').unwrap().0.parse::<u64>().unwrap();
         let amid = |line: &&String| (chunk..30 * chunk).contains(&at(line));
         for name in ["?gain ", "?gain-all", "?delays"] {

@@ -1,0 +1,291 @@
+//! What statistics come to: levels, clipping, unusual channels, and gains that would be right.
+
+use dsp::kurtosis::{self, Thresholds};
+use dsp::{SampleBits, power};
+use num_complex::{Complex32, Complex64};
+
+use super::{InputStatistics, OutputStatistics};
+use crate::config::OutputConfig;
+
+/// Spectra that a channel's power is averaged over before gains are made of it: 10⁴ have an error of
+/// 1 %, 0.04 dB. Where a channel has fewer, its neighbours make up for it.
+const SPECTRA_FOR_GAINS: u64 = 10_000;
+
+/// Channels of one polarisation whose kurtosis noise alone rarely has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KurtosisFlags {
+    /// Between which values noise is, but for 0.13 % of all channels on either side.
+    pub thresholds: Thresholds,
+    /// The channels, in order.
+    pub channels: Vec<usize>,
+    /// How many were looked at.
+    pub of: usize,
+}
+
+impl KurtosisFlags {
+    /// Share of the channels.
+    pub fn share(&self) -> f64 {
+        self.channels.len() as f64 / self.of.max(1) as f64
+    }
+}
+
+impl OutputStatistics {
+    /// Mean power of each channel, in squared counts.
+    pub fn powers(&self, pol: usize) -> impl Iterator<Item = f64> + '_ {
+        let spectra = self.spectra as f64;
+        self.channels
+            .iter()
+            .map(move |sums| sums.power[pol] / spectra)
+    }
+
+    /// Mean power of all channels, in squared counts.
+    pub fn mean_power(&self, pol: usize) -> f64 {
+        self.powers(pol).sum::<f64>() / self.channels.len() as f64
+    }
+
+    /// Rms of real and imaginary parts before quantisation, in counts, over all channels.
+    pub fn rms(&self, pol: usize) -> f64 {
+        (0.5 * self.mean_power(pol)).sqrt()
+    }
+
+    /// Share of complex samples that quantisation clamped.
+    pub fn clipped_share(&self, pol: usize) -> f64 {
+        let clipped: u64 = self.channels.iter().map(|sums| sums.clipped[pol]).sum();
+        clipped as f64 / (self.spectra as f64 * self.channels.len() as f64)
+    }
+
+    /// Spectral kurtosis of each channel; nothing without power, or with one spectrum.
+    pub fn kurtosis(&self, pol: usize) -> impl Iterator<Item = Option<f64>> + '_ {
+        self.channels.iter().map(move |sums| {
+            kurtosis::estimate(sums.power[pol], sums.power_squared[pol], self.spectra)
+        })
+    }
+
+    /// Channels with something else than noise. `None` for fewer spectra than
+    /// [`kurtosis::LEAST_SPECTRA`].
+    ///
+    /// Channel 0 of a wideband output is left out: its numbers are real, and so is its noise.
+    pub fn kurtosis_flags(&self, pol: usize, output: &OutputConfig) -> Option<KurtosisFlags> {
+        let thresholds = Thresholds::new(self.spectra, kurtosis::THREE_SIGMA)?;
+        let first = usize::from(output.narrowband.is_none());
+        let estimates = self.kurtosis(pol).enumerate().skip(first);
+        let flagged = estimates.filter(|(_, of)| of.is_some_and(|of| thresholds.flags(of)));
+        Some(KurtosisFlags {
+            thresholds,
+            channels: flagged.map(|(channel, _)| channel).collect(),
+            of: self.channels.len() - first,
+        })
+    }
+
+    /// What the polarisations have in common, over all channels: Σx·y* over the root of Σ|x|²·Σ|y|².
+    /// Its argument is by how much polarisation 0 is ahead. 0 without power.
+    pub fn correlation(&self) -> Complex64 {
+        let cross: Complex64 = self.channels.iter().map(|sums| sums.cross).sum();
+        let all = |pol: usize| {
+            self.channels
+                .iter()
+                .map(|sums| sums.power[pol])
+                .sum::<f64>()
+        };
+        let scale = (all(0) * all(1)).sqrt();
+        if scale > 0.0 {
+            cross / scale
+        } else {
+            Complex64::default()
+        }
+    }
+
+    /// Gains with which the parts of each channel of `pol` would have this rms, if it had `gains`
+    /// while these statistics were taken. Phases of gains stay. Channels without power, and those
+    /// whose gain is zero, keep what they have.
+    pub fn level_gains(&self, pol: usize, gains: &[Complex32], rms: f64) -> Vec<Complex32> {
+        // Power before gains.
+        let before = self.powers(pol).zip(gains);
+        let before: Vec<f64> = before
+            .map(|(power, gain)| power / f64::from(gain.norm_sqr()))
+            .collect();
+        let wanted = SPECTRA_FOR_GAINS.div_ceil(self.spectra.max(1)) as usize;
+        let reach = wanted.min(before.len() / 16) / 2;
+        let around = |channel: usize| {
+            let near = channel.saturating_sub(reach)..(channel + reach + 1).min(before.len());
+            let near = before[near].iter().filter(|power| power.is_finite());
+            let (sum, count) = near.fold((0.0, 0.0), |(sum, n), power| (sum + power, n + 1.0));
+            sum / count
+        };
+        let gain = |(channel, gain): (usize, &Complex32)| {
+            let size = rms * (2.0 / around(channel)).sqrt() / f64::from(gain.norm());
+            let levelled = gain * size as f32;
+            if levelled.is_finite() {
+                levelled
+            } else {
+                *gain
+            }
+        };
+        gains.iter().enumerate().map(gain).collect()
+    }
+}
+
+impl InputStatistics {
+    /// Samples that count of one polarisation.
+    pub fn samples(&self, pol: usize) -> u64 {
+        self.histogram[pol].iter().sum()
+    }
+
+    /// Σx² of these samples.
+    fn square_sum(&self, pol: usize) -> u128 {
+        let counts = self.histogram[pol].iter().enumerate();
+        let half = (self.histogram[pol].len() / 2) as u64;
+        let squares = counts.map(|(bin, &count)| {
+            let value = u128::from(half.abs_diff(bin as u64));
+            value * value * u128::from(count)
+        });
+        squares.sum()
+    }
+
+    /// Level in dB relative to a sine of full scale; `None` before the first sample.
+    pub fn level_dbfs(&self, pol: usize) -> Option<f64> {
+        let bits = SampleBits::new(self.histogram[pol].len().max(2).ilog2())?;
+        let samples = self.samples(pol);
+        (samples > 0).then(|| power::dbfs(self.square_sum(pol), samples, bits))
+    }
+
+    /// Rms of the samples, in counts of the digitiser; `None` before the first.
+    pub fn rms(&self, pol: usize) -> Option<f64> {
+        let samples = self.samples(pol);
+        (samples > 0).then(|| (self.square_sum(pol) as f64 / samples as f64).sqrt())
+    }
+
+    /// Share of samples with the largest magnitude or one more: a digitiser that clips has many.
+    pub fn full_scale_share(&self, pol: usize) -> Option<f64> {
+        let counts = &self.histogram[pol];
+        let all = self.samples(pol);
+        let ends = [0, 1, counts.len().saturating_sub(1)];
+        let extreme: u64 = ends.iter().filter_map(|&bin| counts.get(bin)).sum();
+        (all > 0).then(|| extreme as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ground::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::ChannelSums;
+
+    fn statistics(spectra: u64, channels: Vec<ChannelSums>) -> OutputStatistics {
+        OutputStatistics {
+            start: Timestamp(0),
+            end: Timestamp(1 << 20),
+            spectra,
+            channels,
+        }
+    }
+
+    /// What spectra of this power add up to in both polarisations.
+    fn steady(power: f64, spectra: u64) -> ChannelSums {
+        let n = spectra as f64;
+        ChannelSums {
+            power: [power * n, 4.0 * power * n],
+            power_squared: [power * power * n, 16.0 * power * power * n],
+            cross: Complex64::new(0.0, power * n),
+            clipped: [1, 3],
+        }
+    }
+
+    #[test]
+    fn sums_come_to_levels() {
+        let of = statistics(10, vec![steady(2.0, 10), steady(6.0, 10)]);
+        assert_eq!(of.mean_power(0), 4.0);
+        assert!((of.rms(1) - 8f64.sqrt()).abs() < 1e-12);
+        assert_eq!((of.clipped_share(0), of.clipped_share(1)), (0.1, 0.3));
+        let correlation = of.correlation();
+        assert!((correlation - Complex64::new(0.0, 0.5)).norm() < 1e-12);
+        assert_eq!(
+            statistics(1, vec![ChannelSums::default()])
+                .correlation()
+                .norm(),
+            0.0
+        );
+    }
+
+    /// A steady tone in one channel, and pulses in another, amid channels whose kurtosis is 1.
+    #[test]
+    fn tones_and_pulses_are_flagged() {
+        let spectra = 1000;
+        let noise = ChannelSums {
+            power: [1000.0; 2],
+            power_squared: [2e6 / 1001.0; 2],
+            ..ChannelSums::default()
+        };
+        let mut channels = vec![noise; 64];
+        channels[17] = steady(3.0, spectra);
+        channels[40].power_squared = [4000.0; 2];
+        let wideband = "name=w,channels=64,dst=239.10.1.0,jones_per_batch=2048";
+        let config = crate::config::tests::engine(wideband, |_| {});
+        let flags = statistics(spectra, channels.clone());
+        let flags = flags.kurtosis_flags(1, &config.outputs[0]).unwrap();
+        assert_eq!((&flags.channels[..], flags.of), (&[17, 40][..], 63));
+        assert_eq!(
+            statistics(2, channels).kurtosis_flags(1, &config.outputs[0]),
+            None
+        );
+    }
+
+    #[test]
+    fn histograms_come_to_levels() {
+        let bits = SampleBits::new(10).unwrap();
+        // A square wave at half of full scale.
+        let mut histogram = vec![0; 1024];
+        histogram[512 + 256] = 55;
+        histogram[512 - 256] = 45;
+        let of = InputStatistics {
+            start: Timestamp(0),
+            end: Timestamp(1),
+            histogram: [histogram, vec![0; 1024]],
+            snapshot_start: Timestamp(0),
+            snapshot: [Vec::new(), Vec::new()],
+        };
+        let level = of.level_dbfs(0).unwrap();
+        assert!(
+            (level - power::dbfs(256 * 256, 1, bits)).abs() < 1e-9,
+            "{level}"
+        );
+        assert_eq!(
+            (of.rms(0), of.full_scale_share(0)),
+            (Some(256.0), Some(0.0))
+        );
+        assert_eq!((of.level_dbfs(1), of.full_scale_share(1)), (None, None));
+    }
+
+    proptest! {
+        /// With the new gains, the same input has the rms that was wanted, and the old phases.
+        #[test]
+        fn gains_level_every_channel(
+            powers in prop::collection::vec(1e-3..1e3f64, 64),
+            sizes in prop::collection::vec(0.01..100f32, 64),
+            rms in 0.5..30.0f64,
+        ) {
+            let spectra = SPECTRA_FOR_GAINS;
+            let gains = sizes.iter().enumerate();
+            let gains: Vec<_> = gains.map(|(k, size)| Complex32::from_polar(*size, k as f32)).collect();
+            let sums = powers.iter().zip(&gains).map(|(power, gain)| {
+                steady(power * f64::from(gain.norm_sqr()), spectra)
+            });
+            let levelled = statistics(spectra, sums.collect()).level_gains(0, &gains, rms);
+            for ((power, old), new) in powers.iter().zip(&gains).zip(&levelled) {
+                let got = (0.5 * power * f64::from(new.norm_sqr())).sqrt();
+                prop_assert!((got / rms - 1.0).abs() < 1e-4, "{} {}", got, rms);
+                prop_assert!((new / old).im.abs() <= 1e-4 * (new / old).re);
+            }
+        }
+
+        /// With few spectra, neighbours share an estimate; nothing is ever not finite.
+        #[test]
+        fn gains_stay_finite(power in prop::sample::select(vec![0.0, 1e-30, 1.0, 1e30]), gain in prop::sample::select(vec![0.0f32, 1e-30, 1.0, 1e30])) {
+            let gains = vec![Complex32::new(gain, 0.0); 64];
+            let levelled = statistics(10, vec![steady(power, 10); 64]).level_gains(1, &gains, 8.0);
+            prop_assert!(levelled.iter().all(|gain| gain.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Known values in place of an output's own, for who looks at what comes behind an engine.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+
+use dsp::OutputBits;
+use ground::{N_POL, Timestamp};
+
+use crate::config::OutputConfig;
+use crate::memory::OutputMemory;
+
+/// What is sent in place of an output's own values.
+///
+/// Components count −127 to 127, or −7 to 7 of 4 bits; of n, component c(n) is n modulo 255 (15)
+/// less 127 (7). `S` is the number of the spectrum: its timestamp over the samples from spectrum to
+/// spectrum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestPattern {
+    /// Where and when a value belongs: polarisation 0 of channel k has c(k) and c(k/255), that of
+    /// spectrum S polarisation 1 c(S) and c(S/255); of 4 bits 15 in place of 255.
+    Ramp,
+    /// A quarter of full scale, 32 or 2: polarisation 0 real, polarisation 1 imaginary. The
+    /// polarisations' product x·y* is −1024j, or −4j.
+    Constant,
+    /// Who sent it: polarisation 0 has c(F) and c(F/255) of the engine's number F (`--feng-id`),
+    /// polarisation 1 the same in the other order.
+    Feng,
+}
+
+/// There is no such pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be ramp, constant, feng or off")]
+pub struct UnknownPattern;
+
+impl TestPattern {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Ramp, Self::Constant, Self::Feng];
+
+    /// As requests have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ramp => "ramp",
+            Self::Constant => "constant",
+            Self::Feng => "feng",
+        }
+    }
+
+    /// Both parts of both polarisations of a channel and spectrum.
+    pub fn jones(self, bits: OutputBits, feng_id: u64, channel: usize, spectrum: u64) -> [i8; 4] {
+        let limit = bits.limit() as i64;
+        let count = 2 * limit as u64 + 1;
+        let part = |n: u64| ((n % count) as i64 - limit) as i8;
+        match self {
+            Self::Ramp => {
+                let k = channel as u64;
+                [k, k / count, spectrum, spectrum / count].map(part)
+            }
+            Self::Constant => {
+                let quarter = ((limit + 1) / 4) as i8;
+                [quarter, 0, 0, quarter]
+            }
+            Self::Feng => {
+                let [low, high] = [feng_id, feng_id / count].map(part);
+                [low, high, high, low]
+            }
+        }
+    }
+
+    /// Writes it over all batches of a chunk of `output`.
+    fn fill(self, chunk: &mut OutputMemory, output: &OutputConfig, feng_id: u64) {
+        let bits = output.sample_bits;
+        let (channels, spectra) = (output.channels, output.spectra_per_heap());
+        let first = chunk.start().0 / output.spectrum_samples() as u64;
+        let batch_bytes = output.batch_bytes();
+        for (batch, data) in chunk.span().data.chunks_exact_mut(batch_bytes).enumerate() {
+            let first = first + (batch * spectra) as u64;
+            let values = data.chunks_exact_mut(bits.jones_bytes());
+            for (i, value) in values.take(channels * spectra).enumerate() {
+                let (channel, spectrum) = (i / spectra, first + (i % spectra) as u64);
+                let parts = self.jones(bits, feng_id, channel, spectrum);
+                match bits {
+                    OutputBits::Eight => {
+                        for (byte, part) in value.iter_mut().zip(parts) {
+                            *byte = part as u8;
+                        }
+                    }
+                    OutputBits::Four => {
+                        for (pol, byte) in value.iter_mut().enumerate().take(N_POL) {
+                            *byte = (parts[2 * pol] << 4) as u8 | (parts[2 * pol + 1] & 0xF) as u8;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for TestPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for TestPattern {
+    type Err = UnknownPattern;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPattern> {
+        let found = Self::ALL.into_iter().find(|pattern| pattern.name() == name);
+        found.ok_or(UnknownPattern)
+    }
+}
+
+/// A pattern, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestRequest {
+    /// What to send.
+    pub pattern: TestPattern,
+    /// Samples after which the output's own values are sent again.
+    pub samples: u64,
+}
+
+/// Which chunks of an output have a pattern.
+#[derive(Debug, Default)]
+pub(super) struct TestSchedule {
+    /// From which timestamp on what was asked for, in order.
+    asked: VecDeque<(Timestamp, Option<TestRequest>)>,
+    /// At work, until the timestamp.
+    active: Option<(TestPattern, Timestamp)>,
+}
+
+impl TestSchedule {
+    /// Chunks from here on are to have this, or their own values.
+    pub fn ask(&mut self, from: Timestamp, request: Option<TestRequest>) {
+        self.asked.push_back((from, request));
+    }
+
+    /// Writes over the next chunk what it should have. Returns what changes with it: `Some(None)`
+    /// if its own values are sent again.
+    pub fn apply(
+        &mut self,
+        chunk: &mut OutputMemory,
+        output: &OutputConfig,
+        feng_id: u64,
+    ) -> Option<Option<TestPattern>> {
+        let start = chunk.start();
+        let before = self.active.map(|(pattern, _)| pattern);
+        while let Some((from, request)) = self.asked.front().copied() {
+            if from > start {
+                break;
+            }
+            self.asked.pop_front();
+            self.active = request.map(|request| (request.pattern, from + request.samples));
+        }
+        self.active = self.active.filter(|(_, until)| start < *until);
+        let now = self.active.map(|(pattern, _)| pattern);
+        if let Some(pattern) = now {
+            pattern.fill(chunk, output, feng_id);
+        }
+        (now != before).then_some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::HostAllocator;
+
+    #[test]
+    fn patterns_are_as_they_are_told() {
+        let eight = |pattern: TestPattern, k, s| pattern.jones(OutputBits::Eight, 300, k, s);
+        assert_eq!(eight(TestPattern::Ramp, 0, 0), [-127, -127, -127, -127]);
+        assert_eq!(eight(TestPattern::Ramp, 254, 255), [127, -127, -127, -126]);
+        assert_eq!(eight(TestPattern::Constant, 9, 9), [32, 0, 0, 32]);
+        assert_eq!(eight(TestPattern::Feng, 9, 9), [-82, -126, -126, -82]);
+        let four = |pattern: TestPattern, k, s| pattern.jones(OutputBits::Four, 16, k, s);
+        assert_eq!(four(TestPattern::Ramp, 14, 15), [7, -7, -7, -6]);
+        assert_eq!(four(TestPattern::Constant, 0, 0), [2, 0, 0, 2]);
+        assert_eq!(four(TestPattern::Feng, 0, 0), [-6, -6, -6, -6]);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for pattern in TestPattern::ALL {
+            assert_eq!(pattern.name().parse(), Ok(pattern));
+        }
+        assert_eq!("off".parse::<TestPattern>(), Err(UnknownPattern));
+    }
+
+    /// Of 8 and of 4 bits, every value is where the wire has it; the pattern ends by itself, or
+    /// when another is asked for.
+    #[test]
+    fn chunks_have_patterns_while_they_are_asked_for() {
+        let wideband = "name=w,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048";
+        for bits in [OutputBits::Eight, OutputBits::Four] {
+            let mut config = crate::config::tests::engine(wideband, |_| {});
+            config.outputs[0].sample_bits = bits;
+            let output = &config.outputs[0];
+            let step = 2 * output.batch_samples() as u64;
+            let memory = OutputMemory::new(2, output.batch_bytes(), &HostAllocator::default());
+            let mut chunk = memory.unwrap();
+            let mut schedule = TestSchedule::default();
+            let ask = |pattern, samples| Some(TestRequest { pattern, samples });
+            schedule.ask(Timestamp(step), ask(TestPattern::Ramp, 2 * step));
+            schedule.ask(Timestamp(5 * step), ask(TestPattern::Feng, 9 * step));
+            schedule.ask(Timestamp(6 * step), ask(TestPattern::Constant, 9 * step));
+            schedule.ask(Timestamp(7 * step), None);
+            let (ramp, feng, constant) =
+                (TestPattern::Ramp, TestPattern::Feng, TestPattern::Constant);
+            let expected = [
+                (None, None),
+                (Some(Some(ramp)), Some(ramp)),
+                (None, Some(ramp)),
+                (Some(None), None),
+                (None, None),
+                (Some(Some(feng)), Some(feng)),
+                (Some(Some(constant)), Some(constant)),
+                (Some(None), None),
+            ];
+            for (i, (change, pattern)) in expected.into_iter().enumerate() {
+                chunk.begin(Timestamp(i as u64 * step));
+                chunk.span().data.fill(0x55);
+                assert_eq!(schedule.apply(&mut chunk, output, 3), change, "chunk {i}");
+                let Some(pattern) = pattern else {
+                    assert!(chunk.batch(1).iter().all(|byte| *byte == 0x55), "chunk {i}");
+                    continue;
+                };
+                let (channel, spectrum) = (61, 5);
+                let at = (channel * 32 + spectrum) * output.sample_bits.jones_bytes();
+                let number = (2 * i + 1) * 32 + spectrum;
+                let parts = pattern.jones(output.sample_bits, 3, channel, number as u64);
+                let bytes = &chunk.batch(1)[at..];
+                match bits {
+                    OutputBits::Eight => assert_eq!(bytes[..4], parts.map(|part| part as u8)),
+                    OutputBits::Four => {
+                        let pols = [0, 1].map(|pol| dsp::quantise::nibbles(bytes[pol]));
+                        assert_eq!(pols.concat(), parts);
+                    }
+                }
+            }
+        }
+    }
+}
