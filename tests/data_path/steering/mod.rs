@@ -6,6 +6,7 @@
 
 mod applied;
 mod counters;
+mod levels;
 mod requests;
 mod tones;
 
