@@ -20,9 +20,10 @@ pub const FGPU: &str = "\
 Examples:
   An engine of MeerKAT's L band that receives and sends through one interface:
     karoo fgpu --recv-interface eth0 --send-interface eth0 \\
-      --adc-sample-rate 1712M --sync-time 1763700000 --feng-id 3 --array-size 64 \\
+      --adc-sample-rate 1712M --sync-time 1763700000 \\
+      --feng-id 3 --array-size 64 --prometheus-port 9100 \\
       --wideband name=wideband,channels=4096,dst=239.10.0.0+63 \\
-      --prometheus-port 9100 239.102.0.64+7:7148,239.102.1.64+7:7148
+      239.102.0.64+7:7148,239.102.1.64+7:7148
   Which thread of an engine would run where; nothing starts:
     karoo fgpu --config /etc/karoo/m003h.toml --print-plan";
 
