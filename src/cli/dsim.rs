@@ -16,7 +16,7 @@ use super::log::LogTo;
 use super::{Failure, examples};
 use crate::assembly::Demand;
 use crate::config::units::{bytes, hertz};
-use crate::config::{AiomonitorOptions, Cpu, ServeOptions, heading};
+use crate::config::{AiomonitorOptions, ConfigError, Cpu, ServeOptions, heading};
 use crate::control::dsim::canonical;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
@@ -188,8 +188,7 @@ impl DsimArgs {
         let signals = parse(self.signals_text(to), || seeds.next_u64()).map_err(Failure::usage)?;
         let dests = self.dests(to);
         if dests.is_empty() {
-            let text = "DEST is missing: give the addresses of each polarisation, such as 239.102.0.64+7:7148";
-            return Err(Failure::usage(text));
+            return Err(self.missing());
         }
         let dests: Result<_, _> = dests.into_iter().map(parse_endpoints).collect();
         let (rate, sync_time, period, dither_seed) = match to {
@@ -197,8 +196,7 @@ impl DsimArgs {
             To::Interface => (None, unix_now(), 1 << 27, rand::random()),
         };
         let Some(adc_sample_rate) = self.adc_sample_rate.or(rate) else {
-            let text = "--adc-sample-rate is missing: it is required with --interface; try 1712e6";
-            return Err(Failure::usage(text));
+            return Err(self.missing());
         };
         let period = self.period.unwrap_or(period);
         let config = DigitiserConfig {
@@ -220,6 +218,23 @@ impl DsimArgs {
         config.check().map_err(Failure::usage)?;
         Demand::check(vec![signals_demand(&config)]).map_err(Failure::usage)?;
         Ok(config)
+    }
+
+    /// Names all that sending in real time needs and was not given.
+    fn missing(&self) -> Failure {
+        let dest = ("DEST", "239.102.0.64+7:7148 239.102.1.64+7:7148");
+        let rate = ("--adc-sample-rate", "--adc-sample-rate 1712M");
+        let lacks = [
+            self.adc_sample_rate.is_none().then_some(rate),
+            self.dest.is_empty().then_some(dest),
+        ];
+        let (names, examples): (Vec<_>, Vec<_>) = lacks.into_iter().flatten().unzip();
+        let rule = match names.len() {
+            1 => "it is required with --interface",
+            _ => "they are required with --interface",
+        };
+        let way_out = format!("add {}", examples.join(" "));
+        Failure::usage(ConfigError::new(names.join(", "), "missing", rule, way_out))
     }
 
     /// Heaps per polarisation that were asked for.

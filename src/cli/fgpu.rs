@@ -1,11 +1,13 @@
 //! `karoo fgpu`: a live engine in place of katgpucbf's.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use clap::error::ContextKind;
 use clap::{ArgMatches, Args, Command};
 use dpdk::{Eal, EalConfig};
 use ground::files::read_text;
@@ -14,6 +16,7 @@ use ground::{N_POL, StopFlag};
 use host::placement::{EnginePlan, HostPlan, Lcore, Memory, Wishes};
 use katcp::{ReservedAddress, SensorInfo, ValueType};
 
+use super::command_line::completed;
 use super::frame::{self, StopReason};
 use super::log::{self, LogTo};
 use super::losses::Losses;
@@ -114,9 +117,53 @@ pub fn with_file(
     ))
 }
 
-/// The engine that the options ask for.
+/// What the parser refused that only a `--config` file said, in the words of the file. `given` is
+/// the command line without it.
+pub fn mistake_in_file(given: &ArgMatches, error: &clap::Error) -> Failure {
+    let file = given.get_one::<PathBuf>("config");
+    let file = file.map_or(String::new(), |path| {
+        format!("--config {}: ", path.display())
+    });
+    let context = |kind| error.get(kind).map(ToString::to_string);
+    let argument = context(ContextKind::InvalidArg).unwrap_or_default();
+    let key = argument
+        .trim_matches(['-', '<', '>', '[', ']'])
+        .split(' ')
+        .next();
+    let key = key.unwrap_or_default().to_lowercase();
+    let value = context(ContextKind::InvalidValue).unwrap_or_default();
+    let rule = error.source().map(ToString::to_string);
+    Failure::usage(match rule {
+        // Rules of outputs name option and key themselves.
+        Some(rule) if rule.starts_with("--") => format!("{file}{rule}"),
+        Some(rule) => format!("{file}{key} = '{value}': {rule}"),
+        None => {
+            let text = error.to_string();
+            let text = text.split("\n\n").next().unwrap_or_default();
+            format!("{file}{}", text.trim_start_matches("error: "))
+        }
+    })
+}
+
+/// The engine that the options ask for. A refusal for what is missing has the whole command line.
 pub fn resolved(args: &FgpuArgs) -> Result<FgpuConfig, Failure> {
-    args.options.resolve().map_err(Failure::usage)
+    args.options.resolve().map_err(|error| {
+        let missing = args.options.missing();
+        if missing.is_empty() {
+            return Failure::usage(error);
+        }
+        let given: Vec<_> = std::env::args_os().collect();
+        // SRC stands last.
+        let (src, options): (Vec<_>, Vec<_>) = missing
+            .into_iter()
+            .partition(|(option, _)| *option == "SRC");
+        let more = options.into_iter().chain(src);
+        let more = more.flat_map(|(_, words)| words.iter().copied());
+        let line = completed(given.iter().map(OsString::as_os_str), more);
+        Failure::usage(format!(
+            "{error}\n\nAll of it, with examples for what is missing:\n  {line}"
+        ))
+    })
 }
 
 /// Runs the command. `matches` is the parsed form of `args`, needed by `--print-config`.

@@ -15,6 +15,7 @@ macro_rules! println {
 }
 
 mod bench;
+mod command_line;
 mod dsim;
 mod examples;
 mod failure;
@@ -165,7 +166,8 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         (matches.subcommand(), command.find_subcommand("fgpu"))
         && let Some(args) = fgpu::with_file(fgpu, &args, given)?
     {
-        matches = command.clone().get_matches_from(args);
+        let parsed = command.clone().try_get_matches_from(args);
+        matches = parsed.map_err(|error| fgpu::mistake_in_file(given, &error))?;
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if !cli.command.runs_for_long() {

@@ -313,8 +313,54 @@ impl FgpuOptions {
         })
     }
 
+    /// What is required and was not given: each option, and an argument that would do.
+    pub fn missing(&self) -> Vec<(&'static str, &'static [&'static str])> {
+        let engine = &self.engine;
+        let is_capture = self
+            .src
+            .as_deref()
+            .is_some_and(|src| Path::new(src).is_file());
+        let outputs = engine.wideband.len() + engine.narrowband.len();
+        [
+            ("SRC", self.src.is_some()),
+            (
+                "--recv-interface",
+                self.recv_interface.is_some() || is_capture,
+            ),
+            ("--send-interface", self.send_interface.is_some()),
+            ("--adc-sample-rate", engine.adc_sample_rate.is_some()),
+            ("--sync-time", engine.sync_time.is_some()),
+            ("--wideband", outputs > 0),
+        ]
+        .into_iter()
+        .filter(|(_, given)| !given)
+        .map(|(option, _)| (option, example(option)))
+        .collect()
+    }
+
+    /// Refuses what lacks required options, all of which it names.
+    fn check_missing(&self) -> Result<(), ConfigError> {
+        let missing = self.missing();
+        let options: Vec<_> = missing.iter().map(|(option, _)| *option).collect();
+        let rule = match options[..] {
+            [] => return Ok(()),
+            ["--wideband"] => "at least one output is required",
+            [_] => "it is required",
+            _ => "they are required",
+        };
+        let examples: Vec<_> = missing.iter().map(|(_, words)| words.join(" ")).collect();
+        let way_out = format!("add {}", examples.join(" "));
+        Err(ConfigError::new(
+            options.join(", "),
+            "missing",
+            rule,
+            way_out,
+        ))
+    }
+
     /// Checks every rule; the first one broken is returned.
     pub fn resolve(&self) -> Result<FgpuConfig, ConfigError> {
+        self.check_missing()?;
         let egress = self.egress()?;
         let engine = self.engine_config()?;
         for output in &engine.outputs {
@@ -344,8 +390,8 @@ impl FgpuOptions {
         })?;
         let chunk_jones = options.send_chunk_jones.unwrap_or_default();
         let clock = SampleClock {
-            adc_sample_rate: required("--adc-sample-rate", options.adc_sample_rate, "1712e6")?,
-            sync_time: required("--sync-time", options.sync_time, "1763700000")?,
+            adc_sample_rate: required("--adc-sample-rate", options.adc_sample_rate)?,
+            sync_time: required("--sync-time", options.sync_time)?,
         };
         let outputs = options.outputs(clock, |_, _, _| JONES_PER_BATCH)?;
         let engine = EngineConfig {
@@ -407,7 +453,7 @@ impl FgpuOptions {
                 "add --send-ibv or leave it out",
             ));
         }
-        let interfaces = required("--send-interface", self.send_interface.clone(), "eth0")?;
+        let interfaces = required("--send-interface", self.send_interface.clone())?;
         let count = interfaces.0.len();
         if count > MAX_SEND_INTERFACES {
             let rule = format!("must be {MAX_SEND_INTERFACES} at most");
@@ -437,11 +483,7 @@ impl FgpuOptions {
     }
 
     fn input(&self) -> Result<InputConfig, ConfigError> {
-        let src = required(
-            "SRC",
-            self.src.clone(),
-            "239.102.0.64+7:7148,239.102.1.64+7:7148",
-        )?;
+        let src = required("SRC", self.src.clone())?;
         let cpus: Vec<_> = self.recv_affinity.0.iter().map(|cpu| cpu.0).collect();
         // Where it was not given there are as many as it takes: nothing comes of them here.
         if let Some(vectors) = &self.ignored.recv_comp_vector
@@ -478,7 +520,7 @@ impl FgpuOptions {
                 "try 239.102.0.64+7:7148,239.102.1.64+7:7148",
             )
         })?;
-        let interfaces = required("--recv-interface", self.recv_interface.clone(), "eth0")?;
+        let interfaces = required("--recv-interface", self.recv_interface.clone())?;
         let interfaces = names("--recv-interface", interfaces, false)?;
         Ok(InputConfig::Live {
             interfaces: interfaces
@@ -494,14 +536,26 @@ impl FgpuOptions {
     }
 }
 
-fn required<T>(option: &str, given: Option<T>, example: &str) -> Result<T, ConfigError> {
+/// Arguments that would do for an option that is required.
+fn example(option: &str) -> &'static [&'static str] {
+    match option {
+        "SRC" => &["239.102.0.64+7:7148,239.102.1.64+7:7148"],
+        "--recv-interface" => &["--recv-interface", "eth0"],
+        "--send-interface" => &["--send-interface", "eth0"],
+        "--adc-sample-rate" => &["--adc-sample-rate", "1712M"],
+        "--sync-time" => &["--sync-time", "1763700000"],
+        _ => &[
+            "--wideband",
+            "name=wideband,channels=1024,dst=239.10.10.0+7",
+        ],
+    }
+}
+
+/// A value that is there once [`FgpuOptions::missing`] names nothing.
+fn required<T>(option: &str, given: Option<T>) -> Result<T, ConfigError> {
     given.ok_or_else(|| {
-        ConfigError::new(
-            option,
-            "missing",
-            "it is required",
-            format!("try {example}"),
-        )
+        let way_out = format!("add {}", example(option).join(" "));
+        ConfigError::new(option, "missing", "it is required", way_out)
     })
 }
 

@@ -200,6 +200,24 @@ fn what_is_required_is_named() {
     assert!(message.contains("at least one output"), "{message}");
 }
 
+#[test]
+fn all_that_is_missing_is_named_at_once_and_what_would_do_is_taken() {
+    let none: [&str; 0] = [];
+    let message = resolved(&matches(none).unwrap()).unwrap_err();
+    let all = "SRC, --recv-interface, --send-interface, --adc-sample-rate, --sync-time, --wideband missing:";
+    assert!(message.starts_with(all), "{message}");
+    let (_, added) = message.split_once("; add ").expect("a way out");
+    resolved(&matches(added.split(' ')).unwrap()).expect("an engine");
+    // A capture needs no interface to receive on.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let message = resolved(&matches([path, "--send-interface=eth0"]).unwrap()).unwrap_err();
+    assert!(
+        message.starts_with("--adc-sample-rate, --sync-time, --wideband missing:"),
+        "{message}"
+    );
+}
+
 /// Every rule that katgpucbf checks, by numbers that failures name; those that always hold are left
 /// out.
 #[test]

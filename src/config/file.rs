@@ -122,7 +122,7 @@ pub fn to_toml(command: &Command, matches: &ArgMatches, config: &FgpuConfig) -> 
             ArgAction::SetTrue => Some(Value::Boolean(matches.get_flag(id))),
             _ => matches.get_raw(id).and_then(|mut raw| {
                 let text = raw.next()?.to_str()?.to_owned();
-                Some(typed(text, arg.get_value_parser()))
+                Some(typed(text, arg.get_value_parser(), || read(matches, id)))
             }),
         };
         table.extend(value.map(|value| (name(arg).to_owned(), value)));
@@ -142,11 +142,22 @@ pub fn to_toml(command: &Command, matches: &ArgMatches, config: &FgpuConfig) -> 
     table.to_string()
 }
 
-/// Numbers where the option is one.
-fn typed(text: String, parser: &ValueParser) -> Value {
+/// The number that an option's text was read as, whatever its unit.
+fn read(matches: &ArgMatches, id: &str) -> Option<Value> {
+    if let Ok(float) = matches.try_get_one::<f64>(id) {
+        return float.copied().map(Value::Float);
+    }
+    let size = *matches.try_get_one::<usize>(id).ok()??;
+    i64::try_from(size).ok().map(Value::Integer)
+}
+
+/// Numbers where the option is one; `read` says which.
+fn typed(text: String, parser: &ValueParser, read: impl FnOnce() -> Option<Value>) -> Value {
     let kind = parser.type_id();
-    if kind == ValueParser::from(clap::value_parser!(f64)).type_id() {
-        return text.parse().map_or(Value::String(text), Value::Float);
+    let number = kind == ValueParser::from(clap::value_parser!(f64)).type_id();
+    let size = kind == ValueParser::from(clap::value_parser!(usize)).type_id();
+    if number || size {
+        return read().unwrap_or(Value::String(text));
     }
     match text.parse::<i64>() {
         Ok(number) if number.to_string() == text => Value::Integer(number),

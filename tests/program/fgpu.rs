@@ -182,3 +182,97 @@ fn the_journal_has_messages_with_their_values() {
         }
     }
 }
+
+/// Exit code 2, and what was said.
+fn refused(args: &[&str]) -> String {
+    let output = karoo(args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    said
+}
+
+/// The line that is shown is one that is taken.
+#[test]
+fn all_that_is_missing_comes_with_a_line_to_copy() {
+    let said = refused(&["fgpu", "--gain", "0.5", "--wideband", FGPU[6]]);
+    assert!(
+        said.contains(
+            "SRC, --recv-interface, --send-interface, --adc-sample-rate, --sync-time missing"
+        ),
+        "{said}"
+    );
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("  karoo fgpu "))
+        .expect("a line");
+    assert!(
+        line.contains("--gain 0.5 ") && line.contains(FGPU[6]),
+        "{line}"
+    );
+    let words: Vec<_> = line
+        .split_whitespace()
+        .skip(1)
+        .chain(["--print-config"])
+        .collect();
+    let output = karoo(words);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    let said = refused(&["dsim", "--interface=lo"]);
+    assert!(said.contains("--adc-sample-rate, DEST missing"), "{said}");
+}
+
+#[test]
+fn units_are_taken_in_files_and_mistakes_name_file_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |rate: &str| {
+        let text = format!("adc-sample-rate = {rate}\n");
+        file(folder.path(), "engine.toml", &text)
+    };
+    let args = |path: &Path| -> Vec<String> {
+        let mut args: Vec<_> = FGPU
+            .iter()
+            .filter(|arg| !arg.contains("adc-sample-rate"))
+            .map(|arg| arg.to_string())
+            .collect();
+        args.extend([
+            "--config".into(),
+            path.display().to_string(),
+            "--print-config".into(),
+        ]);
+        args.insert(0, "fgpu".into());
+        args
+    };
+    for rate in ["1712e6", "\"1712 MHz\"", "\"1.712G\"", "1712000000"] {
+        let output = karoo(args(&with(rate)));
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            printed.contains("adc-sample-rate = 1712000000.0\n"),
+            "{rate}: {printed}"
+        );
+    }
+    let path = with("\"1712 mhz\"");
+    let said = refused(&args(&path).iter().map(String::as_str).collect::<Vec<_>>());
+    let named = format!(
+        "--config {}: adc-sample-rate = '1712 mhz': ",
+        path.display()
+    );
+    assert!(
+        said.contains(&named) && said.contains("write M for a million"),
+        "{said}"
+    );
+    let path = file(
+        folder.path(),
+        "engine.toml",
+        "[[wideband]]\nname = 'w'\nchanels = 64\n",
+    );
+    let config = format!("--config={}", path.display());
+    let said = refused(&["fgpu", &config]);
+    assert!(
+        said.contains(&path.display().to_string()) && said.contains("did you mean channels?"),
+        "{said}"
+    );
+}
