@@ -4,7 +4,7 @@
 //! [`StatisticsBoard`]. Readers take the latest at any time and hold nobody up.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ground::{N_POL, Timestamp};
 use num_complex::Complex64;
@@ -122,6 +122,49 @@ impl Periods {
 pub struct StatisticsBoard {
     input: Latest<InputStatistics>,
     outputs: Box<[Latest<OutputStatistics>]>,
+    /// All periods together, if they are kept.
+    totals: OnceLock<Totals>,
+}
+
+/// What all periods so far come to.
+#[derive(Debug)]
+struct Totals {
+    input: Latest<InputStatistics>,
+    outputs: Box<[Latest<OutputStatistics>]>,
+}
+
+impl ChannelSums {
+    fn add(&mut self, other: &Self) {
+        for pol in 0..N_POL {
+            self.power[pol] += other.power[pol];
+            self.power_squared[pol] += other.power_squared[pol];
+            self.clipped[pol] += other.clipped[pol];
+        }
+        self.cross += other.cross;
+    }
+}
+
+impl OutputStatistics {
+    /// Adds those of a later period.
+    fn add(&mut self, later: &Self) {
+        self.end = later.end;
+        self.spectra += later.spectra;
+        for (sums, later) in self.channels.iter_mut().zip(&later.channels) {
+            sums.add(later);
+        }
+    }
+}
+
+impl InputStatistics {
+    /// Adds those of a later period; the snapshot stays.
+    fn add(&mut self, later: &Self) {
+        self.end = later.end;
+        for (counts, later) in self.histogram.iter_mut().zip(&later.histogram) {
+            for (count, later) in counts.iter_mut().zip(later) {
+                *count += later;
+            }
+        }
+    }
 }
 
 /// The latest of one kind.
@@ -131,6 +174,17 @@ struct Latest<T>(Mutex<Option<Arc<T>>>);
 impl<T> Latest<T> {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<T>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what is `later` to what there is.
+    fn add(&self, later: &Arc<T>, add: impl FnOnce(&mut T, &T))
+    where
+        T: Clone,
+    {
+        match &mut *self.lock() {
+            Some(total) => add(Arc::make_mut(total), later),
+            none => *none = Some(later.clone()),
+        }
     }
 }
 
@@ -146,7 +200,27 @@ impl StatisticsBoard {
         Self {
             input: Latest::default(),
             outputs: (0..outputs).map(|_| Latest::default()).collect(),
+            totals: OnceLock::new(),
         }
+    }
+
+    /// Keeps what all periods from now on come to, for runs that end.
+    pub fn keep_totals(&self) {
+        let outputs = self.outputs.iter().map(|_| Latest::default());
+        self.totals.get_or_init(|| Totals {
+            input: Latest::default(),
+            outputs: outputs.collect(),
+        });
+    }
+
+    /// Statistics of the input over all periods that were kept.
+    pub fn input_total(&self) -> Option<Arc<InputStatistics>> {
+        self.totals.get()?.input.lock().clone()
+    }
+
+    /// Statistics of the output with this index over all periods that were kept.
+    pub fn output_total(&self, index: usize) -> Option<Arc<OutputStatistics>> {
+        self.totals.get()?.outputs.get(index)?.lock().clone()
     }
 
     /// Statistics of the input over the last whole period, if there was one.
@@ -161,6 +235,9 @@ impl StatisticsBoard {
 
     /// Publishes statistics of the input. Returns those that it displaces.
     pub fn publish_input(&self, statistics: Arc<InputStatistics>) -> Option<Arc<InputStatistics>> {
+        if let Some(totals) = self.totals.get() {
+            totals.input.add(&statistics, InputStatistics::add);
+        }
         self.input.lock().replace(statistics)
     }
 
@@ -170,6 +247,9 @@ impl StatisticsBoard {
         index: usize,
         statistics: Arc<OutputStatistics>,
     ) -> Option<Arc<OutputStatistics>> {
+        if let Some(total) = self.totals.get().and_then(|of| of.outputs.get(index)) {
+            total.add(&statistics, OutputStatistics::add);
+        }
         self.outputs.get(index)?.lock().replace(statistics)
     }
 }

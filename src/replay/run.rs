@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use std::{fs, process};
 
@@ -28,12 +28,13 @@ use crate::assembly::{
 };
 use crate::cpu::Workers;
 use crate::engine::ChunkObserver;
-use crate::engine::steer::{ControlHandle, EnqueueError, RequestQueues};
+use crate::engine::steer::{ControlHandle, EnqueueError, Published, RequestQueues};
 use crate::gpu::{Kernels, MemoryChoice};
 use crate::memory::MemoryError;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
 use crate::recv::{EpochHint, RxStats, WhenFull};
+use crate::report::levels::{InputLevels, OutputLevels};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
 use crate::send::{SourceAddress, TxPools};
@@ -118,6 +119,9 @@ pub enum ReplayError {
 /// The pictures' data, per output.
 pub type OutputSpectra = Vec<(String, SpectraAccumulator)>;
 
+/// What an observer gathers.
+type SharedSpectra = Arc<Mutex<SpectraAccumulator>>;
+
 /// Runs a plan to its end and writes the output capture.
 pub fn run(
     plan: &ReplayPlan,
@@ -167,7 +171,7 @@ pub fn run(
         observers,
     };
     let run = Replay::start(plan, threads, parts).inspect_err(|_| abort.set());
-    let mut report = run?.finish(plan, options)?;
+    let mut report = run?.finish(plan, options, &spectra)?;
     report.chosen.extend(opened.chosen);
     let spectra = plan
         .engine
@@ -243,6 +247,7 @@ struct Replay {
     recorder: LcoreHandle<Result<bool, CaptureError>>,
     /// To the requests.
     replies: Vec<Reply>,
+    published: Arc<Published>,
     started: Instant,
 }
 
@@ -316,6 +321,8 @@ impl Replay {
         let config = &plan.engine;
         let (eal, abort) = (threads.eal().clone(), threads.abort().clone());
         let (steered, replies) = steer(plan)?;
+        let published = steered.published.clone();
+        published.statistics().keep_totals();
         let port = RingPort::open(&eal, plan)?;
         let reception = Reception {
             queues: port.rx,
@@ -375,12 +382,18 @@ impl Replay {
             source,
             recorder,
             replies,
+            published,
             started,
         })
     }
 
     /// Waits for the end, and reports.
-    fn finish(self, plan: &ReplayPlan, options: &ReplayOptions) -> Result<RunReport, ReplayError> {
+    fn finish(
+        self,
+        plan: &ReplayPlan,
+        options: &ReplayOptions,
+        spectra: &[SharedSpectra],
+    ) -> Result<RunReport, ReplayError> {
         let bar = options
             .progress
             .then(|| ProgressBar::show(&self.progress, self.capture_bytes));
@@ -428,6 +441,13 @@ impl Replay {
         let reports = reports.map(|((stats, output), expected)| {
             OutputReport::new(stats.counts(), expected.unwrap_or(0), output.dst.len())
         });
+        let statistics = self.published.statistics();
+        let levels = plan.engine.outputs.iter().zip(spectra).enumerate();
+        let levels = levels.filter_map(|(index, (output, spectra))| {
+            let total = statistics.output_total(index)?;
+            let spectra = spectra.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(OutputLevels::of(output, &total, &spectra))
+        });
         let span = input.span();
         tracing::debug!(bytes = self.running.memory.bytes(), "receive memory");
         Ok(RunReport {
@@ -446,6 +466,8 @@ impl Replay {
                 pols,
             },
             outputs: reports.collect(),
+            input_levels: statistics.input_total().map(|of| InputLevels::of(&of)),
+            levels: levels.collect(),
             requests,
             rate: RateReport {
                 seconds,

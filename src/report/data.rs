@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ground::stats::ThreadReport;
 use serde::Serialize;
 
+use super::levels::{InputLevels, OutputLevels};
 use crate::config::{Decision, EngineConfig};
 use crate::engine::OutputCounts;
 use crate::recv::PolReport;
@@ -28,6 +29,12 @@ pub struct RunReport {
     pub input: InputReport,
     /// One per output stream.
     pub outputs: Vec<OutputReport>,
+    /// Levels of the input, if statistics were taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_levels: Option<InputLevels>,
+    /// Levels of the outputs that sent something, if statistics were taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<OutputLevels>,
     /// Requests to the engine, if it was to have any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestsReport>,

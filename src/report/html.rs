@@ -8,9 +8,9 @@ use std::{fs, io};
 use quick_xml::escape::escape;
 
 use super::data::{InputReport, RunReport};
-use super::picture;
 use super::spectra::SpectraAccumulator;
 use super::verdict::{Verdict, explain, is_loss};
+use super::{gaps, levels, picture};
 use crate::engine::OutputCounts;
 
 const STYLE: &str = include_str!("report.css");
@@ -72,7 +72,7 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-fn seconds(seconds: f64) -> String {
+pub(super) fn seconds(seconds: f64) -> String {
     match seconds {
         s if s >= 100.0 => format!("{s:.0} s"),
         s if s >= 1.0 => format!("{s:.2} s"),
@@ -114,12 +114,17 @@ pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> Str
     verdict(&mut out, report);
     tiles(&mut out, report);
     notes(&mut out, report);
-    input(&mut out, report);
+    input(
+        &mut out,
+        report,
+        spectra.first().map(|(_, spectra)| spectra),
+    );
     drops(&mut out, &report.input);
     outputs(&mut out, report);
+    levels::section(&mut out, report.input_levels.as_ref(), &report.levels);
     requests(&mut out, report);
-    for (name, spectra) in spectra {
-        pictures(&mut out, report, name, spectra);
+    for (i, (name, spectra)) in spectra.iter().enumerate() {
+        pictures(&mut out, report, name, spectra, i == 0);
     }
     lcores(&mut out, report);
     chosen(&mut out, report);
@@ -196,7 +201,7 @@ fn notes(out: &mut String, report: &RunReport) {
     out.push_str("</ul>");
 }
 
-fn input(out: &mut String, report: &RunReport) {
+fn input(out: &mut String, report: &RunReport, first: Option<&SpectraAccumulator>) {
     out.push_str("<h2>Input</h2>");
     let rate = report.config.clock.adc_sample_rate;
     for (pol, input) in report.input.pols.iter().enumerate() {
@@ -221,6 +226,9 @@ fn input(out: &mut String, report: &RunReport) {
                 seconds(span)
             );
         }
+    }
+    if let Some(spectra) = first {
+        gaps::list(out, &gaps::marks(report, spectra));
     }
     out.push_str(
         "<p class=\"soft\">Time runs to the right from the first heap of the first chunk. \
@@ -336,7 +344,14 @@ fn timestamps(counts: &OutputCounts) -> String {
     }
 }
 
-fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraAccumulator) {
+/// The first output's waterfalls have the marks that gaps of the input lead to.
+fn pictures(
+    out: &mut String,
+    report: &RunReport,
+    name: &str,
+    spectra: &SpectraAccumulator,
+    is_first: bool,
+) {
     let _ = write!(out, "<h2>Spectra of {}</h2>", escape(name));
     if spectra.batches() == 0 {
         out.push_str("<p>No batch was sent, so there is nothing to draw.</p>");
@@ -355,12 +370,16 @@ fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraA
          <span class=\"key\" style=\"background:var(--mean)\"></span>mean\
          <span class=\"key\" style=\"background:var(--peak)\"></span>largest of all spectra</p><div class=\"pair\">",
     );
+    let axis = picture::power_axis(spectra);
     for pol in 0..2 {
         let _ = write!(
             out,
             "<figure class=\"plot\"><figcaption>Polarisation {pol}</figcaption>"
         );
-        match picture::spectrum(spectra, pol, &mhz) {
+        match axis
+            .as_ref()
+            .and_then(|axis| picture::spectrum(spectra, pol, &mhz, axis))
+        {
             Some(svg) => out.push_str(&svg),
             None => out.push_str("<p>Every value that was sent is zero.</p>"),
         }
@@ -369,26 +388,32 @@ fn pictures(out: &mut String, report: &RunReport, name: &str, spectra: &SpectraA
     let row_time = seconds(spectra.row_samples() as f64 / rate);
     let _ = write!(
         out,
-        "</div><h3>Over time</h3><p class=\"soft\">Frequency runs to the right, time runs down: {} rows of {row_time}. \
+        "</div><h3>Over time</h3><p class=\"soft\">Both polarisations have the same scale. Frequency runs to the right, time runs down: {} rows of {row_time}. \
          Stripes: nothing was sent.</p><div class=\"pair\">",
         spectra.rows()
     );
+    let scale = picture::colour_scale(spectra).unwrap_or(0.0..1.0);
+    let marks = gaps::marks(report, spectra);
     for pol in 0..2 {
         let _ = write!(out, "<figure><figcaption>Polarisation {pol}</figcaption>");
-        match picture::waterfall(spectra, pol) {
+        match picture::waterfall(spectra, pol, &scale) {
             Some(picture) => {
+                let marks = if is_first {
+                    gaps::marked(&marks, pol)
+                } else {
+                    String::new()
+                };
                 let _ = write!(
                     out,
-                    "<img class=\"waterfall\" alt=\"power over time and frequency, polarisation {pol}\" src=\"{}\">\
+                    "<div class=\"over\"><img class=\"waterfall\" alt=\"power over time and frequency, polarisation {pol}\" src=\"{picture}\">{marks}</div>\
                      <div class=\"axis\"><span>channel 0</span><span>{:.1} MHz</span><span>channel {}</span></div>\
                      <div class=\"scale\" style=\"background:{}\"></div>\
                      <div class=\"axis\"><span>{:.1} dB</span><span>{:.1} dB</span></div>",
-                    picture.data_uri,
                     (mhz.start + mhz.end) / 2.0,
                     spectra.channels().saturating_sub(1),
                     picture::colour_gradient(),
-                    picture.darkest,
-                    picture.brightest
+                    scale.start,
+                    scale.end
                 );
             }
             None => out.push_str("<p>Every value that was sent is zero.</p>"),

@@ -110,6 +110,8 @@ fn report() -> RunReport {
             pols: [pol.clone(), pol],
         },
         outputs: vec![OutputReport::new(counts, 304, 4)],
+        input_levels: None,
+        levels: Vec::new(),
         requests: Some(RequestsReport {
             behind: 1,
             applied: 2,

@@ -27,17 +27,15 @@ fn decibels(power: f64) -> Option<f64> {
     (power > 0.0).then(|| 10.0 * (power / FULL_SCALE).log10())
 }
 
-/// Mean and peak power of each channel, or `None` if all of it is zero. `mhz` is from the centre of
-/// the first to that of one behind the last.
-pub(super) fn spectrum(
-    spectra: &SpectraAccumulator,
-    pol: usize,
-    mhz: &Range<f64>,
-) -> Option<String> {
+/// Points of a curve: channel and power in decibels, if there is any.
+type Curve = Vec<(f64, Option<f64>)>;
+
+/// Mean and peak power of each channel.
+fn curves(spectra: &SpectraAccumulator, pol: usize) -> [Curve; 2] {
     let channels = spectra.channels();
     let points = channels.min(POINTS);
     let (mean, peak) = (spectra.mean_power(pol), spectra.peak_power(pol));
-    let curve = |pick: &dyn Fn(Range<usize>) -> f64| -> Vec<(f64, Option<f64>)> {
+    let curve = |pick: &dyn Fn(Range<usize>) -> f64| -> Curve {
         (0..points)
             .map(|point| {
                 let range = point * channels / points..(point + 1) * channels / points;
@@ -51,14 +49,40 @@ pub(super) fn spectrum(
         mean[range].iter().sum::<f64>() / count
     });
     let peak = curve(&|range| peak[range].iter().copied().max().map_or(0.0, f64::from));
-    let values = || mean.iter().chain(&peak).filter_map(|&(_, power)| power);
+    [mean, peak]
+}
+
+/// The power axis of both polarisations' spectra, in decibels; `None` if all is zero.
+pub(super) fn power_axis(spectra: &SpectraAccumulator) -> Option<Range<f64>> {
+    let curves = [0, 1].map(|pol| curves(spectra, pol));
+    let values = || {
+        curves
+            .iter()
+            .flatten()
+            .flatten()
+            .filter_map(|&(_, power)| power)
+    };
     let lowest = values().reduce(f64::min)?;
     let highest = values().reduce(f64::max)?;
-    let (bottom, top) = ((lowest - 2.0).floor(), (highest + 2.0).ceil());
+    Some((lowest - 2.0).floor()..(highest + 2.0).ceil())
+}
 
+/// Mean and peak power of each channel over this [axis](power_axis), or `None` if all of it is zero.
+/// `mhz` is from the centre of the first to that of one behind the last.
+pub(super) fn spectrum(
+    spectra: &SpectraAccumulator,
+    pol: usize,
+    mhz: &Range<f64>,
+    axis: &Range<f64>,
+) -> Option<String> {
+    let channels = spectra.channels();
+    let [mean, peak] = curves(spectra, pol);
+    if mean.iter().chain(&peak).all(|(_, power)| power.is_none()) {
+        return None;
+    }
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, (540, 320)).into_drawing_area();
-    let drawn = draw_spectrum(&root, [&mean, &peak], channels, mhz, bottom..top);
+    let drawn = draw_spectrum(&root, [&mean, &peak], channels, mhz, axis.clone());
     drop(root);
     drawn.ok().map(|()| svg)
 }
@@ -126,36 +150,35 @@ fn draw_spectrum<'a>(
     root.present()
 }
 
-/// A waterfall picture and the powers of its darkest and brightest colour.
-pub(super) struct WaterfallPicture {
-    /// `data:` address of a PNG; missing batches are transparent.
-    pub data_uri: String,
-    /// Decibels to full scale.
-    pub darkest: f64,
-    /// Decibels to full scale.
-    pub brightest: f64,
-}
-
-/// Time down, frequency to the right; `None` if there is nothing to see.
-pub(super) fn waterfall(spectra: &SpectraAccumulator, pol: usize) -> Option<WaterfallPicture> {
-    let (columns, rows) = (spectra.columns(), spectra.rows());
-    let power: Vec<Option<Vec<f64>>> = (0..rows).map(|row| spectra.row(row, pol)).collect();
-    let mut sorted: Vec<f64> = power
-        .iter()
-        .flatten()
-        .flatten()
-        .filter_map(|&power| decibels(power))
-        .collect();
+/// Powers of the darkest and the brightest colour of both polarisations' waterfalls, in decibels to
+/// full scale; `None` if there is nothing to see.
+pub(super) fn colour_scale(spectra: &SpectraAccumulator) -> Option<Range<f64>> {
+    let rows = (0..spectra.rows()).flat_map(|row| [(row, 0), (row, 1)]);
+    let rows = rows.filter_map(|(row, pol)| spectra.row(row, pol));
+    let mut sorted: Vec<f64> = rows.flatten().filter_map(decibels).collect();
     sorted.sort_by(f64::total_cmp);
     let quantile = |part: f64| {
-        sorted
-            .get(((sorted.len().saturating_sub(1)) as f64 * part) as usize)
-            .copied()
+        let at = (sorted.len().saturating_sub(1) as f64 * part) as usize;
+        sorted.get(at).copied()
     };
     let darkest = quantile(0.01)?;
     // At least 3 dB, so that noise does not look like a signal.
-    let brightest = quantile(0.995)?.max(darkest + 3.0);
+    Some(darkest..quantile(0.995)?.max(darkest + 3.0))
+}
 
+/// A `data:` address of a PNG: time down, frequency to the right, missing batches transparent, in
+/// colours of this [scale](colour_scale). `None` if there is nothing to see.
+pub(super) fn waterfall(
+    spectra: &SpectraAccumulator,
+    pol: usize,
+    scale: &Range<f64>,
+) -> Option<String> {
+    let (columns, rows) = (spectra.columns(), spectra.rows());
+    let power: Vec<Option<Vec<f64>>> = (0..rows).map(|row| spectra.row(row, pol)).collect();
+    if power.iter().flatten().flatten().all(|power| *power <= 0.0) {
+        return None;
+    }
+    let (darkest, brightest) = (scale.start, scale.end);
     let mut pixels = Vec::with_capacity(rows * columns);
     for row in &power {
         match row {
@@ -169,11 +192,7 @@ pub(super) fn waterfall(spectra: &SpectraAccumulator, pol: usize) -> Option<Wate
     }
     let png = encode_png(columns as u32, rows as u32, &pixels)?;
     let encoded = base64::engine::general_purpose::STANDARD.encode(png);
-    Some(WaterfallPicture {
-        data_uri: format!("data:image/png;base64,{encoded}"),
-        darkest,
-        brightest,
-    })
+    Some(format!("data:image/png;base64,{encoded}"))
 }
 
 fn encode_png(width: u32, height: u32, indices: &[u8]) -> Option<Vec<u8>> {
@@ -323,11 +342,9 @@ mod tests {
         for batch in [0, 1, 3] {
             spectra.add_batch(Timestamp(batch * 256), &data);
         }
-        let picture = waterfall(&spectra, 0).expect("a picture");
-        let png = picture
-            .data_uri
-            .strip_prefix("data:image/png;base64,")
-            .expect("PNG");
+        let scale = colour_scale(&spectra).expect("a scale");
+        let picture = waterfall(&spectra, 0, &scale).expect("a picture");
+        let png = picture.strip_prefix("data:image/png;base64,").expect("PNG");
         let png = base64::engine::general_purpose::STANDARD
             .decode(png)
             .expect("base64");
@@ -347,19 +364,37 @@ mod tests {
             "the missing batch is transparent"
         );
         assert!(
-            spectrum(&spectra, 1, &(0.0..32.0))
-                .expect("a chart")
-                .contains("<polyline")
+            spectrum(
+                &spectra,
+                1,
+                &(0.0..32.0),
+                &power_axis(&spectra).expect("an axis")
+            )
+            .expect("a chart")
+            .contains("<polyline")
         );
     }
 
     #[test]
     fn silence_has_no_pictures() {
         let mut spectra = SpectraAccumulator::new(64, 2);
-        assert!(spectrum(&spectra, 0, &(0.0..32.0)).is_none());
+        assert!(power_axis(&spectra).is_none() && colour_scale(&spectra).is_none());
         spectra.add_batch(Timestamp(0), &[0; 512]);
-        assert!(spectrum(&spectra, 0, &(0.0..32.0)).is_none());
-        assert!(waterfall(&spectra, 0).is_none());
+        assert!(power_axis(&spectra).is_none() && colour_scale(&spectra).is_none());
+        assert!(spectrum(&spectra, 0, &(0.0..32.0), &(-50.0..0.0)).is_none());
+        assert!(waterfall(&spectra, 0, &(-50.0..0.0)).is_none());
+    }
+
+    /// Both polarisations are drawn over the same powers, so that they can be compared.
+    #[test]
+    fn polarisations_have_an_axis_in_common() {
+        let mut spectra = SpectraAccumulator::new(64, 2);
+        let data = [1u8, 0, 100, 0].repeat(128);
+        spectra.add_batch(Timestamp(0), &data);
+        let axis = power_axis(&spectra).expect("an axis");
+        assert_eq!(axis, -45.0..1.0);
+        let scale = colour_scale(&spectra).expect("a scale");
+        assert!(scale.end - scale.start > 39.0, "{scale:?}");
     }
 
     proptest! {

@@ -24,6 +24,8 @@ pub struct SpectraAccumulator {
     /// Per polarisation and channel.
     sum: [Vec<u64>; N_POL],
     peak: [Vec<u32>; N_POL],
+    /// Real and imaginary parts that are zero, per polarisation.
+    zeros: [u64; N_POL],
     /// Power of the last batch per polarisation and channel, kept to avoid allocation.
     batch: [Vec<u64>; N_POL],
     waterfall: Waterfall,
@@ -66,6 +68,7 @@ impl SpectraAccumulator {
             batches: 0,
             sum: [vec![0; channels], vec![0; channels]],
             peak: [vec![0; channels], vec![0; channels]],
+            zeros: [0; N_POL],
             batch: [vec![0; channels], vec![0; channels]],
             waterfall: Waterfall {
                 columns,
@@ -84,6 +87,13 @@ impl SpectraAccumulator {
     pub fn add_batch(&mut self, timestamp: Timestamp, data: &[u8]) {
         let stride = (self.spectra_per_heap * self.bits.jones_bytes()).max(1);
         for (channel, values) in data.chunks_exact(stride).take(self.channels).enumerate() {
+            let zeros = match self.bits {
+                OutputBits::Eight => zero_parts(values),
+                OutputBits::Four => zero_nibbles(values),
+            };
+            for (all, zeros) in self.zeros.iter_mut().zip(zeros) {
+                *all += zeros;
+            }
             let (sum, peak) = match self.bits {
                 OutputBits::Eight => channel_power(values),
                 OutputBits::Four => channel_power_of_nibbles(values),
@@ -115,6 +125,13 @@ impl SpectraAccumulator {
             .iter()
             .map(|&sum| sum as f64 / count)
             .collect()
+    }
+
+    /// Share of real and imaginary parts of one polarisation that are zero; 0 before the first
+    /// batch.
+    pub fn zero_share(&self, pol: usize) -> f64 {
+        let parts = 2 * self.batches * (self.channels * self.spectra_per_heap) as u64;
+        self.zeros[pol] as f64 / parts.max(1) as f64
     }
 
     /// Largest power of a single spectrum, for every channel of one polarisation.
@@ -204,6 +221,35 @@ impl Waterfall {
 /// Channels that one column stands for.
 fn column_range(column: usize, columns: usize, channels: usize) -> std::ops::Range<usize> {
     column * channels / columns..(column + 1) * channels / columns
+}
+
+/// Zeros among the parts of one channel's spectra, per polarisation.
+fn zero_parts(values: &[u8]) -> [u64; N_POL] {
+    let mut zeros = [0u64; N_POL];
+    // Sums in 16 bits, so that the loop vectorises.
+    for part in values.chunks(8192 * N_POL * 2) {
+        let mut of = [0u16; 2 * N_POL];
+        for spectrum in part.chunks_exact(2 * N_POL) {
+            for (of, value) in of.iter_mut().zip(spectrum) {
+                *of += u16::from(*value == 0);
+            }
+        }
+        for pol in 0..N_POL {
+            zeros[pol] += u64::from(of[2 * pol]) + u64::from(of[2 * pol + 1]);
+        }
+    }
+    zeros
+}
+
+/// The same where the parts are nibbles.
+fn zero_nibbles(values: &[u8]) -> [u64; N_POL] {
+    let mut zeros = [0u64; N_POL];
+    for spectrum in values.chunks_exact(N_POL) {
+        for (zeros, value) in zeros.iter_mut().zip(spectrum) {
+            *zeros += u64::from(value & 0xF0 == 0) + u64::from(value & 0xF == 0);
+        }
+    }
+    zeros
 }
 
 /// Σ and maximum of re² + im² per polarisation over one channel's spectra.
@@ -307,6 +353,13 @@ mod tests {
         for pol in 0..N_POL {
             assert_eq!(wide.mean_power(pol), narrow.mean_power(pol));
             assert_eq!(wide.peak_power(pol), narrow.peak_power(pol));
+            let zeros = values.chunks(2).skip(pol).step_by(2).flatten();
+            let share = zeros.filter(|x| **x == 0).count() as f64 / 32.0;
+            assert!(share > 0.0, "some are zero");
+            assert_eq!(
+                (wide.zero_share(pol), narrow.zero_share(pol)),
+                (share, share)
+            );
         }
     }
 
