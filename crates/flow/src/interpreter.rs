@@ -32,19 +32,7 @@ pub struct Interpreter {
 impl Interpreter {
     /// The graph in its initial state, or why it cannot run.
     pub fn new(graph: &Graph) -> Result<Interpreter, Problems> {
-        let mut problems = Problems::default();
-        for id in graph.ids().filter(|&id| !graph.node(id).node.runs()) {
-            let what = graph
-                .node(id)
-                .node
-                .parameters()
-                .and_then(|p| p.get("called").map(ToString::to_string));
-            let text = format!(
-                "there is no node of the kind {}: replace it",
-                what.unwrap_or_default()
-            );
-            problems.add(Cause::Unknown, graph.path(id), text);
-        }
+        let mut problems = unknown(graph);
         let signals = graph
             .nodes()
             .iter()
@@ -207,8 +195,26 @@ impl Interpreter {
     }
 }
 
+/// The nodes that cannot run.
+pub(crate) fn unknown(graph: &Graph) -> Problems {
+    let mut problems = Problems::default();
+    for id in graph.ids().filter(|&id| !graph.node(id).node.runs()) {
+        let what = graph
+            .node(id)
+            .node
+            .parameters()
+            .and_then(|p| p.get("called").map(ToString::to_string));
+        let text = format!(
+            "there is no node of the kind {}: replace it",
+            what.unwrap_or_default()
+        );
+        problems.add(Cause::Unknown, graph.path(id), text);
+    }
+    problems
+}
+
 /// Ticks between two samples of each node, on the slowest clock that has a tick for all.
-fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
+pub(crate) fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
     let rates = || graph.nodes().iter().filter_map(|placed| placed.rate);
     // The least common multiple of fractions in lowest terms: that of the numerators over the
     // divisor of the others.

@@ -15,6 +15,7 @@ mod number;
 mod problem;
 pub mod queue;
 mod ratio;
+pub mod run;
 mod types;
 mod value;
 
@@ -27,5 +28,6 @@ pub use node::{Mismatch, Node, Pure, Registry, Step, table};
 pub use number::{Number, Rounding};
 pub use problem::{Cause, Problem, Problems};
 pub use ratio::Ratio;
+pub use run::{Executor, Settings};
 pub use types::{MAX_LEN, Scalar, Type};
 pub use value::Value;

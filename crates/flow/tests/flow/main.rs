@@ -1,6 +1,7 @@
 //! Graphs from their making to their results, through the public interface alone.
 
 mod analysis;
+mod executor;
 mod files;
 mod graphs;
 mod interpreter;

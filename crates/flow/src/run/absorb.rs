@@ -1,0 +1,234 @@
+//! Delays beside a queue become what the queue holds at the start.
+//!
+//! A delay whose output nothing but the queue reads goes behind what the queue holds. Delays that
+//! are all that reads the queue give the end that their initial samples have in common, in front.
+//! Whole blocks stay in the queue, at most one less than it has room for, and as many for each of
+//! its signals; the rest goes back into a delay in front of the queue.
+
+use std::sync::Arc;
+
+use super::lane::Shape;
+use super::layout::{Edge, Item, Layout, OUT, Part, Port};
+use crate::literal::{Literals, MAX_LITERALS};
+use crate::nodes::Delay;
+use crate::value::Value;
+
+/// Absorbs what can be, for all queues between partitions.
+pub(super) fn absorb(layout: &mut Layout) {
+    for edge in 0..layout.edges.len() {
+        let Edge { from, to, .. } = layout.edges[edge];
+        if from <= OUT || to <= OUT {
+            continue;
+        }
+        for port in 0..layout.edges[edge].ports.len() {
+            // Each turn takes one delay at least, and none is taken twice.
+            while before(layout, edge, port) || behind(layout, edge, port) {}
+        }
+        let most = layout.edges[edge].capacity.saturating_sub(1);
+        let blocks = |port: &Port| port.initial.len() / samples(layout, edge, port);
+        let kept = layout.edges[edge].ports.iter().map(blocks).min();
+        let kept = kept.unwrap_or(0).min(most);
+        layout.edges[edge].initial = kept;
+        for port in 0..layout.edges[edge].ports.len() {
+            give_back(layout, edge, port, kept);
+        }
+    }
+}
+
+/// Samples of a port in one block.
+fn samples(layout: &Layout, edge: usize, port: &Port) -> usize {
+    let edge = &layout.edges[edge];
+    layout.parts[edge.to].shapes[port.to].samples(edge.block)
+}
+
+/// Whether another sample may still be absorbed.
+fn has_room(layout: &Layout, edge: usize, port: usize) -> bool {
+    let ends = &layout.edges[edge];
+    let port = &ends.ports[port];
+    port.initial.len() < samples(layout, edge, port) * ends.capacity.saturating_sub(1)
+}
+
+/// What a delay puts out before its first input.
+fn initials(item: &Item) -> Option<Vec<Value>> {
+    let (length, kind) = (item.plain_delay(), item.outputs[0]);
+    if length == 0 || length.saturating_mul(kind.len) > MAX_LITERALS {
+        return None;
+    }
+    let mut step = item.node.start(&item.inputs, &item.outputs);
+    let mut outputs = item.node.rest(&item.outputs);
+    let nothing = [Value::zero(item.inputs[0])];
+    let next = |_| {
+        step.compute(&[], &mut outputs);
+        step.update(&nothing);
+        outputs[0].clone()
+    };
+    Some((0..length).map(next).collect())
+}
+
+/// A delay in place of another with these samples in it.
+fn delay(path: &str, initial: &[Value], from: usize, to: usize, period: u64) -> Option<Item> {
+    let kind = initial.first()?.kind();
+    let parts = initial
+        .iter()
+        .flat_map(|value| (0..kind.len).map(|index| value.element(index)));
+    let node = Delay {
+        length: initial.len(),
+        initial: Literals::new(parts.collect())?,
+        of: Some(kind),
+    };
+    Some(Item {
+        path: path.into(),
+        node: Arc::new(node),
+        from: vec![from],
+        to: vec![to],
+        inputs: vec![kind],
+        outputs: vec![kind],
+        period,
+        enables: vec![],
+        context: None,
+    })
+}
+
+/// The items that read a signal, also as an enable signal.
+fn readers(part: &Part, signal: usize) -> Vec<usize> {
+    let reads = |item: &Item| item.from.contains(&signal) || item.enables.contains(&signal);
+    let items = part.items.iter().enumerate();
+    items
+        .filter(|(_, item)| item.as_ref().is_some_and(reads))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// The ports that a signal of a part leaves it by.
+fn leaves(layout: &Layout, part: usize, signal: usize) -> usize {
+    let edges = layout.edges.iter().filter(|edge| edge.from == part);
+    edges
+        .flat_map(|edge| &edge.ports)
+        .filter(|port| port.from == signal)
+        .count()
+}
+
+/// Absorbs a delay in front of the queue.
+fn before(layout: &mut Layout, edge: usize, port: usize) -> bool {
+    let from = layout.edges[edge].from;
+    let signal = layout.edges[edge].ports[port].from;
+    let part = &layout.parts[from];
+    let alone = readers(part, signal).is_empty() && leaves(layout, from, signal) == 1;
+    if !alone || !has_room(layout, edge, port) {
+        return false;
+    }
+    let makes = |item: &Option<Item>| item.as_ref().is_some_and(|item| item.to == [signal]);
+    let Some(index) = part.items.iter().position(makes) else {
+        return false;
+    };
+    let Some(item) = &part.items[index] else {
+        return false;
+    };
+    let source = item.from.first().copied();
+    let source = source.filter(|&source| part.shapes[source].constant.is_none());
+    let (Some(source), Some(more)) = (source, initials(item)) else {
+        return false;
+    };
+    layout.parts[from].items[index] = None;
+    let port = &mut layout.edges[edge].ports[port];
+    port.initial.extend(more);
+    port.from = source;
+    true
+}
+
+/// Absorbs what the delays behind the queue have in common.
+fn behind(layout: &mut Layout, edge: usize, port: usize) -> bool {
+    let to = layout.edges[edge].to;
+    let signal = layout.edges[edge].ports[port].to;
+    let part = &layout.parts[to];
+    let found = readers(part, signal);
+    if found.is_empty() || leaves(layout, to, signal) > 0 || !has_room(layout, edge, port) {
+        return false;
+    }
+    let mut all = Vec::new();
+    for &index in &found {
+        let initial = part.items[index].as_ref().and_then(initials);
+        let Some(initial) = initial else {
+            return false;
+        };
+        all.push(initial);
+    }
+    let common = (0..)
+        .take_while(|&back| {
+            let at = |initial: &Vec<Value>| {
+                let at = initial.len().checked_sub(back + 1)?;
+                Some(bytes(&initial[at]))
+            };
+            let first = at(&all[0]);
+            first.is_some() && all.iter().all(|initial| at(initial) == first)
+        })
+        .count();
+    if common == 0 {
+        return false;
+    }
+    let split = all[0].len() - common;
+    let mut initial = all[0][split..].to_vec();
+    let port = &mut layout.edges[edge].ports[port];
+    initial.append(&mut port.initial);
+    port.initial = initial;
+    for (index, initial) in found.into_iter().zip(all) {
+        shorten(layout, to, index, &initial[..initial.len() - common]);
+    }
+    true
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.write(&mut bytes);
+    bytes
+}
+
+/// Puts a shorter delay in place of one, or passes on what it reads where nothing is left.
+fn shorten(layout: &mut Layout, part: usize, index: usize, initial: &[Value]) {
+    let Some(item) = layout.parts[part].items[index].take() else {
+        return;
+    };
+    let (from, to) = (item.from[0], item.to[0]);
+    if let Some(shorter) = delay(&item.path, initial, from, to, item.period) {
+        layout.parts[part].items[index] = Some(shorter);
+        return;
+    }
+    let rename = |signal: &mut usize| {
+        if *signal == to {
+            *signal = from;
+        }
+    };
+    for item in layout.parts[part].items.iter_mut().flatten() {
+        item.from.iter_mut().for_each(rename);
+        item.enables.iter_mut().for_each(rename);
+    }
+    for edge in layout.edges.iter_mut().filter(|edge| edge.from == part) {
+        edge.ports
+            .iter_mut()
+            .for_each(|port| rename(&mut port.from));
+    }
+}
+
+/// Puts what the queue does not keep into a delay in front of it.
+fn give_back(layout: &mut Layout, edge: usize, port: usize, blocks: usize) {
+    let from = layout.edges[edge].from;
+    let each = samples(layout, edge, &layout.edges[edge].ports[port]);
+    let Port {
+        from: source,
+        initial,
+        ..
+    } = &mut layout.edges[edge].ports[port];
+    let rest = initial.split_off(blocks * each);
+    let part = &mut layout.parts[from];
+    let shape = part.shapes[*source].clone();
+    let to = part.shapes.len();
+    let Some(item) = delay("queue", &rest, *source, to, shape.period) else {
+        return;
+    };
+    *source = to;
+    part.shapes.push(Shape {
+        rest: Value::zero(shape.kind),
+        ..shape
+    });
+    part.items.push(Some(item));
+}

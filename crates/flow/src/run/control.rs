@@ -1,0 +1,113 @@
+//! What all threads of a run share: where it ends, and why.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::bell::Bell;
+
+/// Why a run ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The path of the node, the input or the output.
+    pub path: String,
+    /// What it did.
+    pub text: String,
+}
+
+impl Failure {
+    pub(super) fn node(path: String, text: String) -> Failure {
+        Failure { path, text }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Where a run ends.
+pub(super) struct Control {
+    /// All threads are to end at once: everything is out, or something failed.
+    stop: AtomicBool,
+    /// The user wants the run to end.
+    quit: AtomicBool,
+    /// Ticks whose inputs have been sent.
+    sent: AtomicU64,
+    /// The tick before which the run ends.
+    end: AtomicU64,
+    failure: Mutex<Option<Failure>>,
+    pub bells: Vec<Arc<Bell>>,
+}
+
+impl Control {
+    pub fn new(parts: usize, limit: Option<u64>) -> Control {
+        Control {
+            stop: AtomicBool::new(false),
+            quit: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            end: AtomicU64::new(limit.unwrap_or(u64::MAX)),
+            failure: Mutex::new(None),
+            bells: (0..parts).map(|_| Arc::new(Bell::default())).collect(),
+        }
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Ends all threads.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.bells.iter().for_each(|bell| bell.ring());
+    }
+
+    /// Ends all threads for a reason. The first one counts.
+    pub fn fail(&self, failure: Failure) {
+        let mut kept = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert(failure);
+        drop(kept);
+        self.stop();
+    }
+
+    pub fn failure(&self) -> Option<Failure> {
+        let kept = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clone()
+    }
+
+    pub fn quit(&self) {
+        self.quit.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    pub fn quits(&self) -> bool {
+        self.quit.load(Ordering::Acquire)
+    }
+
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Lets the run end before `tick`, if it does not end earlier.
+    pub fn end_at(&self, tick: u64) {
+        self.end.fetch_min(tick, Ordering::AcqRel);
+        self.ring();
+    }
+
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// The inputs of all ticks before `tick` have been sent.
+    pub fn send_to(&self, tick: u64) {
+        self.sent.store(tick, Ordering::Release);
+        self.bells[super::layout::OUT].ring();
+    }
+}

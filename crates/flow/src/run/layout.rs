@@ -1,0 +1,354 @@
+//! Which thread runs which node, and what crosses from one to another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::lane::Shape;
+use super::settings::{Between, Settings, Transfer, UNMARKED};
+use crate::graph::{Graph, NodeId, ScopeId, Source, ancestors};
+use crate::node::Node;
+use crate::nodes::{INPUT, OUTPUT};
+use crate::problem::{Cause, Problems};
+use crate::ratio::gcd;
+use crate::types::Type;
+use crate::value::Value;
+
+/// The index of the part that samples enter by.
+pub(super) const IN: usize = 0;
+/// The index of the part that samples leave by.
+pub(super) const OUT: usize = 1;
+
+/// The most ticks of one block or of one round of all rates.
+pub(super) const MAX_BLOCK: u64 = 1 << 22;
+/// Bytes of the signals of one step that the nearest cache has room for, beside state.
+const NEAR: u64 = 24 << 10;
+
+/// A node in its part.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub path: String,
+    pub node: Arc<dyn Node>,
+    /// The signals of the inputs and of the outputs.
+    pub from: Vec<usize>,
+    pub to: Vec<usize>,
+    pub inputs: Vec<Type>,
+    pub outputs: Vec<Type>,
+    pub period: u64,
+    /// The signals that must be true for the node to run.
+    pub enables: Vec<usize>,
+    /// The outermost enabled subsystem around the node.
+    pub context: Option<ScopeId>,
+}
+
+impl Item {
+    /// The length of a delay outside of enabled subsystems; 0 for any other node.
+    pub fn plain_delay(&self) -> usize {
+        let delay = self.node.delay().filter(|_| self.enables.is_empty());
+        delay.unwrap_or(0)
+    }
+}
+
+/// Nodes of one thread. The first two parts are the outside.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub id: u32,
+    /// A node is `None` once a queue has taken its place.
+    pub items: Vec<Option<Item>>,
+    pub shapes: Vec<Shape>,
+    /// Ticks that are worked on at once.
+    pub step: u64,
+}
+
+impl Part {
+    pub fn name(&self, index: usize) -> String {
+        match (index, self.id) {
+            (IN, _) => "inputs".into(),
+            (OUT, _) => "outputs".into(),
+            (_, UNMARKED) => "unmarked".into(),
+            (_, id) => format!("partition {id}"),
+        }
+    }
+}
+
+/// A signal that crosses.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    /// The signal in the part that writes.
+    pub from: usize,
+    /// The signal in the part that reads.
+    pub to: usize,
+    /// What is read before what is written, the first first.
+    pub initial: Vec<Value>,
+}
+
+/// A queue for all that crosses from one part to another.
+#[derive(Clone, Debug)]
+pub(super) struct Edge {
+    pub from: usize,
+    pub to: usize,
+    pub ports: Vec<Port>,
+    /// Ticks in a block.
+    pub block: u64,
+    pub capacity: usize,
+    pub transfer: Transfer,
+    /// Blocks at the start.
+    pub initial: usize,
+}
+
+/// All parts and queues of a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub parts: Vec<Part>,
+    pub edges: Vec<Edge>,
+    /// The signals of the inputs in part [`IN`], by path.
+    pub inputs: Vec<(String, usize)>,
+    /// The signals of the outputs in part [`OUT`], by path, with the ticks between two samples.
+    pub outputs: Vec<(String, usize, u64)>,
+}
+
+struct Laying<'g> {
+    graph: &'g Graph,
+    periods: Vec<u64>,
+    parts: Vec<Part>,
+    /// The part of each node; none for constants.
+    place: Vec<Option<usize>>,
+    known: HashMap<(usize, Source), usize>,
+    crossings: BTreeMap<(usize, usize), Vec<Port>>,
+}
+
+impl Layout {
+    /// The layout of a graph, without absorbed delays.
+    pub fn of(graph: &Graph, settings: &Settings) -> Result<Layout, Problems> {
+        let fault = |text| Problems::one(Cause::Limit, graph.name(), text);
+        let periods = crate::interpreter::periods(graph).map_err(fault)?;
+        let round = common(&periods).map_err(fault)?;
+        let (parts, place) = places(graph, settings)?;
+        let mut laying = Laying {
+            graph,
+            periods,
+            parts,
+            place,
+            known: HashMap::new(),
+            crossings: BTreeMap::new(),
+        };
+        let inputs = graph
+            .inputs()
+            .map(|id| {
+                (
+                    graph.path(id),
+                    laying.signal(IN, Source { node: id, port: 0 }),
+                )
+            })
+            .collect();
+        for &id in graph.order() {
+            laying.item(id);
+        }
+        let outputs = graph
+            .outputs()
+            .map(|id| {
+                let signal = laying.signal(OUT, graph.node(id).from[0]);
+                (graph.path(id), signal, laying.periods[id.index()])
+            })
+            .collect();
+        let Laying {
+            mut parts,
+            crossings,
+            ..
+        } = laying;
+        let edges = crossings
+            .into_iter()
+            .map(|((from, to), ports)| edge(&parts, settings, round, from, to, ports))
+            .collect::<Result<Vec<Edge>, String>>()
+            .map_err(fault)?;
+        steps(&mut parts, &edges, settings, round);
+        Ok(Layout {
+            parts,
+            edges,
+            inputs,
+            outputs,
+        })
+    }
+}
+
+/// The ticks after which all rates begin anew.
+fn common(periods: &[u64]) -> Result<u64, String> {
+    let mut round: u128 = 1;
+    for &period in periods {
+        round = round / gcd(round, period.into()) * u128::from(period);
+        if round > MAX_BLOCK.into() {
+            return Err(format!(
+                "the rates begin anew after more than {MAX_BLOCK} ticks: use smaller rate changes"
+            ));
+        }
+    }
+    Ok(round as u64)
+}
+
+/// The parts, still empty, and the part of each node.
+fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<usize>>), Problems> {
+    if let Some(given) = &settings.partitions
+        && given.len() != graph.nodes().len()
+    {
+        let (given, nodes) = (given.len(), graph.nodes().len());
+        let text = format!("{given} partitions are given for {nodes} nodes: give one for each");
+        return Err(Problems::one(Cause::Parameter, graph.name(), text));
+    }
+    let inner = |id: NodeId| {
+        let node = &graph.node(id).node;
+        node.kind() != INPUT && node.kind() != OUTPUT && !node.constant()
+    };
+    let mark = |id: NodeId| match &settings.partitions {
+        Some(given) => given[id.index()],
+        None => graph.partition(id).unwrap_or(UNMARKED),
+    };
+    let mut ids: Vec<u32> = graph.ids().filter(|&id| inner(id)).map(mark).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let place = |id: NodeId| match graph.node(id).node.kind() {
+        INPUT => Some(IN),
+        OUTPUT => Some(OUT),
+        _ if !inner(id) => None,
+        _ => ids.binary_search(&mark(id)).ok().map(|index| index + 2),
+    };
+    let part = |id| Part {
+        id,
+        items: Vec::new(),
+        shapes: Vec::new(),
+        step: 1,
+    };
+    let places = graph.ids().map(place).collect();
+    let parts = [0, 0].into_iter().chain(ids.iter().copied()).map(part);
+    Ok((parts.collect(), places))
+}
+
+impl Laying<'_> {
+    /// The signal of a source in a part; it crosses into that part if it must.
+    fn signal(&mut self, part: usize, source: Source) -> usize {
+        if let Some(&known) = self.known.get(&(part, source)) {
+            return known;
+        }
+        let placed = self.graph.node(source.node);
+        let port = usize::from(source.port);
+        let rest = placed.node.rest(&placed.outputs).swap_remove(port);
+        let signal = self.parts[part].shapes.len();
+        self.parts[part].shapes.push(Shape {
+            kind: placed.outputs[port],
+            period: self.periods[source.node.index()],
+            constant: placed.node.constant().then(|| rest.clone()),
+            rest,
+        });
+        self.known.insert((part, source), signal);
+        if let Some(home) = self.place[source.node.index()]
+            && home != part
+        {
+            let from = self.signal(home, source);
+            let ports = self.crossings.entry((home, part)).or_default();
+            ports.push(Port {
+                from,
+                to: signal,
+                initial: Vec::new(),
+            });
+        }
+        signal
+    }
+
+    fn item(&mut self, id: NodeId) {
+        let Some(part) = self.place[id.index()].filter(|&part| part > OUT) else {
+            return;
+        };
+        let graph = self.graph;
+        let placed = graph.node(id);
+        let enables: Vec<Source> = graph.enables(id).collect();
+        let context = ancestors(graph.scopes(), placed.scope)
+            .filter(|scope| graph.scopes()[scope.index()].enable.is_some())
+            .last();
+        let own = |port: usize| Source {
+            node: id,
+            port: port as u16,
+        };
+        let item = Item {
+            path: graph.path(id),
+            node: placed.node.clone(),
+            from: placed.from.iter().map(|&s| self.signal(part, s)).collect(),
+            to: (0..placed.outputs.len())
+                .map(|port| self.signal(part, own(port)))
+                .collect(),
+            inputs: placed.inputs.clone(),
+            outputs: placed.outputs.clone(),
+            period: self.periods[id.index()],
+            enables: enables.iter().map(|&s| self.signal(part, s)).collect(),
+            context,
+        };
+        self.parts[part].items.push(Some(item));
+    }
+}
+
+fn edge(
+    parts: &[Part],
+    settings: &Settings,
+    round: u64,
+    from: usize,
+    to: usize,
+    ports: Vec<Port>,
+) -> Result<Edge, String> {
+    let inner = from > OUT && to > OUT;
+    let found = settings
+        .between
+        .iter()
+        .find(|between| inner && between.from == parts[from].id && between.to == parts[to].id);
+    let Between {
+        block,
+        capacity,
+        transfer,
+        ..
+    } = found.copied().unwrap_or(Between {
+        from: 0,
+        to: 0,
+        block: settings.block,
+        capacity: settings.capacity,
+        transfer: settings.transfer,
+    });
+    if block == 0 || block > MAX_BLOCK {
+        return Err(format!(
+            "a block of {block} ticks: it must be 1 to {MAX_BLOCK}"
+        ));
+    }
+    Ok(Edge {
+        from,
+        to,
+        ports,
+        block: block.next_multiple_of(round),
+        capacity,
+        transfer,
+        initial: 0,
+    })
+}
+
+/// Gives each part the largest step that divides its blocks, and whose signals stay near.
+fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
+    for (index, part) in parts.iter_mut().enumerate() {
+        let blocks = edges
+            .iter()
+            .filter(|edge| edge.from == index || edge.to == index)
+            .map(|edge| edge.block);
+        let all = blocks
+            .fold(0, |all, block| gcd(all, block.into()))
+            .max(round.into()) as u64;
+        if index <= OUT {
+            part.step = all;
+            continue;
+        }
+        let bytes: u64 = part
+            .shapes
+            .iter()
+            .filter(|shape| shape.constant.is_none())
+            .map(|shape| (shape.kind.bytes() as u64 * round / shape.period).max(1))
+            .sum();
+        let most = (settings.step / round).min(NEAR / bytes.max(1)).max(1);
+        let rounds = all / round;
+        let best = (1..=most.min(rounds))
+            .rev()
+            .find(|n| rounds.is_multiple_of(*n));
+        part.step = round * best.unwrap_or(1);
+    }
+}

@@ -1,0 +1,167 @@
+//! Whether a layout ever stands still: found by playing it through once.
+//!
+//! What is in the queues decides alone which part can go on, and what one part does takes nothing
+//! from another: the order does not matter. After one round of all blocks the queues are as at the
+//! start, so a layout that gets through one round runs for ever, and one that does not stands
+//! still.
+
+use super::layout::{Layout, MAX_BLOCK};
+use super::settings::Transfer;
+use crate::problem::{Cause, Problems};
+use crate::ratio::gcd;
+
+/// Steps that are played at most.
+const MAX_STEPS: u64 = 1 << 22;
+
+struct Play<'a> {
+    layout: &'a Layout,
+    /// Ticks done by each part.
+    done: Vec<u64>,
+    /// Whether a part has computed a step and not sent it.
+    sending: Vec<bool>,
+    /// Blocks in each queue, and slots that are neither full nor in use.
+    full: Vec<usize>,
+    free: Vec<usize>,
+}
+
+/// Refuses queues without room, and layouts that stand still.
+pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    for edge in &layout.edges {
+        if edge.capacity == 0 || edge.capacity as u64 > MAX_BLOCK {
+            let path = format!("{name}: queue {}", ends(layout, edge.from, edge.to));
+            let text = format!(
+                "a capacity of {}: it must be 1 to {MAX_BLOCK} blocks",
+                edge.capacity
+            );
+            problems.add(Cause::Limit, path, text);
+        }
+    }
+    problems.unless(())?;
+    let mut round: u128 = 1;
+    for edge in &layout.edges {
+        round = round / gcd(round, edge.block.into()) * u128::from(edge.block);
+    }
+    let steps: u128 = layout
+        .parts
+        .iter()
+        .map(|part| round / u128::from(part.step))
+        .sum();
+    if steps > MAX_STEPS.into() {
+        let text = "the blocks of its queues have no common round that is short enough to be \
+                    checked: give them sizes that divide one another";
+        return Err(Problems::one(Cause::Limit, name, text));
+    }
+    let mut play = Play {
+        layout,
+        done: vec![0; layout.parts.len()],
+        sending: vec![false; layout.parts.len()],
+        full: layout.edges.iter().map(|edge| edge.initial).collect(),
+        free: layout
+            .edges
+            .iter()
+            .map(|edge| edge.capacity - edge.initial)
+            .collect(),
+    };
+    while (0..layout.parts.len()).any(|part| play.advance(part, round as u64)) {}
+    let stuck: Vec<usize> = (0..layout.parts.len())
+        .filter(|&part| u128::from(play.done[part]) < round)
+        .collect();
+    if stuck.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = stuck
+        .iter()
+        .map(|&part| layout.parts[part].name(part))
+        .collect();
+    let lacks: Vec<String> = layout
+        .edges
+        .iter()
+        .enumerate()
+        .filter(|(index, edge)| stuck.contains(&edge.to) && play.full[*index] == 0)
+        .map(|(_, edge)| {
+            let (ends, block) = (ends(layout, edge.from, edge.to), edge.block);
+            format!("{ends} has no block of {block} ticks")
+        })
+        .collect();
+    let text = format!(
+        "would stand still: {} wait for one another; {}. Put whole blocks of delay into the loop, \
+         make its blocks smaller, or let its queues hold more",
+        names.join(", "),
+        if lacks.is_empty() {
+            "their queues are full".into()
+        } else {
+            lacks.join(", ")
+        }
+    );
+    Err(Problems::one(Cause::Loop, name, text))
+}
+
+fn ends(layout: &Layout, from: usize, to: usize) -> String {
+    let name = |part: usize| layout.parts[part].name(part);
+    format!("{} -> {}", name(from), name(to))
+}
+
+impl Play<'_> {
+    /// Lets a part go on as far as it can. Returns whether it moved.
+    fn advance(&mut self, part: usize, round: u64) -> bool {
+        let mut moved = false;
+        while self.done[part] < round && self.step(part) {
+            moved = true;
+        }
+        moved
+    }
+
+    /// One phase of one step, if nothing is missing for it.
+    fn step(&mut self, part: usize) -> bool {
+        let layout = self.layout;
+        let step = layout.parts[part].step;
+        let (begin, end) = (self.done[part], self.done[part] + step);
+        let copies = |edge: usize| layout.edges[edge].transfer == Transfer::Copying;
+        let starts = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
+        let ends = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
+        let of = |writes: bool| {
+            let edges = layout.edges.iter().enumerate();
+            edges
+                .filter(move |(_, edge)| part == if writes { edge.from } else { edge.to })
+                .map(|(index, _)| index)
+                .collect::<Vec<usize>>()
+        };
+        let (ins, outs) = (of(false), of(true));
+        if !self.sending[part] {
+            let ready = ins.iter().all(|&edge| !starts(edge) || self.full[edge] > 0)
+                && outs
+                    .iter()
+                    .all(|&edge| copies(edge) || !starts(edge) || self.free[edge] > 0);
+            if !ready {
+                return false;
+            }
+            for &edge in &ins {
+                self.full[edge] -= usize::from(starts(edge));
+                // A slot is free once all of it has been taken over.
+                let taken = if copies(edge) {
+                    starts(edge)
+                } else {
+                    ends(edge)
+                };
+                self.free[edge] += usize::from(taken);
+            }
+            for &edge in outs.iter().filter(|&&edge| starts(edge) && !copies(edge)) {
+                self.free[edge] -= 1;
+            }
+            self.sending[part] = true;
+            return true;
+        }
+        let waits = |edge: usize| copies(edge) && ends(edge);
+        if outs.iter().any(|&edge| waits(edge) && self.free[edge] == 0) {
+            return false;
+        }
+        for &edge in outs.iter().filter(|&&edge| ends(edge)) {
+            self.free[edge] -= usize::from(copies(edge));
+            self.full[edge] += 1;
+        }
+        self.sending[part] = false;
+        self.done[part] = end;
+        true
+    }
+}

@@ -1,0 +1,474 @@
+//! The executor: a graph in partitions, each on a thread of its own, with queues of blocks between
+//! them.
+//!
+//! ```
+//! use karoo_flow::{Builder, Executor, Interpreter, Settings, Type, Value};
+//!
+//! let g = Builder::new("two");
+//! let x = g.input("x", Type::F32);
+//! let slow = g.scope("first", || {
+//!     g.partition(0);
+//!     x.fir([0.25, 0.5, 0.25]).down(2)
+//! });
+//! let y = g.scope("second", || {
+//!     g.partition(1);
+//!     slow.gain(3)
+//! });
+//! g.output("y", y);
+//! let graph = g.build().unwrap();
+//!
+//! let executor = Executor::new(&graph, Settings::default()).unwrap();
+//! let samples: Vec<Value> = (0..5000).map(|n| Value::from(n as f32)).collect();
+//! let out = executor.run_values(&[samples.clone()]).unwrap();
+//! // The same bits as sample by sample.
+//! assert_eq!(out, Interpreter::new(&graph).unwrap().run(&[samples]).unwrap());
+//! ```
+//!
+//! What comes out does not depend on partitions, sizes of blocks, kinds of queues, or time: a
+//! partition waits until all its queues have what it needs. Two things do differ from the
+//! interpreter. Samples come out when the block that they are in is complete. And behind the end of
+//! the inputs there are zeros until all is out: nodes of one's own see them, outputs do not. The
+//! payload of a not-a-number is not kept.
+
+mod absorb;
+mod bell;
+mod control;
+mod delay;
+mod lane;
+mod layout;
+mod link;
+mod live;
+mod outside;
+mod schedule;
+mod settings;
+mod slow;
+mod telemetry;
+mod unit;
+mod worker;
+
+use std::fmt;
+use std::io::{Cursor, Read, Write};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+pub use control::Failure;
+pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
+pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
+
+use crate::graph::Graph;
+use crate::problem::{Cause, Problems};
+use crate::types::Type;
+use crate::value::Value;
+use control::Control;
+use lane::{Shape, Signal};
+use layout::{IN, Layout, OUT};
+use outside::{Begins, Inlet, Outlet, Port};
+use telemetry::{Counts, Names, PartTimes, QueueTimes, Spread};
+use worker::{Ends, Worker};
+
+/// A graph that is ready to run on several threads, as often as wanted, each time from its initial
+/// state.
+#[derive(Debug)]
+pub struct Executor {
+    layout: Layout,
+    settings: Settings,
+    outputs: Vec<Type>,
+    inputs: Vec<Type>,
+}
+
+/// A run that can begin.
+pub struct Run<'a> {
+    workers: Vec<Worker>,
+    names: Vec<String>,
+    cpus: Vec<Option<usize>>,
+    inlet: Option<Inlet>,
+    outlet: Outlet<'a>,
+    control: Arc<Control>,
+    counts: Arc<Counts>,
+}
+
+/// A hold on a run from another thread.
+#[derive(Clone)]
+pub struct Handle {
+    control: Arc<Control>,
+    counts: Arc<Counts>,
+}
+
+/// What a run that came to its end has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Ticks up to the end.
+    pub ticks: u64,
+    /// Where the time went.
+    pub telemetry: Telemetry,
+}
+
+impl Handle {
+    /// Ends the run behind the block of inputs that is being read. All that has come in comes out.
+    pub fn quit(&self) {
+        self.control.quit();
+    }
+
+    /// What the run has done so far.
+    pub fn telemetry(&self) -> Telemetry {
+        self.counts.show()
+    }
+}
+
+impl Executor {
+    /// The graph in partitions with queues between them, or why it cannot run so.
+    pub fn new(graph: &Graph, settings: Settings) -> Result<Executor, Problems> {
+        crate::interpreter::unknown(graph).unless(())?;
+        let mut layout = Layout::of(graph, &settings)?;
+        absorb::absorb(&mut layout);
+        live::check(&layout, graph.name())?;
+        pins(&settings, graph.name())?;
+        let ports = |ids: &mut dyn Iterator<Item = crate::NodeId>, input: bool| {
+            ids.map(|id| {
+                let node = graph.node(id);
+                if input {
+                    node.outputs[0]
+                } else {
+                    node.inputs[0]
+                }
+            })
+            .collect()
+        };
+        Ok(Executor {
+            inputs: ports(&mut graph.inputs(), true),
+            outputs: ports(&mut graph.outputs(), false),
+            layout,
+            settings,
+        })
+    }
+
+    /// A run on raw little-endian samples, complex numbers interleaved: one reader for each of
+    /// [`Graph::inputs`], one writer for each of [`Graph::outputs`].
+    ///
+    /// Readers are read on a thread of their own. If something fails while one of them blocks, that
+    /// thread ends when the reader returns; the run does not wait for it.
+    pub fn prepare<'a>(
+        &self,
+        readers: Vec<Box<dyn Read + Send>>,
+        writers: Vec<Box<dyn Write + 'a>>,
+    ) -> Result<Run<'a>, Failure> {
+        let layout = &self.layout;
+        let wrong = |what, given, wanted| {
+            let text = format!("{given} {what} are given: there are {wanted}");
+            Failure::node("run".into(), text)
+        };
+        if readers.len() != layout.inputs.len() {
+            return Err(wrong("readers", readers.len(), layout.inputs.len()));
+        }
+        if writers.len() != layout.outputs.len() {
+            return Err(wrong("writers", writers.len(), layout.outputs.len()));
+        }
+        let control = Arc::new(Control::new(layout.parts.len(), self.settings.limit));
+        let units: Vec<Vec<unit::Running>> = layout.parts.iter().map(unit::start).collect();
+        let counts = Arc::new(self.counts(&units));
+        let mut ends = self.ends(&control, &counts)?;
+        let begins = Arc::new(Begins::new());
+        let mut outlet_shapes = layout.parts[OUT].shapes.clone();
+        let port = |shapes: &[Shape], path: &str, signal: usize| Port {
+            path: path.into(),
+            signal,
+            kind: shapes[signal].kind,
+            period: shapes[signal].period,
+        };
+        let outputs = layout.outputs.iter().map(|(path, signal, period)| {
+            if outlet_shapes[*signal].constant.is_none() {
+                return port(&outlet_shapes, path, *signal);
+            }
+            outlet_shapes.push(outside::spread(&outlet_shapes[*signal], *period));
+            port(&outlet_shapes, path, outlet_shapes.len() - 1)
+        });
+        let outputs: Vec<Port> = outputs.collect();
+        let signals = |shapes: &[Shape], step| -> Vec<Signal> {
+            shapes
+                .iter()
+                .map(|shape| Signal::new(shape, step))
+                .collect()
+        };
+        let (inner, outer) = (ends.split_off(OUT + 1), ends);
+        let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
+            .unwrap_or_else(|_| unreachable!("a layout has two parts for the outside"));
+        let inlet = (!layout.inputs.is_empty()).then(|| Inlet {
+            ends: of_inlet,
+            ports: layout
+                .inputs
+                .iter()
+                .map(|(path, signal)| port(&layout.parts[IN].shapes, path, *signal))
+                .collect(),
+            readers,
+            signals: signals(&layout.parts[IN].shapes, layout.parts[IN].step),
+            step: layout.parts[IN].step,
+            begins: begins.clone(),
+        });
+        let outlet = Outlet {
+            ends: of_outlet,
+            ports: outputs,
+            writers,
+            signals: signals(&outlet_shapes, layout.parts[OUT].step),
+            step: layout.parts[OUT].step,
+            begins,
+            bound: inlet.is_some(),
+        };
+        let mut run = Run {
+            workers: Vec::new(),
+            names: Vec::new(),
+            cpus: Vec::new(),
+            inlet,
+            outlet,
+            control,
+            counts,
+        };
+        for ((ends, units), part) in inner
+            .into_iter()
+            .zip(units.into_iter().skip(2))
+            .zip(&layout.parts[2..])
+        {
+            if ends.receivers.is_empty() && ends.senders.is_empty() {
+                // Nothing that it does comes out.
+                continue;
+            }
+            run.names.push(part.name(ends.part));
+            run.cpus.push(self.settings.cpus.get(&part.id).copied());
+            let path = |item: &Option<layout::Item>| {
+                item.as_ref()
+                    .map_or(String::new(), |item| item.path.clone())
+            };
+            run.workers.push(Worker {
+                ends,
+                units,
+                paths: part.items.iter().map(path).collect(),
+                signals: signals(&part.shapes, part.step),
+                step: part.step,
+                now: 0,
+            });
+        }
+        Ok(run)
+    }
+
+    /// Runs on samples in memory: as [`Interpreter::run`](crate::Interpreter::run) from the initial
+    /// state, or, without inputs, up to the limit of the settings.
+    pub fn run_values(&self, inputs: &[Vec<Value>]) -> Result<Vec<Vec<Value>>, Failure> {
+        let mut readers: Vec<Box<dyn Read + Send>> = Vec::new();
+        for (stream, (kind, (path, _))) in inputs
+            .iter()
+            .zip(self.inputs.iter().zip(&self.layout.inputs))
+        {
+            let mut bytes = Vec::new();
+            for value in stream {
+                if value.kind() != *kind {
+                    let text = format!("a sample is {}: the input is {kind}", value.kind());
+                    return Err(Failure::node(path.clone(), text));
+                }
+                value.write(&mut bytes);
+            }
+            readers.push(Box::new(Cursor::new(bytes)));
+        }
+        if inputs.is_empty() && self.settings.limit.is_none() {
+            let text = "the graph has no inputs that could end: give `limit`";
+            return Err(Failure::node("run".into(), text.into()));
+        }
+        let mut out = vec![Vec::new(); self.outputs.len()];
+        let writers = out
+            .iter_mut()
+            .map(|bytes| Box::new(bytes) as Box<dyn Write>)
+            .collect();
+        self.prepare(readers, writers)?.run()?;
+        let values = self.outputs.iter().zip(&out);
+        Ok(values
+            .map(|(&kind, bytes)| Value::read_all(kind, bytes).0)
+            .collect())
+    }
+
+    fn counts(&self, units: &[Vec<unit::Running>]) -> Counts {
+        let parts = &self.layout.parts;
+        let unit_names = |(part, units): (&layout::Part, &Vec<unit::Running>)| -> Vec<String> {
+            let path = |&item: &usize| part.items[item].as_ref().map(|item| item.path.clone());
+            units
+                .iter()
+                .map(|unit| {
+                    unit.items
+                        .iter()
+                        .filter_map(path)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                })
+                .collect()
+        };
+        let name = |index: usize| parts[index].name(index);
+        Counts {
+            parts: units
+                .iter()
+                .map(|units| PartTimes::new(units.len()))
+                .collect(),
+            names: Names {
+                parts: parts
+                    .iter()
+                    .zip(units)
+                    .enumerate()
+                    .map(|(index, part)| (name(index), unit_names(part)))
+                    .collect(),
+                queues: self
+                    .layout
+                    .edges
+                    .iter()
+                    .map(|edge| (name(edge.from), name(edge.to), edge.capacity))
+                    .collect(),
+            },
+            queues: self
+                .layout
+                .edges
+                .iter()
+                .map(|_| Arc::new(QueueTimes::new()))
+                .collect(),
+            latency: Spread::new(),
+            begin: Mutex::new(None),
+            whole: Default::default(),
+        }
+    }
+
+    /// The queues, as the ends of each part.
+    fn ends(&self, control: &Arc<Control>, counts: &Arc<Counts>) -> Result<Vec<Ends>, Failure> {
+        let threads = self.layout.parts.len();
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let patience = self.settings.patience.unwrap_or(if threads > cpus {
+            Patience {
+                spins: 1,
+                pauses: 0,
+            }
+        } else {
+            Patience::default()
+        });
+        let mut ends: Vec<Ends> = (0..threads)
+            .map(|part| Ends {
+                part,
+                receivers: vec![],
+                senders: vec![],
+                bell: control.bells[part].clone(),
+                patience,
+                control: control.clone(),
+                counts: counts.clone(),
+            })
+            .collect();
+        for (edge, times) in self.layout.edges.iter().zip(&counts.queues) {
+            let (sender, receiver) = link::link(&self.layout, edge, &control.bells, times)
+                .map_err(|text| Failure::node("queue".into(), text))?;
+            ends[edge.from].senders.push(sender);
+            ends[edge.to].receivers.push(receiver);
+        }
+        Ok(ends)
+    }
+}
+
+/// Refuses CPUs that the process may not use.
+fn pins(settings: &Settings, name: &str) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let cpus = core_affinity::get_core_ids().unwrap_or_default();
+    for (part, cpu) in &settings.cpus {
+        if !cpus.iter().any(|known| known.id == *cpu) {
+            let known: Vec<String> = cpus.iter().map(|cpu| cpu.id.to_string()).collect();
+            let text = format!(
+                "partition {part} is to run on CPU {cpu}: this process may use {}",
+                known.join(", ")
+            );
+            problems.add(Cause::Limit, name, text);
+        }
+    }
+    problems.unless(())
+}
+
+impl Run<'_> {
+    /// A hold on the run, to look at it or to end it from another thread.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            control: self.control.clone(),
+            counts: self.counts.clone(),
+        }
+    }
+
+    /// Runs to the end. Outputs are written on the calling thread.
+    pub fn run(self) -> Result<Outcome, Failure> {
+        let Run {
+            workers,
+            names,
+            cpus,
+            inlet,
+            outlet,
+            control,
+            counts,
+        } = self;
+        let begin = Instant::now();
+        *counts.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
+        let mut threads: Vec<JoinHandle<()>> = Vec::new();
+        let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
+            let spawned = Builder::new().name(name.clone()).spawn(work);
+            spawned.map_err(|error| {
+                control.fail(Failure::node(
+                    name,
+                    format!("no thread can be started: {error}"),
+                ));
+            })
+        };
+        for ((worker, name), cpu) in workers.into_iter().zip(names).zip(cpus) {
+            let work = move || {
+                if let Some(id) = cpu {
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                worker.work();
+            };
+            threads.extend(spawn(name, Box::new(work)));
+        }
+        let reading =
+            inlet.and_then(|inlet| spawn("inputs".into(), Box::new(|| inlet.work())).ok());
+        let ticks = outlet.work();
+        for thread in threads {
+            // A thread that panics has said so by itself.
+            let _ = thread.join();
+        }
+        let elapsed = begin.elapsed().as_nanos() as u64;
+        counts.whole.store(elapsed.max(1), Ordering::Relaxed);
+        if let Some(failure) = control.failure() {
+            return Err(failure);
+        }
+        if let Some(thread) = reading {
+            let _ = thread.join();
+        }
+        Ok(Outcome {
+            ticks,
+            telemetry: counts.show(),
+        })
+    }
+}
+
+impl fmt::Display for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Layout { parts, edges, .. } = &self.layout;
+        for (index, part) in parts.iter().enumerate() {
+            let nodes = part.items.iter().flatten().count();
+            writeln!(
+                f,
+                "{}: {nodes} nodes, {} ticks at once",
+                part.name(index),
+                part.step
+            )?;
+        }
+        for edge in edges {
+            writeln!(
+                f,
+                "{} -> {}: {} signals, {} blocks of {} ticks, {} at the start",
+                parts[edge.from].name(edge.from),
+                parts[edge.to].name(edge.to),
+                edge.ports.len(),
+                edge.capacity,
+                edge.block,
+                edge.initial
+            )?;
+        }
+        Ok(())
+    }
+}

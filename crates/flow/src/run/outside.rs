@@ -1,0 +1,250 @@
+//! The outside: raw samples from readers into blocks, and from blocks to writers.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::control::Failure;
+use super::lane::{Shape, Signal};
+use super::telemetry::{EVERY, add};
+use super::worker::{Ends, Stopped};
+use crate::types::Type;
+
+/// Rounds whose begin is remembered. More than that many under way are not timed.
+const REMEMBERED: usize = 4096;
+
+/// When the inputs of recent rounds were read, in nanoseconds since the start.
+pub(super) struct Begins {
+    start: Instant,
+    times: Vec<AtomicU64>,
+}
+
+impl Begins {
+    pub fn new() -> Begins {
+        Begins {
+            start: Instant::now(),
+            times: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn at(&self, round: u64) -> &AtomicU64 {
+        &self.times[round as usize % REMEMBERED]
+    }
+}
+
+/// One port of the outside.
+pub(super) struct Port {
+    pub path: String,
+    pub signal: usize,
+    pub kind: Type,
+    pub period: u64,
+}
+
+/// The thread that reads.
+pub(super) struct Inlet {
+    pub ends: Ends,
+    pub ports: Vec<Port>,
+    pub readers: Vec<Box<dyn Read + Send>>,
+    pub signals: Vec<Signal>,
+    pub step: u64,
+    pub begins: Arc<Begins>,
+}
+
+/// Fills `bytes` as far as the reader goes.
+fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match reader.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl Inlet {
+    /// Reads until an input ends, the run ends, or something fails.
+    pub fn work(mut self) {
+        self.ends.bell.answer();
+        let control = self.ends.control.clone();
+        match self.run() {
+            // The end is known now: outputs up to there may come.
+            Ok(()) => {
+                control.send_to(u64::MAX);
+                self.pad();
+            }
+            Err(failure) => control.fail(failure),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        let control = self.ends.control.clone();
+        let counts = self.ends.counts.clone();
+        let mut bytes = Vec::new();
+        let mut at = 0;
+        while at < control.end() && !control.stopped() {
+            if control.quits() {
+                control.end_at(at);
+                break;
+            }
+            let got = self.round(at, &mut bytes)?;
+            if got < at + self.step {
+                control.end_at(got);
+            }
+            if got == at {
+                break;
+            }
+            let round = at / self.step;
+            if round % EVERY == 1 {
+                let now = self.begins.now();
+                self.begins.at(round).store(now, Ordering::Relaxed);
+            }
+            if self.ends.begin().is_err() || self.ends.send(&self.signals).is_err() {
+                return Ok(());
+            }
+            at += self.step;
+            add(&counts.parts[super::layout::IN].ticks, self.step);
+            control.send_to(at);
+        }
+        Ok(())
+    }
+
+    /// Sends 0 until all is out: outputs from before the end may be in blocks that end behind it.
+    fn pad(&mut self) {
+        for port in &self.ports {
+            let signal = &mut self.signals[port.signal];
+            signal.re.bytes_mut().fill(0);
+            signal.im.bytes_mut().fill(0);
+        }
+        while self.ends.begin().is_ok() && self.ends.send(&self.signals).is_ok() {}
+    }
+
+    /// Reads the samples of a step. Returns the tick before which they all are there.
+    fn round(&mut self, at: u64, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
+        let end = self.ends.control.end();
+        let mut got = at + self.step;
+        for (port, reader) in self.ports.iter().zip(&mut self.readers) {
+            let fail = |text: String| Failure::node(port.path.clone(), text);
+            let samples = (self.step / port.period) as usize;
+            // Nothing is read that is behind the end.
+            let due = (end - at).div_ceil(port.period).min(samples as u64) as usize;
+            bytes.clear();
+            bytes.resize(samples * port.kind.bytes(), 0);
+            let wanted = due * port.kind.bytes();
+            let read = fill(reader.as_mut(), &mut bytes[..wanted])
+                .map_err(|error| fail(format!("cannot be read: {error}")))?;
+            let (whole, torn) = (read / port.kind.bytes(), read % port.kind.bytes());
+            if torn > 0 {
+                let size = port.kind.bytes();
+                let text = format!("ends {torn} bytes into a sample of {size}: give whole samples");
+                return Err(fail(text));
+            }
+            if whole < due {
+                got = got.min(at + whole as u64 * port.period);
+            }
+            self.signals[port.signal].read(port.kind, bytes);
+        }
+        Ok(got)
+    }
+}
+
+/// The thread that writes.
+pub(super) struct Outlet<'a> {
+    pub ends: Ends,
+    pub ports: Vec<Port>,
+    pub writers: Vec<Box<dyn Write + 'a>>,
+    pub signals: Vec<Signal>,
+    pub step: u64,
+    pub begins: Arc<Begins>,
+    /// Whether there are inputs that outputs must not run ahead of.
+    pub bound: bool,
+}
+
+impl Outlet<'_> {
+    /// Writes until all is out. Returns the ticks that were run.
+    pub fn work(mut self) -> u64 {
+        self.ends.bell.answer();
+        let control = self.ends.control.clone();
+        let result = self.run();
+        let flushed = result.and_then(|ticks| {
+            for (port, writer) in self.ports.iter().zip(&mut self.writers) {
+                let fail =
+                    |error| Failure::node(port.path.clone(), format!("cannot be written: {error}"));
+                writer.flush().map_err(fail)?;
+            }
+            Ok(ticks)
+        });
+        match flushed {
+            Ok(ticks) => {
+                control.stop();
+                ticks
+            }
+            Err(failure) => {
+                control.fail(failure);
+                0
+            }
+        }
+    }
+
+    fn run(&mut self) -> Result<u64, Failure> {
+        let control = self.ends.control.clone();
+        let counts = self.ends.counts.clone();
+        let mut bytes = Vec::new();
+        let mut at = 0;
+        loop {
+            let next = at + self.step;
+            if self.bound {
+                let ready = || control.sent() >= next || control.stopped();
+                self.ends.bell.wait(self.ends.patience, ready);
+            } else if control.quits() {
+                control.end_at(at);
+            }
+            let end = control.end();
+            if at >= end || control.stopped() {
+                return Ok(at.min(end));
+            }
+            if let Err(Stopped) = self.ends.begin() {
+                return Ok(at);
+            }
+            let round = at / self.step;
+            self.ends.receive(&mut self.signals, round % EVERY == 1);
+            self.write(at, end, &mut bytes)?;
+            if round % EVERY == 1 && self.bound {
+                let begin = self.begins.at(round).load(Ordering::Relaxed);
+                counts.latency.add(self.begins.now().saturating_sub(begin));
+            }
+            add(&counts.parts[super::layout::OUT].ticks, self.step);
+            at = next;
+        }
+    }
+
+    fn write(&mut self, at: u64, end: u64, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        for (port, writer) in self.ports.iter().zip(&mut self.writers) {
+            let all = self.step / port.period;
+            let samples = (end - at).div_ceil(port.period).min(all) as usize;
+            bytes.clear();
+            self.signals[port.signal].write(port.kind, samples, bytes);
+            writer.write_all(bytes).map_err(|error| {
+                Failure::node(port.path.clone(), format!("cannot be written: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What a port of the outside carries. A constant is spread over a step.
+pub(super) fn spread(shape: &Shape, period: u64) -> Shape {
+    Shape {
+        period,
+        rest: shape.constant.clone().unwrap_or_else(|| shape.rest.clone()),
+        constant: None,
+        ..shape.clone()
+    }
+}

@@ -1,0 +1,96 @@
+//! How a graph is to run.
+
+use std::collections::BTreeMap;
+
+/// The partition of nodes that no mark is around.
+pub const UNMARKED: u32 = u32::MAX;
+
+/// How a block passes a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Transfer {
+    /// Each end works in the slots of the ring. Nothing is copied but what goes from signal to
+    /// slot; a slot is held for as long as its block is worked on.
+    #[default]
+    InPlace,
+    /// Each end has a block of its own and copies it whole. A slot is held for the copy alone.
+    Copying,
+}
+
+/// What differs for the queue between two partitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Between {
+    /// The partition that writes.
+    pub from: u32,
+    /// The partition that reads.
+    pub to: u32,
+    /// Ticks in one block.
+    pub block: u64,
+    /// Blocks that the queue holds.
+    pub capacity: usize,
+    /// How blocks pass.
+    pub transfer: Transfer,
+}
+
+/// What a thread does while a queue keeps it waiting: looks again at once, then with a pause for
+/// the processor in between, then sleeps until the other end has done something.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Looks without a pause.
+    pub spins: u32,
+    /// Looks with a pause each.
+    pub pauses: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            spins: 64,
+            pauses: 2048,
+        }
+    }
+}
+
+/// How a graph is to run. Every number of ticks is rounded up to what the rates of the graph need.
+///
+/// A tick is a sample of the fastest clock that all rates have in common: one sample, if all is at
+/// the base rate.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Ticks in one block of each queue.
+    pub block: u64,
+    /// Blocks that each queue holds.
+    pub capacity: usize,
+    /// The most ticks that a partition works on at once. Fewer are taken where the signals would
+    /// not fit the nearest cache.
+    pub step: u64,
+    /// How blocks pass the queues.
+    pub transfer: Transfer,
+    /// Queues that differ.
+    pub between: Vec<Between>,
+    /// The partition of each node, by its index; otherwise the marks of the graph decide. Inputs,
+    /// outputs and constants are in none, whatever is said here.
+    pub partitions: Option<Vec<u32>>,
+    /// The CPU for the thread of a partition.
+    pub cpus: BTreeMap<u32, usize>,
+    /// The tick before which the run ends, if no input ends earlier.
+    pub limit: Option<u64>,
+    /// What threads do while they wait. `None`: they sleep at once if there are more threads than
+    /// CPUs.
+    pub patience: Option<Patience>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            block: 1024,
+            capacity: 8,
+            step: 256,
+            transfer: Transfer::default(),
+            between: Vec::new(),
+            partitions: None,
+            cpus: BTreeMap::new(),
+            limit: None,
+            patience: None,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Nodes run as the interpreter runs them, one sample after the other: whatever has no faster form.
+
+use super::lane::Signal;
+use super::layout::{Item, Part};
+use super::unit::{Fault, Run};
+use crate::node::Step;
+use crate::types::Type;
+use crate::value::Value;
+
+/// Nodes in an order in which each follows what it depends on in the same cycle.
+pub(super) struct Stepping {
+    nodes: Vec<Node>,
+    /// The present value of each signal that is read or made here.
+    values: Vec<Value>,
+    /// What is made elsewhere.
+    taken: Vec<Taken>,
+    ticks: u64,
+}
+
+struct Node {
+    item: usize,
+    step: Box<dyn Step>,
+    direct: bool,
+    period: u64,
+    from: Vec<usize>,
+    to: Vec<Made>,
+    enables: Vec<usize>,
+}
+
+struct Taken {
+    signal: usize,
+    value: usize,
+    kind: Type,
+    period: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Made {
+    signal: usize,
+    value: usize,
+}
+
+impl Stepping {
+    pub fn new(part: &Part, members: &[usize]) -> Stepping {
+        let mut known: Vec<Option<usize>> = vec![None; part.shapes.len()];
+        let mut values = Vec::new();
+        let mut value = |signal: usize| -> usize {
+            *known[signal].get_or_insert_with(|| {
+                values.push(part.shapes[signal].rest.clone());
+                values.len() - 1
+            })
+        };
+        let items: Vec<(usize, &Item)> = members
+            .iter()
+            .filter_map(|&member| Some((member, part.items[member].as_ref()?)))
+            .collect();
+        let made: Vec<usize> = items.iter().flat_map(|(_, item)| item.to.clone()).collect();
+        let mut read: Vec<usize> = items
+            .iter()
+            .flat_map(|(_, item)| item.from.iter().chain(&item.enables).copied())
+            .filter(|signal| !made.contains(signal))
+            .collect();
+        read.sort_unstable();
+        read.dedup();
+        let taken = |&signal: &usize| Taken {
+            signal,
+            value: value(signal),
+            kind: part.shapes[signal].kind,
+            period: if part.shapes[signal].constant.is_some() {
+                u64::MAX
+            } else {
+                part.shapes[signal].period
+            },
+        };
+        let taken = read.iter().map(taken).collect();
+        let nodes = items
+            .iter()
+            .map(|&(member, item)| Node {
+                item: member,
+                step: item.node.start(&item.inputs, &item.outputs),
+                direct: item.node.direct(),
+                period: item.period,
+                from: item.from.iter().map(|&signal| value(signal)).collect(),
+                to: item
+                    .to
+                    .iter()
+                    .map(|&signal| Made {
+                        signal,
+                        value: value(signal),
+                    })
+                    .collect(),
+                enables: item.enables.iter().map(|&signal| value(signal)).collect(),
+            })
+            .collect();
+        Stepping {
+            nodes,
+            values,
+            taken,
+            ticks: part.step,
+        }
+    }
+
+    fn cycle(&mut self, tick: u64) -> Result<(), Fault> {
+        let values = &mut self.values;
+        let runs = |node: &Node, values: &[Value]| {
+            let enabled = |&enable: &usize| values[enable].first().is_true();
+            tick.is_multiple_of(node.period) && node.enables.iter().all(enabled)
+        };
+        let gather = |node: &Node, values: &[Value]| -> Vec<Value> {
+            node.from.iter().map(|&from| values[from].clone()).collect()
+        };
+        for node in &mut self.nodes {
+            if !runs(node, values) {
+                continue;
+            }
+            let inputs = if node.direct {
+                gather(node, values)
+            } else {
+                vec![]
+            };
+            let mut outputs: Vec<Value> = node
+                .to
+                .iter()
+                .map(|made| values[made.value].clone())
+                .collect();
+            let kinds: Vec<Type> = outputs.iter().map(Value::kind).collect();
+            node.step.compute(&inputs, &mut outputs);
+            for ((made, output), kind) in node.to.iter().zip(outputs).zip(kinds) {
+                if output.kind() != kind {
+                    let text = format!("put out {} where its output is {kind}", output.kind());
+                    return Err(Fault {
+                        item: node.item,
+                        text,
+                    });
+                }
+                values[made.value] = output;
+            }
+        }
+        for node in &mut self.nodes {
+            if runs(node, values) {
+                node.step.update(&gather(node, values));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run for Stepping {
+    fn run(&mut self, signals: &mut [Signal]) -> Result<(), Fault> {
+        for tick in 0..self.ticks {
+            for taken in &self.taken {
+                let due = tick.is_multiple_of(taken.period);
+                if due {
+                    let sample = (tick / taken.period) as usize;
+                    self.values[taken.value] = signals[taken.signal].get(taken.kind, sample);
+                }
+            }
+            self.cycle(tick)?;
+            for node in self.nodes.iter().filter(|n| tick.is_multiple_of(n.period)) {
+                let sample = (tick / node.period) as usize;
+                for made in &node.to {
+                    signals[made.signal].set(sample, &self.values[made.value]);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,288 @@
+//! Where the time goes: for each partition working and waiting, waiting by queue, and how long
+//! steps take.
+//!
+//! Clocks are read where a thread waits anyway, and in one step of many. A thread that does not
+//! wait pays for a count a step.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Of so many steps, one is timed: a prime, so that all steps of a block have their turn.
+pub(super) const EVERY: u64 = 61;
+/// The longest time that a histogram tells, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// Numbers whose spread is of interest.
+pub(super) struct Spread(Mutex<Histogram<u64>>);
+
+impl Spread {
+    pub fn new() -> Spread {
+        // The bounds are right for the library: it has no other reason to refuse.
+        let made = Histogram::new_with_bounds(1, LONGEST, 2);
+        Spread(Mutex::new(made.unwrap_or_else(|_| {
+            Histogram::new(2).unwrap_or_else(|_| unreachable!("2 digits are within the range"))
+        })))
+    }
+
+    pub fn add(&self, number: u64) {
+        let mut histogram = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        histogram.saturating_record(number);
+    }
+
+    fn show(&self) -> Quantiles {
+        let histogram = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Quantiles {
+            count: histogram.len(),
+            least: histogram.min(),
+            median: at(0.5),
+            p99: at(0.99),
+            most: histogram.max(),
+        }
+    }
+}
+
+/// The spread of some numbers, as far as they were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quantiles {
+    /// How many numbers were looked at.
+    pub count: u64,
+    /// The least.
+    pub least: u64,
+    /// Half of them are not above.
+    pub median: u64,
+    /// Of a hundred, 99 are not above.
+    pub p99: u64,
+    /// The most.
+    pub most: u64,
+}
+
+/// What one queue tells.
+pub(super) struct QueueTimes {
+    /// Nanoseconds that its ends have waited.
+    writer: AtomicU64,
+    reader: AtomicU64,
+    pub fill: Spread,
+}
+
+impl QueueTimes {
+    pub fn new() -> QueueTimes {
+        QueueTimes {
+            writer: AtomicU64::new(0),
+            reader: AtomicU64::new(0),
+            fill: Spread::new(),
+        }
+    }
+
+    pub fn waited_to_write(&self, time: Duration) {
+        add(&self.writer, time.as_nanos() as u64);
+    }
+
+    pub fn waited_to_read(&self, time: Duration) {
+        add(&self.reader, time.as_nanos() as u64);
+    }
+}
+
+/// What one partition tells.
+pub(super) struct PartTimes {
+    pub ticks: AtomicU64,
+    pub waited: AtomicU64,
+    pub steps: Spread,
+    /// Nanoseconds of each unit in the steps that were timed.
+    pub units: Vec<AtomicU64>,
+    pub timed: AtomicU64,
+}
+
+impl PartTimes {
+    pub fn new(units: usize) -> PartTimes {
+        PartTimes {
+            ticks: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            steps: Spread::new(),
+            units: (0..units).map(|_| AtomicU64::new(0)).collect(),
+            timed: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Adds to a count that one thread alone writes.
+pub(super) fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Names that go with the counts.
+pub(super) struct Names {
+    /// Partitions, each with the nodes of each of its units.
+    pub parts: Vec<(String, Vec<String>)>,
+    /// Queues: from, to, blocks that they hold.
+    pub queues: Vec<(String, String, usize)>,
+}
+
+/// All counts of a run.
+pub(super) struct Counts {
+    pub names: Names,
+    pub parts: Vec<PartTimes>,
+    pub queues: Vec<std::sync::Arc<QueueTimes>>,
+    /// From the reading of a block of inputs to the writing of the outputs that are of the same
+    /// ticks.
+    pub latency: Spread,
+    pub begin: Mutex<Option<Instant>>,
+    /// Nanoseconds of the whole run, once it has ended.
+    pub whole: AtomicU64,
+}
+
+/// What a run has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Telemetry {
+    /// Nanoseconds since the start.
+    pub elapsed: u64,
+    /// The partitions.
+    pub partitions: Vec<PartitionTelemetry>,
+    /// The queues.
+    pub queues: Vec<QueueTelemetry>,
+    /// Nanoseconds from the reading of inputs to the writing of the outputs of the same ticks.
+    pub latency: Quantiles,
+}
+
+/// What one partition has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PartitionTelemetry {
+    /// Its name.
+    pub name: String,
+    /// Ticks done.
+    pub ticks: u64,
+    /// Nanoseconds spent working.
+    pub busy: u64,
+    /// Nanoseconds spent waiting for any queue.
+    pub waiting: u64,
+    /// Nanoseconds of one step, without waiting.
+    pub steps: Quantiles,
+    /// The nodes that run together, and the nanoseconds of a step that they take, on average.
+    pub units: Vec<(String, u64)>,
+}
+
+/// What one queue has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct QueueTelemetry {
+    /// The partition that writes.
+    pub from: String,
+    /// The partition that reads.
+    pub to: String,
+    /// Nanoseconds that the writer has waited for room.
+    pub full: u64,
+    /// Nanoseconds that the reader has waited for a block.
+    pub empty: u64,
+    /// Blocks that it holds at most.
+    pub capacity: usize,
+    /// Blocks that the reader found.
+    pub fill: Quantiles,
+}
+
+impl Counts {
+    /// What the counts say now.
+    pub fn show(&self) -> Telemetry {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let begin = *self.begin.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = match get(&self.whole) {
+            0 => begin.map_or(0, |begin| begin.elapsed().as_nanos() as u64),
+            whole => whole,
+        };
+        let part = |(times, (name, units)): (&PartTimes, &(String, Vec<String>))| {
+            let timed = get(&times.timed).max(1);
+            let waiting = get(&times.waited);
+            PartitionTelemetry {
+                name: name.clone(),
+                ticks: get(&times.ticks),
+                busy: elapsed.saturating_sub(waiting),
+                waiting,
+                steps: times.steps.show(),
+                units: units
+                    .iter()
+                    .zip(&times.units)
+                    .map(|(name, time)| (name.clone(), get(time) / timed))
+                    .collect(),
+            }
+        };
+        let queue = |(times, names): (&std::sync::Arc<QueueTimes>, &(String, String, usize))| {
+            QueueTelemetry {
+                from: names.0.clone(),
+                to: names.1.clone(),
+                full: get(&times.writer),
+                empty: get(&times.reader),
+                capacity: names.2,
+                fill: times.fill.show(),
+            }
+        };
+        Telemetry {
+            elapsed,
+            partitions: self.parts.iter().zip(&self.names.parts).map(part).collect(),
+            queues: self
+                .queues
+                .iter()
+                .zip(&self.names.queues)
+                .map(queue)
+                .collect(),
+            latency: self.latency.show(),
+        }
+    }
+}
+
+impl Telemetry {
+    /// The telemetry as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self)
+            .unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
+    }
+
+    /// The partition that waits least: the limit of the rate.
+    pub fn bottleneck(&self) -> Option<&PartitionTelemetry> {
+        let inner = self.partitions.iter().filter(|part| !part.units.is_empty());
+        inner.max_by_key(|part| part.busy)
+    }
+
+    /// The share of the time that a number of nanoseconds is, in percent.
+    fn percent(&self, nanoseconds: u64) -> f64 {
+        100.0 * nanoseconds as f64 / self.elapsed.max(1) as f64
+    }
+}
+
+impl fmt::Display for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for part in &self.partitions {
+            write!(
+                f,
+                "{:<14} {:5.1} % busy, {} ticks",
+                part.name,
+                self.percent(part.busy),
+                part.ticks
+            )?;
+            let steps = part.steps;
+            if steps.count > 0 {
+                write!(f, ", a step {} ns, at most {} ns", steps.median, steps.most)?;
+            }
+            f.write_char('\n')?;
+        }
+        for queue in &self.queues {
+            writeln!(
+                f,
+                "{} -> {}: full {:.1} %, empty {:.1} % of the time, {} of {} blocks in it",
+                queue.from,
+                queue.to,
+                self.percent(queue.full),
+                self.percent(queue.empty),
+                queue.fill.median,
+                queue.capacity
+            )?;
+        }
+        writeln!(
+            f,
+            "latency {} ns, at most {} ns",
+            self.latency.median, self.latency.most
+        )
+    }
+}

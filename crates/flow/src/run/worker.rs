@@ -1,0 +1,183 @@
+//! The thread of one part.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::bell::Bell;
+use super::control::{Control, Failure};
+use super::lane::Signal;
+use super::link::{Receiver, Sender};
+use super::settings::Patience;
+use super::telemetry::{Counts, EVERY, add};
+use super::unit::{Fault, Running};
+
+/// The queues of one part, and how it waits for them.
+pub(super) struct Ends {
+    pub part: usize,
+    pub receivers: Vec<Receiver>,
+    pub senders: Vec<Sender>,
+    pub bell: Arc<Bell>,
+    pub patience: Patience,
+    pub control: Arc<Control>,
+    pub counts: Arc<Counts>,
+}
+
+/// A part that runs.
+pub(super) struct Worker {
+    pub ends: Ends,
+    pub units: Vec<Running>,
+    pub paths: Vec<String>,
+    pub signals: Vec<Signal>,
+    /// Ticks of a step.
+    pub step: u64,
+    /// The unit that runs now, to be named if it fails.
+    pub now: usize,
+}
+
+/// Everything is to end.
+pub(super) struct Stopped;
+
+impl Ends {
+    /// Waits until all queues let a step begin.
+    pub fn begin(&mut self) -> Result<(), Stopped> {
+        for index in 0..self.receivers.len() {
+            let Ends {
+                receivers,
+                bell,
+                patience,
+                control,
+                ..
+            } = self;
+            let receiver = &mut receivers[index];
+            if receiver.may_begin() {
+                continue;
+            }
+            let begin = Instant::now();
+            bell.wait(*patience, || receiver.may_begin() || control.stopped());
+            let time = begin.elapsed();
+            receiver.times().waited_to_read(time);
+            add(&self.counts.parts[self.part].waited, time.as_nanos() as u64);
+            self.go_on()?;
+        }
+        self.room(Sender::may_begin)
+    }
+
+    /// Waits until all queues take what has been computed.
+    pub fn room(&mut self, has: impl Fn(&mut Sender) -> bool) -> Result<(), Stopped> {
+        for index in 0..self.senders.len() {
+            let Ends {
+                senders,
+                bell,
+                patience,
+                control,
+                ..
+            } = self;
+            let sender = &mut senders[index];
+            if has(sender) {
+                continue;
+            }
+            let begin = Instant::now();
+            bell.wait(*patience, || has(sender) || control.stopped());
+            let time = begin.elapsed();
+            sender.times().waited_to_write(time);
+            add(&self.counts.parts[self.part].waited, time.as_nanos() as u64);
+            self.go_on()?;
+        }
+        self.go_on()
+    }
+
+    fn go_on(&self) -> Result<(), Stopped> {
+        if self.control.stopped() {
+            Err(Stopped)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn receive(&mut self, signals: &mut [Signal], timed: bool) {
+        for receiver in &mut self.receivers {
+            if timed && receiver.starts() {
+                let fill = receiver.fill() as u64;
+                receiver.times().fill.add(fill);
+            }
+            receiver.receive(signals);
+        }
+    }
+
+    pub fn send(&mut self, signals: &[Signal]) -> Result<(), Stopped> {
+        self.room(Sender::may_send)?;
+        for sender in &mut self.senders {
+            sender.send(signals);
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// Runs until everything ends. A fault or a panic of a node ends everything and names it.
+    pub fn work(mut self) {
+        self.ends.bell.answer();
+        let result = catch_unwind(AssertUnwindSafe(|| self.run()));
+        let control = self.ends.control.clone();
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(Fault { item, text })) => {
+                control.fail(Failure::node(self.paths[item].clone(), text));
+            }
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<&str>()
+                    .map(|text| text.to_string())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_default();
+                let paths = self.units.get(self.now).map(|unit| {
+                    let paths = unit.items.iter().map(|&item| self.paths[item].as_str());
+                    paths.collect::<Vec<&str>>().join(", ")
+                });
+                control.fail(Failure::node(paths.unwrap_or_default(), text));
+            }
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Fault> {
+        let counts = self.ends.counts.clone();
+        let counts = &counts.parts[self.ends.part];
+        for step in 0.. {
+            if self.ends.begin().is_err() {
+                return Ok(());
+            }
+            if step % EVERY == 1 {
+                self.timed(counts)?;
+            } else {
+                self.ends.receive(&mut self.signals, false);
+                for (index, unit) in self.units.iter_mut().enumerate() {
+                    self.now = index;
+                    unit.run.run(&mut self.signals)?;
+                }
+            }
+            if self.ends.send(&self.signals).is_err() {
+                return Ok(());
+            }
+            add(&counts.ticks, self.step);
+        }
+        Ok(())
+    }
+
+    /// One step with a look at the clock behind each unit.
+    fn timed(&mut self, counts: &super::telemetry::PartTimes) -> Result<(), Fault> {
+        let begin = Instant::now();
+        self.ends.receive(&mut self.signals, true);
+        let mut last = Instant::now();
+        for (index, unit) in self.units.iter_mut().enumerate() {
+            self.now = index;
+            unit.run.run(&mut self.signals)?;
+            let now = Instant::now();
+            add(&counts.units[index], (now - last).as_nanos() as u64);
+            last = now;
+        }
+        counts.steps.add((last - begin).as_nanos() as u64);
+        add(&counts.timed, 1);
+        Ok(())
+    }
+}
