@@ -11,7 +11,7 @@ use katcp::reading::unix_now;
 use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source};
 
 use super::board::LossBoard;
-use super::{spectra, tables};
+use super::{spectra, tables, time};
 use crate::config::EngineConfig;
 use crate::control::fgpu::RequestRecord;
 use crate::engine::OutputStatistics;
@@ -70,7 +70,7 @@ pub struct EnginePage {
 struct Look {
     time: f64,
     counts: LossCounts,
-    phases: Vec<Vec<(String, f64)>>,
+    phases: Vec<time::Phases>,
     busy: Vec<u64>,
 }
 
@@ -106,7 +106,9 @@ impl EnginePage {
             let end = newest + self.parts.config.recv.chunk_samples as u64;
             now.time - Timestamp(end).unix(self.parts.config.clock)
         });
-        figures.push(Figure::new("age of input", newest.unwrap_or(f64::NAN), "s"));
+        // The newest chunk is not at its end yet.
+        let age = newest.map_or(f64::NAN, |age| age.max(0.0));
+        figures.push(Figure::new("age of input", age, "s"));
         let free = self.parts.memory.free_chunks() as f64;
         figures.push(Figure::new("free receive chunks", free, ""));
         for (name, pool) in &self.parts.pools {
@@ -126,12 +128,11 @@ impl EnginePage {
 }
 
 fn look(parts: &EngineParts) -> Look {
-    let phases = parts.times.iter().map(|times| times.report(parts.clock));
     let busy = parts.busy.iter();
     Look {
         time: unix_now(),
         counts: parts.counters.read_without_ports(),
-        phases: phases.map(|report| report.phases).collect(),
+        phases: time::phases(&parts.times, parts.clock),
         busy: busy.map(|(_, busy)| busy.load(Ordering::Relaxed)).collect(),
     }
 }
@@ -155,34 +156,29 @@ fn rates(before: &Look, now: &Look) -> [f64; 5] {
     std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64 / seconds)
 }
 
-/// Shares of each lcore's time between two looks.
+/// Shares of time between two looks: of each lcore by what it did, of a GPU by what it was busy with.
 fn bars(parts: &EngineParts, before: &Look, now: &Look) -> Vec<Bar> {
-    let lcores = parts
-        .times
-        .iter()
-        .zip(before.phases.iter().zip(&now.phases));
-    let bar = |(times, (before, now)): (&Arc<PhaseTimes>, (&Vec<_>, &Vec<(String, f64)>))| {
-        let earlier = |phase: &str| {
-            let found = before
-                .iter()
-                .find(|(name, _): &&(String, f64)| name == phase);
-            found.map_or(0.0, |(_, seconds)| *seconds)
-        };
-        let spent = now
+    let mut bars = time::bars(&parts.times, &before.phases, &now.phases);
+    let seconds = (now.time - before.time).max(1e-3);
+    let busy = before.busy.iter().zip(&now.busy);
+    bars.extend(
+        parts
+            .busy
             .iter()
-            .map(|(name, seconds)| (name, seconds - earlier(name)));
-        let spent: Vec<_> = spent.filter(|(_, seconds)| *seconds > 0.0).collect();
-        let all: f64 = spent.iter().map(|(_, seconds)| seconds).sum();
-        let part = |(name, seconds): (&String, f64)| Part {
-            name: name.clone(),
-            share: seconds / all,
-        };
-        Bar {
-            name: times.name().to_owned(),
-            parts: spent.into_iter().map(part).collect(),
-        }
-    };
-    lcores.map(bar).collect()
+            .zip(busy)
+            .map(|((name, _), (before, now))| {
+                let share = now.saturating_sub(*before) as f64 * 1e-9 / seconds;
+                let busy = Part {
+                    name: "busy".to_owned(),
+                    share: share.min(1.0),
+                };
+                Bar {
+                    name: name.clone(),
+                    parts: vec![busy],
+                }
+            }),
+    );
+    bars
 }
 
 impl Source for EnginePage {
@@ -221,10 +217,10 @@ impl Source for EnginePage {
                 },
             ),
         ];
+        panels.extend(tables::statistics_off(config));
         for (index, output) in config.outputs.iter().enumerate() {
             if let Some(statistics) = statistics.output(index).filter(|s| s.spectra > 0) {
-                let rate = config.clock.adc_sample_rate;
-                panels.extend(spectra::panels(output, rate, &statistics));
+                panels.extend(spectra::panels(output, config.clock, &statistics));
             }
         }
         panels.extend(statistics.input().map(|input| spectra::histogram(&input)));
@@ -241,7 +237,7 @@ impl Source for EnginePage {
         let bars = Body::Bars {
             bars: self.bars.clone(),
         };
-        panels.push(Panel::new("time", "Time of each lcore", bars));
+        panels.push(Panel::new("time", "Time of each lcore and GPU", bars));
         panels.push(tables::host(&parts.links));
         panels.push(tables::steering(
             &parts.steering,

@@ -10,6 +10,7 @@ mod spectra;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod time;
 
 pub use board::LossBoard;
 pub use engine::{EnginePage, EngineParts};

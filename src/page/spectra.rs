@@ -1,6 +1,6 @@
 //! Spectra, kurtosis and levels of an engine's statistics.
 
-use ground::N_POL;
+use ground::{N_POL, SampleClock};
 use live::{Array, Axis, Body, Figure, HistogramSeries, Panel, Series, decibels, reduce};
 
 use crate::config::OutputConfig;
@@ -32,7 +32,12 @@ pub fn kurtosis(statistics: &OutputStatistics, pol: usize) -> Vec<f64> {
 }
 
 /// Panels of one output: spectra, a waterfall per polarisation, kurtosis.
-pub fn panels(output: &OutputConfig, rate: f64, statistics: &OutputStatistics) -> Vec<Panel> {
+pub fn panels(
+    output: &OutputConfig,
+    clock: SampleClock,
+    statistics: &OutputStatistics,
+) -> Vec<Panel> {
+    let (rate, time) = (clock.adc_sample_rate, Some(statistics.end.unix(clock)));
     let name = &output.name;
     let (power, sk) = (format!("spectrum-{name}"), format!("kurtosis-{name}"));
     let over = (statistics.end.0.saturating_sub(statistics.start.0)) as f64 / rate;
@@ -40,45 +45,14 @@ pub fn panels(output: &OutputConfig, rate: f64, statistics: &OutputStatistics) -
         "Mean power over {over:.2} s, {} spectra, before quantisation, dB relative to one count of the output.",
         statistics.spectra
     );
-    let curve = |values: [Vec<f64>; N_POL], unit: &str, array: &str, in_decibels: bool| {
-        let reduced = values.map(|values| reduce(&values, POINTS));
-        let each = reduced[0].each;
-        let series = reduced.into_iter().zip(POLS).map(|(reduced, name)| {
-            let show = |values: &[Option<f64>]| match in_decibels {
-                true => decibels(values),
-                false => values.iter().map(|v| v.map(|v| v as f32)).collect(),
-            };
-            Series {
-                name: name.to_owned(),
-                values: show(&reduced.means),
-                highest: show(&reduced.highest),
-            }
-        });
-        Body::Spectrum {
-            x: axis(output, rate, each),
-            unit: unit.to_owned(),
-            series: series.collect(),
-            array: Some(format!("arrays/{array}.npy")),
-        }
-    };
     let powers = [0, 1].map(|pol| powers(statistics, pol));
-    let body = curve(powers, "dB", name, true);
+    let points = |each| axis(output, rate, each);
+    let body = curves(powers, points, "dB", (name, time));
     let mut panels = vec![Panel::new(&power, format!("Spectrum of {name}"), body).with_note(note)];
-    for (series, pol) in POLS.into_iter().enumerate() {
-        let body = Body::Waterfall {
-            of: power.clone(),
-            series,
-        };
-        let title = format!("Waterfall of {name}, {pol}");
-        panels.push(Panel::new(
-            format!("waterfall-{name}-{series}"),
-            title,
-            body,
-        ));
-    }
+    panels.extend(waterfalls(name, &power));
     if statistics.spectra > 1 {
         let values = [0, 1].map(|pol| kurtosis(statistics, pol));
-        let body = curve(values, "", &format!("{name}.kurtosis"), false);
+        let body = curves(values, points, "", (&format!("{name}.kurtosis"), time));
         let note = "Spectral kurtosis: 1 for noise, below for a steady tone, above for pulses.";
         let title = format!("Kurtosis of {name}");
         panels.push(Panel::new(sk, title, body).with_note(note));
@@ -86,8 +60,51 @@ pub fn panels(output: &OutputConfig, rate: f64, statistics: &OutputStatistics) -
     panels
 }
 
+/// A curve for each polarisation, in dB if that is the unit. `axis` says where points are that have
+/// so many channels behind them. All values are in the array of this name; they were measured until
+/// this UNIX time.
+pub fn curves(
+    values: [Vec<f64>; N_POL],
+    axis: impl Fn(usize) -> Axis,
+    unit: &str,
+    (array, time): (&str, Option<f64>),
+) -> Body {
+    let reduced = values.map(|values| reduce(&values, POINTS));
+    let each = reduced[0].each;
+    let series = reduced.into_iter().zip(POLS).map(|(reduced, name)| {
+        let show = |values: &[Option<f64>]| match unit {
+            "dB" => decibels(values),
+            _ => values.iter().map(|v| v.map(|v| v as f32)).collect(),
+        };
+        Series {
+            name: name.to_owned(),
+            values: show(&reduced.means),
+            highest: show(&reduced.highest),
+        }
+    });
+    Body::Spectrum {
+        x: axis(each),
+        unit: unit.to_owned(),
+        series: series.collect(),
+        time,
+        array: Some(format!("arrays/{array}.npy")),
+    }
+}
+
+/// A waterfall for each polarisation of the spectrum with this `id`.
+pub fn waterfalls(name: &str, id: &str) -> impl Iterator<Item = Panel> {
+    POLS.into_iter().enumerate().map(move |(series, pol)| {
+        let body = Body::Waterfall {
+            of: id.to_owned(),
+            series,
+        };
+        let title = format!("Waterfall of {name}, {pol}");
+        Panel::new(format!("waterfall-{name}-{series}"), title, body)
+    })
+}
+
 /// Frequencies of points that have `each` channels behind them.
-fn axis(output: &OutputConfig, rate: f64, each: usize) -> Axis {
+pub fn axis(output: &OutputConfig, rate: f64, each: usize) -> Axis {
     let band = output.band(rate);
     let channel = (band.end - band.start) / output.channels as f64;
     Axis {

@@ -5,6 +5,7 @@ use ground::{N_POL, SampleClock};
 use live::{Body, LogEntry, Panel, State};
 
 use super::spectra::POLS;
+use crate::config::EngineConfig;
 use crate::control::fgpu::RequestRecord;
 use crate::engine::steer::{ControlHandle, Published};
 use crate::ports::Links;
@@ -17,9 +18,9 @@ pub fn steering(steering: &ControlHandle, published: &Published, clock: SampleCl
             let delay = published.delay(index, pol);
             let delay = delay.map(|delay| {
                 [
-                    format!("{:.4} ns", delay.delay() / clock.adc_sample_rate * 1e9),
-                    format!("{:.3e}", delay.rate()),
-                    format!("{:.4} rad", delay.phase()),
+                    number(delay.delay() / clock.adc_sample_rate * 1e9, "ns"),
+                    number(delay.rate() * 1e12, "ps/s"),
+                    number(delay.phase(), "rad"),
                 ]
             });
             let gains = output.gains(pol).map(|gains| {
@@ -45,6 +46,27 @@ pub fn steering(steering: &ControlHandle, published: &Published, clock: SampleCl
     };
     Panel::new("steering", "Delays and gains", body)
         .with_note("Delays at work now; absolute values of the gains last asked for.")
+}
+
+/// A number with four digits behind the point, as an operator reads it.
+fn number(value: f64, unit: &str) -> String {
+    let text = format!("{value:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    match text {
+        "-0" => format!("0 {unit}"),
+        _ => format!("{text} {unit}"),
+    }
+}
+
+/// Why there are no spectra, if none are taken.
+pub fn statistics_off(config: &EngineConfig) -> Option<Panel> {
+    let body = Body::Table {
+        columns: vec!["spectra, kurtosis, levels".to_owned()],
+        rows: vec![vec!["off: --statistics-period is 0".to_owned()]],
+    };
+    let note = "--statistics-period 1 takes them anew each second.";
+    let off = config.statistics_samples().is_none();
+    off.then(|| Panel::new("statistics", "Statistics", body).with_note(note))
 }
 
 /// Links of ports, and this host's clock.

@@ -5,7 +5,7 @@ use super::LossBoard;
 use super::spectra;
 use crate::engine::{ChannelSums, InputStatistics, OutputStatistics};
 use crate::losses::{Cause, LossEvent, LossStage};
-use ground::Timestamp;
+use ground::{SampleClock, Timestamp};
 
 fn event(cause: Cause, stage: LossStage, text: &str) -> LossEvent {
     LossEvent {
@@ -68,7 +68,11 @@ fn spectra_have_a_panel_each_with_power_and_kurtosis_of_every_channel() {
     };
     let kurtosis = spectra::kurtosis(&statistics, 1);
     assert!((kurtosis[8] - 1.0).abs() < 0.01 && kurtosis[9].abs() < 1e-9);
-    let panels = spectra::panels(&output, 1.712e9, &statistics);
+    let clock = SampleClock {
+        adc_sample_rate: 1.712e9,
+        sync_time: 0.0,
+    };
+    let panels = spectra::panels(&output, clock, &statistics);
     let kinds: Vec<_> = panels.iter().map(|panel| &panel.id[..]).collect();
     let expected = ["spectrum-w", "waterfall-w-0", "waterfall-w-1", "kurtosis-w"];
     assert_eq!(kinds, expected);

@@ -71,6 +71,7 @@ impl Demo {
                 values: decibels(&reduced.means),
                 highest: decibels(&reduced.highest),
             }],
+            time: None,
             array: Some("arrays/w.npy".to_owned()),
         }
     }

@@ -48,6 +48,14 @@ export function figure(value, unit) {
   return unit ? `${text} ${unit}` : text;
 }
 
+// The same at an axis, where there is little room: with a prefix, without the unit but of time.
+export function tick(value, unit) {
+  if (SCALED.has(unit)) return figure(value, unit);
+  const size = Math.abs(value);
+  const [scale, prefix] = size < 1e4 ? [1, ""] : PREFIXES.find(([scale]) => size >= scale);
+  return `${Number((value / scale).toPrecision(4))}${prefix}`;
+}
+
 // Numbers such as 0, 20, 40 that cover a range in about so many steps.
 export function ticks(low, high, count) {
   const rough = (high - low) / Math.max(1, count);
@@ -102,6 +110,14 @@ export function axes({ context, width, height }, x, y, xText, yText) {
     context.fillText(xText(value), Math.min(width - right - 16, toX(value)), height - bottom + 5);
   }
   return { toX, toY, inner };
+}
+
+// Words in the middle of a plot.
+export function says({ context, width, height }, text) {
+  context.fillStyle = colour("faint");
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(text, width / 2, height / 2);
 }
 
 // A curve through the values that are known.

@@ -1,4 +1,5 @@
 // Takes documents in and keeps a section for each panel.
+import { clock } from "./draw.js";
 import { panelKinds } from "./panels.js";
 import { plotKinds } from "./plots.js";
 
@@ -6,9 +7,13 @@ const VERSION = 1;
 const STALE = 5000;
 const kinds = { ...panelKinds, ...plotKinds };
 const shown = new Map();
-const main = document.getElementById("panels");
+const top = document.getElementById("top");
+const columns = [...document.querySelectorAll("#panels > div")];
+const WIDE = new Set(["verdict", "figures"]);
+let placed = "";
 const news = document.getElementById("news");
 let last = 0;
+let latest = null;
 
 function section(panel) {
   const element = document.createElement("section");
@@ -26,30 +31,45 @@ function section(panel) {
   return { element, view, note, kind: panel.kind };
 }
 
+// How many columns the screen has room for.
+function columnCount() {
+  return window.innerWidth > 1800 ? 3 : window.innerWidth > 800 ? 2 : 1;
+}
+
+// The column that ends first, so that none has a hole.
+function shortest(count) {
+  const end = (column) => column.lastElementChild?.getBoundingClientRect().bottom ?? 0;
+  return columns.slice(0, count).reduce((best, column) => (end(column) < end(best) ? column : best));
+}
+
 function show(page) {
   document.title = `${page.verdictMark}${page.name}`;
   document.getElementById("name").textContent = page.name;
   document.getElementById("program").textContent = page.program;
   const panels = page.panels.filter((panel) => panel.kind in kinds);
-  const known = new Set(panels.map((panel) => panel.id));
+  const by = new Map(panels.map((panel) => [panel.id, panel]));
   for (const [id, old] of shown) {
-    if (!known.has(id)) {
+    if (by.get(id)?.kind !== old.kind) {
       old.element.remove();
       shown.delete(id);
     }
   }
-  const by = new Map(panels.map((panel) => [panel.id, panel]));
-  panels.forEach((panel, index) => {
-    let entry = shown.get(panel.id);
-    if (!entry || entry.kind !== panel.kind) {
-      entry?.element.remove();
-      entry = section(panel);
-      shown.set(panel.id, entry);
-    }
-    if (main.children[index] !== entry.element) main.insertBefore(entry.element, main.children[index] ?? null);
+  const count = columnCount();
+  const order = [count, ...panels.map((panel) => panel.id)].join("\n");
+  // Panels stay where they are while there are the same ones.
+  const anew = order !== placed;
+  placed = order;
+  if (anew) {
+    for (const { element } of shown.values()) element.remove();
+    columns.forEach((column, index) => { column.hidden = index >= count; });
+  }
+  for (const panel of panels) {
+    const entry = shown.get(panel.id) ?? section(panel);
+    shown.set(panel.id, entry);
+    if (anew) (WIDE.has(panel.kind) ? top : shortest(count)).append(entry.element);
     entry.view(panel, by, page);
     entry.note.textContent = panel.note ?? "";
-  });
+  }
 }
 
 function take(event) {
@@ -63,7 +83,8 @@ function take(event) {
   const verdict = page.panels.find((panel) => panel.kind === "verdict");
   page.verdictMark = { well: "✓ ", warning: "! ", bad: "✗ " }[verdict?.state] ?? "";
   document.body.classList.remove("stale");
-  news.textContent = new Date(page.time * 1000).toLocaleTimeString();
+  news.textContent = clock(page.time);
+  latest = page;
   show(page);
   document.body.dataset.documents = Number(document.body.dataset.documents ?? 0) + 1;
 }
@@ -77,11 +98,12 @@ function connect() {
   };
 }
 
+window.addEventListener("resize", () => { if (latest) show(latest); });
 setInterval(() => {
   if (last && Date.now() - last > STALE) {
     document.body.classList.add("stale");
     document.title = `? ${document.getElementById("name").textContent}`;
-    news.textContent = `no answer since ${new Date(last).toLocaleTimeString()}`;
+    news.textContent = `no answer since ${clock(last / 1000)}`;
   }
 }, 1000);
 connect();

@@ -67,37 +67,33 @@ function bars(element, title) {
   };
 }
 
-function rowsOf(element, columns) {
+function table(element) {
   const table = add(add(element, "div", "scroll"), "table");
   const head = add(add(table, "thead"), "tr");
   const body = add(table, "tbody");
-  let titles = "";
-  return (names, rows) => {
-    if (titles !== names.join("\n")) {
-      titles = names.join("\n");
-      head.replaceChildren();
-      for (const name of names) add(head, "th").textContent = name;
-    }
+  return (panel) => {
+    head.replaceChildren();
+    for (const name of panel.columns) add(head, "th").textContent = name;
     body.replaceChildren();
-    for (const { cells, state } of rows) {
-      const row = add(body, "tr", state ?? "");
-      cells.forEach((cell, index) => {
-        add(row, "td", columns?.[index] ?? "").textContent = cell;
-      });
+    for (const cells of panel.rows) {
+      const row = add(body, "tr");
+      for (const cell of cells) add(row, "td").textContent = cell;
     }
   };
 }
 
-function table(element) {
-  const show = rowsOf(element);
-  return (panel) => show(panel.columns, panel.rows.map((cells) => ({ cells })));
-}
-
 function log(element) {
-  const show = rowsOf(element, ["time"]);
+  const list = add(add(element, "div", "scroll"), "ol", "log");
+  const none = add(element, "p", "read");
   return (panel) => {
-    const row = (entry) => ({ cells: [clock(entry.time), entry.who, entry.text], state: entry.state });
-    show(["time", "who", "what"], panel.entries.map(row));
+    none.textContent = panel.entries.length ? "" : "nothing yet";
+    list.replaceChildren();
+    for (const entry of panel.entries) {
+      const row = add(list, "li", entry.state);
+      add(row, "span", "time").textContent = clock(entry.time);
+      add(row, "span", "who").textContent = entry.who;
+      add(row, "span", "text").textContent = entry.text;
+    }
   };
 }
 

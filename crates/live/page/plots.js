@@ -1,5 +1,5 @@
 // Panels that are drawn: each is (section, title, panel) => update(panel).
-import { EDGE, add, axes, clock, colour, curve, figure, legend, prepare } from "./draw.js";
+import { EDGE, add, axes, clock, colour, curve, figure, legend, prepare, says, tick } from "./draw.js";
 
 const ROWS = 150;
 
@@ -100,7 +100,7 @@ function spectrum(element, title) {
     keys(panel.series.map((series) => series.name));
     link.hidden = !panel.array;
     if (panel.array) link.href = panel.array;
-    limits = range([...panel.series.map((series) => series.values), ...peaks], limits, 0.5);
+    limits = range([...panel.series.map((series) => series.values), ...peaks], limits, panel.unit === "dB" ? 0.5 : 0.05);
     draw();
   };
   return update;
@@ -127,8 +127,12 @@ function waterfall(element) {
     if (!series) return;
     const list = series.highest?.length ? series.highest : series.values;
     if (rows.length && rows[0].list.length !== list.length) rows = [];
-    rows.unshift({ list, time: page.time });
+    const time = source.time ?? page.time;
+    // What was seen already is no news.
+    if (rows[0]?.time !== time) rows.unshift({ list, time });
     rows.length = Math.min(rows.length, ROWS);
+    const first = rows[rows.length - 1];
+    const each = rows.length > 1 ? (rows[0].time - first.time) / (rows.length - 1) : 1;
     const sorted = list.filter((value) => value !== null).sort((a, b) => a - b);
     const share = (part) => sorted[Math.floor(part * (sorted.length - 1))];
     const wanted = sorted.length ? { low: share(0.02) - 0.5, high: share(0.998) + 1 } : { low: 0, high: 1 };
@@ -136,7 +140,7 @@ function waterfall(element) {
     const place = prepare(canvas, 230);
     const { x } = source;
     const span = { low: x.first, high: x.first + Math.max(1, list.length - 1) * x.step };
-    const { inner } = axes(place, span, { low: -ROWS, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
+    const { inner } = axes(place, span, { low: -ROWS * each, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
     const picture = new OffscreenCanvas(list.length, ROWS);
     const context = picture.getContext("2d");
     const image = context.createImageData(list.length, ROWS);
@@ -148,7 +152,6 @@ function waterfall(element) {
     context.putImageData(image, 0, 0);
     place.context.imageSmoothingEnabled = false;
     place.context.drawImage(picture, EDGE.left, EDGE.top, inner.width, inner.height);
-    const first = rows[rows.length - 1];
     read.textContent = `${series.name}, from ${clock(first.time)}; dark ${limits.low.toFixed(1)}, bright ${limits.high.toFixed(1)} ${source.unit}`;
     canvas.setAttribute("aria-label", `${panel.title}: ${read.textContent}`);
     canvas.dataset.rows = rows.length;
@@ -189,13 +192,17 @@ function timeSeries(element, title) {
   return (panel) => {
     const length = Math.max(2, ...panel.series.map((series) => series.values.length));
     const place = prepare(canvas, 170);
-    const limits = range([...panel.series.map((series) => series.values), [0]], null, 1e-9);
+    const values = panel.series.map((series) => series.values);
+    const limits = range([...values, [0]], null, 0);
     limits.low = Math.max(limits.low, 0);
-    const minutes = { low: (-(length - 1) * panel.step) / 60, high: 0 };
-    const short = (value) => figure(value, "").replace(/ 000$/, "k");
-    const { toX, toY } = axes(place, minutes, limits, (value) => `${value} min`, short);
-    const at = (index) => toX(((index - length + 1) * panel.step) / 60);
+    // With nothing but zeros there is nothing to fit to.
+    if (!(limits.high > limits.low)) limits.high = limits.low + 1;
+    const [second, unit] = (length - 1) * panel.step < 120 ? [1, "s"] : [60, "min"];
+    const past = { low: (-(length - 1) * panel.step) / second, high: 0 };
+    const { toX, toY } = axes(place, past, limits, (value) => `${value} ${unit}`, (value) => tick(value, panel.unit));
+    const at = (index) => toX(((index - length + 1) * panel.step) / second);
     panel.series.forEach((series, index) => curve(place.context, series.values, at, toY, colour(`c${index % 8}`), 1.4));
+    if (values.every((list) => list.every((value) => value === null))) says(place, "nothing yet");
     keys(panel.series.map((series) => series.name));
     const now = (series) => `${series.name} ${figure(series.values.at(-1), panel.unit)}`;
     read.textContent = panel.series.map(now).join("; ");

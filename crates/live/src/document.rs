@@ -106,6 +106,9 @@ pub enum Body {
         unit: String,
         /// Curves.
         series: Vec<Series>,
+        /// UNIX time in seconds until which this was measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time: Option<f64>,
         /// Address of all values as an array, relative to the page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<String>,

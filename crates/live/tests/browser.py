@@ -1,7 +1,10 @@
 """A browser without a screen, by the WebDriver protocol of Debian's chromedriver; and what pages are looked at for."""
 
 import base64
+import contextlib
+import ctypes
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -9,6 +12,22 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+
+
+@contextlib.contextmanager
+def inside(namespace):
+    """The calling thread, and what it starts meanwhile, is in this network namespace."""
+    with open("/proc/thread-self/ns/net") as own, open(f"/run/netns/{namespace}") as other:
+        enter(other)
+        try:
+            yield
+        finally:
+            enter(own)
+
+
+def enter(namespace):
+    if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
+        raise SystemExit(os.strerror(ctypes.get_errno()))
 
 
 class Browser:
