@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | 13 | [`cli`] | one file per command |
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
-//! | 12 | [`page`] | what the page of a live engine shows |
+//! | 12 | [`page`] | what the pages of a live engine and of a sink show |
 //! | 12 | [`mod@bench`] | measurements of this machine |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
 //! | 11 | [`control`] | the devices that clients see: requests and sensors of `fgpu` and `dsim` |

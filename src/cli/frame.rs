@@ -71,7 +71,10 @@ impl From<ControlEnd> for StopReason {
 /// Binds the sockets of control and of metrics, so that a port in use is known at once.
 pub fn bind(serve: &ServeOptions) -> Result<(ReservedAddress, Sockets), Failure> {
     let katcp = ReservedAddress::bind(katcp_address(serve)?).map_err(Failure::usage)?;
-    Ok((katcp, Sockets::bind(serve.prometheus_port)?))
+    Ok((
+        katcp,
+        Sockets::bind("--prometheus-port", serve.prometheus_port)?,
+    ))
 }
 
 /// Address of the KATCP server: all IPv4 addresses without a host, else the first of the host's

@@ -24,16 +24,17 @@ pub struct Sockets {
 
 impl Sockets {
     /// Binds them.
-    pub fn bind(prometheus_port: Option<u16>) -> Result<Self, Failure> {
+    /// `option` is the one that gives the port.
+    pub fn bind(option: &str, port: Option<u16>) -> Result<Self, Failure> {
         let bind = |port| {
             let refused = |error| {
                 Failure::usage(format!(
-                    "--prometheus-port {port}: {error}; give another, or end what listens there"
+                    "{option} {port}: {error}; give another, or end what listens there"
                 ))
             };
             live::bind_all(port).map_err(refused)
         };
-        let metrics = prometheus_port.map(bind).transpose()?;
+        let metrics = port.map(bind).transpose()?;
         Ok(Self { metrics })
     }
 }

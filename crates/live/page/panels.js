@@ -83,7 +83,7 @@ function table(element) {
 }
 
 function log(element) {
-  const list = add(add(element, "div", "scroll"), "ol", "log");
+  const list = add(add(element, "div", "scroll"), "ol", "entries");
   const none = add(element, "p", "read");
   return (panel) => {
     none.textContent = panel.entries.length ? "" : "nothing yet";

@@ -1,7 +1,9 @@
 // Panels that are drawn: each is (section, title, panel) => update(panel).
 import { EDGE, add, axes, clock, colour, curve, figure, legend, prepare, says, tick } from "./draw.js";
 
+// Rows of a waterfall: as many as are kept, and for how many there is room from the start.
 const ROWS = 150;
+const FIRST_ROWS = 60;
 
 function highestOf(values) {
   let at = -1;
@@ -137,13 +139,14 @@ function waterfall(element) {
     const share = (part) => sorted[Math.floor(part * (sorted.length - 1))];
     const wanted = sorted.length ? { low: share(0.02) - 0.5, high: share(0.998) + 1 } : { low: 0, high: 1 };
     limits = limits ? { low: limits.low + 0.1 * (wanted.low - limits.low), high: Math.max(wanted.high, limits.high - 0.02 * (limits.high - wanted.high)) } : wanted;
+    const room = Math.max(FIRST_ROWS, rows.length);
     const place = prepare(canvas, 230);
     const { x } = source;
     const span = { low: x.first, high: x.first + Math.max(1, list.length - 1) * x.step };
-    const { inner } = axes(place, span, { low: -ROWS * each, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
-    const picture = new OffscreenCanvas(list.length, ROWS);
+    const { inner } = axes(place, span, { low: -room * each, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
+    const picture = new OffscreenCanvas(list.length, room);
     const context = picture.getContext("2d");
-    const image = context.createImageData(list.length, ROWS);
+    const image = context.createImageData(list.length, room);
     rows.forEach((row, down) => row.list.forEach((value, index) => {
       if (value === null) return;
       const rgb = shade((value - limits.low) / (limits.high - limits.low || 1));

@@ -1,7 +1,7 @@
 //! `karoo sink --interface`: output streams while they come.
 
 use std::net::SocketAddrV4;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
@@ -18,12 +18,13 @@ use crate::cli::Failure;
 use crate::cli::dsim::signals_demand;
 use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
-use crate::cli::serve::{Serving, Sockets};
+use crate::cli::serve::{Serving, Sockets, site};
 use crate::config::units::{bytes, hertz};
 use crate::config::{
     Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions, heading,
 };
 use crate::net::{FlowTable, parse_endpoints};
+use crate::page::{SinkPage, SinkPageParts};
 use crate::ports::{Interface, Links, OpenPort, PortUse};
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
@@ -84,9 +85,10 @@ pub struct LiveArgs {
         allow_hyphen_values = true,
         conflicts_with = "capture", help_heading = heading::PLACE)]
     affinity: Cpu,
-    /// Port of http://…/metrics for Prometheus; none unless given
-    #[arg(long, value_name = "PORT", conflicts_with = "capture", help_heading = heading::CONTROL)]
-    prometheus_port: Option<u16>,
+    /// Port of a page that shows what comes, http://HOST:PORT/, and of metrics for Prometheus at
+    /// /metrics; none unless given
+    #[arg(long, value_name = "PORT", visible_alias = "prometheus-port", conflicts_with = "capture", help_heading = heading::CONTROL)]
+    http: Option<u16>,
     /// Where log messages go
     #[arg(long, value_enum, default_value_t, conflicts_with = "capture", help_heading = heading::CONTROL)]
     log: LogTo,
@@ -266,9 +268,9 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         .transpose()?;
     let outputs = live.outputs()?;
     let trackers = live.trackers(&outputs, args.array_size)?;
-    let asked = live.asked(outputs)?;
+    let asked = live.asked(outputs.clone())?;
     let interface = Interface::find(name).map_err(Failure::usage)?;
-    let sockets = Sockets::bind(live.prometheus_port)?;
+    let sockets = Sockets::bind("--http", live.http)?;
 
     let (eal, mut port) = open(live, &trackers, &interface)?;
     let queue = port
@@ -295,14 +297,25 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     });
     let metrics = Arc::new(SinkMetrics {
         shown: shown.clone(),
-        checked: Mutex::default(),
+        checked: Arc::default(),
         links: Links::new([(port.port.clone(), &interface)]),
         started: SystemTime::now(),
     });
     let mut serving = Serving::start(sockets, level)?;
-    serving.scrape(metrics.clone());
     let receiver = threads.spawn("sink", move |timer| lcore.run(timer));
     let receiver = receiver.map_err(Failure::data)?;
+    let page = SinkPage::new(SinkPageParts {
+        interface: name.to_owned(),
+        shown: shown.clone(),
+        checked: metrics.checked.clone(),
+        outputs,
+        adc_sample_rate: live.adc_sample_rate,
+        port: port.port.clone(),
+        links: metrics.links.clone(),
+        times: threads.times().to_vec(),
+        clock: threads.clock(),
+    });
+    serving.show(site(metrics.clone()).source(page));
     tracing::info!(interface = name, "up");
 
     let begun = Instant::now();

@@ -1,6 +1,6 @@
 //! What Prometheus is told of a sink on an interface.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use prometheus::proto::MetricType;
@@ -16,7 +16,7 @@ pub struct SinkMetrics {
     /// What came.
     pub shown: Shown,
     /// What came of the checks.
-    pub checked: Mutex<Vec<CheckedSpectra>>,
+    pub checked: Arc<Mutex<Vec<CheckedSpectra>>>,
     /// Of the port.
     pub links: Links,
     /// When all counters were 0.

@@ -9,6 +9,7 @@ use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, TscClock, tsc};
 
 use super::check::Inlet;
+use super::power::StreamView;
 use super::track::{KeptHeap, Tracker};
 use crate::sink::{Kind, StreamReport, classify};
 
@@ -26,6 +27,8 @@ pub struct Seen {
     pub ignored: HashMap<&'static str, u64>,
     /// One per stream.
     pub streams: Vec<StreamReport>,
+    /// The same.
+    pub views: Vec<StreamView>,
 }
 
 /// Where it is shown.
@@ -65,6 +68,8 @@ pub struct SinkLcore {
     seen: Seen,
     /// When a heap of each stream is to be kept, and of which substream.
     keep: Vec<(u64, usize)>,
+    /// How often it has shown itself.
+    shows: u64,
     /// A heap that the check had no time for yet.
     kept: Option<KeptHeap>,
 }
@@ -80,7 +85,11 @@ impl SinkLcore {
         Self {
             routes: routes.collect(),
             keep: vec![(0, 0); parts.trackers.len()],
-            seen: Seen::default(),
+            seen: Seen {
+                views: vec![StreamView::default(); parts.trackers.len()],
+                ..Seen::default()
+            },
+            shows: 0,
             kept: None,
             parts,
         }
@@ -160,6 +169,16 @@ impl SinkLcore {
     fn show(&mut self) {
         if let Ok(mut shown) = self.parts.shown.0.try_lock() {
             self.seen.streams = self.parts.trackers.iter().map(Tracker::report).collect();
+            self.shows += 1;
+            let views = self.seen.views.iter_mut();
+            for (view, tracker) in views.zip(&mut self.parts.trackers) {
+                view.whole = tracker.whole().to_vec();
+                // Each second, so that a page has a spectrum for each of its documents.
+                let due = self.shows.is_multiple_of(SHOWN);
+                if let Some(powers) = due.then(|| tracker.take_powers()).flatten() {
+                    view.powers = Some(Arc::new(powers));
+                }
+            }
             shown.clone_from(&self.seen);
         }
     }

@@ -8,10 +8,12 @@
 
 mod check;
 mod lcore;
+mod power;
 mod report;
 mod track;
 
 pub use check::{Asked, CheckedSpectra, Checker, Inlet};
 pub use lcore::{Seen, Shown, SinkLcore, SinkParts};
+pub use power::{ChannelPowers, StreamView};
 pub use report::{LiveReport, LiveStream};
 pub use track::{KeptHeap, Shape, Tracker};

@@ -10,6 +10,7 @@ use dsp::OutputBits;
 use ground::{N_POL, Timestamp};
 use spead::{Descriptor, SpectraRepr, item};
 
+use super::power::{ChannelPowers, PowerSums};
 use crate::sink::layout::{MAX_CHANNELS, gcd, shape_of};
 use crate::sink::{Kind, StreamReport};
 
@@ -96,6 +97,10 @@ pub struct Tracker {
     described: Vec<bool>,
     /// Σ |x|² per polarisation, and how many were added.
     power: ([u64; N_POL], u64),
+    /// The same of each channel, since somebody last took it.
+    powers: PowerSums,
+    /// Whole heaps of each substream.
+    whole: Vec<u64>,
     /// Batches opened so far, and the one whose power is added up.
     opened: u64,
     power_of: Option<u64>,
@@ -129,6 +134,8 @@ impl Tracker {
             stopped: vec![false; substreams],
             described: vec![false; substreams],
             power: ([0; N_POL], 0),
+            powers: PowerSums::default(),
+            whole: vec![0; substreams],
             opened: 0,
             power_of: None,
             late_packets: 0,
@@ -267,12 +274,15 @@ impl Tracker {
         }
         if self.power_of == Some(timestamp) {
             add_power(payload, start, shape.bits, &mut self.power);
+            let of = (sub, self.destinations.len());
+            self.powers.add(shape, of, (timestamp, start), payload);
         }
         if ranges.iter().map(|r| r.1 - r.0).sum::<u64>() < shape.heap_bytes() {
             return None;
         }
         let data = data.take();
         *heap = Heap::Whole(spectra.heap_count);
+        self.whole[sub] += 1;
         Some(KeptHeap {
             stream: 0,
             substream: sub,
@@ -318,6 +328,17 @@ impl Tracker {
         if let Some(previous) = previous {
             self.step = gcd(self.step, timestamp - previous);
         }
+    }
+
+    /// Whole heaps of each substream so far.
+    pub fn whole(&self) -> &[u64] {
+        &self.whole
+    }
+
+    /// Takes the powers of each channel since the last call, if anything came: of one batch in
+    /// eight.
+    pub fn take_powers(&mut self) -> Option<ChannelPowers> {
+        self.powers.take()
     }
 
     /// What is known so far.
@@ -405,7 +426,12 @@ impl Tracker {
 }
 
 /// Adds |x|² of bytes that begin at byte `at` of a heap.
-fn add_power(payload: &[u8], at: u64, bits: OutputBits, (power, jones): &mut ([u64; N_POL], u64)) {
+pub(super) fn add_power(
+    payload: &[u8],
+    at: u64,
+    bits: OutputBits,
+    (power, jones): &mut ([u64; N_POL], u64),
+) {
     let bytes = bits.jones_bytes();
     for (i, &byte) in payload.iter().enumerate() {
         let place = (at as usize + i) % bytes;
