@@ -77,8 +77,11 @@ impl Look {
     }
 }
 
+/// Picks a count of a stream.
+type CountOf = fn(&StreamReport) -> u64;
+
 /// Heaps that came whole, in part and not at all, and batches that were not sent.
-const RATES: [(&str, fn(&StreamReport) -> u64); 4] = [
+const RATES: [(&str, CountOf); 4] = [
     ("whole", |s| s.heaps),
     ("incomplete", |s| s.incomplete_heaps),
     ("missing", |s| s.missing_heaps),

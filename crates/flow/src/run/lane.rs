@@ -1,7 +1,5 @@
 //! Memory of signals: real and imaginary parts in arrays of their own, from a cache line on.
 
-use bytemuck::Pod;
-
 use crate::number::Number;
 use crate::types::{Scalar, Type};
 use crate::value::Value;
@@ -38,15 +36,6 @@ impl Lane {
         &mut bytemuck::cast_slice_mut(&mut self.words[self.start..])[..self.bytes]
     }
 
-    /// The numbers as what they are.
-    pub fn of<T: Pod>(&self) -> &[T] {
-        bytemuck::cast_slice(self.bytes())
-    }
-
-    pub fn of_mut<T: Pod>(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut(self.bytes_mut())
-    }
-
     fn get(&self, scalar: Scalar, index: usize) -> Number {
         let at = index * scalar.bytes();
         Number::read(scalar, &self.bytes()[at..]).unwrap_or(Number::zero(scalar))
@@ -65,23 +54,6 @@ pub(super) fn bits(number: Number, scalar: Scalar) -> u64 {
         Number::Int(value) => value as u64,
         Number::F32(value) => value.to_bits().into(),
         Number::F64(value) => value.to_bits(),
-    }
-}
-
-/// The number that [`bits`] made.
-pub(super) fn number(word: u64, scalar: Scalar) -> Number {
-    match scalar {
-        Scalar::Bool => Number::Int((word & 1).into()),
-        Scalar::I8 => Number::Int((word as i8).into()),
-        Scalar::U8 => Number::Int((word as u8).into()),
-        Scalar::I16 => Number::Int((word as i16).into()),
-        Scalar::U16 => Number::Int((word as u16).into()),
-        Scalar::I32 => Number::Int((word as i32).into()),
-        Scalar::U32 => Number::Int((word as u32).into()),
-        Scalar::I64 => Number::Int((word as i64).into()),
-        Scalar::U64 => Number::Int(word.into()),
-        Scalar::F32 => Number::F32(f32::from_bits(word as u32)),
-        Scalar::F64 => Number::F64(f64::from_bits(word)),
     }
 }
 

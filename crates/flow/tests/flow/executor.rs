@@ -442,7 +442,7 @@ fn a_limit_ends_a_run_at_its_sample() {
         let inputs = samples(300, 4);
         let out = Executor::new(&graph, settings)
             .unwrap()
-            .run_values(&[inputs.clone()])
+            .run_values(std::slice::from_ref(&inputs))
             .unwrap();
         let kept = &inputs[..(limit as usize).min(300)];
         assert_eq!(
