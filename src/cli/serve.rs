@@ -49,7 +49,8 @@ pub struct Serving {
 
 impl Serving {
     /// Listens to signals from now on, and for scrapes and viewers once there is something to
-    /// [`scrape`](Self::scrape) or to [`show`](Self::show). The thread is on the CPUs of the caller.
+    /// [`scrape`](Self::scrape) or to [`show`](Self::show). The thread is on the CPUs of the
+    /// caller.
     pub fn start(sockets: Sockets, level: LogLevel) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

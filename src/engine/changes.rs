@@ -191,8 +191,8 @@ impl PendingRequests {
         }
     }
 
-    /// Sets the gains and the test pattern that are due with the next output chunk, which begins at `next` or later.
-    /// False if there are none.
+    /// Sets the gains and the test pattern that are due with the next output chunk, which begins at
+    /// `next` or later. False if there are none.
     fn set_gains(&mut self, next: Timestamp, pipeline: &mut dyn Pipeline) -> bool {
         self.cut_at_batch = false;
         let test = self.test.take();

@@ -7,8 +7,8 @@ use num_complex::{Complex32, Complex64};
 use super::{InputStatistics, OutputStatistics};
 use crate::config::OutputConfig;
 
-/// Spectra that a channel's power is averaged over before gains are made of it: 10⁴ have an error of
-/// 1 %, 0.04 dB. Where a channel has fewer, its neighbours make up for it.
+/// Spectra that a channel's power is averaged over before gains are made of it: 10⁴ have an error
+/// of 1 %, 0.04 dB. Where a channel has fewer, its neighbours make up for it.
 const SPECTRA_FOR_GAINS: u64 = 10_000;
 
 /// Channels of one polarisation whose kurtosis noise alone rarely has.
@@ -77,8 +77,8 @@ impl OutputStatistics {
         })
     }
 
-    /// What the polarisations have in common, over all channels: Σx·y* over the root of Σ|x|²·Σ|y|².
-    /// Its argument is by how much polarisation 0 is ahead. 0 without power.
+    /// What the polarisations have in common, over all channels: Σx·y* over the root of
+    /// Σ|x|²·Σ|y|². Its argument is by how much polarisation 0 is ahead. 0 without power.
     pub fn correlation(&self) -> Complex64 {
         let cross: Complex64 = self.channels.iter().map(|sums| sums.cross).sum();
         let all = |pol: usize| {

@@ -156,7 +156,8 @@ fn rates(before: &Look, now: &Look) -> [f64; 5] {
     std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64 / seconds)
 }
 
-/// Shares of time between two looks: of each lcore by what it did, of a GPU by what it was busy with.
+/// Shares of time between two looks: of each lcore by what it did, of a GPU by what it was busy
+/// with.
 fn bars(parts: &EngineParts, before: &Look, now: &Look) -> Vec<Bar> {
     let mut bars = time::bars(&parts.times, &before.phases, &now.phases);
     let seconds = (now.time - before.time).max(1e-3);

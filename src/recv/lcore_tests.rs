@@ -241,7 +241,8 @@ fn what_was_dropped_last_is_kept() {
     assert_eq!(last.destination, Some("239.102.1.64:7148".parse().unwrap()));
 }
 
-/// Where the window is too far behind for the time of one chunk after another, timestamps have leapt.
+/// Where the window is too far behind for the time of one chunk after another, timestamps have
+/// leapt.
 #[test]
 fn heaps_beyond_the_window_have_patience() {
     let (memory, mut receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();

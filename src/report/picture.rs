@@ -67,7 +67,8 @@ pub(super) fn power_axis(spectra: &SpectraAccumulator) -> Option<Range<f64>> {
     Some((lowest - 2.0).floor()..(highest + 2.0).ceil())
 }
 
-/// Mean and peak power of each channel over this [axis](power_axis), or `None` if all of it is zero.
+/// Mean and peak power of each channel over this [axis](power_axis), or `None` if all of it is
+/// zero.
 /// `mhz` is from the centre of the first to that of one behind the last.
 pub(super) fn spectrum(
     spectra: &SpectraAccumulator,

@@ -1,7 +1,7 @@
 //! Spectral kurtosis: which channels have something else than Gaussian noise.
 //!
-//! Formulas are those of Nita and Gary, *The generalized spectral kurtosis estimator*, MNRAS Letters
-//! 406, L60 (2010), for spectra that are not averaged before (N = 1, d = 1).
+//! Formulas are those of Nita and Gary, *The generalized spectral kurtosis estimator*, MNRAS
+//! Letters 406, L60 (2010), for spectra that are not averaged before (N = 1, d = 1).
 
 /// Points of a distribution that is integrated.
 const POINTS: usize = 1 << 14;
@@ -13,8 +13,8 @@ const REACH: (f64, f64) = (-12.0, 40.0);
 pub const THREE_SIGMA: f64 = 0.001_349_898;
 
 /// The estimate from Σp and Σp² over so many spectra, of which there are at least two: 1 for
-/// Gaussian noise on the average, 0 for a steady tone, more than 1 for pulses. Equation 8. `None` if
-/// there is no power.
+/// Gaussian noise on the average, 0 for a steady tone, more than 1 for pulses. Equation 8. `None`
+/// if there is no power.
 pub fn estimate(power: f64, power_squared: f64, spectra: u64) -> Option<f64> {
     let m = spectra as f64;
     (spectra > 1 && power > 0.0)

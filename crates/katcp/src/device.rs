@@ -38,8 +38,8 @@ pub trait Device: Send + Sync + 'static {
     /// Answers a request of the device. All other clients wait meanwhile, so it must not take long.
     fn handle(&self, request: &Message<'_>, response: &mut Response) -> Result<(), Refusal>;
 
-    /// Hears what a client was answered to any request, `lines` of the protocol, the reply last. For
-    /// whoever keeps a record; must not take long. Requests that take long are not told.
+    /// Hears what a client was answered to any request, `lines` of the protocol, the reply last.
+    /// For whoever keeps a record; must not take long. Requests that take long are not told.
     fn answered(&self, client: SocketAddr, request: &Message<'_>, lines: &[u8]) {
         let _ = (client, request, lines);
     }

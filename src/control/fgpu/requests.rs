@@ -1,4 +1,5 @@
-//! `?gain`, `?gain-all`, `?delays`, and Karoo's own: from a message to what is to be done, and its answer.
+//! `?gain`, `?gain-all`, `?delays`, and Karoo's own: from a message to what is to be done, and
+//! its answer.
 //!
 //! No clock, no network: `karoo replay --requests` uses the same.
 

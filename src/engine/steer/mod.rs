@@ -11,7 +11,7 @@
 //! | request | at once | at a timestamp ([`ControlHandle::at`]) |
 //! |---|---|---|
 //! | delays | next spectrum, once the model has begun | first spectrum at or after it |
-//! | gains, test patterns | next output chunk | first batch at or after it, where the output chunk is cut |
+//! | gains, test patterns | next output chunk | first batch at or after it, which cuts the chunk |
 //!
 //! Requests at a timestamp are for replays, where they make the output a function of the capture
 //! and the requests alone, whatever the size of chunks. They are queued in the order of their
