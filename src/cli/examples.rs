@@ -48,9 +48,9 @@ Examples:
     karoo dsim --interface eth0 --adc-sample-rate 1712M \\
       239.102.0.64+7:7148 239.102.1.64+7:7148
 
-Functions of signals, in full scales, hertz and samples; each signal ends with a semicolon:
+Functions of signals, in full scales, hertz and samples; `;` ends a signal:
   cw(amplitude, frequency)               a tone
-  multicw(n, a, da, f, df)               n tones, each da and df above the one before
+  multicw(n, a, da, f, df)               n tones in even steps of a and f
   comb(amplitude, frequency)             an impulse at each period
   wgn(deviation[, seed])                 noise
   delay(signal, samples)                 the signal later

@@ -393,7 +393,7 @@ mod tests {
         let data = [1u8, 0, 100, 0].repeat(128);
         spectra.add_batch(Timestamp(0), &data);
         let axis = power_axis(&spectra).expect("an axis");
-        assert_eq!(axis, -45.0..1.0);
+        assert_eq!(axis, -45.0..0.0);
         let scale = colour_scale(&spectra).expect("a scale");
         assert!(scale.end - scale.start > 39.0, "{scale:?}");
     }

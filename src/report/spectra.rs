@@ -344,7 +344,7 @@ mod tests {
         let mut wide = SpectraAccumulator::new(8, 2);
         let mut narrow = SpectraAccumulator::new(8, 2);
         narrow.bits = OutputBits::Four;
-        let values: Vec<i8> = (0..8 * 2 * 4).map(|i| (i * 5 % 15 - 7) as i8).collect();
+        let values: Vec<i8> = (0..8 * 2 * 4).map(|i| (i * 4 % 15 - 7) as i8).collect();
         let bytes: Vec<u8> = values.iter().map(|&x| x as u8).collect();
         let pack = |parts: &[i8]| (parts[0] << 4 | parts[1] & 0xF) as u8;
         let packed: Vec<u8> = values.chunks(2).map(pack).collect();

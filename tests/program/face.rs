@@ -41,7 +41,8 @@ fn names(help: &str) -> Vec<&str> {
             _ => false,
         }
     };
-    let lines = help.lines().filter(named);
+    let (options, _examples) = help.split_once("Examples:\n").unwrap_or((help, ""));
+    let lines = options.lines().filter(named);
     lines
         .map(|line| match line.trim_start().strip_prefix("- ") {
             // A choice, without what it means.
