@@ -111,7 +111,7 @@ pub enum RequestError {
     },
     /// Nothing says how high levels are.
     #[error(
-        "no statistics of '{output}' with its present gains: they come with each period of input (--statistics-period); gains of a replay are levelled by --gain auto"
+        "no statistics of '{output}' with its present gains: they come with each period of input (--statistics-period)"
     )]
     NoStatistics {
         /// Stream name.
