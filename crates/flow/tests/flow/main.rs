@@ -6,4 +6,5 @@ mod files;
 mod graphs;
 mod interpreter;
 mod nodes;
+mod partitionings;
 mod queues;
