@@ -139,7 +139,7 @@ impl OutputLevels {
         Some(match pol.gain_factor.is_finite() {
             false => format!("{} has no power.", self.name),
             true => format!(
-                "{}: {:.2} counts rms, where {:.1} are good: gains should be {:.3} times what they are, or --gain auto.",
+                "{}: {:.2} counts rms, where {:.1} are good: gains should be {:.3} times what they are.",
                 self.name, pol.rms, pol.best_rms, pol.gain_factor
             ),
         })
