@@ -110,25 +110,11 @@ pub fn plan(
     engine.validate()?;
     check_heap(&engine.recv, scan)?;
     let delays = parse_delays(&capture.delays, clock.adc_sample_rate)?;
-    for delay in &delays {
-        if !engine
-            .outputs
-            .iter()
-            .any(|output| output.name == delay.stream)
-        {
-            let names: Vec<_> = engine
-                .outputs
-                .iter()
-                .map(|output| &output.name[..])
-                .collect();
-            let way_out = format!("the outputs are {}", names.join(", "));
-            Err(ConfigError::new(
-                "--delays",
-                &delay.stream,
-                "no such output",
-                way_out,
-            ))?;
-        }
+    let names: Vec<_> = engine.outputs.iter().map(|of| &of.name[..]).collect();
+    if let Some(delay) = delays.iter().find(|of| !names.contains(&&of.stream[..])) {
+        let way_out = format!("the outputs are {}", names.join(", "));
+        let error = ConfigError::new("--delays", &delay.stream, "no such output", way_out);
+        return Err(error.into());
     }
     let (steering, queues) = match &capture.sources {
         Some(sources) => steer_given(sources, queues_per_pol)?,

@@ -10,7 +10,7 @@ use std::{fs, process};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
     BURST, Device, DpdkError, Eal, EalConfig, EalError, LcoreHandle, LcorePanic, MbufPool,
-    PoolConfig, PortConfig, RingReceiver, TxQueue, mbuf_ring, pool_bytes, pool_size,
+    PoolConfig, PortConfig, RingReceiver, mbuf_ring, pool_bytes, pool_size,
 };
 use dsp::power;
 use ground::os::allowed_cpus;
@@ -27,13 +27,13 @@ use crate::assembly::{
     Threads, Transmission, open_backend,
 };
 use crate::cpu::Workers;
-use crate::engine::ChunkObserver;
 use crate::engine::steer::{ControlHandle, EnqueueError, Published, RequestQueues};
+use crate::engine::{ChunkObserver, OutputStats, StatisticsBoard};
 use crate::gpu::{Kernels, MemoryChoice};
 use crate::memory::MemoryError;
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
-use crate::recv::{EpochHint, RxStats, WhenFull};
+use crate::recv::{EpochHint, InputStats, RxStats, WhenFull};
 use crate::report::levels::{InputLevels, OutputLevels};
 use crate::report::spectra::SpectraAccumulator;
 use crate::report::{InputReport, OutputReport, RateReport, Reply, RunReport};
@@ -264,8 +264,8 @@ struct ReplayParts {
 struct RingPort {
     frames: MbufPool,
     feeds: Vec<CaptureFeed>,
-    rx: Vec<RxStage>,
-    tx: Vec<TxQueue>,
+    reception: Reception,
+    transmission: Transmission,
     recorded: RingReceiver,
 }
 
@@ -305,8 +305,18 @@ impl RingPort {
         Ok(Self {
             frames,
             feeds,
-            rx: rx.collect(),
-            tx: port.tx,
+            reception: Reception {
+                queues: rx.collect(),
+                when_full: WhenFull::Wait,
+                epoch: EpochHint::Near(plan.first_timestamp),
+                spare_chunks: 0,
+            },
+            transmission: Transmission {
+                queues: port.tx,
+                queue_packets: TX_RING,
+                sources: vec![SOURCE],
+                rate_factor: 0.0,
+            },
             recorded,
         })
     }
@@ -324,21 +334,9 @@ impl Replay {
         let published = steered.published.clone();
         published.statistics().keep_totals();
         let port = RingPort::open(&eal, plan)?;
-        let reception = Reception {
-            queues: port.rx,
-            when_full: WhenFull::Wait,
-            epoch: EpochHint::Near(plan.first_timestamp),
-            spare_chunks: 0,
-        };
-        let transmission = Transmission {
-            queues: port.tx,
-            queue_packets: TX_RING,
-            sources: vec![SOURCE],
-            rate_factor: 0.0,
-        };
         let observers = parts.observers.into_iter();
         let observers = observers.map(|observer| Box::new(observer) as Box<dyn ChunkObserver>);
-        let built = EngineBuilder::new(config, parts.compute, reception, transmission)
+        let built = EngineBuilder::new(config, parts.compute, port.reception, port.transmission)
             .steered(steered)
             .idle(IDLE)
             .observers(observers.collect())
@@ -413,28 +411,21 @@ impl Replay {
         }
         let seconds = self.started.elapsed().as_secs_f64();
 
-        let mut pols = input.pols();
+        let datagrams = self.progress.frames.load(Ordering::Relaxed);
+        let mut input = input_report(datagrams, &input, &drops);
         let (sums, measured) = outputs[0].power(&plan.engine.outputs[0]);
-        for (pol, sum) in pols.iter_mut().zip(sums) {
+        for (pol, sum) in input.pols.iter_mut().zip(sums) {
             let dbfs = power::dbfs(sum, measured, plan.engine.recv.sample_bits);
             pol.power_dbfs = (measured > 0).then_some(dbfs);
         }
-        let mut causes = BTreeMap::new();
-        for stats in &drops {
-            stats.add_drops(&mut causes);
-        }
-        let samples = pols.iter().map(|pol| pol.samples).max().unwrap_or(0);
+        let samples = input.pols.iter().map(|pol| pol.samples).max().unwrap_or(0);
         let samples_per_second = samples as f64 / seconds;
         let mut lcores = self.threads.reports();
         lcores.extend(engine.lcores());
         let requests = (!plan.requests.is_empty()).then(|| {
             let clock = self.threads.eal().tsc_clock();
-            let ends = outputs.iter().zip(&plan.engine.outputs);
-            let end = ends.filter_map(|(stats, output)| {
-                let last = stats.counts().last_timestamp?;
-                Some(Timestamp(last + output.batch_samples() as u64))
-            });
-            requests::report(self.replies, &engine.requests(), end.max(), clock)
+            let end = output_end(plan, &outputs);
+            requests::report(self.replies, &engine.requests(), end, clock)
         });
         let expected = engine.expected_batches();
         let reports = outputs.iter().zip(&plan.engine.outputs).zip(expected);
@@ -442,13 +433,6 @@ impl Replay {
             OutputReport::new(stats.counts(), expected.unwrap_or(0), output.dst.len())
         });
         let statistics = self.published.statistics();
-        let levels = plan.engine.outputs.iter().zip(spectra).enumerate();
-        let levels = levels.filter_map(|(index, (output, spectra))| {
-            let total = statistics.output_total(index)?;
-            let spectra = spectra.lock().unwrap_or_else(PoisonError::into_inner);
-            Some(OutputLevels::of(output, &total, &spectra))
-        });
-        let span = input.span();
         tracing::debug!(bytes = self.running.memory.bytes(), "receive memory");
         Ok(RunReport {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -457,17 +441,10 @@ impl Replay {
             config: plan.engine.clone(),
             chosen: plan.chosen.clone(),
             backend: engine.backend(),
-            input: InputReport {
-                datagrams: self.progress.frames.load(Ordering::Relaxed),
-                drops: causes,
-                chunks: input.chunks(),
-                first_timestamp: input.first_timestamp(),
-                span: (!span.is_empty()).then_some([span.start, span.end]),
-                pols,
-            },
+            input,
             outputs: reports.collect(),
             input_levels: statistics.input_total().map(|of| InputLevels::of(&of)),
-            levels: levels.collect(),
+            levels: output_levels(plan, statistics, spectra),
             requests,
             rate: RateReport {
                 seconds,
@@ -478,4 +455,46 @@ impl Replay {
             lcores,
         })
     }
+}
+
+/// What rx lcores counted of a capture's datagrams.
+fn input_report(datagrams: u64, input: &InputStats, drops: &[Arc<RxStats>]) -> InputReport {
+    let mut causes = BTreeMap::new();
+    for stats in drops {
+        stats.add_drops(&mut causes);
+    }
+    let span = input.span();
+    InputReport {
+        datagrams,
+        drops: causes,
+        chunks: input.chunks(),
+        first_timestamp: input.first_timestamp(),
+        span: (!span.is_empty()).then_some([span.start, span.end]),
+        pols: input.pols(),
+    }
+}
+
+/// Where the last batch of all outputs ends; `None` if none was made.
+fn output_end(plan: &ReplayPlan, outputs: &[Arc<OutputStats>]) -> Option<Timestamp> {
+    let outputs = outputs.iter().zip(&plan.engine.outputs);
+    let ends = outputs.filter_map(|(stats, output)| {
+        let last = stats.counts().last_timestamp?;
+        Some(Timestamp(last + output.batch_samples() as u64))
+    });
+    ends.max()
+}
+
+/// Levels of those outputs of which there are statistics.
+fn output_levels(
+    plan: &ReplayPlan,
+    statistics: &StatisticsBoard,
+    spectra: &[SharedSpectra],
+) -> Vec<OutputLevels> {
+    let outputs = plan.engine.outputs.iter().zip(spectra).enumerate();
+    let levels = outputs.filter_map(|(index, (output, spectra))| {
+        let total = statistics.output_total(index)?;
+        let spectra = spectra.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(OutputLevels::of(output, &total, &spectra))
+    });
+    levels.collect()
 }

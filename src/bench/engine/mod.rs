@@ -219,22 +219,10 @@ impl Bench<'_> {
         let compare = |found: &sink::SinkFindings| {
             check::check(&configs[found.engine], found.output, &signal, &found.kept)
         };
-        let checked = found.par_iter().map(compare);
-        let checked = checked.reduce(BenchCheck::default, BenchCheck::and);
-        let mut latency = Vec::new();
-        let mut first_wrong = None;
-        for number in 0..configs.len() {
-            let mut all = hdrhistogram::Histogram::new(3).expect("three digits are allowed");
-            for found in found.iter().filter(|found| found.engine == number) {
-                // An automatically sized histogram takes any value. Windows of narrowband are
-                // longer.
-                if found.output == 0 {
-                    let _ = all.add(&found.latency);
-                }
-                first_wrong = first_wrong.or_else(|| found.first_wrong.clone());
-            }
-            latency.push(Latency::of(&all));
-        }
+        let checked = found
+            .par_iter()
+            .map(compare)
+            .reduce(BenchCheck::default, BenchCheck::and);
         Ok(EngineBench {
             karoo: env!("CARGO_PKG_VERSION").to_owned(),
             backend: engines[0].backend(),
@@ -246,10 +234,12 @@ impl Bench<'_> {
             start_up,
             rx: rx_rates(&measured, &configs[0]),
             measured: measured.probe,
-            latency,
+            latency: (0..configs.len())
+                .map(|number| latency(number, &found))
+                .collect(),
             total: counts,
             checked,
-            first_wrong,
+            first_wrong: found.iter().find_map(|found| found.first_wrong.clone()),
             lcores: measured.lcores,
             compute: engines
                 .iter()
@@ -474,6 +464,19 @@ fn device(name: String, busy: u64, seconds: f64) -> ThreadReport {
         ],
         longest_turn: None,
     }
+}
+
+/// Latency of the engine `number`, through its first output: windows of narrowband are longer.
+fn latency(number: usize, found: &[sink::SinkFindings]) -> Latency {
+    let mut all = hdrhistogram::Histogram::new(3).expect("three digits are allowed");
+    for found in found
+        .iter()
+        .filter(|of| of.engine == number && of.output == 0)
+    {
+        // An automatically sized histogram takes any value.
+        let _ = all.add(&found.latency);
+    }
+    Latency::of(&all)
 }
 
 /// The rx lcores are those called so; their order is that of `placed`.

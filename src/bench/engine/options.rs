@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction, pfb};
-use ground::{N_POL, SampleClock};
+use ground::{IdlePolicy, N_POL, SampleClock};
 
 use super::signal::BenchSignal;
 use crate::assembly::{BackendKind, Stages};
@@ -197,6 +197,15 @@ impl BenchOptions {
         let chunks = samples / self.recv_chunk_samples.max(1) as f64;
         self.recv_spare_chunks
             .unwrap_or((chunks.ceil() as usize).min(1024))
+    }
+
+    /// What lcores do when nothing is due: they poll if each has a CPU.
+    pub fn idle(&self) -> IdlePolicy {
+        if self.oversubscribe {
+            IdlePolicy::Share
+        } else {
+            IdlePolicy::Poll
+        }
     }
 
     /// Packets that each rx queue holds, a power of two less one unless given.

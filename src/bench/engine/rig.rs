@@ -9,7 +9,7 @@ use dpdk::{
     BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, RingReceiver, TxQueue,
     mbuf_ring, memory_mib, pool_bytes, pool_size,
 };
-use ground::{IdlePolicy, StopFlag};
+use ground::StopFlag;
 use spead::digitiser::PREAMBLE_LEN;
 
 use super::BenchError;
@@ -114,11 +114,7 @@ impl Rig {
         abort: &StopFlag,
     ) -> Result<Self, BenchError> {
         let mut threads = Threads::new(eal, abort.clone());
-        let idle = if options.oversubscribe {
-            IdlePolicy::Share
-        } else {
-            IdlePolicy::Poll
-        };
+        let idle = options.idle();
         let mut around = Around {
             eal,
             options,
@@ -129,35 +125,9 @@ impl Rig {
         };
         let (mut engines, mut memory) = (Vec::new(), String::new());
         for (number, (config, compute)) in configs.iter().zip(compute).enumerate() {
-            let ports = around.ports(number, config)?;
-            let reception = Reception {
-                queues: ports.rx,
-                when_full: WhenFull::Drop,
-                epoch: EpochHint::WireValue,
-                spare_chunks: options.spare_chunks(),
-            };
-            let transmission = Transmission {
-                queues: ports.tx,
-                queue_packets: options.tx_descriptors,
-                sources: vec![SOURCE],
-                rate_factor: 0.0,
-            };
-            let prefix = match options.engines {
-                1 => String::new(),
-                _ => prefix(number),
-            };
-            let running = EngineBuilder::new(config, compute, reception, transmission)
-                .prefix(prefix)
-                .idle(idle)
-                .build(eal)?
-                .start(&mut threads)?;
-            memory = running.memory.kind().to_string();
-            engines.push(Running {
-                stages: running.stages,
-                feeds: ports.feeds,
-                sinks: ports.sinks,
-                devices: running.busy,
-            });
+            let (engine, kind) = around.engine(number, config, compute, &mut threads)?;
+            memory = kind;
+            engines.push(engine);
         }
         let pace = Arc::new(GeneratorPace::default());
         let sending = engines.iter().map(|engine| engine.stages.sending().clone());
@@ -306,6 +276,46 @@ struct Ports {
 }
 
 impl Around<'_> {
+    /// Starts the engine `number` between its feeds and streams. Tells the kind of its receive
+    /// memory, too.
+    fn engine(
+        &mut self,
+        number: usize,
+        config: &EngineConfig,
+        compute: Compute,
+        threads: &mut Threads,
+    ) -> Result<(Running, String), BenchError> {
+        let ports = self.ports(number, config)?;
+        let reception = Reception {
+            queues: ports.rx,
+            when_full: WhenFull::Drop,
+            epoch: EpochHint::WireValue,
+            spare_chunks: self.options.spare_chunks(),
+        };
+        let transmission = Transmission {
+            queues: ports.tx,
+            queue_packets: self.options.tx_descriptors,
+            sources: vec![SOURCE],
+            rate_factor: 0.0,
+        };
+        let prefix = match self.options.engines {
+            1 => String::new(),
+            _ => prefix(number),
+        };
+        let running = EngineBuilder::new(config, compute, reception, transmission)
+            .prefix(prefix)
+            .idle(self.options.idle())
+            .build(self.eal)?
+            .start(threads)?;
+        let engine = Running {
+            stages: running.stages,
+            feeds: ports.feeds,
+            sinks: ports.sinks,
+            devices: running.busy,
+        };
+        Ok((engine, running.memory.kind().to_string()))
+    }
+
     /// Puts feeds and streams around the engine `number`.
     fn ports(&mut self, number: usize, config: &EngineConfig) -> Result<Ports, BenchError> {
         let stamps = Arc::new(Stamps::new());

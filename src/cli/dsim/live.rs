@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use crossbeam::queue::ArrayQueue;
-use dpdk::{BURST, Eal, MbufPool, PoolConfig, TxQueue, pool_bytes, pool_size};
+use dpdk::{BURST, Eal, LcoreHandle, MbufPool, PoolConfig, TxQueue, pool_bytes, pool_size};
 use ground::{IdlePolicy, StopFlag};
 use katcp::reading::unix_now;
 use prometheus::proto::MetricType;
@@ -67,13 +67,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         links: port.links.clone(),
         started: SystemTime::now(),
     }));
-    let ended = StopFlag::default();
-    let at_end = ended.clone();
-    let sender = threads.spawn("digitiser", move |timer| {
-        lcore.run(timer);
-        at_end.set();
-    });
-    let sender = sender.map_err(Failure::data)?;
+    let (sender, ended) = spawn(&mut threads, lcore)?;
     let original = args.signals_text(To::Interface);
     let seed = args.seed(To::Interface);
     let on_end = serving.on_control_end();
@@ -82,13 +76,7 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
         stop.set();
         Failure::usage(error)
     })?;
-    tracing::info!(
-        first_timestamp = start.timestamp,
-        wait = start.wait.as_secs_f64(),
-        sync_time = config.clock.sync_time,
-        dither_seed = config.dither_seed,
-        "up"
-    );
+    say_up(&start, &config);
 
     let why = serving.wait(|| {
         port.links.look();
@@ -101,13 +89,38 @@ pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(
     control.stop();
     serving.stop();
     sent?;
+    say_sent(&stats);
+    why.outcome()
+}
+
+/// Starts the lcore that sends. The flag is set when it has ended by itself.
+fn spawn(threads: &mut Threads, lcore: SimLcore) -> Result<(LcoreHandle<()>, StopFlag), Failure> {
+    let ended = StopFlag::default();
+    let at_end = ended.clone();
+    let sender = threads.spawn("digitiser", move |timer| {
+        lcore.run(timer);
+        at_end.set();
+    });
+    Ok((sender.map_err(Failure::data)?, ended))
+}
+
+fn say_up(start: &Start, config: &DigitiserConfig) {
+    tracing::info!(
+        first_timestamp = start.timestamp,
+        wait = start.wait.as_secs_f64(),
+        sync_time = config.clock.sync_time,
+        dither_seed = config.dither_seed,
+        "up"
+    );
+}
+
+fn say_sent(stats: &SimStats) {
     tracing::info!(
         heaps = stats.heaps.load(Ordering::Relaxed),
         skipped = stats.skipped.load(Ordering::Relaxed),
         faults = ?stats.faults(),
         "sent"
     );
-    why.outcome()
 }
 
 /// Finds the interface and the number of heaps to send, and refuses what cannot be sent.

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use dpdk::Eal;
+use dpdk::{Eal, RxQueue};
 use dsp::{OutputBits, SampleBits};
 use ground::{IdlePolicy, SampleClock, StopFlag};
 use rand::{RngCore, SeedableRng};
@@ -243,6 +243,21 @@ impl LiveArgs {
         }))
     }
 
+    /// An lcore that has a CPU by name polls.
+    fn idle(&self) -> IdlePolicy {
+        match self.affinity.0 {
+            Some(_) => IdlePolicy::Poll,
+            None => IdlePolicy::Share,
+        }
+    }
+
+    /// How often to say how it goes, and after what time to end.
+    fn times(&self) -> Result<(Duration, Option<Duration>), Failure> {
+        let every = Self::seconds("--report-interval", self.report_interval)?;
+        let duration = self.duration.map(|s| Self::seconds("--duration", s));
+        Ok((every, duration.transpose()?))
+    }
+
     /// A positive number of seconds.
     fn seconds(option: &str, seconds: f64) -> Result<Duration, Failure> {
         let positive = Duration::try_from_secs_f64(seconds)
@@ -261,26 +276,16 @@ impl LiveArgs {
 pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
     let live = &args.live;
     let level = log::start(live.log);
-    let every = LiveArgs::seconds("--report-interval", live.report_interval)?;
-    let duration = live
-        .duration
-        .map(|s| LiveArgs::seconds("--duration", s))
-        .transpose()?;
+    let (every, duration) = live.times()?;
     let outputs = live.outputs()?;
     let trackers = live.trackers(&outputs, args.array_size)?;
     let asked = live.asked(outputs.clone())?;
     let interface = Interface::find(name).map_err(Failure::usage)?;
     let sockets = Sockets::bind("--http", live.http)?;
 
-    let (eal, mut port) = open(live, &trackers, &interface)?;
-    let queue = port
-        .rx
-        .pop()
-        .ok_or_else(|| Failure::data("the port has no receive queue"))?;
-    let checker = asked
-        .map(Checker::start)
-        .transpose()
-        .map_err(Failure::data)?;
+    let (eal, port, queue) = open(live, &trackers, &interface)?;
+    let checker = asked.map(Checker::start).transpose();
+    let checker = checker.map_err(Failure::data)?;
     let (stop, shown) = (StopFlag::default(), Shown::default());
     let mut threads = Threads::new(&eal, stop.clone());
     let lcore = SinkLcore::new(SinkParts {
@@ -290,17 +295,10 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         shown: shown.clone(),
         stop: stop.clone(),
         clock: threads.clock(),
-        idle: live
-            .affinity
-            .0
-            .map_or(IdlePolicy::Share, |_| IdlePolicy::Poll),
+        idle: live.idle(),
     });
-    let metrics = Arc::new(SinkMetrics {
-        shown: shown.clone(),
-        checked: Arc::default(),
-        links: Links::new([(port.port.clone(), &interface)]),
-        started: SystemTime::now(),
-    });
+    let links = Links::new([(port.port.clone(), &interface)]);
+    let metrics = Arc::new(SinkMetrics::new(shown.clone(), links));
     let mut serving = Serving::start(sockets, level)?;
     let receiver = threads.spawn("sink", move |timer| lcore.run(timer));
     let receiver = receiver.map_err(Failure::data)?;
@@ -329,17 +327,14 @@ pub fn run(args: &SinkArgs, name: &str) -> Result<(), Failure> {
         said: (begun, Seen::default()),
     };
     // A panic sets the flag.
-    let why = serving.wait(|| match stop.is_set() {
-        true => Some(StopReason::Stage),
-        false => watch.look(),
-    });
+    let failed = || stop.is_set().then_some(StopReason::Stage);
+    let why = serving.wait(|| failed().or_else(|| watch.look()));
     tracing::info!(%why, "ending");
     stop.set();
     let seen = receiver.join().map_err(Failure::data)?;
     let seconds = begun.elapsed().as_secs_f64();
-    drop(port.membership);
+    let missed = close(port);
     let checked = checker.map(Checker::finish);
-    let missed = port.port.stats().map_or(0, |stats| stats.rx_missed);
     serving.stop();
     let report = LiveReport::new(name, seconds, seen, missed, checked);
     print(&report, args.json)?;
@@ -352,7 +347,7 @@ fn open(
     live: &LiveArgs,
     trackers: &[Tracker],
     interface: &Interface,
-) -> Result<(Eal, OpenPort), Failure> {
+) -> Result<(Eal, OpenPort, RxQueue), Failure> {
     let port_use = PortUse {
         rx_queues: 1,
         rx_bytes: live.recv_buffer,
@@ -368,7 +363,15 @@ fn open(
         .map_err(Failure::usage)?;
     let joined = port.membership.join(&destinations, interface);
     joined.map_err(Failure::usage)?;
-    Ok((eal, port))
+    let queue = port.rx.pop();
+    let queue = queue.ok_or_else(|| Failure::data("the port has no receive queue"))?;
+    Ok((eal, port, queue))
+}
+
+/// Leaves the groups. Returns how many packets the port missed.
+fn close(port: OpenPort) -> u64 {
+    drop(port.membership);
+    port.port.stats().map_or(0, |stats| stats.rx_missed)
 }
 
 fn print(report: &LiveReport, json: bool) -> Result<(), Failure> {

@@ -23,6 +23,18 @@ pub struct SinkMetrics {
     pub started: SystemTime,
 }
 
+impl SinkMetrics {
+    /// Nothing has been checked yet.
+    pub fn new(shown: Shown, links: Links) -> Self {
+        Self {
+            shown,
+            checked: Arc::default(),
+            links,
+            started: SystemTime::now(),
+        }
+    }
+}
+
 impl Scrape for SinkMetrics {
     fn scrape(&self) -> Result<String, prometheus::Error> {
         let seen = self.shown.get();
