@@ -37,9 +37,9 @@ use crate::cpu::Workers;
 use crate::engine::steer::{ControlHandle, Published, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
-use crate::losses::Counters;
+use crate::losses::{Counters, LossRecord};
 use crate::metrics::EngineMetrics;
-use crate::page::{EnginePage, EngineParts, LossBoard};
+use crate::page::{EnginePage, EngineParts};
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
 ///
@@ -246,8 +246,9 @@ impl Launch<'_> {
         };
         let engine = LiveEngine::start(config, self.interfaces, threads, parts, self.placement);
         let engine = engine.map_err(failure)?;
-        let (board, record) = (Arc::<LossBoard>::default(), Arc::<RequestRecord>::default());
-        let page = self.page(&engine, &steering, &published, &board, &record);
+        let record = Arc::<RequestRecord>::default();
+        let lost = Arc::<LossRecord>::default();
+        let page = self.page(&engine, &steering, &published, &lost, &record);
         serving.show(site(Arc::new(metrics(config, &engine))).source(page));
         // Last: who waits for this port finds the engine at work.
         let control = control::fgpu::start(
@@ -269,7 +270,7 @@ impl Launch<'_> {
         tracing::info!("up");
 
         let source = self.args.options.src.as_deref().unwrap_or_default();
-        let mut losses = Losses::watch(config, source, &engine, board);
+        let mut losses = Losses::watch(config, source, &engine, lost);
         let why = wait(&serving, &engine, &mut losses);
         tracing::info!(%why, "ending");
         let limit = drain(&config.engine, config.egress.rate_factor);
@@ -290,7 +291,7 @@ impl Launch<'_> {
         engine: &LiveEngine,
         steering: &ControlHandle,
         published: &Arc<Published>,
-        board: &Arc<LossBoard>,
+        losses: &Arc<LossRecord>,
         record: &Arc<RequestRecord>,
     ) -> EnginePage {
         let config = &self.config.engine;
@@ -300,7 +301,7 @@ impl Launch<'_> {
             name: format!("F-engine {}: {outputs}", config.feng_id),
             config: config.clone(),
             counters: Counters::of(config, engine),
-            board: board.clone(),
+            losses: losses.clone(),
             published: published.clone(),
             steering: steering.clone(),
             record: record.clone(),

@@ -7,25 +7,24 @@ use katcp::reading::unix_now;
 
 use crate::config::{FgpuConfig, InputConfig};
 use crate::fgpu::LiveEngine;
-use crate::losses::{Counters, LossEvent, LossStage, Moment, Setup, Watch, summary};
-use crate::page::LossBoard;
+use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Setup, Watch, summary};
 
 /// Watches an engine, and logs what begins, goes on and ends.
 pub struct Losses {
     counters: Counters,
     watch: Watch,
-    board: Arc<LossBoard>,
+    record: Arc<LossRecord>,
 }
 
 impl Losses {
     /// Watches `engine`, whose input is `source` as the operator gave it.
     ///
-    /// What is lost is shown on `board` as well.
+    /// What is lost is kept on `record` as well.
     pub fn watch(
         config: &FgpuConfig,
         source: &str,
         engine: &LiveEngine,
-        board: Arc<LossBoard>,
+        record: Arc<LossRecord>,
     ) -> Self {
         let counters = Counters::of(&config.engine, engine);
         let mut interfaces = match &config.input {
@@ -43,7 +42,7 @@ impl Losses {
         Self {
             watch: Watch::new(setup, Instant::now(), counters.read()),
             counters,
-            board,
+            record,
         }
     }
 
@@ -57,7 +56,8 @@ impl Losses {
             unix: unix_now(),
         };
         let events = self.watch.look(moment, self.counters.read());
-        self.board.update(moment.unix, self.watch.active(), &events);
+        self.record
+            .update(moment.unix, self.watch.active(), &events);
         events.iter().for_each(tell);
     }
 

@@ -2,10 +2,12 @@
 //! on, one when it ends.
 //!
 //! [`Counters`] reads what the engine's threads count anyway; [`Watch`] compares it with what it
-//! was, a second ago as a rule, and has a [`LossEvent`] for each line that is due. Clocks are the
-//! caller's. Nothing here is on the way of a sample.
+//! was, a second ago as a rule, and has a [`LossEvent`] for each line that is due. [`LossRecord`]
+//! keeps both for pages, metrics and sensors. Clocks are the caller's. Nothing here is on the way of
+//! a sample.
 
 mod counts;
+mod record;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,7 @@ mod track;
 mod watch;
 
 pub use counts::{Counters, LossCounts, StreamCounts};
+pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
 pub use status::summary;
 pub use track::{LINE, LossStage};
 pub use watch::{Moment, Setup, Watch};
@@ -45,7 +48,39 @@ pub enum Cause {
     TxErrors,
 }
 
+/// How bad a cause is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing is lost by it, or not yet.
+    Warning,
+    /// Something is lost by it.
+    Loss,
+}
+
 impl Cause {
+    /// All of them: what explains others before these.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let drops = DropCause::ALL.iter().map(|&cause| Self::Dropped(cause));
+        let before = [Self::NoInput, Self::OnePolarisation, Self::WrongTime];
+        let behind = [
+            Self::RxMissed,
+            Self::RxNoBuffer,
+            Self::RxErrors,
+            Self::MissingHeaps,
+            Self::NotSent,
+            Self::TxErrors,
+        ];
+        before.into_iter().chain(drops).chain(behind)
+    }
+
+    /// Whether something is lost by it.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::Dropped(DropCause::Duplicate) | Self::WrongTime => Severity::Warning,
+            _ => Severity::Loss,
+        }
+    }
+
     /// Stable name, for logs and whoever reads them.
     pub fn name(self) -> &'static str {
         match self {

@@ -10,13 +10,12 @@ use ground::{Timestamp, TscClock};
 use katcp::reading::unix_now;
 use live::{Array, Bar, Body, Document, Figure, History, Panel, Part, Source};
 
-use super::board::LossBoard;
-use super::{spectra, tables, time};
+use super::{board, spectra, tables, time};
 use crate::config::EngineConfig;
 use crate::control::fgpu::RequestRecord;
 use crate::engine::OutputStatistics;
 use crate::engine::steer::{ControlHandle, Published};
-use crate::losses::{Counters, LossCounts};
+use crate::losses::{Counters, LossCounts, LossRecord};
 use crate::memory::OutputMemory;
 use crate::ports::Links;
 use crate::recv::ReceiveMemory;
@@ -33,7 +32,7 @@ pub struct EngineParts {
     /// Where its counters are.
     pub counters: Counters,
     /// What is being lost.
-    pub board: Arc<LossBoard>,
+    pub losses: Arc<LossRecord>,
     /// What the engine publishes.
     pub published: Arc<Published>,
     /// What was asked of it.
@@ -209,7 +208,11 @@ impl Source for EnginePage {
         let parts = &self.parts;
         let (config, statistics) = (&parts.config, parts.published.statistics());
         let mut panels = vec![
-            Panel::new("verdict", "Verdict", Body::Verdict(parts.board.verdict())),
+            Panel::new(
+                "verdict",
+                "Verdict",
+                Body::Verdict(board::verdict(&parts.losses)),
+            ),
             Panel::new(
                 "figures",
                 "Now",
@@ -245,7 +248,7 @@ impl Source for EnginePage {
             &parts.published,
             config.clock,
         ));
-        let entries = parts.board.log();
+        let entries = board::log(&parts.losses);
         panels.push(Panel::new("losses", "Losses", Body::Log { entries }));
         panels.push(tables::requests(&parts.record));
         let mut document = Document::new(&parts.name, panels);

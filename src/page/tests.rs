@@ -1,10 +1,9 @@
 use live::State;
 use num_complex::Complex64;
 
-use super::LossBoard;
-use super::spectra;
+use super::{board, spectra};
 use crate::engine::{ChannelSums, InputStatistics, OutputStatistics};
-use crate::losses::{Cause, LossEvent, LossStage};
+use crate::losses::{Cause, LossEvent, LossRecord, LossStage};
 use ground::{SampleClock, Timestamp};
 
 fn event(cause: Cause, stage: LossStage, text: &str) -> LossEvent {
@@ -18,23 +17,23 @@ fn event(cause: Cause, stage: LossStage, text: &str) -> LossEvent {
 
 #[test]
 fn the_verdict_is_the_top_cause_since_it_began_with_what_mends_it() {
-    let board = LossBoard::default();
-    assert_eq!(board.verdict().text, "all well");
+    let record = LossRecord::default();
+    assert_eq!(board::verdict(&record).text, "all well");
     let line = "no heap has come in 5 s: no-input, nothing comes to eth1: does the digitiser send?";
     let begins = event(Cause::NoInput, LossStage::Begins, line);
     let active = [(Cause::NotSent, 3), (Cause::NoInput, 7)];
-    board.update(100.0, active.into_iter(), &[begins]);
-    board.update(105.0, active.into_iter(), &[]);
-    let verdict = board.verdict();
+    record.update(100.0, active.into_iter(), &[begins]);
+    record.update(105.0, active.into_iter(), &[]);
+    let verdict = board::verdict(&record);
     assert_eq!((verdict.state, verdict.since), (State::Bad, Some(100.0)));
     assert_eq!(verdict.mends, "does the digitiser send?");
     assert!(verdict.text.contains("no-input"), "{}", verdict.text);
     let names: Vec<_> = verdict.causes.iter().map(|cause| &cause.name[..]).collect();
     assert_eq!(names, ["no-input", "not-sent"]);
     let ends = event(Cause::NoInput, LossStage::Ends, "no-input is over");
-    board.update(110.0, std::iter::empty(), &[ends]);
-    assert_eq!(board.verdict().state, State::Well);
-    let log = board.log();
+    record.update(110.0, std::iter::empty(), &[ends]);
+    assert_eq!(board::verdict(&record).state, State::Well);
+    let log = board::log(&record);
     assert_eq!((log.len(), log[0].state), (2, State::Well));
     assert_eq!(log[1].text, line);
 }
