@@ -182,6 +182,9 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         let options = ignored.join(" ");
         tracing::info!(options, "taken for compatibility, without effect");
     }
+    if let Some(text) = args.options.unused_interfaces() {
+        tracing::warn!("{text}");
+    }
     let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
     let spare_chunks = spare_chunks(args, &config);
     let wishes = wishes(args, &config, &interfaces, spare_chunks);

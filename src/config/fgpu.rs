@@ -338,6 +338,24 @@ impl FgpuOptions {
         .collect()
     }
 
+    /// What to say of `--recv-interface` if some of its interfaces have no receive queue, so that
+    /// nothing is received through them.
+    pub fn unused_interfaces(&self) -> Option<String> {
+        let source = self.src.as_deref().unwrap_or_default();
+        let interfaces = &self.recv_interface.as_ref()?.0;
+        let queues = self.recv_affinity.0.len();
+        if interfaces.len() <= queues || Path::new(source).is_file() {
+            return None;
+        }
+        let (used, unused) = interfaces.split_at(queues);
+        let (given, used, unused) = (interfaces.join(","), used.join(","), unused.join(","));
+        let entries = vec!["-1"; interfaces.len()].join(",");
+        Some(format!(
+            "--recv-interface {given}: nothing is received through {unused}, only through {used}: there is one receive queue for \
+             each entry of --recv-affinity, which has {queues}; try --recv-affinity {entries}"
+        ))
+    }
+
     /// Refuses what lacks required options, all of which it names.
     fn check_missing(&self) -> Result<(), ConfigError> {
         let missing = self.missing();

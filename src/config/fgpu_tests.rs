@@ -79,6 +79,25 @@ fn the_defaults_are_katgpucbfs() {
     assert_eq!((interfaces, cpus), (vec!["eth0".to_owned()], vec![None]));
 }
 
+#[test]
+fn interfaces_without_a_receive_queue_are_named() {
+    let unused = |args: &[&str]| {
+        let output = ["--wideband", OUTPUT, SOURCES];
+        let matches = matches([&REQUIRED[..], &output, args].concat()).unwrap();
+        let options = FgpuOptions::from_arg_matches(&matches).unwrap();
+        options.unused_interfaces()
+    };
+    assert_eq!(unused(&[]), None);
+    let two = ["--recv-interface=a,b", "--recv-affinity=-1,-1"];
+    assert_eq!(unused(&two), None);
+    let text = unused(&two[..1]).unwrap();
+    assert!(
+        text.contains("nothing is received through b, only through a")
+            && text.ends_with("try --recv-affinity -1,-1"),
+        "{text}"
+    );
+}
+
 /// As the production controller writes it.
 #[test]
 fn the_controllers_command_line_is_taken_as_it_is() {
