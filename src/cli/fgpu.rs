@@ -263,6 +263,7 @@ impl Launch<'_> {
                 constants,
                 busy: engine.busy(),
                 record,
+                losses: lost.clone(),
             },
             serving.on_control_end(),
         );

@@ -156,6 +156,7 @@ fn start() -> Running {
         constants: Vec::new(),
         busy: &[],
         record: Arc::default(),
+        losses: Arc::default(),
     };
     let control = fgpu::start(any, control, on_end);
     Running {
@@ -208,6 +209,7 @@ fn a_halt_leaves_no_request_without_a_reply() {
         constants: Vec::new(),
         busy: &[],
         record: Arc::default(),
+        losses: Arc::default(),
     };
     let control = fgpu::start(any, control, on_end);
     let control = control.expect("it listens");

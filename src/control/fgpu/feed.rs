@@ -10,6 +10,7 @@ use katcp::reading::unix_now;
 use katcp::{SensorId, SensorReading, SensorStatus, Value};
 
 use super::applied::AppliedLog;
+use super::reason::StatusReason;
 use super::sensors::{FgpuSensors, delay_text};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::steer::{
@@ -47,6 +48,7 @@ pub struct SensorFeed {
     /// End of the statistics that are shown, per output.
     shown: Vec<Option<Timestamp>>,
     log: AppliedLog,
+    reason: Option<StatusReason>,
 }
 
 /// A device that is busy for some of the time.
@@ -98,6 +100,7 @@ impl SensorFeed {
             shown: vec![None; config.outputs.len()],
             sensors,
             log: AppliedLog::new(config),
+            reason: None,
         }
     }
 
@@ -110,6 +113,11 @@ impl SensorFeed {
             nanoseconds,
             since,
         });
+    }
+
+    /// Keeps this reason up to date as well.
+    pub fn explain(&mut self, reason: StatusReason) {
+        self.reason = Some(reason);
     }
 
     /// Keeps the sensors up to date. Never ends.
@@ -156,6 +164,10 @@ impl SensorFeed {
         self.time_out(now);
         for busy in &mut self.busy {
             busy.update(&self.sensors, now);
+        }
+        // Of what all others are now.
+        if let Some(reason) = &mut self.reason {
+            reason.update(now);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod applied;
 mod feed;
+mod reason;
 mod record;
 mod requests;
 mod sensors;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use applied::AppliedLog;
 pub use feed::SensorFeed;
+pub use reason::StatusReason;
 pub use record::{RecordedRequest, RequestRecord};
 pub use requests::{Action, RequestError, interpret, replay_lines};
 pub use sensors::{FgpuSensors, delay_text, gains_text};
@@ -27,6 +29,7 @@ use katcp::{
 use super::{Control, ControlEnd, ControlError};
 use crate::config::EngineConfig;
 use crate::engine::steer::{ControlHandle, OutputHandle, Published};
+use crate::losses::LossRecord;
 
 /// The interface that it has, which is katgpucbf's.
 const VERSION: &str = "katgpucbf-fgpu-1.0";
@@ -160,6 +163,8 @@ pub struct EngineControl<'a> {
     pub busy: &'a [(String, Arc<AtomicU64>)],
     /// Where requests are noted.
     pub record: Arc<RequestRecord>,
+    /// What is being lost.
+    pub losses: Arc<LossRecord>,
 }
 
 /// Starts control of an engine: serves it at `address`.
@@ -177,6 +182,7 @@ pub fn start(
         constants,
         busy,
         record,
+        losses,
     } = engine;
     let sensors = Sensors::default();
     let fgpu = Fgpu::new(config, steering, &sensors).recorded(record);
@@ -185,6 +191,7 @@ pub fn start(
         sensors.add(info, SensorReading::now(Value::String(text.into())));
     }
     let mut feed = SensorFeed::new(config, published, fgpu.sensors().clone());
+    feed.explain(StatusReason::add(&sensors, losses));
     for (stage, nanoseconds) in busy {
         let info = SensorInfo::new(
             format!("karoo.{stage}.busy"),
