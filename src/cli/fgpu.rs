@@ -274,7 +274,7 @@ impl Launch<'_> {
         tracing::info!("up");
 
         let source = self.args.options.src.as_deref().unwrap_or_default();
-        let mut losses = Losses::watch(config, source, &engine, lost);
+        let mut losses = Losses::watch(config, source, &engine, self.placement, lost);
         let why = wait(&serving, &engine, &mut losses);
         tracing::info!(%why, "ending");
         let limit = drain(&config.engine, config.egress.rate_factor);
@@ -391,7 +391,6 @@ fn wait(serving: &Serving, engine: &LiveEngine, losses: &mut Losses) -> StopReas
         let now = Instant::now();
         losses.tend(now);
         service.tend(now, || losses.status());
-        engine.links().look();
         match () {
             () if engine.is_aborted() => Some(StopReason::Stage),
             () if !engine.is_running() => Some(StopReason::Input),

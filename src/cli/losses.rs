@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use host::placement::EnginePlan;
 use katcp::reading::unix_now;
 
 use crate::config::{FgpuConfig, InputConfig};
@@ -17,16 +18,18 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Watches `engine`, whose input is `source` as the operator gave it.
+    /// Watches `engine`, which is placed as `plan` has it, and whose input is `source` as the
+    /// operator gave it.
     ///
     /// What is lost is kept on `record` as well.
     pub fn watch(
         config: &FgpuConfig,
         source: &str,
         engine: &LiveEngine,
+        plan: &EnginePlan,
         record: Arc<LossRecord>,
     ) -> Self {
-        let counters = Counters::of(&config.engine, engine);
+        let counters = Counters::of(&config.engine, engine).with_lcores(engine, plan);
         let mut interfaces = match &config.input {
             InputConfig::Live { interfaces, .. } => interfaces.clone(),
             InputConfig::Capture { .. } => Vec::new(),

@@ -9,9 +9,9 @@ use katcp::{SensorId, SensorInfo, SensorReading, SensorStatus, Sensors, Value, V
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Estimated errors of the clock from which on it is a warning and an error, in seconds.
-const ESTERROR: [f64; 2] = [1e-3, 5e-3];
+const ESTERROR: [f64; 2] = [1e-3, KernelClock::ERROR_LIMITS[0]];
 /// The same for its greatest errors.
-const MAXERROR: [f64; 2] = [10e-3, 0.1];
+const MAXERROR: [f64; 2] = [10e-3, KernelClock::ERROR_LIMITS[1]];
 
 const STATES: &[&str] = &["ok", "ins", "del", "oop", "wait", "error"];
 
@@ -103,7 +103,7 @@ impl TimeSensors {
         };
         let esterror = error_status(clock.estimated_error, ESTERROR);
         let maxerror = error_status(clock.maximum_error, MAXERROR);
-        let good = ![esterror, maxerror, state_status].contains(&SensorStatus::Error);
+        let good = clock.is_synchronised();
         let good_status = if good {
             SensorStatus::Nominal
         } else {

@@ -163,7 +163,9 @@ impl LiveEngine {
                 open.ports
                     .into_iter()
                     .zip(interfaces.uses.iter().map(|(i, _)| i)),
-            ),
+            )
+            // The losses room says what changes.
+            .silent(),
             _memberships: memberships,
         })
     }

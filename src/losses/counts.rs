@@ -4,9 +4,13 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use dpdk::{ExtPool, PortStats};
+use dsp::OutputBits;
 use ground::N_POL;
+use ground::os::KernelClock;
+use host::placement::EnginePlan;
 
-use crate::config::EngineConfig;
+use super::lcores::{LcoreCounts, Lcores};
+use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStats;
 use crate::fgpu::LiveEngine;
 use crate::memory::OutputMemory;
@@ -23,6 +27,9 @@ pub struct Counters {
     outputs: Vec<Arc<OutputStats>>,
     pools: Vec<(String, ExtPool<OutputMemory>)>,
     links: Links,
+    /// Complex values of a batch per polarisation, and whether they have 4 bits, of each output.
+    batches: Vec<(u64, bool)>,
+    lcores: Option<Lcores>,
 }
 
 /// What they were at a moment.
@@ -46,10 +53,18 @@ pub struct LossCounts {
     pub heaps: [u64; N_POL],
     /// Heaps that chunks lacked, per polarisation.
     pub missing: [u64; N_POL],
+    /// Samples that the digitiser flagged as at full scale, per polarisation.
+    pub clipped: [u64; N_POL],
     /// Output streams.
     pub outputs: Vec<StreamCounts>,
     /// Ports, if their counters can be read.
     pub ports: Vec<(String, PortStats)>,
+    /// Links of ports: whether they are up, and how often they went down.
+    pub links: Vec<(String, bool, u64)>,
+    /// Lcores, if they are watched.
+    pub lcores: Vec<LcoreCounts>,
+    /// This host's clock, if it tells.
+    pub clock: Option<KernelClock>,
 }
 
 /// Those of an output stream.
@@ -61,6 +76,12 @@ pub struct StreamCounts {
     pub sent: u64,
     /// Heaps not sent.
     pub not_sent: u64,
+    /// Complex values sent, of each polarisation.
+    pub values: u64,
+    /// How many of them quantisation clipped.
+    pub clipped: [u64; N_POL],
+    /// Whether they have 4 bits.
+    pub four_bits: bool,
     /// Output chunks that nothing is in.
     pub free_chunks: usize,
 }
@@ -95,6 +116,10 @@ impl Counters {
     /// Those of `engine`.
     pub fn of(config: &EngineConfig, engine: &LiveEngine) -> Self {
         let stages = engine.stages();
+        let batch = |output: &OutputConfig| {
+            let four_bits = output.sample_bits == OutputBits::Four;
+            (output.jones_per_batch as u64, four_bits)
+        };
         let mut rx = stages.rx_stats().to_vec();
         rx.extend(engine.capture_stats().cloned());
         Self {
@@ -105,29 +130,48 @@ impl Counters {
             outputs: stages.output_stats().to_vec(),
             pools: engine.output_pools().to_vec(),
             links: engine.links().clone(),
+            batches: config.outputs.iter().map(batch).collect(),
+            lcores: None,
         }
     }
 
-    /// What they are now.
+    /// The same with the lcores of `engine`, which are where `plan` has them.
+    #[must_use]
+    pub fn with_lcores(self, engine: &LiveEngine, plan: &EnginePlan) -> Self {
+        let threads = engine.threads();
+        let lcores = Lcores::new(threads.times(), threads.clock(), plan);
+        Self {
+            lcores: Some(lcores),
+            ..self
+        }
+    }
+
+    /// What they are now, with what is to be read of the host.
     pub fn read(&self) -> LossCounts {
         let ports = self.links.states();
         let ports = ports.filter_map(|(port, ..)| Some((port.name().into(), port.stats().ok()?)));
+        self.links.look();
         LossCounts {
+            lcores: self.lcores.as_ref().map_or(Vec::new(), Lcores::read),
+            clock: KernelClock::read().ok(),
             ports: ports.collect(),
             ..self.read_without_ports()
         }
     }
 
-    /// The same without ports, which may have gone.
+    /// The counters alone: ports may have gone.
     pub fn read_without_ports(&self) -> LossCounts {
         // Counters of what comes of others first, so that nothing seems to have come of nothing.
-        let outputs = self.outputs.iter().zip(&self.pools);
-        let outputs = outputs.map(|(stats, (name, pool))| {
+        let outputs = self.outputs.iter().zip(&self.pools).zip(&self.batches);
+        let outputs = outputs.map(|((stats, (name, pool)), &(values, four_bits))| {
             let counts = stats.counts();
             StreamCounts {
                 name: name.clone(),
                 sent: counts.heaps,
                 not_sent: stats.not_sent_heaps(),
+                values: counts.batches * values,
+                clipped: counts.clipped_samples,
+                four_bits,
                 free_chunks: pool.available(),
             }
         });
@@ -138,6 +182,7 @@ impl Counters {
             outputs,
             missing,
             heaps,
+            clipped: self.input.clipped_samples(),
             chunks: self.input.chunks(),
             newest: newest.map(|chunk| chunk.saturating_mul(self.chunk_samples)),
             last: self.last_dropped(),
@@ -145,8 +190,18 @@ impl Counters {
             drops: std::array::from_fn(|cause| self.dropped(DropCause::ALL[cause])),
             placed: self.rx.iter().map(|rx| rx.placed()).sum(),
             datagrams: self.rx.iter().map(|rx| rx.datagrams()).sum(),
+            links: self.links(),
             ports: Vec::new(),
+            lcores: Vec::new(),
+            clock: None,
         }
+    }
+
+    /// As they were looked at last.
+    fn links(&self) -> Vec<(String, bool, u64)> {
+        let links = self.links.states();
+        let links = links.map(|(port, up, downs)| (port.name().into(), up, downs));
+        links.collect()
     }
 
     fn dropped(&self, cause: DropCause) -> u64 {

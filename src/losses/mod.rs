@@ -7,15 +7,20 @@
 //! a sample.
 
 mod counts;
+mod lcores;
+mod levels;
 mod record;
+mod states;
 mod status;
 #[cfg(test)]
 mod tests;
 mod text;
+mod time;
 mod track;
 mod watch;
 
 pub use counts::{Counters, LossCounts, StreamCounts};
+pub use lcores::LcoreCounts;
 pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
 pub use status::summary;
 pub use track::{LINE, LossStage};
@@ -26,10 +31,16 @@ use crate::recv::DropCause;
 /// What is lost, or wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
+    /// A data thread does not get its CPU, or not all of it.
+    LcoreWithoutCpu,
+    /// A port has no link.
+    LinkDown,
     /// Nothing that is a heap comes.
     NoInput,
     /// Heaps of one polarisation come, and none of the other.
     OnePolarisation,
+    /// The time of heaps went ahead by more than the time that passed.
+    TimeJumped,
     /// The time of heaps is not the host's.
     WrongTime,
     /// Datagrams were not placed; the number of their [`DropCause`].
@@ -46,6 +57,14 @@ pub enum Cause {
     NotSent,
     /// Ports could not send packets.
     TxErrors,
+    /// An rx lcore has little time left.
+    BusyLcore,
+    /// Many of the digitiser's samples are at full scale.
+    InputClipping,
+    /// Quantisation clips many output values.
+    OutputClipping,
+    /// The host's clock may be wrong.
+    ClockNotSynchronised,
 }
 
 /// How bad a cause is.
@@ -61,7 +80,14 @@ impl Cause {
     /// All of them: what explains others before these.
     pub fn all() -> impl Iterator<Item = Self> {
         let drops = DropCause::ALL.iter().map(|&cause| Self::Dropped(cause));
-        let before = [Self::NoInput, Self::OnePolarisation, Self::WrongTime];
+        let before = [
+            Self::LcoreWithoutCpu,
+            Self::LinkDown,
+            Self::NoInput,
+            Self::OnePolarisation,
+            Self::TimeJumped,
+            Self::WrongTime,
+        ];
         let behind = [
             Self::RxMissed,
             Self::RxNoBuffer,
@@ -69,6 +95,10 @@ impl Cause {
             Self::MissingHeaps,
             Self::NotSent,
             Self::TxErrors,
+            Self::BusyLcore,
+            Self::InputClipping,
+            Self::OutputClipping,
+            Self::ClockNotSynchronised,
         ];
         before.into_iter().chain(drops).chain(behind)
     }
@@ -76,16 +106,48 @@ impl Cause {
     /// Whether something is lost by it.
     pub fn severity(self) -> Severity {
         match self {
-            Self::Dropped(DropCause::Duplicate) | Self::WrongTime => Severity::Warning,
+            Self::Dropped(DropCause::Duplicate)
+            | Self::WrongTime
+            | Self::BusyLcore
+            | Self::InputClipping
+            | Self::OutputClipping
+            | Self::ClockNotSynchronised => Severity::Warning,
             _ => Severity::Loss,
+        }
+    }
+
+    /// Whether packets that came to this host are lost by it.
+    fn is_loss_of_what_came(self) -> bool {
+        match self {
+            Self::RxMissed | Self::RxNoBuffer => true,
+            Self::Dropped(cause) => matches!(cause, DropCause::NoFreeChunk | DropCause::TooOld),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a state, rather than so many heaps or packets.
+    fn is_state(self) -> bool {
+        match self {
+            Self::LcoreWithoutCpu
+            | Self::LinkDown
+            | Self::TimeJumped
+            | Self::WrongTime
+            | Self::BusyLcore
+            | Self::InputClipping
+            | Self::OutputClipping
+            | Self::ClockNotSynchronised => true,
+            _ => false,
         }
     }
 
     /// Stable name, for logs and whoever reads them.
     pub fn name(self) -> &'static str {
         match self {
+            Self::LcoreWithoutCpu => "lcore-without-cpu",
+            Self::LinkDown => "link-down",
             Self::NoInput => "no-input",
             Self::OnePolarisation => "one-polarisation",
+            Self::TimeJumped => "time-jumped",
             Self::WrongTime => "wrong-time",
             Self::Dropped(cause) => cause.name(),
             Self::RxMissed => "rx-missed",
@@ -94,6 +156,10 @@ impl Cause {
             Self::MissingHeaps => "missing-heaps",
             Self::NotSent => "not-sent",
             Self::TxErrors => "tx-errors",
+            Self::BusyLcore => "busy-lcore",
+            Self::InputClipping => "input-clipping",
+            Self::OutputClipping => "output-clipping",
+            Self::ClockNotSynchronised => "clock-not-synchronised",
         }
     }
 }

@@ -90,7 +90,8 @@ fn causes(before: &LossCounts, after: &LossCounts, missing: bool) -> Vec<(Cause,
     causes
 }
 
-/// What a run came to: a line for its input, and one for each output.
+/// What a run came to: a line for its input, one for each output, and one for each link that went
+/// down.
 pub fn summary(counts: &LossCounts) -> Vec<String> {
     let mut dropped: Vec<_> = DropCause::ALL
         .iter()
@@ -124,5 +125,13 @@ pub fn summary(counts: &LossCounts) -> Vec<String> {
         )
     };
     let outputs = counts.outputs.iter().map(output);
-    std::iter::once(input).chain(outputs).collect()
+    let fallen = counts.links.iter().filter(|(.., downs)| *downs > 0);
+    let links = fallen.map(|(port, _, downs)| {
+        let times = if *downs == 1 { "time" } else { "times" };
+        format!(
+            "port {port}: its link went down {} {times}",
+            grouped(*downs)
+        )
+    });
+    std::iter::once(input).chain(outputs).chain(links).collect()
 }

@@ -7,6 +7,8 @@ use dsp::SampleBits;
 use ground::N_POL;
 
 use super::counts::{LossCounts, StreamCounts};
+use super::lcores::LcoreTroubles;
+use super::time::Times;
 use super::track::{Due, LossStage};
 use super::{Cause, Setup};
 use crate::recv::DropCause;
@@ -28,8 +30,8 @@ pub struct Line<'a> {
     /// Silences since the loss of all input began.
     pub silences: usize,
     pub counts: &'a LossCounts,
-    /// Seconds from the host's time to that of heaps.
-    pub time_off: f64,
+    pub times: &'a Times,
+    pub lcores: &'a LcoreTroubles,
 }
 
 impl Line<'_> {
@@ -41,6 +43,11 @@ impl Line<'_> {
                 Cause::NoInput => self.no_input(),
                 Cause::OnePolarisation => self.one_polarisation(),
                 Cause::WrongTime => self.wrong_time(),
+                Cause::TimeJumped => self.time_jumped(),
+                Cause::LcoreWithoutCpu => self.lcore_without_cpu(),
+                Cause::BusyLcore => self.busy_lcore(),
+                Cause::LinkDown => self.link_down(),
+                Cause::ClockNotSynchronised => self.clock_not_synchronised(),
                 _ => format!("{}: {}", self.amount(), self.known()),
             },
         }
@@ -54,6 +61,8 @@ impl Line<'_> {
             Cause::RxErrors => ("packets", "received with errors"),
             Cause::TxErrors => ("packets", "not sent"),
             Cause::NotSent => ("output heaps", "not sent"),
+            Cause::InputClipping => ("samples", "at full scale"),
+            Cause::OutputClipping => ("output values", "clipped"),
             _ => ("heaps", "missing"),
         }
     }
@@ -97,6 +106,23 @@ impl Line<'_> {
             Cause::WrongTime => {
                 format!("{name} is over: the heaps' time agrees with this host's clock again")
             }
+            Cause::TimeJumped => match self.due.count {
+                1 => format!("{name} is over: the heaps' time goes on evenly"),
+                jumps => format!(
+                    "{name} is over: the heaps' time goes on evenly, after {} jumps in {lasted}",
+                    grouped(jumps)
+                ),
+            },
+            Cause::LcoreWithoutCpu => {
+                format!("{name} is over: all lcores have their CPUs, after {lasted}")
+            }
+            Cause::BusyLcore => {
+                format!("{name} is over: rx lcores have time left again, after {lasted}")
+            }
+            Cause::LinkDown => format!("{name} is over: all links are up, after {lasted}"),
+            Cause::ClockNotSynchronised => {
+                format!("{name} is over: this host's clock is synchronised, after {lasted}")
+            }
             _ => format!(
                 "{name} is over: {} {what} {fate} in {lasted}",
                 grouped(count)
@@ -128,7 +154,17 @@ impl Line<'_> {
             ),
             Cause::MissingHeaps => self.missing(),
             Cause::NotSent => self.not_sent(),
-            Cause::NoInput | Cause::OnePolarisation | Cause::WrongTime => String::new(),
+            Cause::InputClipping => self.input_clipping(),
+            Cause::OutputClipping => self.output_clipping(),
+            // These have lines of their own.
+            Cause::NoInput
+            | Cause::OnePolarisation
+            | Cause::WrongTime
+            | Cause::TimeJumped
+            | Cause::LcoreWithoutCpu
+            | Cause::BusyLcore
+            | Cause::LinkDown
+            | Cause::ClockNotSynchronised => String::new(),
         };
         format!("{name}, {known}")
     }
@@ -157,7 +193,15 @@ impl Line<'_> {
             }
             DropCause::TooOld => {
                 let behind = last.behind.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
+                let jumped = self.times.explains_behind(behind);
                 let behind = Duration::try_from_secs_f64(behind).unwrap_or(Duration::MAX);
+                if jumped {
+                    return format!(
+                        "heaps come {} behind the newest, as far as these jumped ahead: digitisers of different times, \
+                         synchronise them, then start the engine again with their `--sync-time`",
+                        span(behind)
+                    );
+                }
                 format!(
                     "heaps come {} behind the newest: late on their way, or a digitiser's time went back; if all \
                      digitisers' did, start the engine again with their `--sync-time`",
@@ -360,20 +404,6 @@ impl Line<'_> {
             self.setup.source
         )
     }
-
-    fn wrong_time(&self) -> String {
-        let off = self.time_off;
-        let by = Duration::try_from_secs_f64(off.abs()).unwrap_or(Duration::MAX);
-        let side = if off < 0.0 { "behind" } else { "ahead of" };
-        let sync_time = self.setup.clock.sync_time;
-        format!(
-            "the heaps' time is {} {side} this host's clock: {}, `--sync-time {sync_time}` should be about {:.1}, or \
-             `--adc-sample-rate` or the host's clock is wrong",
-            span(by),
-            self.cause.name(),
-            sync_time - off
-        )
-    }
 }
 
 /// A number with its digits in groups of three.
@@ -398,7 +428,8 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
-fn percent(share: f64) -> String {
+/// A share of 1, as a reader of a log wants it.
+pub fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if percent > 0.0 && percent < 0.1 => "under 0.1 %".to_owned(),
         percent => format!("{percent:.1} %"),

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use dpdk::PortStats;
-use ground::{N_POL, SampleClock, Timestamp};
+use ground::{N_POL, SampleClock};
 
 use super::counts::LossCounts;
+use super::lcores::LcoreTroubles;
+use super::levels::Levels;
 use super::text::Line;
+use super::time::Times;
 use super::track::{FoundLoss, Track};
 use super::{Cause, LossEvent, status};
 use crate::config::RecvConfig;
@@ -25,10 +28,6 @@ const SILENCE: Duration = Duration::from_secs(2);
 const SILENT_HEAPS: f64 = 100.0;
 /// Looks that find chunks until these are whole, where heaps begin to come.
 const RESUMES: usize = 2;
-/// How far the time of heaps may be from the host's, beside what follows from chunks.
-const TIME_OFF: Duration = Duration::from_millis(500);
-/// How long it has to be.
-const TIME_OFF_FOR: Duration = Duration::from_secs(3);
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -60,22 +59,17 @@ impl Setup {
     }
 
     /// How long so many samples take.
-    fn seconds(&self, samples: f64) -> f64 {
+    pub(super) fn seconds(&self, samples: f64) -> f64 {
         samples / self.clock.adc_sample_rate
+    }
+
+    pub(super) fn chunk_samples(&self) -> f64 {
+        self.recv.chunk_samples as f64
     }
 
     fn silence(&self) -> Duration {
         let heaps = self.seconds(SILENT_HEAPS * self.recv.packet_samples as f64);
         SILENCE.max(Duration::try_from_secs_f64(heaps).unwrap_or(Duration::MAX))
-    }
-
-    /// Seconds from the host's time to that of the newest chunk of heaps; `None` where they agree
-    /// as far as can be told.
-    fn time_off(&self, newest: u64, unix: f64) -> Option<f64> {
-        let ahead = Timestamp(newest).unix(self.clock) - unix;
-        let allowed = TIME_OFF.as_secs_f64();
-        let behind = allowed + self.seconds(2.0 * self.recv.chunk_samples as f64);
-        (ahead > allowed || ahead < -behind).then_some(ahead)
     }
 }
 
@@ -95,10 +89,11 @@ pub struct Watch {
     /// are not whole.
     resumes: usize,
     absent: [Option<Absent>; N_POL],
-    /// Since when the time of heaps is off, if it is.
-    off_since: Option<Instant>,
-    /// By how many seconds it was, the last time.
-    time_off: f64,
+    times: Times,
+    lcores: LcoreTroubles,
+    levels: Levels,
+    /// Since when a port has no link.
+    no_link_since: Option<Instant>,
 }
 
 /// A polarisation of which no heap comes, while chunks do.
@@ -120,8 +115,10 @@ impl Watch {
             silences: 0,
             resumes: RESUMES,
             absent: [None; N_POL],
-            off_since: None,
-            time_off: 0.0,
+            times: Times::new(now),
+            lcores: LcoreTroubles::default(),
+            levels: Levels::default(),
+            no_link_since: None,
         }
     }
 
@@ -167,7 +164,8 @@ impl Watch {
                 silent_since: self.silent_since,
                 silences: self.silences,
                 counts: &counts,
-                time_off: self.time_off,
+                times: &self.times,
+                lcores: &self.lcores,
             };
             events.push(LossEvent {
                 cause,
@@ -199,8 +197,11 @@ impl Watch {
         let silent = self.silent.then(|| to.duration_since(self.silent_since));
         let missing = self.is_active(Cause::MissingHeaps) || self.is_active(Cause::OnePolarisation);
         let mut line = status::status(before, after, to.duration_since(*from), silent, missing);
-        if self.is_active(Cause::WrongTime) {
-            line.push_str(&format!(", {}", Cause::WrongTime.name()));
+        // What has no share of its own.
+        let states = Cause::all().filter(|cause| cause.is_state() && self.is_active(*cause));
+        for cause in states {
+            line.push_str(", ");
+            line.push_str(cause.name());
         }
         line
     }
@@ -236,10 +237,48 @@ impl Watch {
         let explained = found
             .iter()
             .any(|(cause, _)| matches!(cause, Cause::Dropped(_)));
+        let lossy = found.iter().any(|(cause, _)| cause.is_loss_of_what_came());
+        let lcores = (now.at, &counts.lcores[..]);
+        self.lcores.look((before, &last.lcores), lcores, lossy);
+        found.extend(self.lcores.found(now.at, &counts.lcores));
+        found.extend(self.find_links(before, last, now.at, counts));
+        let explained = explained || self.lcores.rx_stands_still(now.at, &counts.lcores);
         found.extend(self.find_silence(last, now.at, counts, explained));
+        let jump = self.times.find_jump(&self.setup, last, now, counts);
+        if jump.is_some() {
+            // What was not sampled is not missing.
+            self.resumes = RESUMES;
+        }
+        found.extend(jump);
         found.extend(self.find_missing(before, last, now.at, counts));
-        found.extend(self.find_time(last, now, counts));
+        found.extend(self.times.find_off(&self.setup, last, now, counts));
+        found.extend(self.times.find_clock(&self.setup, now.at, counts));
+        let heap_samples = self.setup.recv.packet_samples as u64;
+        let looks = ((before, last), (now.at, counts));
+        found.extend(self.levels.look(heap_samples, looks.0, looks.1));
+        found.retain(|(_, found)| *found != FoundLoss::Lost(0));
         found
+    }
+
+    /// Whether a port has no link, or had none for a moment.
+    fn find_links(
+        &mut self,
+        before: Instant,
+        last: &LossCounts,
+        now: Instant,
+        counts: &LossCounts,
+    ) -> Option<(Cause, FoundLoss)> {
+        let down = counts.links.iter().any(|(_, up, _)| !up);
+        let downs = |counts: &LossCounts| counts.links.iter().map(|(.., downs)| downs).sum::<u64>();
+        let fell = downs(counts) > downs(last);
+        if !down && !fell {
+            self.no_link_since = None;
+            return None;
+        }
+        let since = *self
+            .no_link_since
+            .get_or_insert(if fell { before } else { now });
+        Some((Cause::LinkDown, FoundLoss::Wrong { since, lost: 0 }))
     }
 
     /// Whether no heap comes. Where datagrams come that should be heaps, their causes say so.
@@ -318,28 +357,6 @@ impl Watch {
             found.push((Cause::MissingHeaps, FoundLoss::Lost(missing)));
         }
         found
-    }
-
-    /// Whether the time of heaps has been another than the host's for a while.
-    fn find_time(
-        &mut self,
-        last: &LossCounts,
-        now: Moment,
-        counts: &LossCounts,
-    ) -> Option<(Cause, FoundLoss)> {
-        let newest = counts.newest.filter(|_| self.setup.is_live())?;
-        if counts.placed == last.placed {
-            return Some((Cause::WrongTime, FoundLoss::Unknown));
-        }
-        let Some(off) = self.setup.time_off(newest, now.unix) else {
-            self.off_since = None;
-            return None;
-        };
-        self.time_off = off;
-        let since = *self.off_since.get_or_insert(now.at);
-        let wrong = now.at.duration_since(since) >= TIME_OFF_FOR;
-        let found = FoundLoss::Wrong { since, lost: 0 };
-        wrong.then_some((Cause::WrongTime, found))
     }
 
     fn is_active(&self, cause: Cause) -> bool {

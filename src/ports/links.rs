@@ -10,7 +10,11 @@ use super::interface::Interface;
 
 /// Ports under watch; a cheap handle.
 #[derive(Clone, Debug)]
-pub struct Links(Arc<[Watched]>);
+pub struct Links {
+    watched: Arc<[Watched]>,
+    /// Whether what changes is logged.
+    says: bool,
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -62,12 +66,24 @@ impl Links {
                 downs: AtomicU64::new(0),
             }
         });
-        Self(watched.collect())
+        Self {
+            watched: watched.collect(),
+            says: true,
+        }
     }
 
-    /// Looks at all of them, and logs what has changed. To be called now and then, by any thread.
+    /// The same, where others say what changes.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self {
+            says: false,
+            ..self
+        }
+    }
+
+    /// Looks at all of them, and logs what has changed, unless others do. To be called now and then, by any thread.
     pub fn look(&self) {
-        for watched in self.0.iter() {
+        for watched in self.watched.iter() {
             let (up, counted) = watched.look();
             let was = watched.up.swap(up, Ordering::Relaxed);
             let downs = watched.downs.load(Ordering::Relaxed);
@@ -78,6 +94,7 @@ impl Links {
             let before = watched.downs.fetch_max(counted, Ordering::Relaxed);
             let port = watched.port.name();
             match (was, up) {
+                _ if !self.says => {}
                 (true, false) => {
                     tracing::warn!(port, "link is down: packets are lost until it is up again");
                 }
@@ -92,7 +109,7 @@ impl Links {
 
     /// Each port, whether it was up when it was looked at, and how often it went down.
     pub fn states(&self) -> impl Iterator<Item = (&Port, bool, u64)> {
-        self.0.iter().map(|watched| {
+        self.watched.iter().map(|watched| {
             let up = watched.up.load(Ordering::Relaxed);
             (&watched.port, up, watched.downs.load(Ordering::Relaxed))
         })

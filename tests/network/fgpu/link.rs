@@ -56,8 +56,8 @@ fn a_link_that_comes_back_is_used_again() {
     assert_eq!(total(&metrics, "karoo_port_link_downs"), 2.0);
     rig.end();
     let log = rig.log();
-    assert_eq!(log.matches("link is down").count(), 2, "{log}");
-    assert_eq!(log.matches("link is up again").count(), 2, "{log}");
+    let summary = "port net_af_packet_k0: its link went down 2 times";
+    assert!(log.contains(summary), "{log}");
     let batches = rig.received.batches();
     // Of three stretches all but what lies across their ends.
     let expected = 3 * (STRETCH / BATCH - 2);

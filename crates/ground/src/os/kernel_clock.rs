@@ -33,6 +33,18 @@ pub enum ClockState {
 }
 
 impl KernelClock {
+    /// Estimated error in seconds from which on the clock does not count as synchronised, and the
+    /// same of the greatest possible error: katgpucbf's limits.
+    pub const ERROR_LIMITS: [f64; 2] = [5e-3, 0.1];
+
+    /// Whether something keeps the clock right.
+    pub fn is_synchronised(&self) -> bool {
+        let [estimated, maximum] = Self::ERROR_LIMITS;
+        self.state != ClockState::Unsynchronised
+            && (0.0..estimated).contains(&self.estimated_error)
+            && (0.0..maximum).contains(&self.maximum_error)
+    }
+
     /// Reads the clock. Needs no privileges.
     pub fn read() -> io::Result<Self> {
         // SAFETY: all fields are integers, for which zero is a value; no mode is set, so the clock

@@ -1,0 +1,138 @@
+//! The lines about what is wrong, rather than lost: time, lcores, links, levels.
+
+use std::time::Duration;
+
+use super::counts::{LossCounts, StreamCounts};
+use super::levels;
+use super::text::{Line, grouped, percent, span};
+
+impl Line<'_> {
+    pub(super) fn wrong_time(&self) -> String {
+        let off = self.times.off();
+        let by = Duration::try_from_secs_f64(off.abs()).unwrap_or(Duration::MAX);
+        let side = if off < 0.0 { "behind" } else { "ahead of" };
+        let sync_time = self.setup.clock.sync_time;
+        format!(
+            "the heaps' time is {} {side} this host's clock: {}, `--sync-time {sync_time}` should be about {:.1}, or \
+             `--adc-sample-rate` or the host's clock is wrong",
+            span(by),
+            self.cause.name(),
+            sync_time - off
+        )
+    }
+
+    pub(super) fn time_jumped(&self) -> String {
+        let jump = Duration::try_from_secs_f64(self.times.jump()).unwrap_or(Duration::MAX);
+        let (name, jump, jumps) = (self.cause.name(), span(jump), self.due.count);
+        let again = match jumps {
+            0 | 1 => String::new(),
+            _ => format!(", the last of {} jumps", grouped(jumps)),
+        };
+        format!(
+            "the heaps' time jumped {jump} ahead{again}: {name}, nothing was sampled for that time, so that no heap of it is \
+             missing: was a digitiser synchronised or started anew? If it has another sync time now, start the engine again \
+             with that `--sync-time`"
+        )
+    }
+
+    pub(super) fn lcore_without_cpu(&self) -> String {
+        let lcores = self.lcores.without_cpu(self.now, &self.counts.lcores);
+        format!(
+            "{lcores}: {}, something else runs there, or has stopped it: give lcores CPUs of their own (`--recv-affinity`, \
+             `--print-plan`, `karoo tune check`)",
+            self.cause.name()
+        )
+    }
+
+    pub(super) fn busy_lcore(&self) -> String {
+        let lcores = self.lcores.busy(self.now, &self.counts.lcores);
+        format!(
+            "{lcores}: {}, at its limit packets are lost: more rx lcores, by more entries of `--recv-affinity`",
+            self.cause.name()
+        )
+    }
+
+    pub(super) fn link_down(&self) -> String {
+        let down = self.counts.links.iter().filter(|(_, up, _)| !up);
+        let down: Vec<_> = down.map(|(name, ..)| &name[..]).collect();
+        let (name, since) = (self.cause.name(), span(self.due.lasted));
+        match &down[..] {
+            [] => format!(
+                "port {} had no link for a moment: {name}, packets were lost meanwhile: look at cables, optics and the \
+                 switch's port",
+                self.fallen().join(", ")
+            ),
+            down => format!(
+                "port {} has no link, since {since}: {name}, packets are lost until it is up: look at cables, optics and the \
+                 switch's port",
+                down.join(", ")
+            ),
+        }
+    }
+
+    /// Ports whose link went down since it began.
+    fn fallen(&self) -> Vec<&str> {
+        let before = |name: &str| {
+            let link = self.from.links.iter().find(|(other, ..)| other == name);
+            link.map_or(0, |(.., downs)| *downs)
+        };
+        let links = self.counts.links.iter();
+        let fallen = links.filter(|(name, _, downs)| *downs > before(name));
+        fallen.map(|(name, ..)| &name[..]).collect()
+    }
+
+    pub(super) fn clock_not_synchronised(&self) -> String {
+        let error = self.counts.clock.map_or(0.0, |clock| clock.maximum_error);
+        let error = Duration::try_from_secs_f64(error).unwrap_or_default();
+        format!(
+            "this host's clock is not synchronised, it may be wrong by {}: {}, what is compared with it cannot be trusted \
+             (delays, latency, `wrong-time`): does chrony, ntpd or ptp4l run, and has it a server?",
+            span(error),
+            self.cause.name()
+        )
+    }
+
+    pub(super) fn input_clipping(&self) -> String {
+        let heap_samples = self.setup.recv.packet_samples as u64;
+        let since = |count: fn(&LossCounts, usize) -> u64, pol| {
+            count(self.counts, pol).saturating_sub(count(self.from, pol))
+        };
+        let share = |pol| {
+            let all = since(|counts, pol| counts.heaps[pol], pol) * heap_samples;
+            let clipped = since(|counts, pol| counts.clipped[pol], pol);
+            percent(clipped as f64 / all.max(1) as f64)
+        };
+        format!(
+            "{} of polarisation 0 and {} of 1, where {} is too much: lower the level in front of the digitiser, or look for \
+             interference",
+            share(0),
+            share(1),
+            percent(levels::INPUT)
+        )
+    }
+
+    pub(super) fn output_clipping(&self) -> String {
+        let from = |name: &str| self.from.outputs.iter().find(|output| output.name == name);
+        let of = |output: &StreamCounts| {
+            let before = from(&output.name)?;
+            let values = output.values.saturating_sub(before.values);
+            let share = [0, 1].map(|pol: usize| {
+                let clipped = output.clipped[pol].saturating_sub(before.clipped[pol]);
+                clipped as f64 / values.max(1) as f64
+            });
+            let limit = output.clipping_limit();
+            share.into_iter().any(|share| share > limit).then(|| {
+                let [zero, one] = share.map(percent);
+                let (name, limit) = (&output.name, percent(limit));
+                format!(
+                    "{zero} of polarisation 0 and {one} of 1 of {name}, where {limit} is too much"
+                )
+            })
+        };
+        let outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
+        format!(
+            "{}: lower the gains, with `?karoo-auto-gain`, `?gain` or `--gain`",
+            outputs.join("; ")
+        )
+    }
+}

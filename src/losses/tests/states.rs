@@ -1,0 +1,294 @@
+//! What is wrong, rather than lost.
+
+use ground::os::{ClockState, KernelClock};
+
+use super::*;
+
+fn lcore(name: &str, polls: bool) -> LcoreCounts {
+    LcoreCounts {
+        name: name.to_owned(),
+        cpu: Some(3),
+        receives: name.starts_with("rx"),
+        polls,
+        turns: Some(0),
+        waited: Some(0.0),
+        ..LcoreCounts::default()
+    }
+}
+
+/// A second in which each lcore turns, works and waits for its CPU for these shares of the time.
+fn lcores(counts: &mut LossCounts, works: f64, waits: f64) {
+    for lcore in &mut counts.lcores {
+        lcore.turns = lcore.turns.map(|turns| turns + 1000);
+        lcore.worked += works;
+        lcore.waited = lcore.waited.map(|waited| waited + waits);
+    }
+}
+
+/// An engine with lcores that has been at work for a while.
+fn engine(all: &[LcoreCounts]) -> Engine {
+    let mut engine = Engine::new();
+    engine.counts.lcores = all.to_vec();
+    let said = engine.run(20, |counts| {
+        whole(counts);
+        lcores(counts, 0.5, 0.01);
+    });
+    assert_eq!(said, []);
+    engine
+}
+
+fn lines(said: &[Said], cause: Cause) -> Vec<(u64, LossStage)> {
+    let stages = stages(said, cause).into_iter();
+    stages.map(|(second, stage, _)| (second, stage)).collect()
+}
+
+#[test]
+fn an_rx_lcore_that_stands_still_is_named_and_not_the_digitiser() {
+    let mut engine = engine(&[lcore("rx0", false), lcore("engine", false)]);
+    // The engine turns, and finds nothing.
+    let mut said = engine.run(8, |counts| {
+        lcores(&mut *counts, 0.0, 0.0);
+        counts.lcores[0].turns = Some(20_000);
+    });
+    said.extend(engine.run(20, |counts| {
+        whole(counts);
+        lcores(counts, 0.5, 0.0);
+    }));
+    let cause = Cause::LcoreWithoutCpu;
+    assert_eq!(
+        lines(&said, cause),
+        [(22, LossStage::Begins), (32, LossStage::Ends)]
+    );
+    let begins = text(&said, cause, LossStage::Begins);
+    assert!(
+        begins.starts_with("rx0 on CPU 3 has made no turn for 2.0 s: lcore-without-cpu")
+            && begins.contains("`--recv-affinity`"),
+        "{begins}"
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+/// A thread that shares its CPU may wait for it, as long as nothing is lost by that.
+#[test]
+fn an_lcore_that_waits_for_its_cpu_is_named_where_that_matters() {
+    for (polls, missed, named) in [(true, 0, true), (false, 0, false), (false, 5, true)] {
+        let mut engine = engine(&[lcore("rx0", polls)]);
+        let said = engine.run(6, |counts| {
+            whole(counts);
+            lcores(counts, 0.5, 0.4);
+            counts.ports[0].1.rx_missed += missed;
+        });
+        let cause = Cause::LcoreWithoutCpu;
+        assert_eq!(!stages(&said, cause).is_empty(), named, "{said:?}");
+        if named {
+            let begins = text(&said, cause, LossStage::Begins);
+            let expected = "rx0 on CPU 3 waits for its CPU for 40 % of the time: lcore-without-cpu";
+            assert!(begins.starts_with(expected), "{begins}");
+        }
+    }
+}
+
+#[test]
+fn an_rx_lcore_near_its_limit_is_said_before_it_loses_anything() {
+    let mut engine = engine(&[lcore("rx0", true), lcore("tx", true)]);
+    let mut said = engine.run(5, |counts| {
+        whole(counts);
+        lcores(counts, 0.97, 0.0);
+    });
+    said.extend(engine.run(20, |counts| {
+        whole(counts);
+        lcores(counts, 0.5, 0.0);
+    }));
+    let cause = Cause::BusyLcore;
+    assert_eq!(
+        lines(&said, cause),
+        [(22, LossStage::Begins), (32, LossStage::Ends)]
+    );
+    let begins = text(&said, cause, LossStage::Begins);
+    assert_eq!(
+        begins,
+        "rx0 on CPU 3 works for 97 % of the time: busy-lcore, at its limit packets are lost: more rx lcores, by more entries of \
+         `--recv-affinity`"
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+#[test]
+fn samples_at_full_scale_beyond_a_share_are_said() {
+    let second = |clipped: u64| {
+        move |counts: &mut LossCounts| {
+            whole(counts);
+            counts.clipped[1] += clipped;
+        }
+    };
+    let samples = HEAPS * 4096;
+    let mut engine = Engine::at_work();
+    assert_eq!(engine.run(20, second(samples / 1001)), []);
+    // One second of interference is none.
+    assert_eq!(engine.run(1, second(samples / 10)), []);
+    assert_eq!(engine.run(20, second(0)), []);
+    let mut said = engine.run(5, second(samples / 50));
+    said.extend(engine.run(20, second(0)));
+    let cause = Cause::InputClipping;
+    let begins = text(&said, cause, LossStage::Begins);
+    assert_eq!(
+        begins,
+        "20 480 samples/s at full scale: input-clipping, 0.0 % of polarisation 0 and 2.0 % of 1, where 0.1 % is too much: lower \
+         the level in front of the digitiser, or look for interference"
+    );
+    let stages: Vec<_> = lines(&said, cause)
+        .iter()
+        .map(|(_, stage)| *stage)
+        .collect();
+    assert_eq!(stages, [LossStage::Begins, LossStage::Ends]);
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+#[test]
+fn output_values_that_are_clipped_name_the_gains() {
+    for (four_bits, share, named) in [(false, 0.02, true), (true, 0.02, false), (true, 0.06, true)]
+    {
+        let mut engine = Engine::at_work();
+        let said = engine.run(5, |counts| {
+            whole(counts);
+            let output = &mut counts.outputs[0];
+            output.four_bits = four_bits;
+            output.values += 100_000;
+            output.clipped[0] += (share * 100_000.0) as u64;
+        });
+        let cause = Cause::OutputClipping;
+        assert_eq!(!said.is_empty(), named, "{said:?}");
+        if named {
+            let begins = text(&said, cause, LossStage::Begins);
+            assert!(
+                begins.contains("output values/s clipped: output-clipping")
+                    && begins.contains(" of polarisation 0 and 0.0 % of 1 of w, where")
+                    && begins.contains("`?karoo-auto-gain`"),
+                "{begins}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_nobody_keeps_right_is_said() {
+    let mut engine = Engine::at_work();
+    let clock = |state, maximum_error| {
+        move |counts: &mut LossCounts| {
+            whole(counts);
+            counts.clock = Some(KernelClock {
+                unix_time: 0.0,
+                state,
+                estimated_error: 1e-4,
+                maximum_error,
+            });
+        }
+    };
+    assert_eq!(engine.run(10, clock(ClockState::Ok, 1e-3)), []);
+    let mut said = engine.run(10, clock(ClockState::Unsynchronised, 16.0));
+    said.extend(engine.run(20, clock(ClockState::Ok, 1e-3)));
+    let cause = Cause::ClockNotSynchronised;
+    assert_eq!(
+        lines(&said, cause),
+        [(34, LossStage::Begins), (44, LossStage::Ends)]
+    );
+    let begins = text(&said, cause, LossStage::Begins);
+    assert!(
+        begins.starts_with(
+            "this host's clock is not synchronised, it may be wrong by 16.0 s: clock-not-synchronised"
+        ),
+        "{begins}"
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
+/// The heaps of the time that was jumped over were never sampled.
+#[test]
+fn time_that_jumps_ahead_is_told_from_missing_heaps() {
+    let mut engine = Engine::at_work();
+    let ahead = |counts: &mut LossCounts| {
+        whole(counts);
+        counts.newest = counts.newest.map(|newest| newest + (10.0 * RATE) as u64);
+    };
+    let mut said = engine.run(1, |counts| {
+        ahead(counts);
+        counts.missing = counts.missing.map(|missing| missing + 10 * HEAPS);
+    });
+    said.extend(engine.run(20, ahead));
+    let cause = Cause::TimeJumped;
+    assert_eq!(
+        stages(&said, cause),
+        [(22, LossStage::Begins, 1), (32, LossStage::Ends, 1)]
+    );
+    let begins = text(&said, cause, LossStage::Begins);
+    assert!(
+        begins.starts_with("the heaps' time jumped 10.0 s ahead: time-jumped")
+            && begins.contains("`--sync-time`"),
+        "{begins}"
+    );
+    assert_eq!(stages(&said, Cause::MissingHeaps), []);
+    // What has jumped is not the host's time any more.
+    assert_eq!(stages(&said, Cause::WrongTime)[0].1, LossStage::Begins);
+}
+
+#[test]
+fn a_digitiser_that_another_one_jumped_away_from_is_not_late() {
+    let mut engine = Engine::at_work();
+    let said = engine.run(6, |counts| {
+        heaps(counts, [HEAPS, 0]);
+        counts.missing[1] += HEAPS;
+        counts.newest = counts.newest.map(|newest| newest + (10.0 * RATE) as u64);
+        dropped(DropCause::TooOld, HEAPS)(counts);
+        counts.last.behind = Some((10.2 * RATE) as u64);
+    });
+    let old = text(&said, Cause::Dropped(DropCause::TooOld), LossStage::Begins);
+    assert!(old.contains("as far as these jumped ahead"), "{old}");
+}
+
+#[test]
+fn a_link_that_goes_down_is_said_even_if_it_is_back_at_once() {
+    for seconds in [0, 4] {
+        let mut engine = Engine::at_work();
+        engine.counts.links = vec![("k0".to_owned(), true, 0), ("k1".to_owned(), true, 0)];
+        let mut said = engine.run(5, whole);
+        said.extend(engine.run(1, |counts| {
+            whole(counts);
+            counts.links[1] = ("k1".to_owned(), seconds == 0, 1);
+        }));
+        said.extend(engine.run(seconds, whole));
+        said.extend(engine.run(20, |counts| {
+            whole(counts);
+            counts.links[1].1 = true;
+        }));
+        let cause = Cause::LinkDown;
+        assert_eq!(
+            lines(&said, cause),
+            [(26, LossStage::Begins), (36, LossStage::Ends)]
+        );
+        let begins = text(&said, cause, LossStage::Begins);
+        let how = ["port k1 had no link for a moment", "port k1 has no link"];
+        assert!(
+            begins.starts_with(how[usize::from(seconds > 0)]),
+            "{begins}"
+        );
+        assert_eq!(said.len(), 2, "{said:?}");
+        let summary = summary(&engine.counts);
+        assert_eq!(
+            summary.last().unwrap(),
+            "port k1: its link went down 1 time"
+        );
+    }
+}
+
+#[test]
+fn the_status_names_what_has_no_share_of_the_loss() {
+    let mut engine = engine(&[lcore("rx0", true)]);
+    engine.run(5, |counts| {
+        whole(counts);
+        lcores(counts, 0.97, 0.0);
+    });
+    assert_eq!(
+        engine.watch.status(),
+        "Running: 500 heaps/s in, none lost, 500 heaps/s out, busy-lcore"
+    );
+}

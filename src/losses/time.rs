@@ -1,0 +1,145 @@
+//! Whether the time of heaps agrees with the host's, goes on evenly, and whether the host's own is
+//! right.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ground::Timestamp;
+
+use super::Cause;
+use super::counts::LossCounts;
+use super::track::FoundLoss;
+use super::watch::{Moment, Setup};
+
+/// How far the time of heaps may be from the host's, beside what follows from chunks, and how far it
+/// may leap.
+const TIME_OFF: Duration = Duration::from_millis(500);
+/// How long it has to be.
+const TIME_OFF_FOR: Duration = Duration::from_secs(3);
+/// Looks at which heaps came, with which their time is compared: a stall that heaps make up for is
+/// no jump.
+const STALL: usize = 5;
+
+/// What the looks so far found of time.
+#[derive(Debug)]
+pub struct Times {
+    begun: Instant,
+    /// Since when the time of heaps is off, if it is.
+    off_since: Option<Instant>,
+    /// By how many seconds it was, the last time.
+    off: f64,
+    /// Seconds by which heaps were ahead of an even clock at the last looks.
+    ahead: VecDeque<f64>,
+    /// Seconds of the last jump, 0 if there was none.
+    jump: f64,
+    /// Since when the host's clock is not synchronised.
+    unsynchronised_since: Option<Instant>,
+}
+
+impl Times {
+    /// From `now` on.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            begun: now,
+            off_since: None,
+            off: 0.0,
+            ahead: VecDeque::new(),
+            jump: 0.0,
+            unsynchronised_since: None,
+        }
+    }
+
+    /// Seconds from the host's time to that of heaps, the last time that they did not agree.
+    pub fn off(&self) -> f64 {
+        self.off
+    }
+
+    /// Seconds by which the time of heaps jumped ahead the last time that it did.
+    pub fn jump(&self) -> f64 {
+        self.jump
+    }
+
+    /// Whether heaps that are so many seconds behind the newest are so because it jumped ahead.
+    pub fn explains_behind(&self, seconds: f64) -> bool {
+        const ABOUT: f64 = 2.0;
+        self.jump > 0.0 && (seconds - self.jump).abs() < ABOUT
+    }
+
+    /// Whether the time of heaps has jumped ahead since the look before.
+    pub fn find_jump(
+        &mut self,
+        setup: &Setup,
+        last: &LossCounts,
+        now: Moment,
+        counts: &LossCounts,
+    ) -> Option<(Cause, FoundLoss)> {
+        let newest = counts.newest.filter(|_| setup.is_live())?;
+        if counts.placed == last.placed {
+            return None;
+        }
+        let even = now.at.duration_since(self.begun).as_secs_f64();
+        let ahead = setup.seconds(newest as f64) - even;
+        let before = self.ahead.iter().copied().reduce(f64::max);
+        let jump = before.map_or(0.0, |before| ahead - before);
+        let found = jump > TIME_OFF.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
+        if found {
+            self.jump = jump;
+            self.ahead.clear();
+        }
+        self.ahead.push_back(ahead);
+        if self.ahead.len() > STALL {
+            self.ahead.pop_front();
+        }
+        found.then_some((Cause::TimeJumped, FoundLoss::Lost(1)))
+    }
+
+    /// Whether the time of heaps has been another than the host's for a while.
+    pub fn find_off(
+        &mut self,
+        setup: &Setup,
+        last: &LossCounts,
+        now: Moment,
+        counts: &LossCounts,
+    ) -> Option<(Cause, FoundLoss)> {
+        let newest = counts.newest.filter(|_| setup.is_live())?;
+        if counts.placed == last.placed {
+            return Some((Cause::WrongTime, FoundLoss::Unknown));
+        }
+        let Some(off) = time_off(setup, newest, now.unix) else {
+            self.off_since = None;
+            return None;
+        };
+        self.off = off;
+        let since = *self.off_since.get_or_insert(now.at);
+        let wrong = now.at.duration_since(since) >= TIME_OFF_FOR;
+        let found = FoundLoss::Wrong { since, lost: 0 };
+        wrong.then_some((Cause::WrongTime, found))
+    }
+
+    /// Whether the host's own clock has not been synchronised for a while.
+    pub fn find_clock(
+        &mut self,
+        setup: &Setup,
+        now: Instant,
+        counts: &LossCounts,
+    ) -> Option<(Cause, FoundLoss)> {
+        let wrong = counts.clock.filter(|_| setup.is_live());
+        if !wrong.is_some_and(|clock| !clock.is_synchronised()) {
+            self.unsynchronised_since = None;
+            return None;
+        }
+        let since = *self.unsynchronised_since.get_or_insert(now);
+        let wrong = now.duration_since(since) >= TIME_OFF_FOR;
+        let found = FoundLoss::Wrong { since, lost: 0 };
+        wrong.then_some((Cause::ClockNotSynchronised, found))
+    }
+}
+
+/// Seconds from the host's time to that of the newest chunk of heaps; `None` where they agree as
+/// far as can be told.
+fn time_off(setup: &Setup, newest: u64, unix: f64) -> Option<f64> {
+    let ahead = Timestamp(newest).unix(setup.clock) - unix;
+    let allowed = TIME_OFF.as_secs_f64();
+    let behind = allowed + setup.seconds(2.0 * setup.chunk_samples());
+    (ahead > allowed || ahead < -behind).then_some(ahead)
+}
