@@ -8,6 +8,7 @@ mod cycles;
 pub mod file;
 mod graph;
 mod interpreter;
+pub mod kernels;
 mod literal;
 mod node;
 pub mod nodes;

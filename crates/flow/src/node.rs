@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::kernels::{Code, Planes};
 use crate::problem::Cause;
 use crate::ratio::Ratio;
 use crate::types::Type;
@@ -120,6 +121,13 @@ pub trait Node: fmt::Debug + Send + Sync {
 
     /// The node in its initial state, for types that [`types`](Node::types) has accepted.
     fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step>;
+
+    /// The node as operations on many samples, written to `outputs`. They must give the bits of
+    /// [`start`](Node::start)'s step. False where there are none for these types: then the node goes
+    /// step by step, which is slow.
+    fn emit(&self, _code: &mut Code, _inputs: &[Planes], _outputs: &[Planes]) -> bool {
+        false
+    }
 
     /// The parameters for a file. `None` if the node cannot be written to one, as a closure cannot.
     fn parameters(&self) -> Option<toml::Table>;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{count, elementwise, want};
+use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::{Number, Rounding};
@@ -130,6 +131,9 @@ impl Node for Sum {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::sum(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -213,6 +217,9 @@ impl Node for Product {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::product(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -262,6 +269,9 @@ impl Node for Gain {
                 multiply(element(&inputs[0], index), element(&gain, index), scalar)
             });
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::gain(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
@@ -322,6 +332,9 @@ impl Node for Saturate {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::saturate(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -359,6 +372,9 @@ impl Node for Convert {
         Box::new(Pure(move |inputs: &[Value], outputs: &mut [Value]| {
             outputs[0] = inputs[0].cast_rounded(outputs[0].kind(), rounding);
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::convert(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

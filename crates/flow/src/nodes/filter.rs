@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::arithmetic::{Element, element};
 use super::source::zero;
 use super::{elementwise, kept, want};
+use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
@@ -57,7 +58,11 @@ fn scalar_input(kind: Type) -> Result<(), Mismatch> {
     )))
 }
 
-fn history(initial: &Literals, taps: usize, kind: Type) -> Result<VecDeque<Value>, Mismatch> {
+pub(super) fn history(
+    initial: &Literals,
+    taps: usize,
+    kind: Type,
+) -> Result<VecDeque<Value>, Mismatch> {
     let past = taps - 1;
     if initial.len() != 1 && initial.len() != past {
         let text = format!(
@@ -106,6 +111,9 @@ impl Node for Fir {
             taps: self.taps.parts().iter().map(tap).collect(),
             past,
         })
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::fir(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
@@ -218,6 +226,9 @@ impl Node for Dot {
             outputs[0] = Value::build(outputs[0].kind(), |_| sum);
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::dot(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -309,6 +320,9 @@ impl Node for Lut {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::lut(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -387,6 +401,9 @@ impl Node for Nco {
             drop,
             scale,
         })
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::nco(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{common_len, count, want};
+use crate::kernels::{Code, Planes};
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
 use crate::types::Type;
@@ -84,6 +85,9 @@ impl Node for Compare {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::compare(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -156,6 +160,9 @@ impl Node for Logic {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::logic(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -227,6 +234,9 @@ impl Node for Bitwise {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::bitwise(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -296,6 +306,9 @@ impl Node for Shift {
                 (Number::Int(result), Number::Int(0))
             });
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::shift(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

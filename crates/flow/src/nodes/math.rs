@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{common_len, want};
+use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
@@ -71,6 +72,9 @@ impl Node for Function {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::function(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -102,6 +106,9 @@ impl Node for Atan2 {
                 (Number::F64(y.atan2(x)), Number::Int(0))
             });
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::atan2(code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
@@ -179,6 +186,9 @@ impl Node for Modulate {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::modulate(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -228,6 +238,9 @@ impl Node for Demodulate {
                 )
             });
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::demodulate(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

@@ -10,6 +10,7 @@
 //! multiply-add each: an executor that follows gives the same bits with any vector width.
 
 mod arithmetic;
+mod emit;
 mod filter;
 mod logic;
 mod machine;

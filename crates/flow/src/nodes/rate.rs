@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernels::{Code, Planes};
 use crate::node::{Mismatch, Node, Step, table};
 use crate::ratio::Ratio;
 use crate::types::Type;
@@ -20,7 +21,7 @@ fn check(by: u64) -> Result<(), String> {
 }
 
 macro_rules! rate_change {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $ratio:expr, $step:expr) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $ratio:expr, $step:expr, $emit:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -52,6 +53,10 @@ macro_rules! rate_change {
                 let step: fn(u64) -> Box<dyn Step> = $step;
                 step(self.by)
             }
+            fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+                let emit: fn(u64, &mut Code, &[Planes], Planes) -> bool = $emit;
+                emit(self.by, code, inputs, outputs[0])
+            }
             fn parameters(&self) -> Option<toml::Table> {
                 table(self)
             }
@@ -64,21 +69,24 @@ rate_change!(
     Down,
     "down",
     |by| Ratio::new(1, by),
-    |_| Box::new(Fresh { by: 1, count: 0, zeros: false })
+    |_| Box::new(Fresh { by: 1, count: 0, zeros: false }),
+    super::emit::down
 );
 rate_change!(
     /// Puts `by` - 1 zeros behind each sample.
     Up,
     "up",
     |by| Ratio::new(by, 1),
-    |by| Box::new(Fresh { by, count: 0, zeros: true })
+    |by| Box::new(Fresh { by, count: 0, zeros: true }),
+    |by, code, inputs, out| super::emit::up(by, true, code, inputs, out)
 );
 rate_change!(
     /// Puts out each sample `by` times.
     Repeat,
     "repeat",
     |by| Ratio::new(by, 1),
-    |by| Box::new(Fresh { by, count: 0, zeros: false })
+    |by| Box::new(Fresh { by, count: 0, zeros: false }),
+    |by, code, inputs, out| super::emit::up(by, false, code, inputs, out)
 );
 
 /// Runs once for each output sample; every `by`-th time the input is a new one.

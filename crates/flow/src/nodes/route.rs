@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::logic::{Comparison, whole};
 use super::{common_len, count, want};
+use crate::kernels::{Code, Planes};
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
 use crate::types::{Scalar, Type};
@@ -69,6 +70,9 @@ impl Node for Mux {
             outputs[0] = inputs[1 + choice].cast(outputs[0].kind());
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::mux(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -131,6 +135,9 @@ impl Node for Switch {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::switch(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -165,6 +172,9 @@ impl Node for Select {
         Box::new(Pure(move |inputs: &[Value], outputs: &mut [Value]| {
             outputs[0] = Value::build(outputs[0].kind(), |index| inputs[0].element(indices[index]));
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::select(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
@@ -261,6 +271,9 @@ impl Node for Concat {
             });
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::concat(code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -292,6 +305,9 @@ impl Node for RealImag {
             outputs[1] = Value::build(kind, |index| (inputs[0].element(index).1, Number::Int(0)));
         }))
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::real_imag(code, inputs, outputs)
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -319,6 +335,9 @@ impl Node for Complex {
                 (inputs[0].element(index).0, inputs[1].element(index).0)
             });
         }))
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::complex(code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

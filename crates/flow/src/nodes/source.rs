@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{INPUT, OUTPUT};
+use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::problem::Cause;
@@ -158,6 +159,9 @@ impl Node for Pass {
     fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {
         pass()
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::pass(code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -207,6 +211,9 @@ impl Node for Hold {
     }
     fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {
         pass()
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::pass(code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

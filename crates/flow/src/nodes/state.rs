@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kept;
 use super::source::zero;
+use crate::kernels::{Code, Planes};
 use crate::literal::Literals;
 use crate::node::{Mismatch, Node, Pure, Step, table};
 use crate::number::Number;
@@ -17,7 +18,11 @@ pub const MAX_DELAY: usize = 1 << 24;
 
 /// Initial samples, oldest first: one number for all, one for each sample of a scalar,
 /// one for each element of every sample, or one for each element of each sample.
-fn initial(literals: &Literals, samples: usize, kind: Type) -> Result<Vec<Value>, String> {
+pub(super) fn initial(
+    literals: &Literals,
+    samples: usize,
+    kind: Type,
+) -> Result<Vec<Value>, String> {
     let given = literals.len();
     let each = |sample: usize| -> usize {
         if given == kind.len {
@@ -109,6 +114,9 @@ impl Node for Delay {
         Box::new(DelayStep {
             line: values.into(),
         })
+    }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::delay(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
@@ -228,6 +236,9 @@ impl Node for TappedDelay {
             order: self.order,
         })
     }
+    fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::tapped(self, code, inputs, outputs[0])
+    }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
     }
@@ -303,6 +314,9 @@ impl Node for Counter {
             count: self.initial,
             period: self.period,
         })
+    }
+    fn emit(&self, code: &mut Code, _: &[Planes], outputs: &[Planes]) -> bool {
+        super::emit::counter(self, code, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

@@ -1,69 +1,10 @@
-//! Memory of signals: real and imaginary parts in arrays of their own, from a cache line on.
+//! Signals in lanes: real and imaginary parts in arrays of their own.
 
+use crate::kernels::View;
+use crate::kernels::lane::{Lane, bits};
 use crate::number::Number;
-use crate::types::{Scalar, Type};
+use crate::types::Type;
 use crate::value::Value;
-
-/// Words in a cache line.
-const LINE: usize = 8;
-
-/// Numbers of one scalar type.
-#[derive(Default)]
-pub(super) struct Lane {
-    words: Vec<u64>,
-    /// The first word of a cache line.
-    start: usize,
-    bytes: usize,
-}
-
-impl Lane {
-    /// Room for `bytes`, all 0.
-    pub fn new(bytes: usize) -> Lane {
-        let words = vec![0; bytes.div_ceil(8) + LINE];
-        let start = words.as_ptr().align_offset(8 * LINE).min(LINE);
-        Lane {
-            words,
-            start,
-            bytes,
-        }
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words[self.start..])[..self.bytes]
-    }
-
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words[self.start..])[..self.bytes]
-    }
-
-    fn get(&self, scalar: Scalar, index: usize) -> Number {
-        let at = index * scalar.bytes();
-        Number::read(scalar, &self.bytes()[at..]).unwrap_or(Number::zero(scalar))
-    }
-
-    fn set(&mut self, scalar: Scalar, index: usize, number: Number) {
-        let word = bits(number, scalar).to_le_bytes();
-        let size = scalar.bytes();
-        self.bytes_mut()[index * size..][..size].copy_from_slice(&word[..size]);
-    }
-}
-
-/// The bits of a number in the low end of a word.
-pub(super) fn bits(number: Number, scalar: Scalar) -> u64 {
-    match number.cast(scalar) {
-        Number::Int(value) => value as u64,
-        Number::F32(value) => value.to_bits().into(),
-        Number::F64(value) => value.to_bits(),
-    }
-}
-
-/// What one output of one node puts out in a step.
-#[derive(Default)]
-pub(super) struct Signal {
-    pub re: Lane,
-    /// Empty where the type is real.
-    pub im: Lane,
-}
 
 /// What a signal is.
 #[derive(Clone, Debug)]
@@ -93,73 +34,157 @@ impl Shape {
     }
 }
 
-impl Signal {
-    /// Room for the samples of a step, filled with the value before the first.
-    pub fn new(shape: &Shape, step: u64) -> Signal {
-        let bytes = shape.samples(step) * shape.lane_bytes();
-        let mut signal = Signal {
-            re: Lane::new(bytes),
-            im: Lane::new(if shape.kind.complex { bytes } else { 0 }),
-        };
-        let value = shape.constant.as_ref().unwrap_or(&shape.rest);
-        for sample in 0..shape.samples(step) {
-            signal.set(sample, value);
-        }
-        signal
-    }
+/// Where the parts of a signal lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub kind: Type,
+    pub re: View,
+    pub im: Option<View>,
+}
 
+impl Slot {
     /// One sample.
-    pub fn get(&self, kind: Type, sample: usize) -> Value {
-        let first = sample * kind.len;
-        Value::build(kind, |index| {
-            let im = if kind.complex {
-                self.im.get(kind.scalar, first + index)
-            } else {
-                Number::Int(0)
-            };
-            (self.re.get(kind.scalar, first + index), im)
+    pub fn get(&self, lanes: &[Lane], sample: usize) -> Value {
+        let part = |view: View, index: usize| {
+            lanes[view.lane].get(view.scalar, view.first + sample * view.len + index)
+        };
+        Value::build(self.kind, |index| {
+            let im = self.im.map_or(Number::Int(0), |im| part(im, index));
+            (part(self.re, index), im)
         })
     }
 
     /// Sets one sample to a value of the signal's type.
-    pub fn set(&mut self, sample: usize, value: &Value) {
-        let kind = value.kind();
-        let first = sample * kind.len;
-        for (index, &number) in value.re().iter().enumerate() {
-            self.re.set(kind.scalar, first + index, number);
+    pub fn set(&self, lanes: &mut [Lane], sample: usize, value: &Value) {
+        let mut set = |view: View, numbers: &[Number]| {
+            for (index, &number) in numbers.iter().enumerate() {
+                let at = view.first + sample * view.len + index;
+                lanes[view.lane].set(view.scalar, at, bits(number, view.scalar));
+            }
+        };
+        set(self.re, value.re());
+        if let Some(im) = self.im {
+            set(im, value.im());
         }
-        for (index, &number) in value.im().iter().enumerate() {
-            self.im.set(kind.scalar, first + index, number);
+    }
+}
+
+/// The first byte of a view in its lane.
+pub(super) fn first_byte(view: View) -> usize {
+    view.first * view.scalar.bytes()
+}
+
+/// Signals without anything that works on them.
+#[derive(Default)]
+pub(super) struct Store {
+    pub lanes: Vec<Lane>,
+    pub slots: Vec<Slot>,
+}
+
+impl Store {
+    /// Room for the samples of a step, filled with the values before the first.
+    pub fn new(shapes: &[Shape], step: u64) -> Store {
+        let mut store = Store::default();
+        for shape in shapes {
+            let samples = shape.samples(step);
+            let mut view = || {
+                store.lanes.push(Lane::new(samples * shape.lane_bytes()));
+                View {
+                    lane: store.lanes.len() - 1,
+                    first: 0,
+                    len: shape.kind.len,
+                    scalar: shape.kind.scalar,
+                }
+            };
+            let slot = Slot {
+                kind: shape.kind,
+                re: view(),
+                im: shape.kind.complex.then(view),
+            };
+            store.slots.push(slot);
+            let value = shape.constant.as_ref().unwrap_or(&shape.rest);
+            for sample in 0..samples {
+                slot.set(&mut store.lanes, sample, value);
+            }
         }
+        store
+    }
+
+    /// The parts of a signal, from its first sample on.
+    fn parts(&mut self, signal: usize) -> (&mut [u8], &mut [u8]) {
+        let slot = self.slots[signal];
+        let Some(im) = slot.im else {
+            return (
+                &mut self.lanes[slot.re.lane].bytes_mut()[first_byte(slot.re)..],
+                &mut [],
+            );
+        };
+        // Imaginary parts are made right behind the real ones.
+        let (before, behind) = self.lanes.split_at_mut(im.lane);
+        (
+            &mut before[slot.re.lane].bytes_mut()[first_byte(slot.re)..],
+            &mut behind[0].bytes_mut()[first_byte(im)..],
+        )
+    }
+
+    pub fn clear(&mut self, signal: usize) {
+        let (re, im) = self.parts(signal);
+        re.fill(0);
+        im.fill(0);
     }
 
     /// Takes samples from raw bytes, complex numbers interleaved, from sample 0 on.
-    pub fn read(&mut self, kind: Type, bytes: &[u8]) {
+    pub fn read(&mut self, signal: usize, bytes: &[u8]) {
+        let kind = self.slots[signal].kind;
+        let (re, im) = self.parts(signal);
         if !kind.complex {
-            self.re.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+            re[..bytes.len()].copy_from_slice(bytes);
             return;
         }
-        let size = kind.scalar.bytes();
-        for (index, pair) in bytes.chunks_exact(2 * size).enumerate() {
-            self.re.bytes_mut()[index * size..][..size].copy_from_slice(&pair[..size]);
-            self.im.bytes_mut()[index * size..][..size].copy_from_slice(&pair[size..]);
+        match kind.scalar.bytes() {
+            1 => split::<1>(bytes, re, im),
+            2 => split::<2>(bytes, re, im),
+            4 => split::<4>(bytes, re, im),
+            _ => split::<8>(bytes, re, im),
         }
     }
 
     /// Appends the raw bytes of the first samples, complex numbers interleaved.
-    pub fn write(&self, kind: Type, samples: usize, bytes: &mut Vec<u8>) {
+    pub fn write(&mut self, signal: usize, samples: usize, bytes: &mut Vec<u8>) {
+        let kind = self.slots[signal].kind;
         let size = kind.scalar.bytes();
         let all = samples * kind.len * size;
+        let (re, im) = self.parts(signal);
         if !kind.complex {
-            bytes.extend_from_slice(&self.re.bytes()[..all]);
+            bytes.extend_from_slice(&re[..all]);
             return;
         }
-        let parts = self.re.bytes()[..all]
-            .chunks_exact(size)
-            .zip(self.im.bytes()[..all].chunks_exact(size));
-        for (re, im) in parts {
-            bytes.extend_from_slice(re);
-            bytes.extend_from_slice(im);
+        let from = bytes.len();
+        bytes.resize(from + 2 * all, 0);
+        let out = &mut bytes[from..];
+        match size {
+            1 => join::<1>(&re[..all], &im[..all], out),
+            2 => join::<2>(&re[..all], &im[..all], out),
+            4 => join::<4>(&re[..all], &im[..all], out),
+            _ => join::<8>(&re[..all], &im[..all], out),
         }
+    }
+}
+
+fn split<const N: usize>(bytes: &[u8], re: &mut [u8], im: &mut [u8]) {
+    let (pairs, _) = bytes.as_chunks::<N>();
+    let (re, _) = re.as_chunks_mut::<N>();
+    let (im, _) = im.as_chunks_mut::<N>();
+    for ((pair, re), im) in pairs.chunks_exact(2).zip(re).zip(im) {
+        (*re, *im) = (pair[0], pair[1]);
+    }
+}
+
+fn join<const N: usize>(re: &[u8], im: &[u8], out: &mut [u8]) {
+    let (re, _) = re.as_chunks::<N>();
+    let (im, _) = im.as_chunks::<N>();
+    let (pairs, _) = out.as_chunks_mut::<N>();
+    for ((pair, re), im) in pairs.chunks_exact_mut(2).zip(re).zip(im) {
+        (pair[0], pair[1]) = (*re, *im);
     }
 }

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use super::bell::Bell;
-use super::lane::{Lane, Shape, Signal};
+use super::lane::{Shape, Store, first_byte};
 use super::layout::{Edge, Layout};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
+use crate::kernels::View;
 use crate::queue::{Consumer, Producer, queue};
 
 /// Words in a cache line.
 const LINE: usize = 8;
 
 /// Where a signal lies in a block.
+#[derive(Clone, Copy)]
 struct Place {
     signal: usize,
     /// The first word of its real parts, and of its imaginary parts.
@@ -54,27 +56,31 @@ impl Place {
         (first, (ticks / self.period) as usize * self.bytes)
     }
 
-    fn write(&self, block: &mut [u64], signal: &Signal, from: u64, ticks: u64) {
+    fn write(&self, block: &mut [u64], store: &Store, from: u64, ticks: u64) {
         let (first, bytes) = self.run(from, ticks);
         let block: &mut [u8] = bytemuck::cast_slice_mut(block);
-        let mut copy = |word: usize, lane: &Lane| {
-            block[8 * word + first..][..bytes].copy_from_slice(&lane.bytes()[..bytes]);
+        let slot = store.slots[self.signal];
+        let mut copy = |word: usize, view: View| {
+            let lane = &store.lanes[view.lane].bytes()[first_byte(view)..];
+            block[8 * word + first..][..bytes].copy_from_slice(&lane[..bytes]);
         };
-        copy(self.re, &signal.re);
-        if let Some(im) = self.im {
-            copy(im, &signal.im);
+        copy(self.re, slot.re);
+        if let Some((word, view)) = self.im.zip(slot.im) {
+            copy(word, view);
         }
     }
 
-    fn read(&self, block: &[u64], signal: &mut Signal, from: u64, ticks: u64) {
+    fn read(&self, block: &[u64], store: &mut Store, from: u64, ticks: u64) {
         let (first, bytes) = self.run(from, ticks);
         let block: &[u8] = bytemuck::cast_slice(block);
-        let copy = |word: usize, lane: &mut Lane| {
-            lane.bytes_mut()[..bytes].copy_from_slice(&block[8 * word + first..][..bytes]);
+        let slot = store.slots[self.signal];
+        let mut copy = |word: usize, view: View| {
+            let lane = &mut store.lanes[view.lane].bytes_mut()[first_byte(view)..];
+            lane[..bytes].copy_from_slice(&block[8 * word + first..][..bytes]);
         };
-        copy(self.re, &mut signal.re);
-        if let Some(im) = self.im {
-            copy(im, &mut signal.im);
+        copy(self.re, slot.re);
+        if let Some((word, view)) = self.im.zip(slot.im) {
+            copy(word, view);
         }
     }
 }
@@ -120,13 +126,18 @@ pub(super) fn link(
         let shape = &shapes[port.to];
         let samples = shape.samples(edge.block);
         for (block, values) in port.initial.chunks(samples).enumerate() {
-            let mut signal = Signal::new(shape, edge.block);
+            let mut store = Store::new(std::slice::from_ref(shape), edge.block);
+            let slot = store.slots[0];
             for (sample, value) in values.iter().enumerate() {
-                signal.set(sample, value);
+                slot.set(&mut store.lanes, sample, value);
             }
-            place.write(
+            let alone = Place {
+                signal: 0,
+                ..*place
+            };
+            alone.write(
                 &mut initial[block * words..][..words],
-                &signal,
+                &store,
                 0,
                 edge.block,
             );
@@ -187,7 +198,7 @@ impl Sender {
     }
 
     /// Sends what the signals have of this step.
-    pub fn send(&mut self, signals: &[Signal]) {
+    pub fn send(&mut self, store: &Store) {
         let end = &mut self.end;
         let mut grant = None;
         let block: &mut [u64] = match end.transfer {
@@ -198,7 +209,7 @@ impl Sender {
             },
         };
         for place in &end.places {
-            place.write(block, &signals[place.signal], end.at, end.step);
+            place.write(block, store, end.at, end.step);
         }
         if end.ends() {
             match grant {
@@ -232,7 +243,7 @@ impl Receiver {
     }
 
     /// Takes this step into the signals.
-    pub fn receive(&mut self, signals: &mut [Signal]) {
+    pub fn receive(&mut self, store: &mut Store) {
         let end = &mut self.end;
         if end.transfer == Transfer::Copying && end.starts() {
             self.consumer.pop(&mut end.own);
@@ -244,7 +255,7 @@ impl Receiver {
         };
         let block = view.as_ref().map_or(&end.own[..], |view| view.slices().0);
         for place in &end.places {
-            place.read(block, &mut signals[place.signal], end.at, end.step);
+            place.read(block, store, end.at, end.step);
         }
         // A slot goes back once all of it has been taken over into signals.
         if let Some(view) = view

@@ -33,12 +33,12 @@
 mod absorb;
 mod bell;
 mod control;
-mod delay;
 mod lane;
 mod layout;
 mod link;
 mod live;
 mod outside;
+mod plan;
 mod schedule;
 mod settings;
 mod slow;
@@ -58,13 +58,15 @@ pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 
 use crate::graph::Graph;
+use crate::kernels::Level;
 use crate::problem::{Cause, Problems};
 use crate::types::Type;
 use crate::value::Value;
 use control::Control;
-use lane::{Shape, Signal};
+use lane::{Shape, Store};
 use layout::{IN, Layout, OUT};
 use outside::{Begins, Inlet, Outlet, Port};
+use plan::Plan;
 use telemetry::{Counts, Names, PartTimes, QueueTimes, Spread};
 use worker::{Ends, Worker};
 
@@ -166,8 +168,13 @@ impl Executor {
             return Err(wrong("writers", writers.len(), layout.outputs.len()));
         }
         let control = Arc::new(Control::new(layout.parts.len(), self.settings.limit));
-        let units: Vec<Vec<unit::Running>> = layout.parts.iter().map(unit::start).collect();
-        let counts = Arc::new(self.counts(&units));
+        let level = self.settings.level.unwrap_or_else(Level::detect);
+        let plans: Vec<Plan> = layout
+            .parts
+            .iter()
+            .map(|part| Plan::new(part, level))
+            .collect();
+        let counts = Arc::new(self.counts(&plans));
         let mut ends = self.ends(&control, &counts)?;
         let begins = Arc::new(Begins::new());
         let mut outlet_shapes = layout.parts[OUT].shapes.clone();
@@ -185,12 +192,6 @@ impl Executor {
             port(&outlet_shapes, path, outlet_shapes.len() - 1)
         });
         let outputs: Vec<Port> = outputs.collect();
-        let signals = |shapes: &[Shape], step| -> Vec<Signal> {
-            shapes
-                .iter()
-                .map(|shape| Signal::new(shape, step))
-                .collect()
-        };
         let (inner, outer) = (ends.split_off(OUT + 1), ends);
         let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
             .unwrap_or_else(|_| unreachable!("a layout has two parts for the outside"));
@@ -202,7 +203,7 @@ impl Executor {
                 .map(|(path, signal)| port(&layout.parts[IN].shapes, path, *signal))
                 .collect(),
             readers,
-            signals: signals(&layout.parts[IN].shapes, layout.parts[IN].step),
+            store: Store::new(&layout.parts[IN].shapes, layout.parts[IN].step),
             step: layout.parts[IN].step,
             begins: begins.clone(),
         });
@@ -210,7 +211,7 @@ impl Executor {
             ends: of_outlet,
             ports: outputs,
             writers,
-            signals: signals(&outlet_shapes, layout.parts[OUT].step),
+            store: Store::new(&outlet_shapes, layout.parts[OUT].step),
             step: layout.parts[OUT].step,
             begins,
             bound: inlet.is_some(),
@@ -224,9 +225,9 @@ impl Executor {
             control,
             counts,
         };
-        for ((ends, units), part) in inner
+        for ((ends, plan), part) in inner
             .into_iter()
-            .zip(units.into_iter().skip(2))
+            .zip(plans.into_iter().skip(2))
             .zip(&layout.parts[2..])
         {
             if ends.receivers.is_empty() && ends.senders.is_empty() {
@@ -241,9 +242,8 @@ impl Executor {
             };
             run.workers.push(Worker {
                 ends,
-                units,
+                plan,
                 paths: part.items.iter().map(path).collect(),
-                signals: signals(&part.shapes, part.step),
                 step: part.step,
                 now: 0,
             });
@@ -285,11 +285,11 @@ impl Executor {
             .collect())
     }
 
-    fn counts(&self, units: &[Vec<unit::Running>]) -> Counts {
+    fn counts(&self, plans: &[Plan]) -> Counts {
         let parts = &self.layout.parts;
-        let unit_names = |(part, units): (&layout::Part, &Vec<unit::Running>)| -> Vec<String> {
+        let unit_names = |(part, plan): (&layout::Part, &Plan)| -> Vec<String> {
             let path = |&item: &usize| part.items[item].as_ref().map(|item| item.path.clone());
-            units
+            plan.units
                 .iter()
                 .map(|unit| {
                     unit.items
@@ -302,14 +302,14 @@ impl Executor {
         };
         let name = |index: usize| parts[index].name(index);
         Counts {
-            parts: units
+            parts: plans
                 .iter()
-                .map(|units| PartTimes::new(units.len()))
+                .map(|plan| PartTimes::new(plan.units.len()))
                 .collect(),
             names: Names {
                 parts: parts
                     .iter()
-                    .zip(units)
+                    .zip(plans)
                     .enumerate()
                     .map(|(index, part)| (name(index), unit_names(part)))
                     .collect(),

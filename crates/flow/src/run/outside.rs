@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::control::Failure;
-use super::lane::{Shape, Signal};
+use super::lane::{Shape, Store};
 use super::telemetry::{EVERY, add};
 use super::worker::{Ends, Stopped};
 use crate::types::Type;
@@ -50,7 +50,7 @@ pub(super) struct Inlet {
     pub ends: Ends,
     pub ports: Vec<Port>,
     pub readers: Vec<Box<dyn Read + Send>>,
-    pub signals: Vec<Signal>,
+    pub store: Store,
     pub step: u64,
     pub begins: Arc<Begins>,
 }
@@ -106,7 +106,7 @@ impl Inlet {
                 let now = self.begins.now();
                 self.begins.at(round).store(now, Ordering::Relaxed);
             }
-            if self.ends.begin().is_err() || self.ends.send(&self.signals).is_err() {
+            if self.ends.begin().is_err() || self.ends.send(&self.store).is_err() {
                 return Ok(());
             }
             at += self.step;
@@ -119,11 +119,9 @@ impl Inlet {
     /// Sends 0 until all is out: outputs from before the end may be in blocks that end behind it.
     fn pad(&mut self) {
         for port in &self.ports {
-            let signal = &mut self.signals[port.signal];
-            signal.re.bytes_mut().fill(0);
-            signal.im.bytes_mut().fill(0);
+            self.store.clear(port.signal);
         }
-        while self.ends.begin().is_ok() && self.ends.send(&self.signals).is_ok() {}
+        while self.ends.begin().is_ok() && self.ends.send(&self.store).is_ok() {}
     }
 
     /// Reads the samples of a step. Returns the tick before which they all are there.
@@ -149,7 +147,7 @@ impl Inlet {
             if whole < due {
                 got = got.min(at + whole as u64 * port.period);
             }
-            self.signals[port.signal].read(port.kind, bytes);
+            self.store.read(port.signal, bytes);
         }
         Ok(got)
     }
@@ -160,7 +158,7 @@ pub(super) struct Outlet<'a> {
     pub ends: Ends,
     pub ports: Vec<Port>,
     pub writers: Vec<Box<dyn Write + 'a>>,
-    pub signals: Vec<Signal>,
+    pub store: Store,
     pub step: u64,
     pub begins: Arc<Begins>,
     /// Whether there are inputs that outputs must not run ahead of.
@@ -214,7 +212,7 @@ impl Outlet<'_> {
                 return Ok(at);
             }
             let round = at / self.step;
-            self.ends.receive(&mut self.signals, round % EVERY == 1);
+            self.ends.receive(&mut self.store, round % EVERY == 1);
             self.write(at, end, &mut bytes)?;
             if round % EVERY == 1 && self.bound {
                 let begin = self.begins.at(round).load(Ordering::Relaxed);
@@ -230,7 +228,7 @@ impl Outlet<'_> {
             let all = self.step / port.period;
             let samples = (end - at).div_ceil(port.period).min(all) as usize;
             bytes.clear();
-            self.signals[port.signal].write(port.kind, samples, bytes);
+            self.store.write(port.signal, samples, bytes);
             writer.write_all(bytes).map_err(|error| {
                 Failure::node(port.path.clone(), format!("cannot be written: {error}"))
             })?;

@@ -154,7 +154,7 @@ fn same_cycle(part: &Part, makes: &[Option<usize>], index: usize) -> Vec<usize> 
 }
 
 /// An order in which each follows those that it waits for. What is in a loop is left out.
-fn sorted(follows: &[Vec<usize>], mut waits: Vec<usize>) -> Vec<usize> {
+pub(super) fn sorted(follows: &[Vec<usize>], mut waits: Vec<usize>) -> Vec<usize> {
     let mut ready: VecDeque<usize> = (0..waits.len()).filter(|&at| waits[at] == 0).collect();
     let mut order = Vec::with_capacity(waits.len());
     while let Some(at) = ready.pop_front() {

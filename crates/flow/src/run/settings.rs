@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::kernels::Level;
+
 /// The partition of nodes that no mark is around.
 pub const UNMARKED: u32 = u32::MAX;
 
@@ -74,6 +76,9 @@ pub struct Settings {
     pub cpus: BTreeMap<u32, usize>,
     /// The tick before which the run ends, if no input ends earlier.
     pub limit: Option<u64>,
+    /// The instructions that kernels use. `None`: the best that this machine has. The results are the
+    /// same.
+    pub level: Option<Level>,
     /// What threads do while they wait. `None`: they sleep at once if there are more threads than
     /// CPUs.
     pub patience: Option<Patience>,
@@ -90,6 +95,7 @@ impl Default for Settings {
             partitions: None,
             cpus: BTreeMap::new(),
             limit: None,
+            level: None,
             patience: None,
         }
     }

@@ -1,8 +1,9 @@
 //! Nodes run as the interpreter runs them, one sample after the other: whatever has no faster form.
 
-use super::lane::Signal;
+use super::lane::Slot;
 use super::layout::{Item, Part};
-use super::unit::{Fault, Run};
+use super::unit::Fault;
+use crate::kernels::lane::Lane;
 use crate::node::Step;
 use crate::types::Type;
 use crate::value::Value;
@@ -28,20 +29,19 @@ struct Node {
 }
 
 struct Taken {
-    signal: usize,
+    slot: Slot,
     value: usize,
-    kind: Type,
     period: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Made {
-    signal: usize,
+    slot: Slot,
     value: usize,
 }
 
 impl Stepping {
-    pub fn new(part: &Part, members: &[usize]) -> Stepping {
+    pub fn new(part: &Part, members: &[usize], slots: &[Slot]) -> Stepping {
         let mut known: Vec<Option<usize>> = vec![None; part.shapes.len()];
         let mut values = Vec::new();
         let mut value = |signal: usize| -> usize {
@@ -58,19 +58,14 @@ impl Stepping {
         let mut read: Vec<usize> = items
             .iter()
             .flat_map(|(_, item)| item.from.iter().chain(&item.enables).copied())
-            .filter(|signal| !made.contains(signal))
+            .filter(|&signal| !made.contains(&signal) && part.shapes[signal].constant.is_none())
             .collect();
         read.sort_unstable();
         read.dedup();
         let taken = |&signal: &usize| Taken {
-            signal,
+            slot: slots[signal],
             value: value(signal),
-            kind: part.shapes[signal].kind,
-            period: if part.shapes[signal].constant.is_some() {
-                u64::MAX
-            } else {
-                part.shapes[signal].period
-            },
+            period: part.shapes[signal].period,
         };
         let taken = read.iter().map(taken).collect();
         let nodes = items
@@ -85,7 +80,7 @@ impl Stepping {
                     .to
                     .iter()
                     .map(|&signal| Made {
-                        signal,
+                        slot: slots[signal],
                         value: value(signal),
                     })
                     .collect(),
@@ -145,21 +140,21 @@ impl Stepping {
     }
 }
 
-impl Run for Stepping {
-    fn run(&mut self, signals: &mut [Signal]) -> Result<(), Fault> {
+impl Stepping {
+    pub fn run(&mut self, lanes: &mut [Lane]) -> Result<(), Fault> {
         for tick in 0..self.ticks {
             for taken in &self.taken {
                 let due = tick.is_multiple_of(taken.period);
                 if due {
                     let sample = (tick / taken.period) as usize;
-                    self.values[taken.value] = signals[taken.signal].get(taken.kind, sample);
+                    self.values[taken.value] = taken.slot.get(lanes, sample);
                 }
             }
             self.cycle(tick)?;
             for node in self.nodes.iter().filter(|n| tick.is_multiple_of(n.period)) {
                 let sample = (tick / node.period) as usize;
                 for made in &node.to {
-                    signals[made.signal].set(sample, &self.values[made.value]);
+                    made.slot.set(lanes, sample, &self.values[made.value]);
                 }
             }
         }

@@ -1,13 +1,7 @@
-//! What a part runs in a step, in order.
+//! Runs the units of a plan.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-
-use super::delay::{Line, Pass, Recall, Remember};
-use super::lane::Signal;
-use super::layout::Part;
-use super::schedule::{self, Unit};
-use super::slow::Stepping;
+use super::plan::{Plan, Running, Way};
+use crate::kernels::{Memory, execute};
 
 /// What a node did that it must not do.
 #[derive(Debug)]
@@ -17,50 +11,27 @@ pub(super) struct Fault {
     pub text: String,
 }
 
-/// One unit: called once for each step, with the signals of the part.
-pub(super) trait Run: Send {
-    fn run(&mut self, signals: &mut [Signal]) -> Result<(), Fault>;
-}
-
-/// A unit with the nodes in it.
-pub(super) struct Running {
-    pub run: Box<dyn Run>,
-    pub items: Vec<usize>,
-}
-
-/// The units of a part in their initial state.
-pub(super) fn start(part: &Part) -> Vec<Running> {
-    let mut running = Vec::new();
-    let mut lines = HashMap::new();
-    for unit in schedule::units(part) {
-        let (run, items): (Box<dyn Run>, Vec<usize>) = match unit {
-            Unit::Whole(item) => (whole(part, item), vec![item]),
-            Unit::BySample(items) => (Box::new(Stepping::new(part, &items)), items),
-            Unit::Recall(item) => {
-                let Some(line) = Line::new(part, item) else {
-                    continue;
-                };
-                let line = Arc::new(Mutex::new(line));
-                lines.insert(item, line.clone());
-                (Box::new(Recall(line)), vec![item])
+/// Runs one unit for a step.
+pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
+    let Running { way, count, .. } = &mut plan.units[index];
+    let mut memory = Memory {
+        lanes: &mut plan.store.lanes,
+        lines: &mut plan.lines,
+        scratch: &mut plan.scratch,
+        at: 0,
+        count: *count,
+        level: plan.level,
+    };
+    match way {
+        Way::Vector(ops) => execute(ops, &mut memory),
+        Way::Loop(ops) => {
+            memory.count = 1;
+            for at in 0..*count {
+                memory.at = at;
+                execute(ops, &mut memory);
             }
-            Unit::Remember(item) => match lines.remove(&item) {
-                Some(line) => (Box::new(Remember(line)), vec![item]),
-                None => continue,
-            },
-        };
-        running.push(Running { run, items });
+        }
+        Way::Slow(stepping) => return stepping.run(memory.lanes),
     }
-    running
-}
-
-/// The fastest form of a node that works on a whole step.
-fn whole(part: &Part, item: usize) -> Box<dyn Run> {
-    let delay = part.items[item]
-        .as_ref()
-        .is_some_and(|item| item.plain_delay() > 0);
-    if delay && let Some(line) = Line::new(part, item).filter(Line::serves) {
-        return Box::new(Pass(line));
-    }
-    Box::new(Stepping::new(part, &[item]))
+    Ok(())
 }

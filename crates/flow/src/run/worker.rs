@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use super::bell::Bell;
 use super::control::{Control, Failure};
-use super::lane::Signal;
+use super::lane::Store;
 use super::link::{Receiver, Sender};
+use super::plan::Plan;
 use super::settings::Patience;
 use super::telemetry::{Counts, EVERY, add};
-use super::unit::{Fault, Running};
+use super::unit::{self, Fault};
 
 /// The queues of one part, and how it waits for them.
 pub(super) struct Ends {
@@ -26,9 +27,8 @@ pub(super) struct Ends {
 /// A part that runs.
 pub(super) struct Worker {
     pub ends: Ends,
-    pub units: Vec<Running>,
+    pub plan: Plan,
     pub paths: Vec<String>,
-    pub signals: Vec<Signal>,
     /// Ticks of a step.
     pub step: u64,
     /// The unit that runs now, to be named if it fails.
@@ -95,20 +95,20 @@ impl Ends {
         }
     }
 
-    pub fn receive(&mut self, signals: &mut [Signal], timed: bool) {
+    pub fn receive(&mut self, store: &mut Store, timed: bool) {
         for receiver in &mut self.receivers {
             if timed && receiver.starts() {
                 let fill = receiver.fill() as u64;
                 receiver.times().fill.add(fill);
             }
-            receiver.receive(signals);
+            receiver.receive(store);
         }
     }
 
-    pub fn send(&mut self, signals: &[Signal]) -> Result<(), Stopped> {
+    pub fn send(&mut self, store: &Store) -> Result<(), Stopped> {
         self.room(Sender::may_send)?;
         for sender in &mut self.senders {
-            sender.send(signals);
+            sender.send(store);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Worker {
                     .map(|text| text.to_string())
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_default();
-                let paths = self.units.get(self.now).map(|unit| {
+                let paths = self.plan.units.get(self.now).map(|unit| {
                     let paths = unit.items.iter().map(|&item| self.paths[item].as_str());
                     paths.collect::<Vec<&str>>().join(", ")
                 });
@@ -150,15 +150,16 @@ impl Worker {
             if step % EVERY == 1 {
                 self.timed(counts)?;
             } else {
-                self.ends.receive(&mut self.signals, false);
-                for (index, unit) in self.units.iter_mut().enumerate() {
+                self.ends.receive(&mut self.plan.store, false);
+                for index in 0..self.plan.units.len() {
                     self.now = index;
-                    unit.run.run(&mut self.signals)?;
+                    unit::run(&mut self.plan, index)?;
                 }
             }
-            if self.ends.send(&self.signals).is_err() {
+            if self.ends.send(&self.plan.store).is_err() {
                 return Ok(());
             }
+            self.plan.end_step();
             add(&counts.ticks, self.step);
         }
         Ok(())
@@ -167,11 +168,11 @@ impl Worker {
     /// One step with a look at the clock behind each unit.
     fn timed(&mut self, counts: &super::telemetry::PartTimes) -> Result<(), Fault> {
         let begin = Instant::now();
-        self.ends.receive(&mut self.signals, true);
+        self.ends.receive(&mut self.plan.store, true);
         let mut last = Instant::now();
-        for (index, unit) in self.units.iter_mut().enumerate() {
+        for index in 0..self.plan.units.len() {
             self.now = index;
-            unit.run.run(&mut self.signals)?;
+            unit::run(&mut self.plan, index)?;
             let now = Instant::now();
             add(&counts.units[index], (now - last).as_nanos() as u64);
             last = now;

@@ -1,0 +1,254 @@
+//! Sums of products with windows of samples.
+//!
+//! Each output is a chain of fused multiply-adds from the first tap on. Outputs side by side take
+//! a lane of a vector each, and enough vectors at once hide the latency of their chains; a tap is
+//! read once for all of them.
+//!
+//! A window begins at any number, so that every other vector of it may lie across two cache lines,
+//! which takes two reads. So the samples are there twice, the second time half a line further on:
+//! of the two, one has the vector within a line.
+
+use std::mem::size_of;
+
+use super::code::{Op, Term};
+use super::element::{Real, typed};
+use super::execute::{Memory, Operation, View};
+use super::lane::LINE;
+use super::simd::{self, Work};
+use crate::types::Scalar;
+
+/// Bytes of a vector.
+const VECTOR: usize = LINE / 2;
+/// The most terms of one sum.
+pub(crate) const TERMS: usize = 2;
+
+/// Bytes that the second copies of a sum's samples may need.
+pub(crate) fn scratch(terms: usize, taps: usize, count: usize, size: usize) -> usize {
+    terms * room(taps + count, size)
+}
+
+/// Bytes for the copy of so many samples.
+fn room(samples: usize, size: usize) -> usize {
+    (samples * size + 2 * LINE).next_multiple_of(LINE)
+}
+
+pub(super) fn run(op: &Operation, memory: &mut Memory) {
+    match op {
+        Op::Fir {
+            d,
+            terms,
+            newest_first,
+        } => typed!(d.scalar, T => fir::<T>(memory, *d, terms, *newest_first)),
+        Op::Dot { d, terms } => typed!(d.scalar, T => dot::<T>(memory, *d, terms)),
+        _ => {}
+    }
+}
+
+/// The samples of one term, from the oldest of the first output on, and the same again from
+/// `offset` on, half a cache line further on in memory. `at` numbers are in front of the first in
+/// its line.
+#[derive(Clone, Copy)]
+struct Samples<'a, T> {
+    taps: &'a [T],
+    samples: &'a [T],
+    copy: &'a [T],
+    offset: usize,
+    at: usize,
+}
+
+impl<T: Real> Samples<'_, T> {
+    /// Vectors from sample `first` on: those of even number, and those of odd number.
+    #[inline(always)]
+    fn from(&self, first: usize) -> (&[T], &[T]) {
+        let a = &self.samples[first..];
+        let b = &self.copy[first + self.offset..];
+        let within = (self.at + first) * size_of::<T>() % LINE <= VECTOR;
+        if within { (a, b) } else { (b, a) }
+    }
+}
+
+struct Outputs<'a, T> {
+    out: &'a mut [T],
+    terms: &'a [Samples<'a, T>],
+    newest_first: bool,
+}
+
+impl<T: Real> Outputs<'_, T> {
+    /// The sum for one output.
+    #[inline(always)]
+    fn one(&mut self, index: usize) {
+        let taps = self.terms[0].taps.len();
+        let mut sum = T::default();
+        for tap in 0..taps {
+            let at = index
+                + if self.newest_first {
+                    taps - 1 - tap
+                } else {
+                    tap
+                };
+            for term in self.terms {
+                sum = term.taps[tap].fused(term.samples[at], sum);
+            }
+        }
+        self.out[index] = sum;
+    }
+
+    /// The sums for `M` vectors of `V` outputs at once, from output `first` on.
+    #[inline(always)]
+    fn tile<const V: usize, const M: usize>(&mut self, first: usize) {
+        let taps = self.terms[0].taps.len();
+        let mut sums = [[T::default(); V]; M];
+        for tap in 0..taps {
+            let at = first
+                + if self.newest_first {
+                    taps - 1 - tap
+                } else {
+                    tap
+                };
+            for term in self.terms {
+                let factor = term.taps[tap];
+                let (even, odd) = term.from(at);
+                let (even, odd) = (&even[..M * V], &odd[..M * V]);
+                for (m, sums) in sums.iter_mut().enumerate() {
+                    let samples = if m % 2 == 0 { even } else { odd };
+                    for (lane, sum) in sums.iter_mut().enumerate() {
+                        *sum = factor.fused(samples[m * V + lane], *sum);
+                    }
+                }
+            }
+        }
+        let out = self.out[first..first + M * V].chunks_exact_mut(V);
+        for (out, sums) in out.zip(&sums) {
+            out.copy_from_slice(sums);
+        }
+    }
+
+    #[inline(always)]
+    fn all<const V: usize>(mut self) {
+        let count = self.out.len();
+        let mut first = 0;
+        // What is less than a tile is done with what is before it, if there is enough: the same
+        // comes out again.
+        while first < count {
+            let (left, all) = ((count - first) / V, count / V);
+            let more = (count - first) % V > 0;
+            let (tile, at) = match left {
+                8.. => (8, first),
+                4..8 if all >= 8 && (left > 4 || more) => (8, count - 8 * V),
+                4..8 => (4, first),
+                2..4 if all >= 4 && (left > 2 || more) => (4, count - 4 * V),
+                2..4 => (2, first),
+                1 if all >= 2 && more => (2, count - 2 * V),
+                1 => (1, first),
+                _ if all >= 1 => (1, count - V),
+                _ => (0, first),
+            };
+            match tile {
+                8 => self.tile::<V, 8>(at),
+                4 => self.tile::<V, 4>(at),
+                2 => self.tile::<V, 2>(at),
+                1 => self.tile::<V, 1>(at),
+                _ => (first..count).for_each(|index| self.one(index)),
+            }
+            first = if tile == 0 { count } else { at + tile * V };
+        }
+    }
+}
+
+impl<T: Real> Work for Outputs<'_, T> {
+    type Result = ();
+    #[inline(always)]
+    fn work(self, _wide: bool) {
+        match size_of::<T>() {
+            8 => self.all::<4>(),
+            _ => self.all::<8>(),
+        }
+    }
+}
+
+fn fir<T: Real>(memory: &mut Memory, d: View, terms: &[Term<View>], newest_first: bool) {
+    let level = memory.level;
+    let mut scratch = std::mem::take(memory.scratch);
+    memory.write::<T, _>(d, |out, inputs| {
+        let more = terms[0].count - 1;
+        let empty = Samples {
+            taps: &[],
+            samples: &[],
+            copy: &[],
+            offset: 0,
+            at: 0,
+        };
+        let mut all = [empty; TERMS];
+        let size = room(out.len() + more + 1, size_of::<T>());
+        let mut copies = scratch.bytes_mut().chunks_mut(size);
+        for (samples, term) in all.iter_mut().zip(terms) {
+            let first = term.a.first + inputs.at * term.a.len;
+            let from = inputs.wide::<T>(term.a, more);
+            *samples = Samples {
+                taps: &bytemuck::cast_slice(&term.taps)[..term.count],
+                samples: from,
+                copy: from,
+                offset: 0,
+                at: first,
+            };
+            // A few outputs are not worth a copy.
+            if size_of::<T>() >= 4
+                && out.len() * size_of::<T>() >= 4 * VECTOR
+                && let Some(copy) = copies.next()
+            {
+                let copy: &mut [T] = bytemuck::cast_slice_mut(copy);
+                let offset = (first + VECTOR / size_of::<T>()) % (LINE / size_of::<T>());
+                copy[offset..offset + from.len()].copy_from_slice(from);
+                (samples.copy, samples.offset) = (copy, offset);
+            }
+        }
+        let terms = &all[..terms.len().min(TERMS)];
+        let outputs = Outputs {
+            out,
+            terms,
+            newest_first,
+        };
+        simd::at(level, outputs);
+    });
+    *memory.scratch = scratch;
+}
+
+/// Inner products of the elements of each sample.
+struct Inner<'a, T> {
+    out: &'a mut [T],
+    terms: &'a [(&'a [T], &'a [T], bool)],
+    len: usize,
+}
+
+impl<T: Real> Work for Inner<'_, T> {
+    type Result = ();
+    #[inline(always)]
+    fn work(self, _wide: bool) {
+        for (index, out) in self.out.iter_mut().enumerate() {
+            let mut sum = T::default();
+            for at in index * self.len..(index + 1) * self.len {
+                for (a, b, minus) in self.terms {
+                    let a = if *minus { a[at].neg() } else { a[at] };
+                    sum = a.fused(b[at], sum);
+                }
+            }
+            *out = sum;
+        }
+    }
+}
+
+fn dot<T: Real>(memory: &mut Memory, d: View, terms: &[(View, View, bool)]) {
+    let level = memory.level;
+    memory.write::<T, _>(d, |out, inputs| {
+        let mut all: [(&[T], &[T], bool); TERMS] = [(&[], &[], false); TERMS];
+        for (slot, &(a, b, minus)) in all.iter_mut().zip(terms) {
+            *slot = (inputs.get::<T>(a), inputs.get::<T>(b), minus);
+        }
+        let inner = Inner {
+            out,
+            terms: &all[..terms.len().min(TERMS)],
+            len: terms[0].0.len,
+        };
+        simd::at(level, inner);
+    });
+}

@@ -1,0 +1,28 @@
+//! Kernels: what nodes compute, on flat arrays of many samples.
+//!
+//! A node describes itself by [`Code`]: operations on runs of real numbers of one type, so many for
+//! each sample. Whoever runs the code lays the runs out in memory and works on many samples with
+//! each operation, or on all operations of one sample where a loop demands it. Either way the
+//! arithmetic of each number is the same, and so are the bits.
+//!
+//! Loops over samples are plain Rust, compiled once for any machine and once for AVX2 and FMA; the
+//! better one is chosen when the program runs.
+
+mod code;
+mod element;
+mod execute;
+mod fir;
+pub(crate) mod lane;
+mod rearrange;
+mod table;
+
+// The kernels' room of unsafe code: functions for processors that have been asked.
+#[allow(unsafe_code)]
+mod simd;
+
+pub(crate) use code::{Arithmetic, Op, Term};
+pub use code::{Code, Initial, Planes, Reg};
+pub(crate) use execute::{Memory, Operation, View, execute};
+pub(crate) use fir::scratch;
+pub use simd::Level;
+pub(crate) use table::Line;

@@ -1,0 +1,88 @@
+//! Operations that only move numbers.
+
+use super::code::Op;
+use super::element::sized;
+use super::execute::{Memory, Operation};
+
+/// Does an operation of this kind; false if it is none.
+#[inline(always)]
+pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
+    match op {
+        Op::Spread { d, a } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            for (out, &a) in out.chunks_exact_mut(d.len).zip(inputs.get::<T>(*a)) {
+                out.fill(a);
+            }
+        })),
+        Op::Gather { d, a, from } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let samples = inputs.get::<T>(*a).chunks_exact(a.len);
+            for (out, a) in out.chunks_exact_mut(d.len).zip(samples) {
+                for (out, &from) in out.iter_mut().zip(from.iter()) {
+                    *out = a[from as usize];
+                }
+            }
+        })),
+        Op::Put { d, a, first } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let samples = inputs.get::<T>(*a).chunks_exact(a.len);
+            for (out, a) in out.chunks_exact_mut(d.len).zip(samples) {
+                out[*first..*first + a.len()].copy_from_slice(a);
+            }
+        })),
+        Op::Window { d, a, newest_first } => {
+            sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+                let a = inputs.wide::<T>(*a, d.len - 1);
+                for (out, a) in out.chunks_exact_mut(d.len).zip(a.windows(d.len)) {
+                    if *newest_first {
+                        for (out, &a) in out.iter_mut().zip(a.iter().rev()) {
+                            *out = a;
+                        }
+                    } else {
+                        out.copy_from_slice(a);
+                    }
+                }
+            }))
+        }
+        Op::Down { d, a, by } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let samples = inputs.counted::<T>(*a, inputs.count * by);
+            if d.len == 1 {
+                for (out, &a) in out.iter_mut().zip(samples.iter().step_by(*by)) {
+                    *out = a;
+                }
+            } else {
+                let samples = samples.chunks_exact(d.len).step_by(*by);
+                for (out, a) in out.chunks_exact_mut(d.len).zip(samples) {
+                    out.copy_from_slice(a);
+                }
+            }
+        })),
+        Op::Up { d, a, by, zeros } => {
+            sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+                let samples = inputs.counted::<T>(*a, inputs.count / by);
+                let samples = samples.chunks_exact(d.len);
+                for (out, a) in out.chunks_exact_mut(d.len * by).zip(samples) {
+                    if *zeros {
+                        out[..d.len].copy_from_slice(a);
+                        out[d.len..].fill(0);
+                    } else {
+                        out.chunks_exact_mut(d.len).for_each(|out| out.copy_from_slice(a));
+                    }
+                }
+            }))
+        }
+        Op::Accumulate { d, a, mask } => memory.write::<u32, _>(*d, |out, inputs| {
+            let mut sum = inputs.last::<u32>();
+            for (out, &a) in out.iter_mut().zip(inputs.get::<u32>(*a)) {
+                sum = sum.wrapping_add(a) & *mask as u32;
+                *out = sum;
+            }
+        }),
+        Op::Count { d, period } => memory.write::<u64, _>(*d, |out, inputs| {
+            let mut count = inputs.last::<u64>();
+            for out in out {
+                count = if count + 1 == *period { 0 } else { count + 1 };
+                *out = count;
+            }
+        }),
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,167 @@
+//! Operations that look up or call, and long delays.
+
+use super::code::Op;
+use super::element::sized;
+use super::execute::{Memory, Operation, View};
+use super::lane::Lane;
+use crate::nodes::FunctionOf;
+use crate::types::Scalar;
+
+/// What a long delay holds: a ring of bytes.
+pub(crate) struct Line {
+    held: Lane,
+    bytes: usize,
+    at: usize,
+}
+
+impl Line {
+    /// A delay that holds these numbers, the first to come out first.
+    pub fn new(scalar: Scalar, count: usize, bits: impl Fn(usize) -> u64) -> Line {
+        let mut held = Lane::new(count * scalar.bytes());
+        for index in 0..count {
+            held.set(scalar, index, bits(index));
+        }
+        Line {
+            held,
+            bytes: count * scalar.bytes(),
+            at: 0,
+        }
+    }
+
+    /// Copies a run of what is held: up to the ring's end, and from its beginning on.
+    fn out(&self, to: &mut [u8]) {
+        let held = &self.held.bytes()[..self.bytes];
+        let first = to.len().min(held.len() - self.at);
+        to[..first].copy_from_slice(&held[self.at..][..first]);
+        let rest = to.len() - first;
+        to[first..].copy_from_slice(&held[..rest]);
+    }
+
+    fn take(&mut self, from: &[u8]) {
+        let held = &mut self.held.bytes_mut()[..self.bytes];
+        let first = from.len().min(held.len() - self.at);
+        held[self.at..][..first].copy_from_slice(&from[..first]);
+        held[..from.len() - first].copy_from_slice(&from[first..]);
+        self.at = (self.at + from.len()) % held.len();
+    }
+
+    /// Puts the input behind what is held.
+    fn pass(&mut self, input: &[u8], output: &mut [u8]) {
+        let early = self.bytes.min(output.len());
+        self.out(&mut output[..early]);
+        let through = output.len() - early;
+        output[early..].copy_from_slice(&input[..through]);
+        // Of a longer step the last samples alone stay, and the ring begins anew.
+        self.take(&input[input.len() - early..]);
+    }
+}
+
+fn function(function: FunctionOf) -> fn(f64) -> f64 {
+    match function {
+        FunctionOf::Sin => f64::sin,
+        FunctionOf::Cos => f64::cos,
+        FunctionOf::Atan => f64::atan,
+        FunctionOf::Exp => f64::exp,
+        FunctionOf::Ln => f64::ln,
+        FunctionOf::Sqrt => f64::sqrt,
+    }
+}
+
+fn look(memory: &mut Memory, d: View, a: View, table: &[u64], at: impl Fn(f64) -> f64) {
+    let last = table.len() - 1;
+    sized!(d.scalar, T => memory.write::<T, _>(d, |out, inputs| {
+        for (out, &a) in out.iter_mut().zip(inputs.get::<f64>(a)) {
+            *out = table[(at(a) as usize).min(last)] as T;
+        }
+    }))
+}
+
+/// Does an operation of this kind.
+pub(super) fn run(op: &Operation, memory: &mut Memory) {
+    match op {
+        Op::Recall { d, line } => {
+            let lines = std::mem::take(&mut memory.lines);
+            sized!(d.scalar, T => memory.write::<T, _>(*d, |out, _| {
+                lines[*line].out(bytemuck::cast_slice_mut(out));
+            }));
+            memory.lines = lines;
+        }
+        Op::Remember { a, line } => {
+            let size = a.scalar.bytes() * a.len;
+            let first = a.first * a.scalar.bytes() + memory.at * size;
+            let bytes = &memory.lanes[a.lane].bytes()[first..][..memory.count * size];
+            memory.lines[*line].take(bytes);
+        }
+        Op::Pass { d, a, line } => {
+            let lines = std::mem::take(&mut memory.lines);
+            sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+                let a = inputs.get::<T>(*a);
+                lines[*line].pass(bytemuck::cast_slice(a), bytemuck::cast_slice_mut(out));
+            }));
+            memory.lines = lines;
+        }
+        Op::Map { d, a, function: f } => {
+            let f = function(*f);
+            match d.scalar {
+                Scalar::F32 => memory.write::<f32, _>(*d, |out, inputs| {
+                    for (out, &a) in out.iter_mut().zip(inputs.get::<f32>(*a)) {
+                        *out = f(a.into()) as f32;
+                    }
+                }),
+                _ => memory.write::<f64, _>(*d, |out, inputs| {
+                    for (out, &a) in out.iter_mut().zip(inputs.get::<f64>(*a)) {
+                        *out = f(a);
+                    }
+                }),
+            }
+        }
+        Op::Atan2 { d, y, x } => match d.scalar {
+            Scalar::F32 => memory.write::<f32, _>(*d, |out, inputs| {
+                let inputs = inputs.get::<f32>(*y).iter().zip(inputs.get::<f32>(*x));
+                for (out, (&y, &x)) in out.iter_mut().zip(inputs) {
+                    *out = f64::from(y).atan2(x.into()) as f32;
+                }
+            }),
+            _ => memory.write::<f64, _>(*d, |out, inputs| {
+                let inputs = inputs.get::<f64>(*y).iter().zip(inputs.get::<f64>(*x));
+                for (out, (&y, &x)) in out.iter_mut().zip(inputs) {
+                    *out = y.atan2(x);
+                }
+            }),
+        },
+        Op::Lut {
+            d,
+            a,
+            table,
+            nearest: false,
+        } => look(memory, *d, *a, table, |at| at),
+        Op::Lut { d, a, table, .. } => look(memory, *d, *a, table, |at| at + 0.5),
+        Op::Blend { d, a, table } => memory.write::<f64, _>(*d, |out, inputs| {
+            let last = table.len() - 1;
+            for (out, &at) in out.iter_mut().zip(inputs.get::<f64>(*a)) {
+                let below = (at as usize).min(last);
+                let (a, b) = (table[below], table[(below + 1).min(last)]);
+                *out = a + (at - below as f64).clamp(0.0, 1.0) * (b - a);
+            }
+        }),
+        Op::Table { d, a, table } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let last = table.len() as i64 - 1;
+            for (out, &a) in out.iter_mut().zip(inputs.get::<i64>(*a)) {
+                *out = table[a.clamp(0, last) as usize] as T;
+            }
+        })),
+        Op::Nearest { d, re, im, points } => memory.write::<i64, _>(*d, |out, inputs| {
+            let inputs = inputs.get::<f64>(*re).iter().zip(inputs.get::<f64>(*im));
+            for (out, (&re, &im)) in out.iter_mut().zip(inputs) {
+                let far = |point: &(f64, f64)| (re - point.0).powi(2) + (im - point.1).powi(2);
+                let nearest = points
+                    .iter()
+                    .map(far)
+                    .enumerate()
+                    .min_by(|a, b| a.1.total_cmp(&b.1));
+                *out = nearest.map_or(0, |(symbol, _)| symbol as i64);
+            }
+        }),
+        _ => debug_assert!(false, "{op:?} is for memory to be laid out, not to be run"),
+    }
+}
