@@ -22,8 +22,8 @@
 //! | 12 | [`mod@bench`] | measurements of this machine |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
 //! | 11 | [`control`] | the devices that clients see: requests and sensors of `fgpu` and `dsim` |
+//! | 11 | [`metrics`] | metrics for Prometheus |
 //! | 10 | [`sim`] | digitiser simulator and fault injection |
-//! | 10 | [`metrics`] | metrics for Prometheus |
 //! | 10 | [`losses`] | lines in the log when a loss begins, goes on and ends |
 //! | 9 | [`fgpu`] | the live engine |
 //! | 8 | [`assembly`] | the lcores of an engine, put together for live ports, replays and benches |

@@ -45,6 +45,8 @@ pub struct BackendRequest {
 pub struct Compute {
     /// Intake and pipelines.
     pub backend: engine::Backend,
+    /// Name and PCI address of the GPU, if one computes.
+    pub gpu: Option<String>,
     /// Memory of receive chunks.
     pub recv_memory: Arc<dyn ChunkAllocator>,
     /// Memory of output chunks.
@@ -130,17 +132,18 @@ fn on_gpu(
     let (recv_memory, chosen) = wanted.memory.open(&gpu, demand)?;
     let recv_memory: Arc<dyn ChunkAllocator> = recv_memory.into();
     let send_memory = Arc::new(PinnedAllocator::new(&gpu));
+    let name = format!("{} at {}", gpu.name(), gpu.address());
     let engine = |engine: &EngineConfig| -> Result<Compute, GpuError> {
         let (kind, kernels) = (recv_memory.kind(), &wanted.kernels);
         Ok(Compute {
             backend: gpu::backend(gpu.clone(), engine, kind, OUTPUT_CHUNKS, kernels)?,
+            gpu: Some(name.clone()),
             recv_memory: recv_memory.clone(),
             send_memory: send_memory.clone(),
         })
     };
     let engines = engines.iter().map(engine).collect::<Result<_, _>>()?;
     let chosen = chosen.into_iter().collect();
-    let name = format!("{} at {}", gpu.name(), gpu.address());
     Ok((name, OpenedBackend { engines, chosen }))
 }
 
@@ -166,6 +169,7 @@ fn on_cpu(engines: &[EngineConfig], workers: &Arc<Workers>, live: bool) -> Vec<C
     };
     let engine = |engine: &EngineConfig| Compute {
         backend: cpu::backend(engine, workers),
+        gpu: None,
         recv_memory: Arc::new(memory),
         send_memory: Arc::new(memory),
     };

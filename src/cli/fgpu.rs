@@ -14,7 +14,7 @@ use ground::files::read_text;
 use ground::os::{allowed_cpus, prefer_node, run_on};
 use ground::{N_POL, StopFlag};
 use host::placement::{EnginePlan, HostPlan, Lcore, Memory, Wishes};
-use katcp::{ReservedAddress, SensorInfo, ValueType};
+use katcp::{ReservedAddress, SensorInfo, Sensors, ValueType};
 
 use super::command_line::completed;
 use super::frame::{self, StopReason};
@@ -38,7 +38,7 @@ use crate::engine::steer::{ControlHandle, Published, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::losses::{Counters, LossRecord};
-use crate::metrics::EngineMetrics;
+use crate::metrics::{EngineMetrics, EngineState};
 use crate::page::{EnginePage, EngineParts};
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
@@ -238,6 +238,7 @@ impl Launch<'_> {
         };
         let config = self.config;
         let constants = constants(&compute);
+        let gpu = compute.gpu.clone();
         let (steering, steered) = ControlHandle::new(&config.engine, REQUESTS);
         let published = steered.published.clone();
         let log = AppliedLog::new(&config.engine);
@@ -252,7 +253,15 @@ impl Launch<'_> {
         let record = Arc::<RequestRecord>::default();
         let lost = Arc::<LossRecord>::default();
         let page = self.page(&engine, &steering, &published, &lost, &record);
-        serving.show(site(Arc::new(metrics(config, &engine))).source(page));
+        let sensors = Sensors::default();
+        let state = EngineState {
+            backend: if gpu.is_some() { "cuda" } else { "cpu" },
+            gpu: gpu.unwrap_or_default(),
+            published: published.clone(),
+            sensors: sensors.clone(),
+            losses: lost.clone(),
+        };
+        serving.show(site(Arc::new(metrics(config, &engine, state))).source(page));
         // Last: who waits for this port finds the engine at work.
         let control = control::fgpu::start(
             katcp,
@@ -264,6 +273,7 @@ impl Launch<'_> {
                 busy: engine.busy(),
                 record,
                 losses: lost.clone(),
+                sensors,
             },
             serving.on_control_end(),
         );
@@ -433,7 +443,7 @@ fn start_dpdk(
 }
 
 /// What is scraped of an engine.
-fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> EngineMetrics {
+fn metrics(config: &FgpuConfig, engine: &LiveEngine, state: EngineState) -> EngineMetrics {
     let stages = engine.stages();
     let mut rx = stages.rx_stats().to_vec();
     rx.extend(engine.capture_stats().cloned());
@@ -450,6 +460,7 @@ fn metrics(config: &FgpuConfig, engine: &LiveEngine) -> EngineMetrics {
         times: engine.threads().times().to_vec(),
         clock: engine.threads().clock(),
         started: SystemTime::now(),
+        state,
     }
 }
 

@@ -10,10 +10,11 @@ use std::time::SystemTime;
 use dpdk::{ExtPool, Port, PortStats};
 use ground::stats::PhaseTimes;
 use ground::stats::latency::{BOUNDS, Latency};
-use ground::{N_POL, TscClock};
+use ground::{N_POL, Timestamp, TscClock};
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
-use super::scrape::{Samples, Scrape, counter, family, label_pairs, plain, text};
+use super::EngineState;
+use super::scrape::{Samples, Scrape, by_pol, counter, family, label_pairs, plain, text};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStats;
 use crate::memory::OutputMemory;
@@ -46,6 +47,8 @@ pub struct EngineMetrics {
     pub clock: TscClock,
     /// When it was started.
     pub started: SystemTime,
+    /// How it is, beside what is counted.
+    pub state: EngineState,
 }
 
 impl Scrape for EngineMetrics {
@@ -54,6 +57,7 @@ impl Scrape for EngineMetrics {
         self.add_input(&mut families);
         self.add_outputs(&mut families);
         self.add_own(&mut families);
+        self.state.add(&mut families, &self.config, self.started);
         ports(&mut families, self.started, &self.links);
         text(families)
     }
@@ -72,7 +76,7 @@ impl EngineMetrics {
         let recv = &self.config.recv;
         let (samples, bytes) = (recv.packet_samples as u64, recv.heap_bytes() as u64);
         let heaps = self.input.heaps();
-        add("heaps", "digitiser heaps received", by_pol(heaps));
+        add("heaps", "digitiser heaps received", counts_by_pol(heaps));
         add(
             "chunks",
             "receive chunks with any heaps",
@@ -81,24 +85,24 @@ impl EngineMetrics {
         add(
             "samples",
             "digitiser samples received",
-            by_pol(heaps.map(|heaps| heaps * samples)),
+            counts_by_pol(heaps.map(|heaps| heaps * samples)),
         );
         add(
             "bytes",
             "bytes of digitiser samples received",
-            by_pol(heaps.map(|heaps| heaps * bytes)),
+            counts_by_pol(heaps.map(|heaps| heaps * bytes)),
         );
         let missing = self.input.missing_heaps();
         add(
             "missing_heaps",
             "digitiser heaps that never came",
-            by_pol(missing),
+            counts_by_pol(missing),
         );
         let clipped = self.input.clipped_samples();
         add(
             "clipped_samples",
             "samples that the digitiser flagged as saturated",
-            by_pol(clipped),
+            counts_by_pol(clipped),
         );
         let dropped = |causes: &[DropCause]| {
             let of = |rx: &Arc<RxStats>| causes.iter().map(|&cause| rx.drops(cause)).sum::<u64>();
@@ -226,6 +230,20 @@ impl EngineMetrics {
         let mut gauge = |name: &str, help: &str, samples| {
             families.extend(family(name, help, MetricType::GAUGE, samples));
         };
+        let ends = self.input.ends().map(|end| match end {
+            Some(end) => Timestamp(end).unix(self.config.clock),
+            None => f64::NAN,
+        });
+        gauge(
+            "karoo_input_last_timestamp_seconds",
+            "UNIX time of the end of the last heap in receive chunks, by its timestamp",
+            by_pol(ends),
+        );
+        gauge(
+            "karoo_receive_chunks",
+            "receive chunks",
+            plain(self.memory.all_chunks() as u64),
+        );
         let free = self.memory.free_chunks() as u64;
         gauge(
             "karoo_receive_chunks_free",
@@ -360,20 +378,18 @@ pub fn ports(families: &mut Vec<MetricFamily>, started: SystemTime, links: &Link
     });
 }
 
-fn by_pol(values: [u64; N_POL]) -> Samples {
-    let label = |pol: usize| vec![("pol", pol.to_string())];
-    values
-        .into_iter()
-        .enumerate()
-        .map(|(pol, value)| (label(pol), value as f64))
-        .collect()
+fn counts_by_pol(values: [u64; N_POL]) -> Samples {
+    by_pol(values.map(|value| value as f64))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
+    use katcp::Sensors;
+
     use super::*;
+    use crate::engine::steer::Published;
     use crate::memory::HostAllocator;
     use crate::recv::receive_memory;
     use crate::recv::window::{LocatedChunk, WindowWriter};
@@ -434,6 +450,13 @@ mod tests {
             times: Vec::new(),
             clock: TscClock::new(1_000_000_000),
             started: SystemTime::UNIX_EPOCH,
+            state: EngineState {
+                backend: "cpu",
+                gpu: String::new(),
+                published: Arc::new(Published::new(1)),
+                sensors: Sensors::default(),
+                losses: Arc::default(),
+            },
             config,
         };
         let text = metrics.scrape().unwrap();
@@ -471,6 +494,11 @@ mod tests {
         for &cause in DropCause::ALL {
             let name = format!(r#"karoo_input_drops_total{{cause="{}"}}"#, cause.name());
             expected.push((name, drops(cause)));
+        }
+        for (pol, heaps) in [(0, 14), (1, 11)] {
+            let name = format!(r#"karoo_input_last_timestamp_seconds{{pol="{pol}"}}"#);
+            let end = Timestamp(64 * heaps).unix(metrics.config.clock);
+            expected.push((name, end));
         }
         for (name, value) in expected {
             assert_eq!(samples.get(&*name), Some(&value), "{name}");

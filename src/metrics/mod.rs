@@ -2,6 +2,8 @@
 
 mod engine;
 pub mod scrape;
+mod state;
 
 pub use engine::{EngineMetrics, ports};
 pub use scrape::Scrape;
+pub use state::EngineState;

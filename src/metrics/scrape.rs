@@ -3,6 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ground::N_POL;
 use prometheus::TextEncoder;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
@@ -52,6 +53,13 @@ pub fn counter(
 /// One sample without labels.
 pub fn plain(value: u64) -> Samples {
     vec![(Vec::new(), value as f64)]
+}
+
+/// One sample per polarisation.
+pub fn by_pol(values: [f64; N_POL]) -> Samples {
+    let label = |pol: usize| vec![("pol", pol.to_string())];
+    let values = values.into_iter().enumerate();
+    values.map(|(pol, value)| (label(pol), value)).collect()
 }
 
 /// One metric; none without samples, which the format cannot write.

@@ -72,6 +72,11 @@ impl ReceiveMemory {
         let _ = self.free.push(buffer);
     }
 
+    /// Buffers, free or not.
+    pub fn all_chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// Buffers that are free now.
     pub fn free_chunks(&self) -> usize {
         self.free.len()
@@ -234,6 +239,8 @@ pub struct InputStats {
     first_chunk: AtomicU64,
     heaps: [AtomicU64; N_POL],
     clipped: [AtomicU64; N_POL],
+    /// Sample behind the last heap; 0 before the first.
+    ends: [AtomicU64; N_POL],
     /// Heaps of the chunks so far, those that never came among them, that are not here.
     missing: [AtomicU64; N_POL],
     /// Only the engine writes, once per chunk; a reader may hold the engine up for a copy of the
@@ -251,6 +258,7 @@ impl InputStats {
             first_chunk: AtomicU64::new(u64::MAX),
             heaps: Default::default(),
             clipped: Default::default(),
+            ends: Default::default(),
             missing: Default::default(),
             presence: Mutex::default(),
         }
@@ -270,6 +278,11 @@ impl InputStats {
                 let here = chunk.present(pol, heap);
                 map.push(here, 1);
                 present += u64::from(here);
+                if here {
+                    let behind = (heap as u64 + 1) * self.packet_samples;
+                    let end = id.saturating_mul(self.chunk_samples).saturating_add(behind);
+                    self.ends[pol].store(end, Ordering::Relaxed);
+                }
                 clipped += u64::from(chunk.saturated(pol, heap));
             }
             self.heaps[pol].fetch_add(present, Ordering::Relaxed);
@@ -289,6 +302,12 @@ impl InputStats {
     /// last.
     pub fn missing_heaps(&self) -> [u64; N_POL] {
         [0, 1].map(|pol: usize| self.missing[pol].load(Ordering::Relaxed))
+    }
+
+    /// Sample behind the last heap in chunks, per polarisation, if there was one.
+    pub fn ends(&self) -> [Option<u64>; N_POL] {
+        let load = |pol: usize| self.ends[pol].load(Ordering::Relaxed);
+        [0, 1].map(|pol| Some(load(pol)).filter(|end| *end > 0))
     }
 
     /// Heaps received, per polarisation.

@@ -17,7 +17,7 @@ use karoo::control::{Control, ControlEnd};
 use karoo::engine::steer::{
     ActiveDelay, Change, ControlHandle, EngineEvent, PowerLevel, Received, RequestQueues, Sent,
 };
-use katcp::ReservedAddress;
+use katcp::{ReservedAddress, Sensors};
 
 use crate::support::python::python;
 
@@ -157,6 +157,7 @@ fn start() -> Running {
         busy: &[],
         record: Arc::default(),
         losses: Arc::default(),
+        sensors: Sensors::default(),
     };
     let control = fgpu::start(any, control, on_end);
     Running {
@@ -210,6 +211,7 @@ fn a_halt_leaves_no_request_without_a_reply() {
         busy: &[],
         record: Arc::default(),
         losses: Arc::default(),
+        sensors: Sensors::default(),
     };
     let control = fgpu::start(any, control, on_end);
     let control = control.expect("it listens");

@@ -165,6 +165,8 @@ pub struct EngineControl<'a> {
     pub record: Arc<RequestRecord>,
     /// What is being lost.
     pub losses: Arc<LossRecord>,
+    /// Where its sensors are added.
+    pub sensors: Sensors,
 }
 
 /// Starts control of an engine: serves it at `address`.
@@ -183,8 +185,8 @@ pub fn start(
         busy,
         record,
         losses,
+        sensors,
     } = engine;
-    let sensors = Sensors::default();
     let fgpu = Fgpu::new(config, steering, &sensors).recorded(record);
     for (info, text) in constants {
         debug_assert_eq!(info.value_type, ValueType::String);

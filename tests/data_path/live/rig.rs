@@ -197,6 +197,7 @@ impl Rig {
                 intake: Box::<cpu::CpuIntake>::default(),
                 pipelines: vec![pipeline],
             },
+            gpu: None,
             recv_memory: host.clone(),
             send_memory: host,
         };
