@@ -1,13 +1,15 @@
 //! System calls of Linux that are nobody else's: scheduling, memory policy, mappings, the kernel's
-//! clock.
+//! clock, a look at frames.
 #![allow(unsafe_code)]
 
 mod kernel_clock;
 mod memory_policy;
+mod packet_tap;
 mod region;
 mod scheduling;
 
 pub use kernel_clock::{ClockState, KernelClock};
 pub use memory_policy::prefer_node;
+pub use packet_tap::{PacketTap, TappedFrame};
 pub use region::Region;
 pub use scheduling::{allowed_cpus, leave_real_time, run_on};
