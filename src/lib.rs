@@ -20,6 +20,7 @@
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | 12 | [`page`] | what the pages of a live engine and of a sink show |
 //! | 12 | [`mod@bench`] | measurements of this machine |
+//! | 11 | [`doctor`] | why nothing comes, or why nothing of what comes is placed |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
 //! | 11 | [`control`] | the devices that clients see: requests and sensors of `fgpu` and `dsim` |
 //! | 11 | [`metrics`] | metrics for Prometheus |
@@ -64,6 +65,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod cpu;
+pub mod doctor;
 pub mod engine;
 pub mod fgpu;
 pub mod gpu;

@@ -27,6 +27,19 @@ Examples:
   Which thread of an engine would run where; nothing starts:
     karoo fgpu --config /etc/karoo/m003h.toml --print-plan";
 
+/// Of `karoo doctor`.
+pub const DOCTOR: &str = "\
+Examples:
+  Does anything come for these groups?
+    karoo doctor --recv-interface eth0 239.102.0.64+7:7148,239.102.1.64+7:7148
+  All options of an engine that hears nothing, with fgpu made doctor:
+    karoo doctor --recv-interface eth0 --send-interface eth0 \\
+      --adc-sample-rate 1712M --sync-time 1763700000 \\
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+63 \\
+      239.102.0.64+7:7148,239.102.1.64+7:7148
+
+Every other option of karoo fgpu is taken, and makes no difference.";
+
 /// Of `karoo replay`.
 pub const REPLAY: &str = "\
 Examples:

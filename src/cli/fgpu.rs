@@ -85,6 +85,13 @@ pub struct FgpuArgs {
     log: LogTo,
 }
 
+impl FgpuArgs {
+    /// The options that katgpucbf has.
+    pub fn options(&self) -> &FgpuOptions {
+        &self.options
+    }
+}
+
 /// The command with katgpucbf's defaults, and its ways to write options.
 pub fn command(command: Command) -> Command {
     with_katgpucbf_syntax(FgpuOptions::with_defaults(command))

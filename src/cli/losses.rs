@@ -1,20 +1,29 @@
 //! What a live engine loses, in its log and for `systemctl status`.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use host::placement::EnginePlan;
 use katcp::reading::unix_now;
 
 use crate::config::{FgpuConfig, InputConfig};
+use crate::doctor::{Asked, Look, Report, examine};
 use crate::fgpu::LiveEngine;
 use crate::losses::{Counters, LossEvent, LossRecord, LossStage, Moment, Setup, Watch, summary};
+
+/// Findings of the doctor that are logged.
+const FINDINGS: usize = 3;
+/// How long the doctor looks beside an engine.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Watches an engine, and logs what begins, goes on and ends.
 pub struct Losses {
     counters: Counters,
     watch: Watch,
     record: Arc<LossRecord>,
+    /// What the doctor is told, until it was asked or need not be, and when that is.
+    patient: Option<(Asked, Instant)>,
 }
 
 impl Losses {
@@ -42,8 +51,12 @@ impl Losses {
             source: source.to_owned(),
             interfaces,
         };
+        let now = Instant::now();
+        let due = now.checked_add(setup.patience());
+        let patient = Asked::of_engine(config).zip(due);
         Self {
-            watch: Watch::new(setup, Instant::now(), counters.read()),
+            patient,
+            watch: Watch::new(setup, now, counters.read()),
             counters,
             record,
         }
@@ -58,7 +71,14 @@ impl Losses {
             at: now,
             unix: unix_now(),
         };
-        let events = self.watch.look(moment, self.counters.read());
+        let counts = self.counters.read();
+        if counts.placed > 0 {
+            self.patient = None;
+        }
+        if let Some((asked, _)) = self.patient.take_if(|(_, due)| now >= *due) {
+            ask(asked);
+        }
+        let events = self.watch.look(moment, counts);
         self.record
             .update(moment.unix, self.watch.active(), &events);
         events.iter().for_each(tell);
@@ -74,6 +94,31 @@ impl Losses {
         for line in summary(&self.counters.read_without_ports()) {
             tracing::info!("{line}");
         }
+    }
+}
+
+/// Has the doctor look for a moment, and logs what it finds. Nobody waits for it.
+fn ask(asked: Asked) {
+    let look = Look {
+        time: LOOK,
+        beside_engine: true,
+    };
+    let work = move || match examine(&asked, look) {
+        Ok(report) => tell_findings(&report),
+        Err(error) => tracing::info!(%error, "cannot look why no heap has come"),
+    };
+    if let Err(error) = thread::Builder::new().name("doctor".to_owned()).spawn(work) {
+        tracing::info!(%error, "cannot look why no heap has come");
+    }
+}
+
+fn tell_findings(report: &Report) {
+    for found in report.findings.iter().take(FINDINGS) {
+        let finding = found.code.name();
+        tracing::warn!(finding, "{}: {}", found.what, found.way_out);
+    }
+    for note in &report.notes {
+        tracing::info!("{note}");
     }
 }
 

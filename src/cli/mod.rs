@@ -16,6 +16,7 @@ macro_rules! println {
 
 mod bench;
 mod command_line;
+mod doctor;
 mod dsim;
 mod examples;
 mod failure;
@@ -69,6 +70,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Fgpu(Box<fgpu::FgpuArgs>),
+    Doctor(Box<doctor::DoctorArgs>),
     Replay(Box<replay::ReplayArgs>),
     Dsim(Box<dsim::DsimArgs>),
     Sink(Box<sink::SinkArgs>),
@@ -155,6 +157,7 @@ fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
 fn command() -> clap::Command {
     let command = Cli::command()
         .mut_subcommand("fgpu", fgpu::command)
+        .mut_subcommand("doctor", doctor::command)
         .mut_subcommand("dsim", with_katgpucbf_syntax);
     help::mark_required(command)
 }
@@ -162,9 +165,9 @@ fn command() -> clap::Command {
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
     let command = command();
     let mut matches = command.clone().get_matches_from(&args);
-    if let (Some(("fgpu", given)), Some(fgpu)) =
-        (matches.subcommand(), command.find_subcommand("fgpu"))
-        && let Some(args) = fgpu::with_file(fgpu, &args, given)?
+    if let Some((name @ ("fgpu" | "doctor"), given)) = matches.subcommand()
+        && let Some(engine) = command.find_subcommand(name)
+        && let Some(args) = fgpu::with_file(engine, &args, given)?
     {
         let parsed = command.clone().try_get_matches_from(args);
         matches = parsed.map_err(|error| fgpu::mistake_in_file(given, &error))?;
@@ -178,6 +181,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
             (Some(command), Some((_, matches))) => fgpu::run(args, command, matches),
             _ => Ok(()),
         },
+        Command::Doctor(args) => doctor::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Dsim(args) => dsim::run(args),
         Command::Sink(args) => sink::run(args),

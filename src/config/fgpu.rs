@@ -302,14 +302,19 @@ impl FgpuOptions {
     /// Gives the options katgpucbf's defaults, and marks those that have none and are required; for
     /// the command that they were made for.
     pub fn with_defaults(command: Command) -> Command {
-        let command = DEFAULTS.iter().fold(command, |command, (id, value)| {
-            command.mut_arg(*id, |arg| arg.default_value(*value))
-        });
+        let command = Self::with_fallbacks(command);
         REQUIRED.iter().fold(command, |command, (id, mark)| {
             command.mut_arg(*id, |arg| {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
                 arg.help(format!("{help} {mark}"))
             })
+        })
+    }
+
+    /// Gives the options katgpucbf's defaults; for commands that can do without some.
+    pub fn with_fallbacks(command: Command) -> Command {
+        DEFAULTS.iter().fold(command, |command, (id, value)| {
+            command.mut_arg(*id, |arg| arg.default_value(*value))
         })
     }
 
@@ -500,7 +505,8 @@ impl FgpuOptions {
         })
     }
 
-    fn input(&self) -> Result<InputConfig, ConfigError> {
+    /// Where samples come from, whatever else is missing.
+    pub fn input(&self) -> Result<InputConfig, ConfigError> {
         let src = required("SRC", self.src.clone())?;
         let cpus: Vec<_> = self.recv_affinity.0.iter().map(|cpu| cpu.0).collect();
         // Where it was not given there are as many as it takes: nothing comes of them here.

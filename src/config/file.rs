@@ -12,7 +12,15 @@ use super::{FgpuConfig, OutputConfig};
 use crate::net::format_endpoints;
 
 /// Options about the file itself.
-const NOT_IN_FILES: [&str; 5] = ["config", "print_config", "print_plan", "help", "version"];
+const NOT_IN_FILES: [&str; 7] = [
+    "config",
+    "print_config",
+    "print_plan",
+    "seconds",
+    "json",
+    "help",
+    "version",
+];
 /// Outputs stand for one another: those of a command line replace all of a file.
 const OUTPUTS: [&str; 2] = ["wideband", "narrowband"];
 

@@ -32,3 +32,5 @@ pub const END: &str = "End";
 pub const CHECK: &str = "What is expected";
 /// Options without effect.
 pub const IGNORED: &str = "Taken for compatibility, without effect";
+/// How the doctor looks.
+pub const LOOK: &str = "The look";

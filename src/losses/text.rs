@@ -11,6 +11,7 @@ use super::lcores::LcoreTroubles;
 use super::time::Times;
 use super::track::{Due, LossStage};
 use super::{Cause, Setup};
+use crate::config::RecvConfig;
 use crate::recv::DropCause;
 
 /// What a line is made of.
@@ -179,7 +180,7 @@ impl Line<'_> {
                     return cause.explanation().to_owned();
                 };
                 let expected = recv.heap_bytes();
-                let options = self.options_for(bytes);
+                let options = options_for(recv, bytes);
                 format!("heaps have {bytes} bytes where {expected} are expected: {options}?")
             }
             DropCause::BadTimestamp => {
@@ -210,37 +211,6 @@ impl Line<'_> {
             }
             DropCause::NoFreeChunk => self.no_free_chunk(),
             cause => cause.explanation().to_owned(),
-        }
-    }
-
-    /// Options with which heaps of so many bytes are expected, the most likely first.
-    fn options_for(&self, bytes: u64) -> String {
-        let (bits, samples) = (
-            u64::from(self.setup.recv.sample_bits.get()),
-            self.setup.recv.packet_samples as u64,
-        );
-        let mut options = Vec::new();
-        let other_bits = (8 * bytes)
-            .is_multiple_of(samples)
-            .then(|| 8 * bytes / samples);
-        let other_bits = other_bits.and_then(|bits| SampleBits::new(bits.try_into().ok()?));
-        let other_samples = (8 * bytes).is_multiple_of(bits).then(|| 8 * bytes / bits);
-        let other_samples = other_samples.filter(|samples| samples.is_multiple_of(8));
-        if let Some(bits) = other_bits {
-            options.push(format!("`--dig-sample-bits {}`", bits.get()));
-        }
-        if let Some(samples) = other_samples {
-            options.push(format!("`--recv-packet-samples {samples}`"));
-        }
-        // Digitisers have samples of few widths, and heaps of powers of two.
-        if other_samples.is_some_and(u64::is_power_of_two)
-            && !other_bits.is_some_and(|bits| matches!(bits.get(), 8 | 10 | 12))
-        {
-            options.reverse();
-        }
-        match options.is_empty() {
-            true => "`--dig-sample-bits`, or `--recv-packet-samples`".to_owned(),
-            false => options.join(" or "),
         }
     }
 
@@ -403,6 +373,37 @@ impl Line<'_> {
             self.cause.name(),
             self.setup.source
         )
+    }
+}
+
+/// Options with which heaps of so many bytes are expected, the most likely first.
+pub fn options_for(recv: &RecvConfig, bytes: u64) -> String {
+    let (bits, samples) = (
+        u64::from(recv.sample_bits.get()),
+        recv.packet_samples as u64,
+    );
+    let mut options = Vec::new();
+    let other_bits = (8 * bytes)
+        .is_multiple_of(samples)
+        .then(|| 8 * bytes / samples);
+    let other_bits = other_bits.and_then(|bits| SampleBits::new(bits.try_into().ok()?));
+    let other_samples = (8 * bytes).is_multiple_of(bits).then(|| 8 * bytes / bits);
+    let other_samples = other_samples.filter(|samples| samples.is_multiple_of(8));
+    if let Some(bits) = other_bits {
+        options.push(format!("`--dig-sample-bits {}`", bits.get()));
+    }
+    if let Some(samples) = other_samples {
+        options.push(format!("`--recv-packet-samples {samples}`"));
+    }
+    // Digitisers have samples of few widths, and heaps of powers of two.
+    if other_samples.is_some_and(u64::is_power_of_two)
+        && !other_bits.is_some_and(|bits| matches!(bits.get(), 8 | 10 | 12))
+    {
+        options.reverse();
+    }
+    match options.is_empty() {
+        true => "`--dig-sample-bits`, or `--recv-packet-samples`".to_owned(),
+        false => options.join(" or "),
     }
 }
 

@@ -63,6 +63,11 @@ impl Setup {
         samples / self.clock.adc_sample_rate
     }
 
+    /// How long an engine may be up before it is odd that no heap has come.
+    pub fn patience(&self) -> Duration {
+        FIRST.max(self.silence())
+    }
+
     pub(super) fn chunk_samples(&self) -> f64 {
         self.recv.chunk_samples as f64
     }
@@ -295,7 +300,7 @@ impl Watch {
             return None;
         }
         let silence = match counts.placed {
-            0 => FIRST.max(self.setup.silence()),
+            0 => self.setup.patience(),
             _ => self.setup.silence(),
         };
         let since = self.silent_since;

@@ -5,10 +5,11 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "",
     "replay",
     "fgpu",
+    "doctor",
     "dsim",
     "sink",
     "top",

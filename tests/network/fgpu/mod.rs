@@ -6,6 +6,7 @@
 
 mod cable;
 mod chain;
+mod doctor;
 mod ends;
 mod face;
 mod hostile;

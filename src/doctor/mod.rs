@@ -1,0 +1,30 @@
+//! Why nothing comes, or why nothing of what comes is placed.
+//!
+//! [`examine`] looks at the wire, at interfaces and at the kernel for a while ([`Evidence`]), and
+//! [`diagnose`] makes findings of that, the most likely first, each with what was seen and what
+//! mends it. The look is that of a bystander: what it sees takes nothing from an engine.
+
+mod asked;
+mod evidence;
+mod finding;
+mod host;
+mod look;
+mod report;
+mod rules;
+#[cfg(test)]
+mod rules_tests;
+mod sight;
+
+pub use asked::{Asked, AskedOutput};
+pub use evidence::{Blind, Evidence, Flow, FlowKey, IgmpPath, InterfaceFacts, PolHeaps, Wire};
+pub use finding::{Ailment, Finding};
+pub use look::Look;
+pub use report::{Report, SCHEMA, Seen};
+pub use rules::diagnose;
+
+/// Looks, and says what is wrong.
+pub fn examine(asked: &Asked, how: Look) -> std::io::Result<Report> {
+    let evidence = look::look(asked, how)?;
+    let findings = diagnose(asked, &evidence);
+    Ok(Report::new(asked, &evidence, findings))
+}
