@@ -173,7 +173,8 @@ impl LcoreTroubles {
                 *since = holds.then(|| since.unwrap_or(before));
             };
             let waited = lcore.waited.zip(last.waited);
-            trouble.waits = waited.map_or(0.0, |(now, last)| (now - last) / seconds);
+            // The kernel counts a wait when it is over.
+            trouble.waits = waited.map_or(0.0, |(now, last)| ((now - last) / seconds).min(1.0));
             trouble.works = (lcore.worked - last.worked) / seconds;
             let still = lcore.turns.is_some() && lcore.turns == last.turns;
             // A thread that shares its CPU waits now and then, which costs nothing as a rule.

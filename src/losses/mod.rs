@@ -117,15 +117,6 @@ impl Cause {
         }
     }
 
-    /// Whether packets that came to this host are lost by it.
-    fn is_loss_of_what_came(self) -> bool {
-        match self {
-            Self::RxMissed | Self::RxNoBuffer => true,
-            Self::Dropped(cause) => matches!(cause, DropCause::NoFreeChunk | DropCause::TooOld),
-            _ => false,
-        }
-    }
-
     /// Whether it is a state, rather than so many heaps or packets.
     fn is_state(self) -> bool {
         match self {

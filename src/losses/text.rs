@@ -19,7 +19,7 @@ pub struct Line<'a> {
     pub setup: &'a Setup,
     pub cause: Cause,
     pub due: Due,
-    /// All that this look found.
+    /// All that this look found, and what goes on.
     pub lossy: &'a [Cause],
     /// The look before.
     pub before: (Instant, &'a LossCounts),
@@ -218,7 +218,13 @@ impl Line<'_> {
         let full = |output: &&StreamCounts| output.free_chunks == 0;
         let full = self.counts.outputs.iter().filter(full);
         let full: Vec<_> = full.map(|output| &output.name[..]).collect();
+        let no_link = self.counts.links.iter().any(|(_, up, _)| !up);
         match full.is_empty() {
+            false if no_link => format!(
+                "all output chunks of {} wait to be sent: see {}",
+                full.join(", "),
+                Cause::LinkDown.name()
+            ),
             true => "the engine does not keep up: `--backend cuda`, CPUs of its own (`--print-plan`) or fewer outputs; \
                      against short stalls `--recv-spare-chunks`"
                 .to_owned(),
@@ -357,10 +363,12 @@ impl Line<'_> {
         let since = span(self.due.lasted);
         let here = |pol: usize| self.counts.heaps[pol] > self.before.1.heaps[pol];
         let pol = usize::from(here(0));
-        let dropped = match self.most_dropped() {
+        let dropped = self.most_dropped();
+        let dropped = dropped.filter(|(cause, _)| *cause != DropCause::NotIpv4Udp);
+        let dropped = match dropped {
             Some((cause, count)) => {
                 format!(
-                    "; {} datagrams were {} meanwhile",
+                    "; datagrams meanwhile that were {1}: {0}",
                     grouped(count),
                     cause.name()
                 )

@@ -16,9 +16,9 @@ use super::watch::{Moment, Setup};
 const TIME_OFF: Duration = Duration::from_millis(500);
 /// How long it has to be.
 const TIME_OFF_FOR: Duration = Duration::from_secs(3);
-/// Looks at which heaps came, with which their time is compared: a stall that heaps make up for is
-/// no jump.
-const STALL: usize = 5;
+/// Looks at which heaps came, with which their time is compared: an engine that makes up for a time
+/// of being slow is no jump.
+const SLOW: usize = 60;
 
 /// What the looks so far found of time.
 #[derive(Debug)]
@@ -87,19 +87,21 @@ impl Times {
             self.ahead.clear();
         }
         self.ahead.push_back(ahead);
-        if self.ahead.len() > STALL {
+        if self.ahead.len() > SLOW {
             self.ahead.pop_front();
         }
         found.then_some((Cause::TimeJumped, FoundLoss::Lost(1)))
     }
 
-    /// Whether the time of heaps has been another than the host's for a while.
+    /// Whether the time of heaps has been another than the host's for a while. `slow`: whether this
+    /// host takes heaps in too slowly, so that these are behind.
     pub fn find_off(
         &mut self,
         setup: &Setup,
         last: &LossCounts,
         now: Moment,
         counts: &LossCounts,
+        slow: bool,
     ) -> Option<(Cause, FoundLoss)> {
         let newest = counts.newest.filter(|_| setup.is_live())?;
         if counts.placed == last.placed {
@@ -109,6 +111,9 @@ impl Times {
             self.off_since = None;
             return None;
         };
+        if slow && off < 0.0 {
+            return Some((Cause::WrongTime, FoundLoss::Unknown));
+        }
         self.off = off;
         let since = *self.off_since.get_or_insert(now.at);
         let wrong = now.at.duration_since(since) >= TIME_OFF_FOR;

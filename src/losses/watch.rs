@@ -148,6 +148,8 @@ impl Watch {
                 .entry(cause)
                 .or_insert_with(|| (Track::default(), last.clone()));
         }
+        let mut known = lossy.clone();
+        known.extend(self.active().map(|(cause, _)| cause));
         let mut events = Vec::new();
         for (&cause, (track, from)) in &mut self.tracks {
             let found = found.iter().find(|(other, _)| *other == cause);
@@ -162,7 +164,7 @@ impl Watch {
                 setup: &self.setup,
                 cause,
                 due,
-                lossy: &lossy,
+                lossy: &known,
                 before: (before, &last),
                 from,
                 now: now.at,
@@ -242,10 +244,21 @@ impl Watch {
         let explained = found
             .iter()
             .any(|(cause, _)| matches!(cause, Cause::Dropped(_)));
-        let lossy = found.iter().any(|(cause, _)| cause.is_loss_of_what_came());
+        // Where chunks wait to be sent, no CPU would free them.
+        let sends_slowly = counts.outputs.iter().any(|output| output.free_chunks == 0);
+        let lossy = found.iter().any(|(cause, _)| match cause {
+            Cause::RxMissed | Cause::RxNoBuffer => true,
+            Cause::Dropped(DropCause::NoFreeChunk) => !sends_slowly,
+            _ => false,
+        });
         let lcores = (now.at, &counts.lcores[..]);
         self.lcores.look((before, &last.lcores), lcores, lossy);
-        found.extend(self.lcores.found(now.at, &counts.lcores));
+        let without = self.lcores.found(now.at, &counts.lcores);
+        let slow = lossy
+            || without
+                .iter()
+                .any(|(cause, _)| *cause == Cause::LcoreWithoutCpu);
+        found.extend(without);
         found.extend(self.find_links(before, last, now.at, counts));
         let explained = explained || self.lcores.rx_stands_still(now.at, &counts.lcores);
         found.extend(self.find_silence(last, now.at, counts, explained));
@@ -256,7 +269,7 @@ impl Watch {
         }
         found.extend(jump);
         found.extend(self.find_missing(before, last, now.at, counts));
-        found.extend(self.times.find_off(&self.setup, last, now, counts));
+        found.extend(self.times.find_off(&self.setup, last, now, counts, slow));
         found.extend(self.times.find_clock(&self.setup, now.at, counts));
         let heap_samples = self.setup.recv.packet_samples as u64;
         let looks = ((before, last), (now.at, counts));

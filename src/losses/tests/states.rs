@@ -202,6 +202,25 @@ fn a_clock_that_nobody_keeps_right_is_said() {
     assert_eq!(said.len(), 2, "{said:?}");
 }
 
+/// Heaps of an engine that is too slow are behind, and catch up with the host's time.
+#[test]
+fn an_engine_that_is_slow_for_a_while_has_no_other_time() {
+    let mut engine = Engine::at_work();
+    let mut second = 0;
+    let said = engine.run(60, |counts| {
+        heaps(counts, [200; 2]);
+        second += 1;
+        if second < 30 {
+            // Ever further behind, then all at once there again.
+            counts.ports[0].1.rx_missed += 100;
+            let behind = second as f64 * 0.2 * RATE;
+            counts.newest = counts.newest.map(|newest| newest - behind as u64);
+        }
+    });
+    let time = |(_, event): &Said| matches!(event.cause, Cause::WrongTime | Cause::TimeJumped);
+    assert!(!said.iter().any(time), "{said:?}");
+}
+
 /// The heaps of the time that was jumped over were never sampled.
 #[test]
 fn time_that_jumps_ahead_is_told_from_missing_heaps() {
