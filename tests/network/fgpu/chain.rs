@@ -94,8 +94,13 @@ impl Karoo {
         self
     }
 
+    /// Number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn interrupt(&self) {
-        let id = self.child.id().to_string();
+        let id = self.id().to_string();
         let status = Command::new("kill").args(["-s", "INT", &id]).status();
         assert!(status.unwrap().success());
     }

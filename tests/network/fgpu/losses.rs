@@ -1,143 +1,34 @@
-//! What an engine says of input that it loses, in its log and to a service manager.
+//! What an engine says of what goes wrong: each fault is made for real, named by a line, by metrics,
+//! by the page's verdict and by a sensor, and so is its end.
+//!
+//! Lines about one cause are ten seconds apart, so that a fault's end takes a while to be said.
+//! Several engines run side by side.
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use socket2::{Domain, Protocol, Socket, Type};
-use spead::DigitiserRepr;
-use spead::digitiser::PREAMBLE_LEN;
+use super::rig::SOURCE;
+use super::service::Stopped;
+use super::telescope::{Digitiser, Telescope, active, reason, verdict};
 
-use super::cable::{Cable, TEST};
-use super::chain::Karoo;
-use super::rig::{CHUNK, ENGINE_OPTIONS, OUTPUT, SOURCE};
-
-/// Slow enough that a busy machine loses none.
-const RATE: f64 = 2e5;
-const HEAP: u64 = 4096;
-/// Bytes of a heap with 10 bits a sample, as the engine expects.
-const BYTES: usize = 5120;
-const POLS: [u64; 2] = [0, 1];
-
-/// An engine, and a digitiser that never skips a heap.
-struct Telescope {
-    engine: Karoo,
-    /// Last, so that the engine has ended before its namespace goes.
-    digitiser: Digitiser,
-}
-
-struct Digitiser {
-    socket: UdpSocket,
-    sync_time: f64,
-    next: u64,
-    _cable: Cable,
-}
-
-fn unix_now() -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    now.as_secs_f64()
-}
-
-impl Telescope {
-    /// An engine whose `--sync-time` is so many seconds later than the digitiser's; `None` without
-    /// namespaces.
-    fn start(
-        name: &str,
-        later: f64,
-        options: &[&str],
-        environment: &[(&str, &str)],
-    ) -> Option<Self> {
-        let cable = Cable::new(name)?;
-        let socket = Cable::within(&cable.test, || {
-            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
-            socket.set_multicast_if_v4(&TEST[0]).unwrap();
-            UdpSocket::from(socket)
+/// Runs them side by side. All are to end well.
+fn side_by_side(tests: &[(&str, fn(&str))]) {
+    thread::scope(|scope| {
+        let spawned = tests.iter().map(|&(name, test)| {
+            let thread = thread::Builder::new().name(name.to_owned());
+            (
+                name,
+                thread.spawn_scoped(scope, move || test(name)).unwrap(),
+            )
         });
-        let sync_time = unix_now().floor() - 100_000.0;
-        let engine_time = format!("--sync-time={}", sync_time + later);
-        let own = ["fgpu", "--recv-interface=k0", "--send-interface=k1"];
-        let outputs = ["--wideband", OUTPUT, SOURCE, &engine_time];
-        let rate = format!("--adc-sample-rate={RATE}");
-        let args = [&own[..], &outputs, &ENGINE_OPTIONS, &[&rate], options].concat();
-        let engine = Karoo::start_with(&cable.engine, &args, environment).up();
-        Some(Self {
-            engine,
-            digitiser: Digitiser {
-                socket,
-                sync_time,
-                next: 0,
-                _cable: cable,
-            },
-        })
-    }
-
-    /// Sends heaps of so many bytes as their time comes, until something has happened.
-    fn send_until(&mut self, pols: &[u64], bytes: usize, happened: impl Fn(&str) -> bool) {
-        let digitiser = &mut self.digitiser;
-        digitiser.begin();
-        self.engine.wait(|engine| {
-            digitiser.send_due(pols, bytes);
-            happened(&engine.log())
-        });
-    }
-
-    /// Sends what it should for so many samples.
-    fn send(&mut self, samples: u64) {
-        self.digitiser.begin();
-        let end = self.digitiser.next + samples;
-        let digitiser = &mut self.digitiser;
-        self.engine.wait(|_| {
-            digitiser.send_due(&POLS, BYTES);
-            digitiser.next >= end
-        });
-    }
-
-    /// Sends nothing until something has happened.
-    fn wait(&mut self, happened: impl Fn(&str) -> bool) {
-        self.engine.wait(|engine| happened(&engine.log()));
-    }
-
-    /// Ends the engine, which was not to fail. Returns its log.
-    fn end(mut self) -> String {
-        self.engine.interrupt();
-        let (status, _) = self.engine.ended();
-        assert_eq!(status.code(), Some(0), "{}", self.engine.log());
-        self.engine.log()
-    }
-}
-
-impl Digitiser {
-    fn now(&self) -> u64 {
-        ((unix_now() - self.sync_time) * RATE) as u64
-    }
-
-    /// Begins with the next chunk.
-    fn begin(&mut self) {
-        self.next = self.next.max(self.now().next_multiple_of(CHUNK));
-    }
-
-    /// Sends the heaps whose last sample has been taken.
-    fn send_due(&mut self, pols: &[u64], bytes: usize) {
-        while self.next + HEAP <= self.now() {
-            for &pol in pols {
-                let repr = DigitiserRepr {
-                    heap_count: self.next / HEAP,
-                    timestamp: self.next,
-                    digitiser_id: pol,
-                    saturated: 0,
-                    payload_length: bytes,
-                };
-                let mut packet = vec![0; PREAMBLE_LEN + bytes];
-                repr.emit(packet.first_chunk_mut().unwrap());
-                let group = Ipv4Addr::new(239, 102, pol as u8, 64);
-                let to = SocketAddrV4::new(group, 7148);
-                self.socket.send_to(&packet, to).unwrap();
-            }
-            self.next += HEAP;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+        let spawned: Vec<_> = spawned.collect();
+        let failed = spawned
+            .into_iter()
+            .filter_map(|(name, thread)| thread.join().err().map(|_| name));
+        let failed: Vec<_> = failed.collect();
+        assert!(failed.is_empty(), "{failed:?} failed, see above");
+    });
 }
 
 /// The first line with all of these.
@@ -148,132 +39,268 @@ fn line<'a>(log: &'a str, parts: &[&str]) -> &'a str {
 }
 
 #[test]
-fn heaps_of_another_width_are_said_in_the_log_the_status_and_the_summary() {
+fn faults_of_a_digitiser_are_named_and_so_is_their_end() {
+    side_by_side(&[
+        ("width", another_width),
+        ("silence", no_input_at_first_and_later),
+        ("time", another_time_and_a_jump),
+        ("polarisation", one_polarisation),
+        ("clipping", clipping),
+    ]);
+}
+
+#[test]
+fn faults_of_network_and_host_are_named_and_so_is_their_end() {
+    side_by_side(&[
+        ("loss", lost_and_swapped_on_the_way),
+        ("chunks", no_free_chunk),
+        ("lcore", an_lcore_without_cpu),
+        ("link", output_without_a_link),
+    ]);
+}
+
+fn another_width(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_nonblocking(true).unwrap();
     let environment = [("NOTIFY_SOCKET", path.to_str().unwrap())];
-    let Some(mut telescope) = Telescope::start("width", 0.0, &[], &environment) else {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &environment) else {
         return;
     };
-    let status = std::cell::RefCell::new(Vec::new());
-    telescope.send_until(&POLS, 4096, |log| {
-        let mut message = [0; 4096];
-        while let Ok(bytes) = manager.recv(&mut message) {
-            let text = String::from_utf8_lossy(&message[..bytes]).into_owned();
-            status.borrow_mut().push(text);
-        }
-        let lost = "100.0 % lost (wrong-heap-length)";
-        log.contains("wrong-heap-length") && status.borrow().iter().any(|text| text.contains(lost))
-    });
-    telescope.wait(|log| log.contains("wrong-heap-length is over"));
-    let log = telescope.end();
-    let begins = line(&log, &["WARN", "datagrams/s not placed: wrong-heap-length"]);
+    telescope.digitiser.bits = 8;
     let mends = "heaps have 4096 bytes where 5120 are expected: `--dig-sample-bits 8`?";
-    assert!(begins.contains(mends), "{begins}");
-    line(
-        &log,
-        &[
-            "INFO",
-            "wrong-heap-length is over",
-            "datagrams not placed in",
-        ],
-    );
-    line(&log, &["input: ", " 0 heaps placed", " wrong-heap-length"]);
-    line(&log, &["output w: 0 heaps sent, 0 skipped"]);
+    let amount = "datagrams/s not placed: wrong-heap-length";
+    telescope.send_until_said("wrong-heap-length", &[amount, mends]);
+    telescope.send_until(|_| {
+        let mut message = [0; 4096];
+        let lost = "100.0 % lost (wrong-heap-length)";
+        let mut told = std::iter::from_fn(|| {
+            let bytes = manager.recv(&mut message).ok()?;
+            Some(String::from_utf8_lossy(&message[..bytes]).into_owned())
+        });
+        told.any(|text| text.contains(lost))
+    });
+    telescope.digitiser.bits = 10;
+    telescope.send_until_over(&["wrong-heap-length"]);
+    let log = telescope.end();
+    let over = [
+        "INFO",
+        "wrong-heap-length is over",
+        "datagrams not placed in",
+    ];
+    line(&log, &over);
+    line(&log, &["input: ", " wrong-heap-length"]);
+    line(&log, &["output w: ", " heaps sent, "]);
 }
 
-#[test]
-fn input_that_never_came_is_said_and_that_it_comes() {
-    let Some(mut telescope) = Telescope::start("never", 0.0, &[], &[]) else {
+fn no_input_at_first_and_later(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
         return;
     };
-    telescope.wait(|log| log.contains("no-input"));
-    telescope.send_until(&POLS, BYTES, |log| log.contains("no-input is over"));
+    telescope.wait_until_said("no-input", &["no heap has come in", "k0", SOURCE]);
+    telescope.send_until_over(&["no-input"]);
+    telescope.wait_until_said("no-input", &["no heap comes, since", "nothing comes to k0"]);
+    telescope.send_until_over(&["no-input"]);
     let log = telescope.end();
-    let begins = line(&log, &["WARN", "no heap has come in"]);
-    assert!(begins.contains("k0") && begins.contains(SOURCE), "{begins}");
-    line(&log, &["INFO", "no-input is over: heaps come again"]);
-}
-
-#[test]
-fn input_that_stops_is_said_and_that_it_is_back() {
-    let Some(mut telescope) = Telescope::start("stops", 0.0, &[], &[]) else {
-        return;
-    };
-    telescope.send(8 * CHUNK);
-    telescope.wait(|log| log.contains("no heap comes, since"));
-    telescope.send_until(&POLS, BYTES, |log| log.contains("no-input is over"));
-    let log = telescope.end();
-    line(
-        &log,
-        &["WARN", "no heap comes, since", "nothing comes to k0"],
-    );
     line(&log, &["INFO", "no-input is over: heaps come again, after"]);
     // The gap is said by that alone.
     assert!(!log.contains("missing-heaps"), "{log}");
 }
 
-#[test]
-fn heaps_of_another_time_name_the_sync_time_that_agrees() {
-    let Some(mut telescope) = Telescope::start("time", -1000.0, &[], &[]) else {
+fn another_time_and_a_jump(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, -1000.0, &[], &[]) else {
         return;
     };
-    let sync_time = telescope.digitiser.sync_time;
-    telescope.send_until(&POLS, BYTES, |log| log.contains("wrong-time"));
+    let sync_time = telescope.digitiser.sync_time();
+    telescope.send_until_said("wrong-time", &["16 min 4", "behind this host's clock"]);
+    // It is set right, and is not late any more.
+    telescope.digitiser.jump(1000.0);
+    let jumped = ["the heaps' time jumped 16 min ", "`--sync-time`"];
+    telescope.send_until_said("time-jumped", &jumped);
+    telescope.send_until_over(&["wrong-time", "time-jumped"]);
     let log = telescope.end();
-    let begins = line(
-        &log,
-        &["WARN", "16 min 4", "behind this host's clock: wrong-time"],
-    );
+    let begins = line(&log, &["WARN", "wrong-time, `--sync-time"]);
     let (_, about) = begins.split_once("should be about ").unwrap();
     let about: f64 = about[..about.find(',').unwrap()].parse().unwrap();
     assert!((about - sync_time).abs() < 10.0, "{begins}");
+    // Nothing was sampled in between.
+    assert!(!log.contains("missing-heaps"), "{log}");
 }
 
-#[test]
-fn one_polarisation_alone_is_said() {
-    let Some(mut telescope) = Telescope::start("one", 0.0, &[], &[]) else {
+fn one_polarisation(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
         return;
     };
-    telescope.send_until(&POLS[..1], BYTES, |log| log.contains("one-polarisation"));
-    let log = telescope.end();
-    let begins = line(
-        &log,
-        &["WARN", "no heap of polarisation 1 comes", "the other comes"],
+    telescope.digitiser.pols = &[0];
+    let said = ["no heap of polarisation 1 comes", "the other comes", SOURCE];
+    telescope.send_until_said("one-polarisation", &said);
+    telescope.digitiser.pols = &[0, 1];
+    telescope.send_until_over(&["one-polarisation"]);
+    telescope.end();
+}
+
+fn clipping(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &["--gain=1000"], &[]) else {
+        return;
+    };
+    (telescope.digitiser.amplitude, telescope.digitiser.saturated) = (511, 41);
+    telescope.send_until_said(
+        "input-clipping",
+        &[
+            "1.0 % of polarisation 0 and 1.0 % of 1",
+            "in front of the digitiser",
+        ],
     );
-    assert!(begins.contains(SOURCE), "{begins}");
+    telescope.send_until_said(
+        "output-clipping",
+        &["of w, where 1.0 %", "`?karoo-auto-gain`"],
+    );
+    (telescope.digitiser.amplitude, telescope.digitiser.saturated) = (0, 0);
+    telescope.send_until_over(&["input-clipping", "output-clipping"]);
+    telescope.end();
+}
+
+/// Lets the kernel do something to what the digitiser sends; false where it cannot.
+fn netem(digitiser: &Digitiser, action: &[&str]) -> bool {
+    let qdisc = |words: &[&str]| {
+        let output = Command::new("tc")
+            .args(["-n", &digitiser.cable.test, "qdisc"])
+            .args(words)
+            .output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let _ = qdisc(&["del", "dev", "k0", "root"]);
+    action.is_empty() || qdisc(&[&["add", "dev", "k0", "root", "netem"], action].concat())
+}
+
+/// Where the kernel has no netem, the digitiser does it itself.
+fn lost_and_swapped_on_the_way(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
+        return;
+    };
+    if !netem(&telescope.digitiser, &["loss", "1%"]) {
+        println!("the kernel has no netem");
+        telescope.digitiser.loses = Some(100);
+    }
+    telescope.send_until_said("missing-heaps", &["look at the digitiser, at cables"]);
+    telescope.digitiser.loses = None;
+    // By more than the window has.
+    if !netem(&telescope.digitiser, &["delay", "800ms", "reorder", "99%"]) {
+        telescope.digitiser.swaps = Some((100, 80));
+    }
+    telescope.send_until_said("too-old", &["behind the newest", "late on their way"]);
+    telescope.digitiser.swaps = None;
+    netem(&telescope.digitiser, &[]);
+    telescope.send_until_over(&["too-old", "missing-heaps"]);
+    telescope.end();
 }
 
 /// Output that is sent far too slowly: what waits for it has all chunks.
-#[test]
-fn an_engine_without_a_free_chunk_says_what_is_slow() {
+fn no_free_chunk(name: &str) {
     let options = ["--send-rate-factor=1e-3", "--recv-spare-chunks=0"];
-    let Some(mut telescope) = Telescope::start("chunks", 0.0, &options, &[]) else {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &options, &[]) else {
         return;
     };
-    telescope.send_until(&POLS, BYTES, |log| log.contains("no-free-chunk"));
-    let log = telescope.engine.log();
+    let slow = "w wait to be sent: `--send-rate-factor`";
+    telescope.send_until_said("no-free-chunk", &["not placed", slow]);
+    // Only an end of the input ends it.
+    telescope.wait(|log| log.contains("no-free-chunk is over"));
+}
+
+fn an_lcore_without_cpu(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    let stopped = Stopped::anywhere(telescope.engine.id(), "rx0");
+    let said = ["rx0", "has made no turn for", "`--recv-affinity`"];
+    telescope.send_until_said("lcore-without-cpu", &said);
+    // It is not that nothing comes.
+    assert!(
+        !telescope.engine.log().contains("no-input"),
+        "{}",
+        telescope.engine.log()
+    );
+    drop(stopped);
+    telescope.send_until_over(&["lcore-without-cpu"]);
+    telescope.end();
+}
+
+fn output_without_a_link(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
+        return;
+    };
+    let set = |telescope: &Telescope, state: &str| {
+        let status = Command::new("ip")
+            .args([
+                "-n",
+                &telescope.digitiser.cable.test,
+                "link",
+                "set",
+                "k1",
+                state,
+            ])
+            .status();
+        assert!(status.unwrap().success());
+    };
+    telescope.send_for(3.0);
+    set(&telescope, "down");
+    telescope.send_until_said("link-down", &["port net_af_packet_k1 has no link, since"]);
+    set(&telescope, "up");
+    telescope.send_until_over(&["link-down"]);
+    let log = telescope.end();
+    line(&log, &["port net_af_packet_k1: its link went down 1 time"]);
+}
+
+/// It runs alone, so that nothing else takes its CPUs.
+#[test]
+fn a_run_without_faults_says_nothing_and_then_that_nobody_keeps_the_clock() {
+    let Some(mut telescope) = Telescope::start("none", 0.0, &[], &[]) else {
+        return;
+    };
+    telescope.send_for(7.0);
+    // Swapped by less than a chunk: nothing is lost by that.
+    if !netem(&telescope.digitiser, &["delay", "30ms", "reorder", "99%"]) {
+        telescope.digitiser.swaps = Some((100, 2));
+    }
+    telescope.send_for(5.0);
+    netem(&telescope.digitiser, &[]);
+    telescope.digitiser.swaps = None;
+    let namespace = telescope.namespace();
+    assert!(
+        !telescope.engine.log().contains("cause="),
+        "{}",
+        telescope.engine.log()
+    );
+    assert!(verdict(&namespace).is_empty() && active(&namespace).is_empty());
+    let why = reason(&namespace);
+    assert!(!why.contains(':'), "{why}");
+    telescope.synchronise(false);
+    let said = ["this host's clock is not synchronised", "16.0 s", "chrony"];
+    telescope.send_until_said("clock-not-synchronised", &said);
+    telescope.synchronise(true);
+    telescope.send_until_over(&["clock-not-synchronised"]);
+    let log = telescope.end();
+    line(&log, &["input: ", "heaps placed"]);
+    let said: Vec<_> = log.lines().filter(|line| line.contains("cause=")).collect();
+    assert_eq!(said.len(), 2, "{log}");
+}
+
+/// It is said once, where it begins.
+#[test]
+fn an_interface_without_a_receive_queue_is_named_at_the_start() {
+    let options = ["--recv-interface=k0,k1"];
+    let Some(telescope) = Telescope::start("unused", 0.0, &options, &[]) else {
+        return;
+    };
+    let log = telescope.end();
     line(
         &log,
         &[
             "WARN",
-            "not placed: no-free-chunk",
-            "w wait to be sent: `--send-rate-factor`",
+            "nothing is received through k1, only through k0",
+            "--recv-affinity -1,-1",
         ],
     );
-}
-
-#[test]
-fn a_run_without_faults_says_nothing() {
-    let Some(mut telescope) = Telescope::start("faultless", 0.0, &[], &[]) else {
-        return;
-    };
-    let samples = (12.0 * RATE) as u64;
-    telescope.send(samples);
-    let log = telescope.end();
-    let said: Vec<_> = log.lines().filter(|line| line.contains("cause=")).collect();
-    assert!(said.is_empty(), "{log}");
-    line(&log, &["input: ", "heaps placed"]);
 }

@@ -16,6 +16,7 @@ mod received;
 mod rig;
 mod service;
 mod spead2;
+mod telescope;
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -411,20 +411,30 @@ impl Drop for Rig {
 
 /// What there is to scrape at a port in a namespace.
 pub fn scrape(namespace: &str, port: u16) -> String {
+    let (head, body) = fetch(namespace, port, "/metrics");
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    body
+}
+
+/// What is at an address of a port in a namespace.
+pub fn get(namespace: &str, port: u16, path: &str) -> String {
+    fetch(namespace, port, path).1
+}
+
+fn fetch(namespace: &str, port: u16, path: &str) -> (String, String) {
     Cable::within(namespace, || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(TOO_LONG)).unwrap();
         write!(
             stream,
-            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-        body.to_owned()
+        (head.to_owned(), body.to_owned())
     })
 }
 

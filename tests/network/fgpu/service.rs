@@ -157,9 +157,19 @@ fn catches_sigterm(status: &str) -> bool {
 /// A thread that does not go on until this is dropped.
 ///
 /// A process whose thread is traced cannot be waited for, so it is let go before a rig ends.
-struct Stopped(Pid);
+pub struct Stopped(Pid);
 
 impl Stopped {
+    /// Stops a thread wherever it is.
+    pub fn anywhere(process: u32, name: &str) -> Self {
+        let thread = thread_of(process, name);
+        ptrace::seize(thread, ptrace::Options::empty()).unwrap();
+        let stopped = Self(thread);
+        ptrace::interrupt(thread).unwrap();
+        waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+        stopped
+    }
+
     /// Stops a thread while it sleeps: there it holds no lock that others wait for.
     fn asleep(process: u32, name: &str) -> Self {
         let thread = thread_of(process, name);

@@ -1,0 +1,390 @@
+//! An engine and a digitiser that does whatever goes wrong with digitisers.
+//!
+//! With `KAROO_TEST_RECORD=FOLDER` what Prometheus would scrape of the engine of each test is kept,
+//! one text a second: `FOLDER/FAULT/SECONDS.txt`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dsp::SampleBits;
+use dsp::unpack::pack;
+use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
+use spead::DigitiserRepr;
+use spead::digitiser::PREAMBLE_LEN;
+
+use super::cable::{Cable, TEST};
+use super::chain::Karoo;
+use super::rig::{CHUNK, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, TOO_LONG, get};
+
+/// Slow enough that a busy machine loses none.
+pub const RATE: f64 = 2e5;
+const HEAP: u64 = 4096;
+pub const POLS: [u64; 2] = [0, 1];
+
+/// An engine, and a digitiser that never skips a heap by itself.
+pub struct Telescope {
+    recorder: Option<Recorder>,
+    pub engine: Karoo,
+    clock: PathBuf,
+    _folder: tempfile::TempDir,
+    /// Last, so that the engine has ended before its namespace goes.
+    pub digitiser: Digitiser,
+}
+
+/// A digitiser, and what is wrong with it.
+pub struct Digitiser {
+    socket: UdpSocket,
+    sync_time: f64,
+    next: u64,
+    /// Polarisations that it sends.
+    pub pols: &'static [u64],
+    /// Bits of a sample.
+    pub bits: u32,
+    /// Amplitude of its samples, which are a square wave's.
+    pub amplitude: i32,
+    /// Samples of a heap that it flags as at full scale.
+    pub saturated: u16,
+    /// One heap in so many is lost on its way.
+    pub loses: Option<u64>,
+    /// One heap in so many comes as late as so many others.
+    pub swaps: Option<(u64, usize)>,
+    sent: u64,
+    held: Vec<(usize, Vec<u8>, SocketAddrV4)>,
+    pub cable: Cable,
+}
+
+fn unix_now() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_secs_f64()
+}
+
+impl Telescope {
+    /// An engine whose `--sync-time` is so many seconds later than the digitiser's; `None` without
+    /// namespaces.
+    pub fn start(
+        fault: &str,
+        later: f64,
+        options: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Option<Self> {
+        let cable = Cable::new(fault)?;
+        let folder = tempfile::tempdir().unwrap();
+        let clock = folder.path().join("synchronised");
+        fs::write(&clock, "").unwrap();
+        let library = clock_library(folder.path());
+        let mut variables = vec![
+            ("LD_PRELOAD", library.to_str().unwrap()),
+            ("KAROO_TEST_CLOCK", clock.to_str().unwrap()),
+        ];
+        variables.extend(environment);
+        let socket = Cable::within(&cable.test, || {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            socket.set_multicast_if_v4(&TEST[0]).unwrap();
+            UdpSocket::from(socket)
+        });
+        let sync_time = unix_now().floor() - 100_000.0;
+        let engine_time = format!("--sync-time={}", sync_time + later);
+        let own = ["fgpu", "--recv-interface=k0", "--send-interface=k1"];
+        let outputs = ["--wideband", OUTPUT, SOURCE, &engine_time];
+        let rate = format!("--adc-sample-rate={RATE}");
+        let metrics = format!("--prometheus-port={METRICS}");
+        let more = [&rate[..], &metrics];
+        let args = [&own[..], &outputs, &ENGINE_OPTIONS, &more, options].concat();
+        let engine = Karoo::start_with(&cable.engine, &args, &variables).up();
+        Some(Self {
+            recorder: Recorder::start(fault, &cable.engine),
+            engine,
+            clock,
+            _folder: folder,
+            digitiser: Digitiser {
+                socket,
+                sync_time,
+                next: 0,
+                pols: &POLS,
+                bits: 10,
+                amplitude: 0,
+                saturated: 0,
+                loses: None,
+                swaps: None,
+                sent: 0,
+                held: Vec::new(),
+                cable,
+            },
+        })
+    }
+
+    /// Sends heaps as their time comes, until something has happened.
+    pub fn send_until(&mut self, happened: impl Fn(&str) -> bool) {
+        let digitiser = &mut self.digitiser;
+        digitiser.begin();
+        self.engine.wait(|engine| {
+            digitiser.send_due();
+            happened(&engine.log())
+        });
+    }
+
+    /// Sends heaps for so many seconds.
+    pub fn send_for(&mut self, seconds: f64) {
+        self.digitiser.begin();
+        let end = self.digitiser.next + (seconds * RATE) as u64;
+        let digitiser = &mut self.digitiser;
+        self.engine.wait(|_| {
+            digitiser.send_due();
+            digitiser.next >= end
+        });
+    }
+
+    /// Sends nothing until something has happened.
+    pub fn wait(&mut self, happened: impl Fn(&str) -> bool) {
+        self.engine.wait(|engine| happened(&engine.log()));
+    }
+
+    /// Sends until a cause is said in a line with all of these parts, and metrics, page and sensor
+    /// name it.
+    pub fn send_until_said(&mut self, cause: &str, parts: &[&str]) {
+        let namespace = self.namespace();
+        self.send_until(|log| is_said(log, cause, parts));
+        self.send_until(|_| is_shown(&namespace, cause));
+    }
+
+    /// Sends nothing until then.
+    pub fn wait_until_said(&mut self, cause: &str, parts: &[&str]) {
+        let namespace = self.namespace();
+        self.wait(|log| is_said(log, cause, parts));
+        self.wait(|_| is_shown(&namespace, cause));
+    }
+
+    /// Sends until it is said that these causes are over, and neither metrics nor page name them.
+    pub fn send_until_over(&mut self, causes: &[&str]) {
+        let namespace = self.namespace();
+        let over = |log: &str, cause: &str| {
+            let name = cause.to_owned();
+            is_over(log, cause)
+                && !verdict(&namespace).contains(&name)
+                && !active(&namespace).contains(&name)
+        };
+        self.send_until(|log| causes.iter().all(|cause| over(log, cause)));
+    }
+
+    /// The engine's.
+    pub fn namespace(&self) -> String {
+        self.digitiser.cable.engine.clone()
+    }
+
+    /// Whether somebody keeps the clock of the engine's host right.
+    pub fn synchronise(&self, is_synchronised: bool) {
+        match is_synchronised {
+            true => fs::write(&self.clock, "").unwrap(),
+            false => fs::remove_file(&self.clock).unwrap(),
+        }
+    }
+
+    /// Ends the engine, which was not to fail. Returns its log.
+    pub fn end(mut self) -> String {
+        self.recorder = None;
+        self.engine.interrupt();
+        let (status, _) = self.engine.ended();
+        assert_eq!(status.code(), Some(0), "{}", self.engine.log());
+        self.engine.log()
+    }
+}
+
+impl Digitiser {
+    fn now(&self) -> u64 {
+        ((unix_now() - self.sync_time) * RATE) as u64
+    }
+
+    /// UNIX time of its first sample.
+    pub fn sync_time(&self) -> f64 {
+        self.sync_time
+    }
+
+    /// From now on its time is so many seconds later.
+    pub fn jump(&mut self, seconds: f64) {
+        self.sync_time -= seconds;
+    }
+
+    /// Goes on if it has only just stopped, else begins with the next chunk.
+    fn begin(&mut self) {
+        let now = self.now();
+        if now > self.next + CHUNK {
+            self.next = now.next_multiple_of(CHUNK);
+        }
+    }
+
+    /// Sends the heaps whose last sample has been taken.
+    fn send_due(&mut self) {
+        while self.next + HEAP <= self.now() {
+            for &pol in self.pols {
+                self.send(pol);
+            }
+            self.next += HEAP;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+
+    fn send(&mut self, pol: u64) {
+        let sign = |t: u64| if t % 16 < 8 { 1 } else { -1 };
+        let samples = (0..HEAP).map(|t| self.amplitude * sign(t));
+        let payload = pack(samples, SampleBits::new(self.bits).unwrap());
+        let repr = DigitiserRepr {
+            heap_count: self.next / HEAP,
+            timestamp: self.next,
+            digitiser_id: pol,
+            saturated: self.saturated,
+            payload_length: payload.len(),
+        };
+        let mut packet = vec![0; PREAMBLE_LEN];
+        repr.emit(packet.first_chunk_mut().unwrap());
+        packet.extend(payload);
+        let group = Ipv4Addr::new(239, 102, pol as u8, 64);
+        let to = SocketAddrV4::new(group, 7148);
+        self.sent += 1;
+        let is_one_in = |of: u64| self.sent.is_multiple_of(of);
+        if self.loses.is_some_and(is_one_in) {
+            return;
+        }
+        match self.swaps {
+            Some((of, behind)) if is_one_in(of) => self.held.push((behind, packet, to)),
+            _ => self.emit(&packet, to),
+        }
+        for held in &mut self.held {
+            held.0 = held.0.saturating_sub(1);
+        }
+        let due = self.held.extract_if(.., |held| held.0 == 0);
+        for (_, packet, to) in due.collect::<Vec<_>>() {
+            self.emit(&packet, to);
+        }
+    }
+
+    fn emit(&self, packet: &[u8], to: SocketAddrV4) {
+        // Where a link is down there is no way.
+        let _ = self.socket.send_to(packet, to);
+    }
+}
+
+/// Whether a log has a warning of a cause with all of these parts.
+fn is_said(log: &str, cause: &str, parts: &[&str]) -> bool {
+    let field = format!("cause=\"{cause}\"");
+    let parts = [&["WARN", &field[..]], parts].concat();
+    let has = |line: &str| parts.iter().all(|part| line.contains(part));
+    log.lines().any(has)
+}
+
+/// Whether the last word on a cause is that it is over.
+fn is_over(log: &str, cause: &str) -> bool {
+    let field = format!("cause=\"{cause}\"");
+    let last = log.lines().rev().find(|line| line.contains(&field));
+    last.is_some_and(|line| line.contains(&format!("{cause} is over")))
+}
+
+/// Whether page, metrics and sensor name a cause.
+fn is_shown(namespace: &str, cause: &str) -> bool {
+    let name = cause.to_owned();
+    verdict(namespace).contains(&name)
+        && (!text_has_losses(namespace) || active(namespace).contains(&name))
+        && reason(namespace).contains(cause)
+}
+
+/// Causes that the page's verdict has.
+pub fn verdict(namespace: &str) -> Vec<String> {
+    let text = get(namespace, METRICS, "/live.json");
+    let page: Value = serde_json::from_str(&text).unwrap();
+    let mut panels = page["panels"].as_array().unwrap().iter();
+    let verdict = panels.find(|panel| panel["kind"] == "verdict").unwrap();
+    let causes = verdict["causes"].as_array().unwrap().iter();
+    let causes: Vec<_> = causes
+        .map(|cause| cause["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(verdict["state"] == "well", causes.is_empty(), "{verdict}");
+    causes
+}
+
+fn text_has_losses(namespace: &str) -> bool {
+    get(namespace, METRICS, "/metrics").contains("karoo_loss_active")
+}
+
+/// Causes that are at work by the metrics.
+pub fn active(namespace: &str) -> Vec<String> {
+    let text = get(namespace, METRICS, "/metrics");
+    let lines = text.lines();
+    let of_causes = lines.filter_map(|line| line.strip_prefix("karoo_loss_active{cause=\""));
+    let at_work = of_causes.filter_map(|line| line.strip_suffix("\"} 1"));
+    at_work.map(str::to_owned).collect()
+}
+
+/// Why the device is degraded, by its sensor.
+pub fn reason(namespace: &str) -> String {
+    Cable::within(namespace, || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).unwrap();
+        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+        stream
+            .write_all(b"?sensor-value karoo.device-status-reason\n")
+            .unwrap();
+        let lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let mut values = lines.filter(|line| line.starts_with("#sensor-value"));
+        let line = values.next().unwrap();
+        line.rsplit(' ').next().unwrap().replace("\\_", " ")
+    })
+}
+
+/// What stands in for the kernel's word on its clock.
+fn clock_library(folder: &Path) -> PathBuf {
+    let library = folder.join("clock.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network/clock.c");
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(status.unwrap().success());
+    library
+}
+
+/// Keeps what there is to scrape each second.
+struct Recorder {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    fn start(fault: &str, namespace: &str) -> Option<Self> {
+        let folder = Path::new(&std::env::var_os("KAROO_TEST_RECORD")?).join(fault);
+        fs::create_dir_all(&folder).unwrap();
+        let (ends, namespace) = (Arc::<AtomicBool>::default(), namespace.to_owned());
+        let ended = ends.clone();
+        let thread = thread::spawn(move || {
+            let begun = Instant::now();
+            for second in 0.. {
+                let due = begun + Duration::from_secs(second);
+                while Instant::now() < due && !ended.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                let text = get(&namespace, METRICS, "/metrics");
+                fs::write(folder.join(format!("{second:03}.txt")), text).unwrap();
+            }
+        });
+        Some(Self {
+            ends,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // What it could not scrape any more is no failure of the test.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
