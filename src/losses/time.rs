@@ -19,6 +19,9 @@ const TIME_OFF_FOR: Duration = Duration::from_secs(3);
 /// Looks at which heaps came, with which their time is compared: an engine that makes up for a time
 /// of being slow is no jump.
 const SLOW: usize = 60;
+/// For so long after the last sign that this host takes heaps in too slowly, these may be behind,
+/// and catch up.
+const CATCHES_UP: Duration = Duration::from_secs(10);
 
 /// What the looks so far found of time.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub struct Times {
     ahead: VecDeque<f64>,
     /// Seconds of the last jump, 0 if there was none.
     jump: f64,
+    /// When this host last took heaps in too slowly.
+    slow: Option<Instant>,
     /// Since when the host's clock is not synchronised.
     unsynchronised_since: Option<Instant>,
 }
@@ -45,6 +50,7 @@ impl Times {
             off: 0.0,
             ahead: VecDeque::new(),
             jump: 0.0,
+            slow: None,
             unsynchronised_since: None,
         }
     }
@@ -61,8 +67,18 @@ impl Times {
 
     /// Whether heaps that are so many seconds behind the newest are so because it jumped ahead.
     pub fn explains_behind(&self, seconds: f64) -> bool {
-        const ABOUT: f64 = 2.0;
+        const ABOUT: f64 = 0.5;
         self.jump > 0.0 && (seconds - self.jump).abs() < ABOUT
+    }
+
+    /// This host takes heaps in too slowly at this moment.
+    pub fn note_slow(&mut self, now: Instant) {
+        self.slow = Some(now);
+    }
+
+    fn is_slow(&self, now: Instant) -> bool {
+        self.slow
+            .is_some_and(|slow| now.duration_since(slow) < CATCHES_UP)
     }
 
     /// Whether the time of heaps has jumped ahead since the look before.
@@ -81,7 +97,8 @@ impl Times {
         let ahead = setup.seconds(newest as f64) - even;
         let before = self.ahead.iter().copied().reduce(f64::max);
         let jump = before.map_or(0.0, |before| ahead - before);
-        let found = jump > TIME_OFF.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
+        let least = TIME_OFF.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
+        let found = jump > least && !self.is_slow(now.at);
         if found {
             self.jump = jump;
             self.ahead.clear();
@@ -93,15 +110,13 @@ impl Times {
         found.then_some((Cause::TimeJumped, FoundLoss::Lost(1)))
     }
 
-    /// Whether the time of heaps has been another than the host's for a while. `slow`: whether this
-    /// host takes heaps in too slowly, so that these are behind.
+    /// Whether the time of heaps has been another than the host's for a while.
     pub fn find_off(
         &mut self,
         setup: &Setup,
         last: &LossCounts,
         now: Moment,
         counts: &LossCounts,
-        slow: bool,
     ) -> Option<(Cause, FoundLoss)> {
         let newest = counts.newest.filter(|_| setup.is_live())?;
         if counts.placed == last.placed {
@@ -111,7 +126,8 @@ impl Times {
             self.off_since = None;
             return None;
         };
-        if slow && off < 0.0 {
+        if off < 0.0 && self.is_slow(now.at) {
+            self.off_since = None;
             return Some((Cause::WrongTime, FoundLoss::Unknown));
         }
         self.off = off;

@@ -150,6 +150,8 @@ impl Watch {
         }
         let mut known = lossy.clone();
         known.extend(self.active().map(|(cause, _)| cause));
+        known.sort_unstable();
+        known.dedup();
         let mut events = Vec::new();
         for (&cause, (track, from)) in &mut self.tracks {
             let found = found.iter().find(|(other, _)| *other == cause);
@@ -254,10 +256,13 @@ impl Watch {
         let lcores = (now.at, &counts.lcores[..]);
         self.lcores.look((before, &last.lcores), lcores, lossy);
         let without = self.lcores.found(now.at, &counts.lcores);
-        let slow = lossy
-            || without
-                .iter()
-                .any(|(cause, _)| *cause == Cause::LcoreWithoutCpu);
+        let slow = |(cause, _): &(Cause, FoundLoss)| {
+            let full = Cause::Dropped(DropCause::NoFreeChunk);
+            *cause == Cause::LcoreWithoutCpu || *cause == full
+        };
+        if lossy || without.iter().chain(&found).any(slow) {
+            self.times.note_slow(now.at);
+        }
         found.extend(without);
         found.extend(self.find_links(before, last, now.at, counts));
         let explained = explained || self.lcores.rx_stands_still(now.at, &counts.lcores);
@@ -269,7 +274,7 @@ impl Watch {
         }
         found.extend(jump);
         found.extend(self.find_missing(before, last, now.at, counts));
-        found.extend(self.times.find_off(&self.setup, last, now, counts, slow));
+        found.extend(self.times.find_off(&self.setup, last, now, counts));
         found.extend(self.times.find_clock(&self.setup, now.at, counts));
         let heap_samples = self.setup.recv.packet_samples as u64;
         let looks = ((before, last), (now.at, counts));
