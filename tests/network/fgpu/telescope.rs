@@ -290,7 +290,7 @@ fn is_over(log: &str, cause: &str) -> bool {
 fn is_shown(namespace: &str, cause: &str) -> bool {
     let name = cause.to_owned();
     verdict(namespace).contains(&name)
-        && (!text_has_losses(namespace) || active(namespace).contains(&name))
+        && active(namespace).contains(&name)
         && reason(namespace).contains(cause)
 }
 
@@ -306,10 +306,6 @@ pub fn verdict(namespace: &str) -> Vec<String> {
         .collect();
     assert_eq!(verdict["state"] == "well", causes.is_empty(), "{verdict}");
     causes
-}
-
-fn text_has_losses(namespace: &str) -> bool {
-    get(namespace, METRICS, "/metrics").contains("karoo_loss_active")
 }
 
 /// Causes that are at work by the metrics.
