@@ -5,7 +5,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::error::ContextKind;
 use clap::{ArgMatches, Args, Command};
@@ -21,7 +21,7 @@ use super::frame::{self, StopReason};
 use super::log::{self, LogTo};
 use super::losses::Losses;
 use super::plan::PlaceOptions;
-use super::serve::{Serving, site};
+use super::serve::Serving;
 use super::service::{self, Service};
 use super::{Failure, examples, with_katgpucbf_syntax};
 use crate::assembly::{
@@ -38,7 +38,7 @@ use crate::engine::steer::{ControlHandle, Published, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
 use crate::losses::{Counters, LossRecord};
-use crate::metrics::{EngineMetrics, EngineState};
+use crate::metrics::{EngineMetrics, EngineState, site};
 use crate::page::{EnginePage, EngineParts};
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
@@ -321,7 +321,12 @@ impl Launch<'_> {
         EnginePage::new(EngineParts {
             name: format!("F-engine {}: {outputs}", config.feng_id),
             config: config.clone(),
-            counters: Counters::of(config, engine),
+            counters: Counters::of(
+                config,
+                engine.engine(),
+                engine.capture_stats(),
+                engine.links(),
+            ),
             losses: losses.clone(),
             published: published.clone(),
             steering: steering.clone(),
@@ -451,24 +456,15 @@ fn start_dpdk(
 
 /// What is scraped of an engine.
 fn metrics(config: &FgpuConfig, engine: &LiveEngine, state: EngineState) -> EngineMetrics {
-    let stages = engine.stages();
-    let mut rx = stages.rx_stats().to_vec();
-    rx.extend(engine.capture_stats().cloned());
-    EngineMetrics {
-        config: config.engine.clone(),
-        rx,
-        input: stages.input_stats().clone(),
-        outputs: stages.output_stats().to_vec(),
-        latencies: stages.latencies().to_vec(),
-        busy: engine.busy().to_vec(),
-        memory: engine.memory().clone(),
-        pools: engine.output_pools().to_vec(),
-        links: engine.links().clone(),
-        times: engine.threads().times().to_vec(),
-        clock: engine.threads().clock(),
-        started: SystemTime::now(),
+    let (capture, links) = (engine.capture_stats(), engine.links());
+    EngineMetrics::of(
+        &config.engine,
+        engine.engine(),
+        capture,
+        links,
+        engine.threads(),
         state,
-    }
+    )
 }
 
 /// What a client is told about this engine, beside what katgpucbf tells.

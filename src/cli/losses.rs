@@ -38,7 +38,13 @@ impl Losses {
         plan: &EnginePlan,
         record: Arc<LossRecord>,
     ) -> Self {
-        let counters = Counters::of(&config.engine, engine).with_lcores(engine, plan);
+        let counters = Counters::of(
+            &config.engine,
+            engine.engine(),
+            engine.capture_stats(),
+            engine.links(),
+        );
+        let counters = counters.with_lcores(engine.threads(), plan);
         let mut interfaces = match &config.input {
             InputConfig::Live { interfaces, .. } => interfaces.clone(),
             InputConfig::Capture { .. } => Vec::new(),

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::Failure;
 use super::frame::StopReason;
 use super::log::LogLevel;
-use crate::metrics::Scrape;
+use crate::metrics::{Scrape, site};
 
 /// Sockets that are bound before anything starts, so that a port in use is known at once.
 pub struct Sockets {
@@ -191,11 +191,6 @@ async fn received(signal: &mut Option<Signal>) {
         Some(signal) => drop(signal.recv().await),
         None => pending().await,
     }
-}
-
-/// A site of metrics alone.
-pub fn site(metrics: Arc<dyn Scrape>) -> Site {
-    Site::default().metrics(move || metrics.scrape().map_err(|error| error.to_string()))
 }
 
 async fn serve(listener: TcpListener, site: Site, ends: SyncSender<StopReason>) {

@@ -220,6 +220,11 @@ impl LiveEngine {
         &self.links
     }
 
+    /// What is at work between its ports.
+    pub fn engine(&self) -> &RunningEngine {
+        &self.running
+    }
+
     /// Its lcores' counters.
     pub fn stages(&self) -> &Stages {
         &self.running.stages

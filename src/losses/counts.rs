@@ -10,9 +10,9 @@ use ground::os::KernelClock;
 use host::placement::EnginePlan;
 
 use super::lcores::{LcoreCounts, Lcores};
+use crate::assembly::{RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStats;
-use crate::fgpu::LiveEngine;
 use crate::memory::OutputMemory;
 use crate::ports::Links;
 use crate::recv::{DropCause, InputStats, LastDropped, ReceiveMemory, RxStats};
@@ -113,23 +113,28 @@ impl LossCounts {
 }
 
 impl Counters {
-    /// Those of `engine`.
-    pub fn of(config: &EngineConfig, engine: &LiveEngine) -> Self {
-        let stages = engine.stages();
+    /// Those of `engine` behind these ports, and of a capture's reader if there is one.
+    pub fn of(
+        config: &EngineConfig,
+        engine: &RunningEngine,
+        capture: Option<&Arc<RxStats>>,
+        links: &Links,
+    ) -> Self {
+        let stages = &engine.stages;
         let batch = |output: &OutputConfig| {
             let four_bits = output.sample_bits == OutputBits::Four;
             (output.jones_per_batch as u64, four_bits)
         };
         let mut rx = stages.rx_stats().to_vec();
-        rx.extend(engine.capture_stats().cloned());
+        rx.extend(capture.cloned());
         Self {
             chunk_samples: config.recv.chunk_samples as u64,
             rx,
             input: stages.input_stats().clone(),
-            memory: engine.memory().clone(),
+            memory: engine.memory.clone(),
             outputs: stages.output_stats().to_vec(),
-            pools: engine.output_pools().to_vec(),
-            links: engine.links().clone(),
+            pools: engine.output_pools.clone(),
+            links: links.clone(),
             batches: config.outputs.iter().map(batch).collect(),
             lcores: None,
         }
@@ -137,8 +142,7 @@ impl Counters {
 
     /// The same with the lcores of `engine`, which are where `plan` has them.
     #[must_use]
-    pub fn with_lcores(self, engine: &LiveEngine, plan: &EnginePlan) -> Self {
-        let threads = engine.threads();
+    pub fn with_lcores(self, threads: &Threads, plan: &EnginePlan) -> Self {
         let lcores = Lcores::new(threads.times(), threads.clock(), plan);
         Self {
             lcores: Some(lcores),

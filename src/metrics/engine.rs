@@ -15,6 +15,7 @@ use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
 use super::EngineState;
 use super::scrape::{Samples, Scrape, by_pol, counter, family, label_pairs, plain, text};
+use crate::assembly::{RunningEngine, Threads};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStats;
 use crate::memory::OutputMemory;
@@ -64,6 +65,35 @@ impl Scrape for EngineMetrics {
 }
 
 impl EngineMetrics {
+    /// Those of `engine` behind these ports, and of a capture's reader if there is one.
+    pub fn of(
+        config: &EngineConfig,
+        engine: &RunningEngine,
+        capture: Option<&Arc<RxStats>>,
+        links: &Links,
+        threads: &Threads,
+        state: EngineState,
+    ) -> Self {
+        let stages = &engine.stages;
+        let mut rx = stages.rx_stats().to_vec();
+        rx.extend(capture.cloned());
+        Self {
+            config: config.clone(),
+            rx,
+            input: stages.input_stats().clone(),
+            outputs: stages.output_stats().to_vec(),
+            latencies: stages.latencies().to_vec(),
+            busy: engine.busy.clone(),
+            memory: engine.memory.clone(),
+            pools: engine.output_pools.clone(),
+            links: links.clone(),
+            times: threads.times().to_vec(),
+            clock: threads.clock(),
+            started: SystemTime::now(),
+            state,
+        }
+    }
+
     /// A counter, with the time since when it counts.
     fn counter(&self, families: &mut Vec<MetricFamily>, name: &str, help: &str, samples: Samples) {
         counter(families, self.started, name, help, samples);

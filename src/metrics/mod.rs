@@ -5,5 +5,5 @@ pub mod scrape;
 mod state;
 
 pub use engine::{EngineMetrics, ports};
-pub use scrape::Scrape;
+pub use scrape::{Scrape, site};
 pub use state::EngineState;

@@ -1,9 +1,11 @@
 //! What Prometheus is told, in its text format: what all commands that serve metrics have in
 //! common.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ground::N_POL;
+use live::Site;
 use prometheus::TextEncoder;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
@@ -13,6 +15,11 @@ use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricT
 pub trait Scrape: Send + Sync + 'static {
     /// The text of a scrape (version 0.0.4 of the format), or why there is none.
     fn scrape(&self) -> Result<String, prometheus::Error>;
+}
+
+/// A site of metrics alone.
+pub fn site(metrics: Arc<dyn Scrape>) -> Site {
+    Site::default().metrics(move || metrics.scrape().map_err(|error| error.to_string()))
 }
 
 /// The samples of one metric: labels and value.

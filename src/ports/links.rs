@@ -52,6 +52,21 @@ fn number(folder: &str, file: &str) -> Option<u64> {
 }
 
 impl Links {
+    /// Watches ports without interfaces, such as rings, of which nothing is logged.
+    pub fn without_interfaces(ports: impl IntoIterator<Item = Port>) -> Self {
+        let watched = ports.into_iter().map(|port| Watched {
+            port,
+            folder: None,
+            before: 0,
+            up: AtomicBool::new(true),
+            downs: AtomicU64::new(0),
+        });
+        Self {
+            watched: watched.collect(),
+            says: false,
+        }
+    }
+
     /// Watches ports and their interfaces, which are taken to be up.
     pub fn new<'a>(ports: impl IntoIterator<Item = (Port, &'a Interface)>) -> Self {
         let watched = ports.into_iter().map(|(port, interface)| {

@@ -18,11 +18,12 @@ use crate::cli::Failure;
 use crate::cli::dsim::signals_demand;
 use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
-use crate::cli::serve::{Serving, Sockets, site};
+use crate::cli::serve::{Serving, Sockets};
 use crate::config::units::{bytes, hertz};
 use crate::config::{
     Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions, heading,
 };
+use crate::metrics::site;
 use crate::net::{FlowTable, parse_endpoints};
 use crate::page::{SinkPage, SinkPageParts};
 use crate::ports::{Interface, Links, OpenPort, PortUse};
