@@ -16,10 +16,10 @@
 //!
 //! | floor | room | what lives there |
 //! |---|---|---|
-//! | 13 | [`cli`] | one file per command |
+//! | 14 | [`cli`] | one file per command |
+//! | 13 | [`mod@bench`] | measurements of this machine |
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | 12 | [`page`] | what the pages of a live engine and of a sink show |
-//! | 12 | [`mod@bench`] | measurements of this machine |
 //! | 11 | [`doctor`] | why nothing comes, or why nothing of what comes is placed |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
 //! | 11 | [`control`] | the devices that clients see: requests and sensors of `fgpu` and `dsim` |

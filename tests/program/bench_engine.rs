@@ -56,6 +56,48 @@ fn the_bench_accounts_for_every_packet() {
 }
 
 #[test]
+fn the_bench_runs_rounds_with_and_without_somebody_who_looks() {
+    let options = [
+        "bench",
+        "engine",
+        "--backend=cpu",
+        "--oversubscribe",
+        "--json",
+        "--engines=2",
+        "--rate=0.002",
+        "--seconds=0.5",
+        "--channels=256",
+        "--jones-per-batch=16384",
+        "--recv-chunk-samples=65536",
+        "--max-delay-diff=4096",
+        "--viewers=3",
+        "--scrapes=20",
+        "--rounds=2",
+        "--watched-share=0.5",
+    ];
+    let report: serde_json::Value =
+        serde_json::from_str(&crate::support::karoo_ok(options)).unwrap();
+    let watched = &report["watched"];
+    let rounds = watched["rounds"].as_array().unwrap();
+    assert_eq!(rounds.len(), 2);
+    for round in rounds {
+        for side in ["without", "with"] {
+            assert_eq!(round[side]["asked"].as_f64(), Some(0.001));
+            assert_eq!(round[side]["engines"].as_array().unwrap().len(), 2);
+        }
+    }
+    for latency in watched["latency"].as_array().unwrap() {
+        let heaps = |side: &str| latency[side]["heaps"].as_u64().unwrap();
+        assert!(heaps("without") > 0 && heaps("with") > 0, "{watched}");
+    }
+    // Each page of each round has a document at least.
+    let looks = &watched["looks"];
+    assert!(looks["documents"].as_u64().unwrap() >= 2 * 2 * 3, "{looks}");
+    assert!(looks["scrapes"].as_u64().unwrap() >= 2 * 2, "{looks}");
+    assert_eq!(looks["failed"].as_u64(), Some(0), "{looks}");
+}
+
+#[test]
 fn the_bench_refuses_what_it_cannot_run() {
     for (options, words) in [
         (
@@ -65,6 +107,8 @@ fn the_bench_refuses_what_it_cannot_run() {
         (&["--cpus", "0", "--backend", "cpu"], "--oversubscribe"),
         (&["--rate", "0"], "--rate 0: must be positive"),
         (&["--tx-queues", "9"], "--tx-queues 9"),
+        (&["--viewers", "65"], "--viewers 65: must be 1 to 64 here"),
+        (&["--scrapes=-1"], "--scrapes -1: must be positive"),
         (
             &["--recv-chunk-samples", "5000"],
             "--recv-chunk-samples 5000",

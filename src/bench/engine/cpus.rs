@@ -14,6 +14,8 @@ pub struct Cpus {
     pub main: Option<usize>,
     pub lcores: Vec<usize>,
     pub workers: Vec<usize>,
+    /// Those that are left, for who looks at the engines.
+    pub clients: Vec<usize>,
 }
 
 impl Cpus {
@@ -45,6 +47,7 @@ impl Cpus {
         }
         let mut turn = cpus.iter().copied().cycle().skip(1);
         Ok(Self {
+            clients: cpus.iter().copied().skip(needed).collect(),
             all: cpus.clone(),
             main: (needed <= cpus.len()).then(|| cpus[0]),
             lcores: turn.by_ref().take(lcores).collect(),

@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction, pfb};
 use ground::{IdlePolicy, N_POL, SampleClock};
+use live::connections::Limits;
 
 use super::signal::BenchSignal;
+use super::watched::slot;
 use crate::assembly::{BackendKind, Stages};
 use crate::config::{
     ConfigError, EngineConfig, Narrowband, NarrowbandSpec, OutputConfig, RecvConfig, SendConfig,
@@ -48,6 +50,19 @@ pub struct BenchOptions {
     /// How long --search stays at each rate
     #[arg(long, value_name = "S", default_value_t = 1.0, help_heading = heading::MEASURE)]
     pub probe_seconds: f64,
+    /// Pages that are open of each engine in rounds behind the measurement, which run with and
+    /// without somebody who looks by turns: what does looking cost?
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::MEASURE)]
+    pub viewers: usize,
+    /// Scrapes of each engine's metrics a second in these rounds
+    #[arg(long, value_name = "N", default_value_t = 0.0, help_heading = heading::MEASURE)]
+    pub scrapes: f64,
+    /// How many such rounds there are, each twice --seconds
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = heading::MEASURE)]
+    pub rounds: usize,
+    /// Share of the rate of the measurement at which they run
+    #[arg(long, value_name = "SHARE", default_value_t = 0.8, help_heading = heading::MEASURE)]
+    pub watched_share: f64,
     /// Engines in the process
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub engines: usize,
@@ -64,8 +79,8 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub sinks: usize,
     /// CPUs, one for each thread in this order: the main thread, the rx, engine and tx lcores of
-    /// each engine, the generators, the sinks, the CPU backend's workers [default: all that there
-    /// are, in order]
+    /// each engine, the generators, the sinks, the CPU backend's workers; what is left is for those
+    /// who look [default: all that there are, in order]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = heading::PLACE)]
     pub cpus: Vec<usize>,
     /// Let lcores share CPUs where there are too few
@@ -149,6 +164,16 @@ impl BenchOptions {
             ("--rate", self.rate),
             ("--seconds", self.seconds),
             ("--probe-seconds", self.probe_seconds),
+            ("--watched-share", self.watched_share),
+            // None at all will do.
+            (
+                "--scrapes",
+                if self.scrapes == 0.0 {
+                    1.0
+                } else {
+                    self.scrapes
+                },
+            ),
         ] {
             if !(value.is_finite() && value > 0.0 && value <= 1e6) {
                 return refuse(option, value.to_string(), "must be positive", "try 1");
@@ -174,6 +199,8 @@ impl BenchOptions {
                 self.engines.saturating_mul(self.tx_queues),
             ),
             ("--workers", self.workers, 1024),
+            ("--viewers", self.viewers.max(1), Limits::default().viewers),
+            ("--rounds", self.rounds, 100),
             // None at all will do.
             ("--narrowband", self.narrowband.max(1), 16),
             ("--decimation", self.decimation, MOST_DECIMATION),
@@ -189,6 +216,19 @@ impl BenchOptions {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody looks at the engines in rounds of their own.
+    pub fn is_watched(&self) -> bool {
+        self.viewers > 0 || self.scrapes > 0.0
+    }
+
+    /// Histograms of latency: one of the measurement, two of each round.
+    pub fn latency_slots(&self) -> usize {
+        match self.is_watched() {
+            true => slot(self.rounds, false),
+            false => 1,
+        }
     }
 
     /// Receive chunks of each engine beside those that it needs.

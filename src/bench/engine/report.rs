@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::check::BenchCheck;
+use super::watched::WatchedBench;
 use crate::bench::search::FoundRate;
 use crate::config::{Decision, EngineConfig};
 
@@ -75,7 +76,27 @@ impl BenchCounts {
         }
     }
 
-    fn losses(&self) -> String {
+    /// Those of two parts of a run together.
+    pub(super) fn and(mut self, other: &Self) -> Self {
+        for (cause, count) in &other.drops {
+            *self.drops.entry(cause.clone()).or_default() += count;
+        }
+        Self {
+            offered: self.offered + other.offered,
+            ring_full: self.ring_full + other.ring_full,
+            no_buffer: self.no_buffer + other.no_buffer,
+            placed: self.placed + other.placed,
+            drops: self.drops,
+            heaps_sent: self.heaps_sent + other.heaps_sent,
+            heaps_skipped: self.heaps_skipped + other.heaps_skipped,
+            heaps_received: self.heaps_received + other.heaps_received,
+            batches_missing: self.batches_missing + other.batches_missing,
+            wrong_packets: self.wrong_packets + other.wrong_packets,
+        }
+    }
+
+    /// In words.
+    pub(super) fn losses(&self) -> String {
         let mut causes = vec![
             ("ring full".to_owned(), self.ring_full),
             ("no buffer".to_owned(), self.no_buffer),
@@ -194,6 +215,9 @@ pub struct EngineBench {
     pub measured: Probe,
     /// Latency per engine while measured.
     pub latency: Vec<Latency>,
+    /// With and without somebody who looked, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watched: Option<WatchedBench>,
     /// The whole run, drained.
     pub total: Vec<BenchCounts>,
     /// Contents.
@@ -307,6 +331,9 @@ impl fmt::Display for EngineBench {
                 "latency    {} heaps: p50 {:.3} ms, p90 {:.3}, p99 {:.3}, p99.9 {:.3}, max {:.3}",
                 latency.heaps, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.max
             )?;
+        }
+        if let Some(watched) = &self.watched {
+            write!(f, "{watched}")?;
         }
         let sums = if self.total.iter().all(BenchCounts::adds_up) {
             "every packet accounted for"

@@ -1,15 +1,16 @@
 //! The bench assembled: generators, engines and sinks, and the rings between them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{
-    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, PortConfig, RingReceiver, TxQueue,
+    BURST, Device, Eal, LcoreHandle, MbufPool, PoolConfig, Port, PortConfig, RingReceiver, TxQueue,
     mbuf_ring, memory_mib, pool_bytes, pool_size,
 };
 use ground::StopFlag;
+use katcp::Sensors;
 use spead::digitiser::PREAMBLE_LEN;
 
 use super::BenchError;
@@ -20,11 +21,19 @@ use super::options::BenchOptions;
 use super::report::BenchCounts;
 use super::signal::BenchSignal;
 use super::sink::{BenchSinkLcore, MeasuredSpan, SinkFindings, SinkStats, Sinks, Stream};
-use crate::assembly::{Compute, EngineBuilder, Reception, RxStage, Stages, Threads, Transmission};
+use super::watched::ShownEngine;
+use crate::assembly::{
+    Compute, EngineBuilder, Reception, RunningEngine, RxStage, Threads, Transmission,
+};
 use crate::config::EngineConfig;
 use crate::engine::Engine;
+use crate::engine::steer::{ControlHandle, Published, REQUESTS};
+use crate::losses::{Counters, LossRecord};
+use crate::metrics::{EngineMetrics, EngineState};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
+use crate::page::EngineParts;
+use crate::ports::Links;
 use crate::recv::{EpochHint, WhenFull};
 use crate::send::{SourceAddress, TxPools};
 
@@ -42,14 +51,50 @@ const DIGITISER_GROUP: &str = "239.102.0.64:7148";
 
 /// What the bench has running for one engine.
 struct Running {
-    stages: Stages,
+    engine: RunningEngine,
+    /// Its ends that control would have, and its port: for those who look.
+    steering: ControlHandle,
+    published: Arc<Published>,
+    links: Links,
     feeds: Vec<Arc<FeedStats>>,
     sinks: Vec<Arc<SinkStats>>,
-    /// Nanoseconds that devices were busy, by name.
-    devices: Vec<(String, Arc<AtomicU64>)>,
 }
 
 impl Running {
+    /// What is to be seen of the engine with this number.
+    fn shown(&self, number: usize, config: &EngineConfig, rig: &Rig) -> ShownEngine {
+        let (engine, links) = (&self.engine, &self.links);
+        let counters = || Counters::of(config, engine, None, links);
+        let losses = Arc::<LossRecord>::default();
+        let state = EngineState {
+            backend: "",
+            gpu: String::new(),
+            published: self.published.clone(),
+            sensors: Sensors::default(),
+            losses: losses.clone(),
+        };
+        ShownEngine {
+            metrics: EngineMetrics::of(config, engine, None, links, &rig.threads, state),
+            counters: counters(),
+            parts: EngineParts {
+                name: format!("engine {number} of karoo bench engine"),
+                config: config.clone(),
+                counters: counters(),
+                losses,
+                published: self.published.clone(),
+                steering: self.steering.clone(),
+                record: Arc::default(),
+                latencies: engine.stages.latencies().to_vec(),
+                busy: engine.busy.clone(),
+                memory: engine.memory.clone(),
+                pools: engine.output_pools.clone(),
+                links: links.clone(),
+                times: rig.threads.times().to_vec(),
+                clock: rig.threads.clock(),
+            },
+        }
+    }
+
     fn counts(&self) -> BenchCounts {
         let mut counts = BenchCounts::default();
         for feed in &self.feeds {
@@ -57,11 +102,11 @@ impl Running {
             counts.ring_full += feed.ring_full.load(Ordering::Relaxed);
             counts.no_buffer += feed.no_buffer.load(Ordering::Relaxed);
         }
-        for rx in self.stages.rx_stats() {
+        for rx in self.engine.stages.rx_stats() {
             counts.placed += rx.placed();
             rx.add_drops(&mut counts.drops);
         }
-        for output in self.stages.output_stats() {
+        for output in self.engine.stages.output_stats() {
             counts.heaps_sent += output.counts().heaps;
             counts.heaps_skipped += output.skipped_heaps();
         }
@@ -130,7 +175,8 @@ impl Rig {
             engines.push(engine);
         }
         let pace = Arc::new(GeneratorPace::default());
-        let sending = engines.iter().map(|engine| engine.stages.sending().clone());
+        let sending = engines.iter();
+        let sending = sending.map(|of: &Running| of.engine.stages.sending().clone());
         let sending: Vec<_> = sending.collect();
         let (signal, window) = (around.signal, around.window);
         let mut generators = Vec::new();
@@ -168,6 +214,13 @@ impl Rig {
         })
     }
 
+    /// What is to be seen of each engine.
+    pub fn shown(&self, configs: &[EngineConfig]) -> Vec<ShownEngine> {
+        let engines = self.engines.iter().zip(configs).enumerate();
+        let shown = engines.map(|(number, (running, config))| running.shown(number, config, self));
+        shown.collect()
+    }
+
     /// What happened so far, per engine.
     pub fn counts(&self) -> Vec<BenchCounts> {
         self.engines.iter().map(Running::counts).collect()
@@ -175,13 +228,14 @@ impl Rig {
 
     /// Heaps placed by each rx lcore so far, all engines.
     pub fn placed(&self) -> Vec<u64> {
-        let stats = self.engines.iter().flat_map(|e| e.stages.rx_stats());
+        let stats = self.engines.iter();
+        let stats = stats.flat_map(|of| of.engine.stages.rx_stats());
         stats.map(|stats| stats.placed()).collect()
     }
 
     /// Nanoseconds so far that devices were busy, by name, engine after engine.
     pub fn devices(&self) -> Vec<(String, u64)> {
-        let devices = self.engines.iter().flat_map(|engine| &engine.devices);
+        let devices = self.engines.iter().flat_map(|of| &of.engine.busy);
         devices
             .map(|(name, busy)| (name.clone(), busy.load(Ordering::Relaxed)))
             .collect()
@@ -213,18 +267,12 @@ impl Rig {
                 .map(Running::counts)
                 .all(|counts| seen(&counts) >= handed(&counts))
         });
-        for engine in &self.engines {
-            engine.stages.stop();
+        for running in &self.engines {
+            running.engine.stages.stop();
         }
-        wait(&|| {
-            self.engines
-                .iter()
-                .all(|engine| engine.stages.running() == 0)
-        });
-        let late = self
-            .engines
-            .iter()
-            .any(|engine| engine.stages.running() > 0);
+        let at_work = |running: &Running| running.engine.stages.running() > 0;
+        wait(&|| !self.engines.iter().any(at_work));
+        let late = self.engines.iter().any(at_work);
         if late {
             abort.set();
         }
@@ -236,9 +284,9 @@ impl Rig {
             counts: Vec::new(),
         };
         let mut outcomes = Vec::new();
-        for engine in self.engines {
-            remains.counts.push(engine.counts());
-            outcomes.push(engine.stages.join());
+        for running in self.engines {
+            remains.counts.push(running.counts());
+            outcomes.push(running.engine.stages.join());
         }
         for outcome in outcomes {
             remains.engines.push(outcome?.engine);
@@ -269,6 +317,7 @@ struct Around<'a> {
 
 /// The ports of one engine, and the counters of what is at their other ends.
 struct Ports {
+    port: Port,
     rx: Vec<RxStage>,
     tx: Vec<TxQueue>,
     feeds: Vec<Arc<FeedStats>>,
@@ -302,18 +351,24 @@ impl Around<'_> {
             1 => String::new(),
             _ => prefix(number),
         };
-        let running = EngineBuilder::new(config, compute, reception, transmission)
+        let (steering, steered) = ControlHandle::new(config, REQUESTS);
+        let published = steered.published.clone();
+        let engine = EngineBuilder::new(config, compute, reception, transmission)
+            .steered(steered)
             .prefix(prefix)
             .idle(self.options.idle())
             .build(self.eal)?
             .start(threads)?;
-        let engine = Running {
-            stages: running.stages,
+        let kind = engine.memory.kind().to_string();
+        let running = Running {
+            engine,
+            steering,
+            published,
+            links: Links::without_interfaces([ports.port]),
             feeds: ports.feeds,
             sinks: ports.sinks,
-            devices: running.busy,
         };
-        Ok((engine, running.memory.kind().to_string()))
+        Ok((running, kind))
     }
 
     /// Puts feeds and streams around the engine `number`.
@@ -334,6 +389,7 @@ impl Around<'_> {
             let (sender, ring) = mbuf_ring(self.eal, &name, self.options.tx_descriptors)?;
             let common = Sinks {
                 window: self.window.clone(),
+                slots: self.options.latency_slots(),
                 signal: self.signal.clone(),
                 stamps: stamps.clone(),
                 tsc: self.eal.tsc_clock(),
@@ -358,6 +414,7 @@ impl Around<'_> {
             watermarks: Arc::new(ArrayQueue::new(1)),
         });
         Ok(Ports {
+            port: port.port,
             rx: rx.collect(),
             tx: port.tx,
             feeds,

@@ -45,24 +45,35 @@ const ITEMS: [u64; word::COUNT] = [
 
 /// Which part of a run is measured: what is counted belongs to everything, what is timed to that
 /// part alone.
+///
+/// The lower bits are one more than the number of the histogram that takes latencies, 0 between
+/// measurements; the upper ones count measurements.
 #[derive(Debug, Default)]
 pub struct MeasuredSpan(AtomicU64);
 
 impl MeasuredSpan {
-    /// Begins another measurement.
-    pub fn open(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    const SLOTS: u64 = 1 << 16;
+
+    /// Begins another measurement, whose latencies the histogram with number `slot` takes alone.
+    /// One thread at a time opens and closes.
+    pub fn open(&self, slot: usize) {
+        let measurements = self.0.load(Ordering::Relaxed) / Self::SLOTS + 1;
+        let next = measurements * Self::SLOTS + slot as u64 + 1;
+        self.0.store(next, Ordering::Relaxed);
     }
 
     /// Ends it.
     pub fn close(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        let ended = self.0.load(Ordering::Relaxed) / Self::SLOTS * Self::SLOTS;
+        self.0.store(ended, Ordering::Relaxed);
     }
 
-    /// Number of the measurement, if one is going on.
+    /// Number of the measurement and of its histogram, if one is going on.
     #[inline]
-    fn current(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|number| number % 2 == 1)
+    fn current(&self) -> Option<(u64, usize)> {
+        let now = self.0.load(Ordering::Relaxed);
+        let slot = (now % Self::SLOTS).checked_sub(1)?;
+        Some((now / Self::SLOTS, slot as usize))
     }
 }
 
@@ -101,8 +112,8 @@ pub struct SinkFindings {
     /// Which of its outputs.
     pub output: usize,
     /// Nanoseconds from the last packet that a heap needs to its own last packet, in the last
-    /// measurement.
-    pub latency: Histogram<u64>,
+    /// measurement of each number.
+    pub latencies: Vec<Histogram<u64>>,
     /// Heaps to be checked.
     pub kept: Vec<BenchHeap>,
     /// What was wrong with the first wrong packet.
@@ -143,8 +154,9 @@ struct OutputStream {
 /// What the streams of one engine have in common.
 #[derive(Clone)]
 pub struct Sinks {
-    /// Which part of the run is measured.
+    /// Which part of the run is measured, and how many histograms of latency there are.
     pub window: Arc<MeasuredSpan>,
+    pub slots: usize,
     /// What the engine was sent, and when.
     pub signal: Arc<BenchSignal>,
     pub stamps: Arc<Stamps>,
@@ -165,6 +177,9 @@ impl Stream {
         let output = |(number, output): (usize, &OutputConfig)| {
             let substreams = (index..output.dst.len()).step_by(of).len();
             let latency = Histogram::new_with_bounds(1, 100_000_000_000, 3);
+            let mut latencies = vec![latency.expect("bounds and digits are in range"); sinks.slots];
+            // Touched now, so that no page fault comes later.
+            latencies.iter_mut().for_each(Histogram::reset);
             OutputStream {
                 stats: stats.clone(),
                 window: sinks.window.clone(),
@@ -186,7 +201,7 @@ impl Stream {
                 found: SinkFindings {
                     engine,
                     output: number,
-                    latency: latency.expect("bounds and digits are in range"),
+                    latencies,
                     kept: Vec::with_capacity(KEPT),
                     first_wrong: None,
                 },
@@ -252,8 +267,8 @@ impl OutputStream {
         self.keep(words, mbuf, now);
         if offset + length == self.output.heap_bytes() {
             add(&self.stats.heaps, 1);
-            if self.window.current().is_some() {
-                self.time(timestamp, now);
+            if let Some(measurement) = self.window.current() {
+                self.time(measurement, timestamp, now);
             }
         }
     }
@@ -321,11 +336,13 @@ impl OutputStream {
     }
 
     /// Notes how long ago the last packet that a heap needs was handed over.
-    fn time(&mut self, timestamp: u64, now: u64) {
-        let number = self.window.current();
-        if self.seen != number {
-            self.seen = number;
-            self.found.latency.reset();
+    fn time(&mut self, (number, slot): (u64, usize), timestamp: u64, now: u64) {
+        let Some(latency) = self.found.latencies.get_mut(slot) else {
+            return;
+        };
+        if self.seen != Some(number) {
+            self.seen = Some(number);
+            latency.reset();
         }
         let output = &self.output;
         let end = timestamp
@@ -334,7 +351,7 @@ impl OutputStream {
         let among = 2 * self.signal.queues() as u64;
         let sent = self.stamps.last(self.signal.last_packet(end), among);
         let nanoseconds = self.tsc.seconds(now.saturating_sub(sent)) * 1e9;
-        self.found.latency.saturating_record(nanoseconds as u64);
+        latency.saturating_record(nanoseconds as u64);
     }
 
     /// Keeps a heap whole now and then.
