@@ -55,9 +55,16 @@ pub(super) fn write_verdict<'a>(
     streams: impl Iterator<Item = &'a StreamReport>,
 ) -> fmt::Result {
     let (mut came, mut not_sent) = (0, 0);
+    let mut doubts = String::new();
     for stream in streams {
         came += stream.batches;
         not_sent += stream.batches_not_sent;
+        if let Some(all) = stream.batches_if_wideband() {
+            let (name, batches) = (&stream.name, stream.batches);
+            doubts.push_str(&format!(
+                "; {name} is narrowband, or {batches} of its {all} batches came"
+            ));
+        }
     }
     match problems {
         0 if came == 0 => write!(f, "no spectra came, so that nothing can be said of them")?,
@@ -65,10 +72,10 @@ pub(super) fn write_verdict<'a>(
         1 => write!(f, "1 problem")?,
         n => write!(f, "{n} problems")?,
     }
-    match not_sent {
-        0 => Ok(()),
-        _ => write!(f, "; {came} of {} batches came", came + not_sent),
+    if not_sent > 0 {
+        write!(f, "; {came} of {} batches came", came + not_sent)?;
     }
+    f.write_str(&doubts)
 }
 
 /// One output stream.
@@ -90,9 +97,11 @@ pub struct StreamReport {
     pub spectra_per_heap: u64,
     /// Bits of each real and imaginary part.
     pub sample_bits: OutputBits,
-    /// ADC samples in a batch: what steps between timestamps have in common, or a wideband one as
-    /// long as there is one batch.
+    /// ADC samples in a batch: of the output's options, or else what steps between timestamps have
+    /// in common, or a wideband one as long as there is one batch.
     pub batch_samples: u64,
+    /// Whether that is of the output's options.
+    pub batch_is_known: bool,
     /// Timestamp of the first batch.
     pub first_timestamp: Option<u64>,
     /// Timestamp of the last batch.
@@ -163,6 +172,15 @@ impl fmt::Display for SinkReport {
 }
 
 impl StreamReport {
+    /// How many batches there would be from the first to the last if the stream were wideband,
+    /// where nothing says that it is not and batches are longer: one in so many may be missing.
+    pub fn batches_if_wideband(&self) -> Option<u64> {
+        let batch = 2 * self.channels * self.spectra_per_heap;
+        let span = self.last_timestamp? - self.first_timestamp?;
+        let longer = !self.batch_is_known && batch > 0 && self.batch_samples > batch;
+        longer.then(|| span / batch + 1)
+    }
+
     /// What is wrong with it, under its name.
     pub fn problems(&self) -> impl Iterator<Item = String> + '_ {
         self.problems.iter().map(|p| format!("{}: {p}", self.name))
@@ -235,5 +253,40 @@ impl fmt::Display for StreamReport {
             writeln!(f, "  PROBLEM    {problem}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Line<'a>(&'a StreamReport);
+
+    impl fmt::Display for Line<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write_verdict(f, 0, std::iter::once(self.0))
+        }
+    }
+
+    #[test]
+    fn the_verdict_doubts_batches_that_are_longer_than_wideband_ones() {
+        let mut stream = StreamReport {
+            name: "s0".to_owned(),
+            channels: 64,
+            spectra_per_heap: 8,
+            batch_samples: 2048,
+            first_timestamp: Some(10 * 2048),
+            last_timestamp: Some(15 * 2048),
+            batches: 6,
+            ..StreamReport::default()
+        };
+        let clean = "clean: what came is whole and right";
+        let doubt = "; s0 is narrowband, or 6 of its 11 batches came";
+        assert_eq!(Line(&stream).to_string(), format!("{clean}{doubt}"));
+        stream.batch_is_known = true;
+        assert_eq!(Line(&stream).to_string(), clean);
+        (stream.batch_samples, stream.batches_not_sent) = (1024, 5);
+        let known = format!("{clean}; 6 of 11 batches came");
+        assert_eq!(Line(&stream).to_string(), known);
     }
 }

@@ -183,12 +183,9 @@ impl LiveArgs {
                 spectra: output.spectra_per_heap() as u64,
                 bits: output.sample_bits,
             };
-            Ok(Tracker::new(
-                &output.name,
-                output.dst.clone(),
-                Some(shape),
-                array_size,
-            ))
+            let (name, dst) = (&output.name, output.dst.clone());
+            let tracker = Tracker::new(name, dst, Some(shape), array_size);
+            Ok(tracker.with_batch_samples(output.batch_samples() as u64))
         });
         let unknown = self.dst.iter().map(|list| {
             let endpoints = parse_endpoints(list).map_err(Failure::usage)?;

@@ -91,7 +91,8 @@ pub struct Tracker {
     first_seen: Option<u64>,
     /// Newest batch that was judged.
     judged: Option<u64>,
-    /// What all steps between batches have in common.
+    /// ADC samples of a batch: of the output's options, or else what all steps between batches
+    /// have in common.
     step: u64,
     stopped: Vec<bool>,
     described: Vec<bool>,
@@ -140,6 +141,15 @@ impl Tracker {
             power_of: None,
             late_packets: 0,
         }
+    }
+
+    /// The same of an output whose batches have so many ADC samples: batches that are missing at
+    /// even distances are seen, too.
+    #[must_use]
+    pub fn with_batch_samples(mut self, samples: u64) -> Self {
+        self.step = samples;
+        self.counts.batch_is_known = samples > 0;
+        self
     }
 
     /// Its destinations.
@@ -207,8 +217,14 @@ impl Tracker {
         let near = self.open.keys().next_back().or(self.judged.as_ref());
         let near = Timestamp(near.copied().unwrap_or(spectra.timestamp));
         let timestamp = Timestamp::unwrap(spectra.timestamp, near).0;
-        if !timestamp.is_multiple_of(2 * shape.spectra * shape.channels) {
-            // A wideband batch of one substream: what every batch is a multiple of.
+        // A wideband batch of one substream: what every batch is a multiple of.
+        let least = 2 * shape.spectra * shape.channels;
+        let batch = if counts.batch_is_known {
+            self.step
+        } else {
+            least
+        };
+        if !timestamp.is_multiple_of(batch) {
             counts.bad_timestamp_packets += 1;
             return None;
         }
@@ -325,7 +341,7 @@ impl Tracker {
         counts.batches += 1;
         counts.first_timestamp.get_or_insert(timestamp);
         counts.last_timestamp = Some(timestamp);
-        if let Some(previous) = previous {
+        if let Some(previous) = previous.filter(|_| !self.counts.batch_is_known) {
             self.step = gcd(self.step, timestamp - previous);
         }
     }

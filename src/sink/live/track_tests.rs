@@ -71,6 +71,24 @@ fn a_batch_is_as_long_as_timestamps_step() {
     );
 }
 
+/// Steps between timestamps alone would not tell.
+#[test]
+fn batches_missing_at_even_distances_are_seen_if_the_output_is_known() {
+    let mut tracker = tracker().with_batch_samples(STEP);
+    for number in [0, 2, 4, 6, 8] {
+        batch(&mut tracker, number);
+    }
+    stop(&mut tracker);
+    let report = tracker.finish();
+    assert_eq!((report.batch_samples, report.batches_not_sent), (STEP, 4));
+    assert_eq!((report.batches, report.batches_if_wideband()), (5, None));
+    // One that lies between batches is not the output's.
+    let mut tracker = self::tracker().with_batch_samples(2 * STEP);
+    packet(&mut tracker, 0, 0, 0);
+    packet(&mut tracker, 1, 0, 0);
+    assert_eq!(tracker.report().bad_timestamp_packets, 1);
+}
+
 #[test]
 fn losses_are_told_apart() {
     let mut tracker = tracker();
