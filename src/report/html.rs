@@ -10,7 +10,7 @@ use quick_xml::escape::escape;
 use super::data::{InputReport, RunReport};
 use super::spectra::SpectraAccumulator;
 use super::verdict::{Verdict, explain, is_loss};
-use super::{gaps, levels, picture};
+use super::{figures, gaps, levels, picture};
 use crate::engine::OutputCounts;
 
 const STYLE: &str = include_str!("report.css");
@@ -124,7 +124,7 @@ pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> Str
     levels::section(&mut out, report.input_levels.as_ref(), &report.levels);
     requests(&mut out, report);
     for (i, (name, spectra)) in spectra.iter().enumerate() {
-        pictures(&mut out, report, name, spectra, i == 0);
+        figures::section(&mut out, report, name, spectra, i == 0);
     }
     lcores(&mut out, report);
     chosen(&mut out, report);
@@ -342,85 +342,6 @@ fn timestamps(counts: &OutputCounts) -> String {
         (Some(first), Some(last)) => format!("{first} – {last}"),
         _ => "none".to_owned(),
     }
-}
-
-/// The first output's waterfalls have the marks that gaps of the input lead to.
-fn pictures(
-    out: &mut String,
-    report: &RunReport,
-    name: &str,
-    spectra: &SpectraAccumulator,
-    is_first: bool,
-) {
-    let _ = write!(out, "<h2>Spectra of {}</h2>", escape(name));
-    if spectra.batches() == 0 {
-        out.push_str("<p>No batch was sent, so there is nothing to draw.</p>");
-        return;
-    }
-    let rate = report.config.clock.adc_sample_rate;
-    let config = report
-        .config
-        .outputs
-        .iter()
-        .find(|output| output.name == name);
-    let band = config.map_or(0.0..rate / 2.0, |output| output.band(rate));
-    let mhz = band.start / 1e6..band.end / 1e6;
-    out.push_str(
-        "<p class=\"soft\">Power of the quantised output; 0 dB is one component at 127.\
-         <span class=\"key\" style=\"background:var(--mean)\"></span>mean\
-         <span class=\"key\" style=\"background:var(--peak)\"></span>largest of all spectra</p><div class=\"pair\">",
-    );
-    let axis = picture::power_axis(spectra);
-    for pol in 0..2 {
-        let _ = write!(
-            out,
-            "<figure class=\"plot\"><figcaption>Polarisation {pol}</figcaption>"
-        );
-        match axis
-            .as_ref()
-            .and_then(|axis| picture::spectrum(spectra, pol, &mhz, axis))
-        {
-            Some(svg) => out.push_str(&svg),
-            None => out.push_str("<p>Every value that was sent is zero.</p>"),
-        }
-        out.push_str("</figure>");
-    }
-    let row_time = seconds(spectra.row_samples() as f64 / rate);
-    let _ = write!(
-        out,
-        "</div><h3>Over time</h3><p class=\"soft\">Both polarisations have the same scale. Frequency runs to the right, time runs down: {} rows of {row_time}. \
-         Stripes: nothing was sent.</p><div class=\"pair\">",
-        spectra.rows()
-    );
-    let scale = picture::colour_scale(spectra).unwrap_or(0.0..1.0);
-    let marks = gaps::marks(report, spectra);
-    for pol in 0..2 {
-        let _ = write!(out, "<figure><figcaption>Polarisation {pol}</figcaption>");
-        match picture::waterfall(spectra, pol, &scale) {
-            Some(picture) => {
-                let marks = if is_first {
-                    gaps::marked(&marks, pol)
-                } else {
-                    String::new()
-                };
-                let _ = write!(
-                    out,
-                    "<div class=\"over\"><img class=\"waterfall\" alt=\"power over time and frequency, polarisation {pol}\" src=\"{picture}\">{marks}</div>\
-                     <div class=\"axis\"><span>channel 0</span><span>{:.1} MHz</span><span>channel {}</span></div>\
-                     <div class=\"scale\" style=\"background:{}\"></div>\
-                     <div class=\"axis\"><span>{:.1} dB</span><span>{:.1} dB</span></div>",
-                    (mhz.start + mhz.end) / 2.0,
-                    spectra.channels().saturating_sub(1),
-                    picture::colour_gradient(),
-                    scale.start,
-                    scale.end
-                );
-            }
-            None => out.push_str("<p>Every value that was sent is zero.</p>"),
-        }
-        out.push_str("</figure>");
-    }
-    out.push_str("</div>");
 }
 
 fn lcores(out: &mut String, report: &RunReport) {

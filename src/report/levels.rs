@@ -161,12 +161,23 @@ pub(super) fn section(out: &mut String, input: Option<&InputLevels>, outputs: &[
     }
     out.push_str("<h2 id=\"levels\">Levels</h2>");
     if !outputs.is_empty() {
-        out.push_str(
-            "<div class=\"scroll\"><table><tr><th>stream</th><th>pol</th><th class=\"num\">counts rms</th>\
-             <th class=\"num\">good</th><th class=\"num\">gain ×</th><th class=\"num\">zeros</th>\
-             <th class=\"num\">clipped</th><th class=\"num\">efficiency</th><th class=\"num\">not noise</th></tr>",
-        );
+        table(out, outputs);
     }
+    for of in outputs {
+        notes(out, of);
+    }
+    if let Some(input) = input {
+        input_section(out, input);
+    }
+}
+
+/// A row for each output and polarisation.
+fn table(out: &mut String, outputs: &[OutputLevels]) {
+    out.push_str(
+        "<div class=\"scroll\"><table><tr><th>stream</th><th>pol</th><th class=\"num\">counts rms</th>\
+         <th class=\"num\">good</th><th class=\"num\">gain ×</th><th class=\"num\">zeros</th>\
+         <th class=\"num\">clipped</th><th class=\"num\">efficiency</th><th class=\"num\">not noise</th></tr>",
+    );
     for of in outputs {
         for (pol, levels) in of.pols.iter().enumerate() {
             let flags = levels.flags.as_ref();
@@ -186,46 +197,41 @@ pub(super) fn section(out: &mut String, input: Option<&InputLevels>, outputs: &[
             );
         }
     }
-    if !outputs.is_empty() {
-        out.push_str(
-            "</table></div><p class=\"soft\">Rms of real and imaginary parts before quantisation, over all channels; \
-             the rms that is good for noise, and what gains would have to be multiplied with; zeros among the parts \
-             sent; channels whose kurtosis noise rarely has (0.27 % of them by chance).</p>",
-        );
+    out.push_str(
+        "</table></div><p class=\"soft\">Rms of real and imaginary parts before quantisation, over all channels; \
+         the rms that is good for noise, and what gains would have to be multiplied with; zeros among the parts \
+         sent; channels whose kurtosis noise rarely has (0.27 % of them by chance).</p>",
+    );
+}
+
+/// What to do, how the polarisations are to each other, and which channels are not noise.
+fn notes(out: &mut String, of: &OutputLevels) {
+    if let Some(advice) = of.advice() {
+        let _ = write!(out, "<p><strong>{}</strong></p>", escape(&advice));
     }
-    for of in outputs {
-        if let Some(advice) = of.advice() {
-            let _ = write!(out, "<p><strong>{}</strong></p>", escape(&advice));
+    let _ = write!(
+        out,
+        "<p>Polarisations of {}: {:.1} % correlated; polarisation 0 is {:+.1}° ahead.</p>",
+        escape(&of.name),
+        100.0 * of.correlation,
+        of.phase.to_degrees()
+    );
+    for (pol, levels) in of.pols.iter().enumerate() {
+        let flagged = levels.flags.iter().flat_map(|flags| &flags.channels);
+        let listed: Vec<_> = flagged.clone().take(LISTED).map(usize::to_string).collect();
+        if listed.is_empty() {
+            continue;
         }
+        let more = match flagged.count() - listed.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         let _ = write!(
             out,
-            "<p>Polarisations of {}: {:.1} % correlated; polarisation 0 is {:+.1}° ahead.</p>",
+            "<p class=\"soft\">{}, polarisation {pol}, not noise: channels {}{more}.</p>",
             escape(&of.name),
-            100.0 * of.correlation,
-            of.phase.to_degrees()
+            listed.join(", ")
         );
-        for (pol, levels) in of.pols.iter().enumerate() {
-            let flagged = levels.flags.iter().flat_map(|flags| &flags.channels);
-            let listed: Vec<_> = flagged.clone().take(LISTED).map(usize::to_string).collect();
-            if listed.is_empty() {
-                continue;
-            }
-            let more = flagged.count() - listed.len();
-            let more = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
-            let _ = write!(
-                out,
-                "<p class=\"soft\">{}, polarisation {pol}, not noise: channels {}{more}.</p>",
-                escape(&of.name),
-                listed.join(", ")
-            );
-        }
-    }
-    if let Some(input) = input {
-        input_section(out, input);
     }
 }
 

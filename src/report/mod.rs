@@ -1,6 +1,7 @@
 //! The report of a run: its data, its verdict, and the page with pictures.
 
 pub mod data;
+mod figures;
 mod gaps;
 pub mod html;
 #[cfg(test)]

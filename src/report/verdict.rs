@@ -36,96 +36,48 @@ pub struct Verdict {
     pub reasons: Vec<String>,
 }
 
+/// What a run comes to in numbers.
+struct Sums {
+    /// Heaps placed, and those that never arrived.
+    heaps: u64,
+    missing: u64,
+    /// Batches sent, and those that should have been.
+    batches: u64,
+    expected: u64,
+}
+
+impl Sums {
+    fn of(report: &RunReport) -> Self {
+        let (pols, outputs) = (&report.input.pols, &report.outputs);
+        Self {
+            heaps: pols.iter().map(|pol| pol.heaps).sum(),
+            missing: pols.iter().map(|pol| pol.missing_heaps).sum(),
+            batches: outputs.iter().map(|output| output.counts.batches).sum(),
+            expected: outputs.iter().map(|output| output.expected_batches).sum(),
+        }
+    }
+}
+
 impl Verdict {
     /// Judges a run.
     pub fn of(report: &RunReport) -> Self {
-        let input = &report.input;
-        let heaps: u64 = input.pols.iter().map(|pol| pol.heaps).sum();
-        let missing: u64 = input.pols.iter().map(|pol| pol.missing_heaps).sum();
-        let outputs = report.outputs.iter();
-        let batches: u64 = outputs.clone().map(|output| output.counts.batches).sum();
-        let expected: u64 = outputs.map(|output| output.expected_batches).sum();
-        let lost = input
-            .drops
-            .iter()
-            .filter(|(cause, count)| is_loss(cause) && **count > 0);
-        let most = input
-            .drops
-            .iter()
-            .filter(|drop| *drop.1 > 0)
-            .max_by_key(|drop| *drop.1);
-
-        if batches == 0 {
-            let mut reasons = Vec::new();
-            if input.datagrams == 0 {
-                reasons.push("The capture holds no datagrams.".to_owned());
-            } else if heaps == 0 {
-                reasons.push(format!(
-                    "None of {} datagrams was a heap that this configuration takes.",
-                    grouped(input.datagrams)
-                ));
-            } else if let Some(pol) = input.pols.iter().position(|pol| pol.heaps == 0) {
-                reasons.push(format!(
-                    "Polarisation {pol} has no heaps, and a batch needs both."
-                ));
-            } else {
-                reasons.push(format!(
-                    "{} heaps arrived and {} are missing: no batch had all of its input.",
-                    grouped(heaps),
-                    grouped(missing)
-                ));
-            }
-            if heaps > 0 {
-                reasons.push(match expected {
-                    0 => "From its first heap to its last, the capture is too short for a batch."
-                        .to_owned(),
-                    _ => format!("None of {} batches was sent.", grouped(expected)),
-                });
-            }
-            if let Some((cause, &count)) = most {
-                reasons.push(format!(
-                    "Most frequent cause: {cause}, {} datagrams. {}",
-                    grouped(count),
-                    explain(cause)
-                ));
-            }
+        let sums = Sums::of(report);
+        if sums.batches == 0 {
             return Self {
                 grade: Grade::Nothing,
                 headline: "Nothing came out".to_owned(),
-                reasons,
+                reasons: why_nothing(report, &sums),
             };
         }
-
-        let mut reasons = Vec::new();
-        if missing > 0 {
-            reasons.push(format!(
-                "{} of {} heaps never arrived.",
-                grouped(missing),
-                grouped(heaps + missing)
-            ));
-        }
-        for (cause, &count) in lost {
-            reasons.push(format!(
-                "{} datagrams were dropped: {cause}.",
-                grouped(count)
-            ));
-        }
-        for output in report.outputs.iter().filter(|o| o.not_sent_batches > 0) {
-            reasons.push(format!(
-                "{} of {} batches of {} were sent. The others lack a part of their input.",
-                grouped(output.counts.batches),
-                grouped(output.expected_batches),
-                output.counts.name
-            ));
-        }
+        let reasons = losses(report, &sums);
         if reasons.is_empty() {
             Self {
                 grade: Grade::Good,
                 headline: "Good: everything that arrived was used".to_owned(),
                 reasons: vec![format!(
                     "{} heaps in, all {} batches out, nothing missing in between.",
-                    grouped(heaps),
-                    grouped(batches)
+                    grouped(sums.heaps),
+                    grouped(sums.batches)
                 )],
             }
         } else {
@@ -136,6 +88,72 @@ impl Verdict {
             }
         }
     }
+}
+
+/// Why no batch was sent.
+fn why_nothing(report: &RunReport, sums: &Sums) -> Vec<String> {
+    let input = &report.input;
+    let mut reasons = vec![if input.datagrams == 0 {
+        "The capture holds no datagrams.".to_owned()
+    } else if sums.heaps == 0 {
+        format!(
+            "None of {} datagrams was a heap that this configuration takes.",
+            grouped(input.datagrams)
+        )
+    } else if let Some(pol) = input.pols.iter().position(|pol| pol.heaps == 0) {
+        format!("Polarisation {pol} has no heaps, and a batch needs both.")
+    } else {
+        format!(
+            "{} heaps arrived and {} are missing: no batch had all of its input.",
+            grouped(sums.heaps),
+            grouped(sums.missing)
+        )
+    }];
+    if sums.heaps > 0 {
+        reasons.push(match sums.expected {
+            0 => {
+                "From its first heap to its last, the capture is too short for a batch.".to_owned()
+            }
+            expected => format!("None of {} batches was sent.", grouped(expected)),
+        });
+    }
+    let dropped = input.drops.iter().filter(|drop| *drop.1 > 0);
+    if let Some((cause, &count)) = dropped.max_by_key(|drop| *drop.1) {
+        reasons.push(format!(
+            "Most frequent cause: {cause}, {} datagrams. {}",
+            grouped(count),
+            explain(cause)
+        ));
+    }
+    reasons
+}
+
+/// What did not come through.
+fn losses(report: &RunReport, sums: &Sums) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if sums.missing > 0 {
+        reasons.push(format!(
+            "{} of {} heaps never arrived.",
+            grouped(sums.missing),
+            grouped(sums.heaps + sums.missing)
+        ));
+    }
+    let lost = report.input.drops.iter();
+    for (cause, &count) in lost.filter(|(cause, count)| is_loss(cause) && **count > 0) {
+        reasons.push(format!(
+            "{} datagrams were dropped: {cause}.",
+            grouped(count)
+        ));
+    }
+    for output in report.outputs.iter().filter(|o| o.not_sent_batches > 0) {
+        reasons.push(format!(
+            "{} of {} batches of {} were sent. The others lack a part of their input.",
+            grouped(output.counts.batches),
+            grouped(output.expected_batches),
+            output.counts.name
+        ));
+    }
+    reasons
 }
 
 /// Whether datagrams dropped for this cause are data that the engine should have had.
