@@ -1,5 +1,6 @@
 //! `karoo top`: many engines in a terminal, worst first.
 
+use std::cmp::Reverse;
 use std::io::IsTerminal;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,11 +46,23 @@ struct Seen {
 }
 
 impl Seen {
-    /// The worst first: those that do not answer, then by their verdicts.
-    fn rank(&self) -> (u8, std::cmp::Reverse<Option<State>>) {
+    /// The worst first: those that do not answer, then by their verdicts, then by what they lose.
+    fn rank(&self) -> (bool, Reverse<Option<State>>, Reverse<u64>) {
         let verdict = self.document.as_ref().ok().and_then(Document::verdict);
         let state = verdict.map(|verdict| verdict.state);
-        (u8::from(self.document.is_ok()), std::cmp::Reverse(state))
+        let lost = match self.figure("heaps in") {
+            // Without input all is lost.
+            Some(0.0) => 100.0,
+            _ => self.figure("lost").unwrap_or(0.0),
+        };
+        let millionths = (1e4 * lost) as u64;
+        (self.document.is_ok(), Reverse(state), Reverse(millionths))
+    }
+
+    fn figure(&self, name: &str) -> Option<f64> {
+        let document = self.document.as_ref().ok()?;
+        let found: Option<&Figure> = document.figures().find(|figure| figure.name == name);
+        found?.value
     }
 
     fn state(&self) -> &'static str {
@@ -67,9 +80,7 @@ impl Seen {
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![self.address.clone(), self.state().to_owned()];
         let figure = |name: &str| {
-            let document = self.document.as_ref().ok()?;
-            let found: Option<&Figure> = document.figures().find(|figure| figure.name == name);
-            let value = found?.value?;
+            let value = self.figure(name)?;
             Some(match value.abs() {
                 size if size >= 1000.0 || size == 0.0 => format!("{value:.0}"),
                 _ => format!("{value:.2}"),
@@ -231,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(address: &str, state: State, text: &str) -> Seen {
+    fn seen(address: &str, state: State, text: &str, lost: f64) -> Seen {
         let verdict = Verdict {
             text: text.to_owned(),
             since: Some(0.0),
@@ -239,7 +250,7 @@ mod tests {
         };
         let figures = vec![
             Figure::new("heaps in", 12345.0, "/s"),
-            Figure::new("lost", 0.5, "%"),
+            Figure::new("lost", lost, "%"),
         ];
         let panels = vec![
             Panel::new("verdict", "", Body::Verdict(verdict)),
@@ -254,9 +265,10 @@ mod tests {
     #[test]
     fn the_worst_engine_comes_first() {
         let mut all = vec![
-            seen("a:1", State::Well, "all well"),
-            seen("b:1", State::Bad, "no-input"),
-            seen("c:1", State::Warning, "wrong-time"),
+            seen("a:1", State::Well, "all well", 0.0),
+            seen("e:1", State::Bad, "missing-heaps", 0.25),
+            seen("b:1", State::Bad, "no-free-chunk", 0.5),
+            seen("c:1", State::Warning, "wrong-time", 3.0),
             Seen {
                 address: "d:1".to_owned(),
                 document: Err("refused".to_owned()),
@@ -264,7 +276,7 @@ mod tests {
         ];
         all.sort_by_key(Seen::rank);
         let order: Vec<_> = all.iter().map(|seen| &seen.address[..]).collect();
-        assert_eq!(order, ["d:1", "b:1", "c:1", "a:1"]);
+        assert_eq!(order, ["d:1", "b:1", "e:1", "c:1", "a:1"]);
         let text = text(&all);
         let lines: Vec<_> = text.lines().collect();
         assert!(
