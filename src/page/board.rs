@@ -52,6 +52,7 @@ fn cause(active: &ActiveLoss) -> CauseShown {
         state: state(active.cause.severity()),
         text: text.to_owned(),
         mends: mends.to_owned(),
+        run_book: String::new(),
         since: active.since,
         count: active.count,
     }

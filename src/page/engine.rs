@@ -15,7 +15,7 @@ use crate::config::EngineConfig;
 use crate::control::fgpu::RequestRecord;
 use crate::engine::OutputStatistics;
 use crate::engine::steer::{ControlHandle, Published};
-use crate::losses::{Counters, LossCounts, LossRecord};
+use crate::losses::{Cause, Counters, LossCounts, LossRecord};
 use crate::memory::OutputMemory;
 use crate::ports::Links;
 use crate::recv::ReceiveMemory;
@@ -59,16 +59,23 @@ pub struct EngineParts {
 pub struct EnginePage {
     parts: EngineParts,
     rates: History,
+    /// Of each cause.
+    losses: History,
     latency: History,
     last: Look,
+    /// The look before the first one of this point of the last hour: points are means.
+    point: Look,
     figures: Vec<Figure>,
     bars: Vec<Bar>,
 }
 
 /// What the counters were at a UNIX time.
+#[derive(Clone)]
 struct Look {
     time: f64,
     counts: LossCounts,
+    /// What was lost so far, of each cause.
+    lost: Vec<u64>,
     phases: Vec<time::Phases>,
     busy: Vec<u64>,
 }
@@ -81,14 +88,75 @@ impl EnginePage {
         let outputs = parts.config.outputs.iter();
         let quantiles =
             outputs.flat_map(|o| [format!("{} p50", o.name), format!("{} p99.9", o.name)]);
+        let causes = Cause::all().map(|cause| cause.name().to_owned());
         Self {
+            losses: History::new(causes, HOUR.0, HOUR.1),
             latency: History::new(quantiles, HOUR.0, HOUR.1),
             rates,
             last: look(&parts),
+            point: look(&parts),
             figures: Vec::new(),
             bars: Vec::new(),
             parts,
         }
+    }
+
+    /// Spectra of each output, and what the input is like.
+    fn seen(&self) -> Vec<Panel> {
+        let EngineParts {
+            config,
+            published,
+            memory,
+            ..
+        } = &self.parts;
+        let (clock, statistics) = (config.clock, published.statistics());
+        let mut panels: Vec<_> = tables::statistics_off(config).into_iter().collect();
+        for (index, output) in config.outputs.iter().enumerate() {
+            if let Some(statistics) = statistics.output(index).filter(|s| s.spectra > 0) {
+                panels.extend(spectra::panels(output, clock, &statistics));
+            }
+        }
+        if let Some(input) = statistics.input() {
+            panels.push(spectra::histogram(&input));
+            panels.push(spectra::snapshot(&input, clock));
+        }
+        panels.extend(tables::input_not_read(config, memory.kind()));
+        panels
+    }
+
+    /// What came and went in the last hour, and how late.
+    fn last_hour(&self) -> [Panel; 3] {
+        let series = |id: &str, title: &str, history: &History, unit: &str| {
+            Panel::new(id, title, Body::TimeSeries(history.time_series(unit)))
+        };
+        let rates = series("rates", "Heaps in the last hour", &self.rates, "/s");
+        let latency = series("latency", "Latency in the last hour", &self.latency, "s");
+        [rates, self.losses_by_cause(), latency]
+    }
+
+    /// Time of threads, what is in force, and what was said.
+    fn in_force(&self) -> [Panel; 5] {
+        let parts = &self.parts;
+        let bars = Body::Bars {
+            bars: self.bars.clone(),
+        };
+        let entries = board::log(&parts.losses);
+        [
+            Panel::new("time", "Time of each lcore and GPU", bars),
+            tables::host(&parts.links),
+            tables::steering(&parts.steering, &parts.published, parts.config.clock),
+            Panel::new("losses", "Losses", Body::Log { entries }),
+            tables::requests(&parts.record),
+        ]
+    }
+
+    /// Causes that lost something.
+    fn losses_by_cause(&self) -> Panel {
+        let mut all = self.losses.time_series("/s");
+        let lost = |value: &Option<f32>| value.is_some_and(|value| value > 0.0);
+        all.series.retain(|of| of.values.iter().any(lost));
+        Panel::new("lost", "Losses in the last hour", Body::TimeSeries(all))
+            .with_note("A curve for each cause that lost datagrams, heaps or packets.")
     }
 
     fn figures(&self, before: &Look, now: &Look, rates: &[f64; 5]) -> Vec<Figure> {
@@ -127,10 +195,11 @@ impl EnginePage {
 }
 
 fn look(parts: &EngineParts) -> Look {
-    let busy = parts.busy.iter();
+    let (busy, lost) = (parts.busy.iter(), parts.losses.totals());
     Look {
         time: unix_now(),
         counts: parts.counters.read_without_ports(),
+        lost: lost.iter().map(|(.., total)| total.count).collect(),
         phases: time::phases(&parts.times, parts.clock),
         busy: busy.map(|(_, busy)| busy.load(Ordering::Relaxed)).collect(),
     }
@@ -153,6 +222,14 @@ fn rates(before: &Look, now: &Look) -> [f64; 5] {
     };
     let (before, now): ([u64; 5], [u64; 5]) = (all(before), all(now));
     std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64 / seconds)
+}
+
+/// Losses a second between two looks, of each cause.
+fn loss_rates(before: &Look, now: &Look) -> Vec<f64> {
+    let seconds = (now.time - before.time).max(1e-3);
+    let lost = now.lost.iter().zip(&before.lost);
+    let rates = lost.map(|(now, before)| now.saturating_sub(*before) as f64 / seconds);
+    rates.collect()
 }
 
 /// Shares of time between two looks: of each lcore by what it did, of a GPU by what it was busy
@@ -185,7 +262,13 @@ impl Source for EnginePage {
     fn note(&mut self) {
         let now = look(&self.parts);
         let rates = rates(&self.last, &now);
-        self.rates.note(now.time, &rates);
+        let point = |look: &Look| (look.time / HOUR.0) as u64;
+        if point(&now) != point(&self.last) {
+            self.point = self.last.clone();
+        }
+        let heaps = self::rates(&self.point, &now);
+        self.rates.note(now.time, &heaps);
+        self.losses.note(now.time, &loss_rates(&self.point, &now));
         let latencies = self.parts.latencies.iter();
         let quantiles: Vec<_> = latencies
             .map(|latency| latency.take_quantiles([0.5, 0.999]))
@@ -205,60 +288,25 @@ impl Source for EnginePage {
     }
 
     fn document(&mut self) -> Document {
-        let parts = &self.parts;
-        let (config, statistics) = (&parts.config, parts.published.statistics());
+        let verdict = Body::Verdict(board::verdict(&self.parts.losses));
+        let figures = Body::Figures {
+            figures: self.figures.clone(),
+        };
         let mut panels = vec![
-            Panel::new(
-                "verdict",
-                "Verdict",
-                Body::Verdict(board::verdict(&parts.losses)),
-            ),
-            Panel::new(
-                "figures",
-                "Now",
-                Body::Figures {
-                    figures: self.figures.clone(),
-                },
-            ),
+            Panel::new("verdict", "Verdict", verdict),
+            Panel::new("figures", "Now", figures),
         ];
-        panels.extend(tables::statistics_off(config));
-        for (index, output) in config.outputs.iter().enumerate() {
-            if let Some(statistics) = statistics.output(index).filter(|s| s.spectra > 0) {
-                panels.extend(spectra::panels(output, config.clock, &statistics));
-            }
-        }
-        panels.extend(statistics.input().map(|input| spectra::histogram(&input)));
-        let series = |id: &str, title: &str, history: &History, unit: &str| {
-            Panel::new(id, title, Body::TimeSeries(history.time_series(unit)))
-        };
-        panels.push(series("rates", "Heaps in the last hour", &self.rates, "/s"));
-        panels.push(series(
-            "latency",
-            "Latency in the last hour",
-            &self.latency,
-            "s",
-        ));
-        let bars = Body::Bars {
-            bars: self.bars.clone(),
-        };
-        panels.push(Panel::new("time", "Time of each lcore and GPU", bars));
-        panels.push(tables::host(&parts.links));
-        panels.push(tables::steering(
-            &parts.steering,
-            &parts.published,
-            config.clock,
-        ));
-        let entries = board::log(&parts.losses);
-        panels.push(Panel::new("losses", "Losses", Body::Log { entries }));
-        panels.push(tables::requests(&parts.record));
-        let mut document = Document::new(&parts.name, panels);
+        panels.extend(self.seen());
+        panels.extend(self.last_hour());
+        panels.extend(self.in_force());
+        let mut document = Document::new(&self.parts.name, panels);
         document.program = concat!("karoo fgpu ", env!("CARGO_PKG_VERSION")).to_owned();
         document
     }
 
     fn array(&mut self, name: &str) -> Option<Array> {
-        let outputs = self.parts.config.outputs.iter().enumerate();
-        let (index, of) = outputs.into_iter().find_map(|(index, output)| {
+        let mut outputs = self.parts.config.outputs.iter().enumerate();
+        let found = outputs.find_map(|(index, output)| {
             let of: fn(&OutputStatistics, usize) -> Vec<f64> =
                 match name.strip_prefix(&output.name[..])? {
                     "" => spectra::powers,
@@ -266,8 +314,13 @@ impl Source for EnginePage {
                     _ => return None,
                 };
             Some((index, of))
-        })?;
-        let statistics = self.parts.published.statistics().output(index)?;
+        });
+        let board = self.parts.published.statistics();
+        let Some((index, of)) = found else {
+            let input = board.input().filter(|_| name == spectra::SNAPSHOT)?;
+            return Some(spectra::snapshot_array(&input));
+        };
+        let statistics = board.output(index)?;
         Some(spectra::array([0, 1].map(|pol| of(&statistics, pol))))
     }
 }

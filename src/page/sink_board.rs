@@ -181,6 +181,7 @@ impl SinkBoard {
                 state,
                 text,
                 mends: mends.to_owned(),
+                run_book: String::new(),
                 since: newest,
                 count: 0,
             };
@@ -224,6 +225,7 @@ impl SinkBoard {
                 state: loss.state,
                 text: format!("{count} {}", loss.what),
                 mends: loss.mends.to_owned(),
+                run_book: String::new(),
                 since: time,
                 count,
             })

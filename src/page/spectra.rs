@@ -9,26 +9,24 @@ use crate::engine::{InputStatistics, OutputStatistics};
 /// Points of a curve, at most: as many as a wide screen has.
 const POINTS: usize = 1024;
 
+/// Samples that a trace shows, at most.
+const SAMPLES: usize = 512;
+
+/// Name of the array of raw samples. Streams of this name have theirs instead.
+pub const SNAPSHOT: &str = "input";
+
 /// Names of the polarisations.
 pub const POLS: [&str; N_POL] = ["pol 0", "pol 1"];
 
 /// Mean power of each channel.
 pub fn powers(statistics: &OutputStatistics, pol: usize) -> Vec<f64> {
-    let spectra = statistics.spectra as f64;
-    let channels = statistics.channels.iter();
-    channels.map(|sums| sums.power[pol] / spectra).collect()
+    statistics.powers(pol).collect()
 }
 
-/// Spectral kurtosis of each channel: 1 for Gaussian noise, by Nita & Gary (2010), equation 8, with
-/// d = 1: (M+1)/(M−1)·(M·S₂/S₁² − 1).
+/// Spectral kurtosis of each channel, not a number where there is none.
 pub fn kurtosis(statistics: &OutputStatistics, pol: usize) -> Vec<f64> {
-    let m = statistics.spectra as f64;
-    let channels = statistics.channels.iter();
-    let estimate = channels.map(|sums| {
-        let (s1, s2) = (sums.power[pol], sums.power_squared[pol]);
-        (m + 1.0) / (m - 1.0) * (m * s2 / (s1 * s1) - 1.0)
-    });
-    estimate.collect()
+    let estimates = statistics.kurtosis(pol);
+    estimates.map(|of| of.unwrap_or(f64::NAN)).collect()
 }
 
 /// Panels of one output: spectra, a waterfall per polarisation, kurtosis.
@@ -140,22 +138,58 @@ pub fn histogram(statistics: &InputStatistics) -> Panel {
     Panel::new("input-histogram", "Input samples", body)
 }
 
+/// Consecutive samples of the digitiser, the first of the snapshot.
+pub fn snapshot(statistics: &InputStatistics, clock: SampleClock) -> Panel {
+    let samples = statistics.snapshot.iter().zip(POLS);
+    let series = samples.map(|(samples, name)| Series {
+        name: name.to_owned(),
+        values: samples
+            .iter()
+            .take(SAMPLES)
+            .map(|&x| Some(f32::from(x)))
+            .collect(),
+        highest: Vec::new(),
+    });
+    let body = Body::Trace {
+        x: Axis {
+            name: "time".to_owned(),
+            unit: "s".to_owned(),
+            first: 0.0,
+            step: 1.0 / clock.adc_sample_rate,
+        },
+        unit: "counts of the digitiser".to_owned(),
+        series: series.collect(),
+        time: Some(statistics.snapshot_start.unix(clock)),
+        array: Some(format!("arrays/{SNAPSHOT}.npy")),
+    };
+    let first = statistics.snapshot_start.0;
+    let note =
+        format!("Consecutive samples from timestamp {first} on. The array has all of the heap.");
+    Panel::new("input-samples", "Raw samples", body).with_note(note)
+}
+
+/// The snapshot for numpy: (polarisation, sample). What never came is not a number.
+pub fn snapshot_array(statistics: &InputStatistics) -> Array {
+    let samples = statistics.snapshot.iter().map(Vec::len).max().unwrap_or(0);
+    let of = |pol: &Vec<i16>| {
+        let value = |n| pol.get(n).map_or(f32::NAN, |&x| f32::from(x));
+        (0..samples).map(value).collect::<Vec<_>>()
+    };
+    Array {
+        shape: vec![N_POL as u64, samples as u64],
+        values: statistics.snapshot.iter().flat_map(of).collect(),
+    }
+}
+
 /// Level of the input in dB relative to a sine of full scale, and the share of extreme values.
 pub fn levels(statistics: &InputStatistics) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for (histogram, pol) in statistics.histogram.iter().zip(POLS) {
-        let all: u64 = histogram.iter().sum();
-        let half = histogram.len() as f64 / 2.0;
-        let value = |bin: usize| bin as f64 - half;
-        let squares = histogram.iter().enumerate();
-        let squares = squares.map(|(bin, count)| *count as f64 * value(bin) * value(bin));
-        let power: f64 = squares.sum::<f64>() / all as f64;
-        let level = 10.0 * (2.0 * power / (half * half)).log10();
-        figures.push(Figure::new(format!("level, {pol}"), level, "dBFS"));
-        let ends = [0, 1, histogram.len().saturating_sub(1)];
-        let extreme: u64 = ends.iter().filter_map(|&bin| histogram.get(bin)).sum();
-        let share = 100.0 * extreme as f64 / all as f64;
-        figures.push(Figure::new(format!("at full scale, {pol}"), share, "%"));
-    }
-    figures
+    let figures = POLS.into_iter().enumerate().flat_map(|(pol, name)| {
+        let level = statistics.level_dbfs(pol).unwrap_or(f64::NAN);
+        let share = statistics.full_scale_share(pol).unwrap_or(f64::NAN);
+        [
+            Figure::new(format!("level, {name}"), level, "dBFS"),
+            Figure::new(format!("at full scale, {name}"), 100.0 * share, "%"),
+        ]
+    });
+    figures.collect()
 }

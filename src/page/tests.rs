@@ -102,3 +102,38 @@ fn the_level_of_a_full_square_is_three_decibels() {
     assert!((level - 3.0).abs() < 0.05, "{level}");
     assert_eq!(levels[1].value, Some(100.0));
 }
+
+#[test]
+fn raw_samples_are_shown_in_part_and_whole_as_an_array() {
+    let statistics = InputStatistics {
+        start: Timestamp(0),
+        end: Timestamp(1 << 20),
+        histogram: [vec![0; 1024], vec![0; 1024]],
+        snapshot_start: Timestamp(8192),
+        snapshot: [
+            (0..4096).map(|n| (n % 1000 - 500) as i16).collect(),
+            Vec::new(),
+        ],
+    };
+    let clock = SampleClock {
+        adc_sample_rate: 4096.0,
+        sync_time: 100.0,
+    };
+    let panel = spectra::snapshot(&statistics, clock);
+    let live::Body::Trace {
+        x, series, time, ..
+    } = &panel.body
+    else {
+        panic!("{panel:?}");
+    };
+    assert_eq!((x.step, *time), (1.0 / 4096.0, Some(102.0)));
+    let lengths: Vec<_> = series.iter().map(|of| of.values.len()).collect();
+    assert_eq!(
+        (&lengths[..], series[0].values[7]),
+        (&[512, 0][..], Some(-493.0))
+    );
+    let array = spectra::snapshot_array(&statistics);
+    assert_eq!(array.shape, [2, 4096]);
+    assert_eq!((array.values[0], array.values[4095]), (-500.0, -405.0));
+    assert!(array.values[4096..].iter().all(|value| value.is_nan()));
+}

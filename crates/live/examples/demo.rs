@@ -44,6 +44,7 @@ impl Demo {
             state: State::Bad,
             text: "nothing comes: no-input".to_owned(),
             mends: "Does the digitiser send?".to_owned(),
+            run_book: "No heap has come. Mends: start the digitiser.".to_owned(),
             since,
             count: 0,
         };
@@ -74,6 +75,27 @@ impl Demo {
             time: None,
             array: Some("arrays/w.npy".to_owned()),
         }
+    }
+}
+
+/// Samples of a sine that begins elsewhere each time.
+fn trace(made: usize) -> Body {
+    let sine = |n: usize| 100.0 * ((n + 7 * made) as f32 / 10.0).sin();
+    Body::Trace {
+        x: Axis {
+            name: "time".to_owned(),
+            unit: "s".to_owned(),
+            first: 0.0,
+            step: 1e-9,
+        },
+        unit: "counts".to_owned(),
+        series: vec![Series {
+            name: "pol 0".to_owned(),
+            values: (0..256).map(|n| Some(sine(n))).collect(),
+            highest: Vec::new(),
+        }],
+        time: None,
+        array: None,
     }
 }
 
@@ -129,6 +151,7 @@ impl Source for Demo {
                     }],
                 },
             ),
+            Panel::new("samples", "Samples", trace(made)),
             Panel::new(
                 "rates",
                 "Rates",

@@ -4,6 +4,7 @@ import { add, clock, figure, legend, span } from "./draw.js";
 function verdict(element) {
   const words = add(element, "p", "words");
   const mends = add(element, "p");
+  const book = add(element, "p", "book");
   const list = add(element, "ul");
   return (panel, _by, page) => {
     element.className = `verdict ${panel.state}`;
@@ -11,12 +12,16 @@ function verdict(element) {
     const since = panel.since ? `, since ${clock(panel.since)} (${span(page.time - panel.since)})` : "";
     words.textContent = panel.text + since;
     mends.textContent = panel.mends ?? "";
+    const line = (cause) => (cause?.run_book ? `Run-book: ${cause.run_book}` : "");
+    book.textContent = line(panel.causes[0]);
     list.replaceChildren();
     // The first cause is the verdict.
     for (const cause of panel.causes.slice(1)) {
       const count = cause.count ? `, ${cause.count.toLocaleString("en").replaceAll(",", " ")} so far` : "";
       const more = cause.mends ? ` ${cause.mends}` : "";
-      add(list, "li").textContent = `${cause.text}, since ${clock(cause.since)}${count}.${more}`;
+      const item = add(list, "li");
+      item.textContent = `${cause.text}, since ${clock(cause.since)}${count}.${more}`;
+      if (cause.run_book) add(item, "p", "book").textContent = line(cause);
     }
   };
 }

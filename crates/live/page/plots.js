@@ -187,6 +187,32 @@ function histogram(element, title) {
   };
 }
 
+function trace(element, title) {
+  const keys = legend(title);
+  const link = add(title, "a");
+  link.textContent = ".npy";
+  const canvas = add(element, "canvas");
+  canvas.setAttribute("role", "img");
+  const read = add(element, "p", "read");
+  return (panel) => {
+    const { x } = panel;
+    const values = panel.series.map((series) => series.values);
+    const length = Math.max(2, ...values.map((list) => list.length));
+    const limits = range(values, null, 0.5);
+    const place = prepare(canvas, 170);
+    const span = { low: x.first, high: x.first + (length - 1) * x.step };
+    const { toX, toY } = axes(place, span, limits, (value) => figure(value, x.unit), (value) => `${value}`);
+    const at = (index) => toX(x.first + index * x.step);
+    values.forEach((list, index) => curve(place.context, list, at, toY, colour(`c${index % 8}`), 1.2));
+    if (values.every((list) => list.length === 0)) says(place, "nothing yet");
+    keys(panel.series.map((series) => series.name));
+    link.hidden = !panel.array;
+    if (panel.array) link.href = panel.array;
+    read.textContent = panel.unit + (panel.time ? `, from ${clock(panel.time)}` : "");
+    canvas.setAttribute("aria-label", `${panel.title}, ${read.textContent}`);
+  };
+}
+
 function timeSeries(element, title) {
   const keys = legend(title);
   const canvas = add(element, "canvas");
@@ -205,7 +231,7 @@ function timeSeries(element, title) {
     const { toX, toY } = axes(place, past, limits, (value) => `${value} ${unit}`, (value) => tick(value, panel.unit));
     const at = (index) => toX(((index - length + 1) * panel.step) / second);
     panel.series.forEach((series, index) => curve(place.context, series.values, at, toY, colour(`c${index % 8}`), 1.4));
-    if (values.every((list) => list.every((value) => value === null))) says(place, "nothing yet");
+    if (values.every((list) => list.every((value) => value === null))) says(place, panel.series.length ? "nothing yet" : "nothing");
     keys(panel.series.map((series) => series.name));
     const now = (series) => `${series.name} ${figure(series.values.at(-1), panel.unit)}`;
     read.textContent = panel.series.map(now).join("; ");
@@ -213,4 +239,4 @@ function timeSeries(element, title) {
   };
 }
 
-export const plotKinds = { spectrum, waterfall, histogram, "time-series": timeSeries };
+export const plotKinds = { spectrum, waterfall, trace, histogram, "time-series": timeSeries };

@@ -113,6 +113,21 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<String>,
     },
+    /// Curves over one axis, as they are: other ones in each document.
+    Trace {
+        /// What is to the right.
+        x: Axis,
+        /// Unit of the values.
+        unit: String,
+        /// Curves.
+        series: Vec<Series>,
+        /// UNIX time in seconds at which the axis begins.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time: Option<f64>,
+        /// Address of all values as an array, relative to the page.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        array: Option<String>,
+    },
     /// One series of a spectrum over time, newest on top: the page keeps the rows.
     Waterfall {
         /// [`Panel::id`] of the spectrum.
@@ -205,6 +220,9 @@ pub struct CauseShown {
     /// What mends it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mends: String,
+    /// What it means and what mends it, of any such case.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run_book: String,
     /// UNIX time in seconds since when.
     pub since: f64,
     /// How many were lost since then.

@@ -29,6 +29,8 @@ def look(url, fault, width, height, pictures):
         rows = browser.run("return Number(document.querySelector('#panel-waterfall canvas').dataset.rows)")
         if rows < 4:
             raise SystemExit(f"the waterfall has {rows} rows")
+        if browser.run(CREST, "#panel-samples canvas") is None:
+            raise SystemExit("the trace shows no curve")
         # What others wrote is text, never part of the page.
         if browser.run("return document.querySelectorAll('#panel-log b').length"):
             raise SystemExit("an entry of the log became an element")
@@ -36,7 +38,7 @@ def look(url, fault, width, height, pictures):
         fault.touch()
         browser.wait("a fault", VERDICT, lambda state: state == "bad")
         words = browser.run("return document.querySelector('.verdict').innerText")
-        if "no-input" not in words or "digitiser" not in words or "since" not in words:
+        if any(word not in words for word in ("no-input", "digitiser", "since", "Run-book: No heap has come.")):
             raise SystemExit(f"the verdict says {words!r}")
         if pictures:
             browser.picture(pictures / f"demo-{width}.png")
