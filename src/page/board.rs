@@ -2,6 +2,7 @@
 
 use live::{CauseShown, LogEntry, State, Verdict};
 
+use super::runbook;
 use crate::losses::{ActiveLoss, LossRecord, LossStage, Severity};
 
 /// Whether all is well, or the top cause, since when, and what mends it.
@@ -52,7 +53,7 @@ fn cause(active: &ActiveLoss) -> CauseShown {
         state: state(active.cause.severity()),
         text: text.to_owned(),
         mends: mends.to_owned(),
-        run_book: String::new(),
+        run_book: runbook::line(active.cause.name()).unwrap_or_default(),
         since: active.since,
         count: active.count,
     }
