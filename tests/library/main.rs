@@ -8,6 +8,7 @@ mod cpu;
 mod filters;
 mod fuzz_corpus;
 mod katcp;
+mod monitoring;
 mod narrowband;
 mod qualification;
 mod rooms;

@@ -141,7 +141,7 @@ fn groups(namespace: &str, interface: &str) -> Vec<String> {
 }
 
 /// The reply to one request of KATCP.
-fn request(namespace: &str, port: u16, line: &str) -> String {
+pub fn request(namespace: &str, port: u16, line: &str) -> String {
     Cable::within(namespace, || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(TOO_LONG)).unwrap();

@@ -13,7 +13,7 @@ use super::service::Stopped;
 use super::telescope::{Digitiser, Telescope, active, reason, verdict};
 
 /// Runs them side by side. All are to end well.
-fn side_by_side(tests: &[(&str, fn(&str))]) {
+pub fn side_by_side(tests: &[(&str, fn(&str))]) {
     thread::scope(|scope| {
         let spawned = tests.iter().map(|&(name, test)| {
             let thread = thread::Builder::new().name(name.to_owned());
@@ -184,6 +184,8 @@ fn lost_and_swapped_on_the_way(name: &str) {
         telescope.digitiser.loses = Some(100);
     }
     telescope.send_until_said("missing-heaps", &["look at the digitiser, at cables"]);
+    // An alert waits for three seconds whether something else explains that.
+    telescope.send_for(5.0);
     telescope.digitiser.loses = None;
     // By more than the window has.
     if !netem(&telescope.digitiser, &["delay", "800ms", "reorder", "99%"]) {

@@ -4,6 +4,7 @@
 //! Needs root, for the namespaces and for AF_PACKET; where there are none, says "no network
 //! namespaces" and passes.
 
+mod alerts;
 mod cable;
 mod chain;
 mod doctor;

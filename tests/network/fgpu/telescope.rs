@@ -52,6 +52,8 @@ pub struct Digitiser {
     pub amplitude: i32,
     /// Samples of a heap that it flags as at full scale.
     pub saturated: u16,
+    /// Whether each heap comes twice.
+    pub twice: bool,
     /// One heap in so many is lost on its way.
     pub loses: Option<u64>,
     /// One heap in so many comes as late as so many others.
@@ -112,6 +114,7 @@ impl Telescope {
                 bits: 10,
                 amplitude: 0,
                 saturated: 0,
+                twice: false,
                 loses: None,
                 swaps: None,
                 sent: 0,
@@ -189,6 +192,10 @@ impl Telescope {
 
     /// Ends the engine, which was not to fail. Returns its log.
     pub fn end(mut self) -> String {
+        if self.recorder.is_some() {
+            // The ends of alerts are to be seen as well.
+            self.send_for(3.0);
+        }
         self.recorder = None;
         self.engine.interrupt();
         let (status, _) = self.engine.ended();
@@ -267,7 +274,9 @@ impl Digitiser {
 
     fn emit(&self, packet: &[u8], to: SocketAddrV4) {
         // Where a link is down there is no way.
-        let _ = self.socket.send_to(packet, to);
+        for _ in 0..1 + usize::from(self.twice) {
+            let _ = self.socket.send_to(packet, to);
+        }
     }
 }
 

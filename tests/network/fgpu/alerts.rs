@@ -1,0 +1,74 @@
+//! What alerts are about beside the losses of [`super::losses`]: made for real, seen in metrics.
+
+use super::chain::request;
+use super::losses::side_by_side;
+use super::rig::{KATCP, METRICS, get};
+use super::telescope::{Telescope, active};
+
+/// So that a busy machine loses nothing.
+const SPARE: [&str; 1] = ["--recv-spare-chunks=64"];
+
+#[test]
+fn faults_of_output_and_doubled_input_are_seen_in_metrics() {
+    side_by_side(&[
+        ("twice", heaps_that_come_twice),
+        ("pattern", known_values_in_place_of_spectra),
+        ("delays", delays_that_jump),
+    ]);
+}
+
+fn heaps_that_come_twice(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &SPARE, &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    telescope.digitiser.twice = true;
+    telescope.send_until_said("duplicate", &[]);
+    telescope.digitiser.twice = false;
+    telescope.send_until_over(&["duplicate"]);
+    assert_eq!(active(&telescope.namespace()), Vec::<String>::new());
+    telescope.end();
+}
+
+fn known_values_in_place_of_spectra(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &SPARE, &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    let namespace = telescope.namespace();
+    let is = |value: &str| {
+        let line = format!("karoo_output_test_pattern{{stream=\"w\"}} {value}");
+        get(&namespace, METRICS, "/metrics").contains(&line)
+    };
+    assert!(is("0"));
+    let reply = request(&namespace, KATCP, "?karoo-test w ramp 60");
+    assert!(reply.starts_with("!karoo-test ok"), "{reply}");
+    telescope.send_until(|_| is("1"));
+    telescope.send_for(3.0);
+    let reply = request(&namespace, KATCP, "?karoo-test w off");
+    assert!(reply.starts_with("!karoo-test ok"), "{reply}");
+    telescope.send_until(|_| is("0"));
+    assert_eq!(active(&namespace), Vec::<String>::new());
+    telescope.end();
+}
+
+/// By more than `--max-delay-diff`, so that input is gone when it is its turn.
+fn delays_that_jump(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &SPARE, &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    let namespace = telescope.namespace();
+    // Of 6000 samples, and back.
+    let from = telescope.digitiser.sync_time();
+    for delay in ["0.03", "0", "0.03", "0", "0.03", "0", "0.03", "0"] {
+        let line = format!("?delays w {from} {delay},0:0,0 {delay},0:0,0");
+        let reply = request(&namespace, KATCP, &line);
+        assert!(reply.starts_with("!delays ok"), "{reply}");
+        telescope.send_for(1.0);
+    }
+    telescope.send_until_over(&["not-sent"]);
+    let log = telescope.end();
+    assert!(log.contains("delays that jump"), "{log}");
+    assert!(!log.contains("missing-heaps"), "{log}");
+}
