@@ -306,7 +306,7 @@ fn vlan(case: Case<'_>, ours: &[&Flow]) -> Option<Finding> {
         [
             total.seen(case.seconds()),
             format!(
-                "{rate} heaps/s are tagged; a NIC's flow rules take untagged ones, and this host's IGMP reports have no tag"
+                "{rate} heaps/s are tagged; this host's IGMP reports, by which it asks for them, are not"
             ),
         ],
         format!(

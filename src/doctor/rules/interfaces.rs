@@ -26,7 +26,7 @@ pub fn find(case: Case<'_>) -> Vec<Finding> {
             Ailment::NoRights,
             "this user may not look at packets, which an engine on AF_PACKET has to",
             ["a packet socket takes the capability CAP_NET_RAW".to_owned()],
-            "run as root, or once: sudo setcap cap_net_raw,cap_ipc_lock+ep $(which karoo)",
+            "run as root or by karoo@.service, or once: sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep $(which karoo)",
         ));
     }
     for interface in &case.evidence.interfaces {
@@ -82,7 +82,7 @@ fn foreign_address(case: Case<'_>, interface: &InterfaceFacts) -> Option<Finding
         all.any(|i| i.receives.is_some() && i.addresses.contains(ip))
     };
     let mut unicast = case.asked.endpoints.iter().map(|endpoint| endpoint.ip());
-    let ip = unicast.find(|ip| !ip.is_multicast() && !ours(*ip))?;
+    let ip = unicast.find(|ip| !ip.is_multicast() && !ours(ip))?;
     let addresses: Vec<_> = interface
         .addresses
         .iter()

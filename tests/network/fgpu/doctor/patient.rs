@@ -1,5 +1,5 @@
-//! A host with a mistake: two ends of a cable, what a digitiser sends from one, what the doctor finds
-//! at the other.
+//! A host with a mistake: two ends of a cable, what a digitiser sends from one, what the doctor
+//! finds at the other.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
