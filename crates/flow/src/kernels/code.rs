@@ -20,6 +20,8 @@ pub(crate) struct Plane {
     pub len: usize,
     /// Ticks between two samples.
     pub period: u64,
+    /// The condition under which there is a sample; otherwise there is none.
+    pub context: Option<usize>,
 }
 
 /// The runs of one port: real parts, and imaginary parts if there are any.
@@ -121,6 +123,17 @@ pub(crate) enum Arithmetic {
     Divide,
 }
 
+/// What a product is summed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    /// a b + c
+    Add,
+    /// a b - c
+    Less,
+    /// c - a b
+    From,
+}
+
 /// An operation: `d` is what comes out.
 #[derive(Clone, Debug)]
 pub(crate) enum Op<R> {
@@ -162,6 +175,14 @@ pub(crate) enum Op<R> {
         a: R,
         b: R,
     },
+    /// A product, rounded, and then a sum.
+    Fold {
+        with: Fold,
+        d: R,
+        a: R,
+        b: R,
+        c: R,
+    },
     Negate {
         d: R,
         a: R,
@@ -192,6 +213,15 @@ pub(crate) enum Op<R> {
     Choose {
         d: R,
         c: R,
+        a: R,
+        b: R,
+    },
+    /// `a` where the relation of `x` to `y` holds, otherwise `b`. All are numbers of one size.
+    ChooseBy {
+        relation: Comparison,
+        d: R,
+        x: R,
+        y: R,
         a: R,
         b: R,
     },
@@ -288,6 +318,23 @@ pub(crate) enum Op<R> {
         a: R,
         by: usize,
     },
+    /// Finds the samples in which all of `from` are true.
+    Enable {
+        context: usize,
+        from: Vec<R>,
+    },
+    /// Those samples of `a`.
+    Compact {
+        d: R,
+        a: R,
+        context: usize,
+    },
+    /// For all samples the last one that there was.
+    Expand {
+        d: R,
+        a: R,
+        context: usize,
+    },
     /// Each sample, and `by - 1` zeros or copies.
     Up {
         d: R,
@@ -319,13 +366,18 @@ impl<R: Copy> Op<R> {
             | Table { d, a, .. }
             | Accumulate { d, a, .. }
             | Down { d, a, .. }
+            | Compact { d, a, .. }
+            | Expand { d, a, .. }
             | Up { d, a, .. } => (Some(*d), vec![*a]),
             Recall { d, .. } | Count { d, .. } => (Some(*d), vec![]),
             Remember { a, .. } => (None, vec![*a]),
+            Enable { from, .. } => (None, from.clone()),
             Calculate { d, a, b, .. } | Compare { d, a, b, .. } | Bits { d, a, b, .. } => {
                 (Some(*d), vec![*a, *b])
             }
             Choose { d, c, a, b } => (Some(*d), vec![*c, *a, *b]),
+            Fold { d, a, b, c, .. } => (Some(*d), vec![*a, *b, *c]),
+            ChooseBy { d, x, y, a, b, .. } => (Some(*d), vec![*x, *y, *a, *b]),
             Clamp { d, a, low, high } => (Some(*d), vec![*a, *low, *high]),
             Fir { d, terms, .. } => (Some(*d), terms.iter().map(|term| term.a).collect()),
             Dot { d, terms } => (
@@ -363,6 +415,28 @@ impl<R: Copy> Op<R> {
             Calculate { with, d, a, b } => Calculate {
                 with,
                 d: f(d),
+                a: f(a),
+                b: f(b),
+            },
+            Fold { with, d, a, b, c } => Fold {
+                with,
+                d: f(d),
+                a: f(a),
+                b: f(b),
+                c: f(c),
+            },
+            ChooseBy {
+                relation,
+                d,
+                x,
+                y,
+                a,
+                b,
+            } => ChooseBy {
+                relation,
+                d: f(d),
+                x: f(x),
+                y: f(y),
                 a: f(a),
                 b: f(b),
             },
@@ -490,6 +564,20 @@ impl<R: Copy> Op<R> {
                 a: f(a),
                 by,
             },
+            Enable { context, from } => Enable {
+                context,
+                from: from.into_iter().map(&f).collect(),
+            },
+            Compact { d, a, context } => Compact {
+                d: f(d),
+                a: f(a),
+                context,
+            },
+            Expand { d, a, context } => Expand {
+                d: f(d),
+                a: f(a),
+                context,
+            },
             Up { d, a, by, zeros } => Up {
                 d: f(d),
                 a: f(a),
@@ -507,8 +595,9 @@ pub struct Code {
     /// The bits of runs that are the same for ever.
     pub(crate) constants: Vec<Option<Arc<[u64]>>>,
     pub(crate) ops: Vec<Op<Reg>>,
-    /// Ticks between two samples of new runs.
+    /// Ticks between two samples of new runs, and their condition.
     pub(crate) period: u64,
+    pub(crate) context: Option<usize>,
 }
 
 impl Code {
@@ -517,6 +606,7 @@ impl Code {
             scalar,
             len,
             period: self.period,
+            context: self.context,
         });
         self.constants.push(None);
         Reg(self.planes.len() as u32 - 1)

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::code::{Arithmetic, Op};
+use super::code::{Arithmetic, Fold, Op};
 use super::execute::{Memory, Operation, View};
 use crate::nodes::{BitwiseOp, Comparison, ShiftKind};
 use crate::number::Rounding;
@@ -108,6 +108,40 @@ fn binary<A: Pod, D: Pod>(
     });
 }
 
+#[inline(always)]
+fn ternary<T: Pod>(memory: &mut Memory, d: View, from: [View; 3], f: impl Fn(T, T, T) -> T) {
+    memory.write::<T, _>(d, |out, inputs| {
+        let [a, b, c] = from.map(|view| inputs.get::<T>(view));
+        for (((out, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) {
+            *out = f(a, b, c);
+        }
+    });
+}
+
+#[inline(always)]
+fn chosen<X: Real, T: Pod>(memory: &mut Memory, relation: Comparison, d: View, from: [View; 4]) {
+    macro_rules! by {
+        ($relation:tt) => {
+            memory.write::<T, _>(d, |out, inputs| {
+                let (x, y) = (inputs.get::<X>(from[0]), inputs.get::<X>(from[1]));
+                let (a, b) = (inputs.get::<T>(from[2]), inputs.get::<T>(from[3]));
+                let from = x.iter().zip(y).zip(a).zip(b);
+                for (out, (((x, y), &a), &b)) in out.iter_mut().zip(from) {
+                    *out = if x $relation y { a } else { b };
+                }
+            })
+        };
+    }
+    match relation {
+        Comparison::Less => by!(<),
+        Comparison::LessEqual => by!(<=),
+        Comparison::Greater => by!(>),
+        Comparison::GreaterEqual => by!(>=),
+        Comparison::Equal => by!(==),
+        Comparison::Unequal => by!(!=),
+    }
+}
+
 /// Does `$body` with `$t` as the machine type of a scalar, but for booleans.
 macro_rules! typed {
     ($scalar:expr, $t:ident => $body:expr) => {
@@ -194,6 +228,11 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
             Arithmetic::Multiply => binary::<T, T>(memory, d, (a, b), Real::mul),
             Arithmetic::Divide => binary::<T, T>(memory, d, (a, b), Real::div),
         }),
+        Op::Fold { with, d, a, b, c } => typed!(d.scalar, T => match with {
+            Fold::Add => ternary::<T>(memory, d, [a, b, c], |a, b, c| a.mul(b).add(c)),
+            Fold::Less => ternary::<T>(memory, d, [a, b, c], |a, b, c| a.mul(b).sub(c)),
+            Fold::From => ternary::<T>(memory, d, [a, b, c], |a, b, c| c.sub(a.mul(b))),
+        }),
         Op::Negate { d, a } => typed!(d.scalar, T => unary::<T, T>(memory, d, a, Real::neg)),
         Op::Compare { relation, d, a, b } => typed!(a.scalar, T => match relation {
             Comparison::Less => binary::<T, u8>(memory, d, (a, b), |a, b| (a < b).into()),
@@ -224,6 +263,22 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                 *out = if c != 0 { a } else { b };
             }
         })),
+        Op::ChooseBy {
+            relation,
+            d,
+            x,
+            y,
+            a,
+            b,
+        } if d.scalar.bytes() == 4 => chosen::<f32, u32>(memory, relation, d, [x, y, a, b]),
+        Op::ChooseBy {
+            relation,
+            d,
+            x,
+            y,
+            a,
+            b,
+        } => chosen::<f64, u64>(memory, relation, d, [x, y, a, b]),
         Op::Clamp { d, a, low, high } => {
             typed!(d.scalar, T => memory.write::<T, _>(d, |out, inputs| {
                 let (low, high) = (inputs.get::<T>(low), inputs.get::<T>(high));

@@ -27,6 +27,8 @@ pub(crate) type Operation = Op<View>;
 pub(crate) struct Memory<'a> {
     pub lanes: &'a mut [Lane],
     pub lines: &'a mut [super::table::Line],
+    /// The samples of each context.
+    pub contexts: &'a mut [Vec<u32>],
     /// For second copies of what filters read.
     pub scratch: &'a mut Lane,
     /// The first sample, and how many.
@@ -38,6 +40,7 @@ pub(crate) struct Memory<'a> {
 /// The lanes but for the part of one that is written.
 pub(crate) struct Inputs<'a> {
     lanes: &'a [Lane],
+    pub contexts: &'a [Vec<u32>],
     own: usize,
     before: &'a [u8],
     pub at: usize,
@@ -63,6 +66,20 @@ impl<'a> Inputs<'a> {
         self.wide(view, 0)
     }
 
+    /// All of a lane from where a run begins.
+    #[inline(always)]
+    pub fn open<T: Pod>(&self, view: View) -> &'a [T] {
+        let bytes = self.lanes[view.lane].bytes();
+        bytemuck::cast_slice(&bytes[view.first * size_of::<T>()..])
+    }
+
+    /// The sample in front of what is written.
+    #[inline(always)]
+    pub fn sample_before<T: Pod>(&self, len: usize) -> &'a [T] {
+        let bytes = &self.before[self.before.len() - len * size_of::<T>()..];
+        bytemuck::cast_slice(bytes)
+    }
+
     /// The number in front of what is written.
     #[inline(always)]
     pub fn last<T: Pod>(&self) -> T {
@@ -75,6 +92,7 @@ impl<'a> Inputs<'a> {
     pub fn counted<T: Pod>(&self, view: View, count: usize) -> &'a [T] {
         let inputs = Inputs {
             lanes: self.lanes,
+            contexts: self.contexts,
             own: self.own,
             before: self.before,
             at: 0,
@@ -94,6 +112,7 @@ impl Memory<'_> {
         let (before, out) = lane.bytes_mut().split_at_mut(first);
         let inputs = Inputs {
             lanes: self.lanes,
+            contexts: self.contexts,
             own: d.lane,
             before,
             at: self.at,

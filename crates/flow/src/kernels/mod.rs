@@ -13,6 +13,13 @@ mod element;
 mod execute;
 mod fir;
 pub(crate) mod lane;
+// Machine code that was made here is called here.
+#[allow(unsafe_code)]
+#[cfg(feature = "jit")]
+mod jit;
+#[cfg(not(feature = "jit"))]
+#[path = "no_jit.rs"]
+mod jit;
 mod rearrange;
 mod table;
 
@@ -20,9 +27,10 @@ mod table;
 #[allow(unsafe_code)]
 mod simd;
 
-pub(crate) use code::{Arithmetic, Op, Term};
+pub(crate) use code::{Arithmetic, Fold, Op, Term};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};
 pub(crate) use fir::scratch;
+pub(crate) use jit::{Compiled, compile};
 pub use simd::Level;
 pub(crate) use table::Line;

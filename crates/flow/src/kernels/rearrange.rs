@@ -68,6 +68,35 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                 }
             }))
         }
+        Op::Compact { d, a, context } => {
+            sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+                let (samples, a) = (&inputs.contexts[*context], inputs.open::<T>(*a));
+                if d.len == 1 {
+                    for (out, &at) in out.iter_mut().zip(samples) {
+                        *out = a[at as usize];
+                    }
+                } else {
+                    for (out, &at) in out.chunks_exact_mut(d.len).zip(samples) {
+                        out.copy_from_slice(&a[at as usize * d.len..][..d.len]);
+                    }
+                }
+            }))
+        }
+        Op::Expand { d, a, context } => {
+            sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+                let (samples, a) = (&inputs.contexts[*context], inputs.open::<T>(*a));
+                let mut last = inputs.sample_before::<T>(d.len);
+                let mut done = 0;
+                let ends = samples.iter().map(|&at| at as usize).chain([inputs.count]);
+                for (sample, end) in ends.enumerate() {
+                    for out in out[done * d.len..end * d.len].chunks_exact_mut(d.len) {
+                        out.copy_from_slice(last);
+                    }
+                    done = end;
+                    last = a.get(sample * d.len..(sample + 1) * d.len).unwrap_or(last);
+                }
+            }))
+        }
         Op::Accumulate { d, a, mask } => memory.write::<u32, _>(*d, |out, inputs| {
             let mut sum = inputs.last::<u32>();
             for (out, &a) in out.iter_mut().zip(inputs.get::<u32>(*a)) {

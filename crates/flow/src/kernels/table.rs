@@ -100,6 +100,16 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
             }));
             memory.lines = lines;
         }
+        Op::Enable { context, from } => {
+            let samples = &mut memory.contexts[*context];
+            samples.clear();
+            for at in 0..memory.count {
+                let on = |view: &View| memory.lanes[view.lane].bytes()[view.first + at] != 0;
+                if from.iter().all(on) {
+                    samples.push(at as u32);
+                }
+            }
+        }
         Op::Map { d, a, function: f } => {
             let f = function(*f);
             match d.scalar {

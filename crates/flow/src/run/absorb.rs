@@ -85,7 +85,6 @@ fn delay(path: &str, initial: &[Value], from: usize, to: usize, period: u64) -> 
         outputs: vec![kind],
         period,
         enables: vec![],
-        context: None,
     })
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::lane::Shape;
 use super::settings::{Between, Settings, Transfer, UNMARKED};
-use crate::graph::{Graph, NodeId, ScopeId, Source, ancestors};
+use crate::graph::{Graph, NodeId, Source, ancestors};
+use crate::kernels::Level;
 use crate::node::Node;
 use crate::nodes::{INPUT, OUTPUT};
 use crate::problem::{Cause, Problems};
@@ -20,8 +21,8 @@ pub(super) const OUT: usize = 1;
 
 /// The most ticks of one block or of one round of all rates.
 pub(super) const MAX_BLOCK: u64 = 1 << 22;
-/// Bytes of the signals of one step that the nearest cache has room for, beside state.
-const NEAR: u64 = 24 << 10;
+/// Bytes of the signals of one step that are still near.
+const NEAR: u64 = 64 << 10;
 
 /// A node in its part.
 #[derive(Clone, Debug)]
@@ -36,8 +37,6 @@ pub(super) struct Item {
     pub period: u64,
     /// The signals that must be true for the node to run.
     pub enables: Vec<usize>,
-    /// The outermost enabled subsystem around the node.
-    pub context: Option<ScopeId>,
 }
 
 impl Item {
@@ -55,11 +54,25 @@ pub(super) struct Part {
     /// A node is `None` once a queue has taken its place.
     pub items: Vec<Option<Item>>,
     pub shapes: Vec<Shape>,
+    /// Signals that queues read or write.
+    pub crossing: Vec<usize>,
     /// Ticks that are worked on at once.
     pub step: u64,
+    /// Ticks after which all rates begin anew.
+    pub round: u64,
+    /// The fewest samples that a mark in the graph asks to work on at once.
+    pub sub_block: Option<u64>,
 }
 
 impl Part {
+    /// Makes the step a divisor of itself that is not above `most`, or the shortest that there is.
+    pub fn limit_step(&mut self, most: u64) {
+        let rounds = self.step / self.round;
+        let most = (most / self.round).clamp(1, rounds);
+        let best = (1..=most).rev().find(|n| rounds.is_multiple_of(*n));
+        self.step = self.round * best.unwrap_or(1);
+    }
+
     pub fn name(&self, index: usize) -> String {
         match (index, self.id) {
             (IN, _) => "inputs".into(),
@@ -170,6 +183,30 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Makes the steps of parts shorter whose signals would not stay near.
+    pub fn stay_near(&mut self) {
+        for part in self.parts.iter_mut().skip(OUT + 1) {
+            let bytes = super::plan::Plan::new(part, Level::PORTABLE, false).bytes();
+            if bytes > NEAR {
+                part.limit_step(
+                    (u128::from(part.step) * u128::from(NEAR) / u128::from(bytes)) as u64,
+                );
+            }
+        }
+    }
+
+    /// Tells each part which signals cross.
+    pub fn cross(&mut self) {
+        for edge in &self.edges {
+            for port in &edge.ports {
+                self.parts[edge.from].crossing.push(port.from);
+                self.parts[edge.to].crossing.push(port.to);
+            }
+        }
+    }
+}
+
 /// The ticks after which all rates begin anew.
 fn common(periods: &[u64]) -> Result<u64, String> {
     let mut round: u128 = 1;
@@ -214,7 +251,10 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
         id,
         items: Vec::new(),
         shapes: Vec::new(),
+        crossing: Vec::new(),
         step: 1,
+        round: 1,
+        sub_block: None,
     };
     let places = graph.ids().map(place).collect();
     let parts = [0, 0].into_iter().chain(ids.iter().copied()).map(part);
@@ -259,9 +299,6 @@ impl Laying<'_> {
         let graph = self.graph;
         let placed = graph.node(id);
         let enables: Vec<Source> = graph.enables(id).collect();
-        let context = ancestors(graph.scopes(), placed.scope)
-            .filter(|scope| graph.scopes()[scope.index()].enable.is_some())
-            .last();
         let own = |port: usize| Source {
             node: id,
             port: port as u16,
@@ -277,9 +314,17 @@ impl Laying<'_> {
             outputs: placed.outputs.clone(),
             period: self.periods[id.index()],
             enables: enables.iter().map(|&s| self.signal(part, s)).collect(),
-            context,
         };
-        self.parts[part].items.push(Some(item));
+        let mark = ancestors(graph.scopes(), placed.scope)
+            .find_map(|scope| graph.scopes()[scope.index()].sub_block);
+        let part = &mut self.parts[part];
+        if let Some(mark) = mark {
+            part.sub_block = Some(
+                part.sub_block
+                    .map_or(mark.into(), |least| least.min(mark.into())),
+            );
+        }
+        part.items.push(Some(item));
     }
 }
 
@@ -324,7 +369,8 @@ fn edge(
     })
 }
 
-/// Gives each part the largest step that divides its blocks, and whose signals stay near.
+/// Gives each part the largest step that divides its blocks and is not more than its marks or the
+/// settings say.
 fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
     for (index, part) in parts.iter_mut().enumerate() {
         let blocks = edges
@@ -334,21 +380,10 @@ fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
         let all = blocks
             .fold(0, |all, block| gcd(all, block.into()))
             .max(round.into()) as u64;
-        if index <= OUT {
-            part.step = all;
-            continue;
+        part.round = round;
+        part.step = all;
+        if index > OUT {
+            part.limit_step(part.sub_block.unwrap_or(settings.step));
         }
-        let bytes: u64 = part
-            .shapes
-            .iter()
-            .filter(|shape| shape.constant.is_none())
-            .map(|shape| (shape.kind.bytes() as u64 * round / shape.period).max(1))
-            .sum();
-        let most = (settings.step / round).min(NEAR / bytes.max(1)).max(1);
-        let rounds = all / round;
-        let best = (1..=most.min(rounds))
-            .rev()
-            .find(|n| rounds.is_multiple_of(*n));
-        part.step = round * best.unwrap_or(1);
     }
 }

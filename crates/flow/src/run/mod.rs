@@ -33,6 +33,7 @@
 mod absorb;
 mod bell;
 mod control;
+mod improve;
 mod lane;
 mod layout;
 mod link;
@@ -41,6 +42,7 @@ mod outside;
 mod plan;
 mod schedule;
 mod settings;
+mod show;
 mod slow;
 mod telemetry;
 mod unit;
@@ -125,6 +127,8 @@ impl Executor {
         crate::interpreter::unknown(graph).unless(())?;
         let mut layout = Layout::of(graph, &settings)?;
         absorb::absorb(&mut layout);
+        layout.cross();
+        layout.stay_near();
         live::check(&layout, graph.name())?;
         pins(&settings, graph.name())?;
         let ports = |ids: &mut dyn Iterator<Item = crate::NodeId>, input: bool| {
@@ -172,7 +176,7 @@ impl Executor {
         let plans: Vec<Plan> = layout
             .parts
             .iter()
-            .map(|part| Plan::new(part, level))
+            .map(|part| Plan::new(part, level, self.settings.compile))
             .collect();
         let counts = Arc::new(self.counts(&plans));
         let mut ends = self.ends(&control, &counts)?;

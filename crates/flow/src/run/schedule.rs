@@ -1,14 +1,13 @@
 //! The order of a part's nodes, and which of them must go sample by sample.
 //!
 //! A node outside of all loops works on a whole step at once. A delay of a step or more does not
-//! close a loop within the step: what it puts out is known before. What is left of the loops, and
-//! what one enabled subsystem holds, goes sample by sample.
+//! close a loop within the step: what it puts out is known before. What is left of the loops goes
+//! sample by sample.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::layout::Part;
 use crate::cycles;
-use crate::graph::ScopeId;
 
 /// What is run in one go, by the indices of a part's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub(super) fn units(part: &Part) -> Vec<Unit> {
             item.plain_delay() >= samples && item.plain_delay() > 0
         })
     };
-    let looped: Vec<usize> = cycles::components(&readers(part, &sources, |_| false))
+    let looped: Vec<usize> = cycles::components(&readers(&sources, |_| false))
         .into_iter()
         .flatten()
         .collect();
@@ -60,21 +59,12 @@ pub(super) fn units(part: &Part) -> Vec<Unit> {
     order(part, &sources, &makes, &cut)
 }
 
-/// The nodes that follow each node: its readers, and for nodes of one enabled subsystem each other.
-fn readers(part: &Part, sources: &[Vec<usize>], cut: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+/// The nodes that follow each node: its readers.
+fn readers(sources: &[Vec<usize>], cut: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
     let mut next = vec![Vec::new(); sources.len()];
     for (reader, sources) in sources.iter().enumerate() {
         for &source in sources.iter().filter(|_| !cut(reader)) {
             next[source].push(reader);
-        }
-    }
-    let mut last: BTreeMap<ScopeId, usize> = BTreeMap::new();
-    for (index, item) in part.items.iter().enumerate() {
-        if let Some(context) = item.as_ref().and_then(|item| item.context)
-            && let Some(before) = last.insert(context, index)
-        {
-            next[before].push(index);
-            next[index].push(before);
         }
     }
     next
@@ -82,7 +72,7 @@ fn readers(part: &Part, sources: &[Vec<usize>], cut: impl Fn(usize) -> bool) -> 
 
 fn order(part: &Part, sources: &[Vec<usize>], makes: &[Option<usize>], cut: &[bool]) -> Vec<Unit> {
     let count = part.items.len();
-    let next = readers(part, sources, |index| cut[index]);
+    let next = readers(sources, |index| cut[index]);
     let mut groups = cycles::components(&next);
     let mut group = vec![usize::MAX; count];
     for (number, members) in groups.iter().enumerate() {
@@ -105,13 +95,13 @@ fn order(part: &Part, sources: &[Vec<usize>], makes: &[Option<usize>], cut: &[bo
     let mut units = Vec::new();
     for number in sorted(&follows, waits) {
         let members = &groups[number];
-        let Some(item) = &part.items[members[0]] else {
+        if part.items[members[0]].is_none() {
             continue;
-        };
+        }
         let alone = members.len() == 1 && !next[members[0]].contains(&members[0]);
         units.push(if cut[members[0]] {
             Unit::Recall(members[0])
-        } else if alone && item.context.is_none() {
+        } else if alone {
             Unit::Whole(members[0])
         } else {
             Unit::BySample(within(part, makes, members))

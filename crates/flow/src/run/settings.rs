@@ -79,6 +79,8 @@ pub struct Settings {
     /// The instructions that kernels use. `None`: the best that this machine has. The results are the
     /// same.
     pub level: Option<Level>,
+    /// Whether loops become machine code, where that can be made. The results are the same.
+    pub compile: bool,
     /// What threads do while they wait. `None`: they sleep at once if there are more threads than
     /// CPUs.
     pub patience: Option<Patience>,
@@ -89,13 +91,14 @@ impl Default for Settings {
         Settings {
             block: 1024,
             capacity: 8,
-            step: 256,
+            step: 512,
             transfer: Transfer::default(),
             between: Vec::new(),
             partitions: None,
             cpus: BTreeMap::new(),
             limit: None,
             level: None,
+            compile: true,
             patience: None,
         }
     }

@@ -91,7 +91,12 @@ impl QueueTimes {
 /// What one partition tells.
 pub(super) struct PartTimes {
     pub ticks: AtomicU64,
-    pub waited: AtomicU64,
+    /// Nanoseconds of waiting for blocks to read, and for room to write.
+    pub empty: AtomicU64,
+    pub full: AtomicU64,
+    /// Nanoseconds of copying from and to queues in the steps that were timed.
+    pub reading: AtomicU64,
+    pub writing: AtomicU64,
     pub steps: Spread,
     /// Nanoseconds of each unit in the steps that were timed.
     pub units: Vec<AtomicU64>,
@@ -102,7 +107,10 @@ impl PartTimes {
     pub fn new(units: usize) -> PartTimes {
         PartTimes {
             ticks: AtomicU64::new(0),
-            waited: AtomicU64::new(0),
+            empty: AtomicU64::new(0),
+            full: AtomicU64::new(0),
+            reading: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
             steps: Spread::new(),
             units: (0..units).map(|_| AtomicU64::new(0)).collect(),
             timed: AtomicU64::new(0),
@@ -160,6 +168,16 @@ pub struct PartitionTelemetry {
     pub busy: u64,
     /// Nanoseconds spent waiting for any queue.
     pub waiting: u64,
+    /// Of these, waiting for a block to read.
+    pub waiting_to_read: u64,
+    /// Of these, waiting for room to write.
+    pub waiting_to_write: u64,
+    /// Nanoseconds of a step that go into reading from queues, on average.
+    pub reading: u64,
+    /// Nanoseconds of a step that go into the nodes, on average.
+    pub computing: u64,
+    /// Nanoseconds of a step that go into writing to queues, on average.
+    pub writing: u64,
     /// Nanoseconds of one step, without waiting.
     pub steps: Quantiles,
     /// The nodes that run together, and the nanoseconds of a step that they take, on average.
@@ -194,12 +212,18 @@ impl Counts {
         };
         let part = |(times, (name, units)): (&PartTimes, &(String, Vec<String>))| {
             let timed = get(&times.timed).max(1);
-            let waiting = get(&times.waited);
+            let (empty, full) = (get(&times.empty), get(&times.full));
+            let waiting = empty + full;
             PartitionTelemetry {
                 name: name.clone(),
                 ticks: get(&times.ticks),
                 busy: elapsed.saturating_sub(waiting),
                 waiting,
+                waiting_to_read: empty,
+                waiting_to_write: full,
+                reading: get(&times.reading) / timed,
+                computing: times.units.iter().map(get).sum::<u64>() / timed,
+                writing: get(&times.writing) / timed,
                 steps: times.steps.show(),
                 units: units
                     .iter()

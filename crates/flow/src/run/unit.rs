@@ -13,20 +13,32 @@ pub(super) struct Fault {
 
 /// Runs one unit for a step.
 pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
-    let Running { way, count, .. } = &mut plan.units[index];
+    let Running {
+        way,
+        count,
+        context,
+        ..
+    } = &mut plan.units[index];
+    let count = context.map_or(*count, |context| plan.contexts[context].len());
     let mut memory = Memory {
         lanes: &mut plan.store.lanes,
         lines: &mut plan.lines,
+        contexts: &mut plan.contexts,
         scratch: &mut plan.scratch,
         at: 0,
-        count: *count,
+        count,
         level: plan.level,
     };
     match way {
         Way::Vector(ops) => execute(ops, &mut memory),
-        Way::Loop(ops) => {
+        Way::Loop { ops, compiled } => {
+            if let Some(compiled) = compiled
+                && compiled.run(memory.lanes, count)
+            {
+                return Ok(());
+            }
             memory.count = 1;
-            for at in 0..*count {
+            for at in 0..count {
                 memory.at = at;
                 execute(ops, &mut memory);
             }

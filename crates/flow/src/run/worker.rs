@@ -57,7 +57,7 @@ impl Ends {
             bell.wait(*patience, || receiver.may_begin() || control.stopped());
             let time = begin.elapsed();
             receiver.times().waited_to_read(time);
-            add(&self.counts.parts[self.part].waited, time.as_nanos() as u64);
+            add(&self.counts.parts[self.part].empty, time.as_nanos() as u64);
             self.go_on()?;
         }
         self.room(Sender::may_begin)
@@ -81,7 +81,7 @@ impl Ends {
             bell.wait(*patience, || has(sender) || control.stopped());
             let time = begin.elapsed();
             sender.times().waited_to_write(time);
-            add(&self.counts.parts[self.part].waited, time.as_nanos() as u64);
+            add(&self.counts.parts[self.part].full, time.as_nanos() as u64);
             self.go_on()?;
         }
         self.go_on()
@@ -105,10 +105,15 @@ impl Ends {
         }
     }
 
-    pub fn send(&mut self, store: &Store) -> Result<(), Stopped> {
+    pub fn send(&mut self, store: &Store, timed: bool) -> Result<(), Stopped> {
         self.room(Sender::may_send)?;
+        let begin = timed.then(Instant::now);
         for sender in &mut self.senders {
             sender.send(store);
+        }
+        if let Some(begin) = begin {
+            let time = begin.elapsed().as_nanos() as u64;
+            add(&self.counts.parts[self.part].writing, time);
         }
         Ok(())
     }
@@ -147,7 +152,8 @@ impl Worker {
             if self.ends.begin().is_err() {
                 return Ok(());
             }
-            if step % EVERY == 1 {
+            let timed = step % EVERY == 1;
+            if timed {
                 self.timed(counts)?;
             } else {
                 self.ends.receive(&mut self.plan.store, false);
@@ -156,7 +162,7 @@ impl Worker {
                     unit::run(&mut self.plan, index)?;
                 }
             }
-            if self.ends.send(&self.plan.store).is_err() {
+            if self.ends.send(&self.plan.store, timed).is_err() {
                 return Ok(());
             }
             self.plan.end_step();
@@ -170,6 +176,7 @@ impl Worker {
         let begin = Instant::now();
         self.ends.receive(&mut self.plan.store, true);
         let mut last = Instant::now();
+        add(&counts.reading, (last - begin).as_nanos() as u64);
         for index in 0..self.plan.units.len() {
             self.now = index;
             unit::run(&mut self.plan, index)?;

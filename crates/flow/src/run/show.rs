@@ -1,0 +1,203 @@
+//! Telemetry as tables, as metrics, and as a picture.
+
+use std::fmt::Write as _;
+
+use super::telemetry::{Quantiles, Telemetry};
+
+/// Puts text together; writing to a string does not fail.
+macro_rules! put {
+    ($text:expr, $($rest:tt)*) => {
+        let _ = writeln!($text, $($rest)*);
+    };
+}
+
+/// A label's value.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', " ")
+}
+
+fn quantiles(text: &mut String, name: &str, labels: &str, spread: Quantiles, scale: f64) {
+    let comma = if labels.is_empty() { "" } else { "," };
+    for (quantile, value) in [
+        ("0", spread.least),
+        ("0.5", spread.median),
+        ("0.99", spread.p99),
+        ("1", spread.most),
+    ] {
+        put!(
+            text,
+            "{name}{{{labels}{comma}quantile=\"{quantile}\"}} {}",
+            value as f64 * scale
+        );
+    }
+}
+
+impl Telemetry {
+    /// The titles of [`to_csv`](Telemetry::to_csv)'s columns.
+    pub const CSV: &str = "elapsed_ns,partition,ticks,busy_ns,waiting_to_read_ns,waiting_to_write_ns,\
+                           step_reading_ns,step_computing_ns,step_writing_ns,step_median_ns,\
+                           step_p99_ns,step_most_ns,latency_median_ns,latency_p99_ns,latency_most_ns";
+
+    /// A line for each partition, without titles: lines of many moments make a table.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::new();
+        let latency = self.latency;
+        for part in &self.partitions {
+            let steps = part.steps;
+            put!(
+                text,
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                self.elapsed,
+                part.name,
+                part.ticks,
+                part.busy,
+                part.waiting_to_read,
+                part.waiting_to_write,
+                part.reading,
+                part.computing,
+                part.writing,
+                steps.median,
+                steps.p99,
+                steps.most,
+                latency.median,
+                latency.p99,
+                latency.most
+            );
+        }
+        text
+    }
+
+    /// The counts in Prometheus's text format.
+    pub fn to_prometheus(&self) -> String {
+        let mut text = String::new();
+        let seconds = 1e-9;
+        let head = |text: &mut String, name: &str, kind: &str, help: &str| {
+            put!(text, "# HELP {name} {help}");
+            put!(text, "# TYPE {name} {kind}");
+        };
+        head(
+            &mut text,
+            "flow_ticks_total",
+            "counter",
+            "Ticks done by a partition.",
+        );
+        for part in &self.partitions {
+            put!(
+                text,
+                "flow_ticks_total{{partition=\"{}\"}} {}",
+                quoted(&part.name),
+                part.ticks
+            );
+        }
+        head(
+            &mut text,
+            "flow_seconds_total",
+            "counter",
+            "Seconds of a partition by phase.",
+        );
+        for part in &self.partitions {
+            let name = quoted(&part.name);
+            for (phase, time) in [
+                ("busy", part.busy),
+                ("waiting_to_read", part.waiting_to_read),
+                ("waiting_to_write", part.waiting_to_write),
+            ] {
+                let time = time as f64 * seconds;
+                put!(
+                    text,
+                    "flow_seconds_total{{partition=\"{name}\",phase=\"{phase}\"}} {time}"
+                );
+            }
+        }
+        head(
+            &mut text,
+            "flow_step_seconds",
+            "summary",
+            "Seconds of a step without waiting.",
+        );
+        for part in &self.partitions {
+            let labels = format!("partition=\"{}\"", quoted(&part.name));
+            quantiles(&mut text, "flow_step_seconds", &labels, part.steps, seconds);
+        }
+        head(
+            &mut text,
+            "flow_queue_seconds_total",
+            "counter",
+            "Seconds that an end of a queue waited.",
+        );
+        for queue in &self.queues {
+            let labels = format!(
+                "from=\"{}\",to=\"{}\"",
+                quoted(&queue.from),
+                quoted(&queue.to)
+            );
+            let (full, empty) = (queue.full as f64 * seconds, queue.empty as f64 * seconds);
+            put!(
+                text,
+                "flow_queue_seconds_total{{{labels},state=\"full\"}} {full}"
+            );
+            put!(
+                text,
+                "flow_queue_seconds_total{{{labels},state=\"empty\"}} {empty}"
+            );
+        }
+        head(
+            &mut text,
+            "flow_queue_blocks",
+            "summary",
+            "Blocks that a reader found in its queue.",
+        );
+        for queue in &self.queues {
+            let labels = format!(
+                "from=\"{}\",to=\"{}\"",
+                quoted(&queue.from),
+                quoted(&queue.to)
+            );
+            quantiles(&mut text, "flow_queue_blocks", &labels, queue.fill, 1.0);
+        }
+        head(
+            &mut text,
+            "flow_latency_seconds",
+            "summary",
+            "Seconds from a block's input to its output.",
+        );
+        quantiles(&mut text, "flow_latency_seconds", "", self.latency, seconds);
+        text
+    }
+
+    /// A picture of partitions and queues in DOT, the bottleneck in red.
+    pub fn to_dot(&self) -> String {
+        let mut text = String::from("digraph flow {\n  rankdir=LR;\n  node [shape=box];\n");
+        let limit = self.bottleneck().map(|part| part.name.as_str());
+        let percent = |time: u64| 100.0 * time as f64 / self.elapsed.max(1) as f64;
+        for part in &self.partitions {
+            let colour = if limit == Some(&part.name) {
+                ", color=red, penwidth=3"
+            } else {
+                ""
+            };
+            put!(
+                text,
+                "  \"{0}\" [label=\"{0}\\n{1:.0} % busy\"{colour}];",
+                quoted(&part.name),
+                percent(part.busy)
+            );
+        }
+        for queue in &self.queues {
+            put!(
+                text,
+                "  \"{}\" -> \"{}\" [label=\"{}/{}, full {:.0} %, empty {:.0} %\"];",
+                quoted(&queue.from),
+                quoted(&queue.to),
+                queue.fill.median,
+                queue.capacity,
+                percent(queue.full),
+                percent(queue.empty)
+            );
+        }
+        text.push_str("}\n");
+        text
+    }
+}
