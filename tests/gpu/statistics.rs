@@ -1,10 +1,12 @@
-//! Sums for statistics against the CPU backend's, which are held against the golden model.
+//! Sums for statistics against the golden model, and against the CPU backend's.
 
-use dsp::Dither;
-use karoo::engine::{PeriodSums, Pipeline};
+use dsp::{Dither, dither};
+use karoo::engine::{ChannelSums, FineDelay, PeriodSums, Pipeline};
 use karoo::gpu::{Fft, Kernels};
+use karoo::model::Model;
 
-use crate::case::{CUFFT, Case};
+use crate::case::{CUFFT, Case, START};
+use crate::support::gpu::FENG_ID;
 use crate::support::{device, output};
 
 /// The sums of the period that ends now.
@@ -49,6 +51,56 @@ fn assert_close(what: &str, got: &PeriodSums, expected: &PeriodSums) {
         clipped > 10 && off <= 1 + clipped / 1000,
         "{what}: {off} of {clipped} clipped"
     );
+}
+
+/// Sums over all spectra of a case without delays, by the model.
+fn expected(case: &Case) -> PeriodSums {
+    let output = &case.config;
+    let model = Model::new(output, FENG_ID);
+    let source = |pol: usize, t: u64| case.samples[pol][(t - START.0) as usize];
+    let spectra = case.fine.len();
+    let mut sums = PeriodSums {
+        spectra: spectra as u64,
+        channels: vec![ChannelSums::default(); output.channels],
+    };
+    for s in 0..spectra {
+        let t = START + (s * output.spectrum_samples()) as u64;
+        let [x, y] = model.spectrum(&source, t, &Default::default(), &case.gains);
+        for (k, sums) in sums.channels.iter_mut().enumerate() {
+            let draws = dither::dither(output.dither_seed, FENG_ID, t.0, k, output.channels);
+            for (pol, z) in [x[k], y[k]].into_iter().enumerate() {
+                sums.power[pol] += z.norm_sqr();
+                sums.power_squared[pol] += z.norm_sqr().powi(2);
+                let parts = [
+                    z.re as f32 + draws[2 * pol],
+                    z.im as f32 + draws[2 * pol + 1],
+                ];
+                let limit = output.sample_bits.limit();
+                sums.clipped[pol] += u64::from(parts.iter().any(|part| part.abs() > limit));
+            }
+            sums.cross += x[k] * y[k].conj();
+        }
+    }
+    sums
+}
+
+#[test]
+fn sums_are_those_of_the_model() {
+    let Some(gpu) = device() else { return };
+    for channels in [64, 1024, 4096] {
+        let mut case = Case::new(output(channels, 4, 32, Dither::Uniform), 10, 1, 60.0, 5);
+        case.statistics = true;
+        case.offset = [0, 0];
+        case.fine.fill(FineDelay::default());
+        let expected = expected(&case);
+        for kernels in [Kernels::default(), CUFFT] {
+            let mut rig = case.with_kernels(&gpu, &kernels).unwrap();
+            case.set_gains(&mut *rig.pipeline);
+            case.run(&mut rig, &[]);
+            let what = format!("{channels} channels, {}", rig.pipeline.name());
+            assert_close(&what, &ended(&mut *rig.pipeline), &expected);
+        }
+    }
 }
 
 #[test]

@@ -159,6 +159,41 @@ fn kurtosis_flags_what_is_not_noise() {
     }
 }
 
+/// White noise of variance σ² has g²·σ²·Σw² in a channel (docs/signal-path.md): with the filter
+/// bank's gain, the power of all channels is that of the digitiser's samples.
+#[test]
+fn the_sum_over_channels_is_the_digitisers_power() {
+    const SPECTRA: u64 = 16_384;
+    let samples = |pol: usize, t: u64| ([30.0, 55.0][pol] * noise(pol, t)).round() as i32;
+    for backend in backends() {
+        let mut config = with_chunks(&config(64, 4, 256), 4, 4);
+        config.gain = 0.02;
+        let output = config.outputs[0].clone();
+        let (step, window) = (output.spectrum_samples(), output.window_function);
+        let period = SPECTRA * step as u64;
+        config.statistics_period = period as f64 / config.clock.adc_sample_rate;
+        let weights = dsp::pfb::weights(step, output.taps, output.w_cutoff, window);
+        let squares = weights.iter().map(|&w| f64::from(w).powi(2));
+        let gain = config.gain.powi(2) * squares.sum::<f64>();
+        let chunks = 5 * period / 2 / config.recv.chunk_samples as u64;
+        let periods = periods(&config, backend, &samples, chunks, |_| ());
+        assert!(!periods.is_empty());
+        for statistics in &periods {
+            for pol in 0..2 {
+                let span = statistics.start.0..statistics.end.0;
+                let count = (span.end - span.start) as f64;
+                let squares = span.map(|t| f64::from(samples(pol, t)).powi(2));
+                let variance = squares.sum::<f64>() / count;
+                let ratio = statistics.mean_power(pol) / (gain * variance);
+                let spectra = statistics.spectra;
+                let what = format!("{backend:?}, {pol}: {ratio} over {spectra} spectra");
+                // A GPU adds one chunk in eight: 2048 spectra of 64 numbers.
+                assert!((ratio - 1.0).abs() < 0.01, "{what}");
+            }
+        }
+    }
+}
+
 /// A pattern is sent from the batch at its time on, for as long as it was asked for; what is before
 /// and behind is what it would have been.
 #[test]
