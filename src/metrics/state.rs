@@ -1,4 +1,4 @@
-//! How an engine is, beside what its threads count: who it is, levels, statistics, clock and losses.
+//! How an engine is, beside what its threads count: identity, levels, statistics, clock, losses.
 
 use std::sync::Arc;
 use std::time::SystemTime;
