@@ -2,14 +2,16 @@
 
 use bytemuck::Pod;
 
-use super::code::{Arithmetic, Fold, Op};
 use super::execute::{Memory, Operation, View};
+use super::op::{Arithmetic, Fold, Op};
 use crate::nodes::{BitwiseOp, Comparison, ShiftKind};
 use crate::number::Rounding;
 use crate::types::Scalar;
 
 /// A machine type with the arithmetic of [`Number`](crate::Number).
 pub(super) trait Real: Pod + PartialOrd + Default {
+    /// Whether filters of this type are worth tiles.
+    const FLOAT: bool;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -21,6 +23,7 @@ pub(super) trait Real: Pod + PartialOrd + Default {
 macro_rules! whole {
     ($($kind:ty),*) => {$(
         impl Real for $kind {
+            const FLOAT: bool = false;
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -54,6 +57,7 @@ whole!(i8, u8, i16, u16, i32, u32, i64, u64);
 macro_rules! float {
     ($($kind:ident),*) => {$(
         impl Real for $kind {
+            const FLOAT: bool = true;
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self + other

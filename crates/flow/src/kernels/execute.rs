@@ -4,8 +4,8 @@ use std::mem::{size_of, take};
 
 use bytemuck::Pod;
 
-use super::code::Op;
 use super::lane::Lane;
+use super::op::Op;
 use super::simd::{self, Level, Work};
 use super::{element, fir, rearrange, table};
 use crate::types::Scalar;

@@ -10,10 +10,10 @@
 
 use std::mem::size_of;
 
-use super::code::{Op, Term};
 use super::element::{Real, typed};
 use super::execute::{Memory, Operation, View};
 use super::lane::LINE;
+use super::op::{Op, Term};
 use super::simd::{self, Work};
 use crate::types::Scalar;
 
@@ -158,10 +158,11 @@ impl<T: Real> Outputs<'_, T> {
 impl<T: Real> Work for Outputs<'_, T> {
     type Result = ();
     #[inline(always)]
-    fn work(self, _wide: bool) {
-        match size_of::<T>() {
-            8 => self.all::<4>(),
-            _ => self.all::<8>(),
+    fn work(mut self, _wide: bool) {
+        match (T::FLOAT, size_of::<T>()) {
+            (true, 4) => self.all::<8>(),
+            (true, _) => self.all::<4>(),
+            _ => (0..self.out.len()).for_each(|index| self.one(index)),
         }
     }
 }
@@ -192,7 +193,7 @@ fn fir<T: Real>(memory: &mut Memory, d: View, terms: &[Term<View>], newest_first
                 at: first,
             };
             // A few outputs are not worth a copy.
-            if size_of::<T>() >= 4
+            if T::FLOAT
                 && out.len() * size_of::<T>() >= 4 * VECTOR
                 && let Some(copy) = copies.next()
             {

@@ -20,6 +20,7 @@ mod jit;
 #[cfg(not(feature = "jit"))]
 #[path = "no_jit.rs"]
 mod jit;
+mod op;
 mod rearrange;
 mod table;
 
@@ -27,10 +28,10 @@ mod table;
 #[allow(unsafe_code)]
 mod simd;
 
-pub(crate) use code::{Arithmetic, Fold, Op, Term};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};
 pub(crate) use fir::scratch;
 pub(crate) use jit::{Compiled, compile};
+pub(crate) use op::{Arithmetic, Fold, Op, Term};
 pub use simd::Level;
 pub(crate) use table::Line;

@@ -1,8 +1,8 @@
 //! Operations that only move numbers.
 
-use super::code::Op;
 use super::element::sized;
 use super::execute::{Memory, Operation};
+use super::op::Op;
 
 /// Does an operation of this kind; false if it is none.
 #[inline(always)]

@@ -1,9 +1,9 @@
 //! Operations that look up or call, and long delays.
 
-use super::code::Op;
 use super::element::sized;
 use super::execute::{Memory, Operation, View};
 use super::lane::Lane;
+use super::op::Op;
 use crate::nodes::FunctionOf;
 use crate::types::Scalar;
 

@@ -1,0 +1,115 @@
+//! Delays become views of memory, or work where a view is not possible.
+
+use super::*;
+
+impl Planning<'_> {
+    /// Makes views of delays, or work where a view is not possible.
+    pub(super) fn delays(&mut self) {
+        for index in 0..self.drafts.len() {
+            let kind = self.drafts[index].kind;
+            let ops = std::mem::take(&mut self.drafts[index].ops);
+            let mut kept = Vec::new();
+            for op in ops {
+                let Op::Past { d, a, by, initial } = op else {
+                    kept.push(op);
+                    continue;
+                };
+                let plane = self.code.plane(d);
+                let bytes = by * plane.len * plane.scalar.bytes();
+                if bytes <= MOVED || by <= 2 * self.samples(plane.period) || kind == Kind::Loop {
+                    self.delayed.insert(d, (a, by, initial));
+                    // Keeps its place for a copy.
+                    kept.push(Op::Past {
+                        d,
+                        a,
+                        by,
+                        initial: Initial::all(0),
+                    });
+                    continue;
+                }
+                let line = self.lines.len();
+                let count = by * plane.len;
+                self.lines
+                    .push(Line::new(plane.scalar, count, |at| initial.at(at)));
+                if kind == Kind::Cut {
+                    kept.push(Op::Recall { d, line });
+                    self.last.push(Op::Remember { a, line });
+                } else {
+                    kept.push(Op::Pass { d, a, line });
+                }
+            }
+            self.drafts[index].ops = kept;
+        }
+        for index in 0..self.drafts.len() {
+            let kind = self.drafts[index].kind;
+            let ops = std::mem::take(&mut self.drafts[index].ops);
+            let mut kept = Vec::new();
+            for op in ops {
+                let Op::Past { d, a, .. } = op else {
+                    kept.push(op);
+                    continue;
+                };
+                if self.view(d).is_some() {
+                    continue;
+                }
+                // A copy has a history of its own.
+                let plane = self.code.plane(d);
+                (self.code.period, self.code.context) = (plane.period, plane.context);
+                let copy = self.code.reg(plane.scalar, plane.len);
+                if let Some(delayed) = self.delayed.get_mut(&d) {
+                    delayed.0 = copy;
+                }
+                self.view(d);
+                let op = Op::Copy { d: copy, a };
+                if kind == Kind::Cut {
+                    self.last.push(op);
+                } else {
+                    kept.push(op);
+                }
+            }
+            self.drafts[index].ops = kept;
+        }
+    }
+
+    /// Which run a delayed one is a view of, if the history that it needs is nobody else's.
+    fn view(&mut self, d: Reg) -> Option<(Reg, usize)> {
+        let mut chain = vec![];
+        let mut at = d;
+        // From the delayed run to what is known already, or to a run of its own.
+        let (root, mut ago) = loop {
+            if let Some(&known) = self.views.get(&at) {
+                break known;
+            }
+            let Some(&(a, ..)) = self.delayed.get(&at) else {
+                break (at, 0);
+            };
+            if chain.contains(&at) {
+                return None;
+            }
+            chain.push(at);
+            at = a;
+        };
+        for &reg in chain.iter().rev() {
+            let (_, by, initial) = self.delayed[&reg].clone();
+            let len = self.code.plane(reg).len;
+            let numbers = by * len;
+            let history = self.histories.entry(root).or_default();
+            let agrees = (0..numbers).all(|at| {
+                let distance = ago * len + numbers - at;
+                let said = history.bits.get(&distance);
+                said.is_none_or(|&bits| bits == initial.at(at))
+            });
+            if !agrees {
+                return None;
+            }
+            for at in 0..numbers {
+                let distance = ago * len + numbers - at;
+                history.bits.insert(distance, initial.at(at));
+            }
+            ago += by;
+            history.past = history.past.max(ago);
+            self.views.insert(reg, (root, ago));
+        }
+        Some((root, ago))
+    }
+}

@@ -1,0 +1,195 @@
+//! Nodes become operations.
+
+use super::*;
+
+impl Planning<'_> {
+    /// Takes a unit in, as code if all its nodes have some.
+    pub(super) fn draft(&mut self, unit: Unit) {
+        let (items, kind) = match unit {
+            Unit::Whole(item) => (vec![item], Kind::Vector),
+            Unit::Recall(item) => (vec![item], Kind::Cut),
+            Unit::BySample(items) => (items, Kind::Loop),
+            // Made of the delay that was met before.
+            Unit::Remember(_) => return,
+        };
+        let found = items
+            .iter()
+            .filter_map(|&item| self.part.items[item].as_ref());
+        let Some(period) = found.clone().map(|item| item.period).next() else {
+            return;
+        };
+        let enables = found.clone().map(|item| &item.enables).next();
+        let alike = found
+            .clone()
+            .all(|item| Some(&item.enables) == enables && item.period == period);
+        let context = enables.filter(|enables| alike && !enables.is_empty());
+        let context = context.map(|enables| self.context(enables, period));
+        let mark = self.code.mark();
+        self.now = items.clone();
+        if alike && items.iter().all(|&item| self.emit(item, context)) {
+            let ops = std::mem::take(&mut self.code.ops);
+            self.drafts.push(Draft {
+                items: items.clone(),
+                ops,
+                kind,
+                period,
+                context,
+            });
+            self.hold(&items, period, context);
+            return;
+        }
+        self.code.back_to(mark);
+        self.compacted
+            .retain(|_, planes| (planes.re.0 as usize) < mark.0);
+        let part = self.part;
+        let items_of = items.iter().filter_map(|&item| part.items[item].as_ref());
+        for signal in items_of.flat_map(|item| &item.to) {
+            self.inner.remove(signal);
+        }
+        let (ops, kind, context) = (vec![], Kind::Slow, None);
+        self.drafts.push(Draft {
+            items,
+            ops,
+            kind,
+            period,
+            context,
+        });
+    }
+
+    /// The context of some enable signals; where it is new, its samples are found from here on.
+    fn context(&mut self, enables: &[usize], period: u64) -> usize {
+        if let Some(known) = self.contexts.iter().position(|known| known == enables) {
+            return known;
+        }
+        let context = self.contexts.len();
+        self.contexts.push(enables.to_vec());
+        (self.code.period, self.code.context) = (period, None);
+        let from = enables
+            .iter()
+            .map(|&signal| self.input(signal, None).re)
+            .collect();
+        self.drafts.push(Draft {
+            items: vec![],
+            ops: vec![Op::Enable { context, from }],
+            kind: Kind::Vector,
+            period,
+            context: None,
+        });
+        context
+    }
+
+    /// What is made in a context, for all samples: each time the last that there was.
+    fn hold(&mut self, items: &[usize], period: u64, context: Option<usize>) {
+        let Some(context) = context else {
+            return;
+        };
+        let part = self.part;
+        let mut ops = Vec::new();
+        for item in items.iter().filter_map(|&item| part.items[item].as_ref()) {
+            for &signal in &item.to {
+                let (outer, inner) = (self.signals[signal], self.inner[&signal].1);
+                let (re, im) = Initial::of(std::slice::from_ref(&part.shapes[signal].rest));
+                let mut expand = |d: Reg, a: Reg, initial: Initial| {
+                    ops.push(Op::Expand { d, a, context });
+                    (self.code.period, self.code.context) = (period, None);
+                    // This asks for the room that the sample before lies in.
+                    let plane = self.code.plane(d);
+                    let past = self.code.reg(plane.scalar, plane.len);
+                    ops.push(Op::Past {
+                        d: past,
+                        a: d,
+                        by: 1,
+                        initial,
+                    });
+                };
+                expand(outer.re, inner.re, re);
+                if let Some((d, a)) = outer.im.zip(inner.im) {
+                    expand(d, a, im);
+                }
+            }
+        }
+        self.drafts.push(Draft {
+            items: vec![],
+            ops,
+            kind: Kind::Vector,
+            period,
+            context: None,
+        });
+    }
+
+    /// Whether a node has code, which is then taken.
+    fn emit(&mut self, index: usize, context: Option<usize>) -> bool {
+        let part = self.part;
+        let Some(item) = part.items[index].as_ref() else {
+            return true;
+        };
+        (self.code.period, self.code.context) = (item.period, context);
+        let inputs: Vec<Planes> = item
+            .from
+            .iter()
+            .map(|&signal| self.input(signal, context))
+            .collect();
+        let outputs: Vec<Planes> = item
+            .to
+            .iter()
+            .map(|&signal| self.output(signal, context))
+            .collect();
+        item.node.emit(&mut self.code, &inputs, &outputs)
+    }
+
+    /// The runs of an output, made where they are needed first.
+    fn output(&mut self, signal: usize, context: Option<usize>) -> Planes {
+        let Some(context) = context else {
+            return self.signals[signal];
+        };
+        if let Some(&(_, planes)) = self.inner.get(&signal) {
+            return planes;
+        }
+        let planes = self.code.port(self.part.shapes[signal].kind);
+        self.inner.insert(signal, (context, planes));
+        planes
+    }
+
+    /// The runs of an input; a constant gets some of its reader's rate.
+    fn input(&mut self, signal: usize, context: Option<usize>) -> Planes {
+        if let Some(value) = &self.part.shapes[signal].constant {
+            let kind = value.kind();
+            let re = self.code.constant(kind.scalar, kind.len, value.re());
+            let im = kind
+                .complex
+                .then(|| self.code.constant(kind.scalar, kind.len, value.im()));
+            return Planes { kind, re, im };
+        }
+        let outer = self.signals[signal];
+        let Some(context) = context else {
+            return outer;
+        };
+        if self.makes(signal, context) {
+            return self.output(signal, Some(context));
+        }
+        if let Some(&known) = self.compacted.get(&(signal, context)) {
+            return known;
+        }
+        let planes = self.code.port(outer.kind);
+        self.code.push(Op::Compact {
+            d: planes.re,
+            a: outer.re,
+            context,
+        });
+        if let Some((d, a)) = planes.im.zip(outer.im) {
+            self.code.push(Op::Compact { d, a, context });
+        }
+        self.compacted.insert((signal, context), planes);
+        planes
+    }
+
+    /// Whether a signal is made in a context, of nodes that have code.
+    fn makes(&self, signal: usize, context: usize) -> bool {
+        let made = self.inner.get(&signal);
+        made.is_some_and(|&(made, _)| made == context)
+            || self.now.iter().any(|&item| {
+                let item = self.part.items[item].as_ref();
+                item.is_some_and(|item| item.to.contains(&signal))
+            })
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs get their memory.
+
+use super::*;
+
+impl Planning<'_> {
+    /// Gives every run its memory, and every unit its operations.
+    pub(super) fn lay(mut self, level: Level, compile: bool) -> Plan {
+        let groups = self.groups();
+        let kept = self.kept(&groups);
+        let mut store = Store::default();
+        let mut moves = Vec::new();
+        let mut places: HashMap<Reg, View> = HashMap::new();
+        for &reg in &kept {
+            places.insert(reg, self.lane(reg, &mut store, &mut moves));
+        }
+        // A run that is kept for a part of the step alone shares its memory with others.
+        let mut last: HashMap<Reg, usize> = HashMap::new();
+        let mut now = 0;
+        let times = |group: &Group, op: usize| if group.kind == Kind::Loop { 0 } else { op };
+        let length = |group: &Group| {
+            if group.kind == Kind::Loop {
+                1
+            } else {
+                group.ops.len()
+            }
+        };
+        for group in &groups {
+            for (index, op) in group.ops.iter().enumerate() {
+                let (d, from) = op.ends();
+                for reg in from.into_iter().chain(d) {
+                    last.insert(self.place(reg).0, now + times(group, index));
+                }
+            }
+            now += length(group);
+        }
+        let mut shelves = Shelves::default();
+        let mut living: Vec<(usize, usize, usize)> = Vec::new();
+        now = 0;
+        for group in &groups {
+            for (index, op) in group.ops.iter().enumerate() {
+                let at = now + times(group, index);
+                living.retain(|&(until, bytes, lane)| {
+                    let lives = until >= at;
+                    if !lives {
+                        shelves.give(bytes, lane);
+                    }
+                    lives
+                });
+                let (d, from) = op.ends();
+                for reg in d.into_iter().chain(from) {
+                    let root = self.place(reg).0;
+                    if places.contains_key(&root) {
+                        continue;
+                    }
+                    let plane = self.code.plane(root);
+                    let bytes = self.samples(plane.period) * plane.len * plane.scalar.bytes();
+                    let bytes = bytes.next_multiple_of(LINE);
+                    let lane = shelves.take(bytes, || {
+                        store.lanes.push(Lane::new(bytes));
+                        store.lanes.len() - 1
+                    });
+                    living.push((last[&root], bytes, lane));
+                    let view = View {
+                        lane,
+                        first: 0,
+                        len: plane.len,
+                        scalar: plane.scalar,
+                    };
+                    places.insert(root, view);
+                }
+            }
+            now += length(group);
+        }
+        let of = |reg: Reg| {
+            let (root, ago) = self.place(reg);
+            let plane = self.code.plane(reg);
+            // What nobody reads or writes has no place, and needs none.
+            let view = places.get(&root).copied().unwrap_or(View {
+                lane: 0,
+                first: ago * plane.len,
+                len: plane.len,
+                scalar: plane.scalar,
+            });
+            View {
+                first: view.first - ago * plane.len,
+                ..view
+            }
+        };
+        store.slots = self
+            .signals
+            .iter()
+            .map(|planes| Slot {
+                kind: planes.kind,
+                re: of(planes.re),
+                im: planes.im.map(of),
+            })
+            .collect();
+        let mut units = Vec::new();
+        let mut scratch = 0;
+        for Group {
+            items,
+            ops,
+            kind,
+            period,
+            context,
+        } in groups
+        {
+            let count = self.samples(period);
+            for op in &ops {
+                if let Op::Fir { d, terms, .. } = op {
+                    let size = self.code.plane(*d).scalar.bytes();
+                    let bytes = kernels::scratch(terms.len(), terms[0].count, count, size);
+                    scratch = bytes.max(scratch);
+                }
+            }
+            let ops: Vec<Operation> = ops.iter().map(|op| op.map(of)).collect();
+            let way = match kind {
+                Kind::Slow => Way::Slow(Stepping::new(self.part, &items, &store.slots)),
+                Kind::Loop => Way::Loop {
+                    compiled: compile.then(|| kernels::compile(&ops, count)).flatten(),
+                    ops,
+                },
+                _ => Way::Vector(ops),
+            };
+            units.push(Running {
+                way,
+                items,
+                count,
+                context,
+            });
+        }
+        Plan {
+            units,
+            scratch: Lane::new(scratch),
+            store,
+            lines: self.lines,
+            moves,
+            contexts: self
+                .contexts
+                .iter()
+                .map(|_| Vec::with_capacity(self.part.step as usize))
+                .collect(),
+            level,
+        }
+    }
+
+    /// The memory of a run that is no view: last samples, then those of a step.
+    fn lane(&self, reg: Reg, store: &mut Store, moves: &mut Vec<Move>) -> View {
+        let plane = self.code.plane(reg);
+        let size = plane.scalar.bytes();
+        let sample = plane.len * size;
+        let count = self.samples(plane.period);
+        let none = History::default();
+        let history = self.histories.get(&reg).unwrap_or(&none);
+        let past = history.past * sample;
+        let before = past.next_multiple_of(LINE);
+        let mut lane = Lane::new(before + count * sample);
+        let first = before / size;
+        for (&distance, &bits) in &history.bits {
+            lane.set(plane.scalar, first - distance, bits);
+        }
+        if let Some(bits) = &self.code.constants[reg.0 as usize] {
+            for at in 0..count * plane.len {
+                let bits = if bits.len() == 1 {
+                    bits[0]
+                } else {
+                    bits[at % plane.len]
+                };
+                lane.set(plane.scalar, first + at, bits);
+            }
+        }
+        store.lanes.push(lane);
+        let lane = store.lanes.len() - 1;
+        if past > 0 {
+            moves.push(Move {
+                lane,
+                first: before,
+                past,
+                sample,
+                count,
+                context: plane.context,
+            });
+        }
+        View {
+            lane,
+            first,
+            len: plane.len,
+            scalar: plane.scalar,
+        }
+    }
+}
