@@ -39,6 +39,8 @@ pub(super) struct Control {
     sent: AtomicU64,
     /// The tick before which the run ends.
     end: AtomicU64,
+    /// The tick before which the user wants the run to end.
+    wanted: AtomicU64,
     failure: Mutex<Option<Failure>>,
     pub bells: Vec<Arc<Bell>>,
 }
@@ -50,6 +52,7 @@ impl Control {
             quit: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             end: AtomicU64::new(limit.unwrap_or(u64::MAX)),
+            wanted: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
             bells: (0..parts).map(|_| Arc::new(Bell::default())).collect(),
         }
@@ -89,6 +92,20 @@ impl Control {
 
     pub fn quits(&self) -> bool {
         self.quit.load(Ordering::Acquire)
+    }
+
+    /// Asks for the end before `tick`.
+    pub fn stop_at(&self, tick: u64) {
+        self.wanted.fetch_min(tick, Ordering::AcqRel);
+        self.ring();
+    }
+
+    /// Sets the end, if it is asked for within the step from tick `at` on, or was before.
+    pub fn stop_within(&self, at: u64, step: u64) {
+        let wanted = self.wanted.load(Ordering::Acquire);
+        if wanted < at + step {
+            self.end_at(wanted.max(at));
+        }
     }
 
     pub fn end(&self) -> u64 {

@@ -115,6 +115,12 @@ impl Handle {
         self.control.quit();
     }
 
+    /// Ends the run before a tick, if it does not end earlier. What has come in up to there comes
+    /// out; a tick that has been passed already ends the run behind the present block.
+    pub fn stop_at(&self, tick: u64) {
+        self.control.stop_at(tick);
+    }
+
     /// What the run has done so far.
     pub fn telemetry(&self) -> Telemetry {
         self.counts.show()

@@ -94,6 +94,7 @@ impl Inlet {
                 control.end_at(at);
                 break;
             }
+            control.stop_within(at, self.step);
             let got = self.round(at, &mut bytes)?;
             if got < at + self.step {
                 control.end_at(got);
@@ -201,8 +202,11 @@ impl Outlet<'_> {
             if self.bound {
                 let ready = || control.sent() >= next || control.stopped();
                 self.ends.bell.wait(self.ends.patience, ready);
-            } else if control.quits() {
-                control.end_at(at);
+            } else {
+                control.stop_within(at, self.step);
+                if control.quits() {
+                    control.end_at(at);
+                }
             }
             let end = control.end();
             if at >= end || control.stopped() {

@@ -377,3 +377,17 @@ fn a_comparison_of_two_kinds_crosses_partitions() {
         .unwrap();
     assert_eq!(out, Interpreter::new(&graph).unwrap().run(&inputs).unwrap());
 }
+
+#[test]
+fn a_run_that_is_stopped_at_a_sample_puts_out_all_up_to_there() {
+    let executor = with_machine(|_, _| {});
+    for tick in [0, 1, 1023, 1024, 5000] {
+        let mut out = Vec::new();
+        let run = executor
+            .prepare(vec![Box::new(Endless)], vec![Box::new(&mut out)])
+            .unwrap();
+        run.handle().stop_at(tick);
+        assert_eq!(run.run().unwrap().ticks, tick);
+        assert_eq!(out.len() as u64, 4 * tick);
+    }
+}

@@ -1,6 +1,7 @@
 //! Random graphs in random partitions, sizes and kinds of queues: the executor has the
 //! interpreter's bytes.
 
+use karoo_flow::kernels::Level;
 use karoo_flow::nodes::{
     Comparison, Complex, Counter, Hold, Logic, LogicOp, Machine, Nco, Order, RealImag, Saturate,
     TappedDelay,
@@ -222,42 +223,54 @@ fn settings() -> impl Strategy<Value = Settings> {
         any::<bool>(),
         proptest::collection::vec(between, 0..4),
         any::<bool>(),
+        (0..4usize, any::<bool>()),
     )
-        .prop_map(|(block, capacity, step, copying, between, polite)| {
-            let transfer = |copying| {
-                if copying {
-                    Transfer::Copying
-                } else {
-                    Transfer::InPlace
-                }
-            };
-            let between = between
-                .into_iter()
-                .map(|(from, to, times, capacity, copying)| Between {
-                    from,
-                    to,
-                    // Sizes that divide one another: a round stays short.
-                    block: block * (1 + times % 4),
+        .prop_map(
+            |(block, capacity, step, copying, between, polite, (level, compile))| {
+                let levels = Level::available();
+                let transfer = |copying| {
+                    if copying {
+                        Transfer::Copying
+                    } else {
+                        Transfer::InPlace
+                    }
+                };
+                let between = between
+                    .into_iter()
+                    .map(|(from, to, times, capacity, copying)| Between {
+                        from,
+                        to,
+                        // Sizes that divide one another: a round stays short.
+                        block: block * (1 + times % 4),
+                        capacity,
+                        transfer: transfer(copying),
+                    });
+                Settings {
+                    block,
                     capacity,
+                    step,
                     transfer: transfer(copying),
-                });
-            Settings {
-                block,
-                capacity,
-                step,
-                transfer: transfer(copying),
-                between: between.collect(),
-                patience: polite.then_some(Patience {
-                    spins: 0,
-                    pauses: 0,
-                }),
-                ..Settings::default()
-            }
-        })
+                    between: between.collect(),
+                    patience: polite.then_some(Patience {
+                        spins: 0,
+                        pauses: 0,
+                    }),
+                    level: Some(levels[level % levels.len()]),
+                    compile,
+                    ..Settings::default()
+                }
+            },
+        )
+}
+
+/// How many graphs are made: a few, or as many as `KAROO_FLOW_CASES` says.
+fn cases() -> u32 {
+    let asked = std::env::var("KAROO_FLOW_CASES");
+    asked.ok().and_then(|text| text.parse().ok()).unwrap_or(100)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     /// Any partitions, sizes, and kinds of queues give the interpreter's bytes, or are refused
     /// because they would stand still.
