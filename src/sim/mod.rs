@@ -5,6 +5,7 @@
 //! packets, and [`faults`] are decorators between the two that lose, repeat, delay or damage heaps.
 //! Packets go into a capture ([`Digitiser`]) or out of a port in real time ([`live`]).
 
+mod caret;
 pub mod config;
 pub mod evaluate;
 pub mod faults;
@@ -16,6 +17,7 @@ pub mod signal;
 pub mod stream;
 pub mod window;
 
+pub use caret::ShownSignalError;
 pub use config::{DigitiserConfig, SimError};
 pub use faults::{Fault, FaultPlan, FaultPlanError};
 pub use parse::{SignalError, parse};

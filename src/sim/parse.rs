@@ -53,6 +53,14 @@ pub enum SignalError {
         /// Its name.
         name: String,
     },
+    /// There is no function of this name.
+    #[error("signals: no function '{name}' at position {at}; there are {}", FUNCTIONS.join(", "))]
+    UnknownFunction {
+        /// Where.
+        at: usize,
+        /// Its name.
+        name: String,
+    },
     /// Assignment to the name of a function.
     #[error("signals: '{name}' at position {at} is a function and cannot be assigned to")]
     Reserved {
@@ -79,6 +87,21 @@ pub enum SignalError {
         /// Where.
         at: usize,
     },
+}
+
+impl SignalError {
+    /// Byte of the program that it is about.
+    pub fn at(&self) -> usize {
+        match self {
+            Self::Expected { at, .. }
+            | Self::Number { at, .. }
+            | Self::UnknownVariable { at, .. }
+            | Self::UnknownFunction { at, .. }
+            | Self::Reserved { at, .. }
+            | Self::Nodither { at, .. }
+            | Self::TooComplex { at } => *at,
+        }
+    }
 }
 
 /// Parses a program to its output signals, in order of polarisation.
@@ -200,6 +223,9 @@ impl<'a, S: FnMut() -> u64> Parser<'a, S> {
         if !FUNCTIONS.contains(&name) {
             let signal = self.variables.get(name).cloned();
             let name = name.to_owned();
+            if signal.is_none() && self.rest().starts_with('(') {
+                return Err(SignalError::UnknownFunction { at, name });
+            }
             return signal.ok_or(SignalError::UnknownVariable { at, name });
         }
         self.expect('(', "'('")?;
