@@ -65,7 +65,7 @@ pub struct OpenedBackend {
 #[derive(Debug, thiserror::Error)]
 pub enum ComputeError {
     /// The GPU that was asked for cannot be used.
-    #[error(transparent)]
+    #[error("{0}; or use --backend cpu, which needs no GPU")]
     Gpu(#[from] GpuError),
     /// The chunk memory that was asked for cannot be had.
     #[error(transparent)]
@@ -106,12 +106,17 @@ pub fn open_backend(
                 return Err(error);
             }
             Err(error) => {
+                // The way out has been taken.
+                let why = match &error {
+                    ComputeError::Gpu(error) => error.to_string(),
+                    error => error.to_string(),
+                };
                 if !matches!(error, ComputeError::Gpu(GpuError::NoDriver)) {
-                    tracing::warn!(%error, "the GPU is not used");
+                    tracing::warn!(why, "the GPU is not used");
                 }
                 OpenedBackend {
                     engines: on_cpu()?,
-                    chosen: vec![chosen("cpu", error.to_string())],
+                    chosen: vec![chosen("cpu", why)],
                 }
             }
         },

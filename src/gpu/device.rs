@@ -18,13 +18,11 @@ use super::compile::{self, Source};
 #[derive(Debug, thiserror::Error)]
 pub enum GpuError {
     /// libcuda is not there.
-    #[error(
-        "no CUDA driver: libcuda.so.1 is not on this machine; install NVIDIA's driver or use --backend cpu"
-    )]
+    #[error("no CUDA driver: libcuda.so.1 is not on this machine; install NVIDIA's driver")]
     NoDriver,
     /// The driver lacks functions that Karoo calls.
     #[error(
-        "the CUDA driver is for CUDA {}; Karoo needs one for {} or later (NVIDIA's 570 or later): update it or use --backend cpu",
+        "the CUDA driver is for CUDA {}; Karoo needs one for {} or later (NVIDIA's 570 or later): update it",
         version(*.has), version(OLDEST_DRIVER)
     )]
     OldDriver {
@@ -32,7 +30,7 @@ pub enum GpuError {
         has: i32,
     },
     /// The driver has no device, or cannot reach it.
-    #[error("no CUDA device: {0}; check nvidia-smi or use --backend cpu")]
+    #[error("no CUDA device: {0}; check nvidia-smi")]
     NoDevice(String),
     /// CUDA does not show the device.
     #[error(
@@ -46,7 +44,7 @@ pub enum GpuError {
     },
     /// The device is too old for the kernels.
     #[error(
-        "{name} has compute capability {major}.{minor}; the kernels need 7.5 or later: use another GPU or --backend cpu"
+        "{name} has compute capability {major}.{minor}; the kernels need 7.5 or later: use another GPU"
     )]
     TooOld {
         /// The device.
@@ -58,11 +56,11 @@ pub enum GpuError {
     },
     /// NVRTC is not there, and the kernels are not in the cache.
     #[error(
-        "no CUDA compiler: libnvrtc is not on this machine and the kernels were never compiled here; install CUDA's NVRTC library (or give its folder in LD_LIBRARY_PATH) or use --backend cpu"
+        "no CUDA compiler: libnvrtc is not on this machine and the kernels were never compiled here; install CUDA's NVRTC library (or give its folder in LD_LIBRARY_PATH)"
     )]
     NoCompiler,
     /// NVRTC refuses a kernel.
-    #[error("kernel {kernel} does not compile for this device: {log}; use --backend cpu")]
+    #[error("kernel {kernel} does not compile for this device: {log}")]
     Compile {
         /// Which kernel.
         kernel: &'static str,
@@ -71,12 +69,12 @@ pub enum GpuError {
     },
     /// cuFFT is not there.
     #[error(
-        "no cuFFT: libcufft is not on this machine; install CUDA's cuFFT library (or give its folder in LD_LIBRARY_PATH), leave out --fft cufft where the fused kernels have the channels, or use --backend cpu"
+        "no cuFFT: libcufft is not on this machine; install CUDA's cuFFT library (or give its folder in LD_LIBRARY_PATH), or leave out --fft cufft where the fused kernels have the channels"
     )]
     NoFft,
     /// cuFFT refuses a transform.
     #[error(
-        "cuFFT cannot plan {count} transforms of {points} points: {error}; leave out --fft cufft or use --backend cpu"
+        "cuFFT cannot plan {count} transforms of {points} points: {error}; leave out --fft cufft"
     )]
     Fft {
         /// Points of one transform.
@@ -100,7 +98,7 @@ pub enum GpuError {
     },
     /// The down-conversion's samples do not fit.
     #[error(
-        "decimating by {subsampling} with {taps} taps takes {needs} bytes of shared memory per block, and this device has {has}: lower decimation or ddc_taps, or use --backend cpu"
+        "decimating by {subsampling} with {taps} taps takes {needs} bytes of shared memory per block, and this device has {has}: lower decimation or ddc_taps"
     )]
     Subsampling {
         /// Samples per number that it makes.
@@ -114,7 +112,7 @@ pub enum GpuError {
     },
     /// Not enough memory, before anything was allocated.
     #[error(
-        "{what} take {} MiB of the GPU's memory, of which {} of {} MiB are free: lower {option} or use --backend cpu",
+        "{what} take {} MiB of the GPU's memory, of which {} of {} MiB are free: lower {option}",
         .bytes.div_ceil(1 << 20), .free >> 20, .total >> 20
     )]
     Room {
@@ -131,7 +129,7 @@ pub enum GpuError {
     },
     /// Not enough memory.
     #[error(
-        "cannot allocate {bytes} bytes of {kind} memory for {what}: {source}; lower the chunk sizes or use --backend cpu"
+        "cannot allocate {bytes} bytes of {kind} memory for {what}: {source}; lower the chunk sizes"
     )]
     Memory {
         /// For what.
@@ -144,7 +142,7 @@ pub enum GpuError {
         source: DriverError,
     },
     /// Anything else.
-    #[error("CUDA: cannot {what}: {source}; use --backend cpu")]
+    #[error("CUDA: cannot {what}: {source}")]
     Driver {
         /// What was tried.
         what: &'static str,
@@ -460,9 +458,7 @@ mod tests {
         assert!(check_version(12080).is_ok() && check_version(13000).is_ok());
         let error = check_version(12020).unwrap_err().to_string();
         assert!(
-            error.contains("CUDA 12.2")
-                && error.contains("12.8")
-                && error.contains("--backend cpu"),
+            error.contains("CUDA 12.2") && error.contains("12.8"),
             "{error}"
         );
     }
