@@ -61,6 +61,16 @@ pub enum PortError {
         /// Why.
         source: DpdkError,
     },
+    /// This process may not.
+    #[error(
+        "interface '{interface}' needs CAP_NET_RAW and CAP_NET_ADMIN, which this process has not: run it as root, or once sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep {program}"
+    )]
+    Rights {
+        /// Its name.
+        interface: String,
+        /// Path of the program.
+        program: String,
+    },
     /// What its driver is to be told is unknown.
     #[error(transparent)]
     Preset(#[from] PresetError),
@@ -214,6 +224,9 @@ impl PortUse {
         // The kernel spreads packets over all queues, so there must be no more than are received
         // from.
         let queues = self.rx_queues.max(1);
+        if !may_open_packet_sockets() {
+            return Err(OpenError::Rights);
+        }
         let vdev = preset.vdev(&interface.name, queues, self.frames());
         let (name, options) = vdev.unwrap_or_default();
         let device = Device::vdev(eal, &name, &options)?;
@@ -356,6 +369,7 @@ enum OpenError {
     Dpdk(DpdkError),
     Rules(FlowError),
     Thread(std::io::Error),
+    Rights,
 }
 
 impl OpenError {
@@ -369,6 +383,11 @@ impl OpenError {
             },
             Self::Rules(source) => PortError::Rules { interface, source },
             Self::Thread(source) => PortError::Thread { interface, source },
+            Self::Rights => PortError::Rights {
+                interface,
+                program: std::env::current_exe()
+                    .map_or_else(|_| "karoo".to_owned(), |path| path.display().to_string()),
+            },
         }
     }
 }
@@ -383,6 +402,21 @@ impl From<std::io::Error> for OpenError {
     fn from(error: std::io::Error) -> Self {
         Self::Thread(error)
     }
+}
+
+/// Whether this process may open packet sockets, as far as that can be told.
+fn may_open_packet_sockets() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status");
+    status.map_or(true, |status| has_net_raw(&status))
+}
+
+/// Whether `/proc/PID/status` has CAP_NET_RAW among the effective capabilities; also where it does
+/// not say.
+fn has_net_raw(status: &str) -> bool {
+    const CAP_NET_RAW: u64 = 13;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    set.is_none_or(|set| set >> CAP_NET_RAW & 1 == 1)
 }
 
 fn needs(driver: Driver) -> &'static str {
@@ -425,6 +459,18 @@ mod tests {
 
     use super::*;
     use crate::net::parse_endpoints;
+
+    #[test]
+    fn rights_are_read_of_the_kernels_list() {
+        assert!(has_net_raw("Name:\tkaroo\nCapEff:\t000001ffffffffff\n"));
+        assert!(has_net_raw("CapEff:\t0000000000002000\n"));
+        assert!(!has_net_raw(
+            "CapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n"
+        ));
+        assert!(!has_net_raw("CapEff:\t0000000000001000\n"));
+        // Where nothing is known the system says.
+        assert!(has_net_raw("") && has_net_raw("CapEff:\tmany\n"));
+    }
 
     /// A port without rules: software can make up for them as long as packets come at all.
     #[test]
