@@ -7,6 +7,7 @@ use dsp::remez::RemezError;
 use dsp::{Dither, OutputBits, SampleBits, WindowFunction, dither, quantise, unpack};
 use ground::{N_POL, SampleClock, Timestamp};
 use num_complex::Complex32;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::config::{Narrowband, NarrowbandSpec, OutputConfig};
@@ -57,7 +58,7 @@ pub struct Case {
 }
 
 /// What it was measured on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Machine {
     /// Name and architecture.
     pub device: String,
@@ -70,7 +71,7 @@ pub struct Machine {
 }
 
 /// One stage of a [`Row`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StageRow {
     /// Its name.
     pub name: &'static str,
@@ -83,7 +84,7 @@ pub struct StageRow {
 }
 
 /// What sums for statistics take.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StatisticsRow {
     /// The kernels with sums.
     pub kernels: String,
@@ -98,7 +99,7 @@ pub struct StatisticsRow {
 }
 
 /// What was found for a [`Case`].
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     /// Channels.
     pub channels: usize,
@@ -138,7 +139,7 @@ pub struct Row {
 }
 
 /// All outputs of an engine, one behind the other.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Together {
     /// Channels of each.
     pub channels: usize,

@@ -1,9 +1,10 @@
 //! The highest rate at which nothing is lost, where the outcome of a trial has its chances.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A rate, and what came of trials at it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Tried {
     /// The rate.
     pub rate: f64,
@@ -14,7 +15,7 @@ pub struct Tried {
 }
 
 /// What a search found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FoundRate {
     /// The highest rate that holds; `None` if none does.
     pub rate: Option<f64>,

@@ -3,12 +3,15 @@
 mod cores;
 mod kernels;
 
+pub(in crate::cli) use kernels::Report as KernelsReport;
+
 use clap::{Args, Subcommand};
 
 use super::{Failure, examples};
 use crate::assembly::StageError;
 use crate::bench::engine::{self, BenchError, BenchOptions};
 use crate::bench::ports::{self, PortsError, PortsOptions, PortsReport};
+use crate::report::to_json;
 
 /// Measure what this machine can do
 #[derive(Debug, Args)]
@@ -55,7 +58,7 @@ fn run_engine(options: &BenchOptions) -> Result<(), Failure> {
         _ => Failure::data(error),
     })?;
     if options.json {
-        let text = serde_json::to_string_pretty(&report).map_err(Failure::data)?;
+        let text = to_json(&report).map_err(Failure::data)?;
         println!("{text}");
     } else {
         print!("{report}");
@@ -77,7 +80,7 @@ fn run_ports(options: &PortsOptions) -> Result<(), Failure> {
         _ => Failure::usage(error),
     })?;
     if options.json {
-        let text = serde_json::to_string_pretty(&report).map_err(Failure::data)?;
+        let text = to_json(&report).map_err(Failure::data)?;
         println!("{text}");
     } else {
         print!("{report}");

@@ -9,7 +9,7 @@ use ground::SampleClock;
 use super::{ConfigError, Narrowband};
 
 /// Receive side: geometry of digitiser heaps and chunks.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct RecvConfig {
     /// Samples per digitiser heap (H).
     pub packet_samples: usize,
@@ -52,7 +52,7 @@ impl RecvConfig {
 }
 
 /// Send side, common to all outputs.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct SendConfig {
     /// Payload bytes per packet, without the 72-byte preamble.
     pub packet_payload: usize,
@@ -85,7 +85,7 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// One output stream.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct OutputConfig {
     /// Stream name: prefix of sensors, label of metrics.
     pub name: String,
@@ -229,7 +229,7 @@ impl OutputConfig {
 }
 
 /// Everything an engine needs to know before it starts.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct EngineConfig {
     /// Sample counts to UNIX time.
     pub clock: SampleClock,

@@ -8,7 +8,7 @@ use dsp::remez::RemezError;
 use ground::SampleClock;
 
 /// The digital down-conversion in front of a PFB (what it computes: [`dsp::ddc`](dsp::ddc)).
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct Narrowband {
     /// Centre of the band in hertz above 0 Hz of the digitised band.
     pub centre_frequency: f64,

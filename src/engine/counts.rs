@@ -1,9 +1,10 @@
 //! Counters of an output stream, as reports show them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What was sent of one output stream.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct OutputCounts {
     /// Stream name.
     pub name: String,

@@ -1,9 +1,10 @@
 //! Input counters of a run, as reports show them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Input counters of one polarisation.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PolReport {
     /// Heaps placed.
     pub heaps: u64,

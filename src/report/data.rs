@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use ground::stats::ThreadReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::document::Documented;
 use super::levels::{InputLevels, OutputLevels};
 use crate::config::{Decision, EngineConfig};
 use crate::engine::OutputCounts;
 use crate::recv::PolReport;
 
 /// One run, from the capture's first frame to the last stop heap.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunReport {
     /// Version of Karoo that made it.
     pub karoo: String,
@@ -23,6 +25,9 @@ pub struct RunReport {
     pub config: EngineConfig,
     /// Values picked from the capture because no option gave them.
     pub chosen: Vec<Decision>,
+    /// Gains that were measured, of each output, if they were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gains: Vec<MeasuredGains>,
     /// Names of the backends that computed, of each output if they differ.
     pub backend: String,
     /// Input side.
@@ -44,8 +49,30 @@ pub struct RunReport {
     pub lcores: Vec<ThreadReport>,
 }
 
+impl Documented for RunReport {
+    const NAME: &'static str = "replay-report";
+    const TITLE: &'static str = "Report of a replay: report.json of karoo replay --report";
+}
+
+/// Gains of an output that were made of the level of a capture's start.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MeasuredGains {
+    /// Name of the stream.
+    pub name: String,
+    /// Rms of real and imaginary parts that they are for, in counts.
+    pub rms: f64,
+    /// Efficiency of the quantisation of noise with that rms.
+    pub efficiency: f64,
+    /// Spectra that were averaged.
+    pub spectra: u64,
+    /// The first sample that was looked at, and the first one behind the last.
+    pub span: [u64; 2],
+    /// One for each channel, per polarisation; 1 for channels without power.
+    pub gains: [Vec<f32>; 2],
+}
+
 /// Input counters. `datagrams` = heaps placed + Σ drops.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct InputReport {
     /// Frames in the capture.
     pub datagrams: u64,
@@ -63,7 +90,7 @@ pub struct InputReport {
 }
 
 /// What became of one output stream. `expected_batches` = `batches` + `not_sent_batches`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct OutputReport {
     /// What was sent.
     #[serde(flatten)]
@@ -90,7 +117,7 @@ impl OutputReport {
 }
 
 /// Requests of a replay.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct RequestsReport {
     /// Changes that the output reached. Those that it did not are behind the end of the capture.
     pub applied: u64,
@@ -105,7 +132,7 @@ pub struct RequestsReport {
 }
 
 /// A reply to a request.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Reply {
     /// Line of the file, from 1.
     pub line: usize,
@@ -123,7 +150,7 @@ impl Reply {
 }
 
 /// How long something took, in seconds.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct StallReport {
     /// Half took no longer.
     pub median: f64,
@@ -136,7 +163,7 @@ pub struct StallReport {
 }
 
 /// How fast a run went.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct RateReport {
     /// Wall-clock seconds from first frame to last packet.
     pub seconds: f64,

@@ -8,6 +8,7 @@ use std::{fs, io};
 use quick_xml::escape::escape;
 
 use super::data::{InputReport, RunReport};
+use super::document::to_json;
 use super::spectra::SpectraAccumulator;
 use super::verdict::{Verdict, explain, is_loss};
 use super::{figures, gaps, levels, picture};
@@ -41,10 +42,9 @@ pub fn write_report(
     };
     fs::create_dir_all(dir).map_err(failed(dir))?;
     let json_path = dir.join("report.json");
-    let mut json = serde_json::to_vec_pretty(report)
-        .map_err(|error| failed(&json_path)(io::Error::other(error)))?;
-    json.push(b'\n');
-    replace(&json_path, &json).map_err(failed(&json_path))?;
+    let mut json = to_json(report).map_err(|error| failed(&json_path)(io::Error::other(error)))?;
+    json.push('\n');
+    replace(&json_path, json.as_bytes()).map_err(failed(&json_path))?;
     let html_path = dir.join("report.html");
     replace(&html_path, page(report, spectra).as_bytes()).map_err(failed(&html_path))
 }
@@ -122,6 +122,7 @@ pub fn page(report: &RunReport, spectra: &[(String, SpectraAccumulator)]) -> Str
     drops(&mut out, &report.input);
     outputs(&mut out, report);
     levels::section(&mut out, report.input_levels.as_ref(), &report.levels);
+    levels::measured(&mut out, &report.gains);
     requests(&mut out, report);
     for (i, (name, spectra)) in spectra.iter().enumerate() {
         figures::section(&mut out, report, name, spectra, i == 0);

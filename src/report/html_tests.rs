@@ -92,6 +92,7 @@ fn report() -> RunReport {
     };
     RunReport {
         karoo: "0.1.0".into(),
+        gains: Vec::new(),
         capture: "/data/<odd> & 'name'.pcap".into(),
         capture_notes: vec!["pcapng, nanoseconds; the end of the file is missing".into()],
         config,

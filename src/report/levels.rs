@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use dsp::level;
 use ground::N_POL;
 use quick_xml::escape::escape;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::MeasuredGains;
 use super::spectra::SpectraAccumulator;
 use crate::config::OutputConfig;
 use crate::engine::{InputStatistics, OutputStatistics};
@@ -19,7 +21,7 @@ const BARS: usize = 128;
 const LISTED: usize = 24;
 
 /// Levels of one output.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OutputLevels {
     /// Name of the stream.
     pub name: String,
@@ -34,13 +36,14 @@ pub struct OutputLevels {
 }
 
 /// Levels of one polarisation of an output.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PolLevels {
     /// Rms of real and imaginary parts before quantisation, in counts, over all channels.
     pub rms: f64,
     /// The rms that would be good for noise.
     pub best_rms: f64,
-    /// What gains would have to be multiplied with for that.
+    /// What gains would have to be multiplied with for that; none does without power.
+    #[schemars(with = "Option<f64>")]
     pub gain_factor: f64,
     /// Share of the parts sent that are zero.
     pub zeros: f64,
@@ -53,7 +56,7 @@ pub struct PolLevels {
 }
 
 /// Channels with an unusual spectral kurtosis.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Flags {
     /// Between which values 99.73 % of channels with noise alone are.
     pub thresholds: [f64; 2],
@@ -64,7 +67,7 @@ pub struct Flags {
 }
 
 /// Levels of the input.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InputLevels {
     /// Rms of the samples looked at, in counts of the digitiser; `None` without any.
     pub rms: [Option<f64>; N_POL],
@@ -231,6 +234,23 @@ fn notes(out: &mut String, of: &OutputLevels) {
             "<p class=\"soft\">{}, polarisation {pol}, not noise: channels {}{more}.</p>",
             escape(&of.name),
             listed.join(", ")
+        );
+    }
+}
+
+/// What gains were made of levels.
+pub(super) fn measured(out: &mut String, gains: &[MeasuredGains]) {
+    for of in gains {
+        let _ = write!(
+            out,
+            "<p>Gains were made of {} spectra of {}, samples {} to {}: {:.1} counts rms in every channel, an efficiency \
+             of {:.4}.</p>",
+            of.spectra,
+            escape(&of.name),
+            of.span[0],
+            of.span[1],
+            of.rms,
+            of.efficiency
         );
     }
 }

@@ -1,6 +1,7 @@
 //! The report of a run: its data, its verdict, and the page with pictures.
 
 pub mod data;
+pub mod document;
 mod figures;
 mod gaps;
 pub mod html;
@@ -12,5 +13,7 @@ pub mod spectra;
 pub mod verdict;
 
 pub use data::{
-    InputReport, OutputReport, RateReport, Reply, RequestsReport, RunReport, StallReport,
+    InputReport, MeasuredGains, OutputReport, RateReport, Reply, RequestsReport, RunReport,
+    StallReport,
 };
+pub use document::{Documented, to_json};

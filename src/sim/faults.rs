@@ -83,7 +83,7 @@ impl Damage {
 }
 
 /// One fault that was injected.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Fault {
     /// `drop`, `duplicate`, `reorder`, `late`, `corrupt` or `gap`.
     pub kind: &'static str,
@@ -100,7 +100,7 @@ pub struct Fault {
 pub type Ledger = Rc<RefCell<Vec<Fault>>>;
 
 /// Chance of each fault, per heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct FaultPlan {
     /// Never sent.
     pub drop: f64,

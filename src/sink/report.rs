@@ -5,10 +5,13 @@ use std::fmt;
 use std::net::SocketAddrV4;
 
 use dsp::OutputBits;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::report::Documented;
+
 /// Everything that was read.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct SinkReport {
     /// Path as given.
     pub capture: String,
@@ -22,6 +25,11 @@ pub struct SinkReport {
     pub ignored: BTreeMap<String, u64>,
     /// One per output stream.
     pub streams: Vec<StreamReport>,
+}
+
+impl Documented for SinkReport {
+    const NAME: &'static str = "sink-report";
+    const TITLE: &'static str = "What karoo sink --json read of a capture";
 }
 
 impl SinkReport {
@@ -79,7 +87,7 @@ pub(super) fn write_verdict<'a>(
 }
 
 /// One output stream.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct StreamReport {
     /// Name of its files.
     pub name: String,

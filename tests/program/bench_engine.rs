@@ -28,8 +28,9 @@ fn the_bench_accounts_for_every_packet() {
         "--max-delay-diff",
         "4096",
     ];
-    let report: serde_json::Value =
-        serde_json::from_str(&crate::support::karoo_ok(options)).unwrap();
+    let report = crate::support::karoo_ok(options);
+    crate::support::documents::check("bench-engine", &report);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     for engine in report["total"].as_array().unwrap() {
         let drops: u64 = engine["drops"]

@@ -70,6 +70,8 @@ fn trials_add_up() {
             "--repeats=2",
         ];
         let (_, report, log) = namespace.bench(&[&wires[..], &options].concat());
+        assert!(report.starts_with('{'), "{log}");
+        crate::support::documents::check("bench-ports", &report);
         let report: Value = serde_json::from_str(&report).unwrap_or_else(|_| panic!("{log}"));
         let trials = report["trials"].as_array().unwrap();
         assert!(!trials.is_empty());

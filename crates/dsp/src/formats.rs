@@ -6,6 +6,7 @@ use ground::N_POL;
 
 /// Digitiser bits per sample: 2 to 16, two's complement, packed most significant bit first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct SampleBits(u32);
 
@@ -42,6 +43,7 @@ impl FromStr for SampleBits {
 
 /// Bits of each real and imaginary part that is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "u32")]
 pub enum OutputBits {
     /// Two's complement nibbles, a complex sample a byte: the real part in its high nibble.

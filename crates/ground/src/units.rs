@@ -11,6 +11,7 @@ pub const N_POL: usize = 2;
 ///
 /// Only the wire format knows about 48 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
 
@@ -62,6 +63,7 @@ impl fmt::Display for Timestamp {
 
 /// The relation between sample counts and UNIX time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleClock {
     /// ADC sample rate in hertz.
     pub adc_sample_rate: f64,

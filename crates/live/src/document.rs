@@ -7,9 +7,16 @@ use serde::{Deserialize, Serialize};
 /// Version of the format. Fields may be added within one; what is there keeps its meaning.
 pub const VERSION: u32 = 1;
 
+/// Name of the format: `schema` says it behind `karoo/`.
+pub const SCHEMA: &str = "live";
+
 /// All that is to be seen of a program at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
+    /// What this is: `karoo/` and [`SCHEMA`].
+    #[serde(default)]
+    pub schema: String,
     /// [`VERSION`].
     pub version: u32,
     /// Name of what is shown, such as the address or the stream of an engine.
@@ -27,6 +34,7 @@ impl Document {
     pub fn new(name: impl Into<String>, panels: Vec<Panel>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
+            schema: format!("karoo/{SCHEMA}"),
             version: VERSION,
             name: name.into(),
             program: String::new(),
@@ -55,6 +63,7 @@ impl Document {
 
 /// One part of a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Panel {
     /// Unique within the document, and the same in all documents of a program.
     pub id: String,
@@ -89,6 +98,7 @@ impl Panel {
 
 /// What a panel shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Body {
     /// How it is, in words.
@@ -169,6 +179,7 @@ pub enum Body {
 
 /// How serious something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// As it should be.
@@ -181,6 +192,7 @@ pub enum State {
 
 /// How a program is, in words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// How serious it is.
     pub state: State,
@@ -210,6 +222,7 @@ impl Verdict {
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseShown {
     /// Stable name.
     pub name: String,
@@ -231,6 +244,7 @@ pub struct CauseShown {
 
 /// A number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// What it is of.
     pub name: String,
@@ -254,6 +268,7 @@ impl Figure {
 
 /// What the points of a curve are at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Axis {
     /// What it is.
     pub name: String,
@@ -267,6 +282,7 @@ pub struct Axis {
 
 /// A curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// What it is of.
     pub name: String,
@@ -279,6 +295,7 @@ pub struct Series {
 
 /// How often each value came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramSeries {
     /// What it is of.
     pub name: String,
@@ -288,6 +305,7 @@ pub struct HistogramSeries {
 
 /// A whole of several parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bar {
     /// What it is of.
     pub name: String,
@@ -297,6 +315,7 @@ pub struct Bar {
 
 /// A part of a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// What it is.
     pub name: String,
@@ -306,6 +325,7 @@ pub struct Part {
 
 /// Values over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeSeries {
     /// UNIX time of the first value, in seconds.
     pub first: f64,
@@ -319,6 +339,7 @@ pub struct TimeSeries {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogEntry {
     /// UNIX time in seconds.
     pub time: f64,

@@ -4,6 +4,7 @@ use dsp::delay::DelayModels;
 use ground::Timestamp;
 use num_complex::Complex32;
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::signal::BenchSignal;
@@ -15,7 +16,7 @@ use crate::model::Model;
 const TOLERATED: f64 = 1e-3;
 
 /// What came of comparing heaps with the model.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct BenchCheck {
     /// Heaps compared.
     pub heaps: u64,

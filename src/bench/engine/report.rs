@@ -5,18 +5,20 @@ use std::fmt;
 
 use ground::stats::ThreadReport;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::BenchCheck;
 use super::watched::WatchedBench;
 use crate::bench::search::FoundRate;
 use crate::config::{Decision, EngineConfig};
+use crate::report::Documented;
 
 /// What happened to the packets of one engine.
 ///
 /// Of a whole run, offered = ring_full + no_buffer + placed + Σ drops. Of a part of it this holds
 /// but for the packets that are on their way at its ends.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BenchCounts {
     /// Packets that were due.
     pub offered: u64,
@@ -123,7 +125,7 @@ impl BenchCounts {
 }
 
 /// One stay at one rate.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Probe {
     /// Rate asked for, in Gsample/s per polarisation.
     pub asked: f64,
@@ -148,7 +150,7 @@ impl Probe {
 }
 
 /// Milliseconds from packet to packet.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct Latency {
     /// Output heaps timed.
     pub heaps: u64,
@@ -180,7 +182,7 @@ impl Latency {
 }
 
 /// One rx lcore.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RxRate {
     /// Its name.
     pub name: String,
@@ -191,7 +193,7 @@ pub struct RxRate {
 }
 
 /// A whole run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EngineBench {
     /// Version of Karoo.
     pub karoo: String,
@@ -230,6 +232,11 @@ pub struct EngineBench {
     pub compute: Vec<ThreadReport>,
     /// Rx lcores while measured.
     pub rx: Vec<RxRate>,
+}
+
+impl Documented for EngineBench {
+    const NAME: &'static str = "bench-engine";
+    const TITLE: &'static str = "What karoo bench engine --json measured";
 }
 
 impl EngineBench {

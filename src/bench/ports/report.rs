@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::search::FoundRate;
+use crate::report::Documented;
 
 /// One trial.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct PortTrial {
     /// Gb/s of UDP payload that were asked for.
     pub rate: f64,
@@ -41,7 +43,7 @@ impl PortTrial {
 }
 
 /// What the bench found.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PortsReport {
     /// Names of the ports: sending, receiving.
     pub ports: [String; 2],
@@ -53,6 +55,11 @@ pub struct PortsReport {
     pub found: Option<FoundRate>,
     /// Every trial, in order.
     pub trials: Vec<PortTrial>,
+}
+
+impl Documented for PortsReport {
+    const NAME: &'static str = "bench-ports";
+    const TITLE: &'static str = "What karoo bench ports --json measured";
 }
 
 impl fmt::Display for PortsReport {

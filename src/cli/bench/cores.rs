@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 
 use crate::bench::cores::{Tables, measure};
 use crate::cli::{Failure, examples};
+use crate::report::document::to_json_line;
 
 /// Measure how far apart CPUs are: the time that a cache line takes from one to another, and the
 /// rate at which one reads what another wrote
@@ -53,7 +54,7 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let times = times.map_err(Failure::usage)?;
-    let text = serde_json::to_string(&times).map_err(Failure::data)?;
+    let text = to_json_line(&times).map_err(Failure::data)?;
     if let Some(path) = &args.output {
         let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
         fs::write(path, &text).map_err(failed)?;

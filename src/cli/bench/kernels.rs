@@ -2,12 +2,14 @@
 
 use clap::Args;
 use dsp::{OutputBits, SampleBits};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench::kernels::{self, Case, KernelError, Machine, Row, Together};
 use crate::cli::{Failure, examples};
 use crate::config::{ConfigError, heading};
 use crate::gpu::{Fft, Gpu, Kernels, Tune};
+use crate::report::{Documented, to_json};
 
 /// Time the GPU's kernels, with dither
 ///
@@ -62,12 +64,17 @@ pub struct KernelArgs {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct Report<'a> {
     #[serde(flatten)]
     machine: &'a Machine,
     kernels: &'a [Row],
     together: &'a [Together],
+}
+
+impl Documented for Report<'_> {
+    const NAME: &'static str = "bench-kernels";
+    const TITLE: &'static str = "What karoo bench kernels --json measured";
 }
 
 /// Runs the command.
@@ -106,10 +113,7 @@ pub fn run(args: &KernelArgs) -> Result<(), Failure> {
             kernels: &rows,
             together: &together,
         };
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(Failure::data)?
-        );
+        println!("{}", to_json(&report).map_err(Failure::data)?);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use dsp::Dither;
 use ground::{N_POL, Timestamp};
 use num_complex::Complex32;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::track::{KeptHeap, parts};
@@ -28,7 +29,7 @@ pub struct Asked {
 }
 
 /// What came of the comparison so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CheckedSpectra {
     /// Heaps compared.
     pub heaps: u64,

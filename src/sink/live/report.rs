@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CheckedSpectra, Seen};
+use crate::report::Documented;
 use crate::sink::StreamReport;
 use crate::sink::report::{write_ignored, write_verdict};
 
 /// One stream, and what came of its check.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct LiveStream {
     /// What came of it.
     #[serde(flatten)]
@@ -23,7 +25,7 @@ pub struct LiveStream {
 }
 
 /// What a sink found.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct LiveReport {
     /// Where it received.
     pub interface: String,
@@ -37,6 +39,11 @@ pub struct LiveReport {
     pub ignored: BTreeMap<&'static str, u64>,
     /// One per output stream.
     pub streams: Vec<LiveStream>,
+}
+
+impl Documented for LiveReport {
+    const NAME: &'static str = "sink-live-report";
+    const TITLE: &'static str = "What karoo sink --interface --json received";
 }
 
 impl LiveReport {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::cable::Cable;
-use super::rig::{ENGINE_OPTIONS, KATCP, OUTPUT, SOURCE, TOO_LONG, scrape};
+use super::rig::{ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, TOO_LONG, get, scrape};
+use crate::support::documents::check;
 
 const RATE: &str = "--adc-sample-rate=1e6";
 const SIGNALS: &str = "--signals=cw(0.3, 1.8e5) + wgn(0.05, 1); cw(0.2, 3.1e5) + wgn(0.05, 2);";
@@ -173,8 +174,10 @@ impl Chain {
         let cable = Cable::new(name)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let sync_time = format!("--sync-time={}", now.as_secs() - 100);
+        let metrics = format!("--prometheus-port={METRICS}");
         let own = [
             "fgpu",
+            &metrics,
             "--recv-interface=k0",
             "--send-interface=k1",
             "--recv-spare-chunks=64",
@@ -235,7 +238,9 @@ impl Chain {
         assert_eq!(status.code(), Some(0), "{}", self.engine.log());
         let (status, report) = self.sink.ended();
         let log = self.sink.log();
-        let report: Value = serde_json::from_str(&report).unwrap_or_else(|_| panic!("{log}"));
+        assert!(report.starts_with('{'), "{log}");
+        check("sink-live-report", &report);
+        let report: Value = serde_json::from_str(&report).unwrap();
         (status, report["streams"][0].clone())
     }
 }
@@ -253,6 +258,12 @@ fn three_commands_make_a_correlators_front() {
 
     let mut digitiser = chain.digitiser(&[]);
     chain.wait_for("karoo_sink_heaps_total", 4 * 400);
+    for (namespace, port) in [(&engine, METRICS), (&test, SINK_METRICS)] {
+        check(
+            "live",
+            &get(namespace, port, "/live.json"),
+        );
+    }
     digitiser.interrupt();
     let (status, _) = digitiser.ended();
     assert_eq!(status.code(), Some(0), "{}", digitiser.log());

@@ -92,7 +92,12 @@ impl Recorded {
             let id = finding["id"].as_str().unwrap().to_owned();
             (id, values.iter().map(status).collect())
         };
-        findings.as_array().unwrap().iter().map(entry).collect()
+        findings["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(entry)
+            .collect()
     }
 }
 

@@ -29,6 +29,7 @@ const PHASES: [(Phase, &str); 4] = [
 
 /// Where one data thread spent its time.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadReport {
     /// Name, such as `rx-pol0.0`, `cpu-1`, `tx`.
     pub name: String,

@@ -88,6 +88,7 @@ impl Wishes {
 
 /// What an lcore does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Receives: which of an engine's rx lcores it is.
@@ -115,6 +116,7 @@ impl Role {
 
 /// An lcore and its CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lcore {
     /// Its name, in metrics too.
     pub name: String,
@@ -124,6 +126,7 @@ pub struct Lcore {
     pub cpu: usize,
     /// It polls if it has a CPU that no other lcore and no housekeeping runs on.
     #[serde(serialize_with = "idle_name")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub idle: IdlePolicy,
     /// Why there.
     pub why: String,
@@ -138,6 +141,7 @@ fn idle_name<S: serde::Serializer>(idle: &IdlePolicy, serializer: S) -> Result<S
 
 /// A thread that is no lcore, and its CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Its name.
     pub name: String,
@@ -149,6 +153,7 @@ pub struct Thread {
 
 /// Memory and its NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Buffer {
     /// What it is for.
     pub what: String,
@@ -160,6 +165,7 @@ pub struct Buffer {
 
 /// A GPU and why it was taken.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GpuChoice {
     /// Which of [`Machine::gpus`].
     pub index: usize,
@@ -169,6 +175,7 @@ pub struct GpuChoice {
 
 /// Where one engine runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnginePlan {
     /// NUMA node of its memory.
     pub node: usize,
@@ -208,6 +215,7 @@ impl EnginePlan {
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Warning {
     /// Which rule, in a word.
     pub rule: &'static str,
@@ -217,6 +225,7 @@ pub struct Warning {
 
 /// Where everything runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPlan {
     /// The host.
     pub machine: Machine,

@@ -10,7 +10,7 @@ use super::Machine;
 
 /// What `karoo bench cores` measured between the CPUs of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreTimes {
     /// The processor's name.
     pub model: String,

@@ -104,6 +104,17 @@ impl fmt::Display for CpuList {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for CpuList {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CpuList".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Vec::<usize>::json_schema(generator)
+    }
+}
+
 impl serde::Serialize for CpuList {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(&self.0)

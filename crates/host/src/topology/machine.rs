@@ -9,6 +9,7 @@ use super::{CpuList, Root};
 
 /// A host's topology.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// The processor's name.
     pub model: String,
@@ -28,6 +29,7 @@ pub struct Machine {
 
 /// Which processor it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Processor {
     /// `AuthenticAMD`, `GenuineIntel`…
     pub vendor: String,
@@ -39,6 +41,7 @@ pub struct Processor {
 
 /// A logical CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Socket.
     pub package: usize,
@@ -52,6 +55,7 @@ pub struct Cpu {
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// Its memory in bytes.
     pub memory: u64,

@@ -8,6 +8,7 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 
 /// A place on the PCI bus.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PciDevice {
     /// Address, such as `0000:41:00.0`.
     pub address: String,
@@ -23,6 +24,7 @@ pub struct PciDevice {
 
 /// A PCIe link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     /// Transfers per second and lane, in units of 10⁹.
     pub gigatransfers: f64,
@@ -44,6 +46,7 @@ impl Link {
 
 /// A network device on a bus.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nic {
     /// Name of its interface; its address where the kernel has none.
     pub name: String,
@@ -67,6 +70,7 @@ impl Nic {
 
 /// An NVIDIA GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gpu {
     /// Its name, if the driver says.
     pub name: String,

@@ -13,6 +13,7 @@ use super::HostError;
 
 /// A group of settings that is read and changed as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// Pause frames: `ethtool -a`.

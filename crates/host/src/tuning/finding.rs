@@ -6,6 +6,7 @@ use super::{Entry, Target};
 
 /// How a setting is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.
@@ -33,6 +34,7 @@ impl Status {
 
 /// One value of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Knob {
     /// Which value.
     pub name: String,
@@ -52,6 +54,7 @@ pub struct Knob {
 
 /// An entry and its values on a host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The entry.
     #[serde(flatten)]

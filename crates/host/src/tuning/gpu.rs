@@ -12,6 +12,7 @@ const PROGRAM: &str = "nvidia-smi";
 
 /// A setting of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum GpuSetting {
     /// Whether the driver stays loaded without clients: `Enabled`, `Disabled`.

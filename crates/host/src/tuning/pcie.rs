@@ -12,6 +12,7 @@ use crate::topology::Root;
 
 /// A field of the Device Control register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PciField {
     /// Whether the device may let its transactions overtake one another: `on`, `off`.

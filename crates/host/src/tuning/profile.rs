@@ -32,6 +32,7 @@ pub struct Profile {
 
 /// One thing that should be so.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Its name, one word.
     pub id: String,
@@ -49,6 +50,7 @@ pub struct Entry {
 
 /// Where a setting is, and what it should be.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Kind {
     /// A kernel parameter by its name for sysctl(8).
@@ -132,6 +134,7 @@ pub enum Kind {
 
 /// Limits of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// Locked memory.
@@ -160,6 +163,7 @@ impl Limit {
 
 /// What can be seen of a host's firmware settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Observation {
     /// NUMA nodes of a socket.
@@ -215,6 +219,17 @@ impl<'de> Deserialize<'de> for Want {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Want {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Want".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::json_schema(generator)
     }
 }
 

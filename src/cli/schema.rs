@@ -1,0 +1,108 @@
+//! `karoo schema`: the JSON Schemas of what Karoo writes as JSON.
+
+use clap::Args;
+use host::placement::HostPlan;
+use host::topology::CoreTimes;
+use host::tuning::Finding;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Failure, bench, dsim, examples};
+use crate::bench::engine::EngineBench;
+use crate::bench::ports::PortsReport;
+use crate::config::ConfigError;
+use crate::report::RunReport;
+use crate::report::document::{Documented, identified, schema_of};
+use crate::sink::SinkReport;
+use crate::sink::live::LiveReport;
+
+/// Print the JSON Schema of a document that Karoo writes
+///
+/// Each document says what it is (schema) and in which version. Without a name, their names.
+#[derive(Debug, Args)]
+#[command(after_help = examples::SCHEMA)]
+pub struct SchemaArgs {
+    /// Which document: replay-report, plan and so on
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// What `karoo tune check --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub struct Findings<'a> {
+    /// Entries of the profile, in its order.
+    pub findings: &'a [Finding],
+}
+
+impl Documented for Findings<'_> {
+    const NAME: &'static str = "tune-check";
+    const TITLE: &'static str = "What karoo tune check --json found";
+}
+
+impl Documented for HostPlan {
+    const NAME: &'static str = "plan";
+    const TITLE: &'static str = "What karoo plan --json shows";
+}
+
+impl Documented for CoreTimes {
+    const NAME: &'static str = "bench-cores";
+    const TITLE: &'static str = "What karoo bench cores measured: cores.json";
+}
+
+/// A document's name, what it is, and its schema.
+type Entry = (&'static str, &'static str, fn() -> Value);
+
+fn entry<T: Documented>() -> Entry {
+    (T::NAME, T::TITLE, schema_of::<T>)
+}
+
+/// What `/live.json` serves.
+fn live() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings
+        .into_generator()
+        .into_root_schema_for::<live::Document>();
+    identified(schema, live::SCHEMA, live::VERSION, LIVE)
+}
+
+const LIVE: &str = "What a page of a running program shows: /live.json";
+
+/// All documents.
+fn entries() -> [Entry; 10] {
+    [
+        entry::<RunReport>(),
+        entry::<SinkReport>(),
+        entry::<LiveReport>(),
+        entry::<HostPlan>(),
+        entry::<Findings<'_>>(),
+        entry::<EngineBench>(),
+        entry::<PortsReport>(),
+        entry::<bench::KernelsReport<'_>>(),
+        entry::<CoreTimes>(),
+        entry::<dsim::Truth<'_>>(),
+    ]
+}
+
+/// Runs the command.
+pub fn run(args: &SchemaArgs) -> Result<(), Failure> {
+    let mut entries = entries().to_vec();
+    entries.push((live::SCHEMA, LIVE, live));
+    let Some(name) = &args.name else {
+        for (name, title, _) in entries {
+            println!("{name:18} {title}");
+        }
+        return Ok(());
+    };
+    let found = entries.iter().find(|(known, ..)| known == name);
+    let Some((_, _, schema)) = found else {
+        let names: Vec<_> = entries.iter().map(|(name, ..)| *name).collect();
+        let way_out = format!("there are {}", names.join(", "));
+        let error = ConfigError::new("NAME", name, "is no document", way_out);
+        return Err(Failure::usage(error));
+    };
+    let text = serde_json::to_string_pretty(&schema()).map_err(Failure::data)?;
+    println!("{text}");
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! JSON documents: each command's is what its schema says, and the schemas in `docs/schemas` are
+//! those that the program prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::documents::{check, schema};
+use crate::support::{data, host, karoo, karoo_ok};
+
+/// Names of all documents.
+fn names() -> Vec<String> {
+    let list = karoo_ok(["schema"]);
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_schemas_in_the_documents_are_those_of_the_program() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
+    let accept = std::env::var_os("KAROO_TEST_ACCEPT").is_some();
+    let names = names();
+    assert_eq!(names.len(), 11, "{names:?}");
+    let mut files = Vec::new();
+    for name in &names {
+        let path = folder.join(format!("{name}.json"));
+        let printed = karoo_ok(["schema", name]);
+        if accept {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(&path, &printed).unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == printed,
+            "{}: if the change is meant, run the test again with KAROO_TEST_ACCEPT=1; if a field went or changed its \
+             meaning, raise the version too",
+            path.display()
+        );
+        jsonschema::meta::validate(&schema(name)).expect("a schema of its dialect");
+        files.push(path);
+    }
+    let mut there: Vec<PathBuf> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    there.sort();
+    files.sort();
+    assert_eq!(there, files, "files of documents that there are none of");
+    let refused = karoo(["schema", "nothing"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("replay-report"));
+}
+
+#[test]
+fn a_replay_and_what_is_around_it_keep_their_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (capture, truth) = (path("capture.pcap"), path("truth.json"));
+    let faults = ["--faults", "drop=0.02,corrupt=0.01", "--samples", "1048576"];
+    karoo_ok(
+        ["dsim", "--output", &capture, "--truth", &truth]
+            .iter()
+            .chain(&faults),
+    );
+    check("dsim-truth", &fs::read_to_string(&truth).unwrap());
+
+    let (out, report, requests) = (path("out.pcap"), path("report"), path("requests"));
+    fs::write(&requests, "0 ?gain wide 0 0.1\n0 ?gain nowhere 0 1\n").unwrap();
+    let wide = "name=wide,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
+    let narrow = "name=zoom,channels=64,dst=239.10.2.0,jones_per_batch=4096,taps=4,centre_frequency=284M,decimation=8";
+    karoo_ok([
+        "replay",
+        &capture,
+        "--output",
+        &out,
+        "--report",
+        &report,
+        "--requests",
+        &requests,
+        "--wideband",
+        wide,
+        "--narrowband",
+        narrow,
+        "--gain",
+        "auto",
+        "--backend",
+        "cpu",
+        "--quiet",
+    ]);
+    let report = fs::read_to_string(Path::new(&report).join("report.json")).unwrap();
+    check("replay-report", &report);
+    check("sink-report", &karoo_ok(["sink", &out, "--json"]));
+    // Nothing came, so that much is not known.
+    let (empty, report) = (data("tones-10bit.pcap"), path("empty"));
+    let none = karoo([
+        "replay",
+        empty.to_str().unwrap(),
+        "--output",
+        &out,
+        "--report",
+        &report,
+        "--sources",
+        "239.1.1.1:7148",
+        "--backend",
+        "cpu",
+        "--quiet",
+    ]);
+    assert_eq!(none.status.code(), Some(1));
+    check(
+        "replay-report",
+        &fs::read_to_string(Path::new(&report).join("report.json")).unwrap(),
+    );
+}
+
+#[test]
+fn plans_and_findings_keep_their_schemas() {
+    for name in ["milan", "dual-epyc"] {
+        let host = host::lay_out(&host::record(name));
+        let root = host.path().to_str().unwrap();
+        let plan = karoo_ok(["plan", "--root", root, "--engines", "2", "--json"]);
+        check("plan", &plan);
+        let found = karoo(["tune", "check", "appliance", "--root", root, "--json"]);
+        check("tune-check", &String::from_utf8_lossy(&found.stdout));
+    }
+    let cores = karoo_ok(["bench", "cores", "--milliseconds", "1", "--json"]);
+    check("bench-cores", &cores);
+}
