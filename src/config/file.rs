@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use toml::{Table, Value};
 
-use super::{FgpuConfig, OutputConfig};
+use super::{FgpuConfig, GainOption, OutputConfig};
 use crate::net::format_endpoints;
 
 /// Options about the file itself.
@@ -155,6 +155,12 @@ fn read(matches: &ArgMatches, id: &str) -> Option<Value> {
     if let Ok(float) = matches.try_get_one::<f64>(id) {
         return float.copied().map(Value::Float);
     }
+    if let Ok(gain) = matches.try_get_one::<GainOption>(id) {
+        return match gain? {
+            GainOption::Fixed(gain) => Some(Value::Float(*gain)),
+            auto => Some(Value::String(auto.to_string())),
+        };
+    }
     let size = *matches.try_get_one::<usize>(id).ok()??;
     i64::try_from(size).ok().map(Value::Integer)
 }
@@ -164,7 +170,8 @@ fn typed(text: String, parser: &ValueParser, read: impl FnOnce() -> Option<Value
     let kind = parser.type_id();
     let number = kind == ValueParser::from(clap::value_parser!(f64)).type_id();
     let size = kind == ValueParser::from(clap::value_parser!(usize)).type_id();
-    if number || size {
+    let gain = kind == ValueParser::from(clap::value_parser!(GainOption)).type_id();
+    if number || size || gain {
         return read().unwrap_or(Value::String(text));
     }
     match text.parse::<i64>() {

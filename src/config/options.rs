@@ -9,7 +9,7 @@ use dsp::delay::LinearDelay;
 use ground::SampleClock;
 
 use super::units::hertz;
-use super::{ConfigError, NarrowbandOptions, OutputConfig, WidebandOptions, heading};
+use super::{ConfigError, GainOption, NarrowbandOptions, OutputConfig, WidebandOptions, heading};
 
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
@@ -23,15 +23,17 @@ pub struct EngineOptions {
     /// Bits of each real and imaginary part sent, 4 or 8
     #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = heading::OUTPUTS)]
     pub send_sample_bits: u32,
-    /// Gain of every channel of every output, until a client sets others
+    /// Gain of every channel of every output, until a client sets others. In replays also auto, or
+    /// auto:RMS: of each channel the one with which its parts have this rms, in counts, or what is
+    /// best for noise
     #[arg(
         long,
         value_name = "X",
-        default_value_t = 1.0,
+        default_value_t = GainOption::Fixed(1.0),
         allow_negative_numbers = true,
         help_heading = heading::OUTPUTS
     )]
-    pub gain: f64,
+    pub gain: GainOption,
     /// Key of the dither generator: the same key and capture give the same bytes
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::OUTPUTS)]
     pub dither_seed: u64,

@@ -94,6 +94,12 @@ impl CpuChanneliser {
         }
     }
 
+    /// The same, whose statistics have all spectra, whatever they cost.
+    pub(super) fn summing_all(mut self) -> Self {
+        self.kernels.sums_every = 1;
+        self
+    }
+
     /// Instruction set in use.
     pub fn level(&self) -> Level {
         self.kernels.at.level()

@@ -34,8 +34,9 @@ pub(super) struct Kernels {
     unpacker: Unpacker,
     fft: Arc<dyn Fft<f32>>,
     dither: Option<(u64, u64)>,
-    /// For statistics.
+    /// For statistics, which have one spectrum of so many of a group.
     pub sums: Option<TotalSums>,
+    pub sums_every: usize,
 }
 
 /// Spectra of one group behind the FIR, and what is done to them.
@@ -103,6 +104,7 @@ impl Kernels {
                 Dither::None => None,
                 Dither::Uniform => Some((output.dither_seed, feng_id)),
             },
+            sums_every: one_spectrum_in(output.channels),
             sums: config.statistics.then(|| TotalSums::new(output.channels)),
         }
     }
@@ -257,7 +259,7 @@ impl Kernels {
         output: GroupOutput<'_>,
     ) -> [u64; N_POL] {
         let mut saturated = [0; N_POL];
-        let every = one_spectrum_in(self.channels);
+        let every = self.sums_every;
         let mut last = Instant::now();
         let lines = scratch.quantised.chunks_exact_mut(self.quantised_pitch());
         let spectra = rows.0.chunks_exact_mut(self.spectrum_pitch());

@@ -18,6 +18,7 @@ mod coefficients;
 mod down;
 mod group;
 mod intake;
+mod meter;
 mod offline;
 pub mod simd;
 mod sums;
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use channeliser::CpuChanneliser;
 pub use intake::CpuIntake;
+pub use meter::{PowerMeter, SpectraRun};
 pub use offline::channelise;
 pub use simd::Level;
 pub use workers::{Workers, WorkersError};

@@ -9,9 +9,11 @@
 //! ([`crate::recv::Watermark`]).
 //!
 //! * [`plan`]: options and scan to a validated configuration, saying what was picked and why;
+//! * [`measure_gains`]: gains of the level of a capture's start, for `--gain auto`;
 //! * [`Requests`]: requests to the engine, each for a timestamp of its output;
 //! * [`run()`]: the lcores, the engine, and the report.
 
+mod auto_gain;
 mod observer;
 mod plan;
 mod progress;
@@ -20,6 +22,7 @@ mod requests;
 mod run;
 
 pub use crate::assembly::{BackendKind, CaptureScan, DemandError, ScanError};
-pub use plan::{PlanError, ReplayPlan, plan};
+pub use auto_gain::{AutoGainError, measure_gains};
+pub use plan::{AutoGain, PlanError, ReplayPlan, plan};
 pub use requests::{Requests, RequestsError};
 pub use run::{ReplayError, ReplayOptions, run};

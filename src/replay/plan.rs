@@ -9,10 +9,11 @@ use ground::{N_POL, SampleClock, Timestamp};
 use super::requests::Requests;
 use crate::assembly::CaptureScan;
 use crate::config::{
-    CaptureOptions, ConfigError, Decision, EngineConfig, EngineOptions, InitialDelays,
+    CaptureOptions, ConfigError, Decision, EngineConfig, EngineOptions, GainOption, InitialDelays,
     JONES_PER_BATCH, OutputConfig, RecvConfig, SendConfig, WidebandOptions, parse_delays,
 };
 use crate::net::{FlowTable, parse_endpoints};
+use crate::report::MeasuredGains;
 
 /// Defaults of katgpucbf.
 const DEFAULT_RATE: f64 = 1712e6;
@@ -31,6 +32,10 @@ pub struct ReplayPlan {
     pub engine: EngineConfig,
     /// Delays from the start.
     pub delays: Vec<InitialDelays>,
+    /// Gains are to be measured.
+    pub auto_gain: Option<AutoGain>,
+    /// Those that were, one of each output; none otherwise.
+    pub gains: Vec<MeasuredGains>,
     /// Requests to the engine.
     pub requests: Requests,
     /// Which frame goes to which rx queue.
@@ -41,6 +46,13 @@ pub struct ReplayPlan {
     pub first_timestamp: Timestamp,
     /// What was picked from the capture.
     pub chosen: Vec<Decision>,
+}
+
+/// Gains by the level of a capture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AutoGain {
+    /// Rms of real and imaginary parts to have, in counts; `None`: what is best for noise.
+    pub rms: Option<f64>,
 }
 
 /// A replay that cannot be planned; both are the user's to mend on the command line.
@@ -103,12 +115,21 @@ pub fn plan(
             ttl: options.send_ttl,
         },
         max_delay_diff,
-        gain: options.gain,
+        // Those that are measured take its place.
+        gain: match options.gain {
+            GainOption::Fixed(gain) => gain,
+            GainOption::Auto { .. } => 1.0,
+        },
         statistics_period: options.statistics_period,
         outputs,
     };
     engine.validate()?;
     check_heap(&engine.recv, scan)?;
+    let auto_gain = match options.gain {
+        GainOption::Fixed(_) => None,
+        GainOption::Auto { rms } => Some(AutoGain { rms }),
+    };
+    check_rms(auto_gain, &engine.outputs)?;
     let delays = parse_delays(&capture.delays, clock.adc_sample_rate)?;
     let names: Vec<_> = engine.outputs.iter().map(|of| &of.name[..]).collect();
     if let Some(delay) = delays.iter().find(|of| !names.contains(&&of.stream[..])) {
@@ -123,12 +144,32 @@ pub fn plan(
     Ok(ReplayPlan {
         engine,
         delays,
+        auto_gain,
+        gains: Vec::new(),
         requests: Requests::default(),
         steering,
         queues,
         first_timestamp: scan.first_whole(clock),
         chosen: picks.0,
     })
+}
+
+/// A level that values have room for.
+fn check_rms(auto: Option<AutoGain>, outputs: &[OutputConfig]) -> Result<(), ConfigError> {
+    let Some(rms) = auto.and_then(|auto| auto.rms) else {
+        return Ok(());
+    };
+    let limits = outputs
+        .iter()
+        .map(|output| f64::from(output.sample_bits.limit()));
+    match limits.min_by(f64::total_cmp) {
+        Some(limit) if rms >= limit => {
+            let rule = format!("must be less than the {limit} that values reach");
+            let value = format!("auto:{rms}");
+            Err(ConfigError::new("--gain", value, rule, "try auto"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn pick_clock(options: &EngineOptions, scan: &CaptureScan, picks: &mut Picks) -> SampleClock {

@@ -7,7 +7,7 @@ use ground::files::read_limited;
 use ground::{SampleClock, Timestamp, TscClock};
 use katcp::{Message, MessageKind, Refusal, Response};
 
-use crate::control::fgpu::interpret;
+use crate::control::fgpu::{Action, RequestError, interpret};
 use crate::engine::RequestStats;
 use crate::engine::steer::ControlHandle;
 use crate::report::{Reply, RequestsReport, StallReport};
@@ -96,8 +96,14 @@ impl Requests {
             let reply = match Message::parse(&request.message) {
                 Ok(Some(message)) => {
                     let mut response = Response::to(&message);
-                    let outcome = interpret(clock, &steering, &message)
-                        .and_then(|action| action.perform(&steering, &mut response));
+                    let outcome =
+                        interpret(clock, &steering, &message).and_then(|action| match action {
+                            // Statistics come when it runs.
+                            Action::LevelGains { output, .. } => Err(RequestError::NoInput {
+                                output: steering.outputs()[output].name().to_owned(),
+                            }),
+                            action => action.perform(&steering, &mut response),
+                        });
                     response.finish(outcome.map_err(Refusal::from))
                 }
                 // They were read once already.

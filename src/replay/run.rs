@@ -15,6 +15,7 @@ use dpdk::{
 use dsp::power;
 use ground::os::allowed_cpus;
 use ground::{IdlePolicy, StopFlag, Timestamp};
+use num_complex::Complex32;
 
 use super::observer::SpectraObserver;
 use super::plan::ReplayPlan;
@@ -27,7 +28,7 @@ use crate::assembly::{
     Threads, Transmission, open_backend,
 };
 use crate::cpu::Workers;
-use crate::engine::steer::{ControlHandle, EnqueueError, Published, RequestQueues};
+use crate::engine::steer::{ControlHandle, EnqueueError, Gains, Published, RequestQueues};
 use crate::engine::{ChunkObserver, OutputStats, StatisticsBoard};
 use crate::gpu::{Kernels, MemoryChoice};
 use crate::memory::MemoryError;
@@ -221,15 +222,23 @@ fn memory_mib(queues: usize) -> usize {
     dpdk::memory_mib(frames + TxPools::bytes(TX_RING, 2 * BURST, 0))
 }
 
-/// Asks for the initial delays and for what the requests say. Returns the engine's end and the
+/// Asks for the initial delays and gains and for what the requests say. Returns the engine's end and the
 /// replies.
 fn steer(plan: &ReplayPlan) -> Result<(RequestQueues, Vec<Reply>), EnqueueError> {
-    let room = plan.delays.len() + plan.requests.len();
+    let room = plan.delays.len() + plan.gains.len() + plan.requests.len();
     let (steering, steered) = ControlHandle::new(&plan.engine, room);
     for given in &plan.delays {
         if let Some(output) = steering.output(&given.stream) {
             output.set_delays(given.models)?;
         }
+    }
+    for (output, measured) in steering.outputs().iter().zip(&plan.gains) {
+        let gains = measured.gains.each_ref().map(|gains| {
+            let gains = gains.iter().map(|&gain| Complex32::from(gain));
+            // As many as channels, and finite.
+            Gains::new(output.channels(), &gains.collect::<Vec<_>>()).ok()
+        });
+        output.change_gains(gains)?;
     }
     let replies = plan.requests.ask(plan.engine.clock, &steering);
     Ok((steered, replies))
@@ -440,6 +449,7 @@ impl Replay {
             capture_notes: notes,
             config: plan.engine.clone(),
             chosen: plan.chosen.clone(),
+            gains: plan.gains.clone(),
             backend: engine.backend(),
             input,
             outputs: reports.collect(),

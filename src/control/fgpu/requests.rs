@@ -109,6 +109,14 @@ pub enum RequestError {
         /// What would be good.
         best: f64,
     },
+    /// Gains by level, asked of an engine that has not begun.
+    #[error(
+        "no statistics of '{output}': requests of a replay are read before it begins; --gain auto makes gains of the capture's level, and an engine's log has those that came of this request"
+    )]
+    NoInput {
+        /// Stream name.
+        output: String,
+    },
     /// Nothing says how high levels are.
     #[error(
         "no statistics of '{output}' with its present gains: they come with each period of input (--statistics-period)"

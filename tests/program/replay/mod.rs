@@ -1,5 +1,6 @@
 //! Replay of real captures against the golden model.
 
+mod auto_gain;
 mod expected;
 mod times;
 
