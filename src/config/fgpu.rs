@@ -13,8 +13,8 @@ use host::topology::CpuList;
 
 use super::units::bytes;
 use super::{
-    AiomonitorOptions, ConfigError, EngineConfig, EngineOptions, JONES_PER_BATCH, RecvConfig,
-    SendConfig, ServeOptions, heading,
+    AiomonitorOptions, ConfigError, EngineConfig, EngineOptions, GainOption, JONES_PER_BATCH,
+    RecvConfig, SendConfig, ServeOptions, heading,
 };
 use crate::net::{FlowTable, parse_endpoints};
 
@@ -433,7 +433,7 @@ impl FgpuOptions {
                 ttl: options.send_ttl,
             },
             max_delay_diff: options.max_delay_diff.unwrap_or_default(),
-            gain: options.gain,
+            gain: fixed(options.gain)?,
             statistics_period: options.statistics_period,
             outputs,
         };
@@ -488,15 +488,17 @@ impl FgpuOptions {
             ));
         }
         let factor = self.send_rate_factor;
-        if !(factor.is_finite() && factor >= 0.0) {
-            let rule = "must be 0 or a positive number";
+        if !(factor.is_finite() && (factor == 0.0 || factor >= LEAST_RATE_FACTOR)) {
+            let rule = format!("must be 0, which is without limit, or from {LEAST_RATE_FACTOR} on");
+            let value = format!("{factor:e}");
             return Err(ConfigError::new(
                 "--send-rate-factor",
-                factor,
+                value,
                 rule,
                 "try 1.1",
             ));
         }
+        check_buffer("--send-buffer", self.send_buffer)?;
         Ok(EgressConfig {
             interfaces: names("--send-interface", interfaces, true)?,
             cpu: self.send_affinity.0,
@@ -508,6 +510,7 @@ impl FgpuOptions {
     /// Where samples come from, whatever else is missing.
     pub fn input(&self) -> Result<InputConfig, ConfigError> {
         let src = required("SRC", self.src.clone())?;
+        check_buffer("--recv-buffer", self.recv_buffer)?;
         let cpus: Vec<_> = self.recv_affinity.0.iter().map(|cpu| cpu.0).collect();
         // Where it was not given there are as many as it takes: nothing comes of them here.
         if let Some(vectors) = &self.ignored.recv_comp_vector
@@ -560,6 +563,21 @@ impl FgpuOptions {
     }
 }
 
+/// Bytes of a buffer, more than any host has.
+const MOST_BUFFER: usize = 1 << 40;
+
+fn check_buffer(option: &str, bytes: usize) -> Result<(), ConfigError> {
+    if bytes <= MOST_BUFFER {
+        return Ok(());
+    }
+    let rule = "must be at most 2^40 bytes, 1 TiB";
+    Err(ConfigError::new(option, bytes, rule, "try 128Mi"))
+}
+
+/// The least factor of the rate at which output is sent: with less, what is computed piles up at
+/// once.
+const LEAST_RATE_FACTOR: f64 = 0.1;
+
 /// Arguments that would do for an option that is required.
 fn example(option: &str) -> &'static [&'static str] {
     match option {
@@ -576,6 +594,18 @@ fn example(option: &str) -> &'static [&'static str] {
 }
 
 /// A value that is there once [`FgpuOptions::missing`] names nothing.
+/// A gain that is a number: there is no capture to measure.
+fn fixed(gain: GainOption) -> Result<f64, ConfigError> {
+    match gain {
+        GainOption::Fixed(gain) => Ok(gain),
+        auto => {
+            let rule = "is for replays, which can look at their input before they begin";
+            let way_out = "give a number, and ask ?karoo-auto-gain of the running engine";
+            Err(ConfigError::new("--gain", auto, rule, way_out))
+        }
+    }
+}
+
 fn required<T>(option: &str, given: Option<T>) -> Result<T, ConfigError> {
     given.ok_or_else(|| {
         let way_out = format!("add {}", example(option).join(" "));

@@ -4,12 +4,14 @@
 //! option, the value, the rule and a value that would do.
 
 mod decision;
+mod doubt;
 mod engine;
 mod error;
 mod fgpu;
 #[cfg(test)]
 mod fgpu_tests;
 mod file;
+mod gain;
 pub mod heading;
 mod narrowband;
 mod options;
@@ -20,6 +22,7 @@ pub mod units;
 mod validate;
 
 pub use decision::Decision;
+pub use doubt::{doubt_about_rate, doubt_about_sync_time};
 pub use engine::{EngineConfig, OutputConfig, PipelineConfig, RecvConfig, SendConfig};
 pub use error::ConfigError;
 pub use fgpu::{
@@ -27,6 +30,7 @@ pub use fgpu::{
     MAX_SEND_INTERFACES,
 };
 pub use file::{FileError, arguments, to_toml};
+pub use gain::{GainOption, GainOptionError};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions, with_output_keys};

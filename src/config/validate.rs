@@ -105,11 +105,11 @@ impl EngineConfig {
 
     fn validate_clock(&self) -> Result<(), ConfigError> {
         check_rate(self.clock.adc_sample_rate)?;
-        if !self.clock.sync_time.is_finite() {
-            let rule = "must be UNIX seconds";
+        if self.clock.sync_time.is_nan() || self.clock.sync_time.abs() > MAX_TIME {
+            let rule = "must be UNIX seconds, of which no clock has more than 1e12";
             return Err(refuse(
                 "--sync-time",
-                self.clock.sync_time,
+                format!("{:e}", self.clock.sync_time),
                 rule,
                 "try 1763700000",
             ));
@@ -287,10 +287,12 @@ impl OutputConfig {
     }
 }
 
-/// What every rate must be.
 /// Hertz, above what any digitiser can have.
 const MAX_RATE: f64 = 1e12;
+/// UNIX seconds, 30 000 years from now.
+const MAX_TIME: f64 = 1e12;
 
+/// What every rate must be.
 pub(super) fn check_rate(rate: f64) -> Result<(), ConfigError> {
     if rate > 0.0 && rate <= MAX_RATE {
         return Ok(());
