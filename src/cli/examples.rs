@@ -154,3 +154,29 @@ Examples:
     sudo karoo bench cores --output /var/lib/karoo/cores.json
   Between four CPUs, to look at:
     karoo bench cores --cpus 0-3";
+
+/// Of `karoo man`.
+pub const MAN: &str = "\
+Examples:
+  The pages of this program, and one of them:
+    karoo man man1
+    man man1/karoo-replay.1
+  Where man looks for them by itself:
+    karoo man ~/.local/share/man/man1";
+
+/// Of `karoo completions`.
+pub const COMPLETIONS: &str = "\
+Examples:
+  For this user's shells from now on:
+    karoo completions bash > ~/.local/share/bash-completion/completions/karoo
+    karoo completions fish > ~/.config/fish/completions/karoo.fish
+  In a folder of $fpath:
+    karoo completions zsh > _karoo";
+
+/// Of `karoo schema`.
+pub const SCHEMA: &str = "\
+Examples:
+  Which documents there are:
+    karoo schema
+  The schema of a replay's report, to check one with:
+    karoo schema replay-report";
