@@ -16,10 +16,14 @@ use super::log::LogTo;
 use super::{Failure, examples};
 use crate::assembly::Demand;
 use crate::config::units::{bytes, hertz};
-use crate::config::{AiomonitorOptions, ConfigError, Cpu, ServeOptions, heading};
+use crate::config::{
+    AiomonitorOptions, ConfigError, Cpu, ServeOptions, doubt_about_rate, doubt_about_sync_time,
+    heading,
+};
 use crate::control::dsim::canonical;
 use crate::net::capture::Precision;
 use crate::net::{CaptureWriter, parse_endpoints};
+use crate::report::{Documented, to_json};
 use crate::sim::faults::{Fault, Ledger};
 use crate::sim::progress::{self, SimProgress};
 use crate::sim::{Digitiser, DigitiserConfig, FaultPlan, Windows, parse};
@@ -185,7 +189,9 @@ impl DsimArgs {
 
     fn config(&self, to: To) -> Result<DigitiserConfig, Failure> {
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed(to));
-        let signals = parse(self.signals_text(to), || seeds.next_u64()).map_err(Failure::usage)?;
+        let text = self.signals_text(to);
+        let signals =
+            parse(text, || seeds.next_u64()).map_err(|error| Failure::usage(error.shown(text)))?;
         let dests = self.dests(to);
         if dests.is_empty() {
             return Err(self.missing());
@@ -238,6 +244,15 @@ impl DsimArgs {
     }
 
     /// Heaps per polarisation that were asked for.
+    /// Says what of the clock is odd.
+    pub fn tell_doubts(&self, config: &DigitiserConfig) {
+        let rate = doubt_about_rate(config.clock.adc_sample_rate);
+        let time = doubt_about_sync_time(config.clock.sync_time, unix_now());
+        for doubt in rate.into_iter().chain(time) {
+            tracing::warn!("{doubt}");
+        }
+    }
+
     fn heaps(&self, adc_sample_rate: f64) -> Result<Option<u64>, Failure> {
         let samples = match self.seconds {
             Some(seconds) if seconds.is_finite() && seconds > 0.0 => {
@@ -291,8 +306,8 @@ fn check_room(path: &Path, bytes: u64) -> Result<(), Failure> {
 }
 
 /// What went into a capture.
-#[derive(serde::Serialize)]
-struct Truth<'a> {
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub(super) struct Truth<'a> {
     bits: SampleBits,
     heap_samples: usize,
     samples: u64,
@@ -308,6 +323,11 @@ struct Truth<'a> {
     faults: &'a [Fault],
 }
 
+impl Documented for Truth<'_> {
+    const NAME: &'static str = "dsim-truth";
+    const TITLE: &'static str = "What karoo dsim --truth put into a capture";
+}
+
 /// Runs the command.
 pub fn run(args: &DsimArgs) -> Result<(), Failure> {
     match (&args.interface, &args.output) {
@@ -320,6 +340,7 @@ pub fn run(args: &DsimArgs) -> Result<(), Failure> {
 fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let to = To::Capture;
     let config = args.config(to)?;
+    args.tell_doubts(&config);
     let heaps = args.heaps(config.clock.adc_sample_rate)?;
     let heaps = heaps.unwrap_or((1u64 << 22).div_ceil(args.heap_samples as u64));
     check_room(path, Digitiser::capture_bytes(&config, heaps))?;
@@ -361,7 +382,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
             frames,
             faults: &ledger.borrow(),
         };
-        let text = serde_json::to_string_pretty(&truth).map_err(Failure::data)?;
+        let text = to_json(&truth).map_err(Failure::data)?;
         let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
         fs::write(path, text).map_err(failed)?;
     }

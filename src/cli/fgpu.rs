@@ -14,6 +14,7 @@ use ground::files::read_text;
 use ground::os::{allowed_cpus, prefer_node, run_on};
 use ground::{N_POL, StopFlag};
 use host::placement::{EnginePlan, HostPlan, Lcore, Memory, Wishes};
+use katcp::reading::unix_now;
 use katcp::{ReservedAddress, SensorInfo, Sensors, ValueType};
 
 use super::command_line::completed;
@@ -181,6 +182,15 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         return Ok(());
     }
     let level = log::start(args.log);
+    for doubt in config.engine.doubts(Some(unix_now())) {
+        tracing::warn!("{doubt}");
+    }
+    if (f64::MIN_POSITIVE..1.0).contains(&args.options.send_rate_factor) {
+        let factor = args.options.send_rate_factor;
+        tracing::warn!(
+            "--send-rate-factor {factor}: output is sent more slowly than it comes to be"
+        );
+    }
     if let Some(throttle) = Throttle::find() {
         throttle.evade();
     }
@@ -197,7 +207,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
     let wishes = wishes(args, &config, &interfaces, spare_chunks);
     let (plan, number) = args.place.plan(wishes)?;
     if args.print_plan {
-        print!("{plan}");
+        print!("{}", super::plan::coloured(&plan));
         return Ok(());
     }
     for warning in &plan.warnings {

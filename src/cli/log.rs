@@ -1,14 +1,17 @@
 //! Where log messages go.
 
-use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs};
 
+use tracing::Subscriber;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+use super::colour;
 use super::journal::Journal;
 
 /// Where log messages go.
@@ -21,6 +24,46 @@ pub enum LogTo {
     Stderr,
     /// The systemd journal.
     Journald,
+}
+
+/// What log messages look like on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// A JSON object on each line.
+    Json,
+}
+
+/// Whether messages are JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Sets what messages look like: before the first.
+pub fn set_format(format: LogFormat) {
+    JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// Whether programs read standard error, so that all that goes there is to be a message.
+pub fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+/// Lines on standard error.
+fn lines<S>(times: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    if is_json() {
+        let layer = layer.json().with_current_span(false);
+        return Box::new(layer.with_span_list(false));
+    }
+    let layer = layer.with_ansi(colour::on_stderr()).with_target(false);
+    match times {
+        true => Box::new(layer),
+        false => Box::new(layer.without_time()),
+    }
 }
 
 /// Changes what is logged while the program runs.
@@ -67,15 +110,19 @@ fn tell(wrong: Option<String>) {
     }
 }
 
-/// Messages of a command that somebody looks at: to standard error, without times.
+/// Lets messages go to standard error if nothing says yet where they go.
+pub fn begin() {
+    if !tracing::dispatcher::has_been_set() {
+        to_terminal();
+    }
+}
+
+/// Messages of a command that somebody looks at: to standard error, text without times.
 pub fn to_terminal() {
     let (filter, wrong) = filter();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines(false))
         .init();
     tell(wrong);
 }
@@ -103,12 +150,7 @@ pub fn start(to: LogTo) -> LogLevel {
         .and_then(|layer| layer.as_ref().err().map(ToString::to_string));
     let layer: Box<dyn Layer<_> + Send + Sync> = match journal {
         Some(Ok(layer)) => Box::new(layer),
-        _ => Box::new(
-            tracing_subscriber::fmt::layer()
-                .with_ansi(std::io::stderr().is_terminal())
-                .with_writer(std::io::stderr)
-                .with_target(false),
-        ),
+        _ => lines(true),
     };
     tracing_subscriber::registry()
         .with(filter)

@@ -15,6 +15,7 @@ macro_rules! println {
 }
 
 mod bench;
+mod colour;
 mod command_line;
 mod doctor;
 mod dsim;
@@ -26,8 +27,10 @@ mod help;
 mod journal;
 mod log;
 mod losses;
+mod manual;
 mod plan;
 mod replay;
+mod schema;
 mod serve;
 mod service;
 mod sink;
@@ -45,6 +48,9 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
+use log::LogFormat;
+
+use crate::config::heading;
 
 /// Colours of help and of errors, where a terminal shows them.
 const STYLES: Styles = Styles::styled()
@@ -63,6 +69,17 @@ const STYLES: Styles = Styles::styled()
     after_help = examples::KAROO
 )]
 struct Cli {
+    /// What log messages look like on standard error
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        env = "KAROO_LOG_FORMAT",
+        help_heading = heading::CONTROL
+    )]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -78,6 +95,9 @@ enum Command {
     Bench(bench::BenchArgs),
     Plan(plan::PlanArgs),
     Tune(tune::TuneArgs),
+    Schema(schema::SchemaArgs),
+    Man(manual::ManArgs),
+    Completions(manual::CompletionsArgs),
 }
 
 impl Command {
@@ -107,7 +127,13 @@ static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
 
 /// Says why the command fails, if anybody can read it: its exit code counts.
 fn complain(why: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "karoo: {why}");
+    if log::is_json() {
+        log::begin();
+        tracing::error!("{why}");
+        return;
+    }
+    let error = colour::paint(*STYLES.get_error(), "error:", colour::on_stderr());
+    let _ = writeln!(io::stderr(), "{error} {why}");
 }
 
 /// Parses the command line, runs the command and maps its outcome to an exit code.
@@ -155,9 +181,15 @@ fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    let command = Cli::command()
-        .mut_subcommand("fgpu", fgpu::command)
-        .mut_subcommand("doctor", doctor::command)
+    let command = Cli::command();
+    // Also a key of configuration files, which know the options of fgpu itself.
+    let format = command.get_arguments();
+    let format = format.filter(|arg| arg.is_global_set()).cloned();
+    let format: Vec<_> = format.collect();
+    let doctors = format.clone();
+    let command = command
+        .mut_subcommand("fgpu", |fgpu| fgpu::command(fgpu.args(format)))
+        .mut_subcommand("doctor", |doctor| doctor::command(doctor.args(doctors)))
         .mut_subcommand("dsim", with_katgpucbf_syntax);
     help::mark_required(command)
 }
@@ -173,6 +205,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         matches = parsed.map_err(|error| fgpu::mistake_in_file(given, &error))?;
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    log::set_format(cli.log_format);
     if !cli.command.runs_for_long() {
         log::to_terminal();
     }
@@ -189,6 +222,12 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Tune(args) => tune::run(args),
+        Command::Schema(args) => schema::run(args),
+        Command::Man(args) => manual::write_pages(args, command),
+        Command::Completions(args) => {
+            manual::print_completions(args, command);
+            Ok(())
+        }
     }
 }
 

@@ -10,9 +10,10 @@ use host;
 use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
 use host::topology::{CoreTimes, CpuList, Machine, Root};
 
-use super::{Failure, examples};
+use super::{Failure, colour, examples};
 use crate::assembly::Demand;
 use crate::config::{FgpuOptions, List, heading};
+use crate::report::to_json;
 
 /// Show which thread would run on which CPU, and which buffer would be in which memory, and why
 ///
@@ -88,12 +89,21 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::usage(format!("--picture {}: {error}", path.display())))?;
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&plan).map_err(Failure::data)?;
+        let text = to_json(&plan).map_err(Failure::data)?;
         println!("{text}");
     } else {
-        print!("{plan}");
+        print!("{}", coloured(&plan));
     }
     Ok(())
+}
+
+/// The plan in words, its warnings in a colour.
+pub fn coloured(plan: &HostPlan) -> String {
+    let rules = plan.warnings.iter();
+    let rules: Vec<_> = rules.map(|warning| format!("{}:", warning.rule)).collect();
+    let rules = rules.iter().map(|rule| (&rule[..], colour::DOUBTFUL));
+    let words: Vec<_> = rules.chain([("warnings", colour::DOUBTFUL)]).collect();
+    colour::first_words(&plan.to_string(), &words, colour::on_stdout())
 }
 
 fn wishes(args: &PlanArgs, engine: usize) -> Wishes {

@@ -4,14 +4,20 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use katcp::reading::unix_now;
 
-use super::{Failure, examples};
+use super::{Failure, colour, examples, log};
 use crate::assembly::StageError;
-use crate::config::{CaptureOptions, ConfigError, EngineOptions, heading, with_output_keys};
+use crate::config::{
+    CaptureOptions, ConfigError, Decision, EngineOptions, heading, with_output_keys,
+};
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
-use crate::replay::{self, BackendKind, CaptureScan, ReplayError, ReplayOptions, Requests};
+use crate::replay::{
+    self, AutoGainError, BackendKind, CaptureScan, ReplayError, ReplayOptions, Requests,
+};
 use crate::report::RunReport;
 use crate::report::html::write_report;
+use crate::report::verdict::{Grade, Verdict};
 
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without
 /// loss, and write what would have been multicast
@@ -63,9 +69,17 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let scan = CaptureScan::new(&args.capture).map_err(Failure::data)?;
     let mut plan = replay::plan(&args.engine, &args.in_place, &scan, args.rx_queues)
         .map_err(Failure::usage)?;
+    let now = args.engine.sync_time.map(|_| unix_now());
+    for doubt in plan.engine.doubts(now) {
+        tracing::warn!("{doubt}");
+    }
     if let Some(path) = &args.requests {
         plan.requests = Requests::read(path).map_err(Failure::usage)?;
     }
+    replay::measure_gains(&mut plan, &args.capture).map_err(|error| match error {
+        AutoGainError::Demand(_) => Failure::usage(error),
+        _ => Failure::data(error),
+    })?;
     if let Some(folder) = &args.report {
         // Not after hours.
         fs::create_dir_all(folder).map_err(|error| {
@@ -79,9 +93,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         })?;
     }
     if !args.quiet {
-        for chosen in &plan.chosen {
-            eprintln!("picked {} {} ({})", chosen.option, chosen.value, chosen.why);
-        }
+        plan.chosen.iter().for_each(tell);
     }
     let options = ReplayOptions {
         capture: args.capture.clone(),
@@ -112,6 +124,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Says what was picked.
+fn tell(Decision { option, value, why }: &Decision) {
+    match log::is_json() {
+        true => tracing::info!(option, value, why, "picked"),
+        false => eprintln!("picked {option} {value} ({why})"),
+    }
 }
 
 /// Options that have nothing to do with the capture.
@@ -202,6 +222,14 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
         report.rate.samples_per_second * 1e-6,
         report.rate.realtime
     );
+    let verdict = Verdict::of(report);
+    let style = match verdict.grade {
+        Grade::Good => colour::GOOD,
+        Grade::Losses => colour::DOUBTFUL,
+        Grade::Nothing => colour::BAD,
+    };
+    let headline = colour::paint(style, &verdict.headline, colour::on_stdout());
+    println!("verdict    {headline}");
     println!("written    {}", args.output.display());
     if let Some(folder) = &args.report {
         println!("report     {}", folder.join("report.html").display());

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use live::LiveArgs;
 
-use super::{Failure, examples};
+use super::{Failure, colour, examples};
 use crate::config::{heading, with_output_keys};
+use crate::report::to_json;
 use crate::sink::{self, SinkError, SinkOptions};
 
 /// Take F-engine heaps in, from an interface while they come or from a capture, and check them
@@ -75,14 +76,21 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         _ => Failure::data(error),
     })?;
     if args.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(Failure::data)?
-        );
+        println!("{}", to_json(&report).map_err(Failure::data)?);
     } else {
-        println!("{report}");
+        println!("{}", coloured(&report, report.problems().count()));
     }
     problems(report.problems().count(), "capture")
+}
+
+/// A report whose last line, the verdict, is in a colour.
+fn coloured(report: &impl ToString, problems: usize) -> String {
+    let style = if problems == 0 {
+        colour::GOOD
+    } else {
+        colour::BAD
+    };
+    colour::last_line(&report.to_string(), style, colour::on_stdout())
 }
 
 fn problems(count: usize, of: &str) -> Result<(), Failure> {

@@ -1,7 +1,9 @@
 //! `karoo tune`: is this host fit for engines, and what makes it so.
 
+use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use host::topology::{CpuList, Machine, Root, is_address};
@@ -9,8 +11,10 @@ use host::tuning::{
     self, Applied, Change, Finding, Host, Journal, Outcome, Profile, Scope, explain, table,
 };
 
-use super::{Failure, examples};
+use super::schema::Findings;
+use super::{Failure, colour, examples};
 use crate::config::List;
+use crate::report::to_json;
 
 /// Check and change what a host needs so that nothing interrupts or slows its engines
 #[derive(Debug, Args)]
@@ -155,14 +159,17 @@ impl About {
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let (scope, findings) = args.about.findings()?;
     if args.json {
-        let text = serde_json::to_string_pretty(&findings).map_err(Failure::data)?;
+        let text = to_json(&Findings {
+            findings: &findings,
+        })
+        .map_err(Failure::data)?;
         println!("{text}");
     } else if args.explain {
         for finding in &findings {
-            println!("{}", explain(finding));
+            println!("{}", coloured(&explain(finding)));
         }
     } else {
-        print!("{scope}\n{}", table(&findings));
+        print!("{scope}\n{}", coloured(&table(&findings)));
     }
     let missed = findings.iter().filter(|finding| finding.status().is_miss());
     match missed.count() {
@@ -175,7 +182,34 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
+/// Findings with the words for how they are in colours.
+fn coloured(text: &str) -> String {
+    let words = [
+        ("ok", colour::GOOD),
+        ("MISS", colour::BAD),
+        ("UNKNOWN", colour::DOUBTFUL),
+        ("PENDING", colour::DOUBTFUL),
+    ];
+    colour::first_words(text, &words, colour::on_stdout())
+}
+
+/// Refuses to begin what only root can do on this host.
+fn check_root(at: &Where, what: &str, instead: &str) -> Result<(), Failure> {
+    // A process's own folder has its effective user.
+    let is_root = fs::metadata("/proc/self").map_or(true, |process| process.uid() == 0);
+    if is_root || at.root != Path::new("/") {
+        return Ok(());
+    }
+    let text =
+        format!("{what} changes the whole host: run it as root (sudo karoo tune …){instead}");
+    Err(Failure::usage(text))
+}
+
 fn apply(args: &ApplyArgs) -> Result<(), Failure> {
+    if !args.dry_run {
+        let instead = ", or look at the changes with --dry-run";
+        check_root(&args.about.at, "tune apply", instead)?;
+    }
     let (scope, findings) = args.about.findings()?;
     println!("{scope}");
     let changes = tuning::changes(&findings);
@@ -250,6 +284,7 @@ fn agreed(changes: usize) -> Result<bool, Failure> {
 }
 
 fn revert(args: &RevertArgs) -> Result<(), Failure> {
+    check_root(&args.at, "tune revert", "")?;
     let host = args.at.host();
     let mut journal = Journal::open(&args.at.state(), host.root()).map_err(Failure::data)?;
     if journal.records().is_empty() {

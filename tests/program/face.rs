@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-const COMMANDS: [&str; 16] = [
+pub const COMMANDS: [&str; 19] = [
     "",
     "replay",
     "fgpu",
@@ -22,6 +22,9 @@ const COMMANDS: [&str; 16] = [
     "bench ports",
     "bench cores",
     "bench kernels",
+    "schema",
+    "man",
+    "completions",
 ];
 
 /// Lines of a help text that name arguments, commands, defaults and choices.

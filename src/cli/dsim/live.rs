@@ -31,6 +31,7 @@ const QUEUE: usize = 512;
 /// Sends until the command is told to end, or all that was asked for is sent.
 pub fn run(args: &DsimArgs, mut config: DigitiserConfig, name: &str) -> Result<(), Failure> {
     let level = log::start(args.log);
+    args.tell_doubts(&config);
     let (interface, heaps) = check(args, &config, name)?;
     let (katcp, sockets) = frame::bind(&args.serve)?;
     let mut serving = Serving::start(sockets, level)?;

@@ -27,6 +27,7 @@ use crate::metrics::site;
 use crate::net::{FlowTable, parse_endpoints};
 use crate::page::{SinkPage, SinkPageParts};
 use crate::ports::{Interface, Links, OpenPort, PortUse};
+use crate::report::to_json;
 use crate::sim::{DigitiserConfig, parse};
 use crate::sink::StreamReport;
 use crate::sink::live::{
@@ -209,7 +210,8 @@ impl LiveArgs {
             return Err(Failure::usage(text));
         }
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
-        let signals = parse(signals, || seeds.next_u64()).map_err(Failure::usage)?;
+        let signals = parse(signals, || seeds.next_u64())
+            .map_err(|error| Failure::usage(error.shown(signals)))?;
         // Two polarisations, wherever they go.
         let nowhere = SocketAddrV4::new([239, 0, 0, 0].into(), 7148);
         let digitiser = DigitiserConfig {
@@ -374,10 +376,10 @@ fn close(port: OpenPort) -> u64 {
 
 fn print(report: &LiveReport, json: bool) -> Result<(), Failure> {
     if json {
-        let json = serde_json::to_string_pretty(report).map_err(Failure::data)?;
+        let json = to_json(report).map_err(Failure::data)?;
         println!("{json}");
     } else {
-        println!("{report}");
+        println!("{}", super::coloured(report, report.problems().count()));
     }
     Ok(())
 }

@@ -1,0 +1,213 @@
+//! Mistakes that people make on command lines: each is answered with what was meant, and values that
+//! are most often typing errors are warned of.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+use crate::support::{data, host, karoo};
+
+const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
+/// An account without rights.
+const NOBODY: u32 = 65534;
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn each_mistake_is_answered_with_what_was_meant() {
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["plan", "--engines", "0"], &["must be from 1 to"]),
+        (&["reply", "x.pcap"], &["replay"]),
+        (
+            &["fgpu"],
+            &["SRC, --recv-interface", "--wideband", "All of it"],
+        ),
+        (
+            &[
+                "dsim",
+                "--output",
+                "/nowhere/x",
+                "--signals",
+                "cw(0.1 1e6);",
+            ],
+            &[
+                "expected ','",
+                "\n  cw(0.1 1e6);\n         ^\n",
+                "comb(amplitude, frequency)",
+            ],
+        ),
+        (
+            &[
+                "dsim",
+                "--output",
+                "/nowhere/x",
+                "--signals",
+                "sin(0.1, 1e6);",
+            ],
+            &["no function 'sin'", "\n  ^\n"],
+        ),
+        (
+            &["fgpu", "--wideband", "name=w,chanels=4096,dst=239.1.1.1"],
+            &["'chanels'", "did you mean channels?"],
+        ),
+        (
+            &[
+                "dsim",
+                "--output",
+                "/nowhere/x",
+                "--adc-sample-rate",
+                "1712m",
+            ],
+            &["M for a million"],
+        ),
+        (&["bench", "kernels", "--channels", "7"], &["channels"]),
+        (&["schema", "report"], &["replay-report"]),
+    ];
+    for (args, words) in cases {
+        let output = karoo(args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        assert!(text.starts_with("error: "), "{args:?}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{args:?}: no '{word}' in {text}");
+        }
+    }
+}
+
+/// An engine of these options, which ends before it has an interface.
+fn engine(options: &[&str]) -> Output {
+    let usual = [
+        "fgpu",
+        "--recv-interface=no-such",
+        "--send-interface=no-such",
+        "--adc-sample-rate=1712e6",
+        "--sync-time=1763700000",
+        "239.102.0.64+7:7148,239.102.1.64+7:7148",
+    ];
+    karoo(usual.iter().chain(options))
+}
+
+#[test]
+fn numbers_that_no_engine_can_use_are_refused() {
+    let cases = [
+        ("--sync-time=1e300", "must be UNIX seconds"),
+        ("--send-rate-factor=1e-300", "must be 0"),
+        ("--send-rate-factor=-1", "must be 0"),
+        ("--recv-buffer=18446744073709551615", "--recv-buffer"),
+        ("--gain=auto", "?karoo-auto-gain"),
+    ];
+    for (option, words) in cases {
+        let output = engine(&["--wideband", WIDEBAND, option]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{option}: {text}");
+        assert!(text.contains(words), "{option}: {text}");
+    }
+}
+
+#[test]
+fn values_that_are_most_often_typing_errors_are_warned_of() {
+    let zoom = "name=z,channels=64,dst=239.10.2.0,centre_frequency=284.0,decimation=16";
+    let cases: [(&[&str], &str); 6] = [
+        (&["--adc-sample-rate=1712"], "give 1712M"),
+        (&["--sync-time=99999999999"], "is to come"),
+        (&["--sync-time=1763700000000"], "give 1763700000"),
+        (&["--gain=0"], "--gain 0"),
+        (&["--narrowband", zoom], "give centre_frequency=284M"),
+        (&["--send-rate-factor=0.5"], "--send-rate-factor 0.5"),
+    ];
+    for (options, words) in cases {
+        let output = engine(&[&["--wideband", WIDEBAND], options].concat());
+        let text = stderr(&output);
+        assert!(
+            text.contains("WARN") && text.contains(words),
+            "{options:?}: {text}"
+        );
+    }
+    let right = engine(&["--wideband", WIDEBAND]);
+    assert!(!stderr(&right).contains("WARN"), "{}", stderr(&right));
+
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, out) = (data("tones-10bit.pcap"), folder.path().join("out.pcap"));
+    let (capture, out) = (capture.to_str().unwrap(), out.to_str().unwrap());
+    let usual = [
+        "replay",
+        capture,
+        "-o",
+        out,
+        "--backend=cpu",
+        "--wideband",
+        WIDEBAND,
+        "--quiet",
+    ];
+    for (options, words) in &cases[..5] {
+        let output = karoo(usual.iter().chain(*options));
+        let text = stderr(&output);
+        assert!(output.status.success(), "{options:?}: {text}");
+        assert!(
+            text.contains("WARN") && text.contains(words),
+            "{options:?}: {text}"
+        );
+    }
+    let right = karoo(usual);
+    assert!(!stderr(&right).contains("WARN"), "{}", stderr(&right));
+}
+
+#[test]
+fn who_is_not_root_is_told_so_first() {
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+        // Changing to another user takes root; who runs this as another user is one already.
+        if std::fs::metadata("/proc/self")
+            .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+        {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.args(args).current_dir("/").output()
+    };
+    for (what, more) in [("apply", "--dry-run"), ("revert", "sudo")] {
+        let output = match run(&["tune", what]) {
+            Ok(output) => output,
+            Err(error) => return println!("no program that others may run: {error}"),
+        };
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.contains("run it as root") && text.contains(more),
+            "{text}"
+        );
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn colours_are_shown_where_they_are_wanted() {
+    let host = host::lay_out(&host::record("milan"));
+    let root = host.path().to_str().unwrap();
+    let run = |variable: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
+        command.args(args).env(variable, "1");
+        let output = command.output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), stderr(&output))
+    };
+    for args in [
+        &["tune", "check", "--root", root][..],
+        &["plan", "--root", root, "--engines", "4"],
+    ] {
+        let (coloured, _) = run("CLICOLOR_FORCE", args);
+        assert!(coloured.contains("\u{1b}[3"), "{args:?}: {coloured}");
+        let (plain, _) = run("NO_COLOR", args);
+        assert!(!plain.contains('\u{1b}'), "{args:?}: {plain}");
+        let stripped = coloured.split("\u{1b}[").map(|part| {
+            let codes = part
+                .split_once('m')
+                .filter(|(codes, _)| codes.chars().all(|c| c.is_ascii_digit() || c == ';'));
+            codes.map_or(part, |(_, text)| text)
+        });
+        assert_eq!(stripped.collect::<String>(), plain);
+    }
+    let (_, coloured) = run("CLICOLOR_FORCE", &["sink", "missing.pcap"]);
+    assert!(coloured.starts_with("\u{1b}["), "{coloured}");
+    let (_, plain) = run("NO_COLOR", &["sink", "missing.pcap"]);
+    assert!(plain.starts_with("error: "), "{plain}");
+}
