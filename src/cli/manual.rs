@@ -106,7 +106,12 @@ fn as_it_is(roff: &mut Roff, help: &str) {
             if open {
                 roff.control("fi", []);
             }
-            let title = heading.unwrap_or("NOTES").to_uppercase();
+            let title = heading.unwrap_or("NOTES");
+            // Options are written as they are.
+            let title = match title.contains("--") {
+                true => title.to_owned(),
+                false => title.to_uppercase(),
+            };
             roff.control("SH", [&title[..]]);
             roff.control("nf", []);
             open = true;

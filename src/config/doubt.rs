@@ -23,7 +23,7 @@ pub fn doubt_about_rate(rate: f64) -> Option<String> {
 
 /// What is odd about a sync time at the UNIX time `now`, if anything.
 pub fn doubt_about_sync_time(sync_time: f64, now: f64) -> Option<String> {
-    let year = 1970.0 + sync_time / (365.2425 * A_DAY);
+    let year = (1970.0 + sync_time / (365.2425 * A_DAY)).floor();
     let what = match sync_time {
         time if time > now + A_DAY => "to come",
         // What stands for any time.
@@ -37,7 +37,7 @@ pub fn doubt_about_sync_time(sync_time: f64, now: f64) -> Option<String> {
         false => ", and timestamps count from it".to_owned(),
     };
     Some(format!(
-        "--sync-time {sync_time}: the year {year:.0} is {what}{meant}"
+        "--sync-time {sync_time}: the year {year} is {what}{meant}"
     ))
 }
 
@@ -118,7 +118,7 @@ mod tests {
         let rate = one(&|config| config.clock.adc_sample_rate = 1712.0);
         assert!(rate.contains("--adc-sample-rate 1712") && rate.contains("1712M"));
         let late = one(&|config| config.clock.sync_time = 99_999_999_999.0);
-        assert!(late.contains("the year 5139 is to come"), "{late}");
+        assert!(late.contains("the year 5138 is to come"), "{late}");
         let millis = one(&|config| config.clock.sync_time = 1_763_700_000_000.0);
         assert!(millis.ends_with("give 1763700000"), "{millis}");
         let early = one(&|config| config.clock.sync_time = 17_637.0);
