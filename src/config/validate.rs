@@ -106,7 +106,7 @@ impl EngineConfig {
     fn validate_clock(&self) -> Result<(), ConfigError> {
         check_rate(self.clock.adc_sample_rate)?;
         if self.clock.sync_time.is_nan() || self.clock.sync_time.abs() > MAX_TIME {
-            let rule = "must be UNIX seconds, of which no clock has more than 1e12";
+            let rule = "must be UNIX seconds, of which no clock has more than 1e14";
             return Err(refuse(
                 "--sync-time",
                 format!("{:e}", self.clock.sync_time),
@@ -289,8 +289,8 @@ impl OutputConfig {
 
 /// Hertz, above what any digitiser can have.
 const MAX_RATE: f64 = 1e12;
-/// UNIX seconds, 30 000 years from now.
-const MAX_TIME: f64 = 1e12;
+/// UNIX seconds, three million years from now: what is in milliseconds is only doubted.
+const MAX_TIME: f64 = 1e14;
 
 /// What every rate must be.
 pub(super) fn check_rate(rate: f64) -> Result<(), ConfigError> {

@@ -77,9 +77,10 @@ fn shells_complete_commands_and_options() {
     }
     // Bash is where these tests run; it completes as it would at a prompt.
     let complete = |words: &str, at: usize| {
-        let last = words.rsplit(' ').next().unwrap();
+        let mut last = words.rsplit(' ');
+        let (word, before) = (last.next().unwrap(), last.next().unwrap());
         let line = format!(
-            "source bash; COMP_WORDS=({words}); COMP_CWORD={at}; _karoo karoo '{last}' x; echo \"${{COMPREPLY[@]}}\""
+            "source ./bash; COMP_WORDS=({words}); COMP_CWORD={at}; _karoo karoo '{word}' '{before}'; echo \"${{COMPREPLY[@]}}\""
         );
         let output = Command::new("bash")
             .args(["-c", &line])

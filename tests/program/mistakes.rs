@@ -188,7 +188,8 @@ fn colours_are_shown_where_they_are_wanted() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_karoo"));
         command.args(args).env(variable, "1");
         let output = command.output().unwrap();
-        (String::from_utf8(output.stdout).unwrap(), stderr(&output))
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        (stdout, stderr(&output))
     };
     for args in [
         &["tune", "check", "--root", root][..],
