@@ -77,6 +77,7 @@ mod tests {
     /// The words of a line up to an operator of the shell.
     fn words(line: &str) -> Vec<String> {
         let line = line.split(" || ").next().unwrap_or_default();
+        let line = line.split(" > ").next().unwrap_or_default();
         let mut words = vec![String::new()];
         for (number, part) in line.split('\'').enumerate() {
             let quoted = number % 2 == 1;
