@@ -13,6 +13,7 @@ use super::{Failure, bench, dsim, examples};
 use crate::bench::engine::EngineBench;
 use crate::bench::ports::PortsReport;
 use crate::config::ConfigError;
+use crate::doctor;
 use crate::report::RunReport;
 use crate::report::document::{Documented, identified, schema_of};
 use crate::sink::SinkReport;
@@ -70,11 +71,12 @@ fn live() -> Value {
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 10] {
+fn entries() -> [Entry; 11] {
     [
         entry::<RunReport>(),
         entry::<SinkReport>(),
         entry::<LiveReport>(),
+        entry::<doctor::Report>(),
         entry::<HostPlan>(),
         entry::<Findings<'_>>(),
         entry::<EngineBench>(),

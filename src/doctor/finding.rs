@@ -98,10 +98,11 @@ ailments! {
 }
 
 /// Something that is wrong, how that is known, and what mends it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Finding {
     /// What it is.
     #[serde(serialize_with = "by_name")]
+    #[schemars(with = "String")]
     pub code: Ailment,
     /// The same in words, with names and numbers.
     pub what: String,

@@ -19,7 +19,7 @@ pub use asked::{Asked, AskedOutput};
 pub use evidence::{Blind, Evidence, Flow, FlowKey, IgmpPath, InterfaceFacts, PolHeaps, Wire};
 pub use finding::{Ailment, Finding};
 pub use look::Look;
-pub use report::{Report, SCHEMA, Seen};
+pub use report::{Report, Seen};
 pub use rules::diagnose;
 
 /// Looks, and says what is wrong.

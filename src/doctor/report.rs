@@ -2,25 +2,23 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asked::Asked;
 use super::evidence::{Blind, Evidence, Flow, IgmpPath};
 use super::finding::Finding;
 use crate::losses::{grouped, per_second};
+use crate::report::Documented;
 
-/// Version of the JSON.
-pub const SCHEMA: u32 = 1;
 /// Flows that are named.
 const FLOWS: usize = 12;
 /// Columns of text.
 const WIDTH: usize = 100;
 
 /// What a look came to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// Version of this structure.
-    pub schema: u32,
     /// Version of the program.
     pub karoo: &'static str,
     /// Seconds that the wire was looked at.
@@ -37,8 +35,13 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+impl Documented for Report {
+    const NAME: &'static str = "doctor";
+    const TITLE: &'static str = "What karoo doctor --json found";
+}
+
 /// Datagrams of one sender to one destination.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Seen {
     /// Interface that they came to.
     pub interface: String,
@@ -78,7 +81,6 @@ impl Report {
         let mut seen: Vec<_> = evidence.wire.flows.iter().map(seen).collect();
         seen.sort_by_key(|seen| std::cmp::Reverse((seen.ours, seen.datagrams)));
         Self {
-            schema: SCHEMA,
             karoo: env!("CARGO_PKG_VERSION"),
             seconds: evidence.looked.1 - evidence.looked.0,
             source: asked.source(),
