@@ -286,11 +286,13 @@ fn agreed(changes: usize) -> Result<bool, Failure> {
 fn revert(args: &RevertArgs) -> Result<(), Failure> {
     check_root(&args.at, "tune revert", "")?;
     let host = args.at.host();
-    let mut journal = Journal::open(&args.at.state(), host.root()).map_err(Failure::data)?;
-    if journal.records().is_empty() {
+    let known = Journal::peek(&args.at.state()).map_err(Failure::data)?;
+    if known.is_empty() {
+        // Without making a journal where there is none.
         println!("nothing to revert");
         return Ok(());
     }
+    let mut journal = Journal::open(&args.at.state(), host.root()).map_err(Failure::data)?;
     let whole = tuning::revert(&host, &mut journal, |applied| {
         report(applied);
     });

@@ -57,6 +57,8 @@ pub fn run(args: &CoresArgs) -> Result<(), Failure> {
     let text = to_json_line(&times).map_err(Failure::data)?;
     if let Some(path) = &args.output {
         let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
+        let folder = path.parent().filter(|of| !of.as_os_str().is_empty());
+        folder.map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
         fs::write(path, &text).map_err(failed)?;
     }
     match args.json {
