@@ -259,10 +259,7 @@ fn three_commands_make_a_correlators_front() {
     let mut digitiser = chain.digitiser(&[]);
     chain.wait_for("karoo_sink_heaps_total", 4 * 400);
     for (namespace, port) in [(&engine, METRICS), (&test, SINK_METRICS)] {
-        check(
-            "live",
-            &get(namespace, port, "/live.json"),
-        );
+        check("live", &get(namespace, port, "/live.json"));
     }
     digitiser.interrupt();
     let (status, _) = digitiser.ended();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ground::StopFlag;
 use ground::os::run_on;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How long a connection and a scrape may take.
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SCRAPE: u64 = 64 << 20;
 
 /// What viewers and scrapers got.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LookCounts {
     /// Documents that came to open pages.
     pub documents: u64,

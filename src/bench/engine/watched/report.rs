@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::LookCounts;
 use crate::bench::engine::report::{BenchCounts, Latency, Probe};
 
 /// Rounds with and without somebody who looks, by turns, at one rate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WatchedBench {
     /// Pages that were open of each engine.
     pub viewers: usize,
@@ -25,7 +26,7 @@ pub struct WatchedBench {
 }
 
 /// A stay without, and one with somebody who looks.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WatchedRound {
     /// Without.
     pub without: Probe,
@@ -36,7 +37,7 @@ pub struct WatchedRound {
 }
 
 /// Latencies of one engine.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct WatchedLatency {
     /// Without.
     pub without: Latency,
