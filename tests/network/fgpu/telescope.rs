@@ -98,7 +98,8 @@ impl Telescope {
         let outputs = ["--wideband", OUTPUT, SOURCE, &engine_time];
         let rate = format!("--adc-sample-rate={RATE}");
         let metrics = format!("--prometheus-port={METRICS}");
-        let more = [&rate[..], &metrics];
+        // What a busy machine holds up for seconds is not lost.
+        let more = [&rate[..], &metrics, "--recv-spare-chunks=64"];
         let args = [&own[..], &outputs, &ENGINE_OPTIONS, &more, options].concat();
         let engine = Karoo::start_with(&cable.engine, &args, &variables).up();
         Some(Self {
