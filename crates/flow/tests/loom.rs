@@ -1,15 +1,25 @@
-//! Model checks of the queue: every interleaving of its two ends.
+//! Model checks of the queues: every interleaving of their two ends, with all that the memory model
+//! of C11 and Rust allows, whatever the processor.
 //!
-//! The ring's source is compiled here once more, with loom's atomics in place of the standard ones
-//! and a cell for each slot whose accesses loom checks for races.
+//! The sources are compiled here once more, with loom's atomics in place of the standard ones and a
+//! cell for each slot whose accesses loom checks for races.
 
+#[allow(dead_code, missing_docs)]
+#[path = "../src/queue/marked.rs"]
+mod marked;
+#[allow(dead_code, missing_docs)]
+#[path = "../src/queue/memory.rs"]
+mod memory;
+#[allow(dead_code, missing_docs)]
+#[path = "../src/queue/paced.rs"]
+mod paced;
 #[allow(dead_code, missing_docs)]
 #[path = "../src/queue/ring.rs"]
 mod ring;
 
 mod sync {
     pub use loom::sync::Arc;
-    pub use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
     pub struct Watch(loom::cell::UnsafeCell<()>);
 
@@ -27,38 +37,70 @@ mod sync {
             self.0.with_mut(|_| ());
         }
     }
+
+    pub struct Marks(Vec<AtomicU32>);
+
+    impl Marks {
+        pub fn new(slots: usize) -> Marks {
+            Marks((0..slots).map(|_| AtomicU32::new(0)).collect())
+        }
+
+        /// # Safety
+        ///
+        /// Always safe: the place is not looked at.
+        pub unsafe fn of(&self, slot: usize, _place: *mut u32) -> &AtomicU32 {
+            &self.0[slot]
+        }
+    }
 }
 
 use loom::thread;
+use marked::marked;
+use paced::paced;
 use ring::queue;
+
+/// Looks until there is something.
+fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        thread::yield_now();
+    }
+}
 
 #[test]
 fn single_blocks_arrive_whole_and_in_order() {
     loom::model(|| {
         let (mut producer, mut consumer) = queue::<u32>(2, 2, &[]).unwrap();
         let writer = thread::spawn(move || {
-            let mut next = 0;
-            while next < 3 {
-                if producer.push(&[next, next]) == 2 {
-                    next += 1;
-                } else {
-                    thread::yield_now();
-                }
+            for next in 0..3 {
+                wait(|| (producer.push(&[next, next]) == 2).then_some(()));
             }
         });
-        let mut wanted = 0;
-        while wanted < 3 {
+        for wanted in 0..3 {
             let mut block = [9; 2];
-            match consumer.pop(&mut block) {
-                0 => thread::yield_now(),
-                _ => {
-                    assert_eq!(block, [wanted; 2]);
-                    wanted += 1;
-                }
-            }
+            wait(|| (consumer.pop(&mut block) == 2).then_some(()));
+            assert_eq!(block, [wanted; 2]);
         }
         writer.join().unwrap();
         assert_eq!(consumer.available(), 0);
+    });
+}
+
+#[test]
+fn single_items_and_streamed_blocks_arrive_in_order() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = queue::<u32>(2, 1, &[]).unwrap();
+        let writer = thread::spawn(move || {
+            wait(|| producer.push_one(0).then_some(()));
+            wait(|| (producer.push_streaming(&[1]) == 1).then_some(()));
+            wait(|| producer.push_one(2).then_some(()));
+        });
+        for wanted in 0..3 {
+            assert_eq!(wait(|| consumer.pop_one()), wanted);
+        }
+        writer.join().unwrap();
     });
 }
 
@@ -110,5 +152,78 @@ fn what_was_written_before_the_end_is_seen_after_it() {
         }
         writer.join().unwrap();
         assert!(consumer.is_abandoned());
+    });
+}
+
+#[test]
+fn blocks_in_marked_slots_arrive_whole_and_in_order() {
+    loom::model(|| {
+        // One block of delay, and every slot written twice.
+        let (mut producer, mut consumer) = marked::<u32>(2, 2, &[7, 7]).unwrap();
+        let writer = thread::spawn(move || {
+            for next in 0..3 {
+                wait(|| producer.push(&[next, next]).then_some(()));
+            }
+        });
+        for wanted in [7, 0, 1, 2] {
+            let mut block = [9; 2];
+            wait(|| consumer.pop(&mut block).then_some(()));
+            assert_eq!(block, [wanted; 2]);
+        }
+        writer.join().unwrap();
+        assert!(!consumer.has_block());
+    });
+}
+
+#[test]
+fn marked_slots_in_place_are_nobodys_before_they_are_committed() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = marked::<u32>(1, 1, &[]).unwrap();
+        let writer = thread::spawn(move || {
+            for next in 0..2 {
+                loop {
+                    if let Some(mut grant) = producer.reserve() {
+                        grant.block()[0] = next;
+                        grant.commit();
+                        break;
+                    }
+                    thread::yield_now();
+                }
+            }
+        });
+        for wanted in 0..2 {
+            loop {
+                if let Some(view) = consumer.peek() {
+                    assert_eq!(view.block(), [wanted]);
+                    view.release();
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+        writer.join().unwrap();
+        assert!(consumer.is_abandoned());
+    });
+}
+
+/// Whatever the producer does meanwhile: a block that is given is the one whose turn it is, whole.
+#[test]
+fn a_queue_without_a_handshake_gives_whole_blocks_or_tells_of_a_slip() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = paced(2, 2, None).unwrap();
+        let writer = thread::spawn(move || {
+            // The second one is written over the block that is there at first.
+            for block in [[1, 1], [2, 2]] {
+                producer.push(&block);
+            }
+        });
+        for wanted in [0, 1, 2] {
+            let mut block = [9; 2];
+            if consumer.pop(&mut block).is_err() {
+                break;
+            }
+            assert_eq!(block, [wanted; 2]);
+        }
+        writer.join().unwrap();
     });
 }

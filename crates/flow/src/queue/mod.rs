@@ -1,8 +1,15 @@
 //! Queues of blocks from one thread to another.
 //!
-//! One end writes, the other reads; neither waits, neither allocates. A transaction is one block or
-//! several, copied or in place. Each end keeps a copy of the other's index and looks again only
-//! when that says that there is too little.
+//! One end writes, the other reads; neither waits, neither allocates. There are three:
+//!
+//! * [`queue`], for blocks one by one or several at once, copied, copied past the caches, or in
+//!   place. Each end keeps a copy of the other's count and looks again only when that says that
+//!   there is too little.
+//! * [`marked`], for blocks one by one, copied or in place. Each slot tells itself whether it is
+//!   full, so that a small block travels on one cache line together with the news of it.
+//! * [`paced`], without any look: for two cores that nothing disturbs and that go at one rate.
+//!
+//! `docs/flow/measurements.md` tells which is best where.
 //!
 //! ```
 //! use karoo_flow::queue::queue;
@@ -27,24 +34,27 @@
 //! assert_eq!(view.slices().0, [1.0, 2.0, 3.0]);
 //! view.release(1);
 //! ```
+//!
+//! ```
+//! use karoo_flow::queue::marked;
+//!
+//! let (mut producer, mut consumer) = marked::<u64>(2, 1, &[]).unwrap();
+//! assert!(producer.push_one(1) && producer.push_one(2) && !producer.push_one(3));
+//! assert_eq!(consumer.pop_one(), Some(1));
+//! ```
 
 // The one room of unsafe code in this crate.
 #[allow(unsafe_code)]
+mod marked;
+#[allow(unsafe_code)]
+mod memory;
+mod paced;
+#[allow(unsafe_code)]
 mod ring;
+#[allow(unsafe_code)]
+mod sync;
 
-/// What the ring is made of. The model checker has others of the same names.
-mod sync {
-    pub use std::sync::Arc;
-    pub use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    /// Watches the accesses to one slot. Here nobody does.
-    #[derive(Default)]
-    pub struct Watch(());
-
-    impl Watch {
-        pub fn read(&self) {}
-        pub fn write(&self) {}
-    }
-}
-
-pub use ring::{Consumer, Grant, MAX_BYTES, Producer, View, queue};
+pub use marked::{MarkedConsumer, MarkedGrant, MarkedProducer, MarkedView, marked};
+pub use memory::MAX_BYTES;
+pub use paced::{PacedConsumer, PacedProducer, Pacing, Slip, paced};
+pub use ring::{Consumer, Grant, Producer, View, queue};

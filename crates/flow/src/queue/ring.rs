@@ -10,34 +10,21 @@
 //! `tests/loom.rs` checks all interleavings of small rings; what it does not prove is the
 //! arithmetic of large ones, which property tests hold.
 
-use std::cell::UnsafeCell;
-
+use super::memory::{Ahead, Alone, Memory, Want, checked, stream};
 use super::sync::{Arc, AtomicBool, AtomicUsize, Ordering, Watch};
-
-/// The most bytes of one queue.
-pub const MAX_BYTES: usize = 1 << 32;
-
-/// A value on cache lines of its own. Two lines of 64 bytes: processors fetch them in pairs.
-#[repr(align(128))]
-struct Line<T>(T);
-
-/// Memory in whole cache lines.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct Chunk([u8; 64]);
 
 struct Shared<T> {
     /// Blocks written since the start.
-    tail: Line<AtomicUsize>,
+    tail: Alone<AtomicUsize>,
     /// Blocks read since the start.
-    head: Line<AtomicUsize>,
+    head: Alone<AtomicUsize>,
     /// Whether one of the ends is gone.
-    abandoned: Line<AtomicBool>,
+    abandoned: Alone<AtomicBool>,
     slots: usize,
     /// Items of a block.
     block: usize,
-    /// `slots * block` items, from the start of a cache line on.
-    memory: Box<[UnsafeCell<Chunk>]>,
+    /// `slots * block` items.
+    memory: Memory,
     watches: Box<[Watch]>,
     item: std::marker::PhantomData<T>,
 }
@@ -49,21 +36,25 @@ unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
     /// The memory of `blocks` slots from slot `at` on, which do not reach beyond the last.
+    #[inline(always)]
     fn items(&self, at: usize, blocks: usize) -> *mut [T] {
         debug_assert!(at + blocks <= self.slots);
-        let first = UnsafeCell::raw_get(self.memory.as_ptr()).cast::<T>();
-        // SAFETY: `at` is at most `slots`, so the result is within the memory or at its end.
-        let start = unsafe { first.add(at * self.block) };
+        let start = self.memory.at(at * self.block * size_of::<T>()).cast::<T>();
         std::ptr::slice_from_raw_parts_mut(start, blocks * self.block)
     }
 
     /// The slots in two runs: up to the last slot, and from the first on.
+    #[inline(always)]
     fn runs(&self, at: usize, blocks: usize) -> (usize, usize) {
         let before = blocks.min(self.slots - at);
         (before, blocks - before)
     }
 
+    #[inline(always)]
     fn watch(&self, at: usize, blocks: usize, look: impl Fn(&Watch)) {
+        if size_of::<Watch>() == 0 {
+            return;
+        }
         let (before, after) = self.runs(at, blocks);
         self.watches[at..at + before]
             .iter()
@@ -71,6 +62,7 @@ impl<T: Copy> Shared<T> {
             .for_each(look);
     }
 
+    #[inline(always)]
     fn ahead(&self, at: usize, blocks: usize) -> usize {
         let next = at + blocks;
         if next >= self.slots {
@@ -81,7 +73,9 @@ impl<T: Copy> Shared<T> {
     }
 }
 
-/// The end that writes.
+/// The end that writes. Like the other end on cache lines of its own, wherever it lies: beside each
+/// other on one, they would be four times as slow.
+#[repr(align(128))]
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     /// Blocks written.
@@ -90,9 +84,11 @@ pub struct Producer<T> {
     at: usize,
     /// Blocks read, as last seen.
     head: usize,
+    ahead: Ahead,
 }
 
 /// The end that reads.
+#[repr(align(128))]
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     /// Blocks read.
@@ -101,6 +97,7 @@ pub struct Consumer<T> {
     at: usize,
     /// Blocks written, as last seen.
     tail: usize,
+    ahead: Ahead,
 }
 
 /// A queue of `slots` blocks of `block` items each, with whole blocks of `initial` items in it.
@@ -109,40 +106,15 @@ pub fn queue<T: Copy + Default + Send>(
     block: usize,
     initial: &[T],
 ) -> Result<(Producer<T>, Consumer<T>), String> {
-    let bytes = slots
-        .checked_mul(block)
-        .and_then(|items| items.checked_mul(size_of::<T>()));
-    let Some(bytes) =
-        bytes.filter(|&bytes| slots > 0 && block > 0 && bytes > 0 && bytes <= MAX_BYTES)
-    else {
-        return Err(format!(
-            "{slots} blocks of {block} items: there must be 1 at least of both, and at most {MAX_BYTES} bytes"
-        ));
-    };
-    if align_of::<T>() > align_of::<Chunk>() {
-        return Err(format!(
-            "items aligned to {} bytes: at most {}",
-            align_of::<T>(),
-            align_of::<Chunk>()
-        ));
-    }
-    if !initial.len().is_multiple_of(block) || initial.len() / block > slots {
-        return Err(format!(
-            "{} initial items: give whole blocks of {block}, and at most {slots}",
-            initial.len()
-        ));
-    }
-    let chunks = bytes.div_ceil(size_of::<Chunk>());
+    let bytes = checked::<T>(slots, block, initial.len(), Some)?;
     let filled = initial.len() / block;
     let shared = Shared {
-        tail: Line(AtomicUsize::new(filled)),
-        head: Line(AtomicUsize::new(0)),
-        abandoned: Line(AtomicBool::new(false)),
+        tail: Alone(AtomicUsize::new(filled)),
+        head: Alone(AtomicUsize::new(0)),
+        abandoned: Alone(AtomicBool::new(false)),
         slots,
         block,
-        memory: (0..chunks)
-            .map(|_| UnsafeCell::new(Chunk([0; 64])))
-            .collect(),
+        memory: Memory::new(bytes),
         watches: (0..slots).map(|_| Watch::default()).collect(),
         item: std::marker::PhantomData,
     };
@@ -159,6 +131,7 @@ pub fn queue<T: Copy + Default + Send>(
         tail: filled,
         at,
         head: 0,
+        ahead: Ahead::new(block * size_of::<T>()),
     };
     Ok((
         producer,
@@ -167,6 +140,7 @@ pub fn queue<T: Copy + Default + Send>(
             head: 0,
             at: 0,
             tail: filled,
+            ahead: Ahead::new(block * size_of::<T>()),
         },
     ))
 }
@@ -174,6 +148,7 @@ pub fn queue<T: Copy + Default + Send>(
 impl<T: Copy> Producer<T> {
     /// Whether there is room for so many blocks. Looks at the consumer's index only if the last one
     /// seen denies it.
+    #[inline]
     fn has_room(&mut self, blocks: usize) -> bool {
         let room = |head: usize| self.shared.slots - self.tail.wrapping_sub(head);
         if room(self.head) >= blocks {
@@ -181,6 +156,12 @@ impl<T: Copy> Producer<T> {
         }
         self.head = self.shared.head.0.load(Ordering::Acquire);
         room(self.head) >= blocks
+    }
+
+    /// Whether there is room for so many blocks.
+    #[inline]
+    pub fn room_for(&mut self, blocks: usize) -> bool {
+        self.has_room(blocks)
     }
 
     /// Blocks that there is room for, at least.
@@ -191,6 +172,7 @@ impl<T: Copy> Producer<T> {
 
     /// Room for so many blocks, to write in place. `None` if there is less, or if none is asked
     /// for. The room holds items that were there before.
+    #[inline]
     pub fn reserve(&mut self, blocks: usize) -> Option<Grant<'_, T>> {
         if blocks == 0 || blocks > self.shared.slots || !self.has_room(blocks) {
             return None;
@@ -202,9 +184,59 @@ impl<T: Copy> Producer<T> {
         })
     }
 
+    /// Asks for lines that will be written soon.
+    #[inline(always)]
+    fn fetch(&mut self) {
+        let shared = &*self.shared;
+        let own = shared.slots - self.tail.wrapping_sub(self.head);
+        self.ahead.fetch(
+            Want::Write,
+            &shared.memory,
+            shared.slots,
+            self.tail,
+            self.at,
+            own,
+        );
+    }
+
     /// Copies whole blocks, as many as are given and have room. Returns how many items were taken.
+    #[inline]
     pub fn push(&mut self, items: &[T]) -> usize {
-        let wanted = items.len() / self.shared.block;
+        let taken = self.push_by(items, |from, to| to.copy_from_slice(from));
+        self.fetch();
+        taken
+    }
+
+    /// [`Producer::push`] past the caches of this core, where the processor can do that (x86-64
+    /// can). It pays for blocks of 1 KiB or more between cores that share no cache; elsewhere it
+    /// costs.
+    #[inline]
+    pub fn push_streaming(&mut self, items: &[T]) -> usize
+    where
+        T: bytemuck::NoUninit,
+    {
+        self.push_by(items, |from, to| {
+            // SAFETY: both are slices of one length, one of them exclusive; items have no bytes
+            // that are not initialised.
+            unsafe {
+                stream(
+                    from.as_ptr().cast(),
+                    to.as_mut_ptr().cast(),
+                    size_of_val(from),
+                )
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn push_by(&mut self, items: &[T], copy: impl Fn(&[T], &mut [T])) -> usize {
+        // One block is the usual case, and needs no division.
+        let one = items.len() == self.shared.block;
+        let wanted = if one {
+            1
+        } else {
+            items.len() / self.shared.block
+        };
         let blocks = if self.has_room(wanted) {
             wanted
         } else {
@@ -215,10 +247,37 @@ impl<T: Copy> Producer<T> {
         };
         let (first, rest) = grant.slices();
         let taken = first.len() + rest.len();
-        first.copy_from_slice(&items[..first.len()]);
-        rest.copy_from_slice(&items[first.len()..taken]);
+        copy(&items[..first.len()], first);
+        if !rest.is_empty() {
+            copy(&items[first.len()..taken], rest);
+        }
         grant.commit(blocks);
         taken
+    }
+
+    /// Writes one item, and says whether there was room. Blocks of several items are not written
+    /// so: there is never room.
+    #[inline]
+    pub fn push_one(&mut self, item: T) -> bool {
+        let shared = &*self.shared;
+        if self.tail.wrapping_sub(self.head) >= shared.slots {
+            self.head = shared.head.0.load(Ordering::Acquire);
+            if self.tail.wrapping_sub(self.head) >= shared.slots {
+                return false;
+            }
+        }
+        if shared.block != 1 {
+            return false;
+        }
+        let slot = shared.items(self.at, 1).cast::<T>();
+        shared.watch(self.at, 1, Watch::write);
+        // SAFETY: the slot is the producer's, as in `Grant::slices`.
+        unsafe { slot.write(item) };
+        self.at = shared.ahead(self.at, 1);
+        self.tail = self.tail.wrapping_add(1);
+        shared.tail.0.store(self.tail, Ordering::Release);
+        self.fetch();
+        true
     }
 
     /// Whether the consumer is gone.
@@ -237,6 +296,7 @@ pub struct Grant<'a, T> {
 impl<T: Copy> Grant<'_, T> {
     /// The room: from one slot on, and what follows it at the beginning of the ring. Both are whole
     /// blocks.
+    #[inline]
     pub fn slices(&mut self) -> (&mut [T], &mut [T]) {
         let Producer { shared, at, .. } = &*self.producer;
         let (before, after) = shared.runs(*at, self.blocks);
@@ -252,6 +312,7 @@ impl<T: Copy> Grant<'_, T> {
     }
 
     /// Lets the consumer see the first `blocks` blocks, at most all that were reserved.
+    #[inline]
     pub fn commit(self, blocks: usize) {
         let blocks = blocks.min(self.blocks);
         let producer = self.producer;
@@ -269,6 +330,7 @@ impl<T: Copy> Grant<'_, T> {
 impl<T: Copy> Consumer<T> {
     /// Whether there are so many blocks. Looks at the producer's index only if the last one seen
     /// denies it.
+    #[inline]
     fn has(&mut self, blocks: usize) -> bool {
         if self.tail.wrapping_sub(self.head) >= blocks {
             return true;
@@ -277,17 +339,40 @@ impl<T: Copy> Consumer<T> {
         self.tail.wrapping_sub(self.head) >= blocks
     }
 
+    /// Whether so many blocks can be read.
+    #[inline]
+    pub fn holds(&mut self, blocks: usize) -> bool {
+        self.has(blocks)
+    }
+
     /// Blocks that can be read, at least.
     pub fn available(&mut self) -> usize {
         self.has(self.shared.slots);
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Asks for lines that will be read soon.
+    #[inline(always)]
+    fn fetch(&mut self) {
+        let shared = &*self.shared;
+        let own = self.tail.wrapping_sub(self.head);
+        self.ahead.fetch(
+            Want::Read,
+            &shared.memory,
+            shared.slots,
+            self.head,
+            self.at,
+            own,
+        );
+    }
+
     /// So many blocks, to read in place. `None` if there are fewer, or if none is asked for.
+    #[inline]
     pub fn peek(&mut self, blocks: usize) -> Option<View<'_, T>> {
         if blocks == 0 || blocks > self.shared.slots || !self.has(blocks) {
             return None;
         }
+        self.fetch();
         self.shared.watch(self.at, blocks, Watch::read);
         Some(View {
             consumer: self,
@@ -296,8 +381,14 @@ impl<T: Copy> Consumer<T> {
     }
 
     /// Copies whole blocks, as many as there are and fit. Returns how many items were given.
+    #[inline]
     pub fn pop(&mut self, items: &mut [T]) -> usize {
-        let wanted = items.len() / self.shared.block;
+        let one = items.len() == self.shared.block;
+        let wanted = if one {
+            1
+        } else {
+            items.len() / self.shared.block
+        };
         let blocks = if self.has(wanted) {
             wanted
         } else {
@@ -309,9 +400,35 @@ impl<T: Copy> Consumer<T> {
         let (first, rest) = view.slices();
         let given = first.len() + rest.len();
         items[..first.len()].copy_from_slice(first);
-        items[first.len()..given].copy_from_slice(rest);
+        if !rest.is_empty() {
+            items[first.len()..given].copy_from_slice(rest);
+        }
         view.release(blocks);
         given
+    }
+
+    /// Reads one item. Blocks of several items are not read so: there is never one.
+    #[inline]
+    pub fn pop_one(&mut self) -> Option<T> {
+        let shared = &*self.shared;
+        if self.tail == self.head {
+            self.tail = shared.tail.0.load(Ordering::Acquire);
+            if self.tail == self.head {
+                return None;
+            }
+        }
+        if shared.block != 1 {
+            return None;
+        }
+        self.fetch();
+        let shared = &*self.shared;
+        shared.watch(self.at, 1, Watch::read);
+        // SAFETY: the slot is the consumer's, as in `View::slices`.
+        let item = unsafe { shared.items(self.at, 1).cast::<T>().read() };
+        self.at = shared.ahead(self.at, 1);
+        self.head = self.head.wrapping_add(1);
+        shared.head.0.store(self.head, Ordering::Release);
+        Some(item)
     }
 
     /// Whether the producer is gone. What it wrote before can still be read: look at
@@ -330,6 +447,7 @@ pub struct View<'a, T> {
 impl<T: Copy> View<'_, T> {
     /// The blocks: from one slot on, and what follows it at the beginning of the ring. Both are
     /// whole blocks.
+    #[inline]
     pub fn slices(&self) -> (&[T], &[T]) {
         let Consumer { shared, at, .. } = &*self.consumer;
         let (before, after) = shared.runs(*at, self.blocks);
@@ -339,6 +457,7 @@ impl<T: Copy> View<'_, T> {
     }
 
     /// Gives the room of the first `blocks` blocks back, at most of all that were asked for.
+    #[inline]
     pub fn release(self, blocks: usize) {
         let blocks = blocks.min(self.blocks);
         let consumer = self.consumer;
