@@ -247,4 +247,42 @@ mod tests {
         assert_eq!(input.snapshot_start.0, start);
         assert_eq!(input.snapshot.each_ref().map(Vec::len), [HEAP; 2]);
     }
+
+    /// Looks at heaps of both polarisations that come later count, and leave the snapshot alone.
+    #[test]
+    fn the_first_heap_of_both_polarisations_stays_the_snapshot() {
+        let config = config(8, 1e9);
+        let (mut looks, published) = looks(&config);
+        for heap in [0, HEAPS_PER_LOOK, 2 * HEAPS_PER_LOOK] {
+            let start = heap * HEAP as u64;
+            looks.add(Timestamp(start), &chunk(&config, start, |_, _| true));
+        }
+        looks.end();
+        let input = published.statistics().input().unwrap();
+        assert_eq!(input.snapshot_start.0, 0);
+        assert_eq!(input.samples(0), 3 * HEAP as u64);
+    }
+
+    #[test]
+    fn the_last_heap_of_a_chunk_is_read_where_it_is() {
+        for bits in [2, 10, 16] {
+            let config = config(bits, 1e6);
+            let (mut looks, published) = looks(&config);
+            looks.add(
+                Timestamp(0),
+                &chunk(&config, 0, |_, heap| heap == HEAPS - 1),
+            );
+            looks.end();
+            let input = published.statistics().input().unwrap();
+            let first = ((HEAPS - 1) * HEAP) as u64;
+            for pol in 0..N_POL {
+                let expected = (first..first + HEAP as u64).map(|at| value(pol, at, bits) as i16);
+                assert_eq!(
+                    input.snapshot[pol],
+                    expected.collect::<Vec<_>>(),
+                    "{bits} bits"
+                );
+            }
+        }
+    }
 }

@@ -226,6 +226,7 @@ mod tests {
         let flags = statistics(spectra, channels.clone());
         let flags = flags.kurtosis_flags(1, &config.outputs[0]).unwrap();
         assert_eq!((&flags.channels[..], flags.of), (&[17, 40][..], 63));
+        assert_eq!(flags.share(), 2.0 / 63.0);
         assert_eq!(
             statistics(2, channels).kurtosis_flags(1, &config.outputs[0]),
             None
@@ -255,7 +256,42 @@ mod tests {
             (of.rms(0), of.full_scale_share(0)),
             (Some(256.0), Some(0.0))
         );
-        assert_eq!((of.level_dbfs(1), of.full_scale_share(1)), (None, None));
+        assert_eq!(
+            (of.level_dbfs(1), of.rms(1), of.full_scale_share(1)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn samples_of_the_largest_magnitudes_are_a_share() {
+        let mut histogram = vec![0; 16];
+        // -8, -7, 7, and two of others.
+        (histogram[0], histogram[1], histogram[15]) = (1, 2, 3);
+        (histogram[2], histogram[8]) = (10, 8);
+        let of = InputStatistics {
+            start: Timestamp(0),
+            end: Timestamp(1),
+            histogram: [histogram, vec![0; 16]],
+            snapshot_start: Timestamp(0),
+            snapshot: [Vec::new(), Vec::new()],
+        };
+        assert_eq!(of.full_scale_share(0), Some(0.25));
+    }
+
+    /// Of one spectrum, a channel's power is that of five channels around, fewer at the edges.
+    #[test]
+    fn neighbours_share_an_estimate_of_few_spectra() {
+        let powers: Vec<f64> = (0..64).map(|k| f64::from(1 + k * k % 7)).collect();
+        let sums = powers.iter().map(|&power| steady(power, 1)).collect();
+        let gains = vec![Complex32::new(1.0, 0.0); 64];
+        let levelled = statistics(1, sums).level_gains(0, &gains, 8.0);
+        for (k, gain) in levelled.iter().enumerate() {
+            let near = &powers[k.saturating_sub(2)..(k + 3).min(64)];
+            let mean = near.iter().sum::<f64>() / near.len() as f64;
+            // Two parts have half of the power each.
+            let expected = 8.0 / (mean / 2.0).sqrt();
+            assert!((f64::from(gain.re) / expected - 1.0).abs() < 1e-6, "{k}");
+        }
     }
 
     proptest! {

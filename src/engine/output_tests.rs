@@ -344,6 +344,113 @@ fn spectra_whose_windows_lack_a_heap_are_told() {
     assert!(!bench.output.poll().unwrap().unwrap().present(0));
 }
 
+/// A spectrum needs no sample behind its window.
+#[test]
+fn a_spectrum_whose_window_ends_the_input_is_issued() {
+    let mut bench = Bench::new(1, 1);
+    for spectra in 1..=SPECTRA {
+        let chunk = samples((spectra - 1) * STEP + 4 * STEP);
+        bench.steps_over(0, &chunk);
+        let issued = bench.output.next / STEP as u64;
+        assert_eq!(issued, spectra as u64);
+    }
+}
+
+/// A delay model is active, and told, once the first spectrum that it is for has been issued. A
+/// block ends with its chunk, also where it has spectra of two models.
+#[test]
+fn models_take_over_with_their_first_spectrum() {
+    for spectrum in [1, 10, SPECTRA - 1, SPECTRA, SPECTRA + 1] {
+        let mut bench = Bench::new(1, 1);
+        let phase_of =
+            |at: usize, phase| LinearDelay::new((at * STEP) as i64, 0.0, 0.0, phase, 0.0).unwrap();
+        let later = [phase_of(spectrum, 1.0); N_POL];
+        bench.control.outputs()[0].set_delays(later).unwrap();
+        bench.steps(0, 2);
+        let issued: usize = bench
+            .log
+            .lock()
+            .unwrap()
+            .asked
+            .iter()
+            .map(|asked| match asked {
+                Asked::Block(_, _, fine, _) => fine.len(),
+                _ => 0,
+            })
+            .sum();
+        assert_eq!(issued, SPECTRA);
+        let mut told = Vec::new();
+        while let Some(event) = bench.published.next_event() {
+            if let EngineEvent::Delay(active) = event {
+                told.push((active.pol, active.model));
+            }
+        }
+        let expected: &[_] = match spectrum < SPECTRA {
+            true => &[(0, later[0]), (1, later[1])],
+            false => &[],
+        };
+        assert_eq!(told, expected, "{spectrum}");
+    }
+}
+
+/// Answers to requests say when all that is under way has ended: with the chunk.
+#[test]
+fn requests_are_promised_for_the_end_of_the_chunk_under_way() {
+    let mut bench = Bench::new(2, 2);
+    bench.output.take_requests();
+    let control = &bench.control.outputs()[0];
+    let gains = || Gains::uniform(control.channels(), 2.0.into());
+    assert_eq!(control.set_gains(0, gains()).unwrap().0, 2 * BATCH as u64);
+}
+
+/// Chunks are counted when they have left, not when they are complete.
+#[test]
+fn chunks_count_when_they_have_left() {
+    let mut bench = Bench::new(3, 1);
+    bench.stats.expect_tx_lcores(1);
+    bench.steps(0, 3);
+    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll().unwrap()).collect();
+    assert_eq!(chunks.len(), 3);
+    for left in 1..=3 {
+        bench.stats.note_departure(0);
+        assert_eq!(bench.output.account(), left == 3);
+        let sent = std::iter::from_fn(|| bench.published.next_event());
+        let sent = sent.filter(|event| matches!(event, EngineEvent::Sent(_)));
+        assert_eq!(sent.count(), 1, "{left}");
+    }
+}
+
+/// Gains that are due at a timestamp cut the chunk, also if a pattern without one comes behind.
+#[test]
+fn a_pattern_behind_gains_leaves_their_cut() {
+    let mut bench = Bench::new(2, 4);
+    let at = bench.control.at(Timestamp(BATCH as u64));
+    let gains = Gains::uniform(at.outputs()[0].channels(), 2.0.into());
+    bench.steps(0, 1);
+    at.outputs()[0].set_gains(1, gains).unwrap();
+    bench.control.outputs()[0].set_test(None).unwrap();
+    bench.steps(1, 1);
+    let log = bench.log.lock().unwrap();
+    assert!(
+        log.asked
+            .iter()
+            .any(|asked| matches!(asked, Asked::Finish(1))),
+        "{:?}",
+        log.asked
+    );
+}
+
+/// One batch that nothing asks for lies between chunks of one.
+#[test]
+fn a_gap_of_one_batch_is_one() {
+    let mut bench = Bench::new(2, 1);
+    bench.steps(0, 1);
+    bench.steps(2, 1);
+    let chunks: Vec<_> = std::iter::from_fn(|| bench.output.poll().unwrap()).collect();
+    assert_eq!(chunks.len(), 2);
+    assert_eq!(bench.stats.skipped_heaps(), 1);
+}
+
 fn narrowband() -> OutputConfig {
     let options = "name=n,channels=64,taps=4,dst=239.10.1.0,jones_per_batch=2048,\
                    centre_frequency=4e8,decimation=8";

@@ -253,3 +253,83 @@ impl StatisticsBoard {
         self.outputs.get(index)?.lock().replace(statistics)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(start: u64, spectra: u64, sums: ChannelSums) -> Arc<OutputStatistics> {
+        Arc::new(OutputStatistics {
+            start: Timestamp(start),
+            end: Timestamp(start + 100),
+            spectra,
+            channels: vec![ChannelSums::default(), sums],
+        })
+    }
+
+    fn input(start: u64, counts: [u64; 2]) -> Arc<InputStatistics> {
+        Arc::new(InputStatistics {
+            start: Timestamp(start),
+            end: Timestamp(start + 100),
+            histogram: [vec![counts[0], 0], vec![0, counts[1]]],
+            snapshot_start: Timestamp(start),
+            snapshot: [vec![start as i16], Vec::new()],
+        })
+    }
+
+    fn sums(by: f64) -> ChannelSums {
+        ChannelSums {
+            power: [by, 2.0 * by],
+            power_squared: [3.0 * by, 4.0 * by],
+            cross: Complex64::new(5.0 * by, 6.0 * by),
+            clipped: [7 * by as u64, 8 * by as u64],
+        }
+    }
+
+    #[test]
+    fn totals_are_sums_over_all_periods() {
+        let board = StatisticsBoard::new(2);
+        board.keep_totals();
+        for (start, by) in [(0, 1.0), (100, 10.0), (200, 100.0)] {
+            board.publish_output(1, output(start, by as u64, sums(by)));
+            board.publish_input(input(start, [by as u64, 2 * by as u64]));
+        }
+        let total = board.output_total(1).unwrap();
+        assert_eq!((total.start.0, total.end.0, total.spectra), (0, 300, 111));
+        assert_eq!(total.channels, [ChannelSums::default(), sums(111.0)]);
+        assert_eq!(board.output_total(0), None);
+        let total = board.input_total().unwrap();
+        assert_eq!((total.start.0, total.end.0), (0, 300));
+        assert_eq!(total.histogram, [vec![111, 0], vec![0, 222]]);
+        // Of the first period.
+        assert_eq!(total.snapshot[0], [0]);
+        // The latest stay what they are.
+        assert_eq!(board.output(1).unwrap().channels[1], sums(100.0));
+    }
+
+    #[test]
+    fn nothing_is_kept_unless_it_is_asked_for() {
+        let board = StatisticsBoard::new(1);
+        board.publish_output(0, output(0, 1, sums(1.0)));
+        board.publish_input(input(0, [1, 1]));
+        assert_eq!((board.output_total(0), board.input_total()), (None, None));
+        assert!(board.output(0).is_some() && board.input().is_some());
+    }
+
+    #[test]
+    fn a_period_in_which_no_spectrum_counts_has_no_statistics() {
+        let mut periods = Periods::new(100);
+        let of = |spectra| PeriodSums {
+            spectra,
+            channels: Vec::new(),
+        };
+        for (start, spectra) in [(0, 0), (100, 1)] {
+            periods.ended((Timestamp(start), Timestamp(start + 100)));
+            let got = periods
+                .statistics(of(spectra))
+                .map(|of| (of.start.0, of.spectra));
+            assert_eq!(got, (spectra > 0).then_some((start, spectra)));
+        }
+        assert_eq!(periods.statistics(of(1)), None);
+    }
+}

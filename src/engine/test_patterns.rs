@@ -171,6 +171,7 @@ mod tests {
         let eight = |pattern: TestPattern, k, s| pattern.jones(OutputBits::Eight, 300, k, s);
         assert_eq!(eight(TestPattern::Ramp, 0, 0), [-127, -127, -127, -127]);
         assert_eq!(eight(TestPattern::Ramp, 254, 255), [127, -127, -127, -126]);
+        assert_eq!(eight(TestPattern::Ramp, 300, 0), [-82, -126, -127, -127]);
         assert_eq!(eight(TestPattern::Constant, 9, 9), [32, 0, 0, 32]);
         assert_eq!(eight(TestPattern::Feng, 9, 9), [-82, -126, -126, -82]);
         let four = |pattern: TestPattern, k, s| pattern.jones(OutputBits::Four, 16, k, s);
