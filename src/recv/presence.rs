@@ -55,15 +55,16 @@ impl PresenceMap {
     /// left.
     fn merge(&mut self) -> usize {
         let mut merged: Vec<(bool, u64)> = Vec::with_capacity(MAX_RUNS);
-        for &(present, count) in &self.runs {
-            match merged.last_mut() {
-                Some((last, length)) if *last == present => *length += count,
-                Some((last, length)) if *length + count < self.merged_below => {
-                    *last = false;
-                    *length += count;
+        for &(mut present, mut count) in &self.runs {
+            // What became absent is like the run before it.
+            while let Some((last, length)) = merged.pop() {
+                if last != present && length + count >= self.merged_below {
+                    merged.push((last, length));
+                    break;
                 }
-                _ => merged.push((present, count)),
+                (present, count) = (last && present, length + count);
             }
+            merged.push((present, count));
         }
         self.runs = merged;
         self.runs.len()
@@ -179,6 +180,20 @@ mod tests {
                 prop_assert_eq!(told, runs(flags));
             }
         }
+    }
+
+    /// However often the map was made coarser, no two neighbours are alike.
+    #[test]
+    fn runs_alternate() {
+        let mut map = PresenceMap::default();
+        for i in 0..40_000u64 {
+            map.push(true, 1 + i % 5);
+            map.push(false, 1 + i % 3);
+            assert!(map.runs.len() <= MAX_RUNS);
+        }
+        assert!(map.runs.windows(2).all(|pair| pair[0].0 != pair[1].0));
+        let told: u64 = map.runs.iter().map(|run| run.1).sum();
+        assert_eq!(told, map.heaps());
     }
 
     /// Beyond so many runs, gaps grow, but none is hidden, and what is whole for long stays so.

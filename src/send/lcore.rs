@@ -221,8 +221,7 @@ impl<T: Ticks> TxLcore<T> {
             let packets = paths
                 .iter()
                 .map(|path| path.outputs[output].packetiser.batch_packets());
-            let fewest = packets.filter(|&packets| packets > 0).min();
-            min_zero_copy_packets.div_ceil(fewest.unwrap_or(1))
+            batches_of(min_zero_copy_packets, packets)
         };
         let zero_copy_from: Vec<_> = (0..outputs).map(zero_copy_from).collect();
         let lane = |(output, &zero_copy_from): (TxOutput, &usize)| OutputQueue {
@@ -459,23 +458,13 @@ fn data_packet(
     Some(mbuf)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pools_take_what_is_told_before() {
-        for (descriptors, copied) in [(512, 0), (1024, 8192)] {
-            let name = format!("tx_bytes_{copied}");
-            let pools = TxPools::new(Eal::for_tests(), &name, descriptors, BURST, copied).unwrap();
-            let bytes = [&pools.headers, &pools.segments].map(|pool| {
-                let PoolConfig {
-                    mbufs, data_room, ..
-                } = pool.config();
-                pool_bytes(mbufs, data_room)
-            });
-            let told = TxPools::bytes(descriptors, BURST, copied);
-            assert_eq!(told, bytes.iter().sum::<usize>());
-        }
-    }
+/// Batches that have `packets` or more on each path that sends some of the output; `of_batch` has
+/// the packets of a batch, by path.
+fn batches_of(packets: usize, of_batch: impl Iterator<Item = usize>) -> usize {
+    let fewest = of_batch.filter(|&packets| packets > 0).min();
+    packets.div_ceil(fewest.unwrap_or(1))
 }
+
+#[cfg(test)]
+#[path = "lcore_tests.rs"]
+mod tests;

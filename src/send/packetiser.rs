@@ -317,6 +317,9 @@ mod tests {
                 let range = packetiser.packet(timestamp, index, &mut header);
                 let payload = vec![0; range.len()];
                 let frame = [&header[..], &payload].concat();
+                assert_eq!(data_timestamp(&header), Some(timestamp));
+                // Headers alone have one.
+                assert_eq!(data_timestamp(&frame), None);
                 let datagram = Datagram::new_checked(&frame).unwrap();
                 assert_eq!(datagram.dst().ip().octets()[3], 1 + (index % 2) as u8);
                 let packet = spead::Packet::new_checked(datagram.payload()).unwrap();
@@ -345,6 +348,11 @@ mod tests {
                 })
                 .collect()
         };
+        for frame in packetiser.clone().stop_frames() {
+            assert_eq!(data_timestamp(&frame), None);
+            // Nor have headers whose item is another one.
+            assert_eq!(data_timestamp(&frame.repeat(9)[..HEADER_BYTES]), None);
+        }
         assert_eq!(counts(packetiser.descriptor_frames()), [42, 106]);
         packetiser.finish_batch();
         assert_eq!(counts(packetiser.stop_frames()), [298, 362]);

@@ -254,14 +254,15 @@ fn a_reader_tells_its_format_and_how_far_it_is() {
 
 #[test]
 fn a_missing_end_costs_the_last_frame_alone() {
-    let mut classic = pcap(false, 0xa1b2_c3d4, 1);
-    let mut next = [section(false), interface(false, 1)].concat();
-    for (file, cut) in [(&mut classic, false), (&mut next, true)] {
-        let start = file.len();
-        let one = match cut {
-            false => record(false, 0, &[1; 50], 50),
-            true => packet(false, 0, &[1; 50], 50),
+    for (big, ng) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut file, one) = match ng {
+            false => (pcap(big, 0xa1b2_c3d4, 1), record(big, 0, &[1; 50], 50)),
+            true => (
+                [section(big), interface(big, 1)].concat(),
+                packet(big, 0, &[1; 50], 50),
+            ),
         };
+        let start = file.len();
         file.extend([one.clone(), one.clone()].concat());
         for len in start..=file.len() {
             let (frames, truncated) = frames(&file[..len]).unwrap();
@@ -372,10 +373,63 @@ fn damage_is_an_error_with_its_place() {
 
 #[test]
 fn records_larger_than_the_buffer_are_read() {
-    let mut file = [section(false), interface(false, 1)].concat();
-    file.extend(block(false, 0x0bad_beef, &vec![0; 3 * BUFFER]));
-    file.extend(packet(false, 0, b"after", 5));
-    assert_eq!(frames(&file).unwrap().0.len(), 1);
+    for bytes in [3 * BUFFER, MAX_BUFFER - 64] {
+        let mut file = [section(false), interface(false, 1)].concat();
+        file.extend(block(false, 0x0bad_beef, &vec![0; bytes]));
+        file.extend(packet(false, 0, b"after", 5));
+        assert_eq!(frames(&file).unwrap().0.len(), 1);
+    }
+}
+
+#[test]
+fn a_block_of_another_kind_may_be_empty_but_not_shorter() {
+    for big in [false, true] {
+        let start = [section(big), interface(big, 1)].concat();
+        let after = packet(big, 0, b"after", 5);
+        let empty = [&start[..], &block(big, 0x0bad_beef, b""), &after].concat();
+        assert_eq!(frames(&empty).unwrap().0.len(), 1);
+        for length in [0, 4, 8, 11] {
+            let short = words(big, &[0x0bad_beef, length, length]);
+            let file = [&start[..], &short, &after].concat();
+            match frames(&file).unwrap_err() {
+                CaptureError::Corrupt { offset, .. } => assert_eq!(offset, start.len() as u64),
+                error => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_section_without_anything_is_a_whole_file() {
+    for big in [false, true] {
+        let (frames, truncated) = frames(&section(big)).unwrap();
+        assert!(frames.is_empty() && !truncated);
+    }
+}
+
+/// A signal between two reads of a pipe takes nothing away.
+#[test]
+fn reads_that_a_signal_interrupts_are_repeated() {
+    struct Interrupted(io::Cursor<Vec<u8>>, bool);
+
+    impl Read for Interrupted {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            match self.1 {
+                true => Err(io::ErrorKind::Interrupted.into()),
+                // A piece of a pipe.
+                false => {
+                    let piece = buffer.len().min(10);
+                    self.0.read(&mut buffer[..piece])
+                }
+            }
+        }
+    }
+
+    let mut bytes = vec![0; 64];
+    let mut pipe = Interrupted(io::Cursor::new((0..64).collect()), false);
+    assert_eq!(read_full(&mut pipe, &mut bytes).unwrap(), 64);
+    assert_eq!(bytes, (0..64).collect::<Vec<u8>>());
 }
 
 #[test]
@@ -392,7 +446,10 @@ fn a_file_that_is_not_finished_leaves_nothing() {
     writer.write_frame(0, &[&long[1..]]).unwrap();
     writer.finish().unwrap();
     let header = 24;
-    let length = std::fs::metadata(&path).unwrap().len();
+    let bytes = std::fs::read(&path).unwrap();
+    let length = bytes.len() as u64;
+    // Version 2.4, as www.tcpdump.org/manpages/pcap-savefile.5.html has it.
+    assert_eq!(bytes[4..8], [2, 0, 4, 0]);
     assert_eq!(length, header + CaptureWriter::frame_bytes(262_144));
     let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(entries.len(), 1);

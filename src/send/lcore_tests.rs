@@ -1,0 +1,226 @@
+//! A tx lcore whose port takes packets when the test says so.
+
+use std::thread;
+
+use dpdk::{Device, ExtPool, PortConfig, RingReceiver, mbuf_ring};
+use ground::SampleClock;
+use ground::stats::PhaseTimes;
+
+use super::*;
+use crate::memory::HostAllocator;
+use crate::net::frame::MacAddr;
+use crate::send::SourceAddress;
+
+/// Substreams, and so descriptors and stop heaps.
+const SUBSTREAMS: usize = 256;
+/// Mbufs that are left to the lcore: fewer than a burst, more than the port takes.
+const MBUFS: usize = 20;
+const BATCHES: usize = 3;
+
+#[test]
+fn pools_take_what_is_told_before() {
+    for (descriptors, copied) in [(512, 0), (1024, 8192)] {
+        let name = format!("tx_bytes_{copied}");
+        let pools = TxPools::new(Eal::for_tests(), &name, descriptors, BURST, copied).unwrap();
+        let bytes = [&pools.headers, &pools.segments].map(|pool| {
+            let PoolConfig {
+                mbufs, data_room, ..
+            } = pool.config();
+            pool_bytes(mbufs, data_room)
+        });
+        let told = TxPools::bytes(descriptors, BURST, copied);
+        assert_eq!(told, bytes.iter().sum::<usize>());
+    }
+}
+
+#[test]
+fn a_chunk_is_read_in_place_if_all_that_send_of_it_have_packets_enough() {
+    assert_eq!(batches_of(100, [30, 0, 20].into_iter()), 5);
+    assert_eq!(batches_of(101, [0, 20].into_iter()), 6);
+    // An output that no path sends anything of.
+    assert_eq!(batches_of(7, [0].into_iter()), 7);
+}
+
+/// A tx lcore with two chunks to send, of which the second has no batch, and what is at its ends.
+struct Bench {
+    lcore: TxLcore,
+    /// What takes packets from the port.
+    sink: RingReceiver,
+    pools: TxPools,
+    /// Mbufs that somebody else holds.
+    held: Vec<Mbuf>,
+    abort: StopFlag,
+    latency: Arc<Latency>,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let options = format!(
+            "name=w,channels=256,dst=239.10.0.0+{}:7148,jones_per_batch=8192",
+            SUBSTREAMS - 1
+        );
+        let config = crate::config::tests::engine(&options, |_| {});
+        let eal = Eal::for_tests();
+        let (sender, sink) = mbuf_ring(eal, &format!("{name}_out"), 15).unwrap();
+        let (_unused, end) = mbuf_ring(eal, &format!("{name}_in"), 15).unwrap();
+        let port = Device::rings(eal, name, vec![end], vec![sender]).unwrap();
+        let queue = port.start(&PortConfig::default()).unwrap().tx.remove(0);
+        let pools = TxPools::new(eal, name, 16, BURST, 8192).unwrap();
+        let held = pools.headers.available() - MBUFS;
+        let held = (0..held).map(|_| pools.headers.alloc().unwrap());
+        let held = held.collect();
+        let source = SourceAddress {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            ip: [10, 0, 0, 1].into(),
+            port: 50000,
+        };
+        let latency = Arc::new(Latency::new(SampleClock {
+            adc_sample_rate: 1e9,
+            sync_time: 0.0,
+        }));
+        let stats = Arc::new(OutputStats::new("w"));
+        stats.expect_tx_lcores(1);
+        let of = &config.outputs[0];
+        let memory = |_| OutputMemory::new(BATCHES, of.batch_bytes(), &HostAllocator::default());
+        let chunks = ExtPool::new(eal, (0..2).map(memory).map(Result::unwrap));
+        let finished = Arc::new(ArrayQueue::new(3));
+        for chunk in 0..2 {
+            let mut memory = chunks.take().unwrap();
+            memory.begin(Timestamp((chunk * BATCHES * of.batch_samples()) as u64));
+            for batch in (0..BATCHES).filter(|_| chunk == 1) {
+                memory.mark_absent(batch);
+            }
+            finished.push(Finished::Chunk(0, memory)).unwrap();
+        }
+        finished.push(Finished::End).unwrap();
+        let output = TxOutput {
+            packetiser: Packetiser::new(&config, 0, source),
+            pace: Pace::UNLIMITED,
+            latency: latency.clone(),
+            stats,
+        };
+        let path = TxPath {
+            queue,
+            pools: pools.clone(),
+            outputs: vec![output],
+            idle: IdlePolicy::Share,
+        };
+        let abort = StopFlag::default();
+        let mut team = TxLcore::team(finished, vec![path], usize::MAX, &Tsc, &abort);
+        Self {
+            lcore: team.remove(0),
+            sink,
+            pools,
+            held,
+            abort,
+            latency,
+        }
+    }
+
+    /// Takes `packets` packets, then waits until the lcore has no mbuf left and stops it.
+    fn stop_behind(self, packets: usize) {
+        let Self {
+            lcore,
+            mut sink,
+            pools,
+            held: _held,
+            abort,
+            ..
+        } = self;
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| lcore.run(&mut timer()));
+            assert_eq!(take(&mut sink, packets).len(), packets);
+            while pools.headers.available() > 0 {
+                thread::yield_now();
+            }
+            abort.set();
+            thread.join().unwrap();
+        });
+    }
+}
+
+/// Runs a test on a thread for which EAL keeps no mbufs, as it does for the thread that starts it.
+fn without_cache(test: impl FnOnce() + Send) {
+    Eal::for_tests();
+    thread::scope(|scope| scope.spawn(test).join().unwrap());
+}
+
+fn timer() -> PhaseTimer {
+    PhaseTimer::start(PhaseTimes::new("tx", None))
+}
+
+/// The last byte of the address and the heap count of so many packets.
+fn take(sink: &mut RingReceiver, packets: usize) -> Vec<(usize, u64)> {
+    let mut taken = Vec::new();
+    while taken.len() < packets {
+        let mut batch = MbufBatch::<1>::new();
+        if sink.dequeue(&mut batch) == 0 {
+            thread::yield_now();
+        }
+        for mbuf in batch.iter() {
+            let datagram = crate::net::Datagram::new_checked(mbuf.data()).unwrap();
+            let packet = spead::Packet::new_checked(datagram.payload()).unwrap();
+            let to = datagram.dst().ip().octets()[3];
+            taken.push((to.into(), packet.heap_count()));
+        }
+    }
+    taken
+}
+
+/// However few mbufs there are: descriptors, data and stop heaps of each substream, in order. What
+/// is not sent has no age.
+#[test]
+fn everything_is_sent_though_packets_hold_all_mbufs() {
+    without_cache(|| {
+        let Bench {
+            lcore,
+            mut sink,
+            pools,
+            held: _held,
+            latency,
+            ..
+        } = Bench::new("tx_slow");
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| lcore.run(&mut timer()));
+            while pools.headers.available() > 0 {
+                thread::yield_now();
+            }
+            let taken = take(&mut sink, (1 + BATCHES + 1) * SUBSTREAMS);
+            thread.join().unwrap();
+            for (i, (to, count)) in taken.iter().enumerate() {
+                assert_eq!(*to, i % SUBSTREAMS);
+                assert_eq!(*count, taken[0].1 + (i as u64) * (taken[1].1 - taken[0].1));
+            }
+            assert!(sink.is_empty());
+        });
+        assert_eq!(latency.read().1, 1);
+    });
+}
+
+#[test]
+fn an_lcore_ends_where_nobody_takes_its_descriptors() {
+    without_cache(|| Bench::new("tx_none").stop_behind(0));
+}
+
+#[test]
+fn an_lcore_ends_where_nobody_takes_its_data() {
+    without_cache(|| Bench::new("tx_data").stop_behind(SUBSTREAMS));
+}
+
+/// DPDK's name of a pool is taken as long as the pool is there.
+#[test]
+fn pools_stay_until_their_port_is_closed() {
+    let bench = Bench::new("tx_outlive");
+    bench.pools.outlive(&bench.lcore.queue);
+    let again = || TxPools::new(Eal::for_tests(), "tx_outlive", 16, BURST, 8192);
+    let Bench {
+        lcore, pools, held, ..
+    } = bench;
+    let TxLcore {
+        queue, pools: own, ..
+    } = lcore;
+    drop((held, pools, own));
+    assert!(again().is_err());
+    drop(queue);
+    assert!(again().is_ok());
+}
