@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use karoo_flow::queue::{Consumer, Producer, queue};
+use karoo_flow::queue::{Consumer, Pacing, Producer, Slip, marked, paced, queue};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -94,6 +94,152 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn marked_slots_are_a_list_of_bounded_length(slots in 1..6usize, block in 1..20usize, initial in 0..6usize, steps in steps()) {
+        let mut next = (initial.min(slots) * block) as u64;
+        let mut list: VecDeque<u64> = (0..next).collect();
+        let (mut producer, mut consumer) = marked(slots, block, list.make_contiguous()).unwrap();
+        for step in steps {
+            let room = list.len() < slots * block;
+            let given: Vec<u64> = (next..next + block as u64).collect();
+            let took = match step {
+                Step::Push(1) => {
+                    let took = producer.push_one(next);
+                    prop_assert_eq!(took, room && block == 1);
+                    took
+                }
+                Step::Push(_) => {
+                    let took = producer.push(&given);
+                    prop_assert_eq!(took, room);
+                    took
+                }
+                Step::Write(_, commit) => match producer.reserve() {
+                    Some(mut grant) => {
+                        prop_assert!(room);
+                        grant.block().copy_from_slice(&given);
+                        if commit > 0 {
+                            grant.commit();
+                        }
+                        commit > 0
+                    }
+                    None => {
+                        prop_assert!(!room);
+                        false
+                    }
+                },
+                Step::Pop(1) => {
+                    let wanted = (block == 1).then(|| list.pop_front()).flatten();
+                    prop_assert_eq!(consumer.pop_one(), wanted);
+                    false
+                }
+                Step::Pop(_) => {
+                    let mut buffer = vec![u64::MAX; block];
+                    prop_assert_eq!(consumer.pop(&mut buffer), !list.is_empty());
+                    if !list.is_empty() {
+                        let wanted: Vec<u64> = list.drain(..block).collect();
+                        prop_assert_eq!(&buffer, &wanted);
+                    }
+                    false
+                }
+                Step::Read(_, release) => {
+                    if let Some(view) = consumer.peek() {
+                        prop_assert!(view.block().iter().eq(list.iter().take(block)));
+                        if release > 0 {
+                            view.release();
+                            list.drain(..block);
+                        }
+                    } else {
+                        prop_assert!(list.is_empty());
+                    }
+                    false
+                }
+            };
+            if took {
+                list.extend(&given);
+                next += block as u64;
+            }
+            prop_assert_eq!(consumer.has_block(), !list.is_empty());
+        }
+    }
+
+    /// Sizes and places that begin and end anywhere in a cache line.
+    #[test]
+    fn streamed_blocks_are_what_was_written(block in 1..400usize, slots in 1..4usize, blocks in 1..9usize) {
+        let (mut producer, mut consumer) = queue::<u8>(slots, block, &[]).unwrap();
+        for number in 0..blocks {
+            let wanted: Vec<u8> = (0..block).map(|at| (at * 7 + number) as u8).collect();
+            prop_assert_eq!(producer.push_streaming(&wanted), block);
+            let mut found = vec![0; block];
+            prop_assert_eq!(consumer.pop(&mut found), block);
+            prop_assert_eq!(found, wanted);
+        }
+    }
+}
+
+#[test]
+fn items_pass_one_by_one_and_not_where_blocks_are_larger() {
+    let (mut producer, mut consumer) = queue::<u16>(2, 1, &[5]).unwrap();
+    assert!(producer.push_one(6));
+    assert!(!producer.push_one(7));
+    assert_eq!(
+        [consumer.pop_one(), consumer.pop_one(), consumer.pop_one()],
+        [Some(5), Some(6), None]
+    );
+    let (mut producer, mut consumer) = queue::<u16>(2, 2, &[1, 2]).unwrap();
+    assert!(!producer.push_one(3));
+    assert_eq!(consumer.pop_one(), None);
+}
+
+#[test]
+fn marked_blocks_pass_between_threads_whole_and_in_order() {
+    const BLOCKS: u64 = 2_000;
+    let (mut producer, mut consumer) = marked::<u64>(7, 5, &[]).unwrap();
+    let writer = std::thread::spawn(move || {
+        for value in 0..BLOCKS {
+            while !producer.push(&[value; 5]) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    for value in 0..BLOCKS {
+        let mut block = [0; 5];
+        while !consumer.pop(&mut block) {
+            std::thread::yield_now();
+        }
+        assert_eq!(block, [value; 5]);
+    }
+    writer.join().unwrap();
+    assert!(consumer.is_abandoned());
+}
+
+#[test]
+fn a_queue_without_a_handshake_is_half_full_and_tells_of_slips() {
+    let pacing = Some(Pacing {
+        every: 1,
+        ..Pacing::default()
+    });
+    let (mut producer, mut consumer) = paced(4, 2, pacing).unwrap();
+    assert!(producer.push(&[1, 2]));
+    let mut block = [9; 2];
+    for wanted in [[0, 0], [0, 0], [1, 2]] {
+        assert_eq!(consumer.pop(&mut block), Ok(()));
+        assert_eq!(block, wanted);
+    }
+    assert_eq!(consumer.pop(&mut [0; 3]), Err(Slip::Length));
+    assert!(!producer.has_failed());
+    assert_eq!(consumer.pop(&mut block), Err(Slip::Empty));
+    assert!(!producer.push(&[3, 4]));
+
+    let (mut producer, mut consumer) = paced(2, 1, None).unwrap();
+    assert!(producer.push(&[1]) && producer.push(&[2]));
+    assert_eq!(consumer.pop(&mut [0]), Err(Slip::Overwritten));
+    assert!(producer.has_failed());
+
+    assert!(paced(1, 1, None).is_err() && paced(2, 0, None).is_err());
+    assert!(paced(usize::MAX, 1, None).is_err());
+}
+
 #[test]
 fn blocks_pass_between_threads_whole_and_in_order() {
     const BLOCKS: u64 = 2_000;
@@ -132,6 +278,8 @@ fn slots_begin_at_a_cache_line_and_sizes_are_checked() {
         (2, 3, 9),
     ] {
         let error = queue::<u8>(slots, block, &vec![0; initial]).err().unwrap();
+        assert!(error.contains("at most"), "{error}");
+        let error = marked::<u8>(slots, block, &vec![0; initial]).err().unwrap();
         assert!(error.contains("at most"), "{error}");
     }
 }
