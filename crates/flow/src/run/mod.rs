@@ -91,6 +91,7 @@ pub struct Run<'a> {
     outlet: Outlet<'a>,
     control: Arc<Control>,
     counts: Arc<Counts>,
+    real_time: Option<u8>,
 }
 
 /// A hold on a run from another thread.
@@ -234,6 +235,7 @@ impl Executor {
             outlet,
             control,
             counts,
+            real_time: self.settings.real_time,
         };
         for ((ends, plan), part) in inner
             .into_iter()
@@ -339,6 +341,7 @@ impl Executor {
             latency: Spread::new(),
             begin: Mutex::new(None),
             whole: Default::default(),
+            notes: Default::default(),
         }
     }
 
@@ -373,6 +376,19 @@ impl Executor {
         }
         Ok(ends)
     }
+}
+
+/// Gives the calling thread a real-time priority: first come, first served.
+fn raise(priority: u8) -> Result<(), String> {
+    use thread_priority::unix::{
+        RealtimeThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+        thread_native_id,
+    };
+    let value = thread_priority::ThreadPriorityValue::try_from(priority)?;
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    let priority = thread_priority::ThreadPriority::Crossplatform(value);
+    set_thread_priority_and_policy(thread_native_id(), priority, policy)
+        .map_err(|error| error.to_string())
 }
 
 /// Refuses CPUs that the process may not use.
@@ -411,6 +427,7 @@ impl Run<'_> {
             outlet,
             control,
             counts,
+            real_time,
         } = self;
         let begin = Instant::now();
         *counts.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
@@ -425,9 +442,17 @@ impl Run<'_> {
             })
         };
         for ((worker, name), cpu) in workers.into_iter().zip(names).zip(cpus) {
+            let told = counts.clone();
             let work = move || {
                 if let Some(id) = cpu {
                     core_affinity::set_for_current(core_affinity::CoreId { id });
+                    if let Some(priority) = real_time
+                        && let Err(error) = raise(priority)
+                    {
+                        let text =
+                            format!("no real-time priority {priority} for a thread: {error}");
+                        told.note(text);
+                    }
                 }
                 worker.work();
             };

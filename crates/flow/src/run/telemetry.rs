@@ -142,6 +142,8 @@ pub(super) struct Counts {
     pub begin: Mutex<Option<Instant>>,
     /// Nanoseconds of the whole run, once it has ended.
     pub whole: AtomicU64,
+    /// What was asked for and could not be had.
+    pub notes: Mutex<Vec<String>>,
 }
 
 /// What a run has done so far.
@@ -155,6 +157,8 @@ pub struct Telemetry {
     pub queues: Vec<QueueTelemetry>,
     /// Nanoseconds from the reading of inputs to the writing of the outputs of the same ticks.
     pub latency: Quantiles,
+    /// What was asked for and could not be had.
+    pub notes: Vec<String>,
 }
 
 /// What one partition has done so far.
@@ -202,6 +206,13 @@ pub struct QueueTelemetry {
 }
 
 impl Counts {
+    pub fn note(&self, text: String) {
+        self.notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(text);
+    }
+
     /// What the counts say now.
     pub fn show(&self) -> Telemetry {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -252,6 +263,11 @@ impl Counts {
                 .map(queue)
                 .collect(),
             latency: self.latency.show(),
+            notes: self
+                .notes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
         }
     }
 }
@@ -302,6 +318,9 @@ impl fmt::Display for Telemetry {
                 queue.fill.median,
                 queue.capacity
             )?;
+        }
+        for note in &self.notes {
+            writeln!(f, "{note}")?;
         }
         writeln!(
             f,

@@ -391,3 +391,48 @@ fn a_run_that_is_stopped_at_a_sample_puts_out_all_up_to_there() {
         assert_eq!(out.len() as u64, 4 * tick);
     }
 }
+
+/// The scheduling policy of the calling thread: 1 is that of real time.
+fn policy() -> u32 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let behind_the_name = &stat[stat.rfind(')').unwrap() + 2..];
+    behind_the_name.split(' ').nth(38).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_pinned_thread_gets_real_time_priority_or_says_why_not() {
+    let g = Builder::new("policy");
+    let x = g.input("x", Type::U32);
+    let machine = Machine::new(
+        "m",
+        [Type::U32],
+        [Type::U32],
+        || (),
+        |(), _, o| o[0] = Value::from(policy()),
+    );
+    g.output(
+        "y",
+        g.scope("s", || {
+            g.partition(0);
+            g.add(machine, [x])
+        }),
+    );
+    let graph = g.build().unwrap();
+    let cpu = core_affinity::get_core_ids().unwrap()[0].id;
+    let settings = Settings {
+        cpus: BTreeMap::from([(0, cpu)]),
+        real_time: Some(1),
+        ..Settings::default()
+    };
+    let executor = Executor::new(&graph, settings).unwrap();
+    let mut out = Vec::new();
+    let run = executor
+        .prepare(
+            vec![Box::new(Cursor::new(vec![0; 4]))],
+            vec![Box::new(&mut out)],
+        )
+        .unwrap();
+    let notes = run.run().unwrap().telemetry.notes;
+    let real_time = out == 1u32.to_le_bytes();
+    assert!(real_time == notes.is_empty(), "{out:?} {notes:?}");
+}
