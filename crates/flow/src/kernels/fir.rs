@@ -38,7 +38,8 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
             d,
             terms,
             newest_first,
-        } => typed!(d.scalar, T => fir::<T>(memory, *d, terms, *newest_first)),
+            fused,
+        } => typed!(d.scalar, T => fir::<T>(memory, *d, terms, *newest_first, *fused)),
         Op::Dot { d, terms } => typed!(d.scalar, T => dot::<T>(memory, *d, terms)),
         _ => {}
     }
@@ -56,29 +57,39 @@ struct Samples<'a, T> {
     at: usize,
 }
 
-impl<T: Real> Samples<'_, T> {
-    /// Vectors from sample `first` on: those of even number, and those of odd number.
-    #[inline(always)]
-    fn from(&self, first: usize) -> (&[T], &[T]) {
-        let a = &self.samples[first..];
-        let b = &self.copy[first + self.offset..];
-        let within = (self.at + first) * size_of::<T>() % LINE <= VECTOR;
-        if within { (a, b) } else { (b, a) }
-    }
-}
-
 struct Outputs<'a, T> {
     out: &'a mut [T],
     terms: &'a [Samples<'a, T>],
     newest_first: bool,
+    fused: bool,
+}
+
+/// `sum + a b`, rounded once or twice.
+#[inline(always)]
+fn add<T: Real, const FUSED: bool>(a: T, b: T, sum: T) -> T {
+    if FUSED {
+        a.fused(b, sum)
+    } else {
+        a.mul(b).add(sum)
+    }
+}
+
+/// What a sum begins with: without fusing, what leaves the first product as it is.
+#[inline(always)]
+fn begin<T: Real, const FUSED: bool>() -> T {
+    if FUSED {
+        T::default()
+    } else {
+        T::default().neg()
+    }
 }
 
 impl<T: Real> Outputs<'_, T> {
     /// The sum for one output.
     #[inline(always)]
-    fn one(&mut self, index: usize) {
+    fn one<const FUSED: bool>(&mut self, index: usize) {
         let taps = self.terms[0].taps.len();
-        let mut sum = T::default();
+        let mut sum = begin::<T, FUSED>();
         for tap in 0..taps {
             let at = index
                 + if self.newest_first {
@@ -87,44 +98,60 @@ impl<T: Real> Outputs<'_, T> {
                     tap
                 };
             for term in self.terms {
-                sum = term.taps[tap].fused(term.samples[at], sum);
+                sum = add::<T, FUSED>(term.taps[tap], term.samples[at], sum);
             }
         }
         self.out[index] = sum;
     }
 
-    /// The sums for `M` vectors of `V` outputs at once, from output `first` on.
+    /// The sums for `M` vectors of `V` outputs, `N` in all, at once, from output `first` on.
     #[inline(always)]
-    fn tile<const V: usize, const M: usize>(&mut self, first: usize) {
-        let taps = self.terms[0].taps.len();
-        let mut sums = [[T::default(); V]; M];
-        for tap in 0..taps {
-            let at = first
-                + if self.newest_first {
-                    taps - 1 - tap
-                } else {
-                    tap
-                };
-            for term in self.terms {
-                let factor = term.taps[tap];
-                let (even, odd) = term.from(at);
-                let (even, odd) = (&even[..M * V], &odd[..M * V]);
-                for (m, sums) in sums.iter_mut().enumerate() {
-                    let samples = if m % 2 == 0 { even } else { odd };
-                    for (lane, sum) in sums.iter_mut().enumerate() {
-                        *sum = factor.fused(samples[m * V + lane], *sum);
+    fn tile<const FUSED: bool, const V: usize, const M: usize, const N: usize>(
+        &mut self,
+        first: usize,
+    ) {
+        let mut sums = [[begin::<T, FUSED>(); V]; M];
+        // Even vectors are read from one copy, odd ones from the other.
+        let mut step = |factor: T, even: &[T], odd: &[T]| {
+            let (Ok(even), Ok(odd)) = (<&[T; N]>::try_from(even), <&[T; N]>::try_from(odd)) else {
+                return;
+            };
+            for (m, sums) in sums.iter_mut().enumerate() {
+                let samples = if m % 2 == 0 { even } else { odd };
+                for (lane, sum) in sums.iter_mut().enumerate() {
+                    *sum = add::<T, FUSED>(factor, samples[m * V + lane], *sum);
+                }
+            }
+        };
+        match self.terms {
+            [term] => term.passes(first, N, self.newest_first, &mut step),
+            terms => {
+                let taps = terms[0].taps.len();
+                for tap in 0..taps {
+                    let at = first
+                        + if self.newest_first {
+                            taps - 1 - tap
+                        } else {
+                            tap
+                        };
+                    for term in terms {
+                        let samples = &term.samples[at..at + N];
+                        step(term.taps[tap], samples, samples);
                     }
                 }
             }
         }
-        let out = self.out[first..first + M * V].chunks_exact_mut(V);
+        let out = self.out[first..first + N].chunks_exact_mut(V);
         for (out, sums) in out.zip(&sums) {
             out.copy_from_slice(sums);
         }
     }
 
+    /// All sums; `N1` and so on are the outputs of 1, 2, 4 and 8 vectors.
     #[inline(always)]
-    fn all<const V: usize>(mut self) {
+    fn all<const FUSED: bool, const V: usize, const N2: usize, const N4: usize, const N8: usize>(
+        &mut self,
+    ) {
         let count = self.out.len();
         let mut first = 0;
         // What is less than a tile is done with what is before it, if there is enough: the same
@@ -134,23 +161,70 @@ impl<T: Real> Outputs<'_, T> {
             let more = (count - first) % V > 0;
             let (tile, at) = match left {
                 8.. => (8, first),
-                4..8 if all >= 8 && (left > 4 || more) => (8, count - 8 * V),
+                4..8 if all >= 8 && (left > 4 || more) => (8, count - N8),
                 4..8 => (4, first),
-                2..4 if all >= 4 && (left > 2 || more) => (4, count - 4 * V),
+                2..4 if all >= 4 && (left > 2 || more) => (4, count - N4),
                 2..4 => (2, first),
-                1 if all >= 2 && more => (2, count - 2 * V),
+                1 if all >= 2 && more => (2, count - N2),
                 1 => (1, first),
                 _ if all >= 1 => (1, count - V),
                 _ => (0, first),
             };
             match tile {
-                8 => self.tile::<V, 8>(at),
-                4 => self.tile::<V, 4>(at),
-                2 => self.tile::<V, 2>(at),
-                1 => self.tile::<V, 1>(at),
-                _ => (first..count).for_each(|index| self.one(index)),
+                8 => self.tile::<FUSED, V, 8, N8>(at),
+                4 => self.tile::<FUSED, V, 4, N4>(at),
+                2 => self.tile::<FUSED, V, 2, N2>(at),
+                1 => self.tile::<FUSED, V, 1, V>(at),
+                _ => (first..count).for_each(|index| self.one::<FUSED>(index)),
             }
             first = if tile == 0 { count } else { at + tile * V };
+        }
+    }
+}
+
+impl<T: Real> Samples<'_, T> {
+    /// Calls `step` for each tap with `n` samples of both copies, the one whose first vector lies
+    /// within a cache line first. Which that is changes twice in a line: taps in between go in one
+    /// run.
+    #[inline(always)]
+    fn passes(
+        &self,
+        first: usize,
+        n: usize,
+        newest_first: bool,
+        step: &mut impl FnMut(T, &[T], &[T]),
+    ) {
+        let taps = self.taps.len();
+        let (line, half) = (LINE / size_of::<T>(), VECTOR / size_of::<T>());
+        let a = &self.samples[first..first + taps - 1 + n];
+        let b = &self.copy[first + self.offset..][..taps - 1 + n];
+        let mut tap = 0;
+        while tap < taps {
+            let at = if newest_first { taps - 1 - tap } else { tap };
+            let phase = (self.at + first + at) % line;
+            let within = phase <= half;
+            let run = match (newest_first, within) {
+                (true, true) => phase + 1,
+                (true, false) => phase - half,
+                (false, true) => half + 1 - phase,
+                (false, false) => line - phase,
+            };
+            let run = run.min(taps - tap);
+            let (even, odd) = if within { (a, b) } else { (b, a) };
+            let factors = &self.taps[tap..tap + run];
+            let low = if newest_first { at + 1 - run } else { at };
+            let even = even[low..low + run - 1 + n].windows(n);
+            let odd = odd[low..low + run - 1 + n].windows(n);
+            if newest_first {
+                for (&factor, (even, odd)) in factors.iter().zip(even.rev().zip(odd.rev())) {
+                    step(factor, even, odd);
+                }
+            } else {
+                for (&factor, (even, odd)) in factors.iter().zip(even.zip(odd)) {
+                    step(factor, even, odd);
+                }
+            }
+            tap += run;
         }
     }
 }
@@ -159,15 +233,23 @@ impl<T: Real> Work for Outputs<'_, T> {
     type Result = ();
     #[inline(always)]
     fn work(mut self, _wide: bool) {
-        match (T::FLOAT, size_of::<T>()) {
-            (true, 4) => self.all::<8>(),
-            (true, _) => self.all::<4>(),
-            _ => (0..self.out.len()).for_each(|index| self.one(index)),
+        match (T::FLOAT, size_of::<T>(), self.fused) {
+            (true, 4, true) => self.all::<true, 8, 16, 32, 64>(),
+            (true, 4, false) => self.all::<false, 8, 16, 32, 64>(),
+            (true, _, true) => self.all::<true, 4, 8, 16, 32>(),
+            (true, _, false) => self.all::<false, 4, 8, 16, 32>(),
+            _ => (0..self.out.len()).for_each(|index| self.one::<true>(index)),
         }
     }
 }
 
-fn fir<T: Real>(memory: &mut Memory, d: View, terms: &[Term<View>], newest_first: bool) {
+fn fir<T: Real>(
+    memory: &mut Memory,
+    d: View,
+    terms: &[Term<View>],
+    newest_first: bool,
+    fused: bool,
+) {
     let level = memory.level;
     let mut scratch = std::mem::take(memory.scratch);
     memory.write::<T, _>(d, |out, inputs| {
@@ -208,6 +290,7 @@ fn fir<T: Real>(memory: &mut Memory, d: View, terms: &[Term<View>], newest_first
             out,
             terms,
             newest_first,
+            fused,
         };
         simd::at(level, outputs);
     });

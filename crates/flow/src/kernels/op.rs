@@ -184,6 +184,8 @@ pub(crate) enum Op<R> {
         d: R,
         terms: Vec<Term<R>>,
         newest_first: bool,
+        /// Otherwise each product is rounded before it is added, and the first begins the sum.
+        fused: bool,
     },
     /// The inner product of the elements of two runs, the same way; some products are negative.
     Dot {
@@ -421,6 +423,7 @@ impl<R: Copy> Op<R> {
                 d,
                 terms,
                 newest_first,
+                fused,
             } => Fir {
                 d: f(d),
                 terms: terms
@@ -432,6 +435,7 @@ impl<R: Copy> Op<R> {
                     })
                     .collect(),
                 newest_first,
+                fused,
             },
             Dot { d, terms } => Dot {
                 d: f(d),

@@ -91,38 +91,108 @@ fn sorted(
 }
 
 /// Leaves out operations whose result nobody reads. `kept` are runs that are read elsewhere.
-pub(super) fn prune(
-    units: &mut [&mut Vec<Op<Reg>>],
-    loops: &[bool],
-    kept: &dyn Fn(Reg) -> bool,
-    place: Place,
-) {
-    let mut read: HashSet<Reg> = HashSet::new();
-    for (ops, &looped) in units.iter_mut().zip(loops).rev() {
-        let wanted = |op: &Op<Reg>, read: &HashSet<Reg>| {
-            op.ends().0.is_none_or(|d| {
-                let root = place(d).0;
-                kept(root) || read.contains(&root)
-            })
-        };
-        if looped {
-            if ops.iter().any(|op| wanted(op, &read)) {
-                read.extend(ops.iter().flat_map(|op| op.ends().1).map(|a| place(a).0));
-            } else {
-                ops.clear();
-            }
-            continue;
+pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place: Place) {
+    let mut reads: HashMap<Reg, Vec<Reg>> = HashMap::new();
+    let mut open: Vec<Reg> = kept.iter().copied().collect();
+    for op in units.iter().flat_map(|ops| ops.iter()) {
+        let (d, from) = op.ends();
+        let from = from.into_iter().map(|a| place(a).0);
+        match d {
+            Some(d) => reads.entry(place(d).0).or_default().extend(from),
+            None => open.extend(from),
         }
-        let mut left = Vec::new();
-        for op in ops.drain(..).rev() {
-            if wanted(&op, &read) {
-                read.extend(op.ends().1.into_iter().map(|a| place(a).0));
-                left.push(op);
-            }
-        }
-        left.reverse();
-        **ops = left;
     }
+    let mut live: HashSet<Reg> = HashSet::new();
+    while let Some(reg) = open.pop() {
+        if live.insert(reg) {
+            open.extend(reads.get(&reg).into_iter().flatten());
+        }
+    }
+    for ops in units.iter_mut() {
+        let lives = |op: &Op<Reg>| op.ends().0.is_none_or(|d| live.contains(&place(d).0));
+        ops.retain(lives);
+    }
+}
+
+/// A sum of products of constants with samples of one run, in the order of adding: each constant's
+/// bits, and how many samples ago.
+pub(super) struct Chain {
+    pub x: Reg,
+    pub products: Vec<(u64, usize)>,
+    /// Whether a part of the sum was added some samples later: then it began with 0.
+    pub late: bool,
+}
+
+/// Finds filters that are written as single products and sums: for each operation that ends one,
+/// its place and what it sums. `constant` are the bits of a run of one number for ever, `begins`
+/// whether all before a run's first sample is 0.
+pub(super) fn chains(
+    ops: &[Op<Reg>],
+    chains: &mut HashMap<Reg, Chain>,
+    constant: &dyn Fn(Reg) -> Option<u64>,
+    begins: &dyn Fn(Reg) -> bool,
+    uses: &HashMap<Reg, usize>,
+    place: Place,
+) -> Vec<(usize, Reg)> {
+    let mut found = Vec::new();
+    let product = |a: Reg, b: Reg| match (constant(a), constant(b)) {
+        (Some(factor), None) => Some((factor, place(b))),
+        (None, Some(factor)) => Some((factor, place(a))),
+        _ => None,
+    };
+    for (index, op) in ops.iter().enumerate() {
+        let (d, chain) = match *op {
+            Op::Calculate {
+                with: Arithmetic::Multiply,
+                d,
+                a,
+                b,
+            } => {
+                let Some((factor, (x, ago))) = product(a, b) else {
+                    continue;
+                };
+                let products = vec![(factor, ago)];
+                (
+                    d,
+                    Chain {
+                        x,
+                        products,
+                        late: false,
+                    },
+                )
+            }
+            Op::Fold {
+                with: Fold::Add,
+                d,
+                a,
+                b,
+                c,
+            } => {
+                let Some((factor, (x, ago))) = product(a, b) else {
+                    continue;
+                };
+                let (before, later) = place(c);
+                let fits = uses.get(&before) == Some(&1) && (later == 0 || begins(before));
+                let Some(chain) = chains.get(&before).filter(|chain| fits && chain.x == x) else {
+                    continue;
+                };
+                let shifted = chain
+                    .products
+                    .iter()
+                    .map(|&(factor, ago)| (factor, ago + later));
+                let products: Vec<_> = shifted.chain([(factor, ago)]).collect();
+                let late = chain.late || later > 0;
+                (d, Chain { x, products, late })
+            }
+            _ => continue,
+        };
+        let (root, 0) = place(d) else {
+            continue;
+        };
+        found.push((index, root));
+        chains.insert(root, chain);
+    }
+    found
 }
 
 /// Puts products and sums, and comparisons and choices, into one operation each. What is left over

@@ -22,7 +22,7 @@ pub(super) const OUT: usize = 1;
 /// The most ticks of one block or of one round of all rates.
 pub(super) const MAX_BLOCK: u64 = 1 << 22;
 /// Bytes of the signals of one step that are still near.
-const NEAR: u64 = 64 << 10;
+const NEAR: u64 = 256 << 10;
 
 /// A node in its part.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use super::schedule::{self, Unit};
 use super::slow::Stepping;
 use crate::kernels::lane::{LINE, Lane};
 use crate::kernels::{
-    self, Code, Compiled, Initial, Level, Line, Op, Operation, Planes, Reg, View,
+    self, Code, Compiled, Initial, Level, Line, Op, Operation, Planes, Reg, Term, View,
 };
 
 /// Bytes of past samples that are moved at the end of a step, if they are more than two steps.

@@ -101,6 +101,9 @@ pub(super) struct PartTimes {
     /// Nanoseconds of each unit in the steps that were timed.
     pub units: Vec<AtomicU64>,
     pub timed: AtomicU64,
+    /// Nanoseconds of all units, and the steps in which that was looked at.
+    pub computing: AtomicU64,
+    pub whole: AtomicU64,
 }
 
 impl PartTimes {
@@ -114,6 +117,8 @@ impl PartTimes {
             steps: Spread::new(),
             units: (0..units).map(|_| AtomicU64::new(0)).collect(),
             timed: AtomicU64::new(0),
+            computing: AtomicU64::new(0),
+            whole: AtomicU64::new(0),
         }
     }
 }
@@ -223,6 +228,7 @@ impl Counts {
         };
         let part = |(times, (name, units)): (&PartTimes, &(String, Vec<String>))| {
             let timed = get(&times.timed).max(1);
+            let by_unit = get(&times.timed).saturating_sub(get(&times.whole)).max(1);
             let (empty, full) = (get(&times.empty), get(&times.full));
             let waiting = empty + full;
             PartitionTelemetry {
@@ -233,13 +239,13 @@ impl Counts {
                 waiting_to_read: empty,
                 waiting_to_write: full,
                 reading: get(&times.reading) / timed,
-                computing: times.units.iter().map(get).sum::<u64>() / timed,
+                computing: get(&times.computing) / get(&times.whole).max(1),
                 writing: get(&times.writing) / timed,
                 steps: times.steps.show(),
                 units: units
                     .iter()
                     .zip(&times.units)
-                    .map(|(name, time)| (name.clone(), get(time) / timed))
+                    .map(|(name, time)| (name.clone(), get(time) / by_unit))
                     .collect(),
             }
         };

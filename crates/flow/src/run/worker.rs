@@ -154,7 +154,7 @@ impl Worker {
             }
             let timed = step % EVERY == 1;
             if timed {
-                self.timed(counts)?;
+                self.timed(counts, step / EVERY % 2 == 0)?;
             } else {
                 self.ends.receive(&mut self.plan.store, false);
                 for index in 0..self.plan.units.len() {
@@ -171,21 +171,29 @@ impl Worker {
         Ok(())
     }
 
-    /// One step with a look at the clock behind each unit.
-    fn timed(&mut self, counts: &super::telemetry::PartTimes) -> Result<(), Fault> {
+    /// One step with a look at the clock before and behind, or also behind each unit: then the step
+    /// itself takes longer, and does not count as one.
+    fn timed(&mut self, counts: &super::telemetry::PartTimes, whole: bool) -> Result<(), Fault> {
         let begin = Instant::now();
         self.ends.receive(&mut self.plan.store, true);
         let mut last = Instant::now();
         add(&counts.reading, (last - begin).as_nanos() as u64);
+        add(&counts.timed, 1);
         for index in 0..self.plan.units.len() {
             self.now = index;
             unit::run(&mut self.plan, index)?;
-            let now = Instant::now();
-            add(&counts.units[index], (now - last).as_nanos() as u64);
-            last = now;
+            if !whole {
+                let now = Instant::now();
+                add(&counts.units[index], (now - last).as_nanos() as u64);
+                last = now;
+            }
         }
-        counts.steps.add((last - begin).as_nanos() as u64);
-        add(&counts.timed, 1);
+        if whole {
+            let now = Instant::now();
+            counts.steps.add((now - begin).as_nanos() as u64);
+            add(&counts.computing, (now - last).as_nanos() as u64);
+            add(&counts.whole, 1);
+        }
         Ok(())
     }
 }

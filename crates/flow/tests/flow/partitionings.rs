@@ -305,3 +305,61 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn filters_written_as_products_and_sums_have_the_interpreters_bits() {
+    let mut input: Vec<Value> = samples(300, 8);
+    for index in [0, 1, 2, 5, 6, 7, 8, 9, 60] {
+        input[index] = Value::from(if index % 2 == 0 { -0.0f32 } else { 0.0 });
+    }
+    for taps in [
+        [0.5, -1.0, 2.0, 0.25, -3.0],
+        [-0.5, -1.0, -2.0, -0.25, -3.0],
+        [0.5, 1.0, -2.0, 0.0, 3.0],
+        [0.5, 1.0, -2.0, 3.0, -0.0],
+    ] {
+        let g = Builder::new("filters");
+        let x = g.input("x", Type::F32);
+        // From the newest sample on, from the oldest on, and with delayed sums.
+        let direct = (1..5).fold(x.gain(taps[0]), |sum, tap| {
+            sum + x.delay(tap, 0).gain(taps[tap])
+        });
+        let oldest = (0..4).rev().fold(x.delay(4, 0).gain(taps[4]), |sum, tap| {
+            x.delay(tap, 0).gain(taps[tap]) + sum
+        });
+        let transposed = (0..4).rev().fold(x.gain(taps[4]), |sum, tap| {
+            x.gain(taps[tap]) + sum.delay(1, 0)
+        });
+        // One that does not begin with 0, and one whose sum is read elsewhere too.
+        let begun = (0..4).rev().fold(x.gain(taps[4]), |sum, tap| {
+            x.gain(taps[tap]) + sum.delay(1, 7)
+        });
+        let half = x.gain(taps[1]) + x.gain(taps[2]).delay(1, 0);
+        let shared = x.gain(taps[0]) + half.delay(1, 0);
+        for (name, wire) in [
+            ("direct", direct),
+            ("oldest", oldest),
+            ("transposed", transposed),
+            ("begun", begun),
+            ("half", half),
+            ("shared", shared),
+        ] {
+            g.output(name, wire);
+        }
+        let graph = g.build().unwrap();
+        let inputs = [input.clone()];
+        let wanted = bytes(&Interpreter::new(&graph).unwrap().run(&inputs).unwrap());
+        for step in [1, 3, 64, 512] {
+            let settings = Settings {
+                step,
+                block: 192,
+                ..Settings::default()
+            };
+            let executor = Executor::new(&graph, settings).unwrap();
+            let found = bytes(&executor.run_values(&inputs).unwrap());
+            for (index, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+                assert_eq!(found, wanted, "output {index}, {taps:?}, step {step}");
+            }
+        }
+    }
+}

@@ -94,6 +94,7 @@ impl Making<'_, '_> {
             Op::Fir {
                 terms,
                 newest_first,
+                fused: true,
                 ..
             } => {
                 let taps = terms[0].count;

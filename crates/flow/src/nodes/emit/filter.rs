@@ -62,12 +62,14 @@ pub(in super::super) fn fir(node: &Fir, code: &mut Code, inputs: &[Planes], out:
         d: out.re,
         terms: res,
         newest_first: true,
+        fused: true,
     });
     if let Some(d) = out.im {
         code.push(Op::Fir {
             d,
             terms: ims,
             newest_first: true,
+            fused: true,
         });
     }
     true

@@ -60,40 +60,110 @@ impl Planning<'_> {
                 context: plane.context,
             });
         }
-        let kept = self.kept(&groups);
-        let keeps = |reg: Reg| kept.contains(&reg);
-        let place = |reg: Reg| self.place(reg);
-        let loops: Vec<bool> = groups
-            .iter()
-            .map(|group| group.kind == Kind::Loop)
-            .collect();
-        let mut all: Vec<&mut Vec<Op<Reg>>> =
-            groups.iter_mut().map(|group| &mut group.ops).collect();
-        improve::prune(&mut all, &loops, &keeps, &place);
-        let mut uses = improve::uses(&all, &place);
-        // What is read elsewhere is not only for one sum.
-        kept.iter()
-            .for_each(|&reg| *uses.entry(reg).or_default() += 2);
+        let kept = self.elsewhere(&groups);
+        self.improve(&mut groups, &kept);
+        groups.retain(|group| group.kind == Kind::Slow || !group.ops.is_empty());
+        // What nobody reads any more needs no past.
+        let mut read: HashSet<Reg> = kept;
+        for op in groups.iter().flat_map(|group| &group.ops) {
+            let (d, from) = op.ends();
+            read.extend(from.into_iter().chain(d).map(|reg| self.place(reg).0));
+        }
+        self.histories.retain(|reg, _| read.contains(reg));
+        groups
+    }
+
+    /// Prunes, fuses, finds filters.
+    fn improve(&mut self, groups: &mut [Group], kept: &HashSet<Reg>) {
+        fn ops(groups: &mut [Group], loops: bool) -> Vec<&mut Vec<Op<Reg>>> {
+            let wanted = |group: &&mut Group| loops || group.kind != Kind::Loop;
+            let groups = groups.iter_mut().filter(wanted);
+            groups.map(|group| &mut group.ops).collect()
+        }
+        let uses = |planning: &Self, groups: &mut [Group]| {
+            let mut uses = improve::uses(&ops(groups, true), &|reg| planning.place(reg));
+            // What is read elsewhere is not only for one sum.
+            kept.iter()
+                .for_each(|&reg| *uses.entry(reg).or_default() += 2);
+            uses
+        };
+        improve::prune(&mut ops(groups, true), kept, &|reg| self.place(reg));
+        let used = uses(self, groups);
         let scalar = |reg: Reg| {
             let plane = self.code.plane(reg);
             (plane.scalar, plane.len)
         };
-        let mut vectors: Vec<&mut Vec<Op<Reg>>> = groups
-            .iter_mut()
-            .filter(|group| group.kind != Kind::Loop)
-            .map(|group| &mut group.ops)
-            .collect();
-        improve::fuse(&mut vectors, &scalar, &uses, &place);
-        let mut all: Vec<&mut Vec<Op<Reg>>> =
-            groups.iter_mut().map(|group| &mut group.ops).collect();
-        improve::prune(&mut all, &loops, &keeps, &place);
-        groups.retain(|group| group.kind == Kind::Slow || !group.ops.is_empty());
-        groups
+        improve::fuse(&mut ops(groups, false), &scalar, &used, &|reg| {
+            self.place(reg)
+        });
+        let used = uses(self, groups);
+        self.filters(groups, &used);
+        improve::prune(&mut ops(groups, true), kept, &|reg| self.place(reg));
     }
 
-    /// Runs that keep their memory: those with a past, those that are constant, and those that
-    /// others read or write.
-    pub(super) fn kept(&self, groups: &[Group]) -> HashSet<Reg> {
+    /// Puts filters in the place of chains of products and sums.
+    fn filters(&mut self, groups: &mut [Group], uses: &HashMap<Reg, usize>) {
+        let mut chains = HashMap::new();
+        for group in groups.iter_mut().filter(|group| group.kind == Kind::Vector) {
+            let constant = |reg: Reg| {
+                let bits = self.code.constants[self.place(reg).0.0 as usize].as_ref()?;
+                (bits.len() == 1).then(|| bits[0])
+            };
+            let begins = |reg: Reg| {
+                let history = self.histories.get(&reg);
+                history.is_some_and(|history| history.bits.values().all(|&bits| bits == 0))
+            };
+            let place = |reg: Reg| self.place(reg);
+            let found = improve::chains(&group.ops, &mut chains, &constant, &begins, uses, &place);
+            for (index, root) in found.into_iter().rev() {
+                if let Some(op) = self.filter(&chains[&root], root) {
+                    group.ops[index] = op;
+                }
+            }
+        }
+    }
+
+    /// The filter that a chain is, if its taps lie side by side and enough of them.
+    fn filter(&mut self, chain: &improve::Chain, d: Reg) -> Option<Op<Reg>> {
+        let plane = self.code.plane(d);
+        let of = self.code.plane(chain.x);
+        let agos: Vec<usize> = chain.products.iter().map(|product| product.1).collect();
+        let up = agos.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        let down = agos.windows(2).all(|pair| pair[0] == pair[1] + 1);
+        let fits = plane.scalar.is_float() && plane.len == 1 && of == plane;
+        if agos.len() < 4 || !fits || !(up || down) {
+            return None;
+        }
+        let most = *agos.iter().max()?;
+        if chain.late {
+            // Sums began with 0. So do these, if the first product with what was before is 0 and
+            // not -0: its sample has the sign of the tap.
+            let sign = chain.products[0].0 >> (8 * plane.scalar.bytes() - 1) & 1;
+            let zero = sign << (8 * plane.scalar.bytes() - 1);
+            let history = self.histories.entry(chain.x).or_default();
+            let said = |distance: usize| history.bits.get(&distance);
+            if !(1..=most).all(|at| said(at).is_none_or(|&bits| bits == zero)) {
+                return None;
+            }
+            (1..=most).for_each(|at| {
+                history.bits.insert(at, zero);
+            });
+            history.past = history.past.max(most);
+        }
+        (self.code.period, self.code.context) = (plane.period, plane.context);
+        let oldest = self.code.reg(plane.scalar, 1);
+        self.views.insert(oldest, (chain.x, most));
+        let taps: Vec<u64> = chain.products.iter().map(|product| product.0).collect();
+        Some(Op::Fir {
+            d,
+            terms: vec![Term::new(plane.scalar, &taps, oldest)],
+            newest_first: up,
+            fused: false,
+        })
+    }
+
+    /// Runs that others than the operations read or write.
+    fn elsewhere(&self, groups: &[Group]) -> HashSet<Reg> {
         let slow = groups.iter().filter(|group| group.kind == Kind::Slow);
         let items = slow.flat_map(|group| &group.items);
         let signals = items
@@ -104,13 +174,18 @@ impl Planning<'_> {
             let planes = self.signals[signal];
             [Some(planes.re), planes.im].into_iter().flatten()
         });
-        let constants = self.code.constants.iter().enumerate();
-        let constants = constants
-            .filter(|(_, constant)| constant.is_some())
-            .map(|(index, _)| Reg(index as u32));
-        regs.map(|reg| self.place(reg).0)
-            .chain(constants)
-            .chain(self.histories.keys().copied())
-            .collect()
+        regs.map(|reg| self.place(reg).0).collect()
+    }
+
+    /// Runs that keep their memory: those with a past, those that are constant, and those that
+    /// others read or write.
+    pub(super) fn kept(&self, groups: &[Group]) -> HashSet<Reg> {
+        let mut kept = self.elsewhere(groups);
+        kept.extend(self.histories.keys().copied());
+        // Of constants those that are read.
+        let ops = groups.iter().flat_map(|group| &group.ops);
+        let read = ops.flat_map(|op| op.ends().1).map(|reg| self.place(reg).0);
+        kept.extend(read.filter(|reg| self.code.constants[reg.0 as usize].is_some()));
+        kept
     }
 }
