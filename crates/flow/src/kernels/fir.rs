@@ -111,20 +111,8 @@ impl<T: Real> Outputs<'_, T> {
         first: usize,
     ) {
         let mut sums = [[begin::<T, FUSED>(); V]; M];
-        // Even vectors are read from one copy, odd ones from the other.
-        let mut step = |factor: T, even: &[T], odd: &[T]| {
-            let (Ok(even), Ok(odd)) = (<&[T; N]>::try_from(even), <&[T; N]>::try_from(odd)) else {
-                return;
-            };
-            for (m, sums) in sums.iter_mut().enumerate() {
-                let samples = if m % 2 == 0 { even } else { odd };
-                for (lane, sum) in sums.iter_mut().enumerate() {
-                    *sum = add::<T, FUSED>(factor, samples[m * V + lane], *sum);
-                }
-            }
-        };
         match self.terms {
-            [term] => term.passes(first, N, self.newest_first, &mut step),
+            [term] => term.passes::<FUSED, V, M, N>(first, self.newest_first, &mut sums),
             terms => {
                 let taps = terms[0].taps.len();
                 for tap in 0..taps {
@@ -136,7 +124,7 @@ impl<T: Real> Outputs<'_, T> {
                         };
                     for term in terms {
                         let samples = &term.samples[at..at + N];
-                        step(term.taps[tap], samples, samples);
+                        step::<T, FUSED, V, M, N>(term.taps[tap], samples, samples, &mut sums);
                     }
                 }
             }
@@ -182,22 +170,40 @@ impl<T: Real> Outputs<'_, T> {
     }
 }
 
+/// Adds one product to each sum: even vectors are read from one copy, odd ones from the other.
+#[inline(always)]
+fn step<T: Real, const FUSED: bool, const V: usize, const M: usize, const N: usize>(
+    factor: T,
+    even: &[T],
+    odd: &[T],
+    sums: &mut [[T; V]; M],
+) {
+    let (Ok(even), Ok(odd)) = (<&[T; N]>::try_from(even), <&[T; N]>::try_from(odd)) else {
+        return;
+    };
+    for (m, sums) in sums.iter_mut().enumerate() {
+        let samples = if m % 2 == 0 { even } else { odd };
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            *sum = add::<T, FUSED>(factor, samples[m * V + lane], *sum);
+        }
+    }
+}
+
 impl<T: Real> Samples<'_, T> {
-    /// Calls `step` for each tap with `n` samples of both copies, the one whose first vector lies
-    /// within a cache line first. Which that is changes twice in a line: taps in between go in one
-    /// run.
+    /// Adds the products of all taps, the copy whose first vector lies within a cache line first.
+    /// Which that is changes twice in a line: taps in between go in one run.
     #[inline(always)]
-    fn passes(
+    fn passes<const FUSED: bool, const V: usize, const M: usize, const N: usize>(
         &self,
         first: usize,
-        n: usize,
         newest_first: bool,
-        step: &mut impl FnMut(T, &[T], &[T]),
+        sums: &mut [[T; V]; M],
     ) {
         let taps = self.taps.len();
         let (line, half) = (LINE / size_of::<T>(), VECTOR / size_of::<T>());
-        let a = &self.samples[first..first + taps - 1 + n];
-        let b = &self.copy[first + self.offset..][..taps - 1 + n];
+        let a = &self.samples[first..first + taps - 1 + N];
+        let b = &self.copy[first + self.offset..][..taps - 1 + N];
+        let mut own = *sums;
         let mut tap = 0;
         while tap < taps {
             let at = if newest_first { taps - 1 - tap } else { tap };
@@ -213,19 +219,27 @@ impl<T: Real> Samples<'_, T> {
             let (even, odd) = if within { (a, b) } else { (b, a) };
             let factors = &self.taps[tap..tap + run];
             let low = if newest_first { at + 1 - run } else { at };
-            let even = even[low..low + run - 1 + n].windows(n);
-            let odd = odd[low..low + run - 1 + n].windows(n);
-            if newest_first {
-                for (&factor, (even, odd)) in factors.iter().zip(even.rev().zip(odd.rev())) {
-                    step(factor, even, odd);
-                }
+            let even = &even[low..low + run - 1 + N];
+            let odd = &odd[low..low + run - 1 + N];
+            // Steps down are steps up from the end.
+            let (from, by) = if newest_first {
+                (run - 1, usize::MAX)
             } else {
-                for (&factor, (even, odd)) in factors.iter().zip(even.zip(odd)) {
-                    step(factor, even, odd);
-                }
+                (0, 1)
+            };
+            let mut place = from;
+            for &factor in factors {
+                let (Some(even), Some(odd)) =
+                    (even.get(place..place + N), odd.get(place..place + N))
+                else {
+                    break;
+                };
+                step::<T, FUSED, V, M, N>(factor, even, odd, &mut own);
+                place = place.wrapping_add(by);
             }
             tap += run;
         }
+        *sums = own;
     }
 }
 

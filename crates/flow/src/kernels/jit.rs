@@ -146,7 +146,11 @@ fn reaches(op: &Operation) -> Vec<(View, usize)> {
 
 /// The loop as machine code, for at most `count` samples; none if an operation is not known here,
 /// or if no code can be made on this machine.
-pub(crate) fn compile(ops: &[Operation], count: usize) -> Option<Compiled> {
+pub(crate) fn compile(
+    ops: &[Operation],
+    stored: &dyn Fn(View) -> bool,
+    count: usize,
+) -> Option<Compiled> {
     let known = ops.iter().all(|op| {
         let ends = reaches(op);
         ends.iter().all(|(view, _)| view.len == 1)
@@ -174,7 +178,7 @@ pub(crate) fn compile(ops: &[Operation], count: usize) -> Option<Compiled> {
     }
     let mut scratch = FunctionBuilderContext::new();
     let mut builder = FunctionBuilder::new(&mut context.func, &mut scratch);
-    let tables = function(&mut builder, ops, &bytes, pointer);
+    let tables = function(&mut builder, ops, stored, &bytes, pointer);
     let tables = match tables {
         Some(tables) => {
             builder.seal_all_blocks();
@@ -207,6 +211,7 @@ pub(crate) fn compile(ops: &[Operation], count: usize) -> Option<Compiled> {
 fn function(
     builder: &mut FunctionBuilder,
     ops: &[Operation],
+    stored: &dyn Fn(View) -> bool,
     lanes: &[(usize, usize)],
     pointer: Type,
 ) -> Option<Vec<Arc<[u64]>>> {
@@ -271,7 +276,7 @@ fn function(
     for op in ops {
         let d = op.ends().0?;
         let value = making.operation(op, d)?;
-        making.write(d, value);
+        making.write(d, value, stored(d));
     }
     let Making { known, tables, .. } = making;
     let next = builder.ins().iadd_imm(sample, 1);
@@ -304,13 +309,16 @@ impl Making<'_, '_> {
             .load(kind(view.scalar), flags, address, at)
     }
 
-    fn write(&mut self, view: View, value: Value) {
+    fn write(&mut self, view: View, value: Value, store: bool) {
+        self.known.insert((view.lane, view.first), value);
+        if !store {
+            return;
+        }
         let address = self.address(view.lane, view.scalar);
         let at = (view.first * view.scalar.bytes()) as i32;
         self.builder
             .ins()
             .store(MemFlags::trusted(), value, address, at);
-        self.known.insert((view.lane, view.first), value);
     }
 
     fn number(&mut self, scalar: Scalar, bits: u64) -> Value {

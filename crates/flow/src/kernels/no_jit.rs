@@ -1,6 +1,6 @@
 //! Where no machine code is made.
 
-use super::execute::Operation;
+use super::execute::{Operation, View};
 use super::lane::Lane;
 
 /// A loop that can be called: there is none.
@@ -13,6 +13,6 @@ impl Compiled {
 }
 
 /// No code.
-pub(crate) fn compile(_: &[Operation], _: usize) -> Option<Compiled> {
+pub(crate) fn compile(_: &[Operation], _: &dyn Fn(View) -> bool, _: usize) -> Option<Compiled> {
     None
 }

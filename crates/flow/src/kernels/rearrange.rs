@@ -1,7 +1,10 @@
-//! Operations that only move numbers.
+//! Operations that only move numbers, or take them from tables.
 
 use super::element::sized;
 use super::execute::{Memory, Operation};
+
+/// Places of a table that are found at once.
+const PLACES: usize = 64;
 use super::op::Op;
 
 /// Does an operation of this kind; false if it is none.
@@ -97,6 +100,33 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                 }
             }))
         }
+        Op::Lut {
+            d,
+            a,
+            table,
+            nearest,
+        } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let last = (table.len() - 1) as f64;
+            let half = if *nearest { 0.5 } else { 0.0 };
+            let mut places = [0i32; PLACES];
+            for (out, a) in out.chunks_mut(PLACES).zip(inputs.get::<f64>(*a).chunks(PLACES)) {
+                for (place, &at) in places.iter_mut().zip(a) {
+                    // Below the table is 0, not-a-number too.
+                    let at = if *nearest { at + half } else { at };
+                    let at = if at > 0.0 { at } else { 0.0 };
+                    *place = if at < last { at } else { last } as i32;
+                }
+                for (out, &place) in out.iter_mut().zip(&places) {
+                    *out = table.get(place as usize).map_or(0, |&bits| bits as T);
+                }
+            }
+        })),
+        Op::Table { d, a, table } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
+            let last = table.len() as i64 - 1;
+            for (out, &a) in out.iter_mut().zip(inputs.get::<i64>(*a)) {
+                *out = table.get(a.clamp(0, last) as usize).map_or(0, |&bits| bits as T);
+            }
+        })),
         Op::Accumulate { d, a, mask } => memory.write::<u32, _>(*d, |out, inputs| {
             let mut sum = inputs.last::<u32>();
             for (out, &a) in out.iter_mut().zip(inputs.get::<u32>(*a)) {

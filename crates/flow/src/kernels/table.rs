@@ -67,15 +67,6 @@ fn function(function: FunctionOf) -> fn(f64) -> f64 {
     }
 }
 
-fn look(memory: &mut Memory, d: View, a: View, table: &[u64], at: impl Fn(f64) -> f64) {
-    let last = table.len() - 1;
-    sized!(d.scalar, T => memory.write::<T, _>(d, |out, inputs| {
-        for (out, &a) in out.iter_mut().zip(inputs.get::<f64>(a)) {
-            *out = table[(at(a) as usize).min(last)] as T;
-        }
-    }))
-}
-
 /// Does an operation of this kind.
 pub(super) fn run(op: &Operation, memory: &mut Memory) {
     match op {
@@ -139,13 +130,6 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
                 }
             }),
         },
-        Op::Lut {
-            d,
-            a,
-            table,
-            nearest: false,
-        } => look(memory, *d, *a, table, |at| at),
-        Op::Lut { d, a, table, .. } => look(memory, *d, *a, table, |at| at + 0.5),
         Op::Blend { d, a, table } => memory.write::<f64, _>(*d, |out, inputs| {
             let last = table.len() - 1;
             for (out, &at) in out.iter_mut().zip(inputs.get::<f64>(*a)) {
@@ -154,12 +138,6 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
                 *out = a + (at - below as f64).clamp(0.0, 1.0) * (b - a);
             }
         }),
-        Op::Table { d, a, table } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
-            let last = table.len() as i64 - 1;
-            for (out, &a) in out.iter_mut().zip(inputs.get::<i64>(*a)) {
-                *out = table[a.clamp(0, last) as usize] as T;
-            }
-        })),
         Op::Nearest { d, re, im, points } => memory.write::<i64, _>(*d, |out, inputs| {
             let inputs = inputs.get::<f64>(*re).iter().zip(inputs.get::<f64>(*im));
             for (out, (&re, &im)) in out.iter_mut().zip(inputs) {

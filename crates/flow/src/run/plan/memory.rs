@@ -95,6 +95,32 @@ impl Planning<'_> {
                 im: planes.im.map(of),
             })
             .collect();
+        // Of loops what is kept, or read by others, is stored.
+        let mut outside: HashSet<(usize, usize)> = HashSet::new();
+        for (index, group) in groups.iter().enumerate() {
+            if group.kind != Kind::Loop {
+                continue;
+            }
+            let roots = |reg: Reg| self.place(reg).0;
+            let made: HashSet<Reg> = group
+                .ops
+                .iter()
+                .filter_map(|op| op.ends().0)
+                .map(roots)
+                .collect();
+            let others = groups
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index);
+            let reads = others
+                .flat_map(|(_, other)| &other.ops)
+                .flat_map(|op| op.ends().1);
+            let reads: HashSet<Reg> = reads.map(roots).collect();
+            let seen = made
+                .iter()
+                .filter(|reg| kept.contains(reg) || reads.contains(reg));
+            outside.extend(seen.map(|&reg| of(reg)).map(|view| (view.lane, view.first)));
+        }
         let mut units = Vec::new();
         let mut scratch = 0;
         for Group {
@@ -114,10 +140,13 @@ impl Planning<'_> {
                 }
             }
             let ops: Vec<Operation> = ops.iter().map(|op| op.map(of)).collect();
+            let stored = |view: View| outside.contains(&(view.lane, view.first));
             let way = match kind {
                 Kind::Slow => Way::Slow(Stepping::new(self.part, &items, &store.slots)),
                 Kind::Loop => Way::Loop {
-                    compiled: compile.then(|| kernels::compile(&ops, count)).flatten(),
+                    compiled: compile
+                        .then(|| kernels::compile(&ops, &stored, count))
+                        .flatten(),
                     ops,
                 },
                 _ => Way::Vector(ops),
