@@ -3,8 +3,8 @@
 //!
 //! [`Counters`] reads what the engine's threads count anyway; [`Watch`] compares it with what it
 //! was, a second ago as a rule, and has a [`LossEvent`] for each line that is due. [`LossRecord`]
-//! keeps both for pages, metrics and sensors. Clocks are the caller's. Nothing here is on the way of
-//! a sample.
+//! keeps both for pages, metrics and sensors. Clocks are the caller's. Nothing here is on the way
+//! of a sample.
 
 mod counts;
 mod lcores;
@@ -119,17 +119,17 @@ impl Cause {
 
     /// Whether it is a state, rather than so many heaps or packets.
     fn is_state(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::LcoreWithoutCpu
-            | Self::LinkDown
-            | Self::TimeJumped
-            | Self::WrongTime
-            | Self::BusyLcore
-            | Self::InputClipping
-            | Self::OutputClipping
-            | Self::ClockNotSynchronised => true,
-            _ => false,
-        }
+                | Self::LinkDown
+                | Self::TimeJumped
+                | Self::WrongTime
+                | Self::BusyLcore
+                | Self::InputClipping
+                | Self::OutputClipping
+                | Self::ClockNotSynchronised
+        )
     }
 
     /// Stable name, for logs and whoever reads them.

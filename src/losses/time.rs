@@ -11,8 +11,8 @@ use super::counts::LossCounts;
 use super::track::FoundLoss;
 use super::watch::{Moment, Setup};
 
-/// How far the time of heaps may be from the host's, beside what follows from chunks, and how far it
-/// may leap.
+/// How far the time of heaps may be from the host's, beside what follows from chunks, and how far
+/// it may leap.
 const TIME_OFF: Duration = Duration::from_millis(500);
 /// How long it has to be.
 const TIME_OFF_FOR: Duration = Duration::from_secs(3);
@@ -145,7 +145,7 @@ impl Times {
         counts: &LossCounts,
     ) -> Option<(Cause, FoundLoss)> {
         let wrong = counts.clock.filter(|_| setup.is_live());
-        if !wrong.is_some_and(|clock| !clock.is_synchronised()) {
+        if wrong.is_none_or(|clock| clock.is_synchronised()) {
             self.unsynchronised_since = None;
             return None;
         }

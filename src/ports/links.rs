@@ -96,7 +96,8 @@ impl Links {
         }
     }
 
-    /// Looks at all of them, and logs what has changed, unless others do. To be called now and then, by any thread.
+    /// Looks at all of them, and logs what has changed, unless others do. To be called now and
+    /// then, by any thread.
     pub fn look(&self) {
         for watched in self.watched.iter() {
             let (up, counted) = watched.look();

@@ -49,7 +49,8 @@ pub enum AutoGainError {
 }
 
 /// Measures the start of `capture`, and gives the outputs of `plan` gains with which real and
-/// imaginary parts of each channel have the rms that was asked for. Notes what it chose in the plan.
+/// imaginary parts of each channel have the rms that was asked for. Notes what it chose in the
+/// plan.
 ///
 /// Sums are taken in the order of the samples by one thread for each output: the same capture and
 /// options give the same gains to the last bit.

@@ -222,8 +222,8 @@ fn memory_mib(queues: usize) -> usize {
     dpdk::memory_mib(frames + TxPools::bytes(TX_RING, 2 * BURST, 0))
 }
 
-/// Asks for the initial delays and gains and for what the requests say. Returns the engine's end and the
-/// replies.
+/// Asks for the initial delays and gains and for what the requests say. Returns the engine's end
+/// and the replies.
 fn steer(plan: &ReplayPlan) -> Result<(RequestQueues, Vec<Reply>), EnqueueError> {
     let room = plan.delays.len() + plan.gains.len() + plan.requests.len();
     let (steering, steered) = ControlHandle::new(&plan.engine, room);

@@ -1,5 +1,5 @@
-//! Mistakes that people make on command lines: each is answered with what was meant, and values that
-//! are most often typing errors are warned of.
+//! Mistakes that people make on command lines: each is answered with what was meant, and values
+//! that are most often typing errors are warned of.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};

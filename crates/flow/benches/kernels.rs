@@ -1,7 +1,7 @@
 //! Kernels from queue to queue, and whole graphs, on one core.
 //!
-//! `cargo bench -p karoo-flow --bench kernels -- [GRAPH.graphml …]` prints a line for each: the time
-//! of a sample in the steps that telemetry looked at, the best and the median.
+//! `cargo bench -p karoo-flow --bench kernels -- [GRAPH.graphml …]` prints a line for each: the
+//! time of a sample in the steps that telemetry looked at, the best and the median.
 
 use std::io::{Read, sink};
 

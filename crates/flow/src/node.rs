@@ -123,8 +123,8 @@ pub trait Node: fmt::Debug + Send + Sync {
     fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step>;
 
     /// The node as operations on many samples, written to `outputs`. They must give the bits of
-    /// [`start`](Node::start)'s step. False where there are none for these types: then the node goes
-    /// step by step, which is slow.
+    /// [`start`](Node::start)'s step. False where there are none for these types: then the node
+    /// goes step by step, which is slow.
     fn emit(&self, _code: &mut Code, _inputs: &[Planes], _outputs: &[Planes]) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! What an engine says of what goes wrong: each fault is made for real, named by a line, by metrics,
-//! by the page's verdict and by a sensor, and so is its end.
+//! What an engine says of what goes wrong: each fault is made for real, named by a line, by
+//! metrics, by the page's verdict and by a sensor, and so is its end.
 //!
 //! Lines about one cause are ten seconds apart, so that a fault's end takes a while to be said.
 //! Several engines run side by side.

@@ -6,9 +6,10 @@
 //!   machine's topology has.
 //! * `--rounds N`: runs of each case, 9 without it. All contestants of a case run in turn, N times.
 //!   What is printed is the least time, and the median.
-//! * `--rival NAME=PROGRAM`: another program takes part. It is called as `PROGRAM single BYTES BLOCKS
-//!   CPU CPU PAUSES SLOTS` or `PROGRAM trip BYTES TRIPS CPU CPU 0 SLOTS` and prints nanoseconds for one block or
-//!   round trip, or nothing if it does not do that. `{bytes}` in PROGRAM becomes the size.
+//! * `--rival NAME=PROGRAM`: another program takes part. It is called as `PROGRAM single BYTES
+//!   BLOCKS   CPU CPU PAUSES SLOTS` or `PROGRAM trip BYTES TRIPS CPU CPU 0 SLOTS` and prints
+//!   nanoseconds for one block or   round trip, or nothing if it does not do that. `{bytes}` in
+//!   PROGRAM becomes the size.
 //! * `--only single|batch|trip|paced`, `--sizes 8,64`: less of it.
 //!
 //! Waiting loops look again at once, after one pause, or after 32; queues hold 64 KiB,

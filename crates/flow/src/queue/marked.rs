@@ -7,8 +7,8 @@
 //!
 //! Why this is sound: a slot belongs to the producer while `tail - head < slots` for its turn, and
 //! to the consumer from the store of its mark to the store of `head` behind it. Both stores release
-//! and both loads acquire. A mark differs from the one of the lap before, and the producer cannot be
-//! two laps ahead: one look tells.
+//! and both loads acquire. A mark differs from the one of the lap before, and the producer cannot
+//! be two laps ahead: one look tells.
 
 use super::memory::{Ahead, Alone, LINE, Memory, Want, checked};
 use super::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Marks, Ordering, Watch};

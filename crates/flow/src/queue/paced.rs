@@ -5,11 +5,11 @@
 //! whose turn it is, an end was too fast: the consumer says so, and the queue is done with.
 //!
 //! Why a block that is given is whole: the second number is stored with release and loaded with
-//! acquire, so that whoever finds it finds the block, or words of a later one. A word of a later one
-//! was stored behind a release fence that follows the first number of that one; it was loaded before
-//! an acquire fence that the load of the first number follows. So that load finds the later number
-//! and the block is refused. This is the sequence lock, and the words are relaxed atomics as it
-//! needs them: no machine's order of stores is relied on.
+//! acquire, so that whoever finds it finds the block, or words of a later one. A word of a later
+//! one was stored behind a release fence that follows the first number of that one; it was loaded
+//! before an acquire fence that the load of the first number follows. So that load finds the later
+//! number and the block is refused. This is the sequence lock, and the words are relaxed atomics as
+//! it needs them: no machine's order of stores is relied on.
 //!
 //! The rates are held equal by a controller in the producer. It sees every so many blocks how full
 //! the queue is, and sets how long each end pauses behind a block: a proportional and an integral

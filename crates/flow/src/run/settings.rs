@@ -74,13 +74,13 @@ pub struct Settings {
     pub partitions: Option<Vec<u32>>,
     /// The CPU for the thread of a partition.
     pub cpus: BTreeMap<u32, usize>,
-    /// The real-time priority, 0 to 99, of threads that have a CPU of their own. Where the process may
-    /// not have it, the run goes on without, and its telemetry says so.
+    /// The real-time priority, 0 to 99, of threads that have a CPU of their own. Where the process
+    /// may not have it, the run goes on without, and its telemetry says so.
     pub real_time: Option<u8>,
     /// The tick before which the run ends, if no input ends earlier.
     pub limit: Option<u64>,
-    /// The instructions that kernels use. `None`: the best that this machine has. The results are the
-    /// same.
+    /// The instructions that kernels use. `None`: the best that this machine has. The results are
+    /// the same.
     pub level: Option<Level>,
     /// Whether loops become machine code, where that can be made. The results are the same.
     pub compile: bool,
