@@ -1,6 +1,7 @@
 #![deny(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+pub mod adapters;
 pub mod analysis;
 mod builder;
 mod check;
@@ -13,6 +14,8 @@ mod literal;
 mod node;
 pub mod nodes;
 mod number;
+mod picture;
+pub mod place;
 mod problem;
 pub mod queue;
 mod ratio;
@@ -32,3 +35,8 @@ pub use ratio::Ratio;
 pub use run::{Executor, Settings};
 pub use types::{MAX_LEN, Scalar, Type};
 pub use value::Value;
+
+/// The guide's examples, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/flow/examples.md")]
+struct GuideExamples;

@@ -22,3 +22,4 @@ pub use latency::Latency;
 pub use network::{MAX_BLOCKS, MAX_PARTITIONS, MAX_TIME, Network, Partition, Queue};
 pub use ratio::{Dependence, Period, maximum_cycle_ratio};
 pub use report::Report;
+pub(crate) use report::quoted;

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::cycles::Cycle;
 use super::latency::Latency;
-use super::network::Network;
+use super::network::{Network, Queue};
 use super::ratio::{Period, maximum_cycle_ratio};
+use crate::picture::{Arrow, Block, draw};
 use crate::problem::Problems;
 
 /// What is found about a live network.
@@ -107,6 +108,31 @@ impl Report {
         }
         dot.push_str("}\n");
         dot
+    }
+}
+
+impl Report {
+    /// The network as a picture in SVG, the cycle that sets the period in red.
+    pub fn to_svg(&self) -> String {
+        let partitions = self.network.partitions.iter().enumerate();
+        let blocks: Vec<Block> = partitions
+            .map(|(index, partition)| Block {
+                lines: vec![partition.name.clone(), format!("{} ns", partition.busy)],
+                red: self.critical.contains(&index),
+            })
+            .collect();
+        let arrow = |queue: &Queue| {
+            let at = self.critical.iter().position(|&at| at == queue.from);
+            let next = at.map(|at| self.critical[(at + 1) % self.critical.len()]);
+            Arrow {
+                from: queue.from,
+                to: queue.to,
+                label: format!("{}/{}", queue.initial, queue.capacity),
+                red: next == Some(queue.to) && queue.from != queue.to,
+            }
+        };
+        let arrows: Vec<Arrow> = self.network.queues.iter().map(arrow).collect();
+        draw(&blocks, &arrows)
     }
 }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::lane::Shape;
-use super::layout::{Edge, Item, Layout, OUT, Part, Port};
+use super::layout::{Edge, Item, Layout, OUT, Part, Port, Turn};
 use crate::literal::{Literals, MAX_LITERALS};
 use crate::nodes::Delay;
 use crate::value::Value;
@@ -16,8 +16,14 @@ use crate::value::Value;
 /// Absorbs what can be, for all queues between partitions.
 pub(super) fn absorb(layout: &mut Layout) {
     for edge in 0..layout.edges.len() {
-        let Edge { from, to, .. } = layout.edges[edge];
-        if from <= OUT || to <= OUT {
+        let Edge {
+            from,
+            to,
+            writes,
+            reads,
+            ..
+        } = layout.edges[edge];
+        if from <= OUT || to <= OUT || writes != Turn::EVERY || reads != Turn::EVERY {
             continue;
         }
         for port in 0..layout.edges[edge].ports.len() {

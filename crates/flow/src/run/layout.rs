@@ -51,6 +51,8 @@ impl Item {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub id: u32,
+    /// The number of the copy; 0 for the first, which others are copies of.
+    pub copy: usize,
     /// A node is `None` once a queue has taken its place.
     pub items: Vec<Option<Item>>,
     pub shapes: Vec<Shape>,
@@ -74,11 +76,15 @@ impl Part {
     }
 
     pub fn name(&self, index: usize) -> String {
+        let copy = match self.copy {
+            0 => String::new(),
+            copy => format!(", copy {copy}"),
+        };
         match (index, self.id) {
             (IN, _) => "inputs".into(),
             (OUT, _) => "outputs".into(),
-            (_, UNMARKED) => "unmarked".into(),
-            (_, id) => format!("partition {id}"),
+            (_, UNMARKED) => format!("unmarked{copy}"),
+            (_, id) => format!("partition {id}{copy}"),
         }
     }
 }
@@ -106,6 +112,26 @@ pub(super) struct Edge {
     pub transfer: Transfer,
     /// Blocks at the start.
     pub initial: usize,
+    /// Which blocks of the writer's pass, and which of the reader's they are.
+    pub writes: Turn,
+    pub reads: Turn,
+}
+
+/// One in so many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub turn: u64,
+    pub turns: u64,
+}
+
+impl Turn {
+    /// Every block.
+    pub const EVERY: Turn = Turn { turn: 0, turns: 1 };
+
+    /// Whether a block has its turn.
+    pub fn has(self, block: u64) -> bool {
+        block % self.turns == self.turn
+    }
 }
 
 /// All parts and queues of a graph.
@@ -174,6 +200,7 @@ impl Layout {
             .collect::<Result<Vec<Edge>, String>>()
             .map_err(fault)?;
         steps(&mut parts, &edges, settings, round);
+        let edges = super::copies::copy(graph.name(), &mut parts, edges, settings)?;
         Ok(Layout {
             parts,
             edges,
@@ -249,6 +276,7 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
     };
     let part = |id| Part {
         id,
+        copy: 0,
         items: Vec::new(),
         shapes: Vec::new(),
         crossing: Vec::new(),
@@ -366,6 +394,8 @@ fn edge(
         capacity,
         transfer,
         initial: 0,
+        writes: Turn::EVERY,
+        reads: Turn::EVERY,
     })
 }
 

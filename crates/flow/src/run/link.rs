@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bell::Bell;
 use super::lane::{Shape, Store, first_byte};
-use super::layout::{Edge, Layout};
+use super::layout::{Edge, Layout, Turn};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
 use crate::kernels::View;
@@ -93,6 +93,9 @@ struct End {
     step: u64,
     /// Ticks of the present block that are done.
     at: u64,
+    /// The blocks that pass this queue, and the number of the present one.
+    turn: Turn,
+    number: u64,
     /// The block of this end's own, where blocks are copied.
     own: Vec<u64>,
     /// The bell of the thread at the other end.
@@ -110,6 +113,12 @@ pub(super) struct Sender {
 pub(super) struct Receiver {
     consumer: Consumer<u64>,
     end: End,
+}
+
+/// Bytes of a block.
+pub(super) fn block_bytes(layout: &Layout, edge: &Edge) -> usize {
+    let shapes = &layout.parts[edge.to].shapes;
+    8 * places(shapes, edge, |port| edge.ports[port].to).1
 }
 
 /// Makes the queue of an edge.
@@ -144,12 +153,14 @@ pub(super) fn link(
         }
     }
     let (producer, consumer) = queue(edge.capacity, words, &initial)?;
-    let end = |part: usize, other: usize, places| End {
+    let end = |part: usize, other: usize, turn: Turn, places| End {
         places,
         transfer: edge.transfer,
         block: edge.block,
         step: layout.parts[part].step,
         at: 0,
+        turn,
+        number: 0,
         own: match edge.transfer {
             Transfer::Copying => vec![0; words],
             Transfer::InPlace => vec![],
@@ -161,16 +172,21 @@ pub(super) fn link(
     Ok((
         Sender {
             producer,
-            end: end(edge.from, edge.to, written),
+            end: end(edge.from, edge.to, edge.writes, written),
         },
         Receiver {
             consumer,
-            end: end(edge.to, edge.from, places),
+            end: end(edge.to, edge.from, edge.reads, places),
         },
     ))
 }
 
 impl End {
+    /// Whether the present block passes this queue.
+    fn passes(&self) -> bool {
+        self.turn.has(self.number)
+    }
+
     fn starts(&self) -> bool {
         self.at == 0
     }
@@ -180,7 +196,12 @@ impl End {
     }
 
     fn advance(&mut self) {
-        self.at = if self.ends() { 0 } else { self.at + self.step };
+        if self.ends() {
+            self.at = 0;
+            self.number = (self.number + 1) % self.turn.turns;
+        } else {
+            self.at += self.step;
+        }
     }
 }
 
@@ -188,18 +209,21 @@ impl Sender {
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
         let now = self.end.transfer == Transfer::InPlace && self.end.starts();
-        !now || self.producer.reserve(1).is_some()
+        !now || !self.end.passes() || self.producer.reserve(1).is_some()
     }
 
     /// Whether the step that has been computed may be sent.
     pub fn may_send(&mut self) -> bool {
         let now = self.end.transfer == Transfer::Copying && self.end.ends();
-        !now || self.producer.reserve(1).is_some()
+        !now || !self.end.passes() || self.producer.reserve(1).is_some()
     }
 
     /// Sends what the signals have of this step.
     pub fn send(&mut self, store: &Store) {
         let end = &mut self.end;
+        if !end.passes() {
+            return end.advance();
+        }
         let mut grant = None;
         let block: &mut [u64] = match end.transfer {
             Transfer::Copying => &mut end.own,
@@ -229,12 +253,12 @@ impl Sender {
 impl Receiver {
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
-        !self.end.starts() || self.consumer.peek(1).is_some()
+        !self.starts() || self.consumer.peek(1).is_some()
     }
 
-    /// Whether the next step begins a block.
+    /// Whether the next step begins a block of this queue.
     pub fn starts(&self) -> bool {
-        self.end.starts()
+        self.end.starts() && self.end.passes()
     }
 
     /// Blocks in the queue, at least.
@@ -245,6 +269,9 @@ impl Receiver {
     /// Takes this step into the signals.
     pub fn receive(&mut self, store: &mut Store) {
         let end = &mut self.end;
+        if !end.passes() {
+            return end.advance();
+        }
         if end.transfer == Transfer::Copying && end.starts() {
             self.consumer.pop(&mut end.own);
             end.other.ring();

@@ -5,7 +5,7 @@
 //! start, so a layout that gets through one round runs for ever, and one that does not stands
 //! still.
 
-use super::layout::{Layout, MAX_BLOCK};
+use super::layout::{Edge, Layout, MAX_BLOCK};
 use super::settings::Transfer;
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
@@ -42,6 +42,13 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
     for edge in &layout.edges {
         round = round / gcd(round, edge.block.into()) * u128::from(edge.block);
     }
+    // All copies of a partition have their turn in a round.
+    for edge in &layout.edges {
+        for turns in [edge.writes.turns, edge.reads.turns] {
+            round =
+                round / gcd(round, (edge.block * turns).into()) * u128::from(edge.block * turns);
+        }
+    }
     let steps: u128 = layout
         .parts
         .iter()
@@ -63,9 +70,13 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
             .map(|edge| edge.capacity - edge.initial)
             .collect(),
     };
-    while (0..layout.parts.len()).any(|part| play.advance(part, round as u64)) {}
+    // A copy does its share of a round alone.
+    let goals: Vec<u64> = (0..layout.parts.len())
+        .map(|part| round as u64 / layout.sharers(part))
+        .collect();
+    while (0..layout.parts.len()).any(|part| play.advance(part, goals[part])) {}
     let stuck: Vec<usize> = (0..layout.parts.len())
-        .filter(|&part| u128::from(play.done[part]) < round)
+        .filter(|&part| play.done[part] < goals[part])
         .collect();
     if stuck.is_empty() {
         return Ok(());
@@ -120,10 +131,18 @@ impl Play<'_> {
         let copies = |edge: usize| layout.edges[edge].transfer == Transfer::Copying;
         let starts = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
         let ends = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
+        let passes = |edge: &Edge, writes: bool| {
+            let (own, turn) = if writes {
+                (edge.from, edge.writes)
+            } else {
+                (edge.to, edge.reads)
+            };
+            own == part && turn.has(begin / edge.block)
+        };
         let of = |writes: bool| {
             let edges = layout.edges.iter().enumerate();
             edges
-                .filter(move |(_, edge)| part == if writes { edge.from } else { edge.to })
+                .filter(move |(_, edge)| passes(edge, writes))
                 .map(|(index, _)| index)
                 .collect::<Vec<usize>>()
         };

@@ -33,6 +33,7 @@
 mod absorb;
 mod bell;
 mod control;
+mod copies;
 mod improve;
 mod lane;
 mod layout;
@@ -42,6 +43,7 @@ mod outside;
 mod plan;
 mod schedule;
 mod settings;
+mod shape;
 mod show;
 mod slow;
 mod telemetry;
@@ -57,6 +59,7 @@ use std::time::Instant;
 
 pub use control::Failure;
 pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
+pub use shape::{PartitionShape, QueueShape, Shape};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 
 use crate::graph::Graph;
@@ -65,7 +68,7 @@ use crate::problem::{Cause, Problems};
 use crate::types::Type;
 use crate::value::Value;
 use control::Control;
-use lane::{Shape, Store};
+use lane::Store;
 use layout::{IN, Layout, OUT};
 use outside::{Begins, Inlet, Outlet, Port};
 use plan::Plan;
@@ -189,7 +192,7 @@ impl Executor {
         let mut ends = self.ends(&control, &counts)?;
         let begins = Arc::new(Begins::new());
         let mut outlet_shapes = layout.parts[OUT].shapes.clone();
-        let port = |shapes: &[Shape], path: &str, signal: usize| Port {
+        let port = |shapes: &[lane::Shape], path: &str, signal: usize| Port {
             path: path.into(),
             signal,
             kind: shapes[signal].kind,
@@ -247,7 +250,7 @@ impl Executor {
                 continue;
             }
             run.names.push(part.name(ends.part));
-            run.cpus.push(self.settings.cpus.get(&part.id).copied());
+            run.cpus.push(copies::cpu(part, &self.settings));
             let path = |item: &Option<layout::Item>| {
                 item.as_ref()
                     .map_or(String::new(), |item| item.path.clone())
@@ -395,7 +398,9 @@ fn raise(priority: u8) -> Result<(), String> {
 fn pins(settings: &Settings, name: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let cpus = core_affinity::get_core_ids().unwrap_or_default();
-    for (part, cpu) in &settings.cpus {
+    let copies = settings.copies.iter();
+    let copies = copies.flat_map(|(part, cpus)| cpus.iter().flatten().map(move |cpu| (part, cpu)));
+    for (part, cpu) in settings.cpus.iter().chain(copies) {
         if !cpus.iter().any(|known| known.id == *cpu) {
             let known: Vec<String> = cpus.iter().map(|cpu| cpu.id.to_string()).collect();
             let text = format!(

@@ -77,6 +77,9 @@ pub struct Settings {
     /// The real-time priority, 0 to 99, of threads that have a CPU of their own. Where the process
     /// may not have it, the run goes on without, and its telemetry says so.
     pub real_time: Option<u8>,
+    /// Further copies of partitions without state, each with its CPU if it has one. Blocks go round
+    /// among a partition and its copies, and come together again in their order.
+    pub copies: BTreeMap<u32, Vec<Option<usize>>>,
     /// The tick before which the run ends, if no input ends earlier.
     pub limit: Option<u64>,
     /// The instructions that kernels use. `None`: the best that this machine has. The results are
@@ -100,6 +103,7 @@ impl Default for Settings {
             partitions: None,
             cpus: BTreeMap::new(),
             real_time: None,
+            copies: BTreeMap::new(),
             limit: None,
             level: None,
             compile: true,

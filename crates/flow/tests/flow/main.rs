@@ -1,10 +1,13 @@
 //! Graphs from their making to their results, through the public interface alone.
 
+mod adapters;
 mod analysis;
+mod copies;
 mod executor;
 mod files;
 mod graphs;
 mod interpreter;
 mod nodes;
 mod partitionings;
+mod placement;
 mod queues;

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::executor::samples;
 
-fn bytes(streams: &[Vec<Value>]) -> Vec<Vec<u8>> {
+pub fn bytes(streams: &[Vec<Value>]) -> Vec<Vec<u8>> {
     let bytes = |stream: &Vec<Value>| {
         let mut bytes = Vec::new();
         stream.iter().for_each(|value| value.write(&mut bytes));
@@ -24,7 +24,7 @@ fn bytes(streams: &[Vec<Value>]) -> Vec<Vec<u8>> {
 }
 
 /// One turn of the making of a random graph: what to make, of which wires, with which number.
-type Turn = (u8, u8, u8, u16);
+pub type Turn = (u8, u8, u8, u16);
 
 /// Wires of one type and rate, to be chosen from.
 struct Wires<'g> {
@@ -167,7 +167,7 @@ impl<'g> Wires<'g> {
     }
 }
 
-fn random_graph(turns: &[Turn], loops: &[(u8, u8)]) -> Graph {
+pub fn random_graph(turns: &[Turn], loops: &[(u8, u8)]) -> Graph {
     let g = Builder::new("random");
     let mut wires = Wires {
         real: vec![g.input("x", Type::F32), g.input("y", Type::F32)],

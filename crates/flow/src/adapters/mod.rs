@@ -1,0 +1,100 @@
+//! Where samples come from and go to: files, pipes, TCP, UDP, and memory shared with another
+//! process. All of them carry raw little-endian samples, complex numbers interleaved.
+//!
+//! | address | input | output |
+//! |---|---|---|
+//! | `PATH`, `file:PATH` | the file, or the named pipe, to its end | the file, made anew |
+//! | `-` | standard input | standard output |
+//! | `tcp:HOST:PORT` | connects, and reads until the peer closes | connects |
+//! | `tcp-listen:ADDRESS:PORT` | waits for one peer | waits for one peer |
+//! | `udp:ADDRESS:PORT` | datagrams as they come; a multicast group is joined | datagrams to there |
+//! | `shm:NAME` | shared memory that another process makes | makes shared memory |
+//!
+//! Options follow behind commas: `size=BYTES` is the payload of a datagram (1472 unless given), or
+//! the ring of shared memory (1 MiB unless given; both ends must say the same); `idle=SECONDS` ends
+//! an input of `udp` or `shm` once nothing has come for so long.
+//!
+//! ```
+//! use karoo_flow::adapters::{Address, Stop};
+//! use std::io::{Read, Write};
+//!
+//! let address: Address = "udp:127.0.0.1:0,size=512".parse().unwrap();
+//! assert_eq!(address.to_string(), "udp:127.0.0.1:0,size=512");
+//! assert!("ucp:here".parse::<Address>().unwrap_err().contains("ucp"));
+//!
+//! let path = std::env::temp_dir().join(format!("flow-{}", std::process::id()));
+//! let file: Address = path.to_str().unwrap().parse().unwrap();
+//! let stop = Stop::new();
+//! file.writer(&stop).unwrap().write_all(&[1, 2, 3]).unwrap();
+//! let mut bytes = Vec::new();
+//! file.reader(&stop).unwrap().read_to_end(&mut bytes).unwrap();
+//! assert_eq!(bytes, [1, 2, 3]);
+//! # std::fs::remove_file(path).unwrap();
+//! ```
+
+mod address;
+mod net;
+#[cfg(unix)]
+mod shared;
+mod stop;
+
+pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
+#[cfg(unix)]
+pub use shared::{SharedReader, SharedWriter};
+pub use stop::Stop;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+
+impl Address {
+    /// Opens an input. What would wait for a peer or for samples gives up when `stop` is set: the
+    /// samples then end.
+    pub fn reader(&self, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            Address::File(path) => Box::new(File::open(path)?),
+            Address::Standard => Box::new(io::stdin()),
+            Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
+            Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
+            Address::Udp { peer, idle, .. } => Box::new(net::Datagrams::bind(peer, *idle, stop)?),
+            #[cfg(unix)]
+            Address::Shared { name, bytes, idle } => {
+                Box::new(SharedReader::open(name, *bytes, *idle, stop)?)
+            }
+            #[cfg(not(unix))]
+            Address::Shared { .. } => return Err(io::ErrorKind::Unsupported.into()),
+        })
+    }
+
+    /// Opens an output.
+    pub fn writer(&self, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
+        const BUFFER: usize = 1 << 16;
+        Ok(match self {
+            Address::File(path) => Box::new(BufWriter::with_capacity(BUFFER, File::create(path)?)),
+            // What comes out block by block goes on block by block.
+            Address::Standard => standard()?,
+            Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
+            Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
+            Address::Udp { peer, bytes, .. } => Box::new(net::Sender::connect(peer, *bytes)?),
+            #[cfg(unix)]
+            Address::Shared { name, bytes, .. } => {
+                Box::new(SharedWriter::create(name, *bytes, stop)?)
+            }
+            #[cfg(not(unix))]
+            Address::Shared { .. } => return Err(io::ErrorKind::Unsupported.into()),
+        })
+    }
+}
+
+/// Standard output without the standard library's buffer, which is for lines of text.
+#[cfg(unix)]
+fn standard() -> io::Result<Box<dyn Write + Send>> {
+    use std::os::fd::AsFd;
+    Ok(Box::new(File::from(
+        io::stdout().as_fd().try_clone_to_owned()?,
+    )))
+}
+
+#[cfg(not(unix))]
+fn standard() -> io::Result<Box<dyn Write + Send>> {
+    Ok(Box::new(io::stdout()))
+}

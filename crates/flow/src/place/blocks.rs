@@ -1,0 +1,375 @@
+//! A block size for each queue, and the period with all of them: exact, by as many copies of each
+//! partition as it works in one round of all blocks.
+
+use super::cores::Cores;
+use super::evaluate::Sizes;
+use super::model::Model;
+use crate::analysis::{Dependence, maximum_cycle_ratio};
+use crate::cycles;
+
+/// The most blocks of the shortest queue in one of the longest.
+const MOST_RATIO: u64 = 32;
+/// Bytes of a cache line: signals in a block begin on one.
+const LINE: f64 = 64.0;
+
+/// Where a queue ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum End {
+    Inputs,
+    Outputs,
+    /// A core, as an index of the cores' rows.
+    Core(usize),
+}
+
+/// A queue with its signals: bytes for each tick, and ticks of delay that it may absorb.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Link {
+    pub from: End,
+    pub to: End,
+    pub signals: Vec<(f64, u64)>,
+    /// Ticks of a block.
+    pub block: u64,
+    pub capacity: u64,
+}
+
+impl Link {
+    pub fn bytes(&self) -> f64 {
+        let bytes = |signal: &(f64, u64)| (signal.0 * self.block as f64 / LINE).ceil() * LINE;
+        self.signals.iter().map(bytes).sum()
+    }
+
+    /// Blocks at the start.
+    pub fn initial(&self) -> u64 {
+        let blocks = self.signals.iter().map(|signal| signal.1 / self.block);
+        blocks
+            .min()
+            .unwrap_or(0)
+            .min(self.capacity.saturating_sub(1))
+    }
+}
+
+/// Times of the outside for each tick: reading inputs and writing outputs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outside {
+    pub inputs: f64,
+    pub outputs: f64,
+}
+
+/// A placement with its queues.
+pub(super) struct Network<'a> {
+    pub model: &'a Model,
+    pub cores: &'a Cores,
+    pub place: &'a [usize],
+    pub step: u64,
+    pub links: Vec<Link>,
+    pub outside: Outside,
+    /// Cores that each core's partition runs on, this one included: 1 but for those with copies.
+    pub sharers: Vec<u64>,
+}
+
+/// How fast it can be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Speed {
+    /// Nanoseconds for each tick; infinite where it would stand still.
+    pub period: f64,
+    /// The ends of the cycle that sets it.
+    pub critical: Vec<End>,
+    /// Nanoseconds of each core for each tick, then those of the inputs and of the outputs.
+    pub busy: Vec<f64>,
+}
+
+impl<'a> Network<'a> {
+    pub fn new(
+        model: &'a Model,
+        cores: &'a Cores,
+        place: &'a [usize],
+        sizes: Sizes,
+        outside: Outside,
+    ) -> Network<'a> {
+        let mut links: Vec<Link> = Vec::new();
+        for signal in &model.signals {
+            let from = signal
+                .from
+                .map_or(End::Inputs, |item| End::Core(place[item]));
+            let mut targets: Vec<End> = signal.to.iter().map(|&to| End::Core(place[to])).collect();
+            targets.extend(signal.out.then_some(End::Outputs));
+            targets.sort_unstable();
+            targets.dedup();
+            let absorbed = targets.len() == 1 && from != End::Inputs && !signal.out;
+            for to in targets.into_iter().filter(|&to| to != from) {
+                let port = (signal.bytes, if absorbed { signal.delay } else { 0 });
+                match links
+                    .iter_mut()
+                    .find(|link| link.from == from && link.to == to)
+                {
+                    Some(link) => link.signals.push(port),
+                    None => links.push(Link {
+                        from,
+                        to,
+                        signals: vec![port],
+                        block: sizes.block,
+                        capacity: sizes.capacity,
+                    }),
+                }
+            }
+        }
+        links.sort_by_key(|link| (link.from, link.to));
+        Network {
+            model,
+            cores,
+            place,
+            step: sizes.step,
+            links,
+            outside,
+            sharers: vec![1; cores.cpus.len()],
+        }
+    }
+
+    fn sharers(&self, end: usize) -> u64 {
+        self.sharers.get(end).copied().unwrap_or(1)
+    }
+
+    /// Copies a core's partition, so that so many cores share its blocks. Its queues absorb no
+    /// delays then.
+    pub fn share(&mut self, core: usize, sharers: u64) {
+        self.sharers[core] = sharers;
+        let own = |link: &&mut Link| link.from == End::Core(core) || link.to == End::Core(core);
+        for link in self.links.iter_mut().filter(own) {
+            link.signals.iter_mut().for_each(|signal| signal.1 = 0);
+        }
+    }
+
+    /// Whether a core's partition may have copies: no state, no queue to itself.
+    pub fn may_share(&self, core: usize) -> bool {
+        let mut here = self
+            .model
+            .items
+            .iter()
+            .zip(self.place)
+            .filter(|(_, at)| **at == core);
+        let next_to_shared = self.links.iter().any(|link| {
+            let other = match (link.from, link.to) {
+                (End::Core(from), End::Core(to)) if from == core => to,
+                (End::Core(from), End::Core(to)) if to == core => from,
+                _ => return false,
+            };
+            self.sharers[other] > 1
+        });
+        here.all(|(item, _)| item.pure) && !next_to_shared
+    }
+
+    fn index(&self, end: End) -> usize {
+        match end {
+            End::Core(core) => core,
+            End::Inputs => self.cores.cpus.len(),
+            End::Outputs => self.cores.cpus.len() + 1,
+        }
+    }
+
+    fn end(&self, index: usize) -> End {
+        match index - index.min(self.cores.cpus.len()) {
+            0 if index < self.cores.cpus.len() => End::Core(index),
+            0 => End::Inputs,
+            _ => End::Outputs,
+        }
+    }
+
+    /// Nanoseconds that a byte of a link takes its reader.
+    fn read_ns(&self, link: &Link) -> f64 {
+        let rates = &self.cores.gigabytes_per_second;
+        let rate = match (link.from, link.to) {
+            (End::Core(from), End::Core(to)) => rates[from][to],
+            (_, End::Core(core)) | (End::Core(core), _) => rates[core][core],
+            _ => 1.0,
+        };
+        1.0 / rate
+    }
+
+    fn latency(&self, from: End, to: End) -> f64 {
+        match (from, to) {
+            (End::Core(from), End::Core(to)) => self.cores.latency_ns[from][to],
+            _ => 0.0,
+        }
+    }
+
+    /// Groups of links whose blocks go together: those of a loop of cores, and each other by itself.
+    fn groups(&self) -> Vec<Vec<usize>> {
+        let mut next = vec![Vec::new(); self.cores.cpus.len() + 2];
+        for link in &self.links {
+            next[self.index(link.from)].push(self.index(link.to));
+        }
+        let loops = cycles::components(&next);
+        let of = |link: &Link| {
+            let ends = [self.index(link.from), self.index(link.to)];
+            loops
+                .iter()
+                .position(|part| ends.iter().all(|end| part.binary_search(end).is_ok()))
+        };
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); loops.len()];
+        for (index, link) in self.links.iter().enumerate() {
+            match of(link) {
+                Some(group) => groups[group].push(index),
+                None => groups.push(vec![index]),
+            }
+        }
+        groups.retain(|group| !group.is_empty());
+        groups
+    }
+
+    /// Makes blocks longer where that helps. All stay multiples of the shortest.
+    pub fn lengthen(&mut self, most: u64) -> Speed {
+        let mut best = self.speed();
+        for group in self.groups() {
+            // All queues of a partition with copies have one size.
+            let shared = |&link: &usize| {
+                let ends = [self.links[link].from, self.links[link].to];
+                ends.iter().any(|&end| self.sharers(self.index(end)) > 1)
+            };
+            if group.iter().any(shared) {
+                continue;
+            }
+            let begin = self.links[group[0]].block;
+            let mut kept = begin;
+            let mut block = begin;
+            while block * 2 <= most && block * 2 <= begin * MOST_RATIO {
+                block *= 2;
+                group
+                    .iter()
+                    .for_each(|&link| self.links[link].block = block);
+                let speed = self.speed();
+                // Longer blocks take memory and time: for nothing they are not taken.
+                if speed.period < best.period * 0.998 {
+                    (best, kept) = (speed, block);
+                }
+            }
+            group.iter().for_each(|&link| self.links[link].block = kept);
+        }
+        best
+    }
+
+    /// The exact period with these blocks.
+    pub fn speed(&self) -> Speed {
+        let ends = self.cores.cpus.len() + 2;
+        let mut unit = vec![0u64; ends];
+        let mut round = 1u64;
+        for link in &self.links {
+            for end in [self.index(link.from), self.index(link.to)] {
+                unit[end] = gcd(unit[end], link.block);
+            }
+            round = round / gcd(round, link.block).max(1) * link.block;
+        }
+        let round = unit.iter().fold(round, |round, &unit| {
+            if unit == 0 {
+                round
+            } else {
+                round / gcd(round, unit) * unit
+            }
+        });
+        for unit in unit.iter_mut().filter(|unit| **unit == 0) {
+            *unit = round;
+        }
+        let busy = self.busy(&unit);
+        let picoseconds = |time: f64| (time * 1000.0).round().clamp(0.0, 1e15) as u64;
+        let mut first = vec![0; ends];
+        let mut nodes = 0;
+        for end in 0..ends {
+            first[end] = nodes;
+            nodes += (round / unit[end]) as usize;
+        }
+        let owner = |node: usize| first.partition_point(|&first| first <= node) - 1;
+        let time = |end: usize| busy[end] * unit[end] as f64;
+        let mut arcs = Vec::new();
+        for end in 0..ends {
+            let count = (round / unit[end]) as usize;
+            // With copies, a firing waits for the one that many before.
+            let sharers = self.sharers(end) as usize;
+            for at in 0..count {
+                arcs.push(Dependence {
+                    from: first[end] + at,
+                    to: first[end] + (at + sharers) % count,
+                    time: picoseconds(time(end)),
+                    tokens: ((at + sharers) / count) as u64,
+                });
+            }
+        }
+        for link in &self.links {
+            let (from, to) = (self.index(link.from), self.index(link.to));
+            let latency = self.latency(link.from, link.to);
+            let blocks = (round / link.block) as i64;
+            let mut wait = |waits: usize, tick: u64, on: usize, before: i64| {
+                // The firing of `waits` that begins at `tick` waits for that of `on` that ends at
+                // `before`, perhaps some rounds back.
+                let rounds = (-(before - 1).div_euclid(round as i64)).max(0);
+                let before = before + rounds * round as i64;
+                let at = (before as u64 / unit[on]) as usize - 1;
+                arcs.push(Dependence {
+                    from: first[on] + at,
+                    to: first[waits] + (tick / unit[waits]) as usize,
+                    time: picoseconds(time(on) + latency),
+                    tokens: rounds as u64,
+                });
+            };
+            for block in 0..blocks {
+                let behind = block + 1 - link.initial() as i64;
+                wait(
+                    to,
+                    block as u64 * link.block,
+                    from,
+                    behind * link.block as i64,
+                );
+                // The writer's last firing of a block waits for room.
+                let end = (block as u64 + 1) * link.block - unit[from];
+                let free = block + 1 + link.initial() as i64 - link.capacity as i64;
+                wait(from, end, to, free * link.block as i64);
+            }
+        }
+        match maximum_cycle_ratio(nodes, &arcs) {
+            Some((period, cycle)) => {
+                let mut critical: Vec<usize> =
+                    cycle.iter().map(|&arc| owner(arcs[arc].from)).collect();
+                critical.dedup();
+                if critical.len() > 1 && critical.first() == critical.last() {
+                    critical.pop();
+                }
+                Speed {
+                    period: period.nanoseconds() / 1000.0 / round as f64,
+                    critical: critical.into_iter().map(|at| self.end(at)).collect(),
+                    busy,
+                }
+            }
+            None => Speed {
+                period: f64::INFINITY,
+                critical: Vec::new(),
+                busy,
+            },
+        }
+    }
+
+    /// Nanoseconds of each end for each tick.
+    fn busy(&self, unit: &[u64]) -> Vec<f64> {
+        let mut busy = vec![0.0; unit.len()];
+        for (item, &at) in self.model.items.iter().zip(self.place) {
+            busy[at] += item.work(self.step.min(unit[at]));
+        }
+        busy[self.index(End::Inputs)] = self.outside.inputs;
+        busy[self.index(End::Outputs)] = self.outside.outputs;
+        let costs = self.model.queues;
+        for link in &self.links {
+            let (bytes, block) = (link.bytes(), link.block as f64);
+            // What threads of the outside do with queues is in what was measured of them.
+            let line = self.latency(link.from, link.to);
+            if let End::Core(core) = link.from {
+                busy[core] += (costs.send_ns + line + costs.byte_ns * bytes) / block;
+            }
+            if let End::Core(core) = link.to {
+                let read = self.read_ns(link) * bytes;
+                busy[core] += (costs.receive_ns + line + read) / block;
+            }
+        }
+        busy
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

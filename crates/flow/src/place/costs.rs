@@ -1,0 +1,136 @@
+//! What nodes cost: measured, kept in a file, or guessed where neither is there.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::model::QueueCosts;
+use crate::graph::{Graph, NodeId};
+
+/// Version of the file.
+pub const VERSION: u32 = 1;
+
+/// The time that a node takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Nanoseconds for each tick.
+    pub per_tick: f64,
+    /// Nanoseconds for each step, however long.
+    pub per_step: f64,
+}
+
+/// The costs of one graph on one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The [fingerprint](fingerprint) of the graph.
+    pub graph: String,
+    /// Whether nodes were measured.
+    pub measured: bool,
+    /// Nodes, by path.
+    pub nodes: BTreeMap<String, Cost>,
+    /// Queues.
+    pub queues: QueueCosts,
+    /// The thread that reads inputs.
+    #[serde(default)]
+    pub inputs: Cost,
+    /// The thread that writes outputs.
+    #[serde(default)]
+    pub outputs: Cost,
+}
+
+impl Costs {
+    /// Costs by the sizes of nodes alone, for where nothing can be measured. Only their proportions
+    /// mean anything.
+    pub fn guessed(graph: &Graph) -> Costs {
+        let periods = crate::interpreter::periods(graph).unwrap_or_default();
+        let node = |id: NodeId| {
+            let placed = graph.node(id);
+            let elements = |kinds: &[crate::Type]| -> usize {
+                let one = |kind: &crate::Type| kind.len * (1 + usize::from(kind.complex));
+                kinds.iter().map(one).sum()
+            };
+            let taps = placed.node.state_bytes(&placed.inputs, &placed.outputs) / 8;
+            let taps = if placed.node.delay().is_some() {
+                0
+            } else {
+                taps
+            };
+            let work = elements(&placed.inputs) + elements(&placed.outputs);
+            let period = periods.get(id.index()).copied().unwrap_or(1).max(1);
+            Cost {
+                per_tick: (0.25 * work as f64 + 0.25 * taps as f64) / period as f64,
+                per_step: 20.0,
+            }
+        };
+        Costs {
+            version: VERSION,
+            graph: fingerprint(graph),
+            measured: false,
+            nodes: graph.ids().map(|id| (graph.path(id), node(id))).collect(),
+            queues: QueueCosts::default(),
+            inputs: Cost::default(),
+            outputs: Cost::default(),
+        }
+    }
+
+    /// Reads what [`to_json`](Costs::to_json) wrote. `None` if it is of another graph, or of another
+    /// version.
+    pub fn from_json(text: &str, graph: &Graph) -> Option<Costs> {
+        let costs: Costs = serde_json::from_str(text).ok()?;
+        let right = costs.version == VERSION && costs.graph == fingerprint(graph);
+        let number = |cost: &Cost| {
+            [cost.per_tick, cost.per_step]
+                .iter()
+                .all(|t| *t >= 0.0 && *t < 1e12)
+        };
+        (right && costs.nodes.values().all(number)).then_some(costs)
+    }
+
+    /// The costs as JSON, to be kept.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self)
+            .unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
+    }
+
+    /// What a node costs. Inputs, outputs and constants cost nothing.
+    pub fn of(&self, graph: &Graph, id: NodeId) -> Cost {
+        self.nodes.get(&graph.path(id)).copied().unwrap_or_default()
+    }
+}
+
+/// A name of all that is in a graph: the same for the same nodes with the same parameters, types
+/// and sources.
+pub fn fingerprint(graph: &Graph) -> String {
+    // FNV-1a with 128 bits: nobody forges graphs, and a file has to be found again.
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    let mut add = |text: &str| {
+        for byte in text.bytes().chain([0xff]) {
+            hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        }
+    };
+    let mut paths: HashMap<NodeId, String> = HashMap::new();
+    for id in graph.ids() {
+        paths.insert(id, graph.path(id));
+    }
+    for id in graph.ids() {
+        let placed = graph.node(id);
+        add(&paths[&id]);
+        add(placed.node.kind());
+        add(&placed
+            .node
+            .parameters()
+            .map_or(String::new(), |p| p.to_string()));
+        for kind in placed.inputs.iter().chain(&placed.outputs) {
+            add(&kind.to_string());
+        }
+        for source in placed.from.iter().copied().chain(graph.enables(id)) {
+            add(&paths[&source.node]);
+            add(&source.port.to_string());
+        }
+    }
+    format!("{hash:032x}")
+}

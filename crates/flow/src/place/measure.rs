@@ -1,0 +1,291 @@
+//! A short run of a graph on one core, to see what its nodes cost.
+
+use std::io::Read;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use super::costs::{Cost, Costs, VERSION, fingerprint};
+use super::model::QueueCosts;
+use crate::graph::{Graph, NodeId};
+use crate::queue::queue;
+use crate::run::{Executor, Outcome, PartitionTelemetry, Settings, Telemetry};
+use crate::types::{Scalar, Type};
+
+/// Steps of each partition whose time is to be seen.
+const ENOUGH: u64 = 16;
+/// How many times as long a slow graph may run.
+const LONGER: u32 = 20;
+/// How often the time is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How costs are measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Calibration {
+    /// How long each of two runs goes on.
+    pub time: Duration,
+    /// The CPU that nodes run on; none: wherever the kernel puts them.
+    pub cpu: Option<usize>,
+}
+
+impl Default for Calibration {
+    fn default() -> Calibration {
+        Calibration {
+            time: Duration::from_millis(400),
+            cpu: None,
+        }
+    }
+}
+
+/// Lets the graph run on one core, with noise at its inputs, and looks at the time of each node.
+///
+/// Two runs with steps of two lengths tell what a step costs apart from its samples. What nodes
+/// take that run together, sample by sample, is dealt out evenly.
+pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String> {
+    let long = Settings::default().step;
+    let (a, b) = (
+        Measured::of(graph, calibration, long)?,
+        Measured::of(graph, calibration, long / 4)?,
+    );
+    let mut costs = Costs {
+        version: VERSION,
+        graph: fingerprint(graph),
+        measured: true,
+        nodes: Default::default(),
+        queues: queues(),
+        inputs: straight(&a, &b, |run| run.inputs),
+        outputs: straight(&a, &b, |run| run.outputs),
+    };
+    for id in graph.ids() {
+        let of = |run: &Measured| {
+            let path = graph.path(id);
+            run.nodes
+                .iter()
+                .filter(|node| node.0 == path)
+                .map(|node| node.1)
+                .sum::<f64>()
+        };
+        let cost = straight(&a, &b, of);
+        if cost != Cost::default() {
+            costs.nodes.insert(graph.path(id), cost);
+        }
+    }
+    Ok(costs)
+}
+
+/// What one run tells, in nanoseconds for each step.
+struct Measured {
+    step: u64,
+    nodes: Vec<(String, f64)>,
+    inputs: f64,
+    outputs: f64,
+}
+
+/// The line through two runs.
+fn straight(a: &Measured, b: &Measured, of: impl Fn(&Measured) -> f64) -> Cost {
+    let (long, short) = (of(a), of(b));
+    if a.step == b.step {
+        return Cost {
+            per_tick: long.min(short) / a.step as f64,
+            per_step: 0.0,
+        };
+    }
+    let slope = (long - short) / (a.step as f64 - b.step as f64);
+    let per_tick = slope.clamp(0.0, long / a.step as f64);
+    Cost {
+        per_tick,
+        per_step: (long - per_tick * a.step as f64).max(0.0),
+    }
+}
+
+impl Measured {
+    fn of(graph: &Graph, calibration: Calibration, step: u64) -> Result<Measured, String> {
+        let settings = Settings {
+            partitions: Some(vec![0; graph.nodes().len()]),
+            step,
+            cpus: calibration.cpu.map(|cpu| (0, cpu)).into_iter().collect(),
+            ..Settings::default()
+        };
+        let executor = Executor::new(graph, settings).map_err(|problems| problems.to_string())?;
+        let shape = executor.shape();
+        // Slow graphs get longer: their steps have to be seen.
+        let enough = |telemetry: &Telemetry, time: Duration| {
+            let seen =
+                |part: &PartitionTelemetry| part.units.is_empty() || part.steps.count >= ENOUGH;
+            let seen = telemetry.partitions.iter().all(seen);
+            time >= calibration.time && (seen || time >= calibration.time * LONGER)
+        };
+        let outcome = noise(graph, &executor, enough)?;
+        let telemetry = &outcome.telemetry;
+        let mut nodes = Vec::new();
+        let mut taken = step;
+        for (part, times) in shape.partitions.iter().zip(&telemetry.partitions) {
+            if part.units.is_empty() {
+                continue;
+            }
+            taken = part.step;
+            if times.steps.count == 0 {
+                return Err(format!(
+                    "{} has done {} ticks only: let the calibration take longer",
+                    part.name, times.ticks
+                ));
+            }
+            let clock = clock();
+            let own: Vec<f64> = times
+                .units
+                .iter()
+                .map(|unit| (unit.1 as f64 - clock).max(0.0))
+                .collect();
+            // The mean has what other programs took in it, the median has not.
+            let reads = clock * (own.len() + 1) as f64;
+            let whole = (times.steps.median as f64 - reads).max(1.0);
+            let scale = (whole / own.iter().sum::<f64>().max(1.0)).min(1.0);
+            let all: Vec<String> = part.units.iter().flatten().cloned().collect();
+            for (unit, time) in part.units.iter().zip(own) {
+                // What is done for all nodes together.
+                let unit = if unit.is_empty() { &all } else { unit };
+                let share = time * scale / unit.len().max(1) as f64;
+                nodes.extend(unit.iter().map(|path| (path.clone(), share)));
+            }
+        }
+        let outside = |name: &str| {
+            let part = telemetry.partitions.iter().find(|part| part.name == name);
+            part.map_or(0.0, |part| {
+                part.busy as f64 / part.ticks.max(1) as f64 * taken as f64
+            })
+        };
+        Ok(Measured {
+            step: taken,
+            nodes,
+            inputs: if graph.inputs().next().is_some() {
+                outside("inputs")
+            } else {
+                0.0
+            },
+            outputs: outside("outputs"),
+        })
+    }
+}
+
+/// Runs with noise at the inputs for some time; outputs go nowhere.
+pub fn run_on_noise(graph: &Graph, executor: &Executor, time: Duration) -> Result<Outcome, String> {
+    noise(graph, executor, |_, elapsed| elapsed >= time)
+}
+
+/// The same until `enough` says so of the telemetry and the time.
+fn noise(
+    graph: &Graph,
+    executor: &Executor,
+    enough: impl Fn(&Telemetry, Duration) -> bool + Send,
+) -> Result<Outcome, String> {
+    let readers = graph
+        .inputs()
+        .map(|id| Box::new(Noise::new(graph.node(id).outputs[0], id)) as Box<dyn Read + Send>)
+        .collect();
+    let writers = graph
+        .outputs()
+        .map(|_| Box::new(std::io::sink()) as Box<dyn std::io::Write>)
+        .collect();
+    let run = executor
+        .prepare(readers, writers)
+        .map_err(|failure| failure.to_string())?;
+    let handle = run.handle();
+    std::thread::scope(|scope| {
+        let (ended, wait) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let begin = Instant::now();
+            while wait.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if enough(&handle.telemetry(), begin.elapsed()) {
+                    handle.quit();
+                }
+            }
+        });
+        let outcome = run.run().map_err(|failure| failure.to_string());
+        drop(ended);
+        outcome
+    })
+}
+
+/// Samples without end that look random: floats from -1 to 1, small whole numbers.
+struct Noise {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Noise {
+    fn new(kind: Type, id: NodeId) -> Noise {
+        let mut word = 0x9e37_79b9_7f4a_7c15 ^ (id.index() as u64) << 17;
+        let mut next = || {
+            word ^= word << 13;
+            word ^= word >> 7;
+            word ^= word << 17;
+            word
+        };
+        let samples = (1usize << 16).div_ceil(kind.bytes()).next_multiple_of(8);
+        let mut bytes = Vec::with_capacity(samples * kind.bytes());
+        for _ in 0..samples * kind.len * (1 + usize::from(kind.complex)) {
+            let word = next();
+            let share = (word >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+            match kind.scalar {
+                Scalar::F32 => bytes.extend((share as f32).to_le_bytes()),
+                Scalar::F64 => bytes.extend(share.to_le_bytes()),
+                Scalar::Bool => bytes.push((word >> 40 & 1) as u8),
+                scalar => bytes.extend(&(word >> 40 & 3).to_le_bytes()[..scalar.bytes()]),
+            }
+        }
+        Noise { bytes, at: 0 }
+    }
+}
+
+impl Read for Noise {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = buffer.len().min(self.bytes.len() - self.at);
+        buffer[..count].copy_from_slice(&self.bytes[self.at..][..count]);
+        self.at = (self.at + count) % self.bytes.len();
+        Ok(count)
+    }
+}
+
+/// Nanoseconds that a look at the clock takes.
+fn clock() -> f64 {
+    let looks = 1000;
+    let once = || {
+        let begin = Instant::now();
+        for _ in 0..looks {
+            std::hint::black_box(Instant::now());
+        }
+        begin.elapsed().as_nanos() as f64 / f64::from(looks)
+    };
+    (0..5).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+/// What a queue costs on one core, where no cache line has to come from another.
+fn queues() -> QueueCosts {
+    let small = pass(8);
+    let large = pass(2048);
+    let byte = ((large - small) / (8.0 * (2048.0 - 8.0)) / 2.0).clamp(0.001, 1.0);
+    let fixed = (small / 2.0).clamp(1.0, 1000.0);
+    QueueCosts {
+        send_ns: fixed,
+        receive_ns: fixed,
+        byte_ns: byte,
+    }
+}
+
+/// Nanoseconds of a block of so many words through a queue, both ends on this thread.
+fn pass(words: usize) -> f64 {
+    const BLOCKS: usize = 2000;
+    let Ok((mut producer, mut consumer)) = queue::<u64>(8, words, &[]) else {
+        return 0.0;
+    };
+    let (source, mut target) = (vec![1u64; words], vec![0u64; words]);
+    let mut once = || {
+        let begin = Instant::now();
+        for _ in 0..BLOCKS {
+            producer.push(&source);
+            consumer.pop(&mut target);
+            std::hint::black_box(&target);
+        }
+        begin.elapsed().as_nanos() as f64 / BLOCKS as f64
+    };
+    (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
+}

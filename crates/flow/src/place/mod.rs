@@ -1,0 +1,51 @@
+//! Which node runs on which core, and how long the blocks between them are: found from what nodes
+//! cost and how far apart the cores are.
+//!
+//! A placement is judged by its *period*: the time of each tick that no run can beat, by the
+//! maximum cycle ratio over cores and queues (docs/decisions, 48). A few items are placed by branch and
+//! bound, with proof; more of them by clusters and annealing, the same way for the same seed.
+//!
+//! ```
+//! use karoo_flow::place::{Cores, Costs, Wishes, plan};
+//! use karoo_flow::{Builder, Executor, Type};
+//!
+//! let g = Builder::new("two filters");
+//! let x = g.input("x", Type::F32);
+//! let y = x.fir([0.1; 200]).fir([0.2; 200]);
+//! g.output("y", y);
+//! let graph = g.build().unwrap();
+//!
+//! // `measure` in place of `guessed` lets the graph run for a moment.
+//! let costs = Costs::guessed(&graph);
+//! let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+//! let plan = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
+//! // One filter on each core.
+//! assert_eq!(plan.partitions.len(), 2);
+//! assert!(plan.proved);
+//! // The executor takes it as it is; here without the CPUs.
+//! let settings = karoo_flow::Settings { cpus: Default::default(), ..plan.settings(&graph).unwrap() };
+//! assert!(Executor::new(&graph, settings).is_ok());
+//! ```
+
+mod blocks;
+mod cores;
+mod costs;
+mod evaluate;
+mod exact;
+mod measure;
+mod model;
+mod network;
+mod plan;
+mod search;
+mod show;
+
+pub use cores::Cores;
+pub use costs::{Cost, Costs, fingerprint};
+pub use evaluate::{Crossing, Sizes};
+pub use measure::{Calibration, measure, run_on_noise};
+pub use model::{Grouping, Item, Model, QueueCosts, Signal};
+pub use network::network;
+pub use plan::{Partition, Plan, PlanError, Queue, Wishes, place, plan};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! What is to be placed: groups of nodes with their costs, and the signals between them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::costs::Costs;
+use crate::graph::{Graph, NodeId, ScopeId, Source, ancestors};
+use crate::nodes::{INPUT, OUTPUT};
+use crate::problem::{Cause, Problems};
+use crate::ratio::gcd;
+
+/// Nodes that stay together, with the time that they take.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Item {
+    /// The path of its first node.
+    pub name: String,
+    /// The nodes.
+    pub nodes: Vec<NodeId>,
+    /// Nanoseconds for each tick.
+    pub per_tick: f64,
+    /// Nanoseconds for each step, however long.
+    pub per_step: f64,
+    /// The only core that it may run on, as an index of the cores' rows.
+    pub pinned: Option<usize>,
+    /// Whether it has no state: several copies may share its blocks.
+    pub pure: bool,
+}
+
+/// One output with those that read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signal {
+    /// The item that it comes from. `None`: from outside.
+    pub from: Option<usize>,
+    /// The items that read it, each once.
+    pub to: Vec<usize>,
+    /// Whether it leaves the graph.
+    pub out: bool,
+    /// Bytes for each tick, in memory.
+    pub bytes: f64,
+    /// Ticks of the delays at its end, which a queue may absorb.
+    pub delay: u64,
+}
+
+/// What queues cost, beyond the distance of the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueCosts {
+    /// Nanoseconds to send a block, however long.
+    pub send_ns: f64,
+    /// Nanoseconds to receive a block, however long.
+    pub receive_ns: f64,
+    /// Nanoseconds to write one byte into a block.
+    pub byte_ns: f64,
+}
+
+impl Default for QueueCosts {
+    fn default() -> QueueCosts {
+        QueueCosts {
+            send_ns: 40.0,
+            receive_ns: 40.0,
+            byte_ns: 0.05,
+        }
+    }
+}
+
+/// All that placement looks at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Model {
+    /// What stays together.
+    pub items: Vec<Item>,
+    /// What passes between them.
+    pub signals: Vec<Signal>,
+    /// Ticks that all blocks must be multiples of.
+    pub round: u64,
+    /// What queues cost.
+    pub queues: QueueCosts,
+}
+
+/// How nodes are grouped before they are placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grouping {
+    /// Each node is an item, but for delays, which go with what they delay, and for enabled
+    /// subsystems, which stay whole.
+    #[default]
+    Free,
+    /// The partitions that the graph is marked for stay together.
+    Marked,
+}
+
+impl Model {
+    /// The model of a graph.
+    pub fn of(graph: &Graph, costs: &Costs, grouping: Grouping) -> Result<Model, Problems> {
+        let fault = |text: String| Problems::one(Cause::Limit, graph.name(), text);
+        let periods = crate::interpreter::periods(graph).map_err(fault)?;
+        let round = periods
+            .iter()
+            .try_fold(1u128, |round, &period| {
+                let round = round / gcd(round, period.into()) * u128::from(period);
+                (round <= 1 << 22).then_some(round)
+            })
+            .ok_or_else(|| fault("the rates have no common round that is short enough".into()))?;
+        let groups = Groups::of(graph, grouping);
+        let mut items: Vec<Item> = Vec::new();
+        for &id in &groups.order {
+            let at = groups.item[id.index()].unwrap_or(0);
+            if items.len() == at {
+                items.push(Item {
+                    name: match groups.names.get(&at) {
+                        Some(name) => name.clone(),
+                        None => graph.path(id),
+                    },
+                    pure: true,
+                    ..Item::default()
+                });
+            }
+            let item = &mut items[at];
+            let cost = costs.of(graph, id);
+            item.nodes.push(id);
+            item.per_tick += cost.per_tick;
+            item.per_step += cost.per_step;
+            item.pure &= is_pure(graph, id);
+        }
+        let signals = groups.signals(graph, &periods);
+        Ok(Model {
+            items,
+            signals,
+            round: round as u64,
+            queues: costs.queues,
+        })
+    }
+
+    /// Nanoseconds of all items for each tick, with steps of so many ticks.
+    pub fn work(&self, step: u64) -> f64 {
+        self.items.iter().map(|item| item.work(step)).sum()
+    }
+}
+
+impl Item {
+    /// Nanoseconds for each tick, with steps of so many ticks.
+    pub fn work(&self, step: u64) -> f64 {
+        self.per_tick + self.per_step / step.max(1) as f64
+    }
+}
+
+/// Whether a node's outputs depend on its inputs of the same cycle alone, and it has no context.
+fn is_pure(graph: &Graph, id: NodeId) -> bool {
+    let placed = graph.node(id);
+    let bytes = placed.node.state_bytes(&placed.inputs, &placed.outputs);
+    let known = crate::Registry::standard();
+    let listed = known.kinds().any(|kind| kind == placed.node.kind());
+    // Rate changes count samples, but begin anew with each block.
+    listed && bytes == 0 && placed.node.direct() && graph.enables(id).next().is_none()
+}
+
+/// Which item each node is in.
+struct Groups {
+    item: Vec<Option<usize>>,
+    /// The nodes of items, so that those of the first item come first where they begin.
+    order: Vec<NodeId>,
+    names: BTreeMap<usize, String>,
+    readers: HashMap<Source, Vec<NodeId>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Node(NodeId),
+    Context(ScopeId),
+    Mark(u32),
+}
+
+impl Groups {
+    fn of(graph: &Graph, grouping: Grouping) -> Groups {
+        let readers = readers(graph);
+        let inner = |id: NodeId| {
+            let node = &graph.node(id).node;
+            node.kind() != INPUT && node.kind() != OUTPUT && !node.constant()
+        };
+        let own = |id: NodeId| match grouping {
+            Grouping::Marked => Key::Mark(graph.partition(id).unwrap_or(u32::MAX)),
+            Grouping::Free => {
+                let scopes = graph.scopes();
+                let context = ancestors(scopes, graph.node(id).scope)
+                    .filter(|scope| scopes[scope.index()].enable.is_some())
+                    .last();
+                context.map_or(Key::Node(id), Key::Context)
+            }
+        };
+        // A delay goes with what it delays, so that a queue behind it can absorb it.
+        let home = |id: NodeId| {
+            let mut at = id;
+            for _ in 0..graph.nodes().len() {
+                let free = grouping == Grouping::Free && plain_delay(graph, at) > 0;
+                match graph.node(at).from.first() {
+                    Some(source) if free && inner(source.node) => at = source.node,
+                    _ => break,
+                }
+            }
+            own(at)
+        };
+        let mut numbers = HashMap::new();
+        let mut item = vec![None; graph.nodes().len()];
+        let mut names = BTreeMap::new();
+        for &id in graph.order().iter().filter(|&&id| inner(id)) {
+            let key = home(id);
+            let next = numbers.len();
+            let number = *numbers.entry(key).or_insert(next);
+            item[id.index()] = Some(number);
+            let name = match key {
+                Key::Mark(u32::MAX) => "unmarked".into(),
+                Key::Mark(mark) => format!("partition {mark}"),
+                Key::Context(scope) => graph.scope_path(scope),
+                Key::Node(node) => graph.path(node),
+            };
+            names.entry(number).or_insert(name);
+        }
+        let placed = graph.order().iter().copied();
+        let order = placed.filter(|id| item[id.index()].is_some()).collect();
+        Groups {
+            item,
+            order,
+            names,
+            readers,
+        }
+    }
+
+    fn signals(&self, graph: &Graph, periods: &[u64]) -> Vec<Signal> {
+        let mut signals = Vec::new();
+        for id in graph.ids() {
+            let placed = graph.node(id);
+            let input = placed.node.kind() == INPUT;
+            let from = self.item[id.index()];
+            if from.is_none() && !input {
+                continue;
+            }
+            for port in 0..placed.outputs.len() {
+                let source = Source {
+                    node: id,
+                    port: port as u16,
+                };
+                let all = self.readers.get(&source).map_or(&[][..], Vec::as_slice);
+                let mut to: Vec<usize> = all
+                    .iter()
+                    .filter_map(|reader| self.item[reader.index()])
+                    .collect();
+                to.sort_unstable();
+                to.dedup();
+                let out = all
+                    .iter()
+                    .any(|reader| graph.node(*reader).node.kind() == OUTPUT);
+                if to.iter().any(|&to| Some(to) != from) || out {
+                    let bytes = graph.kind(source).bytes() as f64;
+                    signals.push(Signal {
+                        from,
+                        to,
+                        out,
+                        bytes: bytes / periods[id.index()].max(1) as f64,
+                        delay: self.delay(graph, id).saturating_mul(periods[id.index()]),
+                    });
+                }
+            }
+        }
+        signals
+    }
+
+    /// Samples of the delays one behind the other that end at a node, each read by the next alone.
+    fn delay(&self, graph: &Graph, id: NodeId) -> u64 {
+        let (mut at, mut samples) = (id, 0u64);
+        for _ in 0..graph.nodes().len() {
+            let length = plain_delay(graph, at);
+            if length == 0 {
+                break;
+            }
+            samples = samples.saturating_add(length);
+            let source = graph.node(at).from[0];
+            let alone = self.readers.get(&source).is_some_and(|all| all.len() == 1);
+            if !alone || self.item[source.node.index()] != self.item[at.index()] {
+                break;
+            }
+            at = source.node;
+        }
+        samples
+    }
+}
+
+/// The length of a delay outside enabled subsystems; 0 for any other node.
+fn plain_delay(graph: &Graph, id: NodeId) -> u64 {
+    let delay = graph.node(id).node.delay();
+    delay
+        .filter(|_| graph.enables(id).next().is_none())
+        .unwrap_or(0) as u64
+}
+
+/// The nodes that read each output, also as an enable signal.
+fn readers(graph: &Graph) -> HashMap<Source, Vec<NodeId>> {
+    let mut readers: HashMap<Source, Vec<NodeId>> = HashMap::new();
+    for id in graph.ids() {
+        for source in graph.node(id).from.iter().copied().chain(graph.enables(id)) {
+            readers.entry(source).or_default().push(id);
+        }
+    }
+    readers
+}

@@ -1,0 +1,537 @@
+//! From a graph to a plan: partitions on CPUs, queues with their blocks, the rate to expect.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::blocks::{End, Network, Outside, Speed};
+use super::cores::Cores;
+use super::costs::Costs;
+use super::evaluate::{Look, Sizes};
+use super::exact::{Best, improve};
+use super::model::{Grouping, Model};
+use super::search::search;
+use crate::graph::Graph;
+use crate::problem::Problems;
+use crate::run::{Between, Settings, Transfer};
+
+/// Version of a plan as JSON. Fields may be added within one.
+pub const VERSION: u32 = 1;
+
+/// What is wanted of a plan.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// What stays together in any case.
+    pub grouping: Grouping,
+    /// Paths of nodes or subsystems, and the CPUs that they are to run on.
+    pub pins: Vec<(String, usize)>,
+    /// Ticks in a block, if they are not to be chosen.
+    pub block: Option<u64>,
+    /// The most ticks in a block that is chosen.
+    pub longest_block: u64,
+    /// Blocks that each queue holds.
+    pub capacity: u64,
+    /// The most ticks of a step.
+    pub step: u64,
+    /// Whether partitions without state may have copies on cores that are free.
+    pub copies: bool,
+    /// The same seed gives the same plan.
+    pub seed: u64,
+    /// Placements that are looked at, about: as many again to prove that none is better.
+    pub looks: u64,
+}
+
+impl Default for Wishes {
+    fn default() -> Wishes {
+        let Settings {
+            block,
+            capacity,
+            step,
+            ..
+        } = Settings::default();
+        Wishes {
+            grouping: Grouping::Free,
+            pins: Vec::new(),
+            block: None,
+            longest_block: block,
+            capacity: capacity as u64,
+            step,
+            copies: true,
+            seed: 1,
+            looks: 60_000,
+        }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanError {
+    /// The graph cannot be placed.
+    Graph(Problems),
+    /// The cores cannot be used.
+    Cores(String),
+    /// A path that is to be pinned is not there, or its CPU is not.
+    Pin(String),
+    /// A plan that was read is of another graph.
+    Other(String),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            PlanError::Graph(problems) => write!(f, "{problems}"),
+            PlanError::Cores(text) | PlanError::Pin(text) | PlanError::Other(text) => {
+                f.write_str(text)
+            }
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// A partition of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    /// Its number, in [`Settings::partitions`].
+    pub id: u32,
+    /// The CPU of its thread; none: wherever the kernel puts it.
+    pub cpu: Option<usize>,
+    /// The CPUs of its copies, among which blocks go round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<Option<usize>>,
+    /// The nodes, by path.
+    pub nodes: Vec<String>,
+    /// Nanoseconds for each tick, with its queues: of all copies together.
+    pub busy_ns: f64,
+}
+
+/// A queue of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// The partition that writes; none: the inputs.
+    pub from: Option<u32>,
+    /// The partition that reads; none: the outputs.
+    pub to: Option<u32>,
+    /// Ticks in a block.
+    pub block: u64,
+    /// Blocks that it holds.
+    pub capacity: u64,
+    /// Blocks at the start, out of delays.
+    pub initial: u64,
+    /// Bytes of a block.
+    pub bytes: u64,
+}
+
+/// Which node runs where, with which blocks, and how fast that is to be. Can be written, changed by
+/// hand and read again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The graph's name.
+    pub graph: String,
+    /// Partitions.
+    pub partitions: Vec<Partition>,
+    /// Queues.
+    pub queues: Vec<Queue>,
+    /// Ticks in the blocks of queues from and to the outside.
+    pub block: u64,
+    /// The most ticks of a step.
+    pub step: u64,
+    /// Nanoseconds for each tick that are expected.
+    pub period_ns: f64,
+    /// The partitions whose cycle sets the period; one alone if it is the limit by itself. Empty:
+    /// the outside is, or there are fewer CPUs than threads.
+    pub critical: Vec<u32>,
+    /// Whether the thread that reads inputs or writes outputs, or the number of CPUs, is the limit.
+    pub outside: bool,
+    /// Whether no other placement of these items is faster, by the model.
+    pub proved: bool,
+    /// Whether costs were measured: otherwise rates mean nothing.
+    pub measured: bool,
+}
+
+/// The plan of a graph for these costs and cores.
+pub fn plan(
+    graph: &Graph,
+    costs: &Costs,
+    cores: &Cores,
+    wishes: &Wishes,
+) -> Result<Plan, PlanError> {
+    cores.check().map_err(PlanError::Cores)?;
+    let mut model = Model::of(graph, costs, wishes.grouping).map_err(PlanError::Graph)?;
+    pin(&mut model, graph, cores, &wishes.pins)?;
+    let mut best: Option<Plan> = None;
+    // Cores that are kept free for copies, as long as that helps.
+    for free in 0..cores.cpus.len() {
+        let kept = cores.only(&cores.cpus[..cores.cpus.len() - free]);
+        let pinned = model.items.iter().filter_map(|item| item.pinned);
+        if pinned.into_iter().any(|core| core >= kept.cpus.len()) {
+            break;
+        }
+        let ((placed, proved), sizes) = place(&model, &kept, wishes);
+        let outside = Outside {
+            inputs: costs.inputs.per_tick + costs.inputs.per_step / sizes.block as f64,
+            outputs: costs.outputs.per_tick + costs.outputs.per_step / sizes.block as f64,
+        };
+        let mut network = Network::new(&model, cores, &placed, sizes, outside);
+        let copies = if wishes.copies {
+            copy(&mut network)
+        } else {
+            Vec::new()
+        };
+        let speed = match wishes.block {
+            Some(_) => network.speed(),
+            None => network.lengthen(wishes.longest_block),
+        };
+        let made = Plan::new(
+            graph,
+            &network,
+            speed,
+            &copies,
+            proved && free == 0,
+            costs.measured,
+        );
+        let better = best
+            .as_ref()
+            .is_none_or(|best| made.period_ns < best.period_ns * 0.99);
+        let goes_on = better && wishes.copies;
+        if better {
+            best = Some(made);
+        }
+        if !goes_on {
+            break;
+        }
+    }
+    best.ok_or_else(|| PlanError::Cores("there are no CPUs".into()))
+}
+
+/// Gives free cores to the partitions that limit the rate, as far as they have no state. The core
+/// of each partition with the cores of its copies.
+fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
+    let mut free: Vec<usize> = (0..network.cores.cpus.len())
+        .filter(|core| !network.place.contains(core))
+        .collect();
+    let mut copies: Vec<(usize, Vec<usize>)> = Vec::new();
+    while !free.is_empty() {
+        let speed = network.speed();
+        let [End::Core(limit)] = speed.critical[..] else {
+            break;
+        };
+        if !network.may_share(limit) {
+            break;
+        }
+        let before = network.sharers[limit];
+        let kept = network.links.clone();
+        network.share(limit, before + 1);
+        if network.speed().period >= speed.period * 0.98 {
+            network.links = kept;
+            network.sharers[limit] = before;
+            break;
+        }
+        // The nearest of those that are free.
+        let distance = |core: usize| network.cores.latency_ns[limit][core];
+        let nearest =
+            (0..free.len()).min_by(|&a, &b| distance(free[a]).total_cmp(&distance(free[b])));
+        let core = free.swap_remove(nearest.unwrap_or(0));
+        match copies.iter_mut().find(|(of, _)| *of == limit) {
+            Some((_, known)) => known.push(core),
+            None => copies.push((limit, vec![core])),
+        }
+    }
+    copies
+}
+
+/// The best placement of a model that is found: the core of each item, whether it is proved to be
+/// the best, and the sizes that it was found with.
+pub fn place(model: &Model, cores: &Cores, wishes: &Wishes) -> ((Vec<usize>, bool), Sizes) {
+    let sizes = |block: u64| Sizes {
+        block,
+        capacity: wishes.capacity.max(2),
+        step: wishes.step.max(1),
+    };
+    let mut best: Option<(Best, Sizes)> = None;
+    let candidates = candidates(model, wishes);
+    let share = (wishes.looks / candidates.len() as u64).max(100);
+    let mut proved = true;
+    for &block in &candidates {
+        let sizes = sizes(block);
+        let look = Look::new(model, cores, sizes);
+        let mut found = search(model, cores, &look, wishes.seed, share);
+        if let Some((known, _)) = &best
+            && known.period <= found.period
+        {
+            found = known.clone();
+        }
+        let found = improve(model, cores, &look, found, share);
+        proved &= found.proved;
+        // Shorter blocks have to be worth it: longer ones are searched first.
+        if best
+            .as_ref()
+            .is_none_or(|(known, _)| found.period < known.period)
+        {
+            best = Some((found, sizes));
+        }
+    }
+    let (best, sizes) = best.unwrap_or_else(|| {
+        let place = vec![0; model.items.len()];
+        let none = Best {
+            place,
+            period: f64::INFINITY,
+            proved: false,
+        };
+        (none, sizes(model.round))
+    });
+    ((best.place, proved), sizes)
+}
+
+/// The block sizes that are tried: powers of two, and parts of delays, that loops may hold whole
+/// blocks. The longest first.
+fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
+    let round = model.round.max(1);
+    if let Some(block) = wishes.block {
+        return vec![block.max(1).next_multiple_of(round)];
+    }
+    let most = wishes.longest_block.max(round);
+    let loops = model.signals.iter().any(|signal| signal.delay > 0);
+    if !loops {
+        // Nothing is gained by shorter blocks.
+        return vec![most / round * round];
+    }
+    let mut sizes: Vec<u64> = (0..)
+        .map(|power| (most / round * round) >> power)
+        .take_while(|&block| block >= round && block >= most / 1024)
+        .map(|block| block / round * round)
+        .collect();
+    for signal in model.signals.iter().filter(|signal| signal.delay > 0) {
+        for parts in 1..=3 {
+            let block = signal.delay / parts / round * round;
+            sizes.extend((block >= round && block <= most).then_some(block));
+        }
+    }
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes.dedup();
+    // Enough of them, from the longest to the shortest.
+    let step = sizes.len().div_ceil(16);
+    sizes.into_iter().step_by(step.max(1)).collect()
+}
+
+/// Pins items by the paths of their nodes or of subsystems around these.
+fn pin(
+    model: &mut Model,
+    graph: &Graph,
+    cores: &Cores,
+    pins: &[(String, usize)],
+) -> Result<(), PlanError> {
+    for (path, cpu) in pins {
+        let Some(core) = cores.cpus.iter().position(|known| known == cpu) else {
+            let known: Vec<String> = cores.cpus.iter().map(usize::to_string).collect();
+            return Err(PlanError::Pin(format!(
+                "{path} is to run on CPU {cpu}: there are {}",
+                known.join(", ")
+            )));
+        };
+        let inside = format!("{path}/");
+        let mut found = false;
+        for item in &mut model.items {
+            let here = |path_of: String| path_of == *path || path_of.starts_with(&inside);
+            if !item.nodes.iter().any(|&id| here(graph.path(id))) {
+                continue;
+            }
+            found = true;
+            if item.pinned.is_some_and(|other| other != core) {
+                return Err(PlanError::Pin(format!(
+                    "{path} is to run on CPU {cpu}, and is in one piece with what is to run on \
+                     another: {}",
+                    item.name
+                )));
+            }
+            item.pinned = Some(core);
+        }
+        if !found {
+            return Err(PlanError::Pin(format!(
+                "{path}: no node that runs on a core has this path, nor is it a subsystem around one"
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Plan {
+    fn new(
+        graph: &Graph,
+        network: &Network,
+        speed: Speed,
+        copies: &[(usize, Vec<usize>)],
+        proved: bool,
+        measured: bool,
+    ) -> Plan {
+        let (model, cores, place) = (network.model, network.cores, network.place);
+        let mut used: Vec<usize> = place.to_vec();
+        used.sort_unstable();
+        used.dedup();
+        let id = |core: usize| used.binary_search(&core).unwrap_or(0) as u32;
+        let partition = |&core: &usize| {
+            let here = model.items.iter().zip(place).filter(|(_, at)| **at == core);
+            Partition {
+                id: id(core),
+                cpu: Some(cores.cpus[core]),
+                copies: copies
+                    .iter()
+                    .filter(|(of, _)| *of == core)
+                    .flat_map(|(_, on)| on.iter().map(|&on| Some(cores.cpus[on])))
+                    .collect(),
+                nodes: here
+                    .flat_map(|(item, _)| &item.nodes)
+                    .map(|&node| graph.path(node))
+                    .collect(),
+                busy_ns: speed.busy[core],
+            }
+        };
+        let end = |end: End| match end {
+            End::Core(core) => Some(id(core)),
+            End::Inputs | End::Outputs => None,
+        };
+        let outer = |end: End| !matches!(end, End::Core(_));
+        let outside_blocks = network
+            .links
+            .iter()
+            .filter(|link| outer(link.from) || outer(link.to))
+            .map(|link| link.block);
+        // One size for all queues of the outside: the shortest of them.
+        let block = outside_blocks.min().unwrap_or_else(|| {
+            network
+                .links
+                .iter()
+                .map(|link| link.block)
+                .max()
+                .unwrap_or(network.step)
+        });
+        let all: f64 = speed.busy.iter().sum();
+        let threads =
+            used.len() + network.links.iter().any(|link| link.from == End::Inputs) as usize + 1;
+        let shared = if threads > cores.cpus.len() {
+            all / cores.cpus.len() as f64
+        } else {
+            0.0
+        };
+        let critical: Vec<u32> = speed.critical.iter().filter_map(|&at| end(at)).collect();
+        let outside = shared > speed.period || speed.critical.iter().any(|&at| outer(at));
+        Plan {
+            version: VERSION,
+            graph: graph.name().into(),
+            partitions: used.iter().map(partition).collect(),
+            queues: network
+                .links
+                .iter()
+                .map(|link| Queue {
+                    from: end(link.from),
+                    to: end(link.to),
+                    block: link.block,
+                    capacity: link.capacity,
+                    initial: link.initial(),
+                    bytes: link.bytes() as u64,
+                })
+                .collect(),
+            block,
+            step: network.step,
+            period_ns: speed.period.max(shared),
+            critical: if shared > speed.period {
+                vec![]
+            } else {
+                critical
+            },
+            outside,
+            proved,
+            measured,
+        }
+    }
+
+    /// Reads a plan.
+    pub fn from_json(text: &str) -> Result<Plan, PlanError> {
+        let plan: Plan =
+            serde_json::from_str(text).map_err(|error| PlanError::Other(error.to_string()))?;
+        if plan.version != VERSION {
+            let text = format!("a plan of version {}: it must be {VERSION}", plan.version);
+            return Err(PlanError::Other(text));
+        }
+        Ok(plan)
+    }
+
+    /// The plan as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self)
+            .unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
+    }
+
+    /// Ticks in a second that are expected.
+    pub fn rate(&self) -> f64 {
+        1e9 / self.period_ns
+    }
+
+    /// The settings with which an executor follows the plan.
+    pub fn settings(&self, graph: &Graph) -> Result<Settings, PlanError> {
+        let mut known: BTreeMap<&str, u32> = BTreeMap::new();
+        for partition in &self.partitions {
+            known.extend(
+                partition
+                    .nodes
+                    .iter()
+                    .map(|path| (path.as_str(), partition.id)),
+            );
+        }
+        let mut partitions = Vec::with_capacity(graph.nodes().len());
+        for id in graph.ids() {
+            let path = graph.path(id);
+            let node = &graph.node(id).node;
+            let free = node.kind() == crate::nodes::INPUT
+                || node.kind() == crate::nodes::OUTPUT
+                || node.constant();
+            match known.remove(path.as_str()) {
+                Some(partition) => partitions.push(partition),
+                None if free => partitions.push(0),
+                None => {
+                    let text = format!("the plan has no partition for {path}: make it anew");
+                    return Err(PlanError::Other(text));
+                }
+            }
+        }
+        if let Some(path) = known.keys().next() {
+            let text = format!("the plan has {path}, which the graph has not: make it anew");
+            return Err(PlanError::Other(text));
+        }
+        let between = self.queues.iter().filter_map(|queue| {
+            Some(Between {
+                from: queue.from?,
+                to: queue.to?,
+                block: queue.block,
+                capacity: usize::try_from(queue.capacity).unwrap_or(usize::MAX),
+                transfer: Transfer::default(),
+            })
+        });
+        let capacity = self.queues.iter().map(|queue| queue.capacity).max();
+        Ok(Settings {
+            block: self.block,
+            capacity: capacity.map_or(Settings::default().capacity, |most| most as usize),
+            step: self.step,
+            copies: self
+                .partitions
+                .iter()
+                .filter(|partition| !partition.copies.is_empty())
+                .map(|partition| (partition.id, partition.copies.clone()))
+                .collect(),
+            between: between.collect(),
+            partitions: Some(partitions),
+            cpus: self
+                .partitions
+                .iter()
+                .filter_map(|partition| Some((partition.id, partition.cpu?)))
+                .collect(),
+            ..Settings::default()
+        })
+    }
+}

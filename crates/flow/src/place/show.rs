@@ -1,0 +1,171 @@
+//! A plan as text and as pictures.
+
+use std::fmt::{self, Write};
+
+use super::plan::{Partition, Plan, Queue};
+use crate::analysis::quoted;
+use crate::picture::{Arrow, Block, draw, some};
+
+impl Plan {
+    fn name(&self, id: Option<u32>, outside: &str) -> String {
+        id.map_or_else(|| outside.into(), |id| format!("partition {id}"))
+    }
+
+    /// Whether a queue is on the cycle that sets the period.
+    fn is_critical(&self, from: Option<u32>, to: Option<u32>) -> bool {
+        let (Some(from), Some(to)) = (from, to) else {
+            return false;
+        };
+        let at = self.critical.iter().position(|&id| id == from);
+        at.is_some_and(|at| self.critical[(at + 1) % self.critical.len()] == to && from != to)
+    }
+
+    /// The plan as a picture in DOT: partitions with their nodes, what sets the period in red.
+    pub fn to_dot(&self) -> String {
+        let mut dot = String::from(
+            "digraph plan {\n  rankdir=LR;\n  node [shape=box];\n  inputs [shape=plaintext];\n  \
+             outputs [shape=plaintext];\n",
+        );
+        for partition in &self.partitions {
+            let red = if self.critical.contains(&partition.id) {
+                ", color=red"
+            } else {
+                ""
+            };
+            let cpu = place_of(partition);
+            let label = format!(
+                "partition {}{cpu}\n{:.3} ns a tick\n{}",
+                partition.id,
+                partition.busy_ns,
+                some(&partition.nodes, 12).join("\n")
+            );
+            let _ = writeln!(dot, "  p{} [label={}{red}];", partition.id, quoted(&label));
+        }
+        let end = |id: Option<u32>, outside: &str| {
+            id.map_or_else(|| outside.into(), |id| format!("p{id}"))
+        };
+        for queue in &self.queues {
+            let red = if self.is_critical(queue.from, queue.to) {
+                ", color=red"
+            } else {
+                ""
+            };
+            let label = format!(
+                "{} x {} ticks\n{} B",
+                queue.capacity, queue.block, queue.bytes
+            );
+            let _ = writeln!(
+                dot,
+                "  {} -> {} [label={}{red}];",
+                end(queue.from, "inputs"),
+                end(queue.to, "outputs"),
+                quoted(&label)
+            );
+        }
+        dot.push_str("}\n");
+        dot
+    }
+
+    /// The plan as a picture in SVG: partitions from left to right as data goes, queues between
+    /// them, what sets the period in red.
+    pub fn to_svg(&self) -> String {
+        let index = |id: Option<u32>, outside: usize| {
+            let at = |id| {
+                self.partitions
+                    .iter()
+                    .position(|partition| partition.id == id)
+            };
+            id.and_then(at).map_or(outside, |at| at + 1)
+        };
+        let plain = |name: &str| Block {
+            lines: vec![name.into()],
+            red: false,
+        };
+        let mut blocks = vec![plain("inputs")];
+        for partition in &self.partitions {
+            let cpu = place_of(partition);
+            let mut lines = vec![
+                format!("partition {}{cpu}", partition.id),
+                format!("{:.3} ns a tick", partition.busy_ns),
+            ];
+            lines.extend(some(&partition.nodes, 10));
+            let red = self.critical.contains(&partition.id);
+            blocks.push(Block { lines, red });
+        }
+        blocks.push(plain("outputs"));
+        let arrow = |queue: &Queue| Arrow {
+            from: index(queue.from, 0),
+            to: index(queue.to, self.partitions.len() + 1),
+            label: format!("{} × {} ticks", queue.capacity, queue.block),
+            red: self.is_critical(queue.from, queue.to),
+        };
+        let arrows: Vec<Arrow> = self.queues.iter().map(arrow).collect();
+        draw(&blocks, &arrows)
+    }
+}
+
+/// Where a partition and its copies run.
+fn place_of(partition: &Partition) -> String {
+    let cpus = partition
+        .cpu
+        .iter()
+        .chain(partition.copies.iter().flatten());
+    let cpus: Vec<String> = cpus.map(usize::to_string).collect();
+    match (cpus.len(), partition.copies.len()) {
+        (0, 0) => String::new(),
+        (0, copies) => format!(", {} times", copies + 1),
+        (1, _) => format!(" on CPU {}", cpus[0]),
+        _ => format!(" on CPUs {}", cpus.join(", ")),
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for partition in &self.partitions {
+            let cpu = place_of(partition);
+            writeln!(
+                f,
+                "partition {}{cpu}: {:.3} ns a tick, {} nodes: {}",
+                partition.id,
+                partition.busy_ns,
+                partition.nodes.len(),
+                some(&partition.nodes, 8).join(", ")
+            )?;
+        }
+        for queue in &self.queues {
+            writeln!(
+                f,
+                "{} -> {}: {} blocks of {} ticks, {} bytes each, {} at the start",
+                self.name(queue.from, "inputs"),
+                self.name(queue.to, "outputs"),
+                queue.capacity,
+                queue.block,
+                queue.bytes,
+                queue.initial
+            )?;
+        }
+        let limit = match (self.outside, self.critical.as_slice()) {
+            (true, _) => "the outside, or the number of CPUs".into(),
+            (false, ids) => {
+                let names: Vec<String> = ids.iter().map(|id| format!("partition {id}")).collect();
+                names.join(" -> ")
+            }
+        };
+        let best = if self.proved {
+            "no other placement is faster, by the model"
+        } else {
+            "the best of those that were tried"
+        };
+        let guess = if self.measured {
+            ""
+        } else {
+            "; costs are guessed, rates mean nothing"
+        };
+        writeln!(
+            f,
+            "expected: {:.3} ns a tick, {:.3} million ticks a second, set by {limit}; {best}{guess}",
+            self.period_ns,
+            self.rate() / 1e6
+        )
+    }
+}

@@ -1,0 +1,312 @@
+//! Placement against all placements, and periods against a run in time.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::blocks::{End, Link, Network, Outside};
+use super::evaluate::{Look, NOWHERE, Sizes};
+use super::model::{Item, Model, QueueCosts, Signal};
+use super::search::search;
+use super::{Cores, Wishes, place};
+
+/// Cores with any tables.
+fn cores(count: usize) -> impl Strategy<Value = Cores> {
+    let cells = proptest::collection::vec((5..200u32, 2..40u32), count * count);
+    (cells, any::<bool>()).prop_map(move |(cells, alike)| {
+        if alike {
+            return Cores::alike((0..count).collect(), 40.0, 8.0);
+        }
+        let cell = |row: usize, col: usize| cells[row * count + col];
+        let table = |of: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
+            (0..count)
+                .map(|row| (0..count).map(|col| of(row, col)).collect())
+                .collect()
+        };
+        Cores {
+            model: String::new(),
+            cpus: (0..count).collect(),
+            latency_ns: table(&|row, col| {
+                if row == col {
+                    0.0
+                } else {
+                    f64::from(cell(row, col).0)
+                }
+            }),
+            gigabytes_per_second: table(&|row, col| f64::from(cell(row, col).1)),
+        }
+    })
+}
+
+/// Items in the order of data, with some signals back that have delays.
+fn models(items: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Model> {
+    items.prop_flat_map(|count| {
+        let work = proptest::collection::vec((0..80u32, 0..300u32), count);
+        let signal = (
+            0..count,
+            0..count,
+            0..count,
+            1..20u32,
+            0..900u64,
+            any::<bool>(),
+        );
+        (work, proptest::collection::vec(signal, 1..12)).prop_map(move |(work, signals)| Model {
+            items: work
+                .into_iter()
+                .enumerate()
+                .map(|(at, (per_tick, per_step))| Item {
+                    name: format!("i{at}"),
+                    per_tick: f64::from(per_tick) / 8.0,
+                    per_step: f64::from(per_step),
+                    ..Item::default()
+                })
+                .collect(),
+            signals: signals
+                .into_iter()
+                .map(|(from, a, b, bytes, delay, out)| {
+                    let mut to = vec![a, b];
+                    to.sort_unstable();
+                    to.dedup();
+                    // What goes back has a delay, as every loop of a graph has.
+                    let back = to.iter().any(|&to| to <= from);
+                    Signal {
+                        from: (from + a > 0 || back).then_some(from),
+                        to,
+                        out,
+                        bytes: f64::from(bytes),
+                        delay: if back { delay + 1 } else { 0 },
+                    }
+                })
+                .collect(),
+            round: 1,
+            queues: QueueCosts::default(),
+        })
+    })
+}
+
+fn sizes(block: u64) -> Sizes {
+    Sizes {
+        block,
+        capacity: 4,
+        step: 64,
+    }
+}
+
+/// The least period of all placements.
+fn exhaustive(model: &Model, look: &Look, cores: usize) -> f64 {
+    let count = model.items.len();
+    let mut best = f64::INFINITY;
+    for mut number in 0..cores.pow(count as u32) {
+        let mut place = vec![0; count];
+        for at in &mut place {
+            *at = number % cores;
+            number /= cores;
+        }
+        best = best.min(look.period(&place));
+    }
+    best
+}
+
+fn model_and_cores() -> impl Strategy<Value = (Model, Cores)> {
+    let two = (models(1..=10), cores(2)).boxed();
+    let three = (models(1..=7), cores(3)).boxed();
+    let four = (models(1..=5), cores(4)).boxed();
+    prop_oneof![two, three, four]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn no_placement_of_at_most_ten_items_is_faster((model, cores) in model_and_cores(), block in 1..300u64) {
+        let wishes = Wishes { block: Some(block), capacity: 4, step: 64, looks: 20_000, ..Wishes::default() };
+        let ((found, proved), used) = place(&model, &cores, &wishes);
+        let look = Look::new(&model, &cores, used);
+        let best = exhaustive(&model, &look, cores.cpus.len());
+        let period = look.period(&found);
+        prop_assert!(period <= best * 1.05, "{} where {} is possible", period, best);
+        prop_assert!(!proved || period <= best * (1.0 + 1e-9), "{} is not the best: {}", period, best);
+    }
+
+    #[test]
+    fn the_search_without_proof_is_near_the_best((model, cores) in model_and_cores(), block in 1..300u64) {
+        let look = Look::new(&model, &cores, sizes(block));
+        let best = exhaustive(&model, &look, cores.cpus.len());
+        let found = search(&model, &cores, &look, 1, 3000);
+        prop_assert!(found.period <= best * 1.05, "{} where {} is possible", found.period, best);
+        prop_assert_eq!(found.period, look.period(&found.place));
+        prop_assert_eq!(found, search(&model, &cores, &look, 1, 3000));
+    }
+}
+
+proptest! {
+    #[test]
+    fn some_items_are_never_slower_than_all(
+        (model, cores) in model_and_cores(), block in 1..300u64, dice in any::<[u8; 20]>()
+    ) {
+        let look = Look::new(&model, &cores, sizes(block));
+        let count = cores.cpus.len();
+        let mut place: Vec<usize> =
+            (0..model.items.len()).map(|item| usize::from(dice[item]) % count).collect();
+        let mut last = look.period(&place);
+        for item in 0..model.items.len() {
+            place[(item + usize::from(dice[19])) % model.items.len()] = NOWHERE;
+            let less = look.period(&place);
+            prop_assert!(less <= last * (1.0 + 1e-9), "{} and {} without {}", last, less, item);
+            last = less;
+        }
+    }
+
+    #[test]
+    fn blocks_of_one_size_have_the_period_of_the_simple_rule(
+        (model, cores) in model_and_cores(), block in 1..300u64, dice in any::<[u8; 20]>()
+    ) {
+        let count = cores.cpus.len();
+        let place: Vec<usize> =
+            (0..model.items.len()).map(|item| usize::from(dice[item]) % count).collect();
+        // Queues of the outside have no part in the simple rule but the time that they take.
+        let look = Look::new(&model, &cores, sizes(block));
+        let mut network = Network::new(&model, &cores, &place, sizes(block), Outside::default());
+        network.links.retain(|link| {
+            matches!(link.from, End::Core(_)) && matches!(link.to, End::Core(_))
+        });
+        // A core without queues has no block that would limit its steps.
+        prop_assume!(place.iter().all(|&core| network.links.iter().any(|link| {
+            link.from == End::Core(core) || link.to == End::Core(core)
+        })));
+        let bare = Model {
+            signals: model.signals.iter().filter(|signal| signal.from.is_some()).cloned()
+                .map(|signal| Signal { out: false, ..signal }).collect(),
+            ..model.clone()
+        };
+        // What leaves the graph is read there too, and its delay is not absorbed.
+        if model.signals.iter().all(|signal| !signal.out || signal.delay == 0) {
+            prop_assert_eq!(look.crossings(&place).len(), network.links.len());
+            let simple = Look::new(&bare, &cores, sizes(block)).period(&place);
+            let exact = network.speed().period;
+            let same = simple == exact || (simple - exact).abs() <= 1e-3 * simple.max(0.01);
+            prop_assert!(same, "{} and {}", simple, exact);
+        }
+    }
+}
+
+/// Runs a network in time: each end begins as soon as its queues let it. The period of the second
+/// half, in nanoseconds for each tick.
+fn in_time(network: &Network, busy: &[f64], ticks: u64) -> Option<f64> {
+    let index = |end: End| match end {
+        End::Core(core) => core,
+        End::Inputs => network.cores.cpus.len(),
+        End::Outputs => network.cores.cpus.len() + 1,
+    };
+    let mut unit = vec![0u64; busy.len()];
+    for link in &network.links {
+        for end in [index(link.from), index(link.to)] {
+            let (mut a, mut b) = (unit[end], link.block);
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            unit[end] = a;
+        }
+    }
+    // Times at which each end has done so many ticks.
+    let mut done: Vec<BTreeMap<u64, f64>> = vec![BTreeMap::from([(0, 0.0)]); busy.len()];
+    let mut at = vec![0u64; busy.len()];
+    let used: Vec<usize> = (0..busy.len()).filter(|&end| unit[end] > 0).collect();
+    loop {
+        let mut moved = false;
+        for &end in &used {
+            while at[end] < ticks {
+                let begin = at[end];
+                let mut start = done[end][&begin];
+                let mut ready = true;
+                let mut wait = |on: usize, before: i64, latency: f64| {
+                    if before <= 0 {
+                        return;
+                    }
+                    match done[on].range(before as u64..).next() {
+                        Some((_, &time)) => start = start.max(time + latency),
+                        None => ready = false,
+                    }
+                };
+                for link in &network.links {
+                    let (from, to) = (index(link.from), index(link.to));
+                    let latency = match (link.from, link.to) {
+                        (End::Core(a), End::Core(b)) => network.cores.latency_ns[a][b],
+                        _ => 0.0,
+                    };
+                    let block = link.block as i64;
+                    if to == end && begin % link.block == 0 {
+                        let behind = begin as i64 / block + 1 - link.initial() as i64;
+                        wait(from, behind * block, latency);
+                    }
+                    if from == end && (begin + unit[end]) % link.block == 0 {
+                        let free = (begin + unit[end]) as i64 / block + link.initial() as i64
+                            - link.capacity as i64;
+                        wait(to, free * block, latency);
+                    }
+                }
+                if !ready {
+                    break;
+                }
+                at[end] = begin + unit[end];
+                done[end].insert(at[end], start + busy[end] * unit[end] as f64);
+                moved = true;
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    if used.iter().any(|&end| at[end] < ticks) {
+        return None;
+    }
+    let time = |tick: u64| used.iter().map(|&end| done[end][&tick]).fold(0.0, f64::max);
+    Some((time(ticks) - time(ticks / 2)) / (ticks / 2) as f64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+    #[test]
+    fn the_period_with_blocks_of_many_sizes_is_that_of_a_run(
+        work in proptest::collection::vec(1..60u32, 3),
+        links in proptest::collection::vec((0..3usize, 0..3usize, 0..4u32, 0..5u64, 1..4u64), 1..6),
+    ) {
+        let model = Model {
+            items: work.iter().map(|&time| Item {
+                per_tick: f64::from(time), ..Item::default()
+            }).collect(),
+            round: 1,
+            queues: QueueCosts { send_ns: 3.0, receive_ns: 2.0, byte_ns: 0.1 },
+            ..Model::default()
+        };
+        let cores = Cores::alike(vec![0, 1, 2], 7.0, 4.0);
+        let place = [0, 1, 2];
+        let mut network = Network::new(&model, &cores, &place, sizes(1), Outside::default());
+        for (from, to, power, blocks, capacity) in links {
+            let known = network.links.iter().any(|link| link.from == End::Core(from) && link.to == End::Core(to));
+            if from == to || known {
+                continue;
+            }
+            let block = 1u64 << power;
+            // A writer that is at work on a block has its slot: one more than the blocks inside.
+            network.links.push(Link {
+                from: End::Core(from), to: End::Core(to),
+                signals: vec![(8.0, blocks * block)], block, capacity: capacity + blocks.min(1),
+            });
+        }
+        prop_assume!(!network.links.is_empty());
+        let speed = network.speed();
+        let ticks = 8 * 512;
+        match in_time(&network, &speed.busy, ticks) {
+            None => prop_assert_eq!(speed.period, f64::INFINITY),
+            Some(run) => {
+                // Cores without queues run by themselves.
+                let alone = (0..3).filter(|&core| network.links.iter().all(|link| {
+                    link.from != End::Core(core) && link.to != End::Core(core)
+                }));
+                let alone = alone.map(|core| speed.busy[core]).fold(0.0, f64::max);
+                let wanted = run.max(alone);
+                prop_assert!((speed.period - wanted).abs() <= 0.02 * wanted, "{} and {}", speed.period, wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What an executor made of a graph: which nodes run where, with which steps and queues.
+
+use super::Executor;
+use super::layout::{OUT, Part};
+use super::plan::Plan;
+use super::settings::Transfer;
+use crate::kernels::Level;
+
+/// The partitions and queues of an [`Executor`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// The inputs, the outputs, then the others; as in
+    /// [`Telemetry::partitions`](super::Telemetry::partitions).
+    pub partitions: Vec<PartitionShape>,
+    /// As in [`Telemetry::queues`](super::Telemetry::queues).
+    pub queues: Vec<QueueShape>,
+}
+
+/// One partition of a [`Shape`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionShape {
+    /// Its name.
+    pub name: String,
+    /// Its number; none for inputs and outputs.
+    pub id: Option<u32>,
+    /// Ticks that are worked on at once.
+    pub step: u64,
+    /// The paths of the nodes that run together.
+    pub units: Vec<Vec<String>>,
+}
+
+/// One queue of a [`Shape`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueShape {
+    /// The partition that writes, as an index of [`Shape::partitions`].
+    pub from: usize,
+    /// The partition that reads.
+    pub to: usize,
+    /// Ticks in a block.
+    pub block: u64,
+    /// Blocks that it holds.
+    pub capacity: usize,
+    /// Blocks at the start.
+    pub initial: usize,
+    /// How blocks pass.
+    pub transfer: Transfer,
+    /// Bytes of a block.
+    pub bytes: usize,
+}
+
+impl Executor {
+    /// What was made of the graph.
+    pub fn shape(&self) -> Shape {
+        let path = |part: &Part, item: usize| {
+            let item = part.items[item].as_ref();
+            item.map_or(String::new(), |item| item.path.clone())
+        };
+        let level = self.settings.level.unwrap_or_else(Level::detect);
+        let units = |part: &Part| {
+            let plan = Plan::new(part, level, false);
+            plan.units
+                .iter()
+                .map(|unit| unit.items.iter().map(|&item| path(part, item)).collect())
+                .collect()
+        };
+        let parts = self.layout.parts.iter().enumerate();
+        let edges = self.layout.edges.iter();
+        Shape {
+            partitions: parts
+                .map(|(index, part)| PartitionShape {
+                    name: part.name(index),
+                    id: (index > OUT).then_some(part.id),
+                    step: part.step,
+                    units: units(part),
+                })
+                .collect(),
+            queues: edges
+                .map(|edge| QueueShape {
+                    from: edge.from,
+                    to: edge.to,
+                    block: edge.block,
+                    capacity: edge.capacity,
+                    initial: edge.initial,
+                    transfer: edge.transfer,
+                    bytes: super::link::block_bytes(&self.layout, edge),
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Plans of random graphs, and that executors follow them.
+
+use karoo_flow::place::{Cores, Costs, Grouping, Plan, PlanError, Wishes, measure, plan};
+use karoo_flow::{Builder, Executor, Graph, Interpreter, Settings, Type};
+use proptest::prelude::*;
+
+use crate::executor::samples;
+use crate::partitionings::{Turn, bytes, random_graph};
+
+/// As an executor follows a plan on a machine that may not have its CPUs.
+fn settings(plan: &Plan, graph: &Graph) -> Settings {
+    let mut settings = plan.settings(graph).unwrap();
+    settings.cpus.clear();
+    settings
+        .copies
+        .values_mut()
+        .for_each(|cpus| cpus.fill(None));
+    settings
+}
+
+/// A loop over two filters with a delay of `delay` samples.
+fn a_loop(delay: usize) -> Graph {
+    let g = Builder::new("loop");
+    let x = g.input("x", Type::F32);
+    let past = g.feedback("past", Type::F32, delay, 0);
+    let there = (x + past.out()).fir([0.01; 300]).named("there");
+    let back = there.fir([0.01; 300]).named("back");
+    past.close(back);
+    g.output("y", there);
+    g.build().unwrap()
+}
+
+#[test]
+fn a_loop_is_split_with_blocks_that_its_delay_holds_twice() {
+    let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+    for (delay, partitions) in [(2048, 2), (100, 2), (1, 1)] {
+        let graph = a_loop(delay);
+        let costs = Costs::guessed(&graph);
+        let plan = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
+        assert_eq!(plan.partitions.len(), partitions, "{plan}");
+        let blocks: u64 = plan
+            .queues
+            .iter()
+            .filter(|queue| queue.from.is_some() && queue.to.is_some())
+            .map(|queue| queue.initial)
+            .sum();
+        assert!(partitions == 1 || blocks >= 2, "{plan}");
+        // The executor makes the same queues of it.
+        let executor = Executor::new(&graph, settings(&plan, &graph)).unwrap();
+        for queue in &executor.shape().queues {
+            let id = |at: usize| executor.shape().partitions[at].id;
+            let planned = plan
+                .queues
+                .iter()
+                .find(|planned| planned.from == id(queue.from) && planned.to == id(queue.to));
+            let planned = planned.expect("a queue of the plan");
+            if planned.from.is_some() && planned.to.is_some() {
+                assert_eq!(
+                    (planned.block, planned.initial),
+                    (queue.block, queue.initial as u64)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_pinned_stays_where_it_is_and_what_cannot_be_is_refused() {
+    let graph = a_loop(4096);
+    let costs = Costs::guessed(&graph);
+    let cores = Cores::alike(vec![4, 6], 50.0, 10.0);
+    let pinned = |pins: &[(&str, usize)]| {
+        let pins = pins
+            .iter()
+            .map(|(path, cpu)| (path.to_string(), *cpu))
+            .collect();
+        plan(
+            &graph,
+            &costs,
+            &cores,
+            &Wishes {
+                pins,
+                ..Wishes::default()
+            },
+        )
+    };
+    let cpu = |plan: &Plan, path: &str| {
+        let has = |partition: &&karoo_flow::place::Partition| {
+            partition.nodes.iter().any(|node| node == path)
+        };
+        plan.partitions.iter().find(has).unwrap().cpu
+    };
+    let made = pinned(&[("there", 6), ("back", 6)]).unwrap();
+    assert_eq!(
+        (cpu(&made, "there"), cpu(&made, "back")),
+        (Some(6), Some(6))
+    );
+    let made = pinned(&[("there", 6)]).unwrap();
+    assert_eq!(
+        (cpu(&made, "there"), cpu(&made, "back")),
+        (Some(6), Some(4))
+    );
+    for (pin, wanted) in [(("there", 5), "there are 4, 6"), (("their", 4), "no node")] {
+        let error = pinned(&[pin]).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
+#[test]
+fn a_plan_reads_back_what_it_writes_and_knows_its_graph() {
+    let graph = a_loop(256);
+    let costs = Costs::guessed(&graph);
+    let kept = Costs::from_json(&costs.to_json(), &graph);
+    assert_eq!(kept.as_ref(), Some(&costs));
+    assert_eq!(Costs::from_json(&costs.to_json(), &a_loop(255)), None);
+    let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+    let made = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
+    assert_eq!(Plan::from_json(&made.to_json()).unwrap(), made);
+    let g = Builder::new("other");
+    g.output("y", g.input("x", Type::F32).gain(2).named("here"));
+    let other = g.build().unwrap();
+    assert!(matches!(made.settings(&other), Err(PlanError::Other(text)) if text.contains("here")));
+    assert!(Plan::from_json("{}").is_err());
+    for picture in [made.to_dot(), made.to_svg()] {
+        assert!(
+            picture.contains("partition 1") && picture.contains("there"),
+            "{picture}"
+        );
+    }
+}
+
+#[test]
+fn a_longer_filter_is_measured_to_cost_more() {
+    let g = Builder::new("filters");
+    let x = g.input("x", Type::F32);
+    let short = x.fir([0.1; 2]).named("short");
+    g.output("y", short.fir([0.1; 400]).named("long"));
+    let graph = g.build().unwrap();
+    let costs = measure(&graph, Default::default()).unwrap();
+    let cost = |path: &str| costs.nodes[path].per_tick + costs.nodes[path].per_step / 256.0;
+    assert!(
+        costs.measured && cost("long") > cost("short") && cost("short") > 0.0,
+        "{costs:?}"
+    );
+}
+
+#[test]
+fn marked_partitions_stay_together() {
+    let g = Builder::new("marked");
+    let x = g.input("x", Type::F32);
+    let sum = g.scope("a", || {
+        g.partition(3);
+        x.gain(2).named("two").gain(3).named("three")
+    });
+    let y = g.scope("b", || {
+        g.partition(7);
+        sum.gain(4).named("four")
+    });
+    g.output("y", y);
+    let graph = g.build().unwrap();
+    let cores = Cores::alike(vec![0, 1, 2], 50.0, 10.0);
+    let wishes = Wishes {
+        grouping: Grouping::Marked,
+        ..Wishes::default()
+    };
+    let plan = plan(&graph, &Costs::guessed(&graph), &cores, &wishes).unwrap();
+    let with = |path: &str| {
+        let has = |partition: &&karoo_flow::place::Partition| {
+            partition.nodes.iter().any(|node| node == path)
+        };
+        plan.partitions.iter().find(has).unwrap().id
+    };
+    assert_eq!(with("a/two"), with("a/three"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn executors_follow_plans_of_random_graphs_to_the_same_bytes(
+        turns in proptest::collection::vec(any::<Turn>(), 1..20),
+        loops in proptest::collection::vec(any::<(u8, u8)>(), 0..3),
+        seed in any::<u64>(),
+        lengths in (0..500usize, 0..500usize),
+    ) {
+        let graph = random_graph(&turns, &loops);
+        let cores = Cores::alike(vec![0, 1, 2], 50.0, 10.0);
+        let wishes = Wishes { seed, looks: 300, longest_block: 64, ..Wishes::default() };
+        let plan = plan(&graph, &Costs::guessed(&graph), &cores, &wishes).unwrap();
+        prop_assert!(plan.period_ns.is_finite());
+        let inputs = [samples(lengths.0, 1), samples(lengths.1, 77)];
+        let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+        let executor = match Executor::new(&graph, settings(&plan, &graph)) {
+            Ok(executor) => executor,
+            Err(problems) => {
+                prop_assert!(false, "{}\n{}", problems, plan);
+                return Ok(());
+            }
+        };
+        let found = executor.run_values(&inputs).unwrap();
+        prop_assert_eq!(bytes(&found), bytes(&wanted), "{}", plan);
+    }
+}
