@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use live::{
-    Array, Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, History, LogEntry,
-    Panel, Part, Series, Site, Source, State, Verdict, decibels, reduce,
+    Array, Arrow, Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, History,
+    LogEntry, Node, Panel, Part, Series, Site, Source, State, Verdict, decibels, reduce,
 };
 
 const CHANNELS: usize = 4096;
@@ -27,6 +27,26 @@ struct Demo {
 fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs_f64()
+}
+
+/// Two partitions in a loop; the second is the limit.
+fn network() -> Body {
+    let node = |name: &str, share, marked| Node {
+        name: name.to_owned(),
+        lines: vec!["mix".to_owned(), "a/filter".to_owned()],
+        share,
+        marked,
+    };
+    let arrow = |from, to, share| Arrow {
+        from,
+        to,
+        label: format!("{} of 8", 8.0 * share),
+        share,
+    };
+    Body::Network {
+        nodes: vec![node("first", 0.4, false), node("second", 0.98, true)],
+        arrows: vec![arrow(0, 1, 1.0), arrow(1, 0, 0.25)],
+    }
 }
 
 impl Demo {
@@ -130,6 +150,7 @@ impl Source for Demo {
                 },
             ),
             Panel::new("spectrum", "Spectrum", self.spectrum()),
+            Panel::new("graph", "Graph", network()),
             Panel::new(
                 "waterfall",
                 "Waterfall",

@@ -1,11 +1,12 @@
 // Takes documents in and keeps a section for each panel.
 import { clock } from "./draw.js";
+import { network } from "./network.js";
 import { panelKinds } from "./panels.js";
 import { plotKinds } from "./plots.js";
 
 const VERSION = 1;
 const STALE = 5000;
-const kinds = { ...panelKinds, ...plotKinds };
+const kinds = { ...panelKinds, ...plotKinds, network };
 const shown = new Map();
 const top = document.getElementById("top");
 const columns = [...document.querySelectorAll("#panels > div")];

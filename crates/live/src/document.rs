@@ -161,6 +161,13 @@ pub enum Body {
         /// One above the other.
         bars: Vec<Bar>,
     },
+    /// Boxes with arrows between them.
+    Network {
+        /// The boxes.
+        nodes: Vec<Node>,
+        /// The arrows.
+        arrows: Vec<Arrow>,
+    },
     /// Values over time.
     TimeSeries(TimeSeries),
     /// Rows of text.
@@ -320,6 +327,34 @@ pub struct Part {
     /// What it is.
     pub name: String,
     /// Between 0 and 1.
+    pub share: f64,
+}
+
+/// A box of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Node {
+    /// What it is.
+    pub name: String,
+    /// What is in it.
+    pub lines: Vec<String>,
+    /// How busy it is, between 0 and 1.
+    pub share: f64,
+    /// Whether it is the limit of the whole.
+    pub marked: bool,
+}
+
+/// An arrow of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Arrow {
+    /// The box that it begins at, counted from 0.
+    pub from: usize,
+    /// The box that it ends at.
+    pub to: usize,
+    /// What stands beside it.
+    pub label: String,
+    /// How full it is, between 0 and 1.
     pub share: f64,
 }
 

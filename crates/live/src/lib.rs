@@ -50,8 +50,8 @@ mod site;
 
 pub use array::Array;
 pub use document::{
-    Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, LogEntry, Panel, Part, SCHEMA,
-    Series, State, TimeSeries, VERSION, Verdict,
+    Arrow, Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, LogEntry, Node, Panel,
+    Part, SCHEMA, Series, State, TimeSeries, VERSION, Verdict,
 };
 pub use feed::{Source, TICK};
 pub use history::History;

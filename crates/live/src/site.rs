@@ -36,7 +36,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
      base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 /// The files of the page: path, content type, text.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 7] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -66,6 +66,11 @@ const FILES: [(&str, &str, &str); 6] = [
         "/draw.js",
         "text/javascript; charset=utf-8",
         include_str!("../page/draw.js"),
+    ),
+    (
+        "/network.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../page/network.js"),
     ),
 ];
 
