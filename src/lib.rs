@@ -19,6 +19,7 @@
 //! | 14 | [`cli`] | one file per command |
 //! | 13 | [`mod@bench`] | measurements of this machine |
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
+//! | 12 | [`mod@flow`] | running dataflow graphs: their live page, DPDK ports as their outside |
 //! | 12 | [`page`] | what the pages of a live engine and of a sink show |
 //! | 11 | [`doctor`] | why nothing comes, or why nothing of what comes is placed |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
@@ -51,7 +52,7 @@
 //! | [`dsp`] | the mathematics in `f64`: windows, PFB, delay models, quantiser, dither |
 //! | [`host`] | a host's topology, which thread and buffer goes where on it, and its tuning |
 //! | [`ground`] | time as a sample count, statistics of threads, system calls, stop flags |
-//! | `karoo_flow` | flow: dataflow graphs, their analysis and reference interpreter |
+//! | `karoo_flow` | flow: dataflow graphs, their analysis, placement and executors |
 //! | `karoo_fft` | plans of rustfft, compiled once |
 //! | `dpdk-sys` | raw bindings to DPDK |
 //!
@@ -68,6 +69,7 @@ pub mod cpu;
 pub mod doctor;
 pub mod engine;
 pub mod fgpu;
+pub mod flow;
 pub mod gpu;
 pub mod losses;
 pub mod memory;

@@ -180,3 +180,38 @@ Examples:
     karoo schema
   The schema of a replay's report, to check one with:
     karoo schema replay-report";
+
+/// Of `karoo flow check`.
+pub const FLOW_CHECK: &str = "\
+Examples:
+  What is in a graph, how fast it can be, and a picture of its partitions:
+    karoo flow check receiver.toml --svg receiver.svg
+  Loops that lack initial blocks for 1 microsecond a block of 128 ticks, as JSON:
+    karoo flow check receiver.graphml --block 128 --period 1000 --json";
+
+/// Of `karoo flow plan`.
+pub const FLOW_PLAN: &str = "\
+Examples:
+  The best placement on four CPUs, kept for karoo flow run:
+    karoo flow plan receiver.toml --cpus 2-5 --output receiver.plan
+  The same, drawn, with one filter where it has to be:
+    karoo flow plan receiver.toml --cpus 2-5 --pin front/filter=2 --svg >plan.svg";
+
+/// Of `karoo flow run`.
+pub const FLOW_RUN: &str = "\
+Examples:
+  Complex samples of a file, filtered into another:
+    karoo flow run filter.toml --input x=capture.cf32 --output y=filtered.cf32
+  From a radio's program by TCP to whoever listens, as planned, with a live page:
+    karoo flow run receiver.toml --plan receiver.plan --http 8080 \\
+      --input x=tcp:radio:4000 --output bits=udp:127.0.0.1:5000
+  In a pipe:
+    zcat x.gz | karoo flow run filter.toml -i - -o - | aplay";
+
+/// Of `karoo flow bench`.
+pub const FLOW_BENCH: &str = "\
+Examples:
+  How near the expected rates of some graphs are:
+    karoo flow bench graph --cpus 2,3 graphs/*.toml
+  The same with new costs, as JSON:
+    karoo flow bench graph --measure --json receiver.toml";

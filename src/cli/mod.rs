@@ -22,6 +22,7 @@ mod dsim;
 mod examples;
 mod failure;
 mod fgpu;
+mod flow;
 mod frame;
 mod help;
 mod journal;
@@ -93,6 +94,7 @@ enum Command {
     Sink(Box<sink::SinkArgs>),
     Top(top::TopArgs),
     Bench(bench::BenchArgs),
+    Flow(flow::FlowArgs),
     Plan(plan::PlanArgs),
     Tune(tune::TuneArgs),
     Schema(schema::SchemaArgs),
@@ -107,6 +109,7 @@ impl Command {
             Self::Fgpu(_) => true,
             Self::Dsim(args) => args.is_live(),
             Self::Sink(args) => args.is_live(),
+            Self::Flow(args) => args.runs_for_long(),
             _ => false,
         }
     }
@@ -220,6 +223,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Sink(args) => sink::run(args),
         Command::Top(args) => top::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Flow(args) => flow::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Schema(args) => schema::run(args),

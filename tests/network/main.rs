@@ -5,4 +5,5 @@
 mod support;
 
 mod fgpu;
+mod flow;
 mod veth;

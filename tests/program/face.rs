@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 19] = [
+pub const COMMANDS: [&str; 24] = [
     "",
     "replay",
     "fgpu",
@@ -14,6 +14,11 @@ pub const COMMANDS: [&str; 19] = [
     "sink",
     "top",
     "plan",
+    "flow",
+    "flow check",
+    "flow plan",
+    "flow run",
+    "flow bench graph",
     "tune",
     "tune check",
     "tune apply",

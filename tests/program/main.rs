@@ -11,6 +11,7 @@ mod dsim;
 mod extremes;
 mod face;
 mod fgpu;
+mod flow;
 mod logs;
 mod manual;
 mod memory;

@@ -12,8 +12,7 @@ mod machine;
 mod pci;
 mod root;
 
-pub(crate) use cores::Distances;
-pub use cores::{CoreTimes, CoresError};
+pub use cores::{CoreTimes, CoresError, Distances};
 pub use cpus::{CpuList, CpuListError};
 pub use machine::{Cpu, Machine, MachineError, Node, Processor};
 pub use pci::{Gpu, Link, Nic, PciDevice, is_address};

@@ -1,0 +1,182 @@
+//! `karoo flow bench`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use karoo_flow::Executor;
+use karoo_flow::place::{Plan, run_on_noise};
+use serde::Serialize;
+
+use super::{load, plan};
+use crate::cli::{Failure, examples};
+
+/// Version of the JSON. Fields may be added within one.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    what: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Run graphs on noise, and print the rate that the plan expects beside the one that is
+    /// measured
+    ///
+    /// On a machine that does nothing else. Exit codes: 0 measured; 1 a graph cannot run; 2 the
+    /// command line is wrong.
+    #[command(after_help = examples::FLOW_BENCH)]
+    Graph(GraphArgs),
+}
+
+#[derive(Debug, Args)]
+struct GraphArgs {
+    /// Graphs: TOML, or GraphML as Laminar's exporter writes it
+    #[arg(value_name = "GRAPH", required = true)]
+    graphs: Vec<PathBuf>,
+    /// Seconds that each graph runs for
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    seconds: f64,
+    /// Runs of each graph: the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    #[command(flatten)]
+    wishes: plan::WishOptions,
+    #[command(flatten)]
+    costs: load::CostOptions,
+    #[command(flatten)]
+    cores: load::CoreOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match (0.01..=3600.0).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be 0.01 to 3600 seconds".to_owned()),
+    }
+}
+
+/// What came of one graph.
+#[derive(Debug, Serialize)]
+struct Measured {
+    graph: String,
+    partitions: usize,
+    /// Ticks a second by the plan.
+    expected: f64,
+    /// Ticks a second of each run.
+    runs: Vec<f64>,
+    /// The median of them.
+    measured: f64,
+    /// Measured over expected.
+    ratio: f64,
+    /// Nanoseconds from the reading of inputs to the writing of outputs of the same ticks, in the
+    /// last run.
+    latency: karoo_flow::run::Quantiles,
+    plan: Plan,
+}
+
+/// What came of all.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: u32,
+    cpus: Vec<usize>,
+    model: String,
+    graphs: Vec<Measured>,
+}
+
+/// Runs the command.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.what {
+        Bench::Graph(args) => graphs(args),
+    }
+}
+
+fn graphs(args: &GraphArgs) -> Result<(), Failure> {
+    let cores = args.cores.cores()?;
+    let mut report = Report {
+        version: VERSION,
+        cpus: cores.cpus.clone(),
+        model: cores.model.clone(),
+        graphs: Vec::new(),
+    };
+    if !args.json {
+        println!(
+            "{:<32} {:>4} {:>12} {:>12} {:>7} {:>12}",
+            "graph", "part", "expected", "measured", "ratio", "latency"
+        );
+        println!(
+            "{:<32} {:>4} {:>12} {:>12} {:>7} {:>12}",
+            "", "", "M/s", "M/s", "", "µs"
+        );
+    }
+    for path in &args.graphs {
+        let measured = graph(args, path, &cores)?;
+        if !args.json {
+            println!(
+                "{:<32} {:>4} {:>12.3} {:>12.3} {:>7.3} {:>12.1}",
+                measured.graph,
+                measured.partitions,
+                measured.expected / 1e6,
+                measured.measured / 1e6,
+                measured.ratio,
+                measured.latency.median as f64 / 1e3
+            );
+        }
+        report.graphs.push(measured);
+    }
+    if args.json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&report).map_err(Failure::data)?
+        );
+    } else {
+        let near = report
+            .graphs
+            .iter()
+            .filter(|graph| (graph.ratio - 1.0).abs() <= 0.1)
+            .count();
+        println!(
+            "{near} of {} within 10 % of what was expected",
+            report.graphs.len()
+        );
+    }
+    Ok(())
+}
+
+fn graph(
+    args: &GraphArgs,
+    path: &Path,
+    cores: &karoo_flow::place::Cores,
+) -> Result<Measured, Failure> {
+    let loaded = load::graph(path)?;
+    let graph = &loaded.graph;
+    let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
+    let plan = args.wishes.plan(graph, &costs, cores)?;
+    let settings = plan.settings(graph).map_err(Failure::usage)?;
+    let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;
+    let time = Duration::from_secs_f64(args.seconds);
+    let (mut runs, mut latency) = (Vec::new(), karoo_flow::run::Quantiles::default());
+    for _ in 0..args.runs {
+        let outcome = run_on_noise(graph, &executor, time).map_err(Failure::data)?;
+        runs.push(outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64);
+        latency = outcome.telemetry.latency;
+    }
+    let mut sorted = runs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let measured = sorted[sorted.len() / 2];
+    Ok(Measured {
+        graph: graph.name().to_owned(),
+        partitions: plan.partitions.len(),
+        expected: plan.rate(),
+        ratio: measured / plan.rate(),
+        runs,
+        measured,
+        latency,
+        plan,
+    })
+}

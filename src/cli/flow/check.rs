@@ -1,0 +1,189 @@
+//! `karoo flow check`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use karoo_flow::analysis::{Network, Report};
+use karoo_flow::place::{Costs, network};
+use karoo_flow::{Executor, Graph, NodeId, Settings};
+use serde::Serialize;
+
+use super::load;
+use crate::cli::Failure;
+
+/// Version of the JSON. Fields may be added within one.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The graph: TOML, or GraphML as Laminar's exporter writes it
+    #[arg(value_name = "GRAPH")]
+    graph: PathBuf,
+    /// Ticks in the blocks of queues
+    #[arg(long, value_name = "TICKS", default_value_t = Settings::default().block, value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
+    block: u64,
+    /// Blocks that each queue holds
+    #[arg(long, value_name = "BLOCKS", default_value_t = Settings::default().capacity as u64, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    capacity: u64,
+    /// Nanoseconds for a block that are wanted: loops that lack initial blocks for it are told
+    #[arg(long, value_name = "NS")]
+    period: Option<u64>,
+    #[command(flatten)]
+    costs: load::CostOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the partitions, in DOT
+    #[arg(long, value_name = "FILE.dot")]
+    dot: Option<PathBuf>,
+    /// Draw the partitions, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    svg: Option<PathBuf>,
+}
+
+/// A port of the outside.
+#[derive(Debug, Serialize)]
+struct Port {
+    name: String,
+    /// The type of a sample.
+    of: String,
+    /// Samples for each sample of the base rate.
+    rate: String,
+    bytes: usize,
+}
+
+/// What a graph is, and how it would run.
+#[derive(Debug, Serialize)]
+struct Checked {
+    version: u32,
+    graph: String,
+    nodes: usize,
+    subsystems: usize,
+    state_bytes: u64,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    notes: Vec<String>,
+    /// Why it cannot run; empty if it can.
+    problems: Vec<String>,
+    /// Whether times were measured.
+    measured: bool,
+    report: Option<Report>,
+}
+
+/// Runs the command.
+pub fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let loaded = load::graph(&args.graph)?;
+    let graph = &loaded.graph;
+    let settings = Settings {
+        block: args.block,
+        capacity: args.capacity as usize,
+        ..Settings::default()
+    };
+    let executor = Executor::new(graph, settings);
+    let (mut problems, mut report, mut measured) = (Vec::new(), None, false);
+    match &executor {
+        Err(found) => problems.extend(found.0.iter().map(ToString::to_string)),
+        Ok(executor) => {
+            let costs = match args.costs.costs(graph, None) {
+                Ok(costs) => costs,
+                // It can run: what that takes is not known then.
+                Err(Failure::Data(error)) => {
+                    tracing::warn!(%error, "costs are guessed");
+                    Costs::guessed(graph)
+                }
+                Err(failure) => return Err(failure),
+            };
+            measured = costs.measured;
+            let network: Network = network(&executor.shape(), &costs);
+            match network.analyse(args.period) {
+                Ok(found) => report = Some(found),
+                Err(found) => problems.extend(found.0.iter().map(ToString::to_string)),
+            }
+        }
+    }
+    if let Some(report) = &report {
+        let pictures = [
+            (&args.dot, "--dot", report.to_dot()),
+            (&args.svg, "--svg", report.to_svg()),
+        ];
+        for (path, option, text) in pictures {
+            if let Some(path) = path {
+                let failed =
+                    |error| Failure::usage(format!("{option} {}: {error}", path.display()));
+                fs::write(path, text).map_err(failed)?;
+            }
+        }
+    }
+    let checked = Checked {
+        version: VERSION,
+        graph: graph.name().to_owned(),
+        nodes: graph.nodes().len(),
+        subsystems: graph.scopes().len() - 1,
+        state_bytes: graph.state_bytes(),
+        inputs: ports(graph, graph.inputs(), true),
+        outputs: ports(graph, graph.outputs(), false),
+        notes: loaded.notes.clone(),
+        problems,
+        measured,
+        report,
+    };
+    if args.json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&checked).map_err(Failure::data)?
+        );
+    } else {
+        show(&checked);
+    }
+    match checked.problems.first() {
+        None => Ok(()),
+        Some(_) if !args.json => Err(Failure::data("the graph cannot run: see above")),
+        Some(first) => Err(Failure::data(format!("the graph cannot run: {first}"))),
+    }
+}
+
+fn ports(graph: &Graph, ids: impl Iterator<Item = NodeId>, input: bool) -> Vec<Port> {
+    let port = |id: NodeId| {
+        let node = graph.node(id);
+        let of = if input {
+            node.outputs[0]
+        } else {
+            node.inputs[0]
+        };
+        Port {
+            name: graph.path(id),
+            of: of.to_string(),
+            rate: node.rate.map_or("any".to_owned(), |rate| rate.to_string()),
+            bytes: of.bytes(),
+        }
+    };
+    ids.map(port).collect()
+}
+
+fn show(checked: &Checked) {
+    println!(
+        "{}: {} nodes in {} subsystems, {} bytes of state",
+        checked.graph, checked.nodes, checked.subsystems, checked.state_bytes
+    );
+    for (what, ports) in [("input", &checked.inputs), ("output", &checked.outputs)] {
+        for port in ports {
+            println!(
+                "{what:<8} {}: {}, {} bytes, at rate {}",
+                port.name, port.of, port.bytes, port.rate
+            );
+        }
+    }
+    for note in &checked.notes {
+        println!("note     {note}");
+    }
+    for problem in &checked.problems {
+        println!("wrong    {problem}");
+    }
+    if let Some(report) = &checked.report {
+        print!("{report}");
+        if !checked.measured {
+            println!("note     costs are guessed: times mean nothing");
+        }
+    }
+}

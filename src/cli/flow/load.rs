@@ -1,0 +1,171 @@
+//! What the commands read: graphs, costs of nodes, distances of cores.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs};
+
+use clap::Args;
+use ground::files::read_text;
+use ground::os::allowed_cpus;
+use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
+use karoo_flow::place::{Calibration, Cores, Costs, fingerprint, measure};
+use karoo_flow::{Graph, Loaded, Registry};
+
+use crate::bench;
+use crate::cli::Failure;
+
+/// CPUs between which all pairs are measured on the spot, at most.
+const FEW: usize = 8;
+/// What one CPU reads of another's memory where nothing was measured, in 10⁹ bytes per second.
+const USUAL_RATE: f64 = 8.0;
+
+/// Reads a graph: GraphML by its name or by what it begins with, TOML otherwise.
+pub fn graph(path: &Path) -> Result<Loaded, Failure> {
+    let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
+    let text = read_text(path).map_err(failed)?;
+    let file = path.display().to_string();
+    let xml = path
+        .extension()
+        .is_some_and(|end| end == "graphml" || end == "xml")
+        || text.trim_start().starts_with('<');
+    let loaded = match xml {
+        true => Graph::from_graphml(&text, &file),
+        false => Graph::from_toml(&text, &file, &Registry::standard()).map(|graph| Loaded {
+            graph,
+            notes: Vec::new(),
+        }),
+    };
+    loaded.map_err(|problems| Failure::data(problems.to_string()))
+}
+
+/// Where the costs of nodes come from.
+#[derive(Debug, Args)]
+pub struct CostOptions {
+    /// Costs of nodes, as they were measured once; made if it is not there or of another graph
+    /// [default: a file in ~/.cache/karoo/flow for each graph]
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    /// Measure the costs of nodes anew
+    #[arg(long, conflicts_with = "guess")]
+    measure: bool,
+    /// Guess the costs of nodes from their sizes: rates then mean nothing
+    #[arg(long)]
+    guess: bool,
+    /// Milliseconds that the graph runs for to be measured, twice
+    #[arg(long, value_name = "MS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    calibration: u64,
+}
+
+impl CostOptions {
+    /// The costs of a graph's nodes: kept ones, or measured and kept.
+    pub fn costs(&self, graph: &Graph, cpu: Option<usize>) -> Result<Costs, Failure> {
+        if self.guess {
+            return Ok(Costs::guessed(graph));
+        }
+        let path = self.costs.clone().or_else(|| cache(graph));
+        let kept = path.as_ref().filter(|_| !self.measure).and_then(|path| {
+            let text = read_text(path).ok()?;
+            Costs::from_json(&text, graph)
+        });
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let time = Duration::from_millis(self.calibration);
+        let costs = measure(graph, Calibration { time, cpu }).map_err(Failure::data)?;
+        if let Some(path) = path {
+            let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+            let written = folder.and_then(|()| fs::write(&path, costs.to_json()));
+            match (written, &self.costs) {
+                (Err(error), Some(_)) => {
+                    return Err(Failure::usage(format!(
+                        "--costs {}: {error}",
+                        path.display()
+                    )));
+                }
+                // A cache that cannot be written is none.
+                (Err(error), None) => tracing::debug!(%error, path = %path.display(), "no cache"),
+                (Ok(()), _) => {}
+            }
+        }
+        Ok(costs)
+    }
+}
+
+/// A file for this graph on this kind of machine.
+fn cache(graph: &Graph) -> Option<PathBuf> {
+    let base = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
+    let model = Machine::read(&Root::host()).map_or(String::new(), |machine| machine.model);
+    let model: String = model.chars().filter(char::is_ascii_alphanumeric).collect();
+    Some(
+        base.join("karoo/flow")
+            .join(format!("{}-{model}.json", fingerprint(graph))),
+    )
+}
+
+/// The CPUs that may be used.
+#[derive(Debug, Args)]
+pub struct CoreOptions {
+    /// CPUs to run on [default: those of this process]
+    #[arg(long, value_name = "CPU,…")]
+    cpus: Option<CpuList>,
+    /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json
+    /// if it is there, else measured if they are few]
+    #[arg(long, value_name = "FILE")]
+    cores_file: Option<PathBuf>,
+}
+
+impl CoreOptions {
+    /// The CPUs with their distances.
+    pub fn cores(&self) -> Result<Cores, Failure> {
+        let cpus: Vec<usize> = match &self.cpus {
+            Some(cpus) => cpus.iter().collect(),
+            None => allowed_cpus(),
+        };
+        let cache = Path::new(CoreTimes::CACHE);
+        let machine = Machine::read(&Root::host())
+            .unwrap_or_else(|_| Machine::unknown(&cpus.iter().copied().collect()));
+        let read = match &self.cores_file {
+            Some(file) => Some(CoreTimes::read(file).map_err(Failure::usage)?),
+            None => CoreTimes::read(cache)
+                .ok()
+                .filter(|times| times.model == machine.model),
+        };
+        if let Some(times) = read {
+            let all = Cores {
+                model: times.model,
+                cpus: times.cpus,
+                latency_ns: times.latency_ns,
+                gigabytes_per_second: times.gigabytes_per_second,
+            };
+            let cores = all.only(&cpus);
+            if cores.cpus.len() < cpus.len() {
+                let text = "--cores-file: it has not all of the CPUs that are to be used; \
+                            karoo bench cores --output FILE makes one";
+                return Err(Failure::usage(text));
+            }
+            return Ok(cores);
+        }
+        if cpus.len() <= FEW {
+            let time = Duration::from_millis(5);
+            let times = bench::cores::measure(machine.model, &cpus, time, |_, _| {});
+            let times = times.map_err(Failure::usage)?;
+            return Ok(Cores {
+                model: times.model,
+                cpus: times.cpus,
+                latency_ns: times.latency_ns,
+                gigabytes_per_second: times.gigabytes_per_second,
+            });
+        }
+        let distances = Distances::new(&machine, None);
+        let mut cores = Cores::alike(cpus.clone(), 0.0, USUAL_RATE);
+        for (row, &from) in cpus.iter().enumerate() {
+            for (column, &to) in cpus.iter().enumerate().filter(|&(column, _)| column != row) {
+                cores.latency_ns[row][column] = distances.between(from, to);
+            }
+        }
+        Ok(cores)
+    }
+}

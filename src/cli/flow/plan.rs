@@ -1,0 +1,132 @@
+//! `karoo flow plan`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use karoo_flow::Graph;
+use karoo_flow::place::{Costs, Grouping, Plan, PlanError, Wishes, plan};
+
+use super::load;
+use crate::cli::Failure;
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The graph: TOML, or GraphML as Laminar's exporter writes it
+    #[arg(value_name = "GRAPH")]
+    graph: PathBuf,
+    #[command(flatten)]
+    wishes: WishOptions,
+    #[command(flatten)]
+    costs: load::CostOptions,
+    #[command(flatten)]
+    cores: load::CoreOptions,
+    /// Print the plan as JSON, for karoo flow run --plan
+    #[arg(long, group = "form")]
+    json: bool,
+    /// Print a picture of the plan in DOT
+    #[arg(long, group = "form")]
+    dot: bool,
+    /// Print a picture of the plan as SVG
+    #[arg(long, group = "form")]
+    svg: bool,
+    /// Write the plan to a file, for karoo flow run --plan
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// What is wanted of a plan.
+#[derive(Debug, Args)]
+pub struct WishOptions {
+    /// Keep the partitions that the graph is marked for together, and place these alone
+    #[arg(long)]
+    marked: bool,
+    /// A node or a subsystem, and the CPU that it is to run on
+    #[arg(long, value_name = "PATH=CPU", value_parser = pin)]
+    pin: Vec<(String, usize)>,
+    /// Ticks in the blocks of all queues [default: chosen, for each queue]
+    #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
+    block: Option<u64>,
+    /// The most ticks in a block that is chosen
+    #[arg(long, value_name = "TICKS", default_value_t = Wishes::default().longest_block, value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
+    longest_block: u64,
+    /// Blocks that each queue holds
+    #[arg(long, value_name = "BLOCKS", default_value_t = Wishes::default().capacity, value_parser = clap::value_parser!(u64).range(2..=1 << 16))]
+    capacity: u64,
+    /// Give no copies to partitions without state
+    #[arg(long)]
+    no_copies: bool,
+    /// Seed of the search: the same gives the same plan
+    #[arg(long, value_name = "N", default_value_t = Wishes::default().seed)]
+    seed: u64,
+    /// Placements to look at, about
+    #[arg(long, value_name = "N", default_value_t = Wishes::default().looks, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    looks: u64,
+}
+
+fn pin(text: &str) -> Result<(String, usize), String> {
+    let wrong = || format!("`{text}`: write PATH=CPU, for example filter/fir=3");
+    let (path, cpu) = text.rsplit_once('=').ok_or_else(wrong)?;
+    Ok((path.to_owned(), cpu.parse().map_err(|_| wrong())?))
+}
+
+impl WishOptions {
+    /// Ticks in a block, where no plan says it.
+    pub fn block(&self) -> u64 {
+        self.block.unwrap_or(self.longest_block)
+    }
+
+    /// Blocks that each queue holds.
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// The plan of a graph with these wishes.
+    pub fn plan(
+        &self,
+        graph: &Graph,
+        costs: &Costs,
+        cores: &karoo_flow::place::Cores,
+    ) -> Result<Plan, Failure> {
+        let wishes = Wishes {
+            grouping: if self.marked {
+                Grouping::Marked
+            } else {
+                Grouping::Free
+            },
+            pins: self.pin.clone(),
+            block: self.block,
+            longest_block: self.longest_block,
+            capacity: self.capacity,
+            copies: !self.no_copies,
+            seed: self.seed,
+            looks: self.looks,
+            ..Wishes::default()
+        };
+        plan(graph, costs, cores, &wishes).map_err(|error| match error {
+            PlanError::Graph(problems) => Failure::data(problems.to_string()),
+            error => Failure::usage(error),
+        })
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let loaded = load::graph(&args.graph)?;
+    let cores = args.cores.cores()?;
+    let costs = args
+        .costs
+        .costs(&loaded.graph, cores.cpus.first().copied())?;
+    let plan = args.wishes.plan(&loaded.graph, &costs, &cores)?;
+    if let Some(path) = &args.output {
+        let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
+        fs::write(path, plan.to_json()).map_err(failed)?;
+    }
+    match (args.json, args.dot, args.svg) {
+        (true, ..) => println!("{}", plan.to_json()),
+        (_, true, _) => print!("{}", plan.to_dot()),
+        (_, _, true) => print!("{}", plan.to_svg()),
+        _ => print!("{plan}"),
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Running dataflow graphs: their live page, and DPDK ports as their outside.
+
+mod page;
+mod ports;
+
+pub use page::FlowPage;
+pub use ports::{
+    KeptPorts, OpenPorts, PortAddress, PortReader, PortWriter, PortsError, SCHEME, open,
+};

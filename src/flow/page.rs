@@ -1,0 +1,238 @@
+//! A running graph as a source of pages.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use karoo_flow::run::{Handle, Shape, Telemetry};
+use live::{
+    Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, State, Verdict,
+};
+
+/// Seconds between two points of the last hour, and how many points it has.
+const HOUR: (f64, usize) = (10.0, 360);
+/// Nodes whose names a box has.
+const NAMES: usize = 4;
+
+/// The page of a running graph.
+pub struct FlowPage {
+    name: String,
+    shape: Shape,
+    handle: Handle,
+    last: Telemetry,
+    now: Telemetry,
+    rates: History,
+}
+
+impl FlowPage {
+    /// A page of the run that `handle` holds.
+    pub fn new(name: &str, shape: Shape, handle: Handle) -> Self {
+        let rates = ["million ticks a second".to_owned()];
+        Self {
+            name: name.to_owned(),
+            shape,
+            handle,
+            last: Telemetry::default(),
+            now: Telemetry::default(),
+            rates: History::new(rates, HOUR.0, HOUR.1),
+        }
+    }
+
+    /// Nanoseconds between the last two looks.
+    fn span(&self) -> f64 {
+        self.now.elapsed.saturating_sub(self.last.elapsed).max(1) as f64
+    }
+
+    /// Ticks a second that came out between the last two looks.
+    fn rate(&self) -> f64 {
+        let ticks = |telemetry: &Telemetry| {
+            let out = telemetry
+                .partitions
+                .iter()
+                .find(|part| part.name == "outputs");
+            out.map_or(0, |part| part.ticks)
+        };
+        ticks(&self.now).saturating_sub(ticks(&self.last)) as f64 * 1e9 / self.span()
+    }
+
+    /// The share of the time between the last two looks that a partition did not wait.
+    fn busy(&self, index: usize) -> f64 {
+        let waited = |telemetry: &Telemetry| {
+            telemetry
+                .partitions
+                .get(index)
+                .map_or(0, |part| part.waiting)
+        };
+        let waited = waited(&self.now).saturating_sub(waited(&self.last)) as f64;
+        (1.0 - waited / self.span()).clamp(0.0, 1.0)
+    }
+
+    /// The partition that waits least, of those with nodes.
+    fn bottleneck(&self) -> Option<usize> {
+        let inner = (0..self.now.partitions.len()).filter(|&at| {
+            self.shape
+                .partitions
+                .get(at)
+                .is_some_and(|part| part.id.is_some())
+        });
+        inner.max_by(|&a, &b| self.busy(a).total_cmp(&self.busy(b)))
+    }
+
+    fn picture(&self) -> Body {
+        let limit = self.bottleneck();
+        let node = |(index, part): (usize, &karoo_flow::run::PartitionShape)| {
+            let names: Vec<&str> = part.units.iter().flatten().map(String::as_str).collect();
+            let mut lines: Vec<String> = names
+                .iter()
+                .take(NAMES)
+                .map(|name| (*name).to_owned())
+                .collect();
+            if names.len() > NAMES {
+                lines.push(format!("and {} more", names.len() - NAMES));
+            }
+            Node {
+                name: part.name.clone(),
+                lines,
+                share: self.busy(index),
+                marked: limit == Some(index),
+            }
+        };
+        let arrow = |(index, queue): (usize, &karoo_flow::run::QueueShape)| {
+            let fill = self
+                .now
+                .queues
+                .get(index)
+                .map_or(0, |times| times.fill.median);
+            Arrow {
+                from: queue.from,
+                to: queue.to,
+                label: format!("{fill} of {} × {}", queue.capacity, queue.block),
+                share: fill as f64 / queue.capacity.max(1) as f64,
+            }
+        };
+        Body::Network {
+            nodes: self.shape.partitions.iter().enumerate().map(node).collect(),
+            arrows: self.shape.queues.iter().enumerate().map(arrow).collect(),
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        let rate = format!("{:.3} million ticks a second", self.rate() / 1e6);
+        let text = match self.bottleneck() {
+            Some(at) if self.busy(at) > 0.9 => {
+                let name = &self.shape.partitions[at].name;
+                format!(
+                    "{rate}; the limit is {name}, {:.0} % busy",
+                    100.0 * self.busy(at)
+                )
+            }
+            Some(_) => format!("{rate}; the limit is outside: no partition is always busy"),
+            None => rate,
+        };
+        Verdict {
+            text,
+            ..Verdict::new(State::Well)
+        }
+    }
+
+    fn bars(&self) -> Body {
+        let bar = |(index, part): (usize, &karoo_flow::run::PartitionShape)| {
+            let share =
+                |of: &dyn Fn(&karoo_flow::run::QueueTelemetry) -> u64,
+                 own: &dyn Fn(&karoo_flow::run::QueueShape) -> usize| {
+                    let queues = self.shape.queues.iter().enumerate();
+                    let here = queues.filter(|(_, queue)| own(queue) == index);
+                    let time =
+                        |telemetry: &Telemetry, at: usize| telemetry.queues.get(at).map_or(0, of);
+                    let spans = here
+                        .map(|(at, _)| time(&self.now, at).saturating_sub(time(&self.last, at)));
+                    (spans.sum::<u64>() as f64 / self.span()).min(1.0)
+                };
+            let parts = [
+                ("working", self.busy(index)),
+                (
+                    "waiting for input",
+                    share(&|times| times.empty, &|queue| queue.to),
+                ),
+                (
+                    "waiting for room",
+                    share(&|times| times.full, &|queue| queue.from),
+                ),
+            ];
+            Bar {
+                name: part.name.clone(),
+                parts: parts
+                    .into_iter()
+                    .map(|(name, share)| Part {
+                        name: name.to_owned(),
+                        share,
+                    })
+                    .collect(),
+            }
+        };
+        Body::Bars {
+            bars: self.shape.partitions.iter().enumerate().map(bar).collect(),
+        }
+    }
+
+    fn table(&self) -> Body {
+        let columns = [
+            "partition",
+            "ticks",
+            "a step, ns",
+            "99 %, ns",
+            "at most, ns",
+        ];
+        let row = |part: &karoo_flow::run::PartitionTelemetry| {
+            let numbers = [
+                part.ticks,
+                part.steps.median,
+                part.steps.p99,
+                part.steps.most,
+            ];
+            let cells = numbers.iter().map(u64::to_string);
+            std::iter::once(part.name.clone()).chain(cells).collect()
+        };
+        Body::Table {
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: self.now.partitions.iter().map(row).collect(),
+        }
+    }
+}
+
+impl Source for FlowPage {
+    fn note(&mut self) {
+        self.last = std::mem::replace(&mut self.now, self.handle.telemetry());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = since.unwrap_or_default().as_secs_f64();
+        self.rates.note(time, &[self.rate() / 1e6]);
+    }
+
+    fn document(&mut self) -> Document {
+        let latency = &self.now.latency;
+        let figures = vec![
+            Figure::new("ticks a second", self.rate(), ""),
+            Figure::new("seconds", self.now.elapsed as f64 * 1e-9, "s"),
+            Figure::new("latency", latency.median as f64 * 1e-9, "s"),
+            Figure::new("latency, 99 %", latency.p99 as f64 * 1e-9, "s"),
+            Figure::new("latency at most", latency.most as f64 * 1e-9, "s"),
+        ];
+        let panels = vec![
+            Panel::new("verdict", "Run", Body::Verdict(self.verdict())),
+            Panel::new("figures", "Figures", Body::Figures { figures }),
+            Panel::new("graph", "Graph", self.picture()).with_note(
+                "Boxes fill as partitions work, arrows as queues fill; the limit is marked.",
+            ),
+            Panel::new("time", "Time", self.bars()),
+            Panel::new("steps", "Steps", self.table()),
+            Panel::new(
+                "hour",
+                "Last hour",
+                Body::TimeSeries(self.rates.time_series("million")),
+            ),
+        ];
+        Document::new(self.name.clone(), panels)
+    }
+
+    fn array(&mut self, _name: &str) -> Option<Array> {
+        None
+    }
+}

@@ -1,0 +1,371 @@
+//! `karoo flow` as a user runs it: graphs of the guide, checked, planned, run between files, pipes
+//! and sockets, and what is refused.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::{karoo, karoo_ok};
+
+fn graph(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/flow/graphs");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Complex samples, interleaved.
+fn tone(samples: usize) -> Vec<f32> {
+    let angle = |n: usize| 0.3 * n as f32;
+    (0..samples)
+        .flat_map(|n| [angle(n).cos(), angle(n).sin()])
+        .collect()
+}
+
+fn bytes(numbers: &[f32]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    let number = |chunk: &[u8]| f32::from_le_bytes(chunk.try_into().unwrap());
+    bytes.chunks_exact(4).map(number).collect()
+}
+
+/// The filter of the guide and its decimation, by the definition, in double precision.
+fn filtered(samples: &[f32]) -> Vec<f64> {
+    const TAPS: [f64; 7] = [-0.03, 0.0, 0.28, 0.5, 0.28, 0.0, -0.03];
+    let pairs: Vec<&[f32]> = samples.chunks_exact(2).collect();
+    let sum = |n: usize, part: usize| {
+        let term = |(k, tap): (usize, &f64)| {
+            n.checked_sub(k)
+                .map_or(0.0, |at| tap * f64::from(pairs[at][part]))
+        };
+        TAPS.iter().enumerate().map(term).sum::<f64>()
+    };
+    (0..pairs.len())
+        .step_by(2)
+        .flat_map(|n| [sum(n, 0), sum(n, 1)])
+        .collect()
+}
+
+fn assert_near(got: &[f32], wanted: &[f64]) {
+    assert_eq!(got.len(), wanted.len());
+    for (at, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        assert!(
+            (f64::from(*got) - wanted).abs() < 1e-5,
+            "{at}: {got} where {wanted} is right"
+        );
+    }
+}
+
+#[test]
+fn a_check_tells_ports_rate_and_loops() {
+    let text = karoo_ok(["flow", "check", &graph("filter.toml"), "--guess"]);
+    assert!(
+        text.contains("input    x: complex f32, 8 bytes, at rate 1"),
+        "{text}"
+    );
+    assert!(
+        text.contains("output   y: complex f32, 8 bytes, at rate 1/2"),
+        "{text}"
+    );
+    let args = [
+        "flow",
+        "check",
+        &graph("agc.toml"),
+        "--guess",
+        "--block",
+        "128",
+        "--json",
+    ];
+    let checked = json(&karoo_ok(args));
+    assert_eq!(
+        (&checked["version"], &checked["graph"]),
+        (&1.into(), &"agc".into())
+    );
+    let cycles = checked["report"]["cycles"].as_array().unwrap();
+    assert_eq!(
+        (cycles.len(), &cycles[0]["blocks"]),
+        (1, &4.into()),
+        "{checked}"
+    );
+}
+
+#[test]
+fn a_loop_that_would_stand_still_is_refused_with_the_way_out() {
+    let output = karoo([
+        "flow",
+        "check",
+        &graph("agc.toml"),
+        "--guess",
+        "--block",
+        "1024",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("would stand still"), "{text}");
+    assert!(text.contains("make its blocks smaller"), "{text}");
+}
+
+#[test]
+fn pictures_are_drawn_of_checks_and_plans() {
+    let folder = tempdir().unwrap();
+    let (dot, svg) = (folder.path().join("a.dot"), folder.path().join("a.svg"));
+    karoo_ok([
+        "flow",
+        "check",
+        &graph("agc.toml"),
+        "--guess",
+        "--block",
+        "64",
+        "--dot",
+        dot.to_str().unwrap(),
+        "--svg",
+        svg.to_str().unwrap(),
+    ]);
+    assert!(fs::read_to_string(dot).unwrap().starts_with("digraph"));
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    for (form, begin) in [("--dot", "digraph"), ("--svg", "<svg")] {
+        let text = karoo_ok(["flow", "plan", &graph("filter.toml"), "--guess", form]);
+        assert!(text.starts_with(begin) && text.contains("low"), "{text}");
+    }
+}
+
+#[test]
+fn files_are_filtered_as_the_definition_says_and_plans_change_nothing() {
+    let folder = tempdir().unwrap();
+    let path = |name: &str| -> PathBuf { folder.path().join(name) };
+    let samples = tone(5001);
+    fs::write(path("x"), bytes(&samples)).unwrap();
+    let input = format!("x={}", path("x").display());
+    let run = |name: &str, more: &[&str]| {
+        let output = format!("y={}", path(name).display());
+        let graph = graph("filter.toml");
+        let args = [
+            "flow", "run", &graph, "--input", &input, "--output", &output, "--no-pin",
+        ];
+        karoo_ok([&args, more].concat());
+        fs::read(path(name)).unwrap()
+    };
+    let first = run("first", &[]);
+    assert_near(&floats(&first), &filtered(&samples));
+    let plan = path("plan");
+    let plan = plan.to_str().unwrap();
+    let text = karoo_ok([
+        "flow",
+        "plan",
+        &graph("filter.toml"),
+        "--calibration",
+        "20",
+        "--costs",
+        path("costs").to_str().unwrap(),
+        "--output",
+        plan,
+        "--json",
+    ]);
+    assert_eq!(json(&text)["measured"], true);
+    assert!(path("costs").exists());
+    assert_eq!(run("second", &["--plan", plan]), first);
+    assert_eq!(run("third", &["--block", "14", "--capacity", "2"]), first);
+    // A plan of another graph is refused.
+    let args = [
+        "flow",
+        "run",
+        &graph("agc.toml"),
+        "--input",
+        &input,
+        "--plan",
+        plan,
+    ];
+    let output = karoo(args);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_pipe_carries_samples_and_the_report_goes_beside_it() {
+    let samples = tone(3000);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args([
+            "flow",
+            "run",
+            &graph("filter.toml"),
+            "-i",
+            "-",
+            "-o",
+            "-",
+            "--no-pin",
+            "--json",
+        ])
+        .env("RUST_LOG", "warn")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let all = bytes(&samples);
+    let writer = thread::spawn(move || stdin.write_all(&all).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert_near(&floats(&output.stdout), &filtered(&samples));
+    let report = json(&String::from_utf8(output.stderr).unwrap());
+    assert_eq!(
+        (&report["version"], &report["ticks"]),
+        (&1.into(), &3000.into())
+    );
+    assert!(report["telemetry"]["partitions"].as_array().unwrap().len() > 2);
+}
+
+#[test]
+fn a_run_between_sockets_ends_at_a_signal_behind_what_came_in() {
+    let port = || {
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    };
+    let (input, output, page) = (port(), port(), port());
+    let child = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args([
+            "flow",
+            "run",
+            &graph("filter.toml"),
+            "--no-pin",
+            "--block",
+            "2",
+        ])
+        .args(["--input", &format!("x=tcp-listen:127.0.0.1:{input}")])
+        .args(["--output", &format!("y=tcp-listen:127.0.0.1:{output}")])
+        .args(["--http", &page.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let connect = |port: u16| loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => return stream,
+            Err(_) => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    // Outputs are opened first.
+    let mut from = connect(output);
+    let mut to = connect(input);
+    let samples = tone(1000);
+    to.write_all(&bytes(&samples)).unwrap();
+    let mut got = vec![0; 500 * 8];
+    from.read_exact(&mut got).unwrap();
+    assert_near(&floats(&got), &filtered(&samples));
+    // The page has the graph, with its queues.
+    let document = loop {
+        let mut page = connect(page);
+        page.write_all(b"GET /live.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        page.read_to_string(&mut answer).unwrap();
+        if let Some((head, body)) = answer.split_once("\r\n\r\n")
+            && head.contains("200")
+        {
+            break json(&body[body.find('{').unwrap()..=body.rfind('}').unwrap()]);
+        }
+    };
+    let panels = document["panels"].as_array().unwrap();
+    let network = panels
+        .iter()
+        .find(|panel| panel["kind"] == "network")
+        .unwrap();
+    assert!(network["nodes"].as_array().unwrap().len() >= 3, "{network}");
+    assert!(!network["arrows"].as_array().unwrap().is_empty());
+    let pid = child.id();
+    let killed = Command::new("kill")
+        .args(["-INT", &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("filter: 1000 ticks"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_bench_has_both_rates() {
+    let args = [
+        "flow",
+        "bench",
+        "graph",
+        &graph("filter.toml"),
+        "--guess",
+        "--seconds",
+        "0.05",
+        "--runs",
+        "1",
+        "--json",
+    ];
+    let report = json(&karoo_ok(args));
+    let graph = &report["graphs"][0];
+    let ratio = graph["measured"].as_f64().unwrap() / graph["expected"].as_f64().unwrap();
+    assert!(
+        (ratio / graph["ratio"].as_f64().unwrap() - 1.0).abs() < 1e-9,
+        "{report}"
+    );
+    assert!(ratio > 0.0);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_the_way_out() {
+    let folder = tempdir().unwrap();
+    let broken = folder.path().join("broken.toml");
+    fs::write(
+        &broken,
+        "name = \"b\"\n[[node]]\npath = \"y\"\nkind = \"outptu\"\nfrom = [\"x\"]\n",
+    )
+    .unwrap();
+    let broken = broken.to_str().unwrap();
+    let (filter, missing) = (graph("filter.toml"), folder.path().join("none.toml"));
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["flow", "check", broken], 1, "broken.toml:2"),
+        (
+            &["flow", "check", missing.to_str().unwrap()],
+            2,
+            "none.toml",
+        ),
+        (&["flow", "run", &filter], 2, "the input x has no address"),
+        (&["flow", "run", &filter, "-i", "z=a"], 2, "one of: x"),
+        (
+            &["flow", "run", &filter, "-i", "ucp:a"],
+            2,
+            "`ucp:` is not known",
+        ),
+        (
+            &["flow", "plan", &filter, "--guess", "--pin", "high=0"],
+            2,
+            "no node",
+        ),
+        (
+            &["flow", "run", &filter, "-i", "/nowhere/at/all"],
+            1,
+            "x: /nowhere/at/all",
+        ),
+    ];
+    for (args, code, wanted) in cases {
+        let output = karoo(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(wanted), "{args:?}: {text}");
+    }
+}
