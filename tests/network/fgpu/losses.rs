@@ -12,8 +12,11 @@ use super::rig::SOURCE;
 use super::service::Stopped;
 use super::telescope::{Digitiser, Telescope, active, reason, verdict};
 
+/// A test that is told its own name.
+pub type Named = (&'static str, fn(&str));
+
 /// Runs them side by side. All are to end well.
-pub fn side_by_side(tests: &[(&str, fn(&str))]) {
+pub fn side_by_side(tests: &[Named]) {
     thread::scope(|scope| {
         let spawned = tests.iter().map(|&(name, test)| {
             let thread = thread::Builder::new().name(name.to_owned());

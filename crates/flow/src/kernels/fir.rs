@@ -146,7 +146,7 @@ impl<T: Real> Outputs<'_, T> {
         // comes out again.
         while first < count {
             let (left, all) = ((count - first) / V, count / V);
-            let more = (count - first) % V > 0;
+            let more = !(count - first).is_multiple_of(V);
             let (tile, at) = match left {
                 8.. => (8, first),
                 4..8 if all >= 8 && (left > 4 || more) => (8, count - N8),
@@ -290,7 +290,7 @@ fn fir<T: Real>(
             };
             // A few outputs are not worth a copy.
             if T::FLOAT
-                && out.len() * size_of::<T>() >= 4 * VECTOR
+                && size_of_val(&*out) >= 4 * VECTOR
                 && let Some(copy) = copies.next()
             {
                 let copy: &mut [T] = bytemuck::cast_slice_mut(copy);

@@ -154,7 +154,7 @@ impl Worker {
             }
             let timed = step % EVERY == 1;
             if timed {
-                self.timed(counts, step / EVERY % 2 == 0)?;
+                self.timed(counts, (step / EVERY).is_multiple_of(2))?;
             } else {
                 self.ends.receive(&mut self.plan.store, false);
                 for index in 0..self.plan.units.len() {

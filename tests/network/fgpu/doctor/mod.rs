@@ -233,7 +233,7 @@ fn what_is_no_digitiser() {
     patient.send(Stream {
         // The length of the heap is twice that of the packet.
         change: |mut packet| {
-            let length = 0x8002_0000_0000_0000u64 | 2 * BYTES as u64;
+            let length = 0x8002_0000_0000_0000u64 | (2 * BYTES as u64);
             packet[16..24].copy_from_slice(&length.to_be_bytes());
             packet
         },
