@@ -234,11 +234,11 @@ fn in_time(network: &Network, busy: &[f64], ticks: u64) -> Option<f64> {
                         _ => 0.0,
                     };
                     let block = link.block as i64;
-                    if to == end && begin % link.block == 0 {
+                    if to == end && begin.is_multiple_of(link.block) {
                         let behind = begin as i64 / block + 1 - link.initial() as i64;
                         wait(from, behind * block, latency);
                     }
-                    if from == end && (begin + unit[end]) % link.block == 0 {
+                    if from == end && (begin + unit[end]).is_multiple_of(link.block) {
                         let free = (begin + unit[end]) as i64 / block + link.initial() as i64
                             - link.capacity as i64;
                         wait(to, free * block, latency);
