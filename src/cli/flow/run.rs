@@ -33,7 +33,8 @@ pub struct RunArgs {
     #[arg(value_name = "GRAPH")]
     graph: PathBuf,
     /// Where the samples of an input come from: a path, - for standard input, tcp:HOST:PORT,
-    /// tcp-listen:ADDRESS:PORT, udp:ADDRESS:PORT, shm:NAME or dpdk:INTERFACE:GROUP:PORT; PORT= may be left out if there is one
+    /// tcp-listen:ADDRESS:PORT, udp:ADDRESS:PORT, shm:NAME or dpdk:INTERFACE:GROUP:PORT; PORT= may
+    /// be left out if there is one
     #[arg(short, long, value_name = "PORT=ADDRESS")]
     input: Vec<String>,
     /// Where the samples of an output go, in the same way; those that are not given go nowhere

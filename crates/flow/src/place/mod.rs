@@ -2,8 +2,8 @@
 //! cost and how far apart the cores are.
 //!
 //! A placement is judged by its *period*: the time of each tick that no run can beat, by the
-//! maximum cycle ratio over cores and queues (docs/decisions, 48). A few items are placed by branch and
-//! bound, with proof; more of them by clusters and annealing, the same way for the same seed.
+//! maximum cycle ratio over cores and queues (docs/decisions, 48). A few items are placed by branch
+//! and bound, with proof; more of them by clusters and annealing, the same way for the same seed.
 //!
 //! ```
 //! use karoo_flow::place::{Cores, Costs, Wishes, plan};
@@ -23,7 +23,8 @@
 //! assert_eq!(plan.partitions.len(), 2);
 //! assert!(plan.proved);
 //! // The executor takes it as it is; here without the CPUs.
-//! let settings = karoo_flow::Settings { cpus: Default::default(), ..plan.settings(&graph).unwrap() };
+//! let mut settings = plan.settings(&graph).unwrap();
+//! settings.cpus.clear();
 //! assert!(Executor::new(&graph, settings).is_ok());
 //! ```
 
