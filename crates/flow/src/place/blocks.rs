@@ -192,7 +192,8 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Groups of links whose blocks go together: those of a loop of cores, and each other by itself.
+    /// Groups of links whose blocks go together: those of a loop of cores, and each other by
+    /// itself.
     fn groups(&self) -> Vec<Vec<usize>> {
         let mut next = vec![Vec::new(); self.cores.cpus.len() + 2];
         for link in &self.links {

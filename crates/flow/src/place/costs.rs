@@ -77,8 +77,8 @@ impl Costs {
         }
     }
 
-    /// Reads what [`to_json`](Costs::to_json) wrote. `None` if it is of another graph, or of another
-    /// version.
+    /// Reads what [`to_json`](Costs::to_json) wrote. `None` if it is of another graph, or of
+    /// another version.
     pub fn from_json(text: &str, graph: &Graph) -> Option<Costs> {
         let costs: Costs = serde_json::from_str(text).ok()?;
         let right = costs.version == VERSION && costs.graph == fingerprint(graph);

@@ -1,7 +1,8 @@
 //! Copies of partitions without state: blocks go round among them.
 //!
-//! Each queue to such a partition becomes one to each copy, which every so many blocks of the writer
-//! pass; each queue from it likewise. What comes out has its order by the reader's taking turns.
+//! Each queue to such a partition becomes one to each copy, which every so many blocks of the
+//! writer pass; each queue from it likewise. What comes out has its order by the reader's taking
+//! turns.
 
 use super::layout::{Edge, Layout, OUT, Part, Turn};
 use super::settings::{Settings, UNMARKED};
