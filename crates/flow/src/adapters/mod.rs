@@ -7,8 +7,7 @@
 //! | `-` | standard input | standard output |
 //! | `tcp:HOST:PORT` | connects, and reads until the peer closes | connects |
 //! | `tcp-listen:ADDRESS:PORT` | waits for one peer | waits for one peer |
-//! | `udp:ADDRESS:PORT` | datagrams as they come; a multicast group is joined | datagrams to there
-//! |
+//! | `udp:ADDRESS:PORT` | datagrams as they come; joins a multicast group | datagrams to there |
 //! | `shm:NAME` | shared memory that another process makes | makes shared memory |
 //!
 //! Options follow behind commas: `size=BYTES` is the payload of a datagram (1472 unless given), or
