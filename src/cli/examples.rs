@@ -127,8 +127,8 @@ Examples:
     karoo bench engine --rate 1.712
   The highest rate of an engine on the CPU without loss:
     karoo bench engine --backend cpu --workers 8 --rate 2 --search
-  What sixteen open pages and ten scrapes a second cost at 80 % of that of a GPU:
-    karoo bench engine --backend cuda --rate 14 --search --viewers 16 --scrapes 10";
+  What 16 open pages and ten scrapes a second cost at 80 % of a GPU:
+    karoo bench engine --rate 14 --search --viewers 16 --scrapes 10";
 
 /// Of `karoo bench kernels`.
 pub const BENCH_KERNELS: &str = "\
@@ -186,7 +186,7 @@ pub const FLOW_CHECK: &str = "\
 Examples:
   What is in a graph, how fast it can be, and a picture of its partitions:
     karoo flow check receiver.toml --svg receiver.svg
-  Loops that lack initial blocks for 1 microsecond a block of 128 ticks, as JSON:
+  Loops that lack initial blocks for 1 µs a block of 128 ticks, as JSON:
     karoo flow check receiver.graphml --block 128 --period 1000 --json";
 
 /// Of `karoo flow plan`.
@@ -195,14 +195,14 @@ Examples:
   The best placement on four CPUs, kept for karoo flow run:
     karoo flow plan receiver.toml --cpus 2-5 --output receiver.plan
   The same, drawn, with one filter where it has to be:
-    karoo flow plan receiver.toml --cpus 2-5 --pin front/filter=2 --svg >plan.svg";
+    karoo flow plan radio.toml --cpus 2-5 --pin front/filter=2 --svg > a.svg";
 
 /// Of `karoo flow run`.
 pub const FLOW_RUN: &str = "\
 Examples:
   Complex samples of a file, filtered into another:
     karoo flow run filter.toml --input x=capture.cf32 --output y=filtered.cf32
-  From a radio's program by TCP to whoever listens, as planned, with a live page:
+  From a radio by TCP to whoever listens, as planned, with a live page:
     karoo flow run receiver.toml --plan receiver.plan --http 8080 \\
       --input x=tcp:radio:4000 --output bits=udp:127.0.0.1:5000
   In a pipe:

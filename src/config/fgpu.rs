@@ -576,7 +576,7 @@ fn check_buffer(option: &str, bytes: usize) -> Result<(), ConfigError> {
 
 /// The least factor of the rate at which output is sent: with less, what is computed piles up at
 /// once.
-const LEAST_RATE_FACTOR: f64 = 0.1;
+const LEAST_RATE_FACTOR: f64 = 1e-6;
 
 /// Arguments that would do for an option that is required.
 fn example(option: &str) -> &'static [&'static str] {

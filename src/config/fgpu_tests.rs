@@ -355,7 +355,7 @@ fn every_rule_is_kept() {
         (
             "rate",
             vec!["--send-rate-factor=-1".into()],
-            "must be 0, which is without limit, or from 0.1 on",
+            "must be 0, which is without limit, or from 0.000001 on",
         ),
         (
             "cpu",

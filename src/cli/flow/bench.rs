@@ -32,6 +32,7 @@ enum Bench {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Bench")]
 struct GraphArgs {
     /// Graphs: TOML, or GraphML as Laminar's exporter writes it
     #[arg(value_name = "GRAPH", required = true)]

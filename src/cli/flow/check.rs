@@ -16,6 +16,7 @@ use crate::cli::Failure;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
 pub struct CheckArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
     #[arg(value_name = "GRAPH")]

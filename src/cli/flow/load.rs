@@ -40,6 +40,7 @@ pub fn graph(path: &Path) -> Result<Loaded, Failure> {
 
 /// Where the costs of nodes come from.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Costs")]
 pub struct CostOptions {
     /// Costs of nodes, as they were measured once; made if it is not there or of another graph
     /// [default: a file in ~/.cache/karoo/flow for each graph]
@@ -107,6 +108,7 @@ fn cache(graph: &Graph) -> Option<PathBuf> {
 
 /// The CPUs that may be used.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Cores")]
 pub struct CoreOptions {
     /// CPUs to run on [default: those of this process]
     #[arg(long, value_name = "CPU,…")]

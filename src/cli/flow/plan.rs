@@ -11,6 +11,7 @@ use super::load;
 use crate::cli::Failure;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
 pub struct PlanArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
     #[arg(value_name = "GRAPH")]
@@ -37,6 +38,7 @@ pub struct PlanArgs {
 
 /// What is wanted of a plan.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Placement")]
 pub struct WishOptions {
     /// Keep the partitions that the graph is marked for together, and place these alone
     #[arg(long)]

@@ -28,6 +28,7 @@ const VERSION: u32 = 1;
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Run")]
 pub struct RunArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
     #[arg(value_name = "GRAPH")]
