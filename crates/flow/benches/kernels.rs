@@ -14,11 +14,11 @@ struct Noise {
 }
 
 impl Noise {
-    fn new(kind: Type) -> Noise {
+    fn new(kind: Type, set: Option<f32>) -> Noise {
         let mut state = 1u32;
         let mut next = move || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 9) as f32 / 4_194_304.0 - 1.0
+            set.unwrap_or((state >> 9) as f32 / 4_194_304.0 - 1.0)
         };
         let parts = kind.len * if kind.complex { 2 } else { 1 };
         let mut bytes = Vec::new();
@@ -49,7 +49,15 @@ fn measure(name: &str, graph: &Graph, settings: Settings) {
     };
     let readers = graph
         .inputs()
-        .map(|id| Box::new(Noise::new(graph.node(id).outputs[0])) as Box<dyn Read + Send>)
+        .enumerate()
+        .map(|(port, id)| {
+            let kind = graph.node(id).outputs[0];
+            // Behind the signal come settings: those of a gain control.
+            let set = [0.0, 0.3, 0.01, 0.0, 5.0, -5.0]
+                .get(port)
+                .filter(|_| port > 0);
+            Box::new(Noise::new(kind, set.copied())) as Box<dyn Read + Send>
+        })
         .collect();
     let writers = graph.outputs().map(|_| Box::new(sink()) as _).collect();
     let run = executor

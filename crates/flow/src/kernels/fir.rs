@@ -5,7 +5,7 @@
 //! read once for all of them.
 //!
 //! A window begins at any number, so that every other vector of it may lie across two cache lines,
-//! which takes two reads. So the samples are there twice, the second time half a line further on:
+//! which takes two reads. So the samples are copied twice, the second time half a line further on:
 //! of the two, one has the vector within a line.
 
 use std::mem::size_of;
@@ -27,9 +27,9 @@ pub(crate) fn scratch(terms: usize, taps: usize, count: usize, size: usize) -> u
     terms * room(taps + count, size)
 }
 
-/// Bytes for the copy of so many samples.
+/// Bytes for both copies of so many samples.
 fn room(samples: usize, size: usize) -> usize {
-    (samples * size + 2 * LINE).next_multiple_of(LINE)
+    2 * (samples * size + LINE).next_multiple_of(LINE)
 }
 
 pub(super) fn run(op: &Operation, memory: &mut Memory) {
@@ -45,16 +45,15 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
     }
 }
 
-/// The samples of one term, from the oldest of the first output on, and the same again from
-/// `offset` on, half a cache line further on in memory. `at` numbers are in front of the first in
-/// its line.
+/// The samples of one term, from the oldest of the first output on, and copies of them: one from
+/// the start of a cache line on, one from half a line on, which begins `other` numbers behind the
+/// first. Without copies, both are the samples themselves.
 #[derive(Clone, Copy)]
 struct Samples<'a, T> {
     taps: &'a [T],
     samples: &'a [T],
-    copy: &'a [T],
-    offset: usize,
-    at: usize,
+    copies: &'a [T],
+    other: usize,
 }
 
 struct Outputs<'a, T> {
@@ -135,9 +134,16 @@ impl<T: Real> Outputs<'_, T> {
         }
     }
 
-    /// All sums; `N1` and so on are the outputs of 1, 2, 4 and 8 vectors.
+    /// All sums; `N2` and so on are the outputs of so many vectors.
     #[inline(always)]
-    fn all<const FUSED: bool, const V: usize, const N2: usize, const N4: usize, const N8: usize>(
+    fn all<
+        const FUSED: bool,
+        const V: usize,
+        const N2: usize,
+        const N4: usize,
+        const N8: usize,
+        const N12: usize,
+    >(
         &mut self,
     ) {
         let count = self.out.len();
@@ -148,7 +154,9 @@ impl<T: Real> Outputs<'_, T> {
             let (left, all) = ((count - first) / V, count / V);
             let more = !(count - first).is_multiple_of(V);
             let (tile, at) = match left {
-                8.. => (8, first),
+                12.. => (12, first),
+                8..12 if all >= 12 && (left > 8 || more) => (12, count - N12),
+                8..12 => (8, first),
                 4..8 if all >= 8 && (left > 4 || more) => (8, count - N8),
                 4..8 => (4, first),
                 2..4 if all >= 4 && (left > 2 || more) => (4, count - N4),
@@ -159,6 +167,7 @@ impl<T: Real> Outputs<'_, T> {
                 _ => (0, first),
             };
             match tile {
+                12 => self.tile::<FUSED, V, 12, N12>(at),
                 8 => self.tile::<FUSED, V, 8, N8>(at),
                 4 => self.tile::<FUSED, V, 4, N4>(at),
                 2 => self.tile::<FUSED, V, 2, N2>(at),
@@ -190,8 +199,8 @@ fn step<T: Real, const FUSED: bool, const V: usize, const M: usize, const N: usi
 }
 
 impl<T: Real> Samples<'_, T> {
-    /// Adds the products of all taps, the copy whose first vector lies within a cache line first.
-    /// Which that is changes twice in a line: taps in between go in one run.
+    /// Adds the products of all taps. Even vectors are read from the copy in which they lie within
+    /// cache lines, odd ones from the other.
     #[inline(always)]
     fn passes<const FUSED: bool, const V: usize, const M: usize, const N: usize>(
         &self,
@@ -201,43 +210,18 @@ impl<T: Real> Samples<'_, T> {
     ) {
         let taps = self.taps.len();
         let (line, half) = (LINE / size_of::<T>(), VECTOR / size_of::<T>());
-        let a = &self.samples[first..first + taps - 1 + N];
-        let b = &self.copy[first + self.offset..][..taps - 1 + N];
+        let copies = self.copies;
         let mut own = *sums;
-        let mut tap = 0;
-        while tap < taps {
-            let at = if newest_first { taps - 1 - tap } else { tap };
-            let phase = (self.at + first + at) % line;
-            let within = phase <= half;
-            let run = match (newest_first, within) {
-                (true, true) => phase + 1,
-                (true, false) => phase - half,
-                (false, true) => half + 1 - phase,
-                (false, false) => line - phase,
+        for (tap, &factor) in self.taps.iter().enumerate() {
+            let at = first + if newest_first { taps - 1 - tap } else { tap };
+            let within = at % line <= half;
+            let (even, odd) = (at, at + self.other);
+            let (even, odd) = if within { (even, odd) } else { (odd, even) };
+            let (Some(even), Some(odd)) = (copies.get(even..even + N), copies.get(odd..odd + N))
+            else {
+                break;
             };
-            let run = run.min(taps - tap);
-            let (even, odd) = if within { (a, b) } else { (b, a) };
-            let factors = &self.taps[tap..tap + run];
-            let low = if newest_first { at + 1 - run } else { at };
-            let even = &even[low..low + run - 1 + N];
-            let odd = &odd[low..low + run - 1 + N];
-            // Steps down are steps up from the end.
-            let (from, by) = if newest_first {
-                (run - 1, usize::MAX)
-            } else {
-                (0, 1)
-            };
-            let mut place = from;
-            for &factor in factors {
-                let (Some(even), Some(odd)) =
-                    (even.get(place..place + N), odd.get(place..place + N))
-                else {
-                    break;
-                };
-                step::<T, FUSED, V, M, N>(factor, even, odd, &mut own);
-                place = place.wrapping_add(by);
-            }
-            tap += run;
+            step::<T, FUSED, V, M, N>(factor, even, odd, &mut own);
         }
         *sums = own;
     }
@@ -248,10 +232,10 @@ impl<T: Real> Work for Outputs<'_, T> {
     #[inline(always)]
     fn work(mut self, _wide: bool) {
         match (T::FLOAT, size_of::<T>(), self.fused) {
-            (true, 4, true) => self.all::<true, 8, 16, 32, 64>(),
-            (true, 4, false) => self.all::<false, 8, 16, 32, 64>(),
-            (true, _, true) => self.all::<true, 4, 8, 16, 32>(),
-            (true, _, false) => self.all::<false, 4, 8, 16, 32>(),
+            (true, 4, true) => self.all::<true, 8, 16, 32, 64, 96>(),
+            (true, 4, false) => self.all::<false, 8, 16, 32, 64, 96>(),
+            (true, _, true) => self.all::<true, 4, 8, 16, 32, 48>(),
+            (true, _, false) => self.all::<false, 4, 8, 16, 32, 48>(),
             _ => (0..self.out.len()).for_each(|index| self.one::<true>(index)),
         }
     }
@@ -271,32 +255,30 @@ fn fir<T: Real>(
         let empty = Samples {
             taps: &[],
             samples: &[],
-            copy: &[],
-            offset: 0,
-            at: 0,
+            copies: &[],
+            other: 0,
         };
         let mut all = [empty; TERMS];
         let size = room(out.len() + more + 1, size_of::<T>());
         let mut copies = scratch.bytes_mut().chunks_mut(size);
         for (samples, term) in all.iter_mut().zip(terms) {
-            let first = term.a.first + inputs.at * term.a.len;
             let from = inputs.wide::<T>(term.a, more);
             *samples = Samples {
                 taps: &bytemuck::cast_slice(&term.taps)[..term.count],
                 samples: from,
-                copy: from,
-                offset: 0,
-                at: first,
+                copies: from,
+                other: 0,
             };
-            // A few outputs are not worth a copy.
+            // A few outputs are not worth copies.
             if T::FLOAT
                 && size_of_val(&*out) >= 4 * VECTOR
-                && let Some(copy) = copies.next()
+                && let Some(both) = copies.next()
             {
-                let copy: &mut [T] = bytemuck::cast_slice_mut(copy);
-                let offset = (first + VECTOR / size_of::<T>()) % (LINE / size_of::<T>());
-                copy[offset..offset + from.len()].copy_from_slice(from);
-                (samples.copy, samples.offset) = (copy, offset);
+                let both: &mut [T] = bytemuck::cast_slice_mut(both);
+                let other = both.len() / 2 + VECTOR / size_of::<T>();
+                both[..from.len()].copy_from_slice(from);
+                both[other..other + from.len()].copy_from_slice(from);
+                (samples.copies, samples.other) = (both, other);
             }
         }
         let terms = &all[..terms.len().min(TERMS)];

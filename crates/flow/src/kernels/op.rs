@@ -202,14 +202,17 @@ pub(crate) enum Op<R> {
         y: R,
         x: R,
     },
-    /// Entries by a place in double precision.
+    /// Entries by the place of a float: its distance from `first`, times or over `by`.
     Lut {
         d: R,
         a: R,
         table: Arc<[u64]>,
         nearest: bool,
+        first: f64,
+        by: f64,
+        divide: bool,
     },
-    /// The same, interpolated in double precision.
+    /// Entries by a place in double precision, interpolated.
     Blend {
         d: R,
         a: R,
@@ -459,11 +462,17 @@ impl<R: Copy> Op<R> {
                 a,
                 table,
                 nearest,
+                first,
+                by,
+                divide,
             } => Lut {
                 d: f(d),
                 a: f(a),
                 table,
                 nearest,
+                first,
+                by,
+                divide,
             },
             Blend { d, a, table } => Blend {
                 d: f(d),

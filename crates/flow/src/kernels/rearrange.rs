@@ -1,11 +1,63 @@
 //! Operations that only move numbers, or take them from tables.
 
 use super::element::sized;
-use super::execute::{Memory, Operation};
+use super::execute::{Memory, Operation, View};
+use crate::types::Scalar;
 
 /// Places of a table that are found at once.
 const PLACES: usize = 64;
+use bytemuck::Pod;
+
 use super::op::Op;
+
+/// A word of a table.
+trait Word: Pod {
+    fn of(bits: u64) -> Self;
+}
+
+macro_rules! words {
+    ($($kind:ty),*) => {$(
+        impl Word for $kind {
+            #[inline(always)]
+            fn of(bits: u64) -> $kind {
+                bits as $kind
+            }
+        }
+    )*};
+}
+
+words!(u8, u16, u32, u64);
+
+/// Takes entries by their places: first so many places, then their entries.
+#[inline(always)]
+fn look<T: Word, A: Pod>(
+    memory: &mut Memory,
+    d: View,
+    a: View,
+    table: &[u64],
+    place: impl Fn(A) -> f64,
+) {
+    memory.write::<T, _>(d, |out, inputs| {
+        let last = (table.len() - 1) as f64;
+        let mut places = [0i32; PLACES];
+        for (out, a) in out
+            .chunks_mut(PLACES)
+            .zip(inputs.get::<A>(a).chunks(PLACES))
+        {
+            for (to, &a) in places.iter_mut().zip(a) {
+                // Below the table is 0, not-a-number too.
+                let at = place(a);
+                let at = if at > 0.0 { at } else { 0.0 };
+                *to = if at < last { at } else { last } as i32;
+            }
+            for (out, &place) in out.iter_mut().zip(&places) {
+                *out = table
+                    .get(place as usize)
+                    .map_or(T::of(0), |&bits| T::of(bits));
+            }
+        }
+    });
+}
 
 /// Does an operation of this kind; false if it is none.
 #[inline(always)]
@@ -105,22 +157,18 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
             a,
             table,
             nearest,
-        } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
-            let last = (table.len() - 1) as f64;
-            let half = if *nearest { 0.5 } else { 0.0 };
-            let mut places = [0i32; PLACES];
-            for (out, a) in out.chunks_mut(PLACES).zip(inputs.get::<f64>(*a).chunks(PLACES)) {
-                for (place, &at) in places.iter_mut().zip(a) {
-                    // Below the table is 0, not-a-number too.
-                    let at = if *nearest { at + half } else { at };
-                    let at = if at > 0.0 { at } else { 0.0 };
-                    *place = if at < last { at } else { last } as i32;
-                }
-                for (out, &place) in out.iter_mut().zip(&places) {
-                    *out = table.get(place as usize).map_or(0, |&bits| bits as T);
-                }
-            }
-        })),
+            first,
+            by,
+            divide,
+        } => {
+            let half = if *nearest { 0.5 } else { -0.0 };
+            sized!(d.scalar, T => match (a.scalar, divide) {
+                (Scalar::F32, false) => look::<T, f32>(memory, *d, *a, table, |a| (f64::from(a) - first) * by + half),
+                (Scalar::F32, true) => look::<T, f32>(memory, *d, *a, table, |a| (f64::from(a) - first) / by + half),
+                (_, false) => look::<T, f64>(memory, *d, *a, table, |a| (a - first) * by + half),
+                (_, true) => look::<T, f64>(memory, *d, *a, table, |a| (a - first) / by + half),
+            })
+        }
         Op::Table { d, a, table } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
             let last = table.len() as i64 - 1;
             for (out, &a) in out.iter_mut().zip(inputs.get::<i64>(*a)) {

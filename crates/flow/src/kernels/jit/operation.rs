@@ -151,9 +151,24 @@ impl Making<'_, '_> {
                 self.cast(result, Scalar::F64, scalar, Rounding::Zero)?
             }
             Op::Lut {
-                a, table, nearest, ..
+                a,
+                table,
+                nearest,
+                first,
+                by,
+                divide,
+                ..
             } => {
-                let mut at = self.read(*a);
+                let value = self.read(*a);
+                let value = self.double(value, a.scalar)?;
+                let first = self.builder.ins().f64const(*first);
+                let from = self.builder.ins().fsub(value, first);
+                let by = self.builder.ins().f64const(*by);
+                let mut at = if *divide {
+                    self.builder.ins().fdiv(from, by)
+                } else {
+                    self.builder.ins().fmul(from, by)
+                };
                 if *nearest {
                     let half = self.builder.ins().f64const(0.5);
                     at = self.builder.ins().fadd(at, half);

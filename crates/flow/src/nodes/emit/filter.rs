@@ -108,22 +108,34 @@ pub(in super::super) fn lut(node: &Lut, code: &mut Code, inputs: &[Planes], out:
         ..inputs[0].kind
     };
     let (len, scalar) = (kind.len, out.kind.scalar);
-    let input = code.cast(inputs[0].re, Scalar::F64);
-    let first = code.constant(Scalar::F64, len, &[Number::F64(node.first)]);
-    let from = code.calculate(Arithmetic::Subtract, input, first);
     // To divide by a power of two is to multiply by its inverse, to the bit.
     let inverse = node.step.recip();
     let exact = node.step.is_normal() && inverse.is_normal() && node.step.to_bits() << 12 == 0;
-    let (with, by) = if exact {
-        (Arithmetic::Multiply, inverse)
+    let (by, divide) = if exact {
+        (inverse, false)
     } else {
-        (Arithmetic::Divide, node.step)
+        (node.step, true)
     };
-    let by = code.constant(Scalar::F64, len, &[Number::F64(by)]);
-    let a = code.calculate(with, from, by);
+    let first = node.first;
+    let place = if inputs[0].kind.scalar == Scalar::F32 && node.between != Lookup::Linear {
+        inputs[0].re
+    } else {
+        code.cast(inputs[0].re, Scalar::F64)
+    };
+    let linear = (node.between == Lookup::Linear).then(|| {
+        let first = code.constant(Scalar::F64, len, &[Number::F64(first)]);
+        let from = code.calculate(Arithmetic::Subtract, place, first);
+        let by = code.constant(Scalar::F64, len, &[Number::F64(by)]);
+        let with = if divide {
+            Arithmetic::Divide
+        } else {
+            Arithmetic::Multiply
+        };
+        code.calculate(with, from, by)
+    });
     let mut look = |d: Reg, part: &dyn Fn(&(Number, Number)) -> Number| {
         let parts = node.table.parts().iter().map(part);
-        if node.between == Lookup::Linear {
+        if let Some(a) = linear {
             let table = parts.map(|number| number.to_f64()).collect();
             let mixed = code.make(Scalar::F64, len, |d| Op::Blend { d, a, table });
             let mixed = code.cast(mixed, scalar);
@@ -133,9 +145,12 @@ pub(in super::super) fn lut(node: &Lut, code: &mut Code, inputs: &[Planes], out:
             let nearest = node.between == Lookup::Nearest;
             code.push(Op::Lut {
                 d,
-                a,
+                a: place,
                 table,
                 nearest,
+                first,
+                by,
+                divide,
             });
         }
     };
