@@ -35,7 +35,7 @@ enum Bench {
 #[command(next_help_heading = "Bench")]
 struct GraphArgs {
     /// Graphs: TOML, or GraphML as Laminar's exporter writes it
-    #[arg(value_name = "GRAPH", required = true)]
+    #[arg(help_heading = None::<&str>, value_name = "GRAPH", required = true)]
     graphs: Vec<PathBuf>,
     /// Seconds that each graph runs for
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]

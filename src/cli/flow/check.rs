@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 #[command(next_help_heading = "Output")]
 pub struct CheckArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
-    #[arg(value_name = "GRAPH")]
+    #[arg(help_heading = None::<&str>, value_name = "GRAPH")]
     graph: PathBuf,
     /// Ticks in the blocks of queues
     #[arg(long, value_name = "TICKS", default_value_t = Settings::default().block, value_parser = clap::value_parser!(u64).range(1..=1 << 22))]

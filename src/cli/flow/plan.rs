@@ -14,7 +14,7 @@ use crate::cli::Failure;
 #[command(next_help_heading = "Output")]
 pub struct PlanArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
-    #[arg(value_name = "GRAPH")]
+    #[arg(help_heading = None::<&str>, value_name = "GRAPH")]
     graph: PathBuf,
     #[command(flatten)]
     wishes: WishOptions,

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
-    #[arg(value_name = "GRAPH")]
+    #[arg(help_heading = None::<&str>, value_name = "GRAPH")]
     graph: PathBuf,
     /// Where the samples of an input come from: a path, - for standard input, tcp:HOST:PORT,
     /// tcp-listen:ADDRESS:PORT, udp:ADDRESS:PORT, shm:NAME or dpdk:INTERFACE:GROUP:PORT; PORT= may
