@@ -171,7 +171,7 @@ pub struct PolHeaps {
     pub count: u64,
     /// How many have so many bytes.
     pub sizes: BTreeMap<usize, u64>,
-    /// UNIX time of arrival by timestamp, but of no more than [`TIMESTAMPS`].
+    /// UNIX time of arrival by timestamp, but of no more than `TIMESTAMPS`.
     pub timestamps: BTreeMap<u64, f64>,
     /// Those whose timestamp had come before.
     pub repeats: u64,

@@ -24,7 +24,7 @@ pub struct Cost {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
-    /// [`VERSION`].
+    /// `VERSION`.
     pub version: u32,
     /// The [fingerprint](fingerprint) of the graph.
     pub graph: String,

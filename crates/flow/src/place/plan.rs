@@ -130,7 +130,7 @@ pub struct Queue {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// [`VERSION`].
+    /// `VERSION`.
     pub version: u32,
     /// The graph's name.
     pub graph: String,
