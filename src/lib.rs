@@ -53,6 +53,7 @@
 //! | [`host`] | a host's topology, which thread and buffer goes where on it, and its tuning |
 //! | [`ground`] | time as a sample count, statistics of threads, system calls, stop flags |
 //! | `karoo_flow` | flow: dataflow graphs, their analysis, placement and executors |
+//! | `karoo_modem` | the modem: a packet waveform, transmitter, receiver, channel simulator |
 //! | `karoo_fft` | plans of rustfft, compiled once |
 //! | `dpdk-sys` | raw bindings to DPDK |
 //!

@@ -1,0 +1,20 @@
+#![deny(unsafe_code)]
+#![doc = include_str!("../README.md")]
+//!
+//! # Rooms
+//!
+//! A room imports from rooms on lower floors alone.
+//!
+//! | floor | room | what lives there |
+//! |---|---|---|
+//! | 2 | [`rx`] | the receiver: samples to frames |
+//! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames as symbols |
+//!
+//! # Words
+//!
+//! *Symbol* k and *sample* n count from 0; three samples make a symbol. A *body* is a frame's
+//! payload and check field together; it has as many symbols in every modulation. A *point* is a
+//! complex number of a constellation; a symbol's *integer* is the bits that it stands for.
+
+pub mod rx;
+pub mod waveform;

@@ -1,0 +1,1 @@
+//! The receiver: samples to frames.
