@@ -8,6 +8,7 @@
 //! | floor | room | what lives there |
 //! |---|---|---|
 //! | 2 | [`rx`] | the receiver: samples to frames |
+//! | 2 | [`tx`] | the transmitter: frames to samples |
 //! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames as symbols |
 //!
 //! # Words
@@ -17,4 +18,5 @@
 //! complex number of a constellation; a symbol's *integer* is the bits that it stands for.
 
 pub mod rx;
+pub mod tx;
 pub mod waveform;
