@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
+//! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
 //! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames as symbols |
 //!
 //! # Words
@@ -17,6 +18,7 @@
 //! payload and check field together; it has as many symbols in every modulation. A *point* is a
 //! complex number of a constellation; a symbol's *integer* is the bits that it stands for.
 
+pub mod channel;
 pub mod rx;
 pub mod tx;
 pub mod waveform;
