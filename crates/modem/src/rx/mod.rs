@@ -1,1 +1,53 @@
 //! The receiver: samples to frames.
+//!
+//! ```text
+//! samples ─► search ─► acquire ─► fit ─► equaliser's start ─► header ─► body ─► frames
+//!            every     end of     timing, least squares       decisions, loops
+//!            sample    the STF    clock,  over the CEF
+//!            of a gap             frequency
+//! └── the whole stream, one thread ──┘└────────── each frame by itself, any thread ─────┘
+//! ```
+//!
+//! Inside a frame, work is done for symbols only: matched filter and interpolation are one bank of
+//! filters ([decision 70]), and the frame's length is known. Nothing of a frame reaches the next one.
+//! `docs/modem/receiver.md` has the formulas.
+//!
+//! [decision 70]: https://github.com/karoo/karoo/blob/main/docs/decisions/0070-frames-are-decoded-by-themselves.md
+//!
+//! # Rooms
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `receiver` | [`Receiver`]: blocks of samples in, frames out |
+//! | `pool` | threads that decode |
+//! | `acquirer` | the stream, and the state of acquisition |
+//! | `decoder` | one frame: training, header, body, loops |
+//! | `acquire`, `fit`, `solve` | end of the STF; timing and frequency; least squares |
+//! | `search`, `blocks` | detection; correlations with known blocks |
+//! | `decide`, [`original`] | decisions and soft values; the original's algorithms |
+//! | `bank`, `simd` | filters of fractional delay; loops for the processor at hand |
+//! | `config`, `frame` | settings; what comes out |
+
+mod acquire;
+mod acquirer;
+mod bank;
+mod blocks;
+mod config;
+mod decide;
+mod decoder;
+mod fit;
+mod frame;
+pub mod original;
+mod pool;
+mod receiver;
+mod search;
+mod simd;
+mod solve;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Equaliser, ModeVote, RxConfig, RxConfigError};
+pub use frame::{Counts, Outcome, ReceivedFrame};
+pub use receiver::Receiver;
+pub use simd::Level;
+pub use solve::Planar;

@@ -1,0 +1,126 @@
+//! Samples per second of the receiver's threads: `cargo bench -p karoo-modem --bench receiver`.
+//!
+//! Frames follow one another; the receiver finds and decodes all of them on one thread. With a word
+//! behind `--`, only modulations whose name has it.
+
+use std::fs;
+use std::hint::black_box;
+
+use karoo_modem::rx::{Equaliser, Level, Receiver, RxConfig};
+use karoo_modem::tx::Transmitter;
+use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Frame, Header, Modulation};
+use num_complex::Complex32;
+
+/// Frames of a stream.
+const FRAMES: usize = 16;
+const ROUNDS: u32 = 9;
+/// Samples that come at once.
+const BLOCK: usize = 4096;
+
+/// Seconds that this thread has run.
+fn thread_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
+    let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
+    nanoseconds.map_or(f64::NAN, |ns: f64| ns / 1e9)
+}
+
+fn stream(modulation: Modulation) -> Vec<Complex32> {
+    let payload: Vec<u8> = (0..modulation.payload_bytes() as u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let frame = Frame::new(Header::new(modulation), &payload, CheckField::Crc).expect("it fits");
+    let mut transmitter = Transmitter::new(1.0);
+    let mut samples = Vec::new();
+    for _ in 0..FRAMES {
+        transmitter.frame(&frame, &mut samples);
+        transmitter.blanks(BLANK_SYMBOLS, &mut samples);
+    }
+    transmitter.finish(&mut samples);
+    samples
+}
+
+/// Samples per second in the best round.
+fn rate(config: &RxConfig, samples: &[Complex32], wanted: usize) -> f64 {
+    let mut receiver = Receiver::new(config).expect("good settings");
+    let mut frames = Vec::new();
+    let rates = (0..ROUNDS).map(|_| {
+        frames.clear();
+        let begun = thread_seconds();
+        for block in samples.chunks(BLOCK) {
+            receiver.push(block, &mut frames);
+        }
+        let seconds = thread_seconds() - begun;
+        // The last frame of a stream is complete only when the next one has come.
+        assert!(black_box(&frames).len() + 1 >= wanted, "frames are lost");
+        samples.len() as f64 / seconds
+    });
+    rates.fold(0.0, f64::max)
+}
+
+fn main() {
+    let name = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let levels = Level::available();
+    println!("Msample/s of CPU time of one thread");
+    for modulation in Modulation::ALL {
+        if name
+            .as_ref()
+            .is_some_and(|name| !modulation.name().contains(name.as_str()))
+        {
+            continue;
+        }
+        let samples = stream(modulation);
+        let print = |what: &str, config: &RxConfig| {
+            let rate = rate(config, &samples, FRAMES) / 1e6;
+            println!("{modulation:8} {what:24} {rate:6.1}");
+        };
+        for &level in &levels {
+            print(
+                &level.to_string(),
+                &RxConfig {
+                    level,
+                    ..RxConfig::default()
+                },
+            );
+        }
+        let step = 0.0005;
+        print(
+            "with steps",
+            &RxConfig {
+                step,
+                ..RxConfig::default()
+            },
+        );
+        print(
+            "64 taps",
+            &RxConfig {
+                taps: 64,
+                ..RxConfig::default()
+            },
+        );
+        let equaliser = Equaliser::MeanSquares;
+        print(
+            "the original's equaliser",
+            &RxConfig {
+                equaliser,
+                ..RxConfig::default()
+            },
+        );
+        print(
+            "soft values",
+            &RxConfig {
+                soft: true,
+                ..RxConfig::default()
+            },
+        );
+    }
+    let noise: Vec<Complex32> = (0..FRAMES as u32 * 48_000)
+        .map(|i| {
+            let part = |salt: u32| {
+                let mixed = (i ^ salt).wrapping_mul(2_654_435_761);
+                (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d) as i32 as f32 / 2e9
+            };
+            Complex32::new(part(0), part(0x5555_0000))
+        })
+        .collect();
+    println!("noise {:35.1}", rate(&RxConfig::default(), &noise, 0) / 1e6);
+}

@@ -1,0 +1,83 @@
+//! Correlations with blocks of 32 known symbols, at any delay and frequency.
+
+use num_complex::Complex64;
+
+use super::bank::{Bank, LEAD, ROW};
+use super::simd::{self, Level, PARTS, SPREAD};
+use crate::waveform::{GOLAY_LENGTH, PREAMBLE_SYMBOLS, preamble};
+
+/// Blocks of a preamble.
+pub(crate) const BLOCKS: usize = PREAMBLE_SYMBOLS / GOLAY_LENGTH;
+/// Samples before a block's first centre at which what is kept of it begins.
+const BEFORE: i64 = 26;
+/// Samples that a block's sums read, from there.
+const READ: i64 = 3 * 31 + SPREAD as i64;
+
+/// Samples of the stream from an absolute position on.
+#[derive(Clone, Copy)]
+pub(crate) struct Samples<'a> {
+    /// Real and imaginary parts in turn.
+    pub values: &'a [f32],
+    /// Position of the first.
+    pub first: i64,
+}
+
+impl<'a> Samples<'a> {
+    /// Samples `from..to`; `None` if they are not all there.
+    pub fn range(&self, from: i64, to: i64) -> Option<&'a [f32]> {
+        let at = |position: i64| usize::try_from(position - self.first).ok().map(|n| 2 * n);
+        self.values.get(at(from)?..at(to)?)
+    }
+}
+
+/// The signs of the preamble's blocks.
+pub(crate) fn signs(block: usize) -> [f32; GOLAY_LENGTH] {
+    let from = block.min(BLOCKS - 1) * GOLAY_LENGTH;
+    std::array::from_fn(|k| f32::from(preamble()[from + k]))
+}
+
+/// What is left of a block once its signs are taken away, ahead of the matched filter.
+pub(crate) struct Despread {
+    values: [f32; 2 * SPREAD],
+    /// Centre of the block's first symbol from [`BEFORE`] samples behind the first value.
+    offset: f64,
+}
+
+impl Despread {
+    /// Of the block with `signs` whose first symbol has its centre at `centre`, with a frequency in
+    /// radians per symbol; its phase is that of the block's middle.
+    pub fn new(
+        level: Level,
+        samples: Samples,
+        centre: f64,
+        signs: &[f32; GOLAY_LENGTH],
+        frequency: f64,
+    ) -> Option<Despread> {
+        let nearest = centre.round() as i64;
+        let from = nearest - BEFORE;
+        let x = samples.range(from, from + READ)?;
+        let mut parts = [[0.0; 2 * SPREAD]; PARTS];
+        simd::despread(level, x, signs, &mut parts);
+        let turns: [[f32; 2]; PARTS] = std::array::from_fn(|part| {
+            let middle = 8.0 * part as f64 + 3.5 - 15.5;
+            let turn = Complex64::cis(-frequency * middle);
+            [turn.re as f32, turn.im as f32]
+        });
+        let mut values = [0.0; 2 * SPREAD];
+        simd::turned_sum(level, &parts, &turns, &mut values);
+        Some(Despread {
+            values,
+            offset: centre - nearest as f64,
+        })
+    }
+
+    /// The mean over the block's symbols, filtered `delay` samples behind the centre. A delay of more
+    /// than about two samples is one of two.
+    pub fn at(&self, level: Level, bank: &Bank, delay: f64) -> Complex64 {
+        let (n, row) = bank.at((self.offset + delay).clamp(-2.0, 1.99));
+        let from = usize::try_from(n + BEFORE - LEAD as i64).unwrap_or(0);
+        let x = self.values.get(2 * from..2 * from + ROW).unwrap_or(&[]);
+        let [re, im] = simd::row_product(level, x, row);
+        Complex64::new(f64::from(re), f64::from(im)) / GOLAY_LENGTH as f64
+    }
+}

@@ -1,0 +1,99 @@
+//! Settings of the receiver.
+
+use super::simd::Level;
+use crate::waveform::{CheckField, ModeSet};
+
+/// How the equaliser gets its taps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Equaliser {
+    /// Least squares over the channel estimation field; then a carrier loop, and steps of least mean
+    /// squares if [`RxConfig::step`] is not 0.
+    #[default]
+    LeastSquares,
+    /// The original's: least mean squares over the field, with steps from 0.015 to 0.001 and
+    /// updates that come 88 symbols late; then steps of 0.001, and no carrier loop.
+    MeanSquares,
+}
+
+/// How the modulation is read from its three copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ModeVote {
+    /// The values of the symbols are added up before a decision.
+    #[default]
+    Soft,
+    /// The original's: of each bit the majority of its decided copies.
+    Majority,
+}
+
+/// Settings of a [`Receiver`](super::Receiver).
+#[derive(Clone, Debug)]
+pub struct RxConfig {
+    /// Taps of the equaliser, one a symbol: a multiple of 8, from 8 to 128.
+    pub taps: usize,
+    /// How the taps are found.
+    pub equaliser: Equaliser,
+    /// Step of least mean squares behind the header, 0 to 0.01; 0 leaves taps as they are, but for
+    /// the carrier loop.
+    pub step: f32,
+    /// How the modulation is read.
+    pub vote: ModeVote,
+    /// Modulations that are expected.
+    pub modes: ModeSet,
+    /// What the check field has.
+    pub check: CheckField,
+    /// Whether frames have a soft value of each bit of their body.
+    pub soft: bool,
+    /// Whether frames have their equalised points and the taps.
+    pub points: bool,
+    /// Threads that decode frames, beside the one that finds them; 0 does both on the caller's.
+    pub threads: usize,
+    /// What loops are compiled for.
+    pub level: Level,
+}
+
+impl Default for RxConfig {
+    fn default() -> RxConfig {
+        RxConfig {
+            taps: 16,
+            equaliser: Equaliser::LeastSquares,
+            step: 0.0,
+            vote: ModeVote::Soft,
+            modes: ModeSet::default(),
+            check: CheckField::default(),
+            soft: false,
+            points: false,
+            threads: 0,
+            level: Level::detect(),
+        }
+    }
+}
+
+/// Settings that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum RxConfigError {
+    /// A number of taps that the equaliser does not have.
+    #[error("an equaliser of {0} taps: it has a multiple of 8, from 8 to 128, such as 16")]
+    Taps(usize),
+    /// A step that is no number, negative, or so large that the taps would run away.
+    #[error("a step of {0}: it is from 0 to 0.01, such as 0.0005")]
+    Step(f32),
+    /// More threads than any machine has use for.
+    #[error("{0} threads: at most 1024, such as one for each core")]
+    Threads(usize),
+}
+
+impl RxConfig {
+    /// Checks all settings.
+    pub fn check(&self) -> Result<(), RxConfigError> {
+        if !(8..=128).contains(&self.taps) || !self.taps.is_multiple_of(8) {
+            return Err(RxConfigError::Taps(self.taps));
+        }
+        if !(0.0..=0.01).contains(&self.step) {
+            return Err(RxConfigError::Step(self.step));
+        }
+        if self.threads > 1024 {
+            return Err(RxConfigError::Threads(self.threads));
+        }
+        Ok(())
+    }
+}

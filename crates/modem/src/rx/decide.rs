@@ -1,0 +1,179 @@
+//! Decisions, soft values, and bytes of decided symbols.
+
+use super::simd::{self, Level};
+use super::solve::Planar;
+use crate::waveform::{Modulation, pack_bits, point};
+
+/// The nearest points `d` of equalised symbols `z`, and their integers. The number of symbols is a
+/// multiple of 16.
+pub(crate) fn decide(
+    level: Level,
+    modulation: Modulation,
+    z: Planar,
+    d: (&mut [f32], &mut [f32]),
+    symbols: &mut [u8],
+) {
+    match modulation {
+        Modulation::Bpsk => simd::decide_signs(level, false, z, d, symbols),
+        Modulation::Qpsk => simd::decide_signs(level, true, z, d, symbols),
+        Modulation::Qam16 | Modulation::Qam64 | Modulation::Qam256 => {
+            let side_bits = modulation.bits() as u32 / 2;
+            let scale = (2.0 * (modulation.order() as f64 - 1.0) / 3.0).sqrt() as f32;
+            simd::decide_square(level, side_bits, scale, z, d, symbols);
+        }
+    }
+}
+
+/// Joins decided symbols to bytes, the first symbol in the lowest bits.
+pub(crate) fn pack(modulation: Modulation, symbols: &[u8]) -> Vec<u8> {
+    fn joined<const N: usize>(symbols: &[u8], bits: usize) -> Vec<u8> {
+        let join = |group: &[u8; N]| (0..N).fold(0, |byte, i| byte | group[i] << (i * bits));
+        symbols.as_chunks::<N>().0.iter().map(join).collect()
+    }
+    match modulation {
+        Modulation::Bpsk => joined::<8>(symbols, 1),
+        Modulation::Qpsk => joined::<4>(symbols, 2),
+        Modulation::Qam16 => joined::<2>(symbols, 4),
+        Modulation::Qam256 => symbols.to_vec(),
+        Modulation::Qam64 => {
+            let mut bytes = Vec::new();
+            pack_bits(symbols, 6, &mut bytes);
+            bytes
+        }
+    }
+}
+
+/// Log-likelihood ratios of bits, by the nearest point with the bit 0 and the nearest with it 1:
+/// (min₁ |z − a|² − min₀ |z − a|²) · Es/N0 with Es = 1.
+pub(crate) struct SoftBits {
+    /// Values of the real axis and the bits that each stands for, then those of the imaginary one.
+    axes: [Vec<(f32, u8)>; 2],
+    /// Which bits of a symbol an axis decides.
+    bits: [Vec<u8>; 2],
+}
+
+impl SoftBits {
+    pub fn new(modulation: Modulation) -> SoftBits {
+        let bits = modulation.bits() as u8;
+        let side = bits / 2;
+        // Bits that the real axis decides: in QPSK the lower one, in QAM the upper half.
+        let on_real: Vec<u8> = match modulation {
+            Modulation::Bpsk | Modulation::Qpsk => vec![0],
+            _ => (side..bits).collect(),
+        };
+        let on_imaginary: Vec<u8> = (0..bits).filter(|bit| !on_real.contains(bit)).collect();
+        let axis = |mask: &[u8], value: fn(num_complex::Complex64) -> f64| {
+            let all = 0..modulation.order() as u16;
+            all.map(|symbol| symbol as u8)
+                .filter(|symbol| mask.iter().fold(*symbol, |rest, bit| rest & !(1 << bit)) == 0)
+                .map(|symbol| (value(point(modulation, symbol)) as f32, symbol))
+                .collect()
+        };
+        SoftBits {
+            axes: [axis(&on_real, |z| z.re), axis(&on_imaginary, |z| z.im)],
+            bits: [on_real, on_imaginary],
+        }
+    }
+
+    /// Appends the ratios of all bits of each symbol, the least significant bit first.
+    pub fn append(&self, ratio: f32, z: Planar, soft: &mut Vec<f32>) {
+        let count = self.bits[0].len() + self.bits[1].len();
+        for (re, im) in z.0.iter().zip(z.1) {
+            let from = soft.len();
+            soft.resize(from + count, 0.0);
+            for ((axis, bits), value) in self.axes.iter().zip(&self.bits).zip([re, im]) {
+                for &bit in bits {
+                    let mut nearest = [f32::INFINITY; 2];
+                    for (level, symbol) in axis {
+                        let of_bit = usize::from(symbol >> bit & 1);
+                        let distance = (value - level) * (value - level);
+                        nearest[of_bit] = nearest[of_bit].min(distance);
+                    }
+                    let difference = ratio * (nearest[1] - nearest[0]);
+                    soft[from + usize::from(bit)] = if difference.is_finite() {
+                        difference
+                    } else {
+                        0.0
+                    };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waveform::{decide as nearest, unpack_bits};
+    use num_complex::Complex64;
+
+    /// Points all over the plane, with some that are no numbers.
+    fn points() -> (Vec<f32>, Vec<f32>) {
+        let re = (0..512)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 37.3)
+            .collect();
+        let mut im: Vec<f32> = (0..512)
+            .map(|i| ((i * 53 % 97) as f32 - 48.0) / 35.1)
+            .collect();
+        im[7] = f32::NAN;
+        im[9] = f32::INFINITY;
+        (re, im)
+    }
+
+    #[test]
+    fn decisions_are_those_of_the_waveform() {
+        let (re, im) = points();
+        for level in Level::available() {
+            for modulation in Modulation::ALL {
+                let (mut a, mut b) = (vec![0.0; 512], vec![0.0; 512]);
+                let mut symbols = vec![0; 512];
+                decide(
+                    level,
+                    modulation,
+                    (&re, &im),
+                    (&mut a, &mut b),
+                    &mut symbols,
+                );
+                for k in (0..512).filter(|k| im[*k].is_finite()) {
+                    let z = Complex64::new(f64::from(re[k]), f64::from(im[k]));
+                    assert_eq!(symbols[k], nearest(modulation, z), "{modulation} {z}");
+                    let d = Complex64::new(f64::from(a[k]), f64::from(b[k]));
+                    assert!((d - point(modulation, symbols[k])).norm() < 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn symbols_become_the_bytes_they_came_from() {
+        for modulation in Modulation::ALL {
+            let bytes: Vec<u8> = (0..240u32).map(|i| (i * i + 3 * i) as u8).collect();
+            let mut symbols = Vec::new();
+            unpack_bits(&bytes, modulation.bits(), &mut symbols);
+            assert_eq!(pack(modulation, &symbols), bytes, "{modulation}");
+        }
+    }
+
+    #[test]
+    fn signs_of_soft_values_are_the_decisions() {
+        let (re, im) = points();
+        for modulation in Modulation::ALL {
+            let mut soft = Vec::new();
+            SoftBits::new(modulation).append(10.0, (&re, &im), &mut soft);
+            assert_eq!(soft.len(), 512 * modulation.bits());
+            for k in (0..512).filter(|k| im[*k].is_finite()) {
+                let z = Complex64::new(f64::from(re[k]), f64::from(im[k]));
+                let symbol = nearest(modulation, z);
+                for bit in 0..modulation.bits() {
+                    let value = soft[k * modulation.bits() + bit];
+                    let decided = symbol >> bit & 1 == 1;
+                    assert!(
+                        value == 0.0 || (value < 0.0) == decided,
+                        "{modulation} {z} {bit}"
+                    );
+                }
+            }
+            assert!(soft.iter().all(|value| value.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Timing, sample clock, frequency and gain of a frame, by fits over its preamble.
+//!
+//! Block j of 32 symbols gives zⱼ(δ), its correlation with the known symbols at a delay δ from where
+//! the start and a nominal clock put it. The early-late difference
+//!
+//! eⱼ = (|zⱼ(δ + ½)|² − |zⱼ(δ − ½)|²) / (K · mean |z|²), K its slope per sample for a clean pulse,
+//!
+//! says how late the block is. A straight line through the eⱼ gives delay and clock, three times
+//! over, each time around the line before. The phases of the zⱼ give the frequency in the same way,
+//! which is the maximum-likelihood estimate for a tone in noise (S. Tretter, IEEE Trans. Inf.
+//! Theory 31(6), 1985).
+//!
+//! Echoes move delay and phase of a block by what its neighbours are. All inner blocks of the STF
+//! have the same neighbours, and in the CEF every eighth block has. So the lines of STF and CEF have
+//! one slope but two intercepts, and in the CEF whole periods of eight blocks are fitted: the slope
+//! is then free of what echoes do. This doubles its standard deviation against a single line; the
+//! loops behind the header take the rest.
+
+use num_complex::Complex64;
+
+use super::acquire::Start;
+use super::bank::Bank;
+use super::blocks::{BLOCKS, Despread, Samples, signs};
+use super::search::PERIOD;
+use super::simd::Level;
+use crate::waveform::{GOLAY_LENGTH, STF_REPETITIONS};
+
+/// First block of the CEF.
+const CEF: usize = STF_REPETITIONS + 2;
+/// Blocks after which the CEF repeats.
+const SET: usize = 8;
+/// Periods of the CEF.
+const SETS: usize = (BLOCKS - CEF) / SET;
+/// Blocks of the STF that a fit needs at least.
+const LEAST: usize = 4;
+/// Fits of the timing, each around the one before.
+const ROUNDS: usize = 3;
+/// Share of the mean power below which an early block is not taken to be there.
+const THERE: f64 = 0.25;
+
+/// What the preamble tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fit {
+    /// Centre of the first symbol of the CEF, as sample and fraction.
+    pub cef: i64,
+    pub fraction: f64,
+    /// How much longer a symbol is than three samples, relative.
+    pub clock: f64,
+    /// Radians per symbol.
+    pub frequency: f64,
+    /// Amplitude of a symbol.
+    pub amplitude: f64,
+}
+
+/// A straight line through points with a common slope and an intercept for each of two groups.
+#[derive(Default)]
+struct Line {
+    product: f64,
+    square: f64,
+}
+
+impl Line {
+    /// Adds a group, each point standing for `weight` blocks; tells its mean place and mean value.
+    fn add(&mut self, points: &[(f64, f64)], weight: f64) -> (f64, f64) {
+        let count = points.len().max(1) as f64;
+        let x = points.iter().map(|p| p.0).sum::<f64>() / count;
+        let y = points.iter().map(|p| p.1).sum::<f64>() / count;
+        for point in points {
+            self.product += weight * (point.0 - x) * (point.1 - y);
+            self.square += weight * (point.0 - x).powi(2);
+        }
+        (x, y)
+    }
+
+    fn slope(&self) -> f64 {
+        if self.square > 0.0 {
+            self.product / self.square
+        } else {
+            0.0
+        }
+    }
+}
+
+/// The raised cosine at `t` symbols from its centre: what pulse and matched filter make together.
+fn raised_cosine(t: f64) -> f64 {
+    use std::f64::consts::PI;
+    if t.abs() < 1e-9 {
+        return 1.0;
+    }
+    (PI * t).sin() / (PI * t) * (PI * t / 2.0).cos() / (1.0 - t * t)
+}
+
+/// K: slope per sample of |z(½ − ε)|² − |z(½ + ε)|² at ε = 0.
+fn early_late_slope() -> f64 {
+    let at = |samples: f64| raised_cosine(samples / 3.0).powi(2);
+    let step = 1e-4;
+    2.0 * (at(0.5 - step) - at(0.5 + step)) / (2.0 * step)
+}
+
+/// Fits frames' preambles. Holds what is left of the blocks of one of them.
+pub(crate) struct Fitter {
+    level: Level,
+    slope: f64,
+    blocks: Vec<Despread>,
+}
+
+impl Fitter {
+    pub fn new(level: Level) -> Fitter {
+        Fitter {
+            level,
+            slope: early_late_slope(),
+            blocks: Vec::with_capacity(BLOCKS),
+        }
+    }
+
+    /// Fits the preamble of the frame that begins at `start`. `None` if its samples or its power
+    /// are not there.
+    pub fn fit(&mut self, bank: &Bank, samples: Samples, start: &Start) -> Option<Fit> {
+        let first = self.despread(bank, samples, start)?;
+        let stf: Vec<usize> = (first.max(1)..STF_REPETITIONS - 1).collect();
+        if stf.len() < LEAST {
+            return None;
+        }
+        let (mut stf_delay, mut cef_delay, mut clock) = (0.0, 0.0, 0.0);
+        let middle = stf.iter().sum::<usize>() as f64 / stf.len() as f64;
+        let cef_middle = (CEF + BLOCKS - 1) as f64 / 2.0;
+        let mut powers = [0.0; 2];
+        for _ in 0..ROUNDS {
+            let delay = |j: usize| {
+                let (from, at) = if j < CEF {
+                    (stf_delay, middle)
+                } else {
+                    (cef_delay, cef_middle)
+                };
+                from + clock * (j as f64 - at)
+            };
+            let late = |j: usize| -> (f64, f64) {
+                let at = |offset: f64| self.at(bank, first, j, delay(j) + offset).norm_sqr();
+                (at(0.5) - at(-0.5), at(0.0))
+            };
+            let of_stf: Vec<(f64, f64)> = stf.iter().map(|&j| late(j)).collect();
+            let of_cef: Vec<(f64, f64)> = (CEF..BLOCKS).map(late).collect();
+            let mean = |values: &[(f64, f64)]| {
+                values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64
+            };
+            powers = [mean(&of_stf), mean(&of_cef)];
+            if !powers.iter().all(|power| power.is_finite() && *power > 0.0) {
+                return None;
+            }
+            let mut line = Line::default();
+            let points: Vec<_> = stf
+                .iter()
+                .zip(&of_stf)
+                .map(|(&j, value)| (j as f64, value.0 / (self.slope * powers[0])))
+                .collect();
+            stf_delay += line.add(&points, 1.0).1;
+            let points: Vec<_> = of_cef
+                .chunks(SET)
+                .enumerate()
+                .map(|(set, values)| {
+                    let mean = values.iter().map(|v| v.0).sum::<f64>() / SET as f64;
+                    let at = CEF as f64 + (set * SET) as f64 + (SET - 1) as f64 / 2.0;
+                    (at, mean / (self.slope * powers[1]))
+                })
+                .collect();
+            cef_delay += line.add(&points, SET as f64).1;
+            clock += line.slope();
+        }
+        let delay = |j: usize| {
+            let (from, at) = if j < CEF {
+                (stf_delay, middle)
+            } else {
+                (cef_delay, cef_middle)
+            };
+            from + clock * (j as f64 - at)
+        };
+        let frequency = self.frequency(bank, first, &stf, delay);
+        let at_cef = start.fraction + cef_delay + clock * (CEF as f64 - cef_middle);
+        Some(Fit {
+            cef: start.sample + PERIOD * CEF as i64,
+            fraction: at_cef,
+            clock: clock / PERIOD as f64,
+            frequency,
+            amplitude: powers[1].sqrt(),
+        })
+    }
+
+    /// Despreads all blocks that are there; tells the number of the first.
+    fn despread(&mut self, bank: &Bank, samples: Samples, start: &Start) -> Option<usize> {
+        self.blocks.clear();
+        let earliest = (start.origin - start.sample).max(0);
+        let earliest = usize::try_from((earliest + PERIOD - 1) / PERIOD).ok()?;
+        for j in earliest..BLOCKS {
+            let centre = (start.sample + PERIOD * j as i64) as f64 + start.fraction;
+            let of_block = Despread::new(self.level, samples, centre, &signs(j), start.frequency)?;
+            self.blocks.push(of_block);
+        }
+        // A field of which the beginning is not there: its blocks have no power.
+        let power = |j: usize| self.at(bank, earliest, j, 0.0).norm_sqr();
+        let inner = earliest.max(STF_REPETITIONS / 2)..STF_REPETITIONS;
+        let mean = inner.clone().map(power).sum::<f64>() / inner.len().max(1) as f64;
+        let absent = (earliest..STF_REPETITIONS)
+            .rev()
+            .find(|&j| power(j) < THERE * mean);
+        let first = absent.map_or(earliest, |j| j + 1);
+        self.blocks.drain(..first - earliest);
+        Some(first)
+    }
+
+    fn at(&self, bank: &Bank, first: usize, j: usize, delay: f64) -> Complex64 {
+        self.blocks[j - first].at(self.level, bank, delay)
+    }
+
+    /// Radians per symbol.
+    fn frequency(
+        &self,
+        bank: &Bank,
+        first: usize,
+        stf: &[usize],
+        delay: impl Fn(usize) -> f64,
+    ) -> f64 {
+        let z = |j: usize| self.at(bank, first, j, delay(j));
+        let of_stf: Vec<Complex64> = stf.iter().map(|&j| z(j)).collect();
+        let of_cef: Vec<Complex64> = (CEF..BLOCKS).map(z).collect();
+        // Products of neighbours first, so that the phases of all blocks are near each other.
+        let products: Complex64 = of_stf.windows(2).map(|pair| pair[1] * pair[0].conj()).sum();
+        let mut per_block = products.arg();
+        let mut line = Line::default();
+        let turned = |z: Complex64, j: usize| z * Complex64::cis(-per_block * j as f64);
+        let values = stf
+            .iter()
+            .zip(&of_stf)
+            .map(|(&j, &z)| (j as f64, turned(z, j)));
+        line.add(&phases(values), 1.0);
+        let sets = of_cef.chunks(SET).enumerate().map(|(set, values)| {
+            let from = CEF + set * SET;
+            let sum = values.iter().zip(from..).map(|(&z, j)| turned(z, j)).sum();
+            (from as f64, sum)
+        });
+        debug_assert_eq!(sets.len(), SETS);
+        line.add(&phases(sets), SET as f64);
+        per_block += line.slope();
+        per_block / GOLAY_LENGTH as f64
+    }
+}
+
+/// Phases from that of the sum of all.
+fn phases(values: impl Iterator<Item = (f64, Complex64)>) -> Vec<(f64, f64)> {
+    let values: Vec<_> = values.collect();
+    let sum: Complex64 = values.iter().map(|value| value.1).sum();
+    values
+        .iter()
+        .map(|(at, value)| (*at, (value * sum.conj()).arg()))
+        .collect()
+}

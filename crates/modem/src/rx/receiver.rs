@@ -1,0 +1,130 @@
+//! The receiver: blocks of samples in, frames out.
+
+use num_complex::Complex32;
+
+use super::acquire::Start;
+use super::acquirer::Acquirer;
+use super::blocks::Samples;
+use super::config::{RxConfig, RxConfigError};
+use super::decoder::{BEHIND, Decoder};
+use super::frame::{Counts, ReceivedFrame};
+use super::pool::Pool;
+
+/// Samples before a frame's first symbol that go to a decoder with it.
+const BEFORE: i64 = 128;
+
+enum Workers {
+    Here(Box<Decoder>),
+    Threads(Pool),
+}
+
+/// A receiver of one stream.
+///
+/// ```
+/// use karoo_modem::rx::{Receiver, RxConfig};
+/// use num_complex::Complex32;
+///
+/// let mut receiver = Receiver::new(&RxConfig::default()).unwrap();
+/// let mut frames = Vec::new();
+/// receiver.push(&[Complex32::ZERO; 1000], &mut frames);
+/// receiver.finish(&mut frames);
+/// assert!(frames.is_empty());
+/// assert_eq!(receiver.counts().samples, 1000);
+/// ```
+pub struct Receiver {
+    acquirer: Acquirer,
+    workers: Workers,
+    counts: Counts,
+}
+
+impl Receiver {
+    /// A receiver that has seen nothing yet.
+    pub fn new(config: &RxConfig) -> Result<Receiver, RxConfigError> {
+        config.check()?;
+        let workers = match config.threads {
+            0 => Workers::Here(Box::new(Decoder::new(config))),
+            _ => Workers::Threads(Pool::new(config)),
+        };
+        let acquirer = Acquirer::new(config.level);
+        Ok(Receiver {
+            acquirer,
+            workers,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Takes samples, three a symbol, and appends the frames that are complete, in their order.
+    /// Which frames come does not depend on how the stream is cut, but when they come does; with
+    /// threads they come when they are decoded.
+    pub fn push(&mut self, samples: &[Complex32], frames: &mut Vec<ReceivedFrame>) {
+        let Receiver {
+            acquirer,
+            workers,
+            counts,
+        } = self;
+        acquirer.push(samples, |samples, start| {
+            give(workers, counts, frames, samples, start)
+        });
+        self.take(false, frames);
+    }
+
+    /// Ends the stream and appends all frames that are left.
+    pub fn finish(&mut self, frames: &mut Vec<ReceivedFrame>) {
+        let Receiver {
+            acquirer,
+            workers,
+            counts,
+        } = self;
+        acquirer.finish(|samples, start| give(workers, counts, frames, samples, start));
+        self.take(true, frames);
+    }
+
+    /// Counts until now; frames that threads still have are not in them but as detected.
+    pub fn counts(&self) -> Counts {
+        let seen = self.acquirer.counts;
+        let done = self.counts;
+        Counts {
+            not_acquired: seen.not_acquired + done.not_acquired,
+            delivered: done.delivered,
+            mode: done.mode,
+            length: done.length,
+            check: done.check,
+            ..seen
+        }
+    }
+
+    fn take(&mut self, wait: bool, frames: &mut Vec<ReceivedFrame>) {
+        let Receiver {
+            workers, counts, ..
+        } = self;
+        if let Workers::Threads(pool) = workers {
+            pool.take(wait, |frame| append(counts, frames, frame));
+        }
+    }
+}
+
+fn append(counts: &mut Counts, frames: &mut Vec<ReceivedFrame>, frame: Option<ReceivedFrame>) {
+    match frame {
+        Some(frame) => {
+            counts.add(frame.outcome);
+            frames.push(frame);
+        }
+        None => counts.not_acquired += 1,
+    }
+}
+
+fn give(
+    workers: &mut Workers,
+    counts: &mut Counts,
+    frames: &mut Vec<ReceivedFrame>,
+    samples: Samples,
+    start: &Start,
+) {
+    match workers {
+        Workers::Here(decoder) => append(counts, frames, decoder.decode(samples, start)),
+        Workers::Threads(pool) => {
+            let (from, to) = (start.sample - BEFORE, start.last() + BEHIND);
+            pool.give(samples, from.max(samples.first), to, start);
+        }
+    }
+}
