@@ -10,6 +10,7 @@
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
 //! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
+//! | 2 | [`formats`] | samples as bytes: raw, and SigMF recordings |
 //! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames as symbols |
 //!
 //! # Words
@@ -19,6 +20,7 @@
 //! complex number of a constellation; a symbol's *integer* is the bits that it stands for.
 
 pub mod channel;
+pub mod formats;
 pub mod rx;
 pub mod tx;
 pub mod waveform;
