@@ -7,6 +7,7 @@
 //!
 //! | floor | room | what lives there |
 //! |---|---|---|
+//! | 3 | [`trials`] | frames through a channel into the receiver, beside theory |
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
 //! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
@@ -22,5 +23,6 @@
 pub mod channel;
 pub mod formats;
 pub mod rx;
+pub mod trials;
 pub mod tx;
 pub mod waveform;
