@@ -81,3 +81,63 @@ impl Despread {
         Complex64::new(f64::from(re), f64::from(im)) / GOLAY_LENGTH as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rx::original::early;
+    use crate::rx::tests::{frame, stream};
+    use crate::waveform::Modulation;
+
+    #[test]
+    fn fractional_estimates_are_the_golden_ones() {
+        let values: Vec<f32> = stream(&[frame(Modulation::Qpsk, 1)], 0, 24)
+            .iter()
+            .flat_map(|x| [x.re, x.im])
+            .collect();
+        let samples = Samples {
+            values: &values,
+            first: 0,
+        };
+        let (level, bank) = (Level::detect(), Bank::new());
+        let golden = [0.0, 0.1156, 0.2321, 0.3504, 0.4712, 0.5957];
+        for (tenths, golden) in (0..).zip(golden) {
+            for sign in [1.0, -1.0] {
+                let offset = sign * f64::from(tenths) / 10.0;
+                let centre = 24.0 + 96.0 * 20.0;
+                let despread = Despread::new(level, samples, centre, &signs(20), 0.0).unwrap();
+                let [before, peak, after] =
+                    [-1.0, 0.0, 1.0].map(|by| despread.at(level, &bank, offset + by).norm_sqr());
+                let found = (before - after) / peak;
+                // Rows are steps of 1/256 of a sample.
+                assert!((found - sign * golden).abs() < 0.004, "{offset}: {found}");
+                assert!(
+                    (early(before, peak, after) - offset).abs() < 0.02,
+                    "{offset}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_is_found_at_its_frequency() {
+        let frequency = 0.08;
+        let values: Vec<f32> = stream(&[frame(Modulation::Qpsk, 1)], 0, 24)
+            .iter()
+            .enumerate()
+            .map(|(n, x)| x * num_complex::Complex32::cis(frequency / 3.0 * n as f32))
+            .flat_map(|x| [x.re, x.im])
+            .collect();
+        let samples = Samples {
+            values: &values,
+            first: 0,
+        };
+        let (level, bank) = (Level::detect(), Bank::new());
+        let at = |frequency| {
+            let centre = 24.0 + 96.0 * 20.0;
+            let despread = Despread::new(level, samples, centre, &signs(20), frequency).unwrap();
+            despread.at(level, &bank, 0.0).norm() / 3f64.sqrt()
+        };
+        assert!(at(f64::from(frequency)) > 0.97 && at(0.0) < 0.85);
+    }
+}

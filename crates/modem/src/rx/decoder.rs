@@ -32,8 +32,6 @@ const TIMING: (f64, f64) = (0.05, 0.0006);
 const TIMING_SLOPE: f64 = std::f64::consts::FRAC_PI_2;
 /// Largest timing error of a block that is believed, in symbols.
 const TIMING_LIMIT: f64 = 0.2;
-/// Step of the original's equaliser behind the channel estimation field.
-const ORIGINAL_STEP: f32 = 0.001;
 /// Bits of a mode byte that may differ from that of the modulation taken.
 const MODE_DISTANCE: u32 = 3;
 /// Samples behind the centre of a frame's last symbol that decoding may read, for 128 taps.
@@ -55,7 +53,7 @@ struct Track {
     made: usize,
     /// Rotation of the next symbol.
     turn: Complex64,
-    rotation: [[f32; 2]; RUN],
+    rotation: [[f32; RUN]; 2],
     /// Rotation from one run to the next.
     run: Complex64,
     /// What the carrier loop adds to the frequency, in radians per symbol.
@@ -71,6 +69,8 @@ pub(crate) struct Decoder {
     /// Symbols from half the taps before the CEF on, filtered, at the frame's timing and frequency.
     y: [Vec<f32>; 2],
     taps: [Vec<f32>; 2],
+    /// Step of least mean squares behind the CEF.
+    step: f32,
     block: Block,
     symbols: Vec<u8>,
 }
@@ -86,6 +86,7 @@ impl Decoder {
             known: cef().iter().map(|&sign| f32::from(sign)).collect(),
             y: planar(all.next_multiple_of(RUN)),
             taps: planar(config.taps),
+            step: config.step,
             block: Block {
                 z: planar(1 + BLOCK),
                 d: planar(1 + BLOCK),
@@ -151,10 +152,10 @@ impl Decoder {
             clock: fit.clock,
             made: 0,
             turn: step(-before) / fit.amplitude,
-            rotation: std::array::from_fn(|k| {
-                let turn = step(k as f64);
-                [turn.re as f32, turn.im as f32]
-            }),
+            rotation: [
+                std::array::from_fn(|k| step(k as f64).re as f32),
+                std::array::from_fn(|k| step(k as f64).im as f32),
+            ],
             run: step(RUN as f64),
             frequency: 0.0,
         }
@@ -175,7 +176,8 @@ impl Decoder {
                 Some(x) => {
                     let turn = [track.turn.re as f32, track.turn.im as f32];
                     let level = self.config.level;
-                    simd::interpolate(level, x, row, turn, &track.rotation, re, im);
+                    let [a, b] = &track.rotation;
+                    simd::interpolate(level, x, row, turn, (a, b), (re, im));
                 }
                 None => {
                     re.fill(0.0);
@@ -194,7 +196,11 @@ impl Decoder {
         let y = (self.y[0].as_slice(), self.y[1].as_slice());
         let solution = match self.config.equaliser {
             Equaliser::LeastSquares => least_squares(level, y, &self.known, taps)?,
-            Equaliser::MeanSquares => original::train(y, &self.known, taps)?,
+            Equaliser::MeanSquares => {
+                let (solution, step) = original::train(y, &self.known, taps)?;
+                self.step = step;
+                solution
+            }
         };
         for (i, tap) in solution.taps.iter().enumerate() {
             (self.taps[0][i], self.taps[1][i]) = (tap.re as f32, tap.im as f32);
@@ -234,10 +240,7 @@ impl Decoder {
         let integers = &mut self.symbols[from..from + count];
         let d = (&mut dr[now.clone()], &mut di[now.clone()]);
         decide(level, modulation, (&zr[now.clone()], &zi[now]), d, integers);
-        let step = match self.config.equaliser {
-            Equaliser::LeastSquares => self.config.step,
-            Equaliser::MeanSquares => ORIGINAL_STEP,
-        };
+        let step = self.step;
         let e = (&mut er[..count], &mut ei[..count]);
         let all = 0..1 + count;
         let z = (&zr[all.clone()], &zi[all.clone()]);

@@ -44,7 +44,7 @@ mod search;
 mod simd;
 mod solve;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use config::{Equaliser, ModeVote, RxConfig, RxConfigError};
 pub use frame::{Counts, Outcome, ReceivedFrame};

@@ -310,3 +310,72 @@ fn doubled(level: Level, period: usize, sums: &mut [Delayed], all: &mut [f32]) {
     let (now, before) = (sums[last].delayed(0), sums[last].delayed(period << last));
     simd::add(level, now, before, all);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rx::tests::{frame, stream};
+    use crate::waveform::Modulation;
+
+    /// Chunks of a clean frame, of which the first sample is sample 0.
+    fn search(each: impl FnMut(&mut Search, Option<Hit>)) {
+        let mut each = each;
+        let mut values = vec![0.0; 2 * REACH];
+        for x in stream(&[frame(Modulation::Qpsk, 1)], 0, 24) {
+            values.extend([x.re, x.im]);
+        }
+        let mut search = Search::new(Level::detect());
+        search.restart(0);
+        while let Some(chunk) = {
+            let (from, to) = search.needs();
+            let at = |n: i64| 2 * (n + REACH as i64) as usize;
+            values.get(at(from)..at(to)).map(<[f32]>::to_vec)
+        } {
+            let correlation = &mut search;
+            let hit = correlation.chunk(&chunk);
+            each(&mut search, hit);
+        }
+    }
+
+    #[test]
+    fn the_correlator_has_the_golden_peaks() {
+        let mut correlation = Vec::new();
+        search(|search, _| {
+            // A chunk rolls on behind itself: what was kept is its end.
+            let kept = &search.correlation.values[..search.correlation.kept];
+            let end = search.next;
+            correlation.resize(end as usize, 0.0);
+            let from = correlation.len() - kept.len() / 2;
+            for (out, c) in correlation[from..].iter_mut().zip(kept.as_chunks::<2>().0) {
+                *out = f64::from(c[0]).hypot(f64::from(c[1])) / (32.0 * 3f64.sqrt());
+            }
+        });
+        let mut peaks = 0;
+        for r in 0..60 {
+            let n = 24 + 93 + 96 * r;
+            let golden =
+                |n: usize, value: f64, within: f64| (correlation[n] - value).abs() < within;
+            // Only the last 96 samples of each chunk were kept.
+            if correlation[n - 1] > 0.0 && correlation[n + 1] > 0.0 {
+                assert!(golden(n, 1.0, 2e-3), "{r}: {}", correlation[n]);
+                assert!(
+                    golden(n - 1, 0.81, 0.006) && golden(n + 1, 0.81, 0.006),
+                    "{r}"
+                );
+                peaks += 1;
+            }
+        }
+        assert!(peaks > 3, "{peaks}");
+    }
+
+    #[test]
+    fn a_clean_field_is_found_once_at_its_place() {
+        let mut hits = Vec::new();
+        search(|_, hit| hits.extend(hit));
+        let hit = hits[0];
+        assert_eq!((hit.peak - 24 - 93) % PERIOD, 0);
+        assert!(hit.fraction.abs() < 0.02 && hit.frequency.abs() < 1e-3);
+        // Power of a symbol behind the filter.
+        assert!((hit.strength - 3.0).abs() < 0.05, "{}", hit.strength);
+    }
+}
