@@ -14,7 +14,7 @@ use super::verdict::{Verdict, explain, is_loss};
 use super::{figures, gaps, levels, picture};
 use crate::engine::OutputCounts;
 
-const STYLE: &str = include_str!("report.css");
+pub(super) const STYLE: &str = include_str!("report.css");
 /// Failed requests that the page lists.
 const FAILED_REQUESTS: usize = 20;
 
@@ -50,7 +50,7 @@ pub fn write_report(
 }
 
 /// Writes beside the file and renames, so that a reader never sees half of it.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("tmp{}", std::process::id()));
     fs::write(&temporary, bytes)
         .and_then(|()| fs::rename(&temporary, path))

@@ -8,6 +8,7 @@ pub mod html;
 #[cfg(test)]
 mod html_tests;
 pub mod levels;
+pub mod modem;
 mod picture;
 pub mod spectra;
 pub mod verdict;

@@ -18,9 +18,9 @@ const PRESENCE_COLUMNS: u64 = 1000;
 /// Power of one full-scale component of 8 bits, 127².
 const FULL_SCALE: f64 = 127.0 * 127.0;
 
-const MEAN: RGBColor = RGBColor(0x1f, 0x8a, 0xc0);
-const PEAK: RGBColor = RGBColor(0xe0, 0x7b, 0x39);
-const GRID: RGBColor = RGBColor(0x80, 0x80, 0x80);
+pub(super) const MEAN: RGBColor = RGBColor(0x1f, 0x8a, 0xc0);
+pub(super) const PEAK: RGBColor = RGBColor(0xe0, 0x7b, 0x39);
+pub(super) const GRID: RGBColor = RGBColor(0x80, 0x80, 0x80);
 
 /// Decibels relative to full scale; `None` for no power.
 fn decibels(power: f64) -> Option<f64> {
@@ -88,7 +88,7 @@ pub(super) fn spectrum(
     drawn.ok().map(|()| svg)
 }
 
-type DrawResult<'a> =
+pub(super) type DrawResult<'a> =
     Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 fn draw_spectrum<'a>(
@@ -191,7 +191,12 @@ pub(super) fn waterfall(
             })),
         }
     }
-    let png = encode_png(columns as u32, rows as u32, &pixels)?;
+    picture(columns as u32, rows as u32, &pixels)
+}
+
+/// A `data:` address of a PNG: 0 is transparent, 1 to 255 are colours.
+pub(super) fn picture(width: u32, height: u32, indices: &[u8]) -> Option<String> {
+    let png = encode_png(width, height, indices)?;
     let encoded = base64::engine::general_purpose::STANDARD.encode(png);
     Some(format!("data:image/png;base64,{encoded}"))
 }

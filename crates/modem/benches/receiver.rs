@@ -1,10 +1,12 @@
 //! Samples per second of the receiver's threads: `cargo bench -p karoo-modem --bench receiver`.
 //!
 //! Frames follow one another; the receiver finds and decodes all of them on one thread. With a word
-//! behind `--`, only modulations whose name has it.
+//! behind `--`, only modulations whose name has it. The word `threads` measures, by the wall clock,
+//! what several threads do with 256-QAM.
 
 use std::fs;
 use std::hint::black_box;
+use std::time::Instant;
 
 use karoo_modem::rx::{Equaliser, Level, Receiver, RxConfig};
 use karoo_modem::tx::Transmitter;
@@ -57,8 +59,58 @@ fn rate(config: &RxConfig, samples: &[Complex32], wanted: usize) -> f64 {
     rates.fold(0.0, f64::max)
 }
 
+/// Samples per second of the wall clock, with threads that decode beside the one that finds.
+fn scaling() {
+    let samples = stream(Modulation::Qam256);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "Msample/s of the wall clock, qam256, {cores} CPUs, {}",
+        Level::detect()
+    );
+    let counts = [0, 1, 2, 3, 4, 6, 7, 8, 12, 15, 16, 24, 31];
+    for threads in counts.into_iter().filter(|count| *count < cores) {
+        let mut receiver = Receiver::new(&RxConfig {
+            threads,
+            ..RxConfig::default()
+        })
+        .expect("good settings");
+        let mut frames = Vec::new();
+        let (mut best, mut finding) = (0.0f64, 0.0f64);
+        for _ in 0..ROUNDS {
+            let (begun, own) = (Instant::now(), thread_seconds());
+            let (mut pushed, mut received) = (0, 0);
+            while begun.elapsed().as_secs_f64() < 0.3 {
+                for block in samples.chunks(BLOCK) {
+                    receiver.push(block, &mut frames);
+                }
+                pushed += samples.len();
+                received += frames.len();
+                frames.clear();
+            }
+            black_box(received);
+            best = best.max(pushed as f64 / begun.elapsed().as_secs_f64());
+            finding = finding.max(pushed as f64 / (thread_seconds() - own));
+        }
+        receiver.finish(&mut frames);
+        let counts = receiver.counts();
+        assert_eq!(
+            counts.detected,
+            counts.delivered + counts.cut,
+            "frames are lost"
+        );
+        let (all, finding) = (best / 1e6, finding / 1e6);
+        println!(
+            "{:2} threads {all:8.1}, CPU time of the one that finds {finding:8.1}",
+            threads + 1
+        );
+    }
+}
+
 fn main() {
     let name = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    if name.as_deref() == Some("threads") {
+        return scaling();
+    }
     let levels = Level::available();
     println!("Msample/s of CPU time of one thread");
     for modulation in Modulation::ALL {
