@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::graph::{Graph, NodeId, Source};
+use crate::literal::Literals;
 use crate::node::Step;
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
@@ -27,6 +28,8 @@ pub struct Interpreter {
     /// Ticks of the common clock between two samples of each node.
     periods: Vec<u64>,
     tick: u64,
+    /// Numbers that take the place of a node's own, and the tick from which on.
+    changes: Vec<(u64, NodeId, Literals)>,
 }
 
 impl Interpreter {
@@ -60,14 +63,30 @@ impl Interpreter {
             values: vec![],
             periods,
             tick: 0,
+            changes: vec![],
         };
         interpreter.reset();
         Ok(interpreter)
     }
 
-    /// Brings the graph back to its initial state.
+    /// Gives a node other numbers from a tick on: see [`Node::takes`](crate::Node::takes). Of two
+    /// changes at one tick the second counts.
+    pub fn change_at(&mut self, path: &str, numbers: Literals, tick: u64) -> Result<(), Problems> {
+        let Some(id) = self.graph.find(path) else {
+            let text = "there is no such node: give the path of one";
+            return Err(Problems::one(Cause::Parameter, path, text));
+        };
+        let taken = self.graph.node(id).node.takes(&numbers);
+        taken.map_err(|text| Problems::one(Cause::Parameter, path, text))?;
+        self.changes.push((tick, id, numbers));
+        self.changes.sort_by_key(|change| change.0);
+        Ok(())
+    }
+
+    /// Brings the graph back to its initial state. Changes that are to come are forgotten.
     pub fn reset(&mut self) {
         self.tick = 0;
+        self.changes.clear();
         self.steps = self
             .graph
             .nodes()
@@ -167,6 +186,14 @@ impl Interpreter {
 
     fn cycle(&mut self, outputs: &mut [Vec<Value>]) {
         let graph = self.graph.clone();
+        let due = self
+            .changes
+            .iter()
+            .take_while(|change| change.0 <= self.tick);
+        let due = due.count();
+        for (_, id, numbers) in self.changes.drain(..due) {
+            self.steps[id.index()].change(&numbers);
+        }
         for &id in graph.order() {
             if self.runs(id) {
                 let inputs = if graph.node(id).node.direct() {

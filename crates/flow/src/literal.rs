@@ -29,6 +29,18 @@ impl Literals {
         self.0.len()
     }
 
+    /// Whether `other` may take the place of these without a change of types, or why not.
+    pub(crate) fn replaced_by(&self, other: &Literals) -> Result<(), String> {
+        if other.len() != self.len() {
+            let (given, own) = (other.len(), self.len());
+            return Err(format!("{given} numbers are given: give {own}, as it has"));
+        }
+        if other.is_complex() && !self.is_complex() {
+            return Err("complex numbers are given: its own are real".into());
+        }
+        Ok(())
+    }
+
     /// Whether any has an imaginary part.
     pub fn is_complex(&self) -> bool {
         self.0.iter().any(|(_, im)| im.is_true())

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::kernels::{Code, Planes};
+use crate::literal::Literals;
 use crate::problem::Cause;
 use crate::ratio::Ratio;
 use crate::types::Type;
@@ -109,6 +110,20 @@ pub trait Node: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The numbers that others may take the place of while the node runs: the value of a constant,
+    /// the factor of a gain, the taps of a filter.
+    fn numbers(&self) -> Option<&Literals> {
+        None
+    }
+
+    /// Whether these numbers may take that place, or why not.
+    fn takes(&self, numbers: &Literals) -> Result<(), String> {
+        match self.numbers() {
+            Some(own) => own.replaced_by(numbers),
+            None => Err("has no numbers that can be changed".into()),
+        }
+    }
+
     /// What the outputs are until the node has run once.
     fn rest(&self, outputs: &[Type]) -> Vec<Value> {
         outputs.iter().map(|&kind| Value::zero(kind)).collect()
@@ -143,6 +158,9 @@ pub trait Step: Send {
 
     /// Takes the cycle's inputs into the state.
     fn update(&mut self, _inputs: &[Value]) {}
+
+    /// Goes on with other numbers, which [`Node::takes`] has accepted. The state stays.
+    fn change(&mut self, _numbers: &Literals) {}
 }
 
 /// A [`Step`] without state.

@@ -5,6 +5,9 @@
 //! cell for each slot whose accesses loom checks for races.
 
 #[allow(dead_code, missing_docs)]
+#[path = "../src/run/gate.rs"]
+mod gate;
+#[allow(dead_code, missing_docs)]
 #[path = "../src/queue/marked.rs"]
 mod marked;
 #[allow(dead_code, missing_docs)]
@@ -18,8 +21,8 @@ mod paced;
 mod ring;
 
 mod sync {
-    pub use loom::sync::Arc;
     pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use loom::sync::{Arc, Mutex};
 
     pub struct Watch(loom::cell::UnsafeCell<()>);
 
@@ -226,4 +229,47 @@ fn a_queue_without_a_handshake_gives_whole_blocks_or_tells_of_a_slip() {
         }
         writer.join().unwrap();
     });
+}
+
+/// What threads of so many steps of two ticks saw, and what a change at a tick, or soon, was told.
+fn changed(steps: &'static [u64], at: Option<u64>) {
+    loom::model(move || {
+        let gate = sync::Arc::new(gate::Gate::<u64>::new(steps.len()));
+        let threads: Vec<_> = (0..steps.len())
+            .map(|thread| {
+                let gate = gate.clone();
+                thread::spawn(move || {
+                    let mut seen = None;
+                    for step in 1..=steps[thread] {
+                        let new = gate.begin(thread, 2 * step, usize::from(seen.is_some()));
+                        seen = new.first().copied().or(seen);
+                    }
+                    seen
+                })
+            })
+            .collect();
+        let put = gate.put(at, |at| at);
+        for (thread, steps) in threads.into_iter().zip(steps) {
+            let seen = thread.join().unwrap();
+            match put {
+                // Who has begun with the tick of a change has seen it.
+                Ok(at) if at < 2 * steps => assert_eq!(seen, Some(at)),
+                Ok(at) => assert!(seen.is_none_or(|seen| seen == at)),
+                Err(first) => assert!(seen.is_none() && Some(first) > at),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_change_is_seen_by_a_thread_before_its_tick_or_is_late() {
+    changed(&[2], Some(1));
+    changed(&[2], Some(2));
+    changed(&[2], None);
+}
+
+#[test]
+fn a_change_is_seen_by_both_of_two_threads_or_by_none() {
+    changed(&[1, 1], Some(1));
+    changed(&[1, 1], None);
 }

@@ -1,9 +1,11 @@
 //! What nodes compute, as operations on runs of real numbers.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::lane::bits;
-use super::op::{Arithmetic, Op};
+use super::op::{Arithmetic, Op, Term};
+use crate::literal::Literals;
 use crate::number::{Number, Rounding};
 use crate::types::{Scalar, Type};
 use crate::value::Value;
@@ -83,6 +85,43 @@ impl Initial {
     }
 }
 
+/// How the numbers of a node become those of a run, or of a filter.
+#[derive(Clone)]
+pub(crate) struct Making(Arc<dyn Fn(&Literals) -> Arc<[u64]> + Send + Sync>);
+
+impl Making {
+    pub fn new(make: impl Fn(&Literals) -> Arc<[u64]> + Send + Sync + 'static) -> Making {
+        Making(Arc::new(make))
+    }
+
+    pub fn make(&self, numbers: &Literals) -> Arc<[u64]> {
+        (self.0)(numbers)
+    }
+}
+
+impl fmt::Debug for Making {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Making")
+    }
+}
+
+/// What changes with the numbers of a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Changing {
+    /// A run that is the same until then.
+    Run(Reg),
+    /// The taps of a term, packed.
+    Taps(Arc<[u64]>),
+}
+
+/// What changes with the numbers of which node.
+#[derive(Clone, Debug)]
+pub(crate) struct Changeable {
+    pub parameter: usize,
+    pub what: Changing,
+    pub making: Making,
+}
+
 /// The operations of nodes, in an order in which each follows what it needs.
 #[derive(Clone, Debug, Default)]
 pub struct Code {
@@ -90,6 +129,10 @@ pub struct Code {
     /// The bits of runs that are the same for ever.
     pub(crate) constants: Vec<Option<Arc<[u64]>>>,
     pub(crate) ops: Vec<Op<Reg>>,
+    /// What may change while it runs.
+    pub(crate) changeable: Vec<Changeable>,
+    /// The number of the present node's parameter, if its numbers may change.
+    pub(crate) parameter: Option<usize>,
     /// Ticks between two samples of new runs, and their condition.
     pub(crate) period: u64,
     pub(crate) context: Option<usize>,
@@ -133,6 +176,11 @@ impl Code {
         self.planes.truncate(planes);
         self.constants.truncate(planes);
         self.ops.truncate(ops);
+        // Of taps that are gone nobody knows any more.
+        self.changeable.retain(|changeable| match changeable.what {
+            Changing::Run(reg) => (reg.0 as usize) < planes,
+            Changing::Taps(_) => true,
+        });
     }
 
     pub(crate) fn push(&mut self, op: Op<Reg>) {
@@ -145,6 +193,66 @@ impl Code {
         let reg = self.reg(scalar, len);
         self.constants[reg.0 as usize] = Some(bits.into());
         reg
+    }
+
+    /// A run of these numbers, for ever or until they change.
+    pub(crate) fn numbers(
+        &mut self,
+        scalar: Scalar,
+        len: usize,
+        numbers: &Literals,
+        making: Making,
+    ) -> Reg {
+        // Which samples there are under a condition is not known before.
+        let context = self.context.take_if(|_| self.parameter.is_some());
+        let reg = self.reg(scalar, len);
+        self.constants[reg.0 as usize] = Some(making.make(numbers));
+        if let Some(parameter) = self.parameter {
+            let what = Changing::Run(reg);
+            self.changeable.push(Changeable {
+                parameter,
+                what,
+                making,
+            });
+        }
+        let Some(context) = context else {
+            return reg;
+        };
+        self.context = Some(context);
+        self.make(scalar, len, |d| Op::Compact { d, a: reg, context })
+    }
+
+    /// Whether the numbers of a run may change.
+    pub(crate) fn changes(&self, reg: Reg) -> bool {
+        let is =
+            |changeable: &Changeable| matches!(changeable.what, Changing::Run(own) if own == reg);
+        self.changeable.iter().any(is)
+    }
+
+    /// A term of a filter with the taps that are made of numbers.
+    pub(crate) fn term(
+        &mut self,
+        scalar: Scalar,
+        numbers: &Literals,
+        tap: fn(&(Number, Number), Scalar) -> Number,
+        a: Reg,
+    ) -> Term<Reg> {
+        let making = Making::new(move |numbers: &Literals| {
+            let taps = numbers.parts().iter();
+            let taps: Vec<u64> = taps.map(|part| bits(tap(part, scalar), scalar)).collect();
+            Term::new(scalar, &taps, ()).taps
+        });
+        let taps = making.make(numbers);
+        if let Some(parameter) = self.parameter {
+            let what = Changing::Taps(taps.clone());
+            self.changeable.push(Changeable {
+                parameter,
+                what,
+                making,
+            });
+        }
+        let count = numbers.len();
+        Term { taps, count, a }
     }
 
     /// A run of some type, of what `op` makes of it.

@@ -28,6 +28,7 @@ mod table;
 #[allow(unsafe_code)]
 mod simd;
 
+pub(crate) use code::{Changeable, Changing, Making};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};
 pub(crate) use fir::scratch;

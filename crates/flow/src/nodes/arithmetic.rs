@@ -260,21 +260,32 @@ impl Node for Gain {
             Some(scalar),
         )?])
     }
+    fn numbers(&self) -> Option<&Literals> {
+        Some(&self.gain)
+    }
     fn start(&self, _: &[Type], outputs: &[Type]) -> Box<dyn Step> {
-        let scalar = outputs[0].scalar;
-        let kind = self.factor(scalar);
-        let gain = Value::build(kind, |index| self.gain.at(index));
-        Box::new(Pure(move |inputs: &[Value], outputs: &mut [Value]| {
-            fill(&mut outputs[0], |index| {
-                multiply(element(&inputs[0], index), element(&gain, index), scalar)
-            });
-        }))
+        let kind = self.factor(outputs[0].scalar);
+        Box::new(GainStep(Value::build(kind, |index| self.gain.at(index))))
     }
     fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
         super::emit::gain(self, code, inputs, outputs[0])
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
+    }
+}
+
+struct GainStep(Value);
+
+impl Step for GainStep {
+    fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]) {
+        let (gain, scalar) = (&self.0, self.0.kind().scalar);
+        fill(&mut outputs[0], |index| {
+            multiply(element(&inputs[0], index), element(gain, index), scalar)
+        });
+    }
+    fn change(&mut self, numbers: &Literals) {
+        self.0 = Value::build(self.0.kind(), |index| numbers.at(index));
     }
 }
 

@@ -103,14 +103,15 @@ impl Node for Fir {
     }
     fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step> {
         let scalar = outputs[0].scalar;
-        let complex = self.taps.is_complex();
-        let tap =
-            |&(re, im): &(Number, Number)| (re.cast(scalar), complex.then_some(im.cast(scalar)));
         let past = history(&self.initial, self.taps.len(), inputs[0]).unwrap_or_default();
         Box::new(FirStep {
-            taps: self.taps.parts().iter().map(tap).collect(),
+            taps: elements(&self.taps, self.taps.is_complex(), scalar),
+            scalar,
             past,
         })
+    }
+    fn numbers(&self) -> Option<&Literals> {
+        Some(&self.taps)
     }
     fn emit(&self, code: &mut Code, inputs: &[Planes], outputs: &[Planes]) -> bool {
         super::emit::fir(self, code, inputs, outputs[0])
@@ -120,16 +121,23 @@ impl Node for Fir {
     }
 }
 
+fn elements(taps: &Literals, complex: bool, scalar: Scalar) -> Vec<Element> {
+    let tap = |&(re, im): &(Number, Number)| (re.cast(scalar), complex.then_some(im.cast(scalar)));
+    taps.parts().iter().map(tap).collect()
+}
+
 struct FirStep {
     /// Constant taps; none where they come by the second input.
     taps: Vec<Element>,
+    /// The type to compute in.
+    scalar: Scalar,
     /// Newest first, without the present sample.
     past: VecDeque<Value>,
 }
 
 impl Step for FirStep {
     fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]) {
-        let scalar = outputs[0].kind().scalar;
+        let scalar = self.scalar;
         let from_port: Vec<Element> = inputs.get(1).map_or(vec![], |taps| {
             (0..taps.kind().len).map(|at| element(taps, at)).collect()
         });
@@ -151,6 +159,10 @@ impl Step for FirStep {
         if self.past.pop_back().is_some() {
             self.past.push_front(inputs[0].clone());
         }
+    }
+    fn change(&mut self, numbers: &Literals) {
+        let complex = self.taps.iter().any(|tap| tap.1.is_some());
+        self.taps = elements(numbers, complex, self.scalar);
     }
 }
 
@@ -177,9 +189,13 @@ impl Node for FirFromPort {
     fn state_bytes(&self, inputs: &[Type], _: &[Type]) -> u64 {
         kept(inputs[1].len - 1, inputs.first())
     }
-    fn start(&self, inputs: &[Type], _: &[Type]) -> Box<dyn Step> {
+    fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step> {
         let past = (1..inputs[1].len).map(|_| Value::zero(inputs[0])).collect();
-        Box::new(FirStep { taps: vec![], past })
+        Box::new(FirStep {
+            taps: vec![],
+            scalar: outputs[0].scalar,
+            past,
+        })
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)

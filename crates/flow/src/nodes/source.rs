@@ -124,14 +124,30 @@ impl Node for Constant {
                 .unwrap_or_else(|_| Value::zero(self.of)),
         ]
     }
+    fn numbers(&self) -> Option<&Literals> {
+        Some(&self.value)
+    }
+    fn takes(&self, numbers: &Literals) -> Result<(), String> {
+        numbers.value(self.of).map(|_| ())
+    }
     fn start(&self, _: &[Type], outputs: &[Type]) -> Box<dyn Step> {
-        let value = self.rest(outputs);
-        Box::new(Pure(move |_: &[Value], outputs: &mut [Value]| {
-            outputs[0].clone_from(&value[0])
-        }))
+        Box::new(ConstantStep(self.rest(outputs).swap_remove(0)))
     }
     fn parameters(&self) -> Option<toml::Table> {
         table(self)
+    }
+}
+
+struct ConstantStep(Value);
+
+impl Step for ConstantStep {
+    fn compute(&mut self, _: &[Value], outputs: &mut [Value]) {
+        outputs[0].clone_from(&self.0);
+    }
+    fn change(&mut self, numbers: &Literals) {
+        if let Ok(value) = numbers.value(self.0.kind()) {
+            self.0 = value;
+        }
     }
 }
 

@@ -52,7 +52,7 @@ mod paced;
 #[allow(unsafe_code)]
 mod ring;
 #[allow(unsafe_code)]
-mod sync;
+pub(crate) mod sync;
 
 pub use marked::{MarkedConsumer, MarkedGrant, MarkedProducer, MarkedView, marked};
 pub use memory::MAX_BYTES;

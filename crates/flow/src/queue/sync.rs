@@ -1,7 +1,7 @@
 //! What the queues are made of. The model checker has others of the same names, in `tests/loom.rs`.
 
-pub use std::sync::Arc;
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use std::sync::{Arc, Mutex};
 
 /// Watches the accesses to one slot. Here nobody does.
 #[derive(Default)]

@@ -90,6 +90,7 @@ fn delay(path: &str, initial: &[Value], from: usize, to: usize, period: u64) -> 
         inputs: vec![kind],
         outputs: vec![kind],
         period,
+        parameter: None,
         enables: vec![],
     })
 }

@@ -4,6 +4,7 @@
 //! writer pass; each queue from it likewise. What comes out has its order by the reader's taking
 //! turns.
 
+use super::change::Clock;
 use super::layout::{Edge, Layout, OUT, Part, Turn};
 use super::settings::{Settings, UNMARKED};
 use crate::node::Registry;
@@ -14,6 +15,18 @@ pub(super) fn cpu(part: &Part, settings: &Settings) -> Option<usize> {
     match part.copy.checked_sub(1) {
         None => settings.cpus.get(&part.id).copied(),
         Some(copy) => *settings.copies.get(&part.id)?.get(copy)?,
+    }
+}
+
+/// Which ticks the steps of a part are.
+pub(super) fn clock(layout: &Layout, part: usize) -> Clock {
+    let edges = layout.edges.iter();
+    let own = edges.filter(|edge| edge.from == part || edge.to == part);
+    Clock {
+        // All blocks of copies have one size.
+        block: own.map(|edge| edge.block).next().unwrap_or(1),
+        copy: layout.parts[part].copy as u64,
+        copies: layout.sharers(part),
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Shape {
     pub period: u64,
     /// The value for ever. Its signal has one sample.
     pub constant: Option<Value>,
+    /// The parameter that the constant is, if it may change.
+    pub parameter: Option<usize>,
     /// The value before the first sample.
     pub rest: Value,
 }

@@ -35,6 +35,8 @@ pub(super) struct Item {
     pub inputs: Vec<Type>,
     pub outputs: Vec<Type>,
     pub period: u64,
+    /// The parameter that the node's numbers are, if they may change.
+    pub parameter: Option<usize>,
     /// The signals that must be true for the node to run.
     pub enables: Vec<usize>,
 }
@@ -143,6 +145,8 @@ pub(super) struct Layout {
     pub inputs: Vec<(String, usize)>,
     /// The signals of the outputs in part [`OUT`], by path, with the ticks between two samples.
     pub outputs: Vec<(String, usize, u64)>,
+    /// Nodes whose numbers may change.
+    pub parameters: Vec<(String, Arc<dyn Node>)>,
 }
 
 struct Laying<'g> {
@@ -153,6 +157,8 @@ struct Laying<'g> {
     place: Vec<Option<usize>>,
     known: HashMap<(usize, Source), usize>,
     crossings: BTreeMap<(usize, usize), Vec<Port>>,
+    /// Nodes whose numbers may change.
+    changeable: Vec<NodeId>,
 }
 
 impl Layout {
@@ -162,6 +168,7 @@ impl Layout {
         let periods = crate::interpreter::periods(graph).map_err(fault)?;
         let round = common(&periods).map_err(fault)?;
         let (parts, place) = places(graph, settings)?;
+        let changeable = changeable(graph, settings)?;
         let mut laying = Laying {
             graph,
             periods,
@@ -169,6 +176,7 @@ impl Layout {
             place,
             known: HashMap::new(),
             crossings: BTreeMap::new(),
+            changeable,
         };
         let inputs = graph
             .inputs()
@@ -192,6 +200,7 @@ impl Layout {
         let Laying {
             mut parts,
             crossings,
+            changeable,
             ..
         } = laying;
         let edges = crossings
@@ -206,8 +215,38 @@ impl Layout {
             edges,
             inputs,
             outputs,
+            parameters: changeable
+                .into_iter()
+                .map(|id| (graph.path(id), graph.node(id).node.clone()))
+                .collect(),
         })
     }
+}
+
+/// The nodes whose numbers may change, if they have any.
+fn changeable(graph: &Graph, settings: &Settings) -> Result<Vec<NodeId>, Problems> {
+    let mut problems = Problems::default();
+    let mut found = Vec::new();
+    for path in &settings.changeable {
+        let mut refuse = |text: &str| problems.add(Cause::Parameter, path, text);
+        let Some(id) = graph.find(path) else {
+            refuse("is to be changeable: there is no such node");
+            continue;
+        };
+        let node = &graph.node(id).node;
+        if node.numbers().is_none() {
+            refuse("is to be changeable: it is no constant, no gain and no filter");
+        } else if node.constant()
+            && graph
+                .outputs()
+                .any(|out| graph.node(out).from[0].node == id)
+        {
+            refuse("is to be changeable: it is an output by itself; put a `pass` between them");
+        } else if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+    problems.unless(found)
 }
 
 impl Layout {
@@ -299,10 +338,12 @@ impl Laying<'_> {
         let port = usize::from(source.port);
         let rest = placed.node.rest(&placed.outputs).swap_remove(port);
         let signal = self.parts[part].shapes.len();
+        let parameter = self.parameter(source.node);
         self.parts[part].shapes.push(Shape {
             kind: placed.outputs[port],
             period: self.periods[source.node.index()],
             constant: placed.node.constant().then(|| rest.clone()),
+            parameter,
             rest,
         });
         self.known.insert((part, source), signal);
@@ -318,6 +359,10 @@ impl Laying<'_> {
             });
         }
         signal
+    }
+
+    fn parameter(&self, id: NodeId) -> Option<usize> {
+        self.changeable.iter().position(|&known| known == id)
     }
 
     fn item(&mut self, id: NodeId) {
@@ -341,6 +386,7 @@ impl Laying<'_> {
             inputs: placed.inputs.clone(),
             outputs: placed.outputs.clone(),
             period: self.periods[id.index()],
+            parameter: self.parameter(id),
             enables: enables.iter().map(|&s| self.signal(part, s)).collect(),
         };
         let mark = ancestors(graph.scopes(), placed.scope)

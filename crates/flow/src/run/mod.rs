@@ -32,8 +32,10 @@
 
 mod absorb;
 mod bell;
+mod change;
 mod control;
 mod copies;
+mod gate;
 mod improve;
 mod lane;
 mod layout;
@@ -57,6 +59,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
+pub use change::ChangeError;
 pub use control::Failure;
 pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
 pub use shape::{PartitionShape, QueueShape, Shape};
@@ -64,9 +67,12 @@ pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 
 use crate::graph::Graph;
 use crate::kernels::Level;
+use crate::literal::Literals;
 use crate::problem::{Cause, Problems};
+use crate::queue::sync;
 use crate::types::Type;
 use crate::value::Value;
+use change::{Changes, Follower};
 use control::Control;
 use lane::Store;
 use layout::{IN, Layout, OUT};
@@ -94,6 +100,7 @@ pub struct Run<'a> {
     outlet: Outlet<'a>,
     control: Arc<Control>,
     counts: Arc<Counts>,
+    changes: Arc<Changes>,
     real_time: Option<u8>,
 }
 
@@ -102,6 +109,7 @@ pub struct Run<'a> {
 pub struct Handle {
     control: Arc<Control>,
     counts: Arc<Counts>,
+    changes: Arc<Changes>,
 }
 
 /// What a run that came to its end has done.
@@ -123,6 +131,22 @@ impl Handle {
     /// out; a tick that has been passed already ends the run behind the present block.
     pub fn stop_at(&self, tick: u64) {
         self.control.stop_at(tick);
+    }
+
+    /// Gives a node of [`Settings::changeable`] other numbers from tick `at` on, or, without it,
+    /// from the first tick that no partition has begun. Returns the tick.
+    ///
+    /// All samples before the tick are made with the old numbers and all from it on with the new
+    /// ones, whatever partitions and blocks there are. Whoever needs a certain tick gives it ahead
+    /// of time: partitions run ahead of outputs by what queues hold. Of two changes at one tick the
+    /// second counts.
+    pub fn change(
+        &self,
+        path: &str,
+        numbers: impl Into<Literals>,
+        at: impl Into<Option<u64>>,
+    ) -> Result<u64, ChangeError> {
+        self.changes.put(path, numbers.into(), at.into())
     }
 
     /// What the run has done so far.
@@ -238,6 +262,7 @@ impl Executor {
             outlet,
             control,
             counts,
+            changes: Arc::new(Changes::new(&layout.parameters, layout.parts.len())),
             real_time: self.settings.real_time,
         };
         for ((ends, plan), part) in inner
@@ -255,9 +280,15 @@ impl Executor {
                 item.as_ref()
                     .map_or(String::new(), |item| item.path.clone())
             };
+            let follows = change::changes(&plan, layout.parameters.len());
+            let follower = follows.then(|| {
+                let clock = copies::clock(layout, ends.part);
+                Follower::new(run.changes.clone(), ends.part, clock)
+            });
             run.workers.push(Worker {
                 ends,
                 plan,
+                follower,
                 paths: part.items.iter().map(path).collect(),
                 step: part.step,
                 now: 0,
@@ -419,6 +450,7 @@ impl Run<'_> {
         Handle {
             control: self.control.clone(),
             counts: self.counts.clone(),
+            changes: self.changes.clone(),
         }
     }
 
@@ -433,6 +465,7 @@ impl Run<'_> {
             control,
             counts,
             real_time,
+            ..
         } = self;
         let begin = Instant::now();
         *counts.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);

@@ -11,6 +11,7 @@ mod memory;
 
 use std::collections::{HashMap, HashSet};
 
+use super::change::Changing;
 use super::improve::{self, Shelves};
 use super::lane::{Slot, Store};
 use super::layout::Part;
@@ -69,6 +70,8 @@ pub(super) struct Plan {
     pub contexts: Vec<Vec<u32>>,
     pub scratch: Lane,
     pub level: Level,
+    /// What changes with numbers of nodes.
+    pub changing: Changing,
 }
 
 /// What is before the first sample of a run that other runs are views of.

@@ -87,6 +87,9 @@ pub struct Settings {
     pub level: Option<Level>,
     /// Whether loops become machine code, where that can be made. The results are the same.
     pub compile: bool,
+    /// The paths of constants, gains and filters whose numbers may be changed during the run, by
+    /// [`Handle::change`](super::Handle::change).
+    pub changeable: Vec<String>,
     /// What threads do while they wait. `None`: they sleep at once if there are more threads than
     /// CPUs.
     pub patience: Option<Patience>,
@@ -107,6 +110,7 @@ impl Default for Settings {
             limit: None,
             level: None,
             compile: true,
+            changeable: Vec::new(),
             patience: None,
         }
     }

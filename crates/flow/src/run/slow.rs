@@ -1,5 +1,6 @@
 //! Nodes run as the interpreter runs them, one sample after the other: whatever has no faster form.
 
+use super::change::Due;
 use super::lane::Slot;
 use super::layout::{Item, Part};
 use super::unit::Fault;
@@ -15,11 +16,16 @@ pub(super) struct Stepping {
     values: Vec<Value>,
     /// What is made elsewhere.
     taken: Vec<Taken>,
+    /// Constants that may change: the parameter of each, and its value.
+    constants: Vec<(usize, usize)>,
     ticks: u64,
+    /// Changes within the next step.
+    due: Vec<Due>,
 }
 
 struct Node {
     item: usize,
+    parameter: Option<usize>,
     step: Box<dyn Step>,
     direct: bool,
     period: u64,
@@ -72,6 +78,7 @@ impl Stepping {
             .iter()
             .map(|&(member, item)| Node {
                 item: member,
+                parameter: item.parameter,
                 step: item.node.start(&item.inputs, &item.outputs),
                 direct: item.node.direct(),
                 period: item.period,
@@ -87,11 +94,43 @@ impl Stepping {
                 enables: item.enables.iter().map(|&signal| value(signal)).collect(),
             })
             .collect();
+        let constants = part.shapes.iter().zip(&known);
+        let constants = constants.filter_map(|(shape, &value)| Some((shape.parameter?, value?)));
         Stepping {
             nodes,
+            constants: constants.collect(),
             values,
             taken,
             ticks: part.step,
+            due: Vec::new(),
+        }
+    }
+
+    /// Whether a parameter is of these nodes.
+    pub fn has(&self, parameter: usize) -> bool {
+        let nodes = self.nodes.iter().filter_map(|node| node.parameter);
+        let constants = self.constants.iter().map(|constant| constant.0);
+        nodes.chain(constants).any(|own| own == parameter)
+    }
+
+    /// Makes a change within the next step.
+    pub fn change(&mut self, due: Due) {
+        self.due.push(due);
+    }
+
+    fn apply(&mut self, tick: u64) {
+        for due in self.due.extract_if(.., |due| due.offset == tick) {
+            for node in &mut self.nodes {
+                if node.parameter == Some(due.parameter) {
+                    node.step.change(&due.numbers);
+                }
+            }
+            for &(_, value) in self.constants.iter().filter(|own| own.0 == due.parameter) {
+                let kind = self.values[value].kind();
+                if let Ok(changed) = due.numbers.value(kind) {
+                    self.values[value] = changed;
+                }
+            }
         }
     }
 
@@ -143,6 +182,9 @@ impl Stepping {
 impl Stepping {
     pub fn run(&mut self, lanes: &mut [Lane]) -> Result<(), Fault> {
         for tick in 0..self.ticks {
+            if !self.due.is_empty() {
+                self.apply(tick);
+            }
             for taken in &self.taken {
                 let due = tick.is_multiple_of(taken.period);
                 if due {

@@ -1,5 +1,6 @@
 //! Runs the units of a plan.
 
+use super::change;
 use super::plan::{Plan, Running, Way};
 use crate::kernels::{Memory, execute};
 
@@ -13,6 +14,9 @@ pub(super) struct Fault {
 
 /// Runs one unit for a step.
 pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
+    if !plan.changing.rests() {
+        return change::run(plan, index);
+    }
     let Running {
         way,
         count,

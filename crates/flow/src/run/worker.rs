@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::bell::Bell;
+use super::change::{self, Follower};
 use super::control::{Control, Failure};
 use super::lane::Store;
 use super::link::{Receiver, Sender};
@@ -31,6 +32,8 @@ pub(super) struct Worker {
     pub paths: Vec<String>,
     /// Ticks of a step.
     pub step: u64,
+    /// How changes are followed, if there is anything that can change.
+    pub follower: Option<Follower>,
     /// The unit that runs now, to be named if it fails.
     pub now: usize,
 }
@@ -151,6 +154,9 @@ impl Worker {
         for step in 0.. {
             if self.ends.begin().is_err() {
                 return Ok(());
+            }
+            if let Some(follower) = &mut self.follower {
+                change::prepare(&mut self.plan, &follower.begin(self.step));
             }
             let timed = step % EVERY == 1;
             if timed {

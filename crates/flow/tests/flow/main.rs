@@ -2,6 +2,7 @@
 
 mod adapters;
 mod analysis;
+mod changes;
 mod copies;
 mod executor;
 mod files;

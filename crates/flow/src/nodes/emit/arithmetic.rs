@@ -2,7 +2,9 @@
 
 use super::super::{Convert, Gain, Product, Saturate, Sum};
 use super::MOST;
-use crate::kernels::{Arithmetic, Code, Op, Planes, Reg};
+use crate::kernels::lane::bits;
+use crate::kernels::{Arithmetic, Code, Making, Op, Planes, Reg};
+use crate::literal::Literals;
 use crate::number::Number;
 use crate::types::{Scalar, Type};
 
@@ -156,12 +158,15 @@ pub(in super::super) fn product(
 
 pub(in super::super) fn gain(node: &Gain, code: &mut Code, inputs: &[Planes], out: Planes) -> bool {
     let kind = out.kind;
-    let part = |part: fn(&(Number, Number)) -> Number| -> Vec<Number> {
-        node.gain.parts().iter().map(part).collect()
+    let mut run = |part: fn(&(Number, Number)) -> Number| {
+        let making = Making::new(move |numbers: &Literals| {
+            let parts = numbers.parts().iter().map(part);
+            parts.map(|number| bits(number, kind.scalar)).collect()
+        });
+        code.numbers(kind.scalar, kind.len, &node.gain, making)
     };
-    let re = code.constant(kind.scalar, kind.len, &part(|&(re, _)| re));
-    let complex = node.gain.is_complex();
-    let im = complex.then(|| code.constant(kind.scalar, kind.len, &part(|&(_, im)| im)));
+    let re = run(|&(re, _)| re);
+    let im = node.gain.is_complex().then(|| run(|&(_, im)| im));
     let input = fitted(code, inputs[0], kind);
     let (re, im) = multiply(code, input, (re, im));
     code.give(out, re, im);

@@ -8,7 +8,7 @@ use super::super::{
 };
 use super::arithmetic::fitted;
 use crate::kernels::lane::bits;
-use crate::kernels::{Arithmetic, Code, Initial, Op, Planes, Reg, Term};
+use crate::kernels::{Arithmetic, Code, Initial, Op, Planes, Reg};
 use crate::number::Number;
 use crate::types::{Scalar, Type};
 
@@ -37,26 +37,19 @@ pub(in super::super) fn fir(node: &Fir, code: &mut Code, inputs: &[Planes], out:
     };
     let re = oldest(inputs[0].re, before_re);
     let im = inputs[0].im.map(|im| oldest(im, before_im));
-    let taps = |part: &dyn Fn(&(Number, Number)) -> Number| -> Vec<u64> {
-        node.taps
-            .parts()
-            .iter()
-            .map(|tap| bits(part(tap).cast(scalar), scalar))
-            .collect()
+    let mut term = |tap: fn(&(Number, Number), Scalar) -> Number, a: Reg| {
+        code.term(scalar, &node.taps, tap, a)
     };
-    let real = taps(&|tap| tap.0);
-    let term = |taps: &[u64], a: Reg| Term::new(scalar, taps, a);
-    let (mut res, mut ims) = (vec![term(&real, re)], vec![]);
+    let (mut res, mut ims) = (vec![term(|tap, _| tap.0, re)], vec![]);
     if node.taps.is_complex() {
-        let imaginary = taps(&|tap| tap.1);
         // The order is that of the interpreter: re re, im im; re im, im re.
         if let Some(im) = im {
-            res.push(term(&taps(&|tap| tap.1.neg(scalar)), im));
-            ims.push(term(&real, im));
+            res.push(term(|tap, scalar| tap.1.neg(scalar), im));
+            ims.push(term(|tap, _| tap.0, im));
         }
-        ims.push(term(&imaginary, re));
+        ims.push(term(|tap, _| tap.1, re));
     } else if let Some(im) = im {
-        ims.push(term(&real, im));
+        ims.push(term(|tap, _| tap.0, im));
     }
     code.push(Op::Fir {
         d: out.re,

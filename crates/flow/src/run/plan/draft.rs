@@ -1,6 +1,11 @@
 //! Nodes become operations.
 
 use super::*;
+use crate::kernels::Making;
+use crate::kernels::lane::bits;
+use crate::literal::Literals;
+use crate::number::Number;
+use crate::value::Value;
 
 impl Planning<'_> {
     /// Takes a unit in, as code if all its nodes have some.
@@ -124,6 +129,7 @@ impl Planning<'_> {
             return true;
         };
         (self.code.period, self.code.context) = (item.period, context);
+        self.code.parameter = None;
         let inputs: Vec<Planes> = item
             .from
             .iter()
@@ -134,7 +140,10 @@ impl Planning<'_> {
             .iter()
             .map(|&signal| self.output(signal, context))
             .collect();
-        item.node.emit(&mut self.code, &inputs, &outputs)
+        self.code.parameter = item.parameter;
+        let emitted = item.node.emit(&mut self.code, &inputs, &outputs);
+        self.code.parameter = None;
+        emitted
     }
 
     /// The runs of an output, made where they are needed first.
@@ -152,8 +161,12 @@ impl Planning<'_> {
 
     /// The runs of an input; a constant gets some of its reader's rate.
     fn input(&mut self, signal: usize, context: Option<usize>) -> Planes {
-        if let Some(value) = &self.part.shapes[signal].constant {
+        let shape = &self.part.shapes[signal];
+        if let Some(value) = &shape.constant {
             let kind = value.kind();
+            if shape.parameter.is_some() {
+                return self.changeable(value, shape.parameter);
+            }
             let re = self.code.constant(kind.scalar, kind.len, value.re());
             let im = kind
                 .complex
@@ -181,6 +194,28 @@ impl Planning<'_> {
         }
         self.compacted.insert((signal, context), planes);
         planes
+    }
+
+    /// A constant that may change.
+    fn changeable(&mut self, value: &Value, parameter: Option<usize>) -> Planes {
+        let kind = value.kind();
+        let parts = (0..kind.len).map(|index| value.element(index)).collect();
+        let numbers = Literals::new(parts).unwrap_or(0.into());
+        let code = &mut self.code;
+        let mut run = |part: fn(&Value) -> &[Number]| {
+            let making = Making::new(move |numbers: &Literals| {
+                let value = numbers.value(kind).unwrap_or_else(|_| Value::zero(kind));
+                let parts = part(&value).iter();
+                parts.map(|&number| bits(number, kind.scalar)).collect()
+            });
+            code.parameter = parameter;
+            let reg = code.numbers(kind.scalar, kind.len, &numbers, making);
+            code.parameter = None;
+            reg
+        };
+        let re = run(Value::re);
+        let im = kind.complex.then(|| run(Value::im));
+        Planes { kind, re, im }
     }
 
     /// Whether a signal is made in a context, of nodes that have code.

@@ -106,8 +106,9 @@ impl Planning<'_> {
         let mut chains = HashMap::new();
         for group in groups.iter_mut().filter(|group| group.kind == Kind::Vector) {
             let constant = |reg: Reg| {
-                let bits = self.code.constants[self.place(reg).0.0 as usize].as_ref()?;
-                (bits.len() == 1).then(|| bits[0])
+                let root = self.place(reg).0;
+                let bits = self.code.constants[root.0 as usize].as_ref()?;
+                (bits.len() == 1 && !self.code.changes(root)).then(|| bits[0])
             };
             let begins = |reg: Reg| {
                 let history = self.histories.get(&reg);

@@ -122,6 +122,15 @@ impl Planning<'_> {
             outside.extend(seen.map(|&reg| of(reg)).map(|view| (view.lane, view.first)));
         }
         let mut units = Vec::new();
+        let mut changing = Changing::default();
+        for changeable in &self.code.changeable {
+            if let kernels::Changing::Run(reg) = changeable.what
+                && places.contains_key(&reg)
+            {
+                let period = self.code.plane(reg).period;
+                changing.run(changeable, of(reg), self.samples(period), period);
+            }
+        }
         let mut scratch = 0;
         for Group {
             items,
@@ -140,11 +149,13 @@ impl Planning<'_> {
                 }
             }
             let ops: Vec<Operation> = ops.iter().map(|op| op.map(of)).collect();
+            // Machine code has its taps in it.
+            let fixed = !changing.find(&self.code.changeable, units.len(), &ops, period);
             let stored = |view: View| outside.contains(&(view.lane, view.first));
             let way = match kind {
                 Kind::Slow => Way::Slow(Stepping::new(self.part, &items, &store.slots)),
                 Kind::Loop => Way::Loop {
-                    compiled: compile
+                    compiled: (compile && fixed)
                         .then(|| kernels::compile(&ops, &stored, count))
                         .flatten(),
                     ops,
@@ -170,6 +181,7 @@ impl Planning<'_> {
                 .map(|_| Vec::with_capacity(self.part.step as usize))
                 .collect(),
             level,
+            changing,
         }
     }
 

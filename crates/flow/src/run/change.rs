@@ -1,0 +1,424 @@
+//! Numbers of nodes that change while a graph runs, from a tick on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::gate::Gate;
+use super::lane::Store;
+use super::plan::{Plan, Running, Way};
+use super::unit::Fault;
+use crate::kernels::lane::Lane;
+use crate::kernels::{self, Making, Memory, Op, Operation, View, execute};
+use crate::literal::Literals;
+use crate::node::Node;
+
+/// Why numbers were not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeError {
+    /// No node of this path is among [`Settings::changeable`](super::Settings::changeable).
+    Unknown {
+        /// The path that was given.
+        path: String,
+        /// Those that are.
+        known: Vec<String>,
+    },
+    /// The node does not take these numbers.
+    Refused {
+        /// The node.
+        path: String,
+        /// Why, and the way out.
+        text: String,
+    },
+    /// A partition has begun with ticks behind the one that was given.
+    Late {
+        /// The node.
+        path: String,
+        /// The tick that was given.
+        at: u64,
+        /// The first tick that no partition had begun.
+        first: u64,
+    },
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            ChangeError::Unknown { path, known } if known.is_empty() => write!(
+                f,
+                "{path}: no node is changeable: name it in the settings of the run"
+            ),
+            ChangeError::Unknown { path, known } => write!(
+                f,
+                "{path}: not among the changeable nodes, which are {}",
+                known.join(", ")
+            ),
+            ChangeError::Refused { path, text } => write!(f, "{path}: {text}"),
+            ChangeError::Late { path, at, first } => write!(
+                f,
+                "{path}: tick {at} has been begun: give {first} or a later one"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}
+
+/// A change that is due.
+#[derive(Clone)]
+struct Change {
+    parameter: usize,
+    at: u64,
+    numbers: Arc<Literals>,
+}
+
+/// A change within a step.
+#[derive(Clone)]
+pub(super) struct Due {
+    pub parameter: usize,
+    /// Ticks from the beginning of the step.
+    pub offset: u64,
+    pub numbers: Arc<Literals>,
+}
+
+/// The changes of a run.
+pub(super) struct Changes {
+    nodes: Vec<(String, Arc<dyn Node>)>,
+    gate: Gate<Change>,
+}
+
+impl Changes {
+    pub fn new(nodes: &[(String, Arc<dyn Node>)], parts: usize) -> Changes {
+        Changes {
+            nodes: nodes.to_vec(),
+            gate: Gate::new(parts),
+        }
+    }
+
+    pub fn put(&self, path: &str, numbers: Literals, at: Option<u64>) -> Result<u64, ChangeError> {
+        let path = path.to_string();
+        let Some(parameter) = self.nodes.iter().position(|node| node.0 == path) else {
+            let known = self.nodes.iter().map(|node| node.0.clone()).collect();
+            return Err(ChangeError::Unknown { path, known });
+        };
+        if let Err(text) = self.nodes[parameter].1.takes(&numbers) {
+            return Err(ChangeError::Refused { path, text });
+        }
+        let numbers = Arc::new(numbers);
+        let change = |at| Change {
+            parameter,
+            at,
+            numbers,
+        };
+        let late = |first| ChangeError::Late {
+            path,
+            at: at.unwrap_or(first),
+            first,
+        };
+        self.gate.put(at, change).map_err(late)
+    }
+}
+
+/// Which ticks the steps of a part are.
+pub(super) struct Clock {
+    /// Ticks of a block, where blocks go round among copies.
+    pub block: u64,
+    pub copy: u64,
+    pub copies: u64,
+}
+
+impl Clock {
+    /// The tick of the part's own `at`th.
+    fn tick(&self, at: u64) -> u64 {
+        if self.copies == 1 {
+            return at;
+        }
+        (at / self.block * self.copies + self.copy) * self.block + at % self.block
+    }
+}
+
+/// How a part follows changes.
+pub(super) struct Follower {
+    pub changes: Arc<Changes>,
+    pub part: usize,
+    pub clock: Clock,
+    /// Ticks done.
+    at: u64,
+    seen: usize,
+    /// What is not due yet, the next first.
+    open: Vec<Change>,
+}
+
+impl Follower {
+    pub fn new(changes: Arc<Changes>, part: usize, clock: Clock) -> Follower {
+        Follower {
+            changes,
+            part,
+            clock,
+            at: 0,
+            seen: 0,
+            open: Vec::new(),
+        }
+    }
+
+    /// What changes within the next step.
+    pub fn begin(&mut self, step: u64) -> Vec<Due> {
+        let now = self.clock.tick(self.at);
+        let end = now + step;
+        self.at += step;
+        let new = self.changes.gate.begin(self.part, end, self.seen);
+        if !new.is_empty() {
+            self.seen += new.len();
+            self.open.extend(new);
+            // Of two at one tick the later one stays the later.
+            self.open.sort_by_key(|change| change.at);
+        }
+        let due = self.open.partition_point(|change| change.at < end);
+        let due = self.open.drain(..due).map(|change| Due {
+            parameter: change.parameter,
+            // A copy may have left out the ticks in which it was.
+            offset: change.at.saturating_sub(now),
+            numbers: change.numbers,
+        });
+        due.collect()
+    }
+}
+
+/// A run of numbers that are the same until they change.
+struct Run {
+    parameter: usize,
+    view: View,
+    count: usize,
+    period: u64,
+    making: Making,
+    /// What all samples of the next step are to be, where those of the last one differ.
+    rest: Option<Arc<[u64]>>,
+}
+
+/// Taps in an operation of a unit.
+struct Taps {
+    parameter: usize,
+    unit: usize,
+    op: usize,
+    term: usize,
+    period: u64,
+    making: Making,
+}
+
+/// Taps that change within the present step.
+struct Cut {
+    unit: usize,
+    op: usize,
+    term: usize,
+    /// From which sample on, where all ticks of the step have samples.
+    sample: usize,
+    taps: Arc<[u64]>,
+}
+
+/// What of a plan changes with numbers of nodes.
+#[derive(Default)]
+pub(super) struct Changing {
+    runs: Vec<Run>,
+    taps: Vec<Taps>,
+    cuts: Vec<Cut>,
+}
+
+impl Changing {
+    /// Notes a run.
+    pub fn run(&mut self, changeable: &kernels::Changeable, view: View, count: usize, period: u64) {
+        self.runs.push(Run {
+            parameter: changeable.parameter,
+            view,
+            count,
+            period,
+            making: changeable.making.clone(),
+            rest: None,
+        });
+    }
+
+    /// Notes the taps in the operations of a unit. Returns whether there are any.
+    pub fn find(
+        &mut self,
+        changeable: &[kernels::Changeable],
+        unit: usize,
+        ops: &[Operation],
+        period: u64,
+    ) -> bool {
+        let before = self.taps.len();
+        for own in changeable {
+            let kernels::Changing::Taps(taps) = &own.what else {
+                continue;
+            };
+            for (op, terms) in ops.iter().enumerate().filter_map(|(index, op)| match op {
+                Op::Fir { terms, .. } => Some((index, terms)),
+                _ => None,
+            }) {
+                let is = |term: &kernels::Term<View>| Arc::ptr_eq(&term.taps, taps);
+                let Some(term) = terms.iter().position(is) else {
+                    continue;
+                };
+                self.taps.push(Taps {
+                    parameter: own.parameter,
+                    unit,
+                    op,
+                    term,
+                    period,
+                    making: own.making.clone(),
+                });
+            }
+        }
+        self.taps.len() > before
+    }
+
+    /// Whether anything is in the middle of a change.
+    pub fn rests(&self) -> bool {
+        self.cuts.is_empty()
+    }
+}
+
+impl Run {
+    fn fill(&self, store: &mut Store, from: usize, bits: &[u64]) {
+        let View { lane, len, .. } = self.view;
+        let lane: &mut Lane = &mut store.lanes[lane];
+        for at in from * len..self.count * len {
+            let bits = if bits.len() == 1 {
+                bits[0]
+            } else {
+                bits[at % len]
+            };
+            lane.set(self.view.scalar, self.view.first + at, bits);
+        }
+    }
+}
+
+/// Whether any unit of a plan has a parameter.
+pub(super) fn changes(plan: &Plan, parameters: usize) -> bool {
+    let slow = |unit: &Running| match &unit.way {
+        Way::Slow(stepping) => (0..parameters).any(|parameter| stepping.has(parameter)),
+        _ => false,
+    };
+    !plan.changing.runs.is_empty() || !plan.changing.taps.is_empty() || plan.units.iter().any(slow)
+}
+
+/// Prepares a plan for a step within which these changes are.
+pub(super) fn prepare(plan: &mut Plan, due: &[Due]) {
+    let Plan {
+        changing,
+        store,
+        units,
+        ..
+    } = plan;
+    changing.cuts.clear();
+    for run in &mut changing.runs {
+        if let Some(bits) = run.rest.take() {
+            run.fill(store, 0, &bits);
+        }
+    }
+    for due in due {
+        let sample = |period: u64| due.offset.div_ceil(period) as usize;
+        for run in &mut changing.runs {
+            if run.parameter == due.parameter {
+                let bits = run.making.make(&due.numbers);
+                run.fill(store, sample(run.period), &bits);
+                run.rest = Some(bits);
+            }
+        }
+        for taps in changing
+            .taps
+            .iter()
+            .filter(|own| own.parameter == due.parameter)
+        {
+            changing.cuts.push(Cut {
+                unit: taps.unit,
+                op: taps.op,
+                term: taps.term,
+                sample: sample(taps.period),
+                taps: taps.making.make(&due.numbers),
+            });
+        }
+        for unit in units.iter_mut() {
+            if let Way::Slow(stepping) = &mut unit.way {
+                stepping.change(due.clone());
+            }
+        }
+    }
+}
+
+/// Runs a unit for a step within which taps change.
+pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
+    let cuts = std::mem::take(&mut plan.changing.cuts);
+    let result = cut(plan, index, &cuts);
+    plan.changing.cuts = cuts;
+    result
+}
+
+fn cut(plan: &mut Plan, index: usize, cuts: &[Cut]) -> Result<(), Fault> {
+    let Running {
+        way,
+        count,
+        context,
+        ..
+    } = &mut plan.units[index];
+    let present = context.map(|context| plan.contexts[context].clone());
+    let count = present.as_ref().map_or(*count, Vec::len);
+    // Under a condition samples are counted that there are.
+    let place = |cut: &Cut| match &present {
+        Some(samples) => samples.partition_point(|&sample| (sample as usize) < cut.sample),
+        None => cut.sample,
+    };
+    let own: Vec<(usize, &Cut)> = cuts
+        .iter()
+        .filter(|cut| cut.unit == index)
+        .map(|cut| (place(cut), cut))
+        .collect();
+    let mut memory = Memory {
+        lanes: &mut plan.store.lanes,
+        lines: &mut plan.lines,
+        contexts: &mut plan.contexts,
+        scratch: &mut plan.scratch,
+        at: 0,
+        count,
+        level: plan.level,
+    };
+    let swap = |op: &mut Operation, cut: &Cut| {
+        if let Op::Fir { terms, .. } = op {
+            terms[cut.term].taps = cut.taps.clone();
+        }
+    };
+    match way {
+        Way::Slow(stepping) => return stepping.run(memory.lanes),
+        Way::Vector(ops) => {
+            for (number, op) in ops.iter_mut().enumerate() {
+                let mut at = 0;
+                for &(from, cut) in own.iter().filter(|own| own.1.op == number) {
+                    if from > at {
+                        (memory.at, memory.count) = (at, from - at);
+                        execute(std::slice::from_ref(op), &mut memory);
+                        at = from;
+                    }
+                    swap(op, cut);
+                }
+                (memory.at, memory.count) = (at, count - at);
+                execute(std::slice::from_ref(op), &mut memory);
+            }
+        }
+        Way::Loop { ops, compiled } => {
+            if own.is_empty()
+                && let Some(compiled) = compiled
+                && compiled.run(memory.lanes, count)
+            {
+                return Ok(());
+            }
+            memory.count = 1;
+            for at in 0..=count {
+                for (_, cut) in own.iter().filter(|own| own.0 == at) {
+                    swap(&mut ops[cut.op], cut);
+                }
+                if at < count {
+                    memory.at = at;
+                    execute(ops, &mut memory);
+                }
+            }
+        }
+    }
+    Ok(())
+}

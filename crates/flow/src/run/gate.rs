@@ -1,0 +1,68 @@
+//! Who is first: threads that go on through ticks, or a change from a tick on.
+//!
+//! Each thread says how far it will have gone before it goes, then looks whether the gate is closed
+//! before there. Whoever wants a change closes the gate at its tick first and then looks how far
+//! all will have gone. Of two that do so at the same time at least one sees the other, so no thread
+//! passes the tick unseen, and no change comes behind a thread.
+
+use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+
+/// The gate for changes `T`.
+pub struct Gate<T> {
+    /// Nobody begins a step that ends behind this tick.
+    closed: AtomicU64,
+    /// How far each thread will have gone.
+    begun: Vec<AtomicU64>,
+    /// How many changes there are.
+    count: AtomicUsize,
+    changes: Mutex<Vec<T>>,
+}
+
+impl<T: Clone> Gate<T> {
+    pub fn new(threads: usize) -> Gate<T> {
+        Gate {
+            closed: AtomicU64::new(u64::MAX),
+            begun: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicUsize::new(0),
+            changes: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn lock(&self) -> impl std::ops::DerefMut<Target = Vec<T>> + '_ {
+        // What a thread that panicked has left is whole: one push.
+        self.changes
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A thread begins a step that ends before tick `end`: changes from the `seen`th on.
+    pub fn begin(&self, thread: usize, end: u64, seen: usize) -> Vec<T> {
+        self.begun[thread].store(end, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.closed.load(Ordering::Acquire) < end {
+            // Until the gate opens.
+            drop(self.lock());
+        }
+        if self.count.load(Ordering::Acquire) == seen {
+            return Vec::new();
+        }
+        self.lock().iter().skip(seen).cloned().collect()
+    }
+
+    /// Puts a change in at tick `at`, or, without it, at the first one that no thread has begun.
+    /// Returns that tick, or the first one that would have been in time.
+    pub fn put(&self, at: Option<u64>, change: impl FnOnce(u64) -> T) -> Result<u64, u64> {
+        let mut changes = self.lock();
+        self.closed.store(at.unwrap_or(0), Ordering::Release);
+        fence(Ordering::SeqCst);
+        let begun = self.begun.iter().map(|begun| begun.load(Ordering::Acquire));
+        let first = begun.max().unwrap_or(0);
+        let at = at.unwrap_or(first);
+        if at >= first {
+            changes.push(change(at));
+            self.count.store(changes.len(), Ordering::Release);
+        }
+        self.closed.store(u64::MAX, Ordering::Release);
+        if at >= first { Ok(at) } else { Err(first) }
+    }
+}
