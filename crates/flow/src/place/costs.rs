@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::model::QueueCosts;
+use super::transfers::TransferCost;
 use crate::graph::{Graph, NodeId};
 
 /// Version of the file.
@@ -34,6 +35,9 @@ pub struct Costs {
     pub nodes: BTreeMap<String, Cost>,
     /// Queues.
     pub queues: QueueCosts,
+    /// What blocks of some sizes take from one core to another, in each way that there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<TransferCost>,
     /// The thread that reads inputs.
     #[serde(default)]
     pub inputs: Cost,
@@ -72,6 +76,7 @@ impl Costs {
             measured: false,
             nodes: graph.ids().map(|id| (graph.path(id), node(id))).collect(),
             queues: QueueCosts::default(),
+            transfers: Vec::new(),
             inputs: Cost::default(),
             outputs: Cost::default(),
         }

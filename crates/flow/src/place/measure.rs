@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::costs::{Cost, Costs, VERSION, fingerprint};
 use super::model::QueueCosts;
+use super::transfers;
 use crate::graph::{Graph, NodeId};
 use crate::queue::queue;
 use crate::run::{Executor, Outcome, PartitionTelemetry, Settings, Telemetry};
@@ -52,6 +53,7 @@ pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String>
         measured: true,
         nodes: Default::default(),
         queues: queues(),
+        transfers: transfers::measure(calibration.cpu),
         inputs: straight(&a, &b, |run| run.inputs),
         outputs: straight(&a, &b, |run| run.outputs),
     };

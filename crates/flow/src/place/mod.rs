@@ -39,6 +39,7 @@ mod network;
 mod plan;
 mod search;
 mod show;
+mod transfers;
 
 pub use cores::Cores;
 pub use costs::{Cost, Costs, fingerprint};
@@ -47,6 +48,7 @@ pub use measure::{Calibration, measure, run_on_noise};
 pub use model::{Grouping, Item, Model, QueueCosts, Signal};
 pub use network::network;
 pub use plan::{Partition, Plan, PlanError, Queue, Wishes, place, plan};
+pub use transfers::{TransferCost, fastest, measure_transfers};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use super::evaluate::{Look, Sizes};
 use super::exact::{Best, improve};
 use super::model::{Grouping, Model};
 use super::search::search;
+use super::transfers::fastest;
 use crate::graph::Graph;
 use crate::problem::Problems;
 use crate::run::{Between, Settings, Transfer};
@@ -123,6 +124,9 @@ pub struct Queue {
     pub initial: u64,
     /// Bytes of a block.
     pub bytes: u64,
+    /// How blocks pass: the way that was measured to be fastest for their size.
+    #[serde(default)]
+    pub transfer: Transfer,
 }
 
 /// Which node runs where, with which blocks, and how fast that is to be. Can be written, changed by
@@ -188,7 +192,7 @@ pub fn plan(
             Some(_) => network.speed(),
             None => network.lengthen(wishes.longest_block),
         };
-        let made = Plan::new(
+        let mut made = Plan::new(
             graph,
             &network,
             speed,
@@ -196,6 +200,9 @@ pub fn plan(
             proved && free == 0,
             costs.measured,
         );
+        for queue in &mut made.queues {
+            queue.transfer = fastest(&costs.transfers, queue.bytes);
+        }
         let better = best
             .as_ref()
             .is_none_or(|best| made.period_ns < best.period_ns * 0.99);
@@ -435,6 +442,7 @@ impl Plan {
                     capacity: link.capacity,
                     initial: link.initial(),
                     bytes: link.bytes() as u64,
+                    transfer: Transfer::default(),
                 })
                 .collect(),
             block,
@@ -510,7 +518,7 @@ impl Plan {
                 to: queue.to?,
                 block: queue.block,
                 capacity: usize::try_from(queue.capacity).unwrap_or(usize::MAX),
-                transfer: Transfer::default(),
+                transfer: queue.transfer,
             })
         });
         let capacity = self.queues.iter().map(|queue| queue.capacity).max();

@@ -8,7 +8,7 @@ use super::layout::{Edge, Layout, Turn};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
 use crate::kernels::View;
-use crate::queue::{Consumer, Producer, queue};
+use crate::queue::{Consumer, MarkedConsumer, MarkedProducer, Producer, marked, queue};
 
 /// Words in a cache line.
 const LINE: usize = 8;
@@ -105,14 +105,114 @@ struct End {
 
 /// The end that writes.
 pub(super) struct Sender {
-    producer: Producer<u64>,
+    ring: Writing,
     end: End,
 }
 
 /// The end that reads.
 pub(super) struct Receiver {
-    consumer: Consumer<u64>,
+    ring: Reading,
     end: End,
+}
+
+/// The writing end of a ring.
+enum Writing {
+    Counted(Producer<u64>),
+    Marked(MarkedProducer<u64>),
+}
+
+/// The reading end of a ring.
+enum Reading {
+    Counted(Consumer<u64>),
+    Marked(MarkedConsumer<u64>),
+}
+
+impl Writing {
+    fn has_room(&mut self) -> bool {
+        match self {
+            Writing::Counted(ring) => ring.reserve(1).is_some(),
+            Writing::Marked(ring) => ring.reserve().is_some(),
+        }
+    }
+
+    /// Writes into the next slot, which is the reader's from then on if the block `ends`.
+    fn write(&mut self, ends: bool, write: impl FnOnce(&mut [u64])) {
+        match self {
+            Writing::Counted(ring) => {
+                let Some(mut grant) = ring.reserve(1) else {
+                    return;
+                };
+                write(grant.slices().0);
+                if ends {
+                    grant.commit(1);
+                }
+            }
+            Writing::Marked(ring) => {
+                let Some(mut grant) = ring.reserve() else {
+                    return;
+                };
+                write(grant.block());
+                if ends {
+                    grant.commit();
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, block: &[u64], streaming: bool) {
+        match self {
+            Writing::Counted(ring) if streaming => drop(ring.push_streaming(block)),
+            Writing::Counted(ring) => drop(ring.push(block)),
+            Writing::Marked(ring) => drop(ring.push(block)),
+        }
+    }
+}
+
+impl Reading {
+    fn has_block(&mut self) -> bool {
+        match self {
+            Reading::Counted(ring) => ring.peek(1).is_some(),
+            Reading::Marked(ring) => ring.has_block(),
+        }
+    }
+
+    fn available(&mut self) -> usize {
+        match self {
+            Reading::Counted(ring) => ring.available(),
+            Reading::Marked(ring) => usize::from(ring.has_block()),
+        }
+    }
+
+    /// Reads the next slot, which is the writer's from then on if the block `ends`.
+    fn read(&mut self, ends: bool, read: impl FnOnce(&[u64])) {
+        match self {
+            Reading::Counted(ring) => {
+                let Some(view) = ring.peek(1) else {
+                    return;
+                };
+                read(view.slices().0);
+                if ends {
+                    view.release(1);
+                }
+            }
+            Reading::Marked(ring) => {
+                let Some(view) = ring.peek() else {
+                    return;
+                };
+                read(view.block());
+                if ends {
+                    view.release();
+                }
+            }
+        }
+    }
+
+    fn pop(&mut self, block: &mut [u64]) {
+        match self {
+            Reading::Counted(ring) => drop(ring.pop(block)),
+            Reading::Marked(ring) => drop(ring.pop(block)),
+        }
+    }
 }
 
 /// Bytes of a block.
@@ -152,7 +252,13 @@ pub(super) fn link(
             );
         }
     }
-    let (producer, consumer) = queue(edge.capacity, words, &initial)?;
+    let (writing, reading) = if edge.transfer.marks() {
+        let (producer, consumer) = marked(edge.capacity, words, &initial)?;
+        (Writing::Marked(producer), Reading::Marked(consumer))
+    } else {
+        let (producer, consumer) = queue(edge.capacity, words, &initial)?;
+        (Writing::Counted(producer), Reading::Counted(consumer))
+    };
     let end = |part: usize, other: usize, turn: Turn, places| End {
         places,
         transfer: edge.transfer,
@@ -161,9 +267,9 @@ pub(super) fn link(
         at: 0,
         turn,
         number: 0,
-        own: match edge.transfer {
-            Transfer::Copying => vec![0; words],
-            Transfer::InPlace => vec![],
+        own: match edge.transfer.copies() {
+            true => vec![0; words],
+            false => vec![],
         },
         other: bells[other].clone(),
         times: times.clone(),
@@ -171,11 +277,11 @@ pub(super) fn link(
     let (written, _) = self::places(shapes, edge, |port| edge.ports[port].from);
     Ok((
         Sender {
-            producer,
+            ring: writing,
             end: end(edge.from, edge.to, edge.writes, written),
         },
         Receiver {
-            consumer,
+            ring: reading,
             end: end(edge.to, edge.from, edge.reads, places),
         },
     ))
@@ -208,14 +314,14 @@ impl End {
 impl Sender {
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
-        let now = self.end.transfer == Transfer::InPlace && self.end.starts();
-        !now || !self.end.passes() || self.producer.reserve(1).is_some()
+        let now = !self.end.transfer.copies() && self.end.starts();
+        !now || !self.end.passes() || self.ring.has_room()
     }
 
     /// Whether the step that has been computed may be sent.
     pub fn may_send(&mut self) -> bool {
-        let now = self.end.transfer == Transfer::Copying && self.end.ends();
-        !now || !self.end.passes() || self.producer.reserve(1).is_some()
+        let now = self.end.transfer.copies() && self.end.ends();
+        !now || !self.end.passes() || self.ring.has_room()
     }
 
     /// Sends what the signals have of this step.
@@ -224,22 +330,22 @@ impl Sender {
         if !end.passes() {
             return end.advance();
         }
-        let mut grant = None;
-        let block: &mut [u64] = match end.transfer {
-            Transfer::Copying => &mut end.own,
-            Transfer::InPlace => match self.producer.reserve(1) {
-                Some(reserved) => grant.insert(reserved).slices().0,
-                None => return,
-            },
-        };
-        for place in &end.places {
-            place.write(block, store, end.at, end.step);
-        }
-        if end.ends() {
-            match grant {
-                Some(grant) => grant.commit(1),
-                None => drop(self.producer.push(&end.own)),
+        let (at, step, ends) = (end.at, end.step, end.ends());
+        let write = |block: &mut [u64], places: &[Place]| {
+            for place in places {
+                place.write(block, store, at, step);
             }
+        };
+        if end.transfer.copies() {
+            write(&mut end.own, &end.places);
+            if ends {
+                let streaming = end.transfer == Transfer::Streaming;
+                self.ring.push(&end.own, streaming);
+            }
+        } else {
+            self.ring.write(ends, |block| write(block, &end.places));
+        }
+        if ends {
             end.other.ring();
         }
         end.advance();
@@ -253,7 +359,7 @@ impl Sender {
 impl Receiver {
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
-        !self.starts() || self.consumer.peek(1).is_some()
+        !self.starts() || self.ring.has_block()
     }
 
     /// Whether the next step begins a block of this queue.
@@ -263,7 +369,7 @@ impl Receiver {
 
     /// Blocks in the queue, at least.
     pub fn fill(&mut self) -> usize {
-        self.consumer.available()
+        self.ring.available()
     }
 
     /// Takes this step into the signals.
@@ -272,24 +378,24 @@ impl Receiver {
         if !end.passes() {
             return end.advance();
         }
-        if end.transfer == Transfer::Copying && end.starts() {
-            self.consumer.pop(&mut end.own);
-            end.other.ring();
-        }
-        let view = match end.transfer {
-            Transfer::Copying => None,
-            Transfer::InPlace => self.consumer.peek(1),
+        let (at, step, ends) = (end.at, end.step, end.ends());
+        let mut read = |block: &[u64], places: &[Place]| {
+            for place in places {
+                place.read(block, store, at, step);
+            }
         };
-        let block = view.as_ref().map_or(&end.own[..], |view| view.slices().0);
-        for place in &end.places {
-            place.read(block, store, end.at, end.step);
-        }
-        // A slot goes back once all of it has been taken over into signals.
-        if let Some(view) = view
-            && end.ends()
-        {
-            view.release(1);
-            end.other.ring();
+        if end.transfer.copies() {
+            if end.starts() {
+                self.ring.pop(&mut end.own);
+                end.other.ring();
+            }
+            read(&end.own, &end.places);
+        } else {
+            // A slot goes back once all of it has been taken over into signals.
+            self.ring.read(ends, |block| read(block, &end.places));
+            if ends {
+                end.other.ring();
+            }
         }
         end.advance();
     }

@@ -6,7 +6,6 @@
 //! still.
 
 use super::layout::{Edge, Layout, MAX_BLOCK};
-use super::settings::Transfer;
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
 
@@ -128,7 +127,7 @@ impl Play<'_> {
         let layout = self.layout;
         let step = layout.parts[part].step;
         let (begin, end) = (self.done[part], self.done[part] + step);
-        let copies = |edge: usize| layout.edges[edge].transfer == Transfer::Copying;
+        let copies = |edge: usize| layout.edges[edge].transfer.copies();
         let starts = |edge: usize| begin.is_multiple_of(layout.edges[edge].block);
         let ends = |edge: usize| end.is_multiple_of(layout.edges[edge].block);
         let passes = |edge: &Edge, writes: bool| {

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernels::Level;
 
 /// The partition of nodes that no mark is around.
 pub const UNMARKED: u32 = u32::MAX;
 
-/// How a block passes a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// How a block passes a queue. What comes out does not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Transfer {
     /// Each end works in the slots of the ring. Nothing is copied but what goes from signal to
     /// slot; a slot is held for as long as its block is worked on.
@@ -16,6 +19,36 @@ pub enum Transfer {
     InPlace,
     /// Each end has a block of its own and copies it whole. A slot is held for the copy alone.
     Copying,
+    /// The same, copied past the writer's caches.
+    Streaming,
+    /// In place, in a ring whose slots tell themselves that they are full.
+    Marked,
+    /// Copied, through such a ring.
+    MarkedCopying,
+}
+
+impl Transfer {
+    /// All that there are.
+    pub const ALL: [Transfer; 5] = [
+        Transfer::InPlace,
+        Transfer::Copying,
+        Transfer::Streaming,
+        Transfer::Marked,
+        Transfer::MarkedCopying,
+    ];
+
+    /// Whether each end has a block of its own.
+    pub fn copies(self) -> bool {
+        match self {
+            Transfer::InPlace | Transfer::Marked => false,
+            Transfer::Copying | Transfer::Streaming | Transfer::MarkedCopying => true,
+        }
+    }
+
+    /// Whether slots tell themselves that they are full.
+    pub fn marks(self) -> bool {
+        matches!(self, Transfer::Marked | Transfer::MarkedCopying)
+    }
 }
 
 /// What differs for the queue between two partitions.

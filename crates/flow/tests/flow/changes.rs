@@ -139,14 +139,14 @@ fn wanted(graph: &Graph, input: &[Value], changes: &[(&str, Literals, u64)]) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(crate::partitionings::cases(60)))]
 
     #[test]
     fn changes_have_the_interpreters_bytes_for_any_partitioning(
         changes in proptest::collection::vec((0..NODES.len(), 0..900u64, any::<u16>()), 0..12),
         marks in proptest::option::of(proptest::collection::vec(0..4u32, 1..9)),
         block in 1..90u64, step in 1..60u64, capacity in 2..5usize,
-        copying: bool, compile: bool, level in 0..4usize,
+        kind in 0..Transfer::ALL.len(), compile: bool, level in 0..4usize,
     ) {
         let graph = graph();
         let input = samples(800, 3);
@@ -160,7 +160,7 @@ proptest! {
             step,
             capacity,
             compile,
-            transfer: if copying { Transfer::Copying } else { Transfer::InPlace },
+            transfer: Transfer::ALL[kind],
             level: Some(levels[level % levels.len()]),
             partitions: marks.map(|marks| {
                 (0..graph.nodes().len()).map(|node| marks[node / 4 % marks.len()]).collect()

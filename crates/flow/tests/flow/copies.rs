@@ -37,11 +37,11 @@ fn graph() -> Graph {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(crate::partitionings::cases(40)))]
     #[test]
     fn copies_give_the_interpreters_bytes(
         copies in 0..4usize, block in 1..60u64, capacity in 2..5usize, step in 1..40u64,
-        copying: bool, lengths in (0..900usize, 0..900usize),
+        kind in 0..Transfer::ALL.len(), lengths in (0..900usize, 0..900usize),
     ) {
         let graph = graph();
         let inputs = [samples(lengths.0, 5), samples(lengths.1, 9)];
@@ -50,7 +50,7 @@ proptest! {
             block,
             capacity,
             step,
-            transfer: if copying { Transfer::Copying } else { Transfer::InPlace },
+            transfer: Transfer::ALL[kind],
             copies: [(1, vec![None; copies])].into(),
             ..Settings::default()
         };

@@ -215,41 +215,35 @@ pub fn random_graph(turns: &[Turn], loops: &[(u8, u8)]) -> Graph {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let between = (0..4u32, 0..4u32, 1..200u64, 2..6usize, any::<bool>());
+    let kind = || 0..Transfer::ALL.len();
+    let between = (0..4u32, 0..4u32, 1..200u64, 2..6usize, kind());
     (
         1..150u64,
         2..6usize,
         1..80u64,
-        any::<bool>(),
-        proptest::collection::vec(between, 0..4),
+        kind(),
+        proptest::collection::vec(between, 0..6),
         any::<bool>(),
         (0..4usize, any::<bool>()),
     )
         .prop_map(
-            |(block, capacity, step, copying, between, polite, (level, compile))| {
+            |(block, capacity, step, kind, between, polite, (level, compile))| {
                 let levels = Level::available();
-                let transfer = |copying| {
-                    if copying {
-                        Transfer::Copying
-                    } else {
-                        Transfer::InPlace
-                    }
-                };
                 let between = between
                     .into_iter()
-                    .map(|(from, to, times, capacity, copying)| Between {
+                    .map(|(from, to, times, capacity, kind)| Between {
                         from,
                         to,
                         // Sizes that divide one another: a round stays short.
                         block: block * (1 + times % 4),
                         capacity,
-                        transfer: transfer(copying),
+                        transfer: Transfer::ALL[kind],
                     });
                 Settings {
                     block,
                     capacity,
                     step,
-                    transfer: transfer(copying),
+                    transfer: Transfer::ALL[kind],
                     between: between.collect(),
                     patience: polite.then_some(Patience {
                         spins: 0,
@@ -263,14 +257,15 @@ fn settings() -> impl Strategy<Value = Settings> {
         )
 }
 
-/// How many graphs are made: a few, or as many as `KAROO_FLOW_CASES` says.
-fn cases() -> u32 {
+/// How many graphs are made: a few, or as many as `KAROO_FLOW_CASES` says. `scripts/flow-cases`
+/// makes a thousand.
+pub fn cases(few: u32) -> u32 {
     let asked = std::env::var("KAROO_FLOW_CASES");
-    asked.ok().and_then(|text| text.parse().ok()).unwrap_or(100)
+    asked.ok().and_then(|text| text.parse().ok()).unwrap_or(few)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
     /// Any partitions, sizes, and kinds of queues give the interpreter's bytes, or are refused
     /// because they would stand still.
