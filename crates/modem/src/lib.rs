@@ -7,7 +7,8 @@
 //!
 //! | floor | room | what lives there |
 //! |---|---|---|
-//! | 3 | [`trials`] | frames through a channel into the receiver, beside theory |
+//! | 4 | [`trials`] | frames through a channel into the receiver, beside theory |
+//! | 3 | [`theory`] | error rates of a perfect receiver, and how sure a measured one is |
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
 //! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
@@ -23,6 +24,7 @@
 pub mod channel;
 pub mod formats;
 pub mod rx;
+pub mod theory;
 pub mod trials;
 pub mod tx;
 pub mod waveform;

@@ -5,10 +5,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use super::interval::{Interval, clopper_pearson};
-use super::theory::bit_error_rate;
 use crate::channel::{Channel, ChannelSettings, SettingError};
 use crate::rx::{Outcome, ReceivedFrame, Receiver, RxConfig, RxConfigError};
+use crate::theory::{Interval, bit_error_rate, clopper_pearson};
 use crate::tx::Transmitter;
 use crate::waveform::{CheckField, Frame, Header, Modulation, SAMPLES_PER_SYMBOL};
 
