@@ -12,6 +12,7 @@
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
 //! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
+//! | 3 | [`vita`] | samples in packets: VITA 49.2 and DIFI |
 //! | 2 | [`formats`] | samples as bytes: raw, and SigMF recordings |
 //! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames as symbols |
 //!
@@ -27,4 +28,5 @@ pub mod rx;
 pub mod theory;
 pub mod trials;
 pub mod tx;
+pub mod vita;
 pub mod waveform;

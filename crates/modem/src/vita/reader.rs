@@ -1,0 +1,191 @@
+//! Packets to samples, each at its time.
+
+use num_complex::Complex32;
+use serde::Serialize;
+
+use super::context::{Context, ContextError};
+use super::packet::{Packet, PacketError, PacketKind};
+use super::time::{PacketTime, SampleRate};
+use crate::formats::FullScale;
+
+/// What has become of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct StreamCounts {
+    /// Data packets whose samples were placed.
+    pub packets: u64,
+    /// Context packets that were read.
+    pub contexts: u64,
+    /// Samples that came.
+    pub samples: u64,
+    /// Samples in gaps: zeros stand for them.
+    pub lost_samples: u64,
+    /// Gaps.
+    pub gaps: u64,
+    /// Packets whose number is not the one after the last.
+    pub out_of_sequence: u64,
+    /// Packets whose time is before what was already given: late, twice, or of a clock that was
+    /// set back. They are left out.
+    pub late: u64,
+    /// Times at which the stream began anew, since a packet was too far away for zeros.
+    pub restarts: u64,
+    /// Packets of other streams.
+    pub other_streams: u64,
+    /// Data packets that came before any context, if no rate was given.
+    pub without_rate: u64,
+    /// Bytes that are no packet.
+    pub refused: u64,
+    /// Context packets that cannot be used.
+    pub contexts_refused: u64,
+}
+
+/// What a packet did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Piece {
+    /// Its samples were appended, behind `lost` zeros for those that are missing.
+    Samples {
+        /// Place of its first sample in the stream; the first packet's is 0.
+        first: u64,
+        /// Zeros before it.
+        lost: u64,
+    },
+    /// Its samples were appended as the begin of another stream, at place 0.
+    Restart,
+    /// It was a context.
+    Context(Context),
+    /// It was left out, and counted.
+    Nothing,
+}
+
+/// Why a packet was left out.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum StreamError {
+    /// No packet.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// No context that can be used.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+}
+
+/// Puts the samples of one stream where the times of its packets say.
+#[derive(Clone, Debug)]
+pub struct StreamReader {
+    stream: Option<u32>,
+    rate: Option<SampleRate>,
+    scale: f32,
+    most_lost: u64,
+    /// Time of place 0, and the place behind the last sample.
+    start: Option<PacketTime>,
+    next: u64,
+    count: Option<u8>,
+    counts: StreamCounts,
+}
+
+impl StreamReader {
+    /// A reader of a stream, or of the first that comes. A rate that is given holds until a context
+    /// says another one. A gap of more than `most_lost` samples begins the stream anew.
+    pub fn new(
+        stream: Option<u32>,
+        rate: Option<SampleRate>,
+        full_scale: FullScale,
+        most_lost: u64,
+    ) -> StreamReader {
+        StreamReader {
+            stream,
+            rate,
+            scale: full_scale.value() / f32::from(i16::MAX),
+            most_lost,
+            start: None,
+            next: 0,
+            count: None,
+            counts: StreamCounts::default(),
+        }
+    }
+
+    /// What has become of packets so far.
+    pub fn counts(&self) -> StreamCounts {
+        self.counts
+    }
+
+    /// Takes a packet, and appends samples. An error says why it was left out; it is counted, and
+    /// the stream goes on.
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        samples: &mut Vec<Complex32>,
+    ) -> Result<Piece, StreamError> {
+        let packet = Packet::new_checked(bytes).inspect_err(|_| self.counts.refused += 1)?;
+        if *self.stream.get_or_insert(packet.stream) != packet.stream {
+            self.counts.other_streams += 1;
+            return Ok(Piece::Nothing);
+        }
+        match packet.kind {
+            PacketKind::Data => Ok(self.data(&packet, samples)),
+            PacketKind::Context => {
+                let refused = &mut self.counts.contexts_refused;
+                let context = Context::from_body(packet.body).inspect_err(|_| *refused += 1)?;
+                self.counts.contexts += 1;
+                if self.rate.replace(context.sample_rate) != Some(context.sample_rate) {
+                    // Places of another rate are no places of this one.
+                    self.start = None;
+                }
+                Ok(Piece::Context(context))
+            }
+        }
+    }
+
+    fn data(&mut self, packet: &Packet<'_>, samples: &mut Vec<Complex32>) -> Piece {
+        let Some(rate) = self.rate else {
+            self.counts.without_rate += 1;
+            return Piece::Nothing;
+        };
+        let expected = self.count.map(|count| (count + 1) % 16);
+        let in_sequence = expected.is_none_or(|expected| expected == packet.count);
+        self.counts.out_of_sequence += u64::from(!in_sequence);
+        let place = self
+            .start
+            .map(|start| rate.samples(packet.time.since(start)));
+        let lost = match place.map(|place| place - i128::from(self.next)) {
+            None => None,
+            Some(lost) if lost < 0 && lost.unsigned_abs() <= u128::from(self.most_lost) => {
+                self.counts.late += 1;
+                return Piece::Nothing;
+            }
+            Some(lost) => u64::try_from(lost)
+                .ok()
+                .filter(|lost| *lost <= self.most_lost),
+        };
+        self.count = Some(packet.count);
+        let piece = match lost {
+            Some(lost) => {
+                self.counts.lost_samples += lost;
+                self.counts.gaps += u64::from(lost > 0);
+                samples.resize(samples.len() + lost as usize, Complex32::default());
+                self.next += lost;
+                Piece::Samples {
+                    first: self.next,
+                    lost,
+                }
+            }
+            None => {
+                let again = self.counts.packets > 0;
+                self.counts.restarts += u64::from(again);
+                (self.start, self.next) = (Some(packet.time), 0);
+                match again {
+                    true => Piece::Restart,
+                    false => Piece::Samples { first: 0, lost: 0 },
+                }
+            }
+        };
+        let parts = packet.body.chunks_exact(4);
+        let count = parts.len() as u64;
+        samples.extend(parts.map(|bytes| {
+            let part = |at: usize| f32::from(i16::from_be_bytes([bytes[at], bytes[at + 1]]));
+            Complex32::new(part(0), part(2)) * self.scale
+        }));
+        self.next += count;
+        self.counts.samples += count;
+        self.counts.packets += 1;
+        piece
+    }
+}
