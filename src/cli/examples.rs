@@ -88,6 +88,25 @@ Examples:
   For scripts:
     karoo top --once m000h:9100 || echo 'look at m000h'";
 
+/// Of `karoo modem tx`.
+pub const MODEM_TX: &str = "\
+Examples:
+  A text as frames of 256-QAM, in a file of complex floats:
+    karoo modem tx --input book.txt --mod qam256 --output book.cf32
+  The same for a radio of 16 bits, sent a fifth of the time, as SigMF:
+    karoo modem tx --input book.txt --mod qam256 --duty 0.2 --format ci16 \\
+      --sample-rate 40M --output book.sigmf-meta";
+
+/// Of `karoo modem channel`.
+pub const MODEM_CHANNEL: &str = "\
+Examples:
+  Noise, a carrier that is 20 kHz off, and a clock that is 20 ppm off:
+    karoo modem channel --input book.cf32 --output air.cf32 --es-n0 20 \\
+      --sample-rate 80M --frequency 20e3 --clock 20
+  Echoes, and a converter of 12 bits, in a pipe:
+    karoo modem tx --input book.txt --output - | karoo modem channel \\
+      --input - --output air.ci16 --profile cost207RAx4 --bits 12";
+
 /// Of `karoo plan`.
 pub const PLAN: &str = "\
 Examples:

@@ -29,6 +29,7 @@ mod journal;
 mod log;
 mod losses;
 mod manual;
+mod modem;
 mod plan;
 mod replay;
 mod schema;
@@ -95,6 +96,7 @@ enum Command {
     Top(top::TopArgs),
     Bench(bench::BenchArgs),
     Flow(flow::FlowArgs),
+    Modem(modem::ModemArgs),
     Plan(plan::PlanArgs),
     Tune(tune::TuneArgs),
     Schema(schema::SchemaArgs),
@@ -224,6 +226,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Command::Top(args) => top::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Flow(args) => flow::run(args),
+        Command::Modem(args) => modem::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Schema(args) => schema::run(args),

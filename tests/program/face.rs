@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 24] = [
+pub const COMMANDS: [&str; 27] = [
     "",
     "replay",
     "fgpu",
@@ -19,6 +19,9 @@ pub const COMMANDS: [&str; 24] = [
     "flow plan",
     "flow run",
     "flow bench graph",
+    "modem",
+    "modem tx",
+    "modem channel",
     "tune",
     "tune check",
     "tune apply",

@@ -16,6 +16,7 @@ mod logs;
 mod manual;
 mod memory;
 mod mistakes;
+mod modem;
 mod outputs;
 mod plan;
 mod rejections;

@@ -31,7 +31,7 @@ pub use golay::{
 };
 pub use header::{Header, ModeSet, mode_by_majority, mode_by_soft_values};
 pub use message::{Scrambler, pad_message};
-pub use modulation::Modulation;
+pub use modulation::{Modulation, UnknownModulation};
 pub use pulse::{ROLL_OFF, RRC_SPAN, RRC_TAPS, rrc, rrc_taps, rrc_value};
 
 /// Samples per symbol.

@@ -1,0 +1,42 @@
+//! `karoo modem`: frames of a single-carrier waveform, sent and sent through channels.
+
+mod channel;
+mod samples;
+mod tx;
+
+use clap::{Args, Subcommand};
+
+use super::{Failure, examples};
+
+/// Send and receive frames of a single-carrier packet waveform, and simulate what is between
+#[derive(Debug, Args)]
+pub struct ModemArgs {
+    #[command(subcommand)]
+    what: Modem,
+}
+
+#[derive(Debug, Subcommand)]
+enum Modem {
+    /// Send a file as frames: bytes to samples
+    ///
+    /// Three samples make a symbol. The last frame is padded, and its header has the length of what
+    /// is used. Exit codes: 0 all was sent; 1 an input or an output failed; 2 the command line is
+    /// wrong.
+    #[command(after_help = examples::MODEM_TX)]
+    Tx(tx::TxArgs),
+    /// Do to samples what a radio and its surroundings do
+    ///
+    /// In this order: gain, sample clock and delay, frequency and phase, paths or fading, noise, IQ
+    /// imbalance, DC, converter. The same options give the same samples. Exit codes: 0 all went
+    /// through; 1 an input or an output failed; 2 the command line is wrong.
+    #[command(after_help = examples::MODEM_CHANNEL)]
+    Channel(Box<channel::ChannelArgs>),
+}
+
+/// Runs the command.
+pub fn run(args: &ModemArgs) -> Result<(), Failure> {
+    match &args.what {
+        Modem::Tx(args) => tx::run(args),
+        Modem::Channel(args) => channel::run(args),
+    }
+}

@@ -1,0 +1,292 @@
+//! `karoo modem channel`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use karoo_modem::channel::{
+    Channel, ChannelSettings, Converter, Fading, IqImbalance, Path, Profile,
+};
+use karoo_modem::formats::{FullScale, SampleFormat};
+use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
+use num_complex::{Complex32, Complex64};
+use serde::Serialize;
+
+use super::samples::{self, Input, Output, is_standard};
+use crate::cli::Failure;
+use crate::config::units::hertz;
+
+/// Version of the JSON. Fields may be added within one.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Samples")]
+pub struct ChannelArgs {
+    /// Samples: raw, or SigMF by the names .sigmf-meta and .sigmf-data; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    input: PathBuf,
+    /// What becomes of them, likewise; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Format of the input: cf32 or ci16 [default: by the file's name, else cf32]
+    #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str)]
+    format: Option<SampleFormat>,
+    /// Format of the output: cf32 or ci16 [default: by the file's name, else cf32]
+    #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str)]
+    output_format: Option<SampleFormat>,
+    /// Value that 32767 stands for in ci16 [default: what metadata say, else 4]
+    #[arg(long, value_name = "VALUE", value_parser = samples::full_scale)]
+    full_scale: Option<FullScale>,
+    /// Samples per second, which frequencies in Hz need [default: what metadata say]
+    #[arg(long, value_name = "HZ", value_parser = samples::rate)]
+    sample_rate: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    channel: ChannelOptions,
+}
+
+/// What the channel does.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Channel")]
+pub struct ChannelOptions {
+    /// Gain in dB
+    #[arg(
+        long,
+        value_name = "DB",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    gain: f64,
+    /// Delay in samples, of which a part may be a fraction
+    #[arg(long, value_name = "SAMPLES", default_value_t = 0.0)]
+    delay: f64,
+    /// Error of the sample clock in parts per million: the delay grows by it
+    #[arg(
+        long,
+        value_name = "PPM",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    clock: f64,
+    /// Carrier frequency offset
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 0.0,
+        allow_negative_numbers = true, value_parser = hertz)]
+    frequency: f64,
+    /// Carrier phase at the first sample
+    #[arg(
+        long,
+        value_name = "DEGREES",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    phase: f64,
+    /// Paths by name: none, manual or cost207RAx4
+    #[arg(long, value_name = "NAME", default_value_t = Profile::None, value_parser = Profile::from_str)]
+    profile: Profile,
+    /// A path: samples of delay, gain in dB, and phase in degrees; may be given again
+    #[arg(long, value_name = "DELAY:DB[:DEGREES]", value_parser = path, conflicts_with = "profile")]
+    path: Vec<Path>,
+    /// Rayleigh fading of each path, with this greatest Doppler frequency
+    #[arg(long, value_name = "HZ", value_parser = hertz)]
+    doppler: Option<f64>,
+    /// Signal-to-noise ratio in dB: 1 over the noise power in the whole sampled band
+    #[arg(long, value_name = "DB", allow_negative_numbers = true)]
+    snr: Option<f64>,
+    /// The same by the energy of a symbol over the density of noise: 4.77 dB more than --snr
+    #[arg(
+        long,
+        value_name = "DB",
+        allow_negative_numbers = true,
+        conflicts_with = "snr"
+    )]
+    es_n0: Option<f64>,
+    /// Gain of Q against I in dB
+    #[arg(
+        long,
+        value_name = "DB",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    iq_gain: f64,
+    /// Degrees by which I and Q are not at right angles
+    #[arg(
+        long,
+        value_name = "DEGREES",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    iq_phase: f64,
+    /// What is added to I and to Q
+    #[arg(long, value_name = "I,Q", default_value = "0,0", allow_hyphen_values = true, value_parser = complex)]
+    dc: Complex64,
+    /// Bits of the converter [default: none, samples stay floats]
+    #[arg(long, value_name = "BITS")]
+    bits: Option<u32>,
+    /// Value at which the converter clips
+    #[arg(long, value_name = "VALUE", default_value_t = 4.0)]
+    clip: f64,
+    /// Seed of noise and fading
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    text.trim()
+        .parse()
+        .map_err(|_| format!("`{text}` is no number"))
+}
+
+fn path(text: &str) -> Result<Path, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (delay, gain, phase) = match parts[..] {
+        [delay, gain] => (delay, gain, "0"),
+        [delay, gain, phase] => (delay, gain, phase),
+        _ => return Err("it has two or three parts, such as 12:-3 or 12:-3:90".to_owned()),
+    };
+    let delay = delay
+        .parse()
+        .map_err(|_| format!("`{delay}` is no number of samples"))?;
+    let amplitude = 10f64.powf(number(gain)? / 20.0);
+    let gain = Complex64::from_polar(amplitude, number(phase)?.to_radians());
+    Ok(Path { delay, gain })
+}
+
+fn complex(text: &str) -> Result<Complex64, String> {
+    let (re, im) = text
+        .split_once(',')
+        .ok_or_else(|| "it has two parts, such as 0.1,-0.05".to_owned())?;
+    Ok(Complex64::new(number(re)?, number(im)?))
+}
+
+impl ChannelOptions {
+    /// The channel, for samples at a rate if it is known.
+    pub fn settings(&self, sample_rate: Option<f64>) -> Result<ChannelSettings, Failure> {
+        let cycles = |option: &str, hertz: f64| match sample_rate {
+            _ if hertz == 0.0 => Ok(0.0),
+            Some(rate) => Ok(hertz / rate),
+            None => Err(Failure::usage(format!(
+                "--{option} {hertz}: a frequency in Hz needs --sample-rate"
+            ))),
+        };
+        let fading = match self.doppler {
+            Some(doppler) => Some(Fading {
+                doppler: cycles("doppler", doppler)?,
+            }),
+            None => None,
+        };
+        let per_symbol = 10.0 * (SAMPLES_PER_SYMBOL as f64).log10();
+        Ok(ChannelSettings {
+            gain_db: self.gain,
+            delay: self.delay,
+            clock_ppm: self.clock,
+            frequency: cycles("frequency", self.frequency)?,
+            phase: self.phase / 360.0,
+            paths: match self.path.is_empty() {
+                true => self.profile.paths(),
+                false => self.path.clone(),
+            },
+            fading,
+            snr_db: self.snr.or(self.es_n0.map(|ratio| ratio - per_symbol)),
+            iq: IqImbalance {
+                gain_db: self.iq_gain,
+                phase_degrees: self.iq_phase,
+            },
+            dc: self.dc,
+            converter: self.bits.map(|bits| Converter {
+                bits,
+                full_scale: self.clip,
+            }),
+            seed: self.seed,
+        })
+    }
+}
+
+/// What went through.
+#[derive(Debug, Serialize)]
+struct Passed {
+    version: u32,
+    samples_in: u64,
+    samples_out: u64,
+    /// Samples of the input that were no numbers or infinite, and taken for 0.
+    not_finite: u64,
+    /// Bytes of a sample that was cut at the input's end.
+    cut_bytes: u64,
+    /// Real and imaginary parts that the converter clipped.
+    clipped: u64,
+    /// Real and imaginary parts that did not fit into the output's format.
+    output_clipped: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
+    let standard = is_standard(&args.output);
+    if args.json && standard {
+        let why = "--json with --output -: samples go to standard output; name a file";
+        return Err(Failure::usage(why));
+    }
+    let mut input = Input::open(&args.input, args.format, args.full_scale)?;
+    let recording = input.recording.take();
+    let said = recording
+        .as_ref()
+        .and_then(|recording| recording.sample_rate);
+    let sample_rate = args.sample_rate.or(said);
+    let settings = args.channel.settings(sample_rate)?;
+    let mut channel = Channel::new(&settings).map_err(Failure::usage)?;
+    samples::not_the_same(&args.input, &args.output)?;
+    let scale = args.full_scale.unwrap_or_default();
+    let mut output = Output::create(&args.output, args.output_format, scale)?;
+    output.recording.sample_rate = sample_rate;
+    output.recording.frequency = recording.and_then(|recording| recording.frequency);
+    let (mut before, mut behind): (Vec<Complex32>, Vec<Complex32>) = Default::default();
+    while input.read(&mut before)? > 0 {
+        channel.push(&before, &mut behind);
+        output.write(&behind)?;
+        before.clear();
+        behind.clear();
+    }
+    let counts = channel.finish(&mut behind);
+    output.write(&behind)?;
+    let (read, written) = (input.counts(), output.finish()?);
+    let passed = Passed {
+        version: VERSION,
+        samples_in: counts.samples_in,
+        samples_out: counts.samples_out,
+        not_finite: read.not_finite,
+        cut_bytes: read.cut_bytes,
+        clipped: counts.clipped,
+        output_clipped: written.clipped,
+    };
+    if args.json {
+        let json = serde_json::to_string_pretty(&passed).map_err(Failure::data)?;
+        println!("{json}");
+        return Ok(());
+    }
+    let mut text = format!(
+        "{} samples in, {} out",
+        counts.samples_in, counts.samples_out
+    );
+    let faults = [
+        (passed.not_finite, "samples of the input were no numbers"),
+        (passed.cut_bytes, "bytes of a sample were cut at its end"),
+        (passed.clipped, "parts clipped by the converter"),
+        (
+            passed.output_clipped,
+            "parts clipped by the output's format",
+        ),
+    ];
+    for (count, what) in faults {
+        if count > 0 {
+            text += &format!("; {count} {what}");
+        }
+    }
+    match standard {
+        true => eprintln!("{text}"),
+        false => println!("{text}"),
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Files of samples: raw by their option or name, SigMF by their name.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use karoo_modem::formats::{
+    FullScale, MOST_META_BYTES, ReadCounts, Recording, RecordingPaths, SampleFormat, SampleReader,
+    SampleWriter, WriteCounts,
+};
+use num_complex::Complex32;
+
+use crate::cli::Failure;
+use crate::config::units::hertz;
+
+/// Whether a path stands for standard input or output.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The format that an option names, or else the end of the name, or else `cf32`.
+fn format_of(path: &Path, option: Option<SampleFormat>) -> SampleFormat {
+    let end = path.extension().and_then(|end| end.to_str());
+    let by_name = end.and_then(|end| end.parse().ok());
+    option.or(by_name).unwrap_or(SampleFormat::Cf32)
+}
+
+/// Parses a rate of samples.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let value = hertz(text).map_err(|error| error.to_string())?;
+    match value > 0.0 && value.is_finite() {
+        true => Ok(value),
+        false => Err("it must be above 0; try 80M".to_owned()),
+    }
+}
+
+/// Parses a full scale of integer samples.
+pub fn full_scale(text: &str) -> Result<FullScale, String> {
+    let value = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    FullScale::new(value).map_err(|error| error.to_string())
+}
+
+/// Refuses to write over what is read.
+pub fn not_the_same(input: &Path, output: &Path) -> Result<(), Failure> {
+    if is_standard(input) || is_standard(output) {
+        return Ok(());
+    }
+    let real = |path: &Path| {
+        let path = RecordingPaths::of(path).map_or(path.to_owned(), |paths| paths.data);
+        fs::canonicalize(path).ok()
+    };
+    match real(input).is_some_and(|input| real(output) == Some(input)) {
+        true => Err(Failure::usage(format!(
+            "--output {}: it is the input, which would be lost; name another file",
+            output.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Samples that come in.
+pub struct Input {
+    path: PathBuf,
+    reader: SampleReader<Box<dyn Read>>,
+    /// Samples per second and frequency, where metadata say them.
+    pub recording: Option<Recording>,
+}
+
+impl Input {
+    /// Opens a file of samples, or standard input.
+    pub fn open(
+        path: &Path,
+        format: Option<SampleFormat>,
+        scale: Option<FullScale>,
+    ) -> Result<Input, Failure> {
+        let failed = |path: &Path, error: io::Error| {
+            Failure::usage(format!("--input {}: {error}", path.display()))
+        };
+        if is_standard(path) {
+            let format = format.unwrap_or(SampleFormat::Cf32);
+            let source: Box<dyn Read> = Box::new(io::stdin().lock());
+            return Ok(Input {
+                path: path.to_owned(),
+                reader: SampleReader::new(source, format, scale.unwrap_or_default()),
+                recording: None,
+            });
+        }
+        let Some(paths) = RecordingPaths::of(path) else {
+            let file = File::open(path).map_err(|error| failed(path, error))?;
+            let source: Box<dyn Read> = Box::new(file);
+            let format = format_of(path, format);
+            return Ok(Input {
+                path: path.to_owned(),
+                reader: SampleReader::new(source, format, scale.unwrap_or_default()),
+                recording: None,
+            });
+        };
+        let mut text = String::new();
+        let meta = File::open(&paths.meta).map_err(|error| failed(&paths.meta, error))?;
+        meta.take(MOST_META_BYTES)
+            .read_to_string(&mut text)
+            .map_err(|error| failed(&paths.meta, error))?;
+        let recording = Recording::from_json(&text)
+            .map_err(|error| Failure::data(format!("{}: {error}", paths.meta.display())))?;
+        if let Some(wanted) = format.filter(|format| *format != recording.format) {
+            return Err(Failure::usage(format!(
+                "--format {wanted}: {} says {}; leave the option out",
+                paths.meta.display(),
+                recording.format
+            )));
+        }
+        let mut data = File::open(&paths.data).map_err(|error| failed(&paths.data, error))?;
+        let length = data
+            .metadata()
+            .map_err(|error| failed(&paths.data, error))?
+            .len();
+        let around = recording
+            .header_bytes
+            .saturating_add(recording.trailing_bytes);
+        let Some(bytes) = length.checked_sub(around) else {
+            return Err(Failure::data(format!(
+                "{}: {length} bytes, of which {around} are to be skipped by its metadata",
+                paths.data.display()
+            )));
+        };
+        let skipped = &mut (&mut data).take(recording.header_bytes);
+        io::copy(skipped, &mut io::sink()).map_err(|error| failed(&paths.data, error))?;
+        let source: Box<dyn Read> = Box::new(data.take(bytes));
+        let scale = scale.or(recording.full_scale).unwrap_or_default();
+        Ok(Input {
+            path: paths.data,
+            reader: SampleReader::new(source, recording.format, scale),
+            recording: Some(recording),
+        })
+    }
+
+    /// Appends the next samples; 0 at the end.
+    pub fn read(&mut self, samples: &mut Vec<Complex32>) -> Result<usize, Failure> {
+        let path = &self.path;
+        let failed = |error| Failure::data(format!("{}: {error}", path.display()));
+        self.reader.read(samples).map_err(failed)
+    }
+
+    /// What has been read.
+    pub fn counts(&self) -> ReadCounts {
+        self.reader.counts()
+    }
+}
+
+/// Samples that go out.
+pub struct Output {
+    path: PathBuf,
+    writer: SampleWriter<Box<dyn Write>>,
+    meta: Option<PathBuf>,
+    /// What metadata are to say, if any are written.
+    pub recording: Recording,
+}
+
+impl Output {
+    /// Opens a file of samples, or standard output.
+    pub fn create(
+        path: &Path,
+        format: Option<SampleFormat>,
+        scale: FullScale,
+    ) -> Result<Output, Failure> {
+        let paths = RecordingPaths::of(path);
+        let format = match &paths {
+            Some(_) => format.unwrap_or(SampleFormat::Cf32),
+            None => format_of(path, format),
+        };
+        let data = paths.as_ref().map_or(path, |paths| &paths.data);
+        let sink: Box<dyn Write> = match is_standard(path) {
+            true => Box::new(io::stdout().lock()),
+            false => {
+                let failed =
+                    |error| Failure::usage(format!("--output {}: {error}", data.display()));
+                Box::new(BufWriter::new(File::create(data).map_err(failed)?))
+            }
+        };
+        let full_scale = (format == SampleFormat::Ci16).then_some(scale);
+        Ok(Output {
+            path: data.to_owned(),
+            writer: SampleWriter::new(sink, format, scale),
+            meta: paths.map(|paths| paths.meta),
+            recording: Recording {
+                full_scale,
+                ..Recording::new(format)
+            },
+        })
+    }
+
+    /// Whether metadata are written.
+    pub fn has_metadata(&self) -> bool {
+        self.meta.is_some()
+    }
+
+    /// Samples that were written so far.
+    pub fn samples(&self) -> u64 {
+        self.writer.counts().samples
+    }
+
+    /// Writes samples.
+    pub fn write(&mut self, samples: &[Complex32]) -> Result<(), Failure> {
+        let path = &self.path;
+        let failed = |error| Failure::data(format!("{}: {error}", path.display()));
+        self.writer.write(samples).map_err(failed)
+    }
+
+    /// Ends the file, and writes its metadata.
+    pub fn finish(self) -> Result<WriteCounts, Failure> {
+        let path = self.path;
+        let failed = |error| Failure::data(format!("{}: {error}", path.display()));
+        let counts = self.writer.finish().map_err(failed)?;
+        if let Some(meta) = self.meta {
+            let failed = |error| Failure::data(format!("{}: {error}", meta.display()));
+            fs::write(&meta, self.recording.to_json()).map_err(failed)?;
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,167 @@
+//! `karoo modem` as a user runs it: frames to samples, samples through channels, and what is
+//! refused.
+
+use std::fs;
+use std::path::Path;
+
+use karoo_modem::formats::{FullScale, Recording, SampleFormat, SampleReader};
+use karoo_modem::tx::Transmitter;
+use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, pad_message};
+use num_complex::Complex32;
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::{karoo, karoo_ok};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn samples(path: &Path, format: SampleFormat) -> Vec<Complex32> {
+    let file = fs::File::open(path).unwrap();
+    let mut reader = SampleReader::new(file, format, FullScale::default());
+    let mut samples = Vec::new();
+    while reader.read(&mut samples).unwrap() > 0 {}
+    assert_eq!(reader.counts().cut_bytes, 0);
+    samples
+}
+
+#[test]
+fn a_file_is_sent_as_frames_of_the_waveform() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let message: Vec<u8> = (0..4000u32).map(|i| (i * 31) as u8).collect();
+    fs::write(at("message"), &message).unwrap();
+    let text = karoo_ok([
+        "modem",
+        "tx",
+        "--input",
+        &at("message"),
+        "--output",
+        &at("sent.cf32"),
+        "--source",
+        "7",
+        "--json",
+    ]);
+    let sent = json(&text);
+    assert_eq!(sent["frames"], 2);
+    assert_eq!(sent["bytes"], 4000);
+    let (mut transmitter, mut model) = (Transmitter::new(1.0), Vec::new());
+    for part in message.chunks(3060) {
+        let (payload, used) = pad_message(part, Modulation::Qpsk);
+        let header = Header {
+            source: 7,
+            length: used as u16,
+            ..Header::new(Modulation::Qpsk)
+        };
+        let frame = Frame::new(header, &payload, CheckField::Crc).unwrap();
+        transmitter.frame(&frame, &mut model);
+        transmitter.blanks(24, &mut model);
+    }
+    transmitter.finish(&mut model);
+    let found = samples(Path::new(&at("sent.cf32")), SampleFormat::Cf32);
+    assert!(found == model);
+    assert_eq!(sent["samples"], found.len() as u64);
+}
+
+#[test]
+fn recordings_say_their_rate_to_the_channel() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("message"), b"hello").unwrap();
+    let (message, sent, air) = (at("message"), at("sent.sigmf-meta"), at("air.sigmf-data"));
+    karoo_ok([
+        "modem",
+        "tx",
+        "-i",
+        &message,
+        "-o",
+        &sent,
+        "--format",
+        "ci16",
+        "--sample-rate",
+        "80M",
+        "--duty",
+        "0.5",
+        "--lead",
+        "100",
+    ]);
+    let recording = Recording::from_json(&fs::read_to_string(&sent).unwrap()).unwrap();
+    assert_eq!(recording.annotations[0].sample_start, 300);
+    let text = karoo_ok([
+        "modem",
+        "channel",
+        "-i",
+        &sent,
+        "-o",
+        &air,
+        "--frequency",
+        "20k",
+        "--delay",
+        "3",
+        "--json",
+    ]);
+    let passed = json(&text);
+    let before = samples(&folder.path().join("sent.sigmf-data"), SampleFormat::Ci16);
+    let behind = samples(&folder.path().join("air.sigmf-data"), SampleFormat::Cf32);
+    assert_eq!(passed["samples_in"], before.len() as u64);
+    assert_eq!(behind.len(), before.len() + 3);
+    for (n, sample) in before.iter().enumerate().step_by(101) {
+        let turns = 20e3 / 80e6 * (n + 3) as f64;
+        let turn = Complex32::cis((turns * std::f64::consts::TAU) as f32);
+        assert!((behind[n + 3] - sample * turn).norm() < 1e-5, "{n}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_way_out() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, out) = (at("a.cf32"), at("b.cf32"));
+    fs::write(&file, [0; 64]).unwrap();
+    fs::write(at("c.sigmf-meta"), "{}").unwrap();
+    fs::write(at("c.sigmf-data"), [0; 8]).unwrap();
+    let (recording, nowhere) = (at("c.sigmf-meta"), at("nowhere"));
+    let tx = ["modem", "tx", "-i", &file, "-o", &out];
+    let channel = ["modem", "channel", "-i", &file, "-o", &out];
+    let rows: [(&[&str], &[&str], i32, &str); 11] = [
+        (&tx, &["--mod", "qam32"], 2, "qam64"),
+        (&tx, &["--duty", "0"], 2, "--duty: a duty cycle of 0"),
+        (&tx, &["--full-scale", "0"], 2, "1e-6 to 1e6"),
+        (&tx, &["--gain", "nan"], 2, "-100 to 100 dB"),
+        (&channel, &["--frequency", "20k"], 2, "--sample-rate"),
+        (
+            &channel,
+            &["--frequency", "9e9", "--sample-rate", "1M"],
+            2,
+            "cycles per sample",
+        ),
+        (&channel, &["--path", "1:2:3:4"], 2, "12:-3:90"),
+        (&channel, &["--bits", "0"], 2, "1 to 24"),
+        (
+            &["modem", "channel", "-i", &file, "-o", &file],
+            &[],
+            2,
+            "name another file",
+        ),
+        (
+            &["modem", "channel", "-i", &recording, "-o", &out],
+            &[],
+            1,
+            "global",
+        ),
+        (
+            &["modem", "tx", "-i", &nowhere, "-o", &out],
+            &[],
+            2,
+            "--input",
+        ),
+    ];
+    for (command, options, code, wanted) in rows {
+        let output = karoo(command.iter().chain(options));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{options:?}: {said}");
+        assert!(said.contains(wanted), "{options:?}: {said}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), [0; 64]);
+}
