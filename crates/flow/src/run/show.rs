@@ -18,6 +18,14 @@ fn quoted(text: &str) -> String {
         .replace('\n', " ")
 }
 
+/// A field of a table: in quotes where it has a comma.
+fn field(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
 fn quantiles(text: &mut String, name: &str, labels: &str, spread: Quantiles, scale: f64) {
     let comma = if labels.is_empty() { "" } else { "," };
     for (quantile, value) in [
@@ -50,7 +58,7 @@ impl Telemetry {
                 text,
                 "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 self.elapsed,
-                part.name,
+                field(&part.name),
                 part.ticks,
                 part.busy,
                 part.waiting_to_read,

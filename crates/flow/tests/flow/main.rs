@@ -12,3 +12,4 @@ mod nodes;
 mod partitionings;
 mod placement;
 mod queues;
+mod telemetry;
