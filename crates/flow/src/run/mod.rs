@@ -289,6 +289,7 @@ impl Executor {
                 ends,
                 plan,
                 follower,
+                telemetry: self.settings.telemetry,
                 paths: part.items.iter().map(path).collect(),
                 step: part.step,
                 now: 0,

@@ -123,6 +123,9 @@ pub struct Settings {
     /// The paths of constants, gains and filters whose numbers may be changed during the run, by
     /// [`Handle::change`](super::Handle::change).
     pub changeable: Vec<String>,
+    /// Whether partitions count their ticks and time some of their steps. Without, a run tells only
+    /// where it waits.
+    pub telemetry: bool,
     /// What threads do while they wait. `None`: they sleep at once if there are more threads than
     /// CPUs.
     pub patience: Option<Patience>,
@@ -144,6 +147,7 @@ impl Default for Settings {
             level: None,
             compile: true,
             changeable: Vec::new(),
+            telemetry: true,
             patience: None,
         }
     }

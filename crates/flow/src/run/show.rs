@@ -32,6 +32,7 @@ fn quantiles(text: &mut String, name: &str, labels: &str, spread: Quantiles, sca
         ("0", spread.least),
         ("0.5", spread.median),
         ("0.99", spread.p99),
+        ("0.99999", spread.p99_999),
         ("1", spread.most),
     ] {
         put!(

@@ -42,6 +42,7 @@ impl Spread {
             least: histogram.min(),
             median: at(0.5),
             p99: at(0.99),
+            p99_999: at(0.99999),
             most: histogram.max(),
         }
     }
@@ -58,6 +59,8 @@ pub struct Quantiles {
     pub median: u64,
     /// Of a hundred, 99 are not above.
     pub p99: u64,
+    /// Of a hundred thousand, all but one are not above.
+    pub p99_999: u64,
     /// The most.
     pub most: u64,
 }
@@ -330,8 +333,8 @@ impl fmt::Display for Telemetry {
         }
         writeln!(
             f,
-            "latency {} ns, at most {} ns",
-            self.latency.median, self.latency.most
+            "latency {} ns, 99 % {} ns, 99.999 % {} ns, at most {} ns",
+            self.latency.median, self.latency.p99, self.latency.p99_999, self.latency.most
         )
     }
 }

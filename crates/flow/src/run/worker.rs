@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub step: u64,
     /// How changes are followed, if there is anything that can change.
     pub follower: Option<Follower>,
+    /// Whether ticks are counted and steps are timed.
+    pub telemetry: bool,
     /// The unit that runs now, to be named if it fails.
     pub now: usize,
 }
@@ -158,7 +160,7 @@ impl Worker {
             if let Some(follower) = &mut self.follower {
                 change::prepare(&mut self.plan, &follower.begin(self.step));
             }
-            let timed = step % EVERY == 1;
+            let timed = self.telemetry && step % EVERY == 1;
             if timed {
                 self.timed(counts, (step / EVERY).is_multiple_of(2))?;
             } else {
@@ -172,7 +174,9 @@ impl Worker {
                 return Ok(());
             }
             self.plan.end_step();
-            add(&counts.ticks, self.step);
+            if self.telemetry {
+                add(&counts.ticks, self.step);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ mod adapters;
 mod analysis;
 mod changes;
 mod copies;
+mod deadlocks;
 mod executor;
 mod files;
 mod graphs;

@@ -1,0 +1,171 @@
+//! What stands still is refused, and nothing else: executors beside a search of all interleavings.
+
+use std::collections::HashSet;
+
+use karoo_flow::run::Transfer;
+use karoo_flow::{Builder, Cause, Executor, Graph, Interpreter, Settings, Type};
+use proptest::prelude::*;
+
+use crate::executor::samples;
+use crate::partitionings::{bytes, cases};
+
+/// Where a signal goes from one partition to another, and its delay.
+#[derive(Clone, Copy, Debug)]
+struct Arc {
+    from: usize,
+    to: usize,
+    delay: usize,
+}
+
+/// Partitions that sum what comes in, halve it and pass it on. The first has the input, the last
+/// the output.
+fn graph(count: usize, arcs: &[Arc]) -> Graph {
+    let g = Builder::new("net");
+    let x = g.input("x", Type::F32);
+    let mut late = Vec::new();
+    for (index, arc) in arcs.iter().enumerate().filter(|(_, arc)| arc.delay > 0) {
+        let past = g.scope(&format!("late{index}"), || {
+            g.partition(arc.to as u32);
+            g.feedback("past", Type::F32, arc.delay, 0.5)
+        });
+        late.push((index, past));
+    }
+    let mut outs = Vec::new();
+    for part in 0..count {
+        let ins = arcs.iter().enumerate().filter(|(_, arc)| arc.to == part);
+        let ins: Vec<_> = ins
+            .map(
+                |(index, arc)| match late.iter().find(|late| late.0 == index) {
+                    Some((_, past)) => past.out(),
+                    None => outs[arc.from],
+                },
+            )
+            .collect();
+        let out = g.scope(&format!("part{part}"), || {
+            g.partition(part as u32);
+            let own = (part == 0).then_some(x);
+            let sum = own.into_iter().chain(ins).reduce(|a, b| a + b).unwrap();
+            sum.gain(0.25)
+        });
+        outs.push(out);
+    }
+    for (index, past) in late {
+        past.close(outs[arcs[index].from]);
+    }
+    g.output("y", outs[count - 1]);
+    g.build().unwrap()
+}
+
+/// Blocks in a queue, and slots that an end has in its hands.
+type State = (Vec<bool>, Vec<(usize, usize, usize)>);
+
+/// Whether any order of beginnings and ends of blocks leads to a state in which nobody can go on.
+/// `block` and `capacity` are those of all queues. A partition begins with a block if all its
+/// queues have one for it; in place it also needs room in all queues behind it, and it keeps both
+/// until it ends. With copies it needs room when it ends.
+fn stands_still(count: usize, arcs: &[Arc], block: usize, capacity: usize, copies: bool) -> bool {
+    let queues = arcs.iter().map(|arc| {
+        // Whole blocks of the delay are in the queue, and one slot at least is not.
+        let initial = (arc.delay / block).min(capacity - 1);
+        (initial, 0, 0)
+    });
+    let start: State = (vec![false; count], queues.collect());
+    let (mut known, mut open) = (HashSet::from([start.clone()]), vec![start]);
+    while let Some((works, queues)) = open.pop() {
+        let mut goes_on = false;
+        for part in 0..count {
+            let of =
+                |end: fn(&Arc) -> usize| (0..arcs.len()).filter(move |&at| end(&arcs[at]) == part);
+            let room = |at: usize| {
+                let (full, reading, writing) = queues[at];
+                full + reading + writing < capacity
+            };
+            let (mut works, mut queues_then) = (works.clone(), queues.clone());
+            let ready = if works[part] {
+                !copies || of(|arc| arc.from).all(room)
+            } else {
+                of(|arc| arc.to).all(|at| queues[at].0 > 0)
+                    && (copies || of(|arc| arc.from).all(room))
+            };
+            if !ready {
+                continue;
+            }
+            goes_on = true;
+            for at in of(|arc| arc.to) {
+                let (full, reading, _) = &mut queues_then[at];
+                match (works[part], copies) {
+                    (false, true) => *full -= 1,
+                    (false, false) => (*full, *reading) = (*full - 1, 1),
+                    (true, _) => *reading = 0,
+                }
+            }
+            for at in of(|arc| arc.from) {
+                let (full, _, writing) = &mut queues_then[at];
+                match works[part] {
+                    false => *writing = usize::from(!copies),
+                    true => (*full, *writing) = (*full + 1, 0),
+                }
+            }
+            works[part] = !works[part];
+            let then = (works, queues_then);
+            if known.insert(then.clone()) {
+                open.push(then);
+            }
+        }
+        if !goes_on {
+            return true;
+        }
+    }
+    false
+}
+
+/// A chain, and arcs beside it and back.
+fn nets() -> impl Strategy<Value = (usize, Vec<Arc>)> {
+    (2..5usize).prop_flat_map(|count| {
+        let chain = proptest::collection::vec(0..60usize, count - 1);
+        let more = proptest::collection::vec((0..count, 0..count, 0..90usize), 0..4);
+        (chain, more).prop_map(move |(chain, more)| {
+            let chain = chain.iter().enumerate().map(|(from, &delay)| Arc {
+                from,
+                to: from + 1,
+                // Most have none.
+                delay: delay.saturating_sub(40),
+            });
+            let mut arcs: Vec<Arc> = chain.collect();
+            for (from, to, delay) in more {
+                let delay = if from < to { delay / 2 } else { delay + 1 };
+                let known = arcs.iter().any(|arc| (arc.from, arc.to) == (from, to));
+                if from != to && !known {
+                    arcs.push(Arc { from, to, delay });
+                }
+            }
+            (count, arcs)
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
+    #[test]
+    fn a_graph_is_refused_if_and_only_if_some_order_stands_still(
+        (count, arcs) in nets(), block in 1..40u64, capacity in 1..4usize,
+        kind in 0..Transfer::ALL.len(), step in 1..50u64,
+    ) {
+        let graph = graph(count, &arcs);
+        let transfer = Transfer::ALL[kind];
+        let settings = Settings { block, capacity, step, transfer, ..Settings::default() };
+        let wanted = stands_still(count, &arcs, block as usize, capacity, transfer.copies());
+        match Executor::new(&graph, settings) {
+            Err(problems) => {
+                prop_assert_eq!(problems.count(Cause::Loop), 1, "{}", problems);
+                prop_assert!(wanted, "{} {:?}", problems, arcs);
+            }
+            Ok(executor) => {
+                prop_assert!(!wanted, "{}\n{:?}", executor, arcs);
+                let inputs = [samples(300, 3)];
+                let whole = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+                prop_assert_eq!(bytes(&executor.run_values(&inputs).unwrap()), bytes(&whole));
+            }
+        }
+    }
+}
