@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 use std::io::IsTerminal;
+use std::str::FromStr;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,13 +15,18 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::widgets::{Cell, Row, Table};
 
 use super::{Failure, examples};
+use crate::config::ConfigError;
 
 /// How long an engine has to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
+/// Between two looks for keys.
+const KEYS: Duration = Duration::from_millis(50);
 /// Bytes of a document, at most.
 const DOCUMENT: u64 = 16 << 20;
+/// Lines that a verdict may take on a terminal.
+const LINES: usize = 3;
 /// Figures that have a column.
 const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
 
@@ -32,10 +39,47 @@ const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
 pub struct TopArgs {
     /// Engines: host and --prometheus-port of each
     #[arg(value_name = "HOST:PORT", required = true)]
-    engines: Vec<String>,
+    engines: Vec<Address>,
     /// Print the table once, for scripts, and end
     #[arg(long)]
     once: bool,
+}
+
+/// Where an engine's page is, as it is written in front of `/live.json`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address(String);
+
+impl FromStr for Address {
+    type Err = ConfigError;
+
+    /// Takes the address of the page as well, as it is copied from a browser.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |rule| Err(ConfigError::new("HOST:PORT", text, rule, "try m000h:9100"));
+        let bare = text.strip_prefix("http://").unwrap_or(text);
+        let bare = bare.strip_suffix('/').unwrap_or(bare);
+        let Some((host, port)) = bare.rsplit_once(':') else {
+            return wrong("must end in the engine's --prometheus-port");
+        };
+        if !port.parse::<u16>().is_ok_and(|port| port > 0) {
+            return wrong("must end in a port from 1 to 65535");
+        }
+        let inner = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_host = match inner {
+            Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => {
+                let known = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+                !host.is_empty() && host.chars().all(known)
+            }
+        };
+        match is_host {
+            true => Ok(Self(bare.to_owned())),
+            false => {
+                wrong("must begin with a name, an IPv4 address, or an IPv6 address in brackets")
+            }
+        }
+    }
 }
 
 /// What is known of one engine.
@@ -87,7 +131,7 @@ impl Seen {
             })
         };
         cells.extend(FIGURES.map(|name| figure(name).unwrap_or_else(|| "-".to_owned())));
-        cells.push(match &self.document {
+        let verdict = match &self.document {
             Err(why) => why.clone(),
             Ok(document) => document.verdict().map_or(String::new(), |verdict| {
                 let since = verdict.since.map(|since| (document.time - since).max(0.0));
@@ -98,7 +142,9 @@ impl Seen {
                 };
                 format!("{}{since}{mends}", verdict.text)
             }),
-        });
+        };
+        // What another host says must not steer this terminal.
+        cells.push(verdict.replace(char::is_control, " "));
         cells
     }
 }
@@ -121,6 +167,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         let unwell = seen.iter().filter(|seen| seen.state() != "well").count();
         return match unwell {
             0 => Ok(()),
+            1 => Err(Failure::data(format!("1 of {} is not well", seen.len()))),
             n => Err(Failure::data(format!("{n} of {} are not well", seen.len()))),
         };
     }
@@ -131,15 +178,15 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
 }
 
 /// Asks all engines at the same time.
-fn ask(engines: &[String]) -> Vec<Seen> {
+fn ask(engines: &[Address]) -> Vec<Seen> {
     let mut seen: Vec<Seen> = thread::scope(|scope| {
         let asked = engines.iter().map(|address| {
-            let asked = scope.spawn(|| fetch(address));
+            let asked = scope.spawn(|| fetch(&address.0));
             (address, asked)
         });
         let asked: Vec<_> = asked.collect();
         let seen = asked.into_iter().map(|(address, asked)| Seen {
-            address: address.clone(),
+            address: address.0.clone(),
             document: asked.join().unwrap_or_else(|_| Err("panicked".to_owned())),
         });
         seen.collect()
@@ -193,47 +240,119 @@ fn text(seen: &[Seen]) -> String {
     text
 }
 
-/// Shows the table until somebody presses q.
-fn show(terminal: &mut ratatui::DefaultTerminal, engines: &[String]) -> std::io::Result<()> {
-    loop {
-        let begun = Instant::now();
-        let seen = ask(engines);
-        terminal.draw(|frame| frame.render_widget(table(&seen), frame.area()))?;
-        while begun.elapsed() < LOOK {
-            if !event::poll(LOOK.saturating_sub(begun.elapsed()))? {
-                continue;
+/// Shows the table until somebody presses q. Engines that do not answer keep nobody waiting: they
+/// are asked on a thread of its own.
+fn show(terminal: &mut ratatui::DefaultTerminal, engines: &[Address]) -> std::io::Result<()> {
+    let (found, looks) = mpsc::channel();
+    let engines = engines.to_vec();
+    thread::spawn(move || {
+        loop {
+            let begun = Instant::now();
+            if found.send(ask(&engines)).is_err() {
+                return;
             }
+            thread::sleep(LOOK.saturating_sub(begun.elapsed()));
+        }
+    });
+    let mut seen = Vec::new();
+    loop {
+        terminal.draw(|frame| {
+            let area = frame.area();
+            frame.render_widget(table(&seen, area.width.into()), area);
+        })?;
+        match looks.recv_timeout(KEYS) {
+            Ok(look) => seen = look,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(std::io::Error::other("nobody asks the engines any more"));
+            }
+        }
+        while event::poll(Duration::ZERO)? {
             if let Event::Key(key) = event::read()?
                 && key.kind == KeyEventKind::Press
+                && ends(key.code, key.modifiers)
             {
-                let interrupt = key.modifiers.contains(KeyModifiers::CONTROL);
-                match key.code {
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Char('c') if interrupt => return Ok(()),
-                    _ => {}
-                }
+                return Ok(());
             }
         }
     }
 }
 
-fn table(seen: &[Seen]) -> Table<'static> {
+/// Whether a key ends the table.
+fn ends(code: KeyCode, modifiers: KeyModifiers) -> bool {
+    match code {
+        KeyCode::Char('q') | KeyCode::Esc => true,
+        KeyCode::Char('c') => modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
+}
+
+/// The columns beside the verdict for which a terminal of this width has room, by their places in
+/// [`TITLES`], with their widths.
+fn columns(seen: &[Seen], width: usize) -> Vec<(usize, usize)> {
+    let longest = seen.iter().map(|seen| seen.address.chars().count()).max();
+    let address = (0, longest.unwrap_or(0).clamp(10, 22));
+    match width {
+        0..60 => vec![address, (1, 9)],
+        60..110 => vec![address, (1, 9), (3, 7)],
+        _ => vec![address, (1, 9), (2, 11), (3, 7), (4, 12), (5, 7)],
+    }
+}
+
+/// Lines of at most `width` characters, broken at blanks, no more than [`LINES`].
+fn lines(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let full = lines.len() == LINES;
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            // There is more.
+            Some(last) if full => {
+                let kept = last
+                    .chars()
+                    .take(width.saturating_sub(2))
+                    .collect::<String>();
+                *last = kept + " …";
+                break;
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn table(seen: &[Seen], width: usize) -> Table<'static> {
+    let columns = columns(seen, width);
+    let taken: usize = columns.iter().map(|(_, width)| width + 1).sum();
+    let room = width.saturating_sub(taken).max(1);
+    let verdict = TITLES.len() - 1;
     let row = |seen: &Seen| {
         let colour = match seen.state() {
             "well" => Color::Green,
             "warning" => Color::Yellow,
             _ => Color::Red,
         };
-        let cells = seen.cells().into_iter().enumerate();
-        let cells = cells.map(|(column, cell)| match column {
-            1 => Cell::from(cell).style(Style::new().fg(colour)),
-            _ => Cell::from(cell),
+        let texts = seen.cells();
+        let lines = lines(&texts[verdict], room);
+        let height = u16::try_from(lines.len()).unwrap_or(1).max(1);
+        let cells = columns.iter().map(|&(column, _)| {
+            let cell = Cell::from(texts[column].clone());
+            match column {
+                1 => cell.style(Style::new().fg(colour)),
+                _ => cell,
+            }
         });
-        Row::new(cells.collect::<Vec<_>>())
+        let cells = cells.chain([Cell::from(lines.join("\n"))]);
+        Row::new(cells.collect::<Vec<_>>()).height(height)
     };
-    let widths = [22, 9, 11, 7, 12, 7].map(Constraint::Length);
-    let widths = widths.into_iter().chain([Constraint::Fill(1)]);
-    Table::new(seen.iter().map(row).collect::<Vec<_>>(), widths).header(Row::new(TITLES).bold())
+    let titles = columns.iter().map(|&(column, _)| TITLES[column]);
+    let titles: Vec<_> = titles.chain([TITLES[verdict]]).collect();
+    let widths = columns.iter().map(|&(_, width)| width as u16);
+    let widths = widths.map(Constraint::Length).chain([Constraint::Fill(1)]);
+    Table::new(seen.iter().map(row).collect::<Vec<_>>(), widths).header(Row::new(titles).bold())
 }
 
 #[cfg(test)]
@@ -294,7 +413,77 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let all = ask(&[address]);
+        let all = ask(&[Address(address)]);
         assert_eq!(all[0].state(), "no answer");
+    }
+
+    #[test]
+    fn addresses_are_refused_that_lead_nowhere() {
+        for (text, taken) in [
+            ("m000h:9100", "m000h:9100"),
+            ("10.0.0.1:1", "10.0.0.1:1"),
+            ("[::1]:9100", "[::1]:9100"),
+            ("http://m000h:9100/", "m000h:9100"),
+        ] {
+            assert_eq!(text.parse(), Ok(Address(taken.to_owned())));
+        }
+        for text in [
+            "m000h",
+            ":9100",
+            "m000h:0",
+            "m000h:99999",
+            "m000h:",
+            "::1:9100",
+            "[x]:9100",
+            "https://m000h:9100",
+            "m000h:9100/live",
+            "a b:1",
+            "",
+        ] {
+            let error = text.parse::<Address>().expect_err(text).to_string();
+            assert!(
+                error.starts_with("HOST:PORT") && error.contains("m000h:9100"),
+                "{error}"
+            );
+        }
+    }
+
+    fn drawn(seen: &[Seen], width: u16) -> String {
+        let backend = ratatui::backend::TestBackend::new(width, 12);
+        let mut terminal = ratatui::Terminal::new(backend).unwrap();
+        let draw = |frame: &mut ratatui::Frame<'_>| {
+            frame.render_widget(table(seen, width.into()), frame.area());
+        };
+        terminal.draw(draw).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn the_verdict_can_be_read_on_a_terminal_of_any_width() {
+        let words = "12 heaps/s missing: missing-heaps, they did not reach this host";
+        let all = [seen("m000h.example:9100", State::Bad, words, 3.0)];
+        for width in [50, 80, 110, 200] {
+            let text = drawn(&all, width);
+            for word in words.split(' ').take(6) {
+                assert!(text.contains(word), "{width}: {word} is not in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_engine_says_does_not_steer_the_terminal() {
+        let all = [seen("a:1", State::Bad, "\u{1b}[2Jgone\n\rb:1  well", 0.0)];
+        let text = text(&all);
+        assert!(
+            !text.contains(['\u{1b}', '\r']) && text.lines().count() == 2,
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn long_words_are_cut_with_a_sign() {
+        assert_eq!(lines("a b", 3), ["a b"]);
+        assert_eq!(lines("aa bb cc dd ee", 2), ["aa", "bb", " …"]);
+        assert_eq!(lines("", 5), [""]);
     }
 }

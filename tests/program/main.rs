@@ -22,4 +22,5 @@ mod plan;
 mod rejections;
 mod replay;
 mod spead2;
+mod top;
 mod tune;
