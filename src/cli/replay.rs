@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use dsp::power::dbfs_words;
 use katcp::reading::unix_now;
 
 use super::{Failure, colour, examples, log};
@@ -173,7 +174,7 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
     for (pol, counts) in input.pols.iter().enumerate() {
         let power = counts
             .power_dbfs
-            .map_or(String::new(), |dbfs| format!(", {dbfs:.2} dBFS"));
+            .map_or(String::new(), |dbfs| format!(", {}", dbfs_words(dbfs, 2)));
         println!(
             "input {pol}    {} heaps, {} missing, {} samples clipped{power}",
             counts.heaps, counts.missing_heaps, counts.clipped_samples

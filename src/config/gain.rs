@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dsp::level::LEAST_RMS;
+
 /// What gains outputs begin with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GainOption {
@@ -18,7 +20,7 @@ pub enum GainOption {
 /// A value that is no gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be a number, auto, or auto:RMS with the rms that parts are to have, in counts; try auto"
+    "must be a number, auto, or auto:RMS with the rms that parts are to have, in counts, at least 0.1; try auto"
 )]
 pub struct GainOptionError;
 
@@ -31,7 +33,7 @@ impl FromStr for GainOption {
         }
         if let Some(rms) = text.strip_prefix("auto:") {
             let rms: f64 = rms.parse().map_err(|_| GainOptionError)?;
-            return match rms.is_finite() && rms > 0.0 {
+            return match rms.is_finite() && rms >= LEAST_RMS {
                 true => Ok(Self::Auto { rms: Some(rms) }),
                 false => Err(GainOptionError),
             };
@@ -65,7 +67,16 @@ mod tests {
             assert_eq!(text.parse(), Ok(value));
             assert_eq!(value.to_string(), text);
         }
-        for text in ["", "Auto", "auto:", "auto:-1", "auto:nan", "auto:0", "1x"] {
+        for text in [
+            "",
+            "Auto",
+            "auto:",
+            "auto:-1",
+            "auto:nan",
+            "auto:0",
+            "auto:1e-300",
+            "1x",
+        ] {
             assert_eq!(text.parse::<GainOption>(), Err(GainOptionError), "{text}");
         }
     }

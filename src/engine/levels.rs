@@ -2,6 +2,7 @@
 
 use dsp::kurtosis::{self, Thresholds};
 use dsp::{SampleBits, power};
+use ground::N_POL;
 use num_complex::{Complex32, Complex64};
 
 use super::{InputStatistics, OutputStatistics};
@@ -10,6 +11,11 @@ use crate::config::OutputConfig;
 /// Spectra that a channel's power is averaged over before gains are made of it: 10⁴ have an error
 /// of 1 %, 0.04 dB. Where a channel has fewer, its neighbours make up for it.
 const SPECTRA_FOR_GAINS: u64 = 10_000;
+
+/// Powers below this share of the mean are what the rounding of single precision leaves: −144 dB
+/// were seen in a polarisation of zeros beside one with noise. The quantisation of a digitiser of 16
+/// bits is 98 dB below a sine of full scale.
+const ROUNDING: f64 = 1e-12;
 
 /// Channels of one polarisation whose kurtosis noise alone rarely has.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,15 +101,38 @@ impl OutputStatistics {
         }
     }
 
-    /// Gains with which the parts of each channel of `pol` would have this rms, if it had `gains`
-    /// while these statistics were taken. Phases of gains stay. Channels without power, and those
-    /// whose gain is zero, keep what they have.
-    pub fn level_gains(&self, pol: usize, gains: &[Complex32], rms: f64) -> Vec<Complex32> {
+    /// Gains with which the parts of each channel would have this rms, per polarisation, if it had
+    /// `gains` while these statistics were taken. Phases of gains stay. Channels without power, and
+    /// those whose gain is zero, keep what they have. `None` of a polarisation where all do.
+    pub fn level_gains(
+        &self,
+        gains: [&[Complex32]; N_POL],
+        rms: f64,
+    ) -> [Option<Vec<Complex32>>; N_POL] {
         // Power before gains.
-        let before = self.powers(pol).zip(gains);
-        let before: Vec<f64> = before
-            .map(|(power, gain)| power / f64::from(gain.norm_sqr()))
-            .collect();
+        let before = [0, 1].map(|pol: usize| {
+            let before = self.powers(pol).zip(gains[pol]);
+            let before = before.map(|(power, gain)| power / norm(gain).powi(2));
+            before.collect::<Vec<_>>()
+        });
+        let means = before.iter().map(|before| {
+            let known = before.iter().filter(|power| power.is_finite());
+            known.sum::<f64>() / before.len() as f64
+        });
+        let floor = ROUNDING * means.fold(0.0, f64::max);
+        [0, 1].map(|pol: usize| {
+            let powers = before[pol].iter().copied();
+            let powers = powers.map(|power| if power > floor { power } else { f64::NAN });
+            self.levelled(&powers.collect::<Vec<_>>(), gains[pol], rms)
+        })
+    }
+
+    /// The same of one polarisation with these powers before gains, which are not finite where there
+    /// is none.
+    fn levelled(&self, before: &[f64], gains: &[Complex32], rms: f64) -> Option<Vec<Complex32>> {
+        if !before.iter().any(|power| power.is_finite()) {
+            return None;
+        }
         let wanted = SPECTRA_FOR_GAINS.div_ceil(self.spectra.max(1)) as usize;
         let reach = wanted.min(before.len() / 16) / 2;
         let around = |channel: usize| {
@@ -113,16 +142,25 @@ impl OutputStatistics {
             sum / count
         };
         let gain = |(channel, gain): (usize, &Complex32)| {
-            let size = rms * (2.0 / around(channel)).sqrt() / f64::from(gain.norm());
+            if !before[channel].is_finite() {
+                return *gain;
+            }
+            let size = rms * (2.0 / around(channel)).sqrt() / norm(gain);
             let levelled = gain * size as f32;
-            if levelled.is_finite() {
+            // A gain of zero would stay for ever.
+            if levelled.is_finite() && norm(&levelled) > 0.0 {
                 levelled
             } else {
                 *gain
             }
         };
-        gains.iter().enumerate().map(gain).collect()
+        Some(gains.iter().enumerate().map(gain).collect())
     }
+}
+
+/// Of any gain, as its square need not fit single precision.
+fn norm(gain: &Complex32) -> f64 {
+    f64::from(gain.re).hypot(f64::from(gain.im))
 }
 
 impl InputStatistics {
@@ -284,7 +322,8 @@ mod tests {
         let powers: Vec<f64> = (0..64).map(|k| f64::from(1 + k * k % 7)).collect();
         let sums = powers.iter().map(|&power| steady(power, 1)).collect();
         let gains = vec![Complex32::new(1.0, 0.0); 64];
-        let levelled = statistics(1, sums).level_gains(0, &gains, 8.0);
+        let levelled = statistics(1, sums).level_gains([&gains; 2], 8.0);
+        let levelled = levelled[0].as_ref().unwrap();
         for (k, gain) in levelled.iter().enumerate() {
             let near = &powers[k.saturating_sub(2)..(k + 3).min(64)];
             let mean = near.iter().sum::<f64>() / near.len() as f64;
@@ -292,6 +331,18 @@ mod tests {
             let expected = 8.0 / (mean / 2.0).sqrt();
             assert!((f64::from(gain.re) / expected - 1.0).abs() < 1e-6, "{k}");
         }
+    }
+
+    /// What rounding leaves of one polarisation in the other is not made noise of.
+    #[test]
+    fn a_polarisation_of_zeros_keeps_its_gains() {
+        let gains = vec![Complex32::new(0.5, 0.0); 64];
+        let mut sums = vec![steady(1.0, 10_000); 64];
+        for (k, sums) in sums.iter_mut().enumerate() {
+            sums.power[1] = 4e-15 * (1 + k) as f64;
+        }
+        let levelled = statistics(10_000, sums).level_gains([&gains; 2], 8.0);
+        assert_eq!(levelled.map(|gains| gains.is_some()), [true, false]);
     }
 
     proptest! {
@@ -308,8 +359,9 @@ mod tests {
             let sums = powers.iter().zip(&gains).map(|(power, gain)| {
                 steady(power * f64::from(gain.norm_sqr()), spectra)
             });
-            let levelled = statistics(spectra, sums.collect()).level_gains(0, &gains, rms);
-            for ((power, old), new) in powers.iter().zip(&gains).zip(&levelled) {
+            let levelled = statistics(spectra, sums.collect()).level_gains([&gains; 2], rms);
+            let levelled = levelled[0].as_ref().unwrap();
+            for ((power, old), new) in powers.iter().zip(&gains).zip(levelled) {
                 let got = (0.5 * power * f64::from(new.norm_sqr())).sqrt();
                 prop_assert!((got / rms - 1.0).abs() < 1e-4, "{} {}", got, rms);
                 prop_assert!((new / old).im.abs() <= 1e-4 * (new / old).re);
@@ -320,8 +372,10 @@ mod tests {
         #[test]
         fn gains_stay_finite(power in prop::sample::select(vec![0.0, 1e-30, 1.0, 1e30]), gain in prop::sample::select(vec![0.0f32, 1e-30, 1.0, 1e30])) {
             let gains = vec![Complex32::new(gain, 0.0); 64];
-            let levelled = statistics(10, vec![steady(power, 10); 64]).level_gains(1, &gains, 8.0);
-            prop_assert!(levelled.iter().all(|gain| gain.is_finite()));
+            let levelled = statistics(10, vec![steady(power, 10); 64]).level_gains([&gains; 2], 8.0);
+            prop_assert!(levelled.iter().flatten().flatten().all(|gain| gain.is_finite()));
+            let nothing = power == 0.0 || gain == 0.0;
+            prop_assert_eq!(levelled.map(|gains| gains.is_none()), [nothing; 2]);
         }
     }
 }

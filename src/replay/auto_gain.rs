@@ -43,6 +43,14 @@ pub enum AutoGainError {
         /// Name of the stream.
         output: String,
     },
+    /// Nothing to make louder.
+    #[error(
+        "--gain auto: all samples at the start of the capture are 0, so that '{output}' has no level; give a number"
+    )]
+    NoPower {
+        /// Name of the stream.
+        output: String,
+    },
     /// Computing.
     #[error("--gain auto: {0}")]
     Compute(Box<dyn std::error::Error + Send + Sync>),
@@ -60,17 +68,21 @@ pub fn measure_gains(plan: &mut ReplayPlan, capture: &Path) -> Result<(), AutoGa
     };
     Demand::check(Demand::of(&plan.engine, 0, 1))?;
     let gains = measure(plan, capture)?.into_iter();
-    let gains: Vec<_> = gains.map(|measured| measured.gains(auto.rms)).collect();
+    let gains = gains.map(|measured| measured.gains(auto.rms));
+    let gains = gains.collect::<Result<Vec<_>, _>>()?;
     plan.chosen.extend(gains.iter().map(chosen));
-    plan.gains = gains;
+    plan.gains = gains.into_iter().map(|(gains, _)| gains).collect();
     Ok(())
 }
 
-/// What is told of an output's gains.
-fn chosen(gains: &MeasuredGains) -> Decision {
+/// What is told of an output's gains, and of a polarisation without power.
+fn chosen((gains, silent): &(MeasuredGains, Option<usize>)) -> Decision {
     let values = gains.gains.iter().flatten();
     let (low, high) = values.fold((f32::INFINITY, 0f32), |(low, high), &gain| {
         (low.min(gain), high.max(gain))
+    });
+    let silent = silent.map_or(String::new(), |pol| {
+        format!("; polarisation {pol} has no power, and gains of 1")
     });
     let MeasuredGains {
         rms,
@@ -83,7 +95,7 @@ fn chosen(gains: &MeasuredGains) -> Decision {
         value: format!("{low:.4} to {high:.4}"),
         why: format!(
             "{rms:.1} counts rms in every channel, quantised with an efficiency of {efficiency:.4}; by {spectra} spectra \
-             of the capture's start"
+             of the capture's start{silent}"
         ),
     }
 }
@@ -95,22 +107,31 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    fn gains(&self, rms: Option<f64>) -> MeasuredGains {
+    /// Gains for this level, and the polarisation without power if there is one.
+    fn gains(&self, rms: Option<f64>) -> Result<(MeasuredGains, Option<usize>), AutoGainError> {
         let (bits, dither) = (self.output.sample_bits, self.output.dither);
         let rms = rms.unwrap_or_else(|| level::best_rms(bits, dither));
         let ones = vec![Complex32::new(1.0, 0.0); self.output.channels];
-        let gains = |pol| {
-            let gains = self.statistics.level_gains(pol, &ones, rms);
-            gains.into_iter().map(|gain| gain.re).collect()
-        };
-        MeasuredGains {
+        let levelled = self.statistics.level_gains([&ones; N_POL], rms);
+        let silent = levelled.iter().position(Option::is_none);
+        if levelled.iter().all(Option::is_none) {
+            return Err(AutoGainError::NoPower {
+                output: self.output.name.clone(),
+            });
+        }
+        let gains = levelled.map(|gains| {
+            let gains = gains.as_ref().unwrap_or(&ones).iter();
+            gains.map(|gain| gain.re).collect()
+        });
+        let measured = MeasuredGains {
             name: self.output.name.clone(),
             rms,
             efficiency: level::quantised_noise(rms, bits, dither).efficiency,
             spectra: self.statistics.spectra,
             span: [self.statistics.start.0, self.statistics.end.0],
-            gains: [gains(0), gains(1)],
-        }
+            gains,
+        };
+        Ok((measured, silent))
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use dsp::power::dbfs_words;
 use quick_xml::escape::escape;
 
 use super::data::{InputReport, RunReport};
@@ -208,9 +209,9 @@ fn input(out: &mut String, report: &RunReport, first: Option<&SpectraAccumulator
     for (pol, input) in report.input.pols.iter().enumerate() {
         let heaps: u64 = input.presence.iter().map(|run| run.1).sum();
         let span = heaps as f64 * report.config.recv.packet_samples as f64 / rate;
-        let power = input
-            .power_dbfs
-            .map_or(String::new(), |power| format!(" · {power:.1} dBFS"));
+        let power = input.power_dbfs.map_or(String::new(), |power| {
+            format!(" · {}", dbfs_words(power, 1))
+        });
         let _ = write!(
             out,
             "<h3>Polarisation {pol}</h3><p class=\"soft\">{} heaps · {} · {} missing · {} samples clipped{power}</p>",

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use dsp::level;
+use dsp::power::dbfs_words;
 use ground::N_POL;
 use quick_xml::escape::escape;
 use schemars::JsonSchema;
@@ -266,7 +267,8 @@ fn input_section(out: &mut String, input: &InputLevels) {
         };
         let _ = write!(
             out,
-            "<figure class=\"plot\"><figcaption>Polarisation {pol}: {dbfs:.1} dBFS, {rms:.1} counts rms, {} at full scale</figcaption>{}</figure>",
+            "<figure class=\"plot\"><figcaption>Polarisation {pol}: {}, {rms:.1} counts rms, {} at full scale</figcaption>{}</figure>",
+            dbfs_words(dbfs, 1),
             percent(full_scale),
             histogram(&input.histogram[pol])
         );

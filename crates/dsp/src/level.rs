@@ -9,6 +9,9 @@ const OFFSETS: usize = 32;
 /// [`best_rms`] loses at most this share of the efficiency that can be had.
 const TOLERATED: f64 = 1e-3;
 
+/// Least rms of parts that anybody asks for, in counts: below, quantisation leaves next to nothing.
+pub const LEAST_RMS: f64 = 0.1;
+
 /// What becomes of Gaussian noise, per real or imaginary part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuantisedNoise {

@@ -20,6 +20,14 @@ pub fn dbfs(power: u128, samples: u64, bits: SampleBits) -> f64 {
     10.0 * (power as f64 / samples as f64 / (amplitude * amplitude / 2.0)).log10()
 }
 
+/// Such a power in words: `-27.38 dBFS`, or `no power` where all samples are 0.
+pub fn dbfs_words(dbfs: f64, decimals: usize) -> String {
+    if dbfs == f64::MIN {
+        return "no power".to_owned();
+    }
+    format!("{dbfs:.decimals$} dBFS")
+}
+
 /// Samples in one averaging window: the multiple of `batch_samples` closest to `seconds`, at least
 /// one batch.
 pub fn window_samples(seconds: f64, adc_sample_rate: f64, batch_samples: u64) -> u64 {

@@ -99,7 +99,8 @@ pub enum RequestError {
     },
     /// Such a level cannot be had.
     #[error(
-        "rms {rms}: must be above 0 and below {limit}, the largest value; {best:.1} is good for noise"
+        "rms {rms:?}: must be at least {least} and below {limit}, the largest value; {best:.1} is good for noise",
+        least = level::LEAST_RMS
     )]
     Rms {
         /// What was asked for.
@@ -122,6 +123,14 @@ pub enum RequestError {
         "no statistics of '{output}' with its present gains: they come with each period of input (--statistics-period)"
     )]
     NoStatistics {
+        /// Stream name.
+        output: String,
+    },
+    /// There is nothing to make louder.
+    #[error(
+        "no channel of '{output}' has power and a gain that is not 0: does the digitiser send zeros? ?gain-all {output} default sets gains anew"
+    )]
+    NothingToLevel {
         /// Stream name.
         output: String,
     },
@@ -249,7 +258,7 @@ pub fn interpret(
             parameters.end()?;
             let (limit, best) = (bits.limit(), level::best_rms(bits, dither));
             let rms = rms.unwrap_or(best);
-            if !(rms > 0.0 && rms < f64::from(limit)) {
+            if !(level::LEAST_RMS..f64::from(limit)).contains(&rms) {
                 return Err(RequestError::Rms { rms, limit, best });
             }
             Ok(Action::LevelGains { output, rms })
@@ -440,11 +449,26 @@ impl Action {
                 let statistics = statistics.ok_or_else(|| RequestError::NoStatistics {
                     output: output.name().to_owned(),
                 })?;
+                let of = |pol| output.gains(pol).ok_or(EnqueueError::Input(pol));
+                let before = [of(0)?, of(1)?];
+                let levelled = statistics.level_gains([before[0].each(), before[1].each()], *rms);
+                if levelled.iter().all(Option::is_none) {
+                    return Err(RequestError::NothingToLevel {
+                        output: output.name().to_owned(),
+                    });
+                }
                 let mut gains = [None, None];
-                for (pol, gains) in gains.iter_mut().enumerate() {
-                    let before = output.gains(pol).ok_or(EnqueueError::Input(pol))?;
-                    let levelled = statistics.level_gains(pol, before.each(), *rms);
-                    *gains = Some(Gains::new(output.channels(), &levelled)?);
+                for (pol, levelled) in levelled.iter().enumerate() {
+                    match levelled {
+                        Some(levelled) => {
+                            gains[pol] = Some(Gains::new(output.channels(), levelled)?);
+                        }
+                        None => tracing::warn!(
+                            stream = output.name(),
+                            input = pol,
+                            "an input keeps its gains: no channel has power and a gain that is not 0"
+                        ),
+                    }
                 }
                 output.change_gains(gains)?;
                 let (bits, dither) = output.quantiser();

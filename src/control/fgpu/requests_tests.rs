@@ -418,6 +418,28 @@ fn levels_are_made_of_statistics_with_the_present_gains() {
     assert!((10.0..16.0).contains(&rms), "{rms}");
 }
 
+/// Such a request would change nothing, and must not say that all is as it was asked for.
+#[test]
+fn gains_of_zero_are_not_levelled() {
+    let bench = Bench::new();
+    bench.steered.outputs[0].publish_end(Timestamp(5000));
+    assert_eq!(bench.ask("?gain wideband 1 0"), ["ok"]);
+    bench.steered.outputs[0].take().expect("a request");
+    let board = bench.steered.published.statistics();
+    board.publish_output(0, statistics(5000));
+    // The other input has its level still.
+    assert_eq!(bench.ask("?karoo-auto-gain wideband 16")[0], "ok");
+    let request = bench.steered.outputs[0].take().expect("a request");
+    assert!(
+        matches!(request.change, Change::Gains([Some(_), None])),
+        "{request:?}"
+    );
+    assert_eq!(bench.ask("?gain-all wideband 0"), ["ok"]);
+    bench.steered.outputs[0].take().expect("a request");
+    board.publish_output(0, statistics(5000));
+    bench.fails("?karoo-auto-gain wideband", "?gain-all wideband default");
+}
+
 #[test]
 fn levels_that_cannot_be_are_refused() {
     let bench = Bench::new();
@@ -425,8 +447,9 @@ fn levels_that_cannot_be_are_refused() {
         ("", "stream is missing"),
         ("nosuch 16", "'nosuch'"),
         ("wideband x", "rms: 'x' is not a number"),
-        ("wideband 0", "must be above 0 and below 127"),
-        ("wideband -1", "must be above 0"),
+        ("wideband 0", "must be at least 0.1 and below 127"),
+        ("wideband -1", "must be at least 0.1"),
+        ("wideband 1e-300", "must be at least 0.1"),
         ("wideband 127", "below 127"),
         ("wideband nan", "rms"),
         ("wideband 16 16", "1 argument too many"),

@@ -198,6 +198,49 @@ fn what_cannot_be_levelled_is_refused() {
     let long = "name=v,channels=65536,dst=239.10.2.0,taps=64";
     fails(1, &["--gain", "auto", "--wideband", long], "give a number");
 
+    // A digitiser of zeros has no level. What rounding leaves of the other is none either.
+    let zeros = |name: &str, signals: &str| {
+        let file = path(name);
+        karoo_ok([
+            "dsim",
+            "--output",
+            &file,
+            "--samples",
+            "131072",
+            "--signals",
+            signals,
+        ]);
+        let [out, sync] = ["/dev/null", "1763700000"];
+        let args = [
+            "replay",
+            &file,
+            "-o",
+            out,
+            "--wideband",
+            WIDEBAND,
+            "--sync-time",
+            sync,
+        ];
+        karoo(args.iter().chain(&["--backend", "cpu", "--gain", "auto"]))
+    };
+    let both = zeros("both.pcap", "nodither(0);");
+    let stderr = String::from_utf8_lossy(&both.stderr).into_owned();
+    assert_eq!(both.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("samples") && stderr.contains("are 0"),
+        "{stderr}"
+    );
+    let one = zeros("one.pcap", "nodither(0); wgn(0.1, 1);");
+    let all = [&one.stdout[..], &one.stderr].concat();
+    let all = String::from_utf8_lossy(&all).into_owned();
+    assert!(one.status.success(), "{all}");
+    for words in [
+        "polarisation 0 has no power, and gains of 1",
+        " clipped, no power\n",
+    ] {
+        assert!(all.contains(words), "{words}: {all}");
+    }
+
     fs::write(&requests, "0 ?karoo-auto-gain w\n").unwrap();
     let report = path("report");
     karoo_ok([
