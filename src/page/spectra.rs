@@ -184,10 +184,14 @@ pub fn snapshot_array(statistics: &InputStatistics) -> Array {
 /// Level of the input in dB relative to a sine of full scale, and the share of extreme values.
 pub fn levels(statistics: &InputStatistics) -> Vec<Figure> {
     let figures = POLS.into_iter().enumerate().flat_map(|(pol, name)| {
-        let level = statistics.level_dbfs(pol).unwrap_or(f64::NAN);
+        let title = format!("level, {name}");
+        let level = match statistics.level_dbfs(pol) {
+            Some(f64::MIN) => Figure::in_words(title, "all zeros"),
+            level => Figure::new(title, level.unwrap_or(f64::NAN), "dBFS"),
+        };
         let share = statistics.full_scale_share(pol).unwrap_or(f64::NAN);
         [
-            Figure::new(format!("level, {name}"), level, "dBFS"),
+            level,
             Figure::new(format!("at full scale, {name}"), 100.0 * share, "%"),
         ]
     });

@@ -101,6 +101,15 @@ fn the_level_of_a_full_square_is_three_decibels() {
     let level = levels[0].value.unwrap();
     assert!((level - 3.0).abs() < 0.05, "{level}");
     assert_eq!(levels[1].value, Some(100.0));
+    // A digitiser without power has no number of decibels.
+    let mut zeros = statistics;
+    zeros.histogram[0] = vec![0; 1024];
+    zeros.histogram[0][512] = 100;
+    let levels = spectra::levels(&zeros);
+    assert_eq!(
+        levels[0],
+        live::Figure::in_words("level, pol 0", "all zeros")
+    );
 }
 
 #[test]

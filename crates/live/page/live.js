@@ -95,7 +95,9 @@ function connect() {
   events.onmessage = take;
   events.onerror = () => {
     // Where the program refuses, the browser does not try again by itself.
-    if (events.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
+    if (events.readyState !== EventSource.CLOSED) return;
+    if (!last) news.textContent = "refused: as many pages are open as may be; trying again";
+    setTimeout(connect, 3000);
   };
 }
 

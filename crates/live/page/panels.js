@@ -30,10 +30,10 @@ function figures(element) {
   const values = add(element, "div", "values");
   return (panel) => {
     values.replaceChildren();
-    for (const { name, value, unit } of panel.figures) {
+    for (const { name, value, unit, words } of panel.figures) {
       const box = add(values, "div");
       add(box, "span").textContent = name;
-      add(box, "b").textContent = figure(value, unit ?? "");
+      add(box, "b").textContent = words ?? figure(value, unit ?? "");
     }
   };
 }

@@ -32,6 +32,11 @@ function range(lists, before, least) {
   return { low: ease(before.low, wanted.low, low < before.low), high: ease(before.high, wanted.high, high > before.high) };
 }
 
+// A share of which the logarithm is given.
+function percent(logarithm) {
+  return `${Number((100 * 10 ** logarithm).toPrecision(2))}%`;
+}
+
 function frequency(x, value) {
   return figure(value, x.unit);
 }
@@ -176,7 +181,7 @@ function histogram(element, title) {
     const place = prepare(canvas, 180);
     const span = { low: panel.first, high: panel.first + (bins - 1) * panel.step };
     const limits = range(shares, null, 0.2);
-    const { toX, toY } = axes(place, span, limits, (value) => `${value}`, (value) => `10^${value}`);
+    const { toX, toY } = axes(place, span, limits, (value) => `${value}`, percent);
     shares.forEach((list, index) => {
       const at = (bin) => toX(panel.first + bin * panel.step);
       curve(place.context, list, at, toY, colour(`c${index % 8}`), 1.4);

@@ -260,6 +260,9 @@ pub struct Figure {
     /// Its unit; empty for a plain number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
+    /// What it is in words, where no number says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
 }
 
 impl Figure {
@@ -269,6 +272,15 @@ impl Figure {
             name: name.into(),
             value: value.is_finite().then_some(value),
             unit: unit.into(),
+            words: None,
+        }
+    }
+
+    /// What words say better than a number.
+    pub fn in_words(name: impl Into<String>, words: impl Into<String>) -> Self {
+        Self {
+            words: Some(words.into()),
+            ..Self::new(name, f64::NAN, "")
         }
     }
 }

@@ -184,7 +184,7 @@ impl Site {
                 .route("/events", get(events))
                 .route("/arrays/{name}", get(array));
         }
-        router.with_state(self.clone())
+        router.fallback(nothing_here).with_state(self.clone())
     }
 }
 
@@ -269,6 +269,16 @@ async fn front(state: State<Site>, headers: HeaderMap) -> Response {
         (header::VARY, "Accept"),
     ];
     (headers, page).into_response()
+}
+
+async fn nothing_here(State(site): State<Site>) -> Response {
+    let text = match site.feed {
+        Some(_) => {
+            "nothing is here: see / (the page), /metrics, /live.json, /events, /arrays/STREAM.npy\n"
+        }
+        None => "nothing is here: see /metrics\n",
+    };
+    (StatusCode::NOT_FOUND, text).into_response()
 }
 
 async fn metrics(State(site): State<Site>) -> Response {

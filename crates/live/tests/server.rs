@@ -92,14 +92,17 @@ async fn browsers_get_the_page_and_scrapers_metrics_at_the_same_address() {
     }
     let array = get(address, "/arrays/a.npy", "*/*").await;
     assert!(array.contains("NUMPY"), "{array}");
-    for path in [
-        "/arrays/b.npy",
-        "/arrays/a",
-        "/arrays/%2e%2e%2fa.npy",
-        "/nothing",
+    for (path, says) in [
+        ("/arrays/b.npy", "no such array"),
+        ("/arrays/a", "no such array"),
+        ("/arrays/%2e%2e%2fa.npy", "no such array"),
+        ("/nothing", "/live.json"),
     ] {
         let text = get(address, path, "*/*").await;
-        assert!(text.starts_with("HTTP/1.1 404"), "{text}");
+        assert!(
+            text.starts_with("HTTP/1.1 404") && text.contains(says),
+            "{text}"
+        );
     }
 }
 
