@@ -56,7 +56,7 @@ const HELP: [(&str, &str); 4] = [
 pub struct DoctorArgs {
     #[command(flatten)]
     engine: fgpu::FgpuArgs,
-    /// Seconds to look, up to 3600; an IGMP querier asks every 125 s as a rule
+    /// Seconds to look, 0.1 to 3600; an IGMP querier asks every 125 s as a rule
     #[arg(
         long = "for",
         value_name = "SECONDS",
@@ -84,11 +84,8 @@ pub fn command(command: Command) -> Command {
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let options = args.engine.options();
-    if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
-        let text = format!(
-            "--for {}: must be more than 0 and at most 3600 seconds; try 5",
-            args.seconds
-        );
+    if !(0.1..=3600.0).contains(&args.seconds) {
+        let text = format!("--for {}: must be 0.1 to 3600 seconds; try 5", args.seconds);
         return Err(Failure::usage(text));
     }
     let asked = Asked::of_options(options).map_err(Failure::usage)?;
@@ -106,7 +103,9 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
         false => print!("{report}"),
     }
     let codes = report.findings.iter().map(|finding| finding.code.name());
-    match codes.collect::<Vec<_>>() {
+    let mut codes: Vec<_> = codes.collect();
+    codes.dedup();
+    match codes {
         codes if codes.is_empty() => Ok(()),
         codes => Err(Failure::data(format!("found: {}", codes.join(", ")))),
     }

@@ -13,11 +13,13 @@ const A_DAY: f64 = 86_400.0;
 
 /// What is odd about a rate, if anything.
 pub fn doubt_about_rate(rate: f64) -> Option<String> {
+    let meant = match rate {
+        // Of these, megahertz would be more than any digitiser has.
+        rate if rate >= 1e5 => format!("if kilohertz were meant, give {rate}k"),
+        rate => format!("if megahertz were meant, give {rate}M"),
+    };
     (rate < LEAST_RATE).then(|| {
-        format!(
-            "--adc-sample-rate {rate}: that is in hertz, and little for a digitiser; if megahertz were meant, give \
-             {rate}M"
-        )
+        format!("--adc-sample-rate {rate}: that is in hertz, and little for a digitiser; {meant}")
     })
 }
 
@@ -117,6 +119,11 @@ mod tests {
         };
         let rate = one(&|config| config.clock.adc_sample_rate = 1712.0);
         assert!(rate.contains("--adc-sample-rate 1712") && rate.contains("1712M"));
+        let rate = one(&|config| config.clock.adc_sample_rate = 1.712e5);
+        assert!(
+            rate.ends_with("kilohertz were meant, give 171200k"),
+            "{rate}"
+        );
         let late = one(&|config| config.clock.sync_time = 99_999_999_999.0);
         assert!(late.contains("the year 5138 is to come"), "{late}");
         let millis = one(&|config| config.clock.sync_time = 1_763_700_000_000.0);

@@ -298,6 +298,25 @@ pub struct FgpuConfig {
     pub egress: EgressConfig,
 }
 
+/// Refuses that these are missing, each with words that would do.
+fn refuse_missing(missing: &[(&str, &[&str])]) -> Result<(), ConfigError> {
+    let options: Vec<_> = missing.iter().map(|(option, _)| *option).collect();
+    let rule = match options[..] {
+        [] => return Ok(()),
+        ["--wideband"] => "at least one output is required",
+        [_] => "it is required",
+        _ => "they are required",
+    };
+    let examples: Vec<_> = missing.iter().map(|(_, words)| words.join(" ")).collect();
+    let way_out = format!("add {}", examples.join(" "));
+    Err(ConfigError::new(
+        options.join(", "),
+        "missing",
+        rule,
+        way_out,
+    ))
+}
+
 impl FgpuOptions {
     /// Gives the options katgpucbf's defaults, and marks those that have none and are required; for
     /// the command that they were made for.
@@ -363,22 +382,14 @@ impl FgpuOptions {
 
     /// Refuses what lacks required options, all of which it names.
     fn check_missing(&self) -> Result<(), ConfigError> {
-        let missing = self.missing();
-        let options: Vec<_> = missing.iter().map(|(option, _)| *option).collect();
-        let rule = match options[..] {
-            [] => return Ok(()),
-            ["--wideband"] => "at least one output is required",
-            [_] => "it is required",
-            _ => "they are required",
-        };
-        let examples: Vec<_> = missing.iter().map(|(_, words)| words.join(" ")).collect();
-        let way_out = format!("add {}", examples.join(" "));
-        Err(ConfigError::new(
-            options.join(", "),
-            "missing",
-            rule,
-            way_out,
-        ))
+        refuse_missing(&self.missing())
+    }
+
+    /// Refuses what says too little of where input comes from.
+    pub fn check_input(&self) -> Result<(), ConfigError> {
+        let mut missing = self.missing();
+        missing.retain(|(option, _)| ["SRC", "--recv-interface"].contains(option));
+        refuse_missing(&missing)
     }
 
     /// Checks every rule; the first one broken is returned.

@@ -35,6 +35,7 @@ pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions, with_output_keys};
 pub use serve::{AiomonitorOptions, ServeOptions};
+pub use validate::{check_rate, check_sync_time};
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -62,9 +62,15 @@ impl WidebandOptions {
     /// The keys that both kinds of output have.
     fn take(given: &mut SubOptions<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
-            name: given.required("name", "a stream name", "wideband", |s| {
-                (!s.is_empty()).then(|| s.to_owned())
-            })?,
+            name: given.required(
+                "name",
+                "a name without blanks and / ? # %",
+                "wideband",
+                |s| {
+                    let apart = |c: char| c.is_whitespace() || c.is_control() || "/?#%".contains(c);
+                    (!s.is_empty() && !s.contains(apart)).then(|| s.to_owned())
+                },
+            )?,
             channels: given.required("channels", "a whole number", "1024", |s| s.parse().ok())?,
             dst: given.required(
                 "dst",
@@ -96,17 +102,39 @@ impl WidebandOptions {
 
 /// A key, what its value looks like, and what it means.
 const fn key(name: &'static str, value: &'static str, help: &'static str) -> Key {
-    Key { name, value, help }
+    Key {
+        name,
+        value,
+        help,
+        example: None,
+    }
+}
+
+/// One that must be there.
+const fn required(key: Key, example: &'static str) -> Key {
+    Key {
+        example: Some(example),
+        ..key
+    }
 }
 
 /// The keys of both kinds of output.
 const KEYS: [Key; 8] = [
-    key("name", "NAME", "name of the stream [required]"),
-    key("channels", "N", "channels, a power of two [required]"),
-    key(
-        "dst",
-        "a.b.c.d[+n][:port]",
-        "first multicast group, and how many follow it: +7 divides the channels among eight [required]",
+    required(
+        key("name", "NAME", "name of the stream [required]"),
+        "wideband",
+    ),
+    required(
+        key("channels", "N", "channels, a power of two [required]"),
+        "1024",
+    ),
+    required(
+        key(
+            "dst",
+            "a.b.c.d[+n][:port]",
+            "first multicast group, and how many follow it: +7 divides the channels among eight [required]",
+        ),
+        "239.10.10.0+7:7148",
     ),
     key(
         "jones_per_batch",
@@ -133,15 +161,21 @@ const KEYS: [Key; 8] = [
 
 /// The keys that only narrowband outputs have.
 const NARROWBAND_KEYS: [Key; 5] = [
-    key(
-        "centre_frequency",
-        "HZ",
-        "centre of the output's band within the digitised one, such as 284e6 or 284M [required]",
+    required(
+        key(
+            "centre_frequency",
+            "HZ",
+            "centre of the output's band within the digitised one, such as 284e6 or 284M [required]",
+        ),
+        "284M",
     ),
-    key(
-        "decimation",
-        "N",
-        "how many times narrower than the digitised band it is [required]",
+    required(
+        key(
+            "decimation",
+            "N",
+            "how many times narrower than the digitised band it is [required]",
+        ),
+        "8",
     ),
     key(
         "ddc_taps",
@@ -395,8 +429,47 @@ mod tests {
         }
         assert!(help.ends_with("the rest"));
         // Those that are required are those without which an output is refused.
-        let required = KEYS.iter().filter(|key| key.help.ends_with("[required]"));
+        let all = || KEYS.iter().chain(&NARROWBAND_KEYS);
+        for key in all() {
+            assert_eq!(key.help.ends_with("[required]"), key.example.is_some());
+        }
+        let required = all().filter(|key| key.example.is_some());
         let names: Vec<_> = required.map(|key| key.name).collect();
-        assert_eq!(names, ["name", "channels", "dst"]);
+        assert_eq!(
+            names,
+            ["name", "channels", "dst", "centre_frequency", "decimation"]
+        );
+    }
+
+    #[test]
+    fn all_keys_that_are_missing_are_named_at_once() {
+        let said = |text: &str| text.parse::<NarrowbandOptions>().unwrap_err().to_string();
+        let all = said("taps=4,dst=239.1.2.3+1");
+        assert!(
+            all.contains("name, channels, centre_frequency, decimation are required; add name=wideband,channels=1024,"),
+            "{all}"
+        );
+        let one = said("name=n,channels=64,dst=239.1.2.3+1,decimation=8");
+        assert!(
+            one.ends_with("centre_frequency is required; add centre_frequency=284M"),
+            "{one}"
+        );
+    }
+
+    #[test]
+    fn names_have_nothing_that_breaks_addresses_and_logs() {
+        for name in ["a b", "../x", "a\nb", "a\u{1b}[1m", "50%", "a?b", "a#b"] {
+            let text = format!("name={name},channels=64,dst=239.1.2.3+1");
+            let error = text.parse::<WidebandOptions>().unwrap_err().to_string();
+            assert!(error.contains("--wideband name"), "{name}: {error}");
+        }
+        for name in [
+            "wideband",
+            "m800.antenna-channelised_voltage",
+            "schmalband-ü",
+        ] {
+            let text = format!("name={name},channels=64,dst=239.1.2.3+1");
+            assert_eq!(text.parse::<WidebandOptions>().unwrap().name, name);
+        }
     }
 }

@@ -13,8 +13,10 @@ pub(super) struct Key {
     pub name: &'static str,
     /// What its value looks like.
     pub value: &'static str,
-    /// What it means, with its default in brackets, or that it is required.
+    /// What it means, with its default in brackets, or that it is [required].
     pub help: &'static str,
+    /// A value that would do, of those that are required.
+    pub example: Option<&'static str>,
 }
 
 /// The `key=value` pairs of one option, taken out one by one.
@@ -30,8 +32,8 @@ impl<'a> SubOptions<'a> {
     /// Splits the value of `option`, whose keys are `keys`. Blanks beside commas and equals signs
     /// are no part of keys and values.
     ///
-    /// A key that there is none of is refused here, before one that is missing: it is most often
-    /// that one, misspelt.
+    /// A key that there is none of is refused before those that are missing: it is most often one
+    /// of them, misspelt.
     pub fn parse(
         option: &'a str,
         text: &'a str,
@@ -58,7 +60,28 @@ impl<'a> SubOptions<'a> {
             }
             pairs.push(pair);
         }
-        Ok(Self { option, pairs })
+        let given = |key: &Key| pairs.iter().any(|(name, _)| *name == key.name);
+        let missing: Vec<_> = keys
+            .filter_map(|key| Some((key.name, key.example?)).filter(|_| !given(key)))
+            .collect();
+        if missing.is_empty() {
+            return Ok(Self { option, pairs });
+        }
+        let names: Vec<_> = missing.iter().map(|(name, _)| *name).collect();
+        let examples = missing
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let examples = examples.collect::<Vec<_>>().join(",");
+        let (names, are) = match &names[..] {
+            [name] => ((*name).to_owned(), "is"),
+            names => (names.join(", "), "are"),
+        };
+        Err(ConfigError::new(
+            option,
+            format!("without {names}"),
+            format!("{names} {are} required"),
+            format!("add {examples}"),
+        ))
     }
 
     /// Takes out a key that may be missing; `rule` says what `convert` accepts.

@@ -105,15 +105,7 @@ impl EngineConfig {
 
     fn validate_clock(&self) -> Result<(), ConfigError> {
         check_rate(self.clock.adc_sample_rate)?;
-        if self.clock.sync_time.is_nan() || self.clock.sync_time.abs() > MAX_TIME {
-            let rule = "must be UNIX seconds, of which no clock has more than 1e14";
-            return Err(refuse(
-                "--sync-time",
-                format!("{:e}", self.clock.sync_time),
-                rule,
-                "try 1763700000",
-            ));
-        }
+        check_sync_time(self.clock.sync_time)?;
         if !(0.0..=60.0).contains(&self.statistics_period) {
             return Err(refuse(
                 "--statistics-period",
@@ -293,12 +285,26 @@ const MAX_RATE: f64 = 1e12;
 const MAX_TIME: f64 = 1e14;
 
 /// What every rate must be.
-pub(super) fn check_rate(rate: f64) -> Result<(), ConfigError> {
+pub fn check_rate(rate: f64) -> Result<(), ConfigError> {
     if rate > 0.0 && rate <= MAX_RATE {
         return Ok(());
     }
     let rule = "must be more than 0 Hz and at most 1e12 Hz";
     Err(refuse("--adc-sample-rate", rate, rule, "try 1712e6"))
+}
+
+/// What every sync time must be.
+pub fn check_sync_time(sync_time: f64) -> Result<(), ConfigError> {
+    if sync_time.is_nan() || sync_time.abs() > MAX_TIME {
+        let rule = "must be UNIX seconds, of which no clock has more than 1e14";
+        return Err(refuse(
+            "--sync-time",
+            format!("{:e}", sync_time),
+            rule,
+            "try 1763700000",
+        ));
+    }
+    Ok(())
 }
 
 fn refuse(

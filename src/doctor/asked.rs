@@ -6,7 +6,7 @@ use dsp::SampleBits;
 
 use crate::config::{
     ConfigError, FgpuConfig, FgpuOptions, InputConfig, NarrowbandOptions, RecvConfig,
-    WidebandOptions,
+    WidebandOptions, check_rate, check_sync_time,
 };
 use crate::net::format_endpoints;
 
@@ -72,6 +72,7 @@ impl Asked {
     /// What a command line asks for, which may lack what nothing here depends on. A capture has no
     /// wire to look at.
     pub fn of_options(options: &FgpuOptions) -> Result<Self, ConfigError> {
+        options.check_input()?;
         let InputConfig::Live {
             endpoints,
             interfaces,
@@ -86,6 +87,8 @@ impl Asked {
             ));
         };
         let engine = &options.engine;
+        engine.adc_sample_rate.map_or(Ok(()), check_rate)?;
+        engine.sync_time.map_or(Ok(()), check_sync_time)?;
         let bits = engine.dig_sample_bits.unwrap_or_default();
         let sample_bits = SampleBits::new(bits).ok_or_else(|| {
             ConfigError::new("--dig-sample-bits", bits, "must be 2 to 16", "try 10")
