@@ -123,8 +123,12 @@ fn tell_findings(report: &Report) {
         let finding = found.code.name();
         tracing::warn!(finding, "{}: {}", found.what, found.way_out);
     }
+    let what = match report.findings.len() {
+        0 => "nothing wrong found on the wire",
+        _ => "looking at the wire",
+    };
     for note in &report.notes {
-        tracing::info!("{note}");
+        tracing::info!("{what}: {note}");
     }
 }
 

@@ -419,6 +419,26 @@ fn one_polarisation_alone_is_said() {
     );
 }
 
+/// Batches are left out some time after the chunk that lacks their input.
+#[test]
+fn delays_are_not_blamed_while_heaps_are_missing() {
+    let mut engine = Engine::at_work();
+    let mut said = engine.run(1, |counts| {
+        heaps(counts, [HEAPS / 2; 2]);
+        counts.missing = counts.missing.map(|missing| missing + HEAPS / 2);
+    });
+    said.extend(engine.run(1, whole));
+    said.extend(engine.run(3, |counts| {
+        heaps(counts, [HEAPS; 2]);
+        counts.outputs[0].not_sent += 500;
+    }));
+    let not_sent = text(&said, Cause::NotSent, LossStage::Begins);
+    assert!(
+        not_sent.ends_with("a part of their input is missing"),
+        "{not_sent}"
+    );
+}
+
 #[test]
 fn heaps_that_never_reach_the_host_are_told_from_those_lost_in_it() {
     let mut engine = Engine::at_work();

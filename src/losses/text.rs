@@ -291,7 +291,9 @@ impl Line<'_> {
             (count > 0).then(|| format!("{} of {}", grouped(count), output.name))
         };
         let outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
+        // Batches are left out some time after their input was found to be missing.
         let missing = self.counts.missing != self.from.missing
+            || self.lossy.contains(&Cause::MissingHeaps)
             || self.lossy.contains(&Cause::OnePolarisation)
             || self.lossy.contains(&Cause::NoInput);
         let why = match missing {
