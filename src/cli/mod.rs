@@ -61,6 +61,9 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
+/// Variable of the environment in place of `--log-format`.
+const LOG_FORMAT: &str = "KAROO_LOG_FORMAT";
+
 /// F-engine appliance: channelises, corrects and multicasts radio-telescope voltages
 #[derive(Debug, Parser)]
 #[command(
@@ -78,7 +81,7 @@ struct Cli {
         value_enum,
         value_name = "FORMAT",
         default_value_t,
-        env = "KAROO_LOG_FORMAT",
+        env = LOG_FORMAT,
         help_heading = heading::CONTROL
     )]
     log_format: LogFormat,
@@ -186,7 +189,11 @@ fn with_katgpucbf_syntax(command: clap::Command) -> clap::Command {
 
 /// The whole command line.
 fn command() -> clap::Command {
-    let command = Cli::command();
+    let mut command = Cli::command();
+    // An empty variable is one that is not set, as for RUST_LOG.
+    if std::env::var_os(LOG_FORMAT).is_some_and(|format| format.is_empty()) {
+        command = command.mut_arg("log_format", |format| format.env(None::<&str>));
+    }
     // Also a key of configuration files, which know the options of fgpu itself.
     let format = command.get_arguments();
     let format = format.filter(|arg| arg.is_global_set()).cloned();

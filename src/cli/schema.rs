@@ -97,7 +97,9 @@ pub fn run(args: &SchemaArgs) -> Result<(), Failure> {
         }
         return Ok(());
     };
-    let found = entries.iter().find(|(known, ..)| known == name);
+    // As documents themselves say it, too.
+    let bare = name.strip_prefix("karoo/").unwrap_or(name);
+    let found = entries.iter().find(|(known, ..)| *known == bare);
     let Some((_, _, schema)) = found else {
         let names: Vec<_> = entries.iter().map(|(name, ..)| *name).collect();
         let way_out = format!("there are {}", names.join(", "));

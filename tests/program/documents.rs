@@ -47,6 +47,10 @@ fn the_schemas_in_the_documents_are_those_of_the_program() {
     there.sort();
     files.sort();
     assert_eq!(there, files, "files of documents that there are none of");
+    assert_eq!(
+        karoo_ok(["schema", "karoo/live"]),
+        karoo_ok(["schema", "live"])
+    );
     let refused = karoo(["schema", "nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("replay-report"));

@@ -32,6 +32,14 @@ fn replay(capture: &str, before: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn an_empty_variable_is_one_that_is_not_set() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_karoo"));
+    let output = command.env("KAROO_LOG_FORMAT", "").arg("schema").output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn each_line_is_an_object() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
