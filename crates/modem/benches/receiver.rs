@@ -14,13 +14,15 @@ use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Frame, Header, Modulation
 use num_complex::Complex32;
 
 /// Frames of a stream.
-const FRAMES: usize = 16;
+const FRAMES: usize = 48;
 const ROUNDS: u32 = 9;
 /// Samples that come at once.
 const BLOCK: usize = 4096;
 
 /// Seconds that this thread has run.
 fn thread_seconds() -> f64 {
+    // The kernel brings the count up to date when a thread yields, else every few milliseconds.
+    std::thread::yield_now();
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
     let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
     nanoseconds.map_or(f64::NAN, |ns: f64| ns / 1e9)
@@ -106,6 +108,28 @@ fn scaling() {
     }
 }
 
+/// Time from a frame's last sample to its last byte: of the push that brings the frame, by blocks of
+/// the original.
+fn latency() {
+    let samples = stream(Modulation::Qam256);
+    let mut receiver = Receiver::new(&RxConfig::default()).expect("good settings");
+    let (mut frames, mut times) = (Vec::new(), Vec::new());
+    for block in samples.chunks(120) {
+        let begun = Instant::now();
+        receiver.push(block, &mut frames);
+        if !frames.is_empty() {
+            times.push(begun.elapsed().as_secs_f64() * 1e6);
+            frames.clear();
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "from last sample to last byte, qam256: {:.0} µs at best, {:.0} µs median",
+        times[0],
+        times[times.len() / 2]
+    );
+}
+
 fn main() {
     let name = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     if name.as_deref() == Some("threads") {
@@ -174,5 +198,6 @@ fn main() {
             Complex32::new(part(0), part(0x5555_0000))
         })
         .collect();
+    latency();
     println!("noise {:35.1}", rate(&RxConfig::default(), &noise, 0) / 1e6);
 }

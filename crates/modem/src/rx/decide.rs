@@ -75,28 +75,14 @@ impl SoftBits {
         }
     }
 
-    /// Appends the ratios of all bits of each symbol, the least significant bit first.
-    pub fn append(&self, ratio: f32, z: Planar, soft: &mut Vec<f32>) {
+    /// Appends the ratios of all bits of each symbol, the least significant bit first. The number of
+    /// symbols is a multiple of 16.
+    pub fn append(&self, level: Level, ratio: f32, z: Planar, soft: &mut Vec<f32>) {
         let count = self.bits[0].len() + self.bits[1].len();
-        for (re, im) in z.0.iter().zip(z.1) {
-            let from = soft.len();
-            soft.resize(from + count, 0.0);
-            for ((axis, bits), value) in self.axes.iter().zip(&self.bits).zip([re, im]) {
-                for &bit in bits {
-                    let mut nearest = [f32::INFINITY; 2];
-                    for (level, symbol) in axis {
-                        let of_bit = usize::from(symbol >> bit & 1);
-                        let distance = (value - level) * (value - level);
-                        nearest[of_bit] = nearest[of_bit].min(distance);
-                    }
-                    let difference = ratio * (nearest[1] - nearest[0]);
-                    soft[from + usize::from(bit)] = if difference.is_finite() {
-                        difference
-                    } else {
-                        0.0
-                    };
-                }
-            }
+        let from = soft.len();
+        soft.resize(from + count * z.0.len(), 0.0);
+        for ((axis, bits), values) in self.axes.iter().zip(&self.bits).zip([z.0, z.1]) {
+            simd::soft_axis(level, ratio, axis, bits, values, count, &mut soft[from..]);
         }
     }
 }
@@ -159,7 +145,7 @@ mod tests {
         let (re, im) = points();
         for modulation in Modulation::ALL {
             let mut soft = Vec::new();
-            SoftBits::new(modulation).append(10.0, (&re, &im), &mut soft);
+            SoftBits::new(modulation).append(Level::detect(), 10.0, (&re, &im), &mut soft);
             assert_eq!(soft.len(), 512 * modulation.bits());
             for k in (0..512).filter(|k| im[*k].is_finite()) {
                 let z = Complex64::new(f64::from(re[k]), f64::from(im[k]));

@@ -332,7 +332,7 @@ impl Decoder {
             let [re, im] = &self.block.z;
             let z = (&re[1..=count], &im[1..=count]);
             if let Some(soft) = &soft {
-                soft.append(ratio as f32, z, &mut frame.soft);
+                soft.append(self.config.level, ratio as f32, z, &mut frame.soft);
             }
             if self.config.points {
                 let points = z.0.iter().zip(z.1);

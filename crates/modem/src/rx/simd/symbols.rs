@@ -200,3 +200,45 @@ kernel! {
         }
     }
 }
+
+/// Most bits that an axis of a constellation decides.
+const AXIS_BITS: usize = 4;
+
+kernel! {
+    /// Log-likelihood ratios of the bits that an axis decides: ratio · (least squared distance to a
+    /// value with bit 1 − that with bit 0). `axis` has values and the integers they stand for; the
+    /// ratio of bit b of symbol k goes to `out[k · count + b]`. The number of symbols is a multiple
+    /// of [`LANES`]; what is no number gives 0.
+    soft_axis(
+        ratio: f32,
+        axis: &[(f32, u8)],
+        bits: &[u8],
+        x: &[f32],
+        count: usize,
+        out: &mut [f32],
+    ) {
+        let _ = FMA;
+        let chunks = x.as_chunks::<LANES>().0.iter().zip(out.chunks_exact_mut(LANES * count));
+        for (x, out) in chunks {
+            let mut nearest = [[[f32::INFINITY; LANES]; 2]; AXIS_BITS];
+            for &(value, integer) in axis {
+                let mut distance = [0.0; LANES];
+                for i in 0..LANES {
+                    distance[i] = (x[i] - value) * (x[i] - value);
+                }
+                for (nearest, bit) in nearest.iter_mut().zip(bits) {
+                    let of_bit = &mut nearest[usize::from(integer >> bit & 1)];
+                    for i in 0..LANES {
+                        of_bit[i] = if distance[i] < of_bit[i] { distance[i] } else { of_bit[i] };
+                    }
+                }
+            }
+            for (nearest, &bit) in nearest.iter().zip(bits) {
+                for i in 0..LANES {
+                    let value = ratio * (nearest[1][i] - nearest[0][i]);
+                    out[i * count + usize::from(bit)] = if value.is_finite() { value } else { 0.0 };
+                }
+            }
+        }
+    }
+}
