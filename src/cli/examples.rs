@@ -107,6 +107,15 @@ Examples:
     karoo modem tx --input book.txt --output - | karoo modem channel \\
       --input - --output air.ci16 --profile cost207RAx4 --bits 12";
 
+/// Of `karoo modem ber`.
+pub const MODEM_BER: &str = "\
+Examples:
+  All of the original's modulations, 20 kHz and 20 ppm off, with a picture:
+    karoo modem ber --frequency 20k --clock 20 --svg rates.svg
+  16-QAM in echoes, with a longer equaliser and more certainty:
+    karoo modem ber --mod qam16 --eb-n0 14,18 --profile cost207RAx4 \\
+      --taps 64 --errors 1000 --json";
+
 /// Of `karoo plan`.
 pub const PLAN: &str = "\
 Examples:

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod document;
+pub mod error_rates;
 mod figures;
 mod gaps;
 pub mod html;

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 27] = [
+pub const COMMANDS: [&str; 28] = [
     "",
     "replay",
     "fgpu",
@@ -22,6 +22,7 @@ pub const COMMANDS: [&str; 27] = [
     "modem",
     "modem tx",
     "modem channel",
+    "modem ber",
     "tune",
     "tune check",
     "tune apply",

@@ -114,6 +114,50 @@ fn recordings_say_their_rate_to_the_channel() {
 }
 
 #[test]
+fn error_rates_stand_beside_theory_and_depend_not_on_threads() {
+    let folder = tempdir().unwrap();
+    let svg = folder.path().join("rates.svg");
+    let measured = |threads: &str| {
+        let text = karoo_ok([
+            "modem",
+            "ber",
+            "--mod",
+            "qpsk",
+            "--eb-n0",
+            "3:4",
+            "--frames",
+            "1",
+            "--threads",
+            threads,
+            "--frequency",
+            "-20k",
+            "--clock",
+            "-20",
+            "--json",
+            "--svg",
+            svg.to_str().unwrap(),
+        ]);
+        json(&text)
+    };
+    let two = measured("2");
+    assert_eq!(two, measured("1"));
+    let points = two["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    for point in points {
+        assert_eq!(point["lost"], 0);
+        assert_eq!(point["bits"], 24_512);
+        let number = |name: &str| point[name].as_f64().unwrap();
+        let (low, high) = (&point["interval"]["low"], &point["interval"]["high"]);
+        assert!(low.as_f64() < Some(number("rate")) && Some(number("rate")) < high.as_f64());
+        assert!(
+            (0.5..2.0).contains(&(number("rate") / number("theory"))),
+            "{point}"
+        );
+    }
+    assert!(fs::read_to_string(&svg).unwrap().contains("qpsk"));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_way_out() {
     let folder = tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -124,7 +168,11 @@ fn what_cannot_be_is_refused_with_the_way_out() {
     let (recording, nowhere) = (at("c.sigmf-meta"), at("nowhere"));
     let tx = ["modem", "tx", "-i", &file, "-o", &out];
     let channel = ["modem", "channel", "-i", &file, "-o", &out];
-    let rows: [(&[&str], &[&str], i32, &str); 11] = [
+    let ber = ["modem", "ber", "--frames", "1"];
+    let rows: [(&[&str], &[&str], i32, &str); 14] = [
+        (&ber, &["--eb-n0", "9:4"], 2, "try 4:9"),
+        (&ber, &["--taps", "7"], 2, "--taps 7"),
+        (&ber, &["--frequency", "80M"], 2, "cycles per sample"),
         (&tx, &["--mod", "qam32"], 2, "qam64"),
         (&tx, &["--duty", "0"], 2, "--duty: a duty cycle of 0"),
         (&tx, &["--full-scale", "0"], 2, "1e-6 to 1e6"),
