@@ -33,10 +33,9 @@ pub fn bit_error_rate(modulation: Modulation, eb_n0_db: f64) -> f64 {
     for k in 1..=side_bits as u32 {
         let half = 1u32 << (k - 1);
         for j in 0..side - (side >> k) {
-            let sign = if (j * half / side) % 2 == 0 {
-                1.0
-            } else {
-                -1.0
+            let sign = match (j * half / side).is_multiple_of(2) {
+                true => 1.0,
+                false => -1.0,
             };
             // ⌊x + ½⌋ of a fraction with denominator m.
             let rounded = (2 * j * half + side) / (2 * side);
@@ -121,7 +120,8 @@ mod tests {
 
     #[test]
     fn bit_error_rates_are_the_golden_ones() {
-        let rows: [(Modulation, &[(f64, f64, f64)]); 3] = [
+        type Golden = (f64, f64, f64);
+        let rows: [(Modulation, &[Golden]); 3] = [
             (
                 Modulation::Qpsk,
                 &[
