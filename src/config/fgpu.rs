@@ -1,22 +1,20 @@
 //! Options of a live engine under katgpucbf's names, and what they come to.
 
 use std::collections::HashSet;
-use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Args, Command};
-use dpdk::{FlowRule, QueueId};
 use dsp::SampleBits;
 use ground::SampleClock;
 use host::topology::CpuList;
 
 use super::units::bytes;
 use super::{
-    AiomonitorOptions, ConfigError, EngineConfig, EngineOptions, GainOption, JONES_PER_BATCH,
-    RecvConfig, SendConfig, ServeOptions, heading,
+    ConfigError, EgressConfig, EngineConfig, EngineOptions, FgpuConfig, GainOption, IgnoredOptions,
+    InputConfig, JONES_PER_BATCH, RecvConfig, SendConfig, ServeOptions, heading,
 };
-use crate::net::{FlowTable, parse_endpoints};
+use crate::net::parse_endpoints;
 
 /// Defaults of katgpucbf for options that a capture can tell `karoo replay`.
 const DEFAULTS: [(&str, &str); 5] = [
@@ -108,63 +106,6 @@ pub struct FgpuOptions {
     pub ignored: IgnoredOptions,
 }
 
-/// Options of katgpucbf that are taken and do nothing here.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = heading::IGNORED)]
-pub struct IgnoredOptions {
-    /// Kernel bypass for receiving: the interface's DPDK driver decides
-    #[arg(long)]
-    pub recv_ibv: bool,
-    /// Completion vectors for receiving
-    #[arg(long, value_name = "V,…", allow_hyphen_values = true)]
-    pub recv_comp_vector: Option<List<i64>>,
-    /// Kernel bypass for sending: the interface's DPDK driver decides
-    #[arg(long)]
-    pub send_ibv: bool,
-    /// Completion vector for sending
-    #[arg(long, value_name = "V", allow_hyphen_values = true)]
-    pub send_comp_vector: Option<i64>,
-    /// Send straight from GPU memory; needs --send-ibv
-    #[arg(long)]
-    pub use_peerdirect: bool,
-    /// Jones vectors per batch: the outputs' own jones_per_batch counts
-    #[arg(long, value_name = "N")]
-    pub jones_per_batch: Option<i64>,
-    /// Log of katgpucbf's queues
-    #[arg(long, value_name = "FILE")]
-    pub monitor_log: Option<PathBuf>,
-    /// Of its event loop.
-    #[command(flatten)]
-    pub aiomonitor: AiomonitorOptions,
-}
-
-impl IgnoredOptions {
-    /// Those that were given.
-    pub fn given(&self) -> Vec<&'static str> {
-        let monitor = &self.aiomonitor;
-        [
-            ("--recv-ibv", self.recv_ibv),
-            ("--recv-comp-vector", self.recv_comp_vector.is_some()),
-            ("--send-ibv", self.send_ibv),
-            ("--send-comp-vector", self.send_comp_vector.is_some()),
-            ("--use-peerdirect", self.use_peerdirect),
-            ("--jones-per-batch", self.jones_per_batch.is_some()),
-            ("--monitor-log", self.monitor_log.is_some()),
-            ("--aiomonitor", monitor.aiomonitor),
-            ("--aiomonitor-host", monitor.aiomonitor_host.is_some()),
-            ("--aiomonitor-port", monitor.aiomonitor_port.is_some()),
-            (
-                "--aiomonitor-webui-port",
-                monitor.aiomonitor_webui_port.is_some(),
-            ),
-            ("--aioconsole-port", monitor.aioconsole_port.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(option, given)| given.then_some(option))
-        .collect()
-    }
-}
-
 /// Values separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T>(pub Vec<T>);
@@ -201,101 +142,6 @@ impl FromStr for Cpu {
             },
         }
     }
-}
-
-/// Where samples come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InputConfig {
-    /// From digitisers.
-    Live {
-        /// Destinations of their packets, both polarisations'.
-        endpoints: Vec<SocketAddrV4>,
-        /// Interface of each receive queue.
-        interfaces: Vec<String>,
-        /// CPU of each receive queue's lcore, if it matters.
-        cpus: Vec<Option<usize>>,
-        /// Bytes that packets may wait in, all queues together.
-        buffer: usize,
-    },
-    /// From a capture file.
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// CPU of the lcore that receives from it, if it matters.
-        cpu: Option<usize>,
-    },
-}
-
-impl InputConfig {
-    /// Which queue of `interface`'s, in the order of the list, each destination that comes through
-    /// it is for.
-    pub fn steering_of(&self, interface: &str) -> FlowTable {
-        let Self::Live {
-            endpoints,
-            interfaces,
-            ..
-        } = self
-        else {
-            return FlowTable::default();
-        };
-        let all = FlowTable::from_sources(endpoints, interfaces.len());
-        let ours = interfaces.iter().enumerate();
-        let ours: Vec<_> = ours
-            .filter(|(_, name)| *name == interface)
-            .map(|(i, _)| i)
-            .collect();
-        let rules = all.rules().iter().filter_map(|rule| {
-            let queue = ours
-                .iter()
-                .position(|&queue| QueueId(queue) == rule.queue)?;
-            Some(FlowRule {
-                queue: QueueId(queue),
-                ..rule.clone()
-            })
-        });
-        FlowTable::new(rules.collect())
-    }
-
-    /// Destinations whose packets come through `interface`. The list is divided over the receive
-    /// queues in contiguous slices, and those of an interface share what is theirs.
-    pub fn endpoints_of(&self, interface: &str) -> Vec<SocketAddrV4> {
-        let Self::Live {
-            endpoints,
-            interfaces,
-            ..
-        } = self
-        else {
-            return Vec::new();
-        };
-        let (count, queues) = (endpoints.len(), interfaces.len());
-        let slice = |queue: usize| &endpoints[queue * count / queues..(queue + 1) * count / queues];
-        let ours = (0..queues).filter(|&queue| interfaces[queue] == interface);
-        ours.flat_map(slice).copied().collect()
-    }
-}
-
-/// Where spectra go, beside what [`SendConfig`] says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EgressConfig {
-    /// Interfaces, one send lcore each.
-    pub interfaces: Vec<String>,
-    /// CPU of these lcores, if it matters.
-    pub cpu: Option<usize>,
-    /// Bytes that packets may wait in, all interfaces together.
-    pub buffer: usize,
-    /// Rate of each output as a multiple of its own; 0: unlimited.
-    pub rate_factor: f64,
-}
-
-/// A live engine, checked.
-#[derive(Clone, Debug)]
-pub struct FgpuConfig {
-    /// The engine.
-    pub engine: EngineConfig,
-    /// Where samples come from.
-    pub input: InputConfig,
-    /// Where spectra go.
-    pub egress: EgressConfig,
 }
 
 /// Refuses that these are missing, each with words that would do.
@@ -604,7 +450,6 @@ fn example(option: &str) -> &'static [&'static str] {
     }
 }
 
-/// A value that is there once [`FgpuOptions::missing`] names nothing.
 /// A gain that is a number: there is no capture to measure.
 fn fixed(gain: GainOption) -> Result<f64, ConfigError> {
     match gain {
@@ -617,6 +462,7 @@ fn fixed(gain: GainOption) -> Result<f64, ConfigError> {
     }
 }
 
+/// A value that is there once [`FgpuOptions::missing`] names nothing.
 fn required<T>(option: &str, given: Option<T>) -> Result<T, ConfigError> {
     given.ok_or_else(|| {
         let way_out = format!("add {}", example(option).join(" "));

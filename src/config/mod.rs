@@ -13,6 +13,8 @@ mod fgpu_tests;
 mod file;
 mod gain;
 pub mod heading;
+mod ignored;
+mod live;
 mod narrowband;
 mod options;
 mod outputs;
@@ -25,12 +27,11 @@ pub use decision::Decision;
 pub use doubt::{doubt_about_rate, doubt_about_sync_time};
 pub use engine::{EngineConfig, OutputConfig, PipelineConfig, RecvConfig, SendConfig};
 pub use error::ConfigError;
-pub use fgpu::{
-    Cpu, CpuError, EgressConfig, FgpuConfig, FgpuOptions, IgnoredOptions, InputConfig, List,
-    MAX_SEND_INTERFACES,
-};
+pub use fgpu::{Cpu, CpuError, FgpuOptions, List, MAX_SEND_INTERFACES};
 pub use file::{FileError, arguments, to_toml};
 pub use gain::{GainOption, GainOptionError};
+pub use ignored::IgnoredOptions;
+pub use live::{EgressConfig, FgpuConfig, InputConfig};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions, with_output_keys};

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+mod dropped;
 mod silences;
 mod states;
 
@@ -226,122 +227,6 @@ fn an_intermittent_loss_neither_floods_nor_hides() {
             .filter(|(_, stage, _)| *stage == LossStage::Ends);
         assert_eq!(ended.map(|(.., count)| count).sum::<u64>(), lost, "{every}");
         assert_eq!(lines.last().unwrap().1, LossStage::Ends, "{every}");
-    }
-}
-
-#[test]
-fn a_single_datagram_is_counted_rather_than_given_a_rate() {
-    let mut engine = Engine::at_work();
-    let cause = Cause::Dropped(DropCause::BadChecksum);
-    let mut said = engine.run(1, |counts| {
-        whole(counts);
-        dropped(DropCause::BadChecksum, 1)(counts);
-    });
-    said.extend(engine.run(30, whole));
-    assert_eq!(
-        stages(&said, cause),
-        [(22, LossStage::Begins, 1), (32, LossStage::Ends, 1)]
-    );
-    let begins = text(&said, cause, LossStage::Begins);
-    assert!(
-        begins.starts_with("1 datagram not placed: bad-checksum"),
-        "{begins}"
-    );
-}
-
-#[test]
-fn heaps_of_another_length_name_the_option_that_expects_them() {
-    for (bytes, option) in [
-        (
-            4096,
-            "4096 bytes where 5120 are expected: `--dig-sample-bits 8`?",
-        ),
-        (
-            6144,
-            "6144 bytes where 5120 are expected: `--dig-sample-bits 12`?",
-        ),
-        (
-            2560,
-            "2560 bytes where 5120 are expected: `--recv-packet-samples 2048` or `--dig-sample-bits 5`?",
-        ),
-        (10240, "`--recv-packet-samples 8192`?"),
-        (4097, "`--dig-sample-bits`, or `--recv-packet-samples`?"),
-    ] {
-        let mut engine = Engine::new();
-        let said = engine.run(10, |counts| {
-            dropped(DropCause::WrongHeapLength, 502)(counts);
-            counts.metadata += 2;
-            counts.last.heap_length = Some(bytes);
-        });
-        // That nothing is placed needs no line of its own.
-        let cause = Cause::Dropped(DropCause::WrongHeapLength);
-        assert_eq!(stages(&said, cause), [(2, LossStage::Begins, 1000)]);
-        assert_eq!(said.len(), 1, "{said:?}");
-        let begins = text(&said, cause, LossStage::Begins);
-        assert!(
-            begins.starts_with("500 datagrams/s not placed: wrong-heap-length, heaps have"),
-            "{begins}"
-        );
-        assert!(begins.contains(option), "{begins}");
-        assert_eq!(
-            engine.watch.status(),
-            "Running: 0 heaps/s in, 100.0 % lost (wrong-heap-length), 0 heaps/s out"
-        );
-    }
-}
-
-#[test]
-fn timestamps_that_are_no_multiples_and_heaps_that_are_late_are_shown() {
-    let mut engine = Engine::at_work();
-    let said = engine.run(3, |counts| {
-        whole(counts);
-        dropped(DropCause::BadTimestamp, 1)(counts);
-        counts.last.timestamp = Some(4097);
-        dropped(DropCause::TooOld, 1)(counts);
-        counts.last.behind = Some(10 * RATE as u64);
-    });
-    let bad = text(
-        &said,
-        Cause::Dropped(DropCause::BadTimestamp),
-        LossStage::Begins,
-    );
-    assert!(
-        bad.contains("such as 4097")
-            && bad.contains("4096 samples")
-            && bad.contains("`--mask-timestamp`"),
-        "{bad}"
-    );
-    let old = text(&said, Cause::Dropped(DropCause::TooOld), LossStage::Begins);
-    assert!(
-        old.contains("10.0 s behind the newest") && old.contains("`--sync-time`"),
-        "{old}"
-    );
-}
-
-#[test]
-fn without_a_free_chunk_the_slow_part_is_named() {
-    for (free, named) in [
-        (2, "`--backend cuda`"),
-        (0, "chunks of w wait to be sent: `--send-rate-factor`"),
-    ] {
-        let mut engine = Engine::at_work();
-        let said = engine.run(3, |counts| {
-            heaps(counts, [200; 2]);
-            dropped(DropCause::NoFreeChunk, 100)(counts);
-            counts.missing = counts.missing.map(|missing| missing + 50);
-            counts.outputs[0].free_chunks = free;
-        });
-        let cause = Cause::Dropped(DropCause::NoFreeChunk);
-        let begins = text(&said, cause, LossStage::Begins);
-        assert!(begins.contains(named), "{begins}");
-        let missing = text(&said, Cause::MissingHeaps, LossStage::Begins);
-        assert!(
-            missing.contains("20.0 % of polarisation 0 and 20.0 % of 1: they came and were lost here, see no-free-chunk"),
-            "{missing}"
-        );
-        let status = engine.watch.status();
-        // Each heap once: two seconds of five were whole.
-        assert!(status.contains("12.0 % lost (no-free-chunk)"), "{status}");
     }
 }
 

@@ -9,12 +9,14 @@ mod igmp;
 mod interface;
 mod links;
 mod port;
+mod port_error;
 mod preset;
 mod resolve;
 
 pub use igmp::{ControlQueues, IgmpThread};
 pub use interface::{Interface, InterfaceError, Memberships};
 pub use links::Links;
-pub use port::{Membership, OpenPort, PortError, PortUse};
+pub use port::{Membership, OpenPort, PortUse};
+pub use port_error::PortError;
 pub use preset::{Preset, PresetError, devices};
 pub use resolve::{Driver, LocateError, LocatedInterface, locate};

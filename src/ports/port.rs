@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dpdk::{
-    BURST, Device, DpdkError, Eal, FlowError, Flows, MbufPool, PoolConfig, Port, PortConfig,
-    RxQueue, StartedPort, TxQueue, pool_bytes, pool_size,
+    BURST, Device, DpdkError, Eal, Flows, MbufPool, PoolConfig, Port, PortConfig, RxQueue,
+    StartedPort, TxQueue, pool_bytes, pool_size,
 };
 
 use super::igmp::{ControlQueues, IgmpThread};
 use super::interface::{Interface, InterfaceError, Memberships};
-use super::preset::{Preset, PresetError};
+use super::port_error::{OpenError, PortError};
+use super::preset::Preset;
 use super::resolve::Driver;
 use crate::memory::OUTPUT_CHUNKS;
 use crate::net::{FlowTable, MacAddr};
@@ -46,52 +47,6 @@ pub struct PortUse {
     pub tx_bytes: usize,
     /// Packets of each output chunk that go through it; 0 where they come from elsewhere.
     pub chunk_packets: usize,
-}
-
-/// An interface without a port.
-#[derive(Debug, thiserror::Error)]
-pub enum PortError {
-    /// DPDK does not give one.
-    #[error("interface '{interface}' ({needs})")]
-    Dpdk {
-        /// Its name.
-        interface: String,
-        /// What its driver needs.
-        needs: &'static str,
-        /// Why.
-        source: DpdkError,
-    },
-    /// This process may not.
-    #[error(
-        "interface '{interface}' needs CAP_NET_RAW and CAP_NET_ADMIN, which this process has not: run it as root, or once sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep {program}"
-    )]
-    Rights {
-        /// Its name.
-        interface: String,
-        /// Path of the program.
-        program: String,
-    },
-    /// What its driver is to be told is unknown.
-    #[error(transparent)]
-    Preset(#[from] PresetError),
-    /// It takes no packets but those that rules name, and refuses a rule.
-    #[error(
-        "interface '{interface}': nothing but what rules name reaches a port that the kernel shares, so nothing would come; mend that, or leave the interface to the kernel: af_packet:{interface}"
-    )]
-    Rules {
-        /// Its name.
-        interface: String,
-        /// Which rule, and why.
-        source: FlowError,
-    },
-    /// The host gives no thread to report memberships.
-    #[error("interface '{interface}': no thread for its memberships in groups: {source}")]
-    Thread {
-        /// Its name.
-        interface: String,
-        /// Why.
-        source: std::io::Error,
-    },
 }
 
 /// An interface's port, open.
@@ -364,46 +319,6 @@ fn steer(
     }
 }
 
-#[derive(Debug)]
-enum OpenError {
-    Dpdk(DpdkError),
-    Rules(FlowError),
-    Thread(std::io::Error),
-    Rights,
-}
-
-impl OpenError {
-    fn of(self, interface: &Interface) -> PortError {
-        let (driver, interface) = (interface.driver, interface.name.clone());
-        match self {
-            Self::Dpdk(source) => PortError::Dpdk {
-                interface,
-                needs: needs(driver),
-                source,
-            },
-            Self::Rules(source) => PortError::Rules { interface, source },
-            Self::Thread(source) => PortError::Thread { interface, source },
-            Self::Rights => PortError::Rights {
-                interface,
-                program: std::env::current_exe()
-                    .map_or_else(|_| "karoo".to_owned(), |path| path.display().to_string()),
-            },
-        }
-    }
-}
-
-impl From<DpdkError> for OpenError {
-    fn from(error: DpdkError) -> Self {
-        Self::Dpdk(error)
-    }
-}
-
-impl From<std::io::Error> for OpenError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Thread(error)
-    }
-}
-
 /// Whether this process may open packet sockets, as far as that can be told.
 fn may_open_packet_sockets() -> bool {
     let status = std::fs::read_to_string("/proc/self/status");
@@ -417,19 +332,6 @@ fn has_net_raw(status: &str) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let set = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     set.is_none_or(|set| set >> CAP_NET_RAW & 1 == 1)
-}
-
-fn needs(driver: Driver) -> &'static str {
-    match driver {
-        // The driver numbers its group by process and interface, which another program's can come
-        // to as well.
-        Driver::AfPacket => {
-            "AF_PACKET, needs CAP_NET_RAW, CAP_NET_ADMIN and locked memory for its rings (ulimit -l, or CAP_IPC_LOCK); where PACKET_FANOUT was refused, start it again"
-        }
-        Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
-        Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
-        Driver::Virtio => "virtio bound to vfio-pci, needs a virtual IOMMU and huge pages",
-    }
 }
 
 /// A pool for each queue.

@@ -1,0 +1,95 @@
+use super::*;
+use proptest::prelude::*;
+
+fn band(low: f64, high: f64, desired: f64, weight: f64) -> Band {
+    Band {
+        low,
+        high,
+        desired,
+        weight,
+    }
+}
+
+/// A(f) by its definition.
+fn amplitude(filter: &[f64], f: f64) -> f64 {
+    let centre = (filter.len() - 1) as f64 / 2.0;
+    let terms = (0..).zip(filter);
+    terms
+        .map(|(n, h)| h * (2.0 * PI * f * (f64::from(n) - centre)).cos())
+        .sum()
+}
+
+proptest! {
+    /// By the alternation theorem nothing else is optimal: the weighted error is extremal,
+    /// equal, and of alternating sign on one point more than there are functions.
+    #[test]
+    fn the_error_alternates(taps in 3usize..48, pass in 0.02f64..0.2, gap in 0.05f64..0.2, log_weight in -2.0f64..2.0) {
+        let weight = 10f64.powf(log_weight);
+        let bands = [band(0.0, pass, 1.0, weight), band(pass + gap, 0.5, 0.0, 1.0)];
+        let filter = remez(taps, &bands).unwrap();
+        let points = 200 * taps;
+        let mut runs: Vec<f64> = Vec::new();
+        for band in &bands {
+            for i in 0..=points {
+                let f = band.low + (band.high - band.low) * i as f64 / points as f64;
+                let error = band.weight * (amplitude(&filter, f) - band.desired);
+                match runs.last_mut() {
+                    Some(last) if *last * error > 0.0 => *last = last.signum() * last.abs().max(error.abs()),
+                    _ => runs.push(error),
+                }
+            }
+        }
+        let largest = runs.iter().fold(0.0f64, |most, e| most.max(e.abs()));
+        // Between its points, the grid lets the error grow by half where it turns fast; SciPy's
+        // does the same.
+        let extremal = runs.iter().filter(|e| e.abs() > 0.5 * largest).count();
+        prop_assert!(largest < 1e-9 || extremal > taps.div_ceil(2), "{} of {:?}", extremal, runs);
+        prop_assert!(filter.iter().zip(filter.iter().rev()).all(|(a, b)| a == b));
+    }
+
+    #[test]
+    fn whatever_is_asked_for_is_answered(taps in 0usize..70, edges in prop::collection::vec(-0.1f64..0.6, 0..8), weight in -0.5f64..2.0) {
+        let bands: Vec<Band> = edges.chunks_exact(2).map(|e| band(e[0], e[1], e[0], weight)).collect();
+        if let Ok(filter) = remez(taps, &bands) {
+            prop_assert_eq!(filter.len(), taps);
+            prop_assert!(filter.iter().all(|h| h.is_finite()));
+        }
+    }
+}
+
+/// Factors in any order, as differences of nodes come: all of a kind would be 2^±5000.
+#[test]
+fn products_stay_within_range() {
+    for (first, then) in [(2.0, 0.5), (0.5, 2.0), (3.0, 1.0 / 3.0)] {
+        let factors = || (0..10_000).map(move |i| if i < 5000 { first } else { then });
+        let (single, exponent) = product(factors());
+        assert!(
+            (single.log2() + f64::from(exponent)).abs() < 1e-9,
+            "{first}"
+        );
+        let (double, exponent) = product(factors().map(Double::from));
+        let double = f64::from(double);
+        assert!(
+            (double.log2() + f64::from(exponent)).abs() < 1e-9,
+            "{first}"
+        );
+    }
+}
+
+#[test]
+fn impossible_designs_are_refused() {
+    let good = [band(0.0, 0.1, 1.0, 1.0), band(0.2, 0.5, 0.0, 1.0)];
+    assert_eq!(remez(0, &good), Err(RemezError::Taps));
+    for bad in [
+        vec![],
+        vec![band(0.2, 0.1, 1.0, 1.0)],
+        vec![band(0.0, 0.6, 1.0, 1.0)],
+        vec![band(0.0, 0.2, 1.0, 0.0)],
+        vec![band(0.0, 0.2, 1.0, f64::NAN)],
+        vec![good[1], good[0]],
+        vec![band(0.0, 0.2, 1.0, 1.0), band(0.2, 0.5, 0.0, 1.0)],
+    ] {
+        let refused = remez(16, &bad);
+        assert!(matches!(refused, Err(RemezError::Band { .. })), "{bad:?}");
+    }
+}
