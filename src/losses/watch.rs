@@ -258,7 +258,7 @@ impl Watch {
         let without = self.lcores.found(now.at, &counts.lcores);
         let slow = |(cause, _): &(Cause, FoundLoss)| {
             let full = Cause::Dropped(DropCause::NoFreeChunk);
-            *cause == Cause::LcoreWithoutCpu || *cause == full
+            [Cause::LcoreWithoutCpu, Cause::BusyLcore, full].contains(cause)
         };
         if lossy || without.iter().chain(&found).any(slow) {
             self.times.note_slow(now.at);

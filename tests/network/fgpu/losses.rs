@@ -5,10 +5,10 @@
 //! Several engines run side by side.
 
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 
-use super::rig::SOURCE;
+use super::rig::{METRICS, SOURCE, get};
 use super::service::Stopped;
 use super::telescope::{Digitiser, Telescope, active, reason, verdict};
 
@@ -49,6 +49,7 @@ fn faults_of_a_digitiser_are_named_and_so_is_their_end() {
         ("time", another_time_and_a_jump),
         ("polarisation", one_polarisation),
         ("clipping", clipping),
+        ("level", a_level_that_falls),
     ]);
 }
 
@@ -59,6 +60,8 @@ fn faults_of_network_and_host_are_named_and_so_is_their_end() {
         ("chunks", no_free_chunk),
         ("lcore", an_lcore_without_cpu),
         ("link", output_without_a_link),
+        ("busy", an_rx_lcore_at_its_limit),
+        ("port", an_rx_lcore_beyond_its_limit),
     ]);
 }
 
@@ -164,6 +167,29 @@ fn clipping(name: &str) {
     telescope.end();
 }
 
+/// No loss, but what an alert is for.
+fn a_level_that_falls(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
+        return;
+    };
+    let namespace = telescope.namespace();
+    let level = || {
+        let text = get(&namespace, METRICS, "/metrics");
+        let name = "karoo_input_power_dbfs{pol=\"0\"} ";
+        let mut of = text.lines().filter_map(|line| line.strip_prefix(name));
+        of.next().unwrap().parse::<f64>().unwrap()
+    };
+    // A square wave of 100 of 511 counts, to a sine of full scale.
+    telescope.digitiser.amplitude = 100;
+    telescope.send_until(|_| (level() + 11.2).abs() < 0.1);
+    telescope.send_for(3.0);
+    telescope.digitiser.amplitude = 5;
+    telescope.send_until(|_| (level() + 37.2).abs() < 0.1);
+    telescope.send_for(3.0);
+    assert_eq!(active(&namespace), Vec::<String>::new());
+    telescope.end();
+}
+
 /// Lets the kernel do something to what the digitiser sends; false where it cannot.
 fn netem(digitiser: &Digitiser, action: &[&str]) -> bool {
     let qdisc = |words: &[&str]| {
@@ -232,6 +258,46 @@ fn an_lcore_without_cpu(name: &str) {
     telescope.end();
 }
 
+/// It falls behind slowly: nothing is lost, and what comes late is not of another time.
+fn an_rx_lcore_at_its_limit(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    telescope.slow_down(12);
+    let said = ["rx0", "works for", "more rx lcores", "`--recv-affinity`"];
+    telescope.send_until_said("busy-lcore", &said);
+    // An alert waits for three seconds whether packets are lost by that.
+    telescope.send_for(5.0);
+    telescope.slow_down(0);
+    telescope.send_until_over(&["busy-lcore"]);
+    let log = telescope.end();
+    assert!(!log.contains("wrong-time"), "{log}");
+    assert!(!log.contains("missing-heaps"), "{log}");
+}
+
+/// Its ring has room for 128 packets.
+fn an_rx_lcore_beyond_its_limit(name: &str) {
+    let Some(mut telescope) = Telescope::start(name, 0.0, &["--recv-buffer=1M"], &[]) else {
+        return;
+    };
+    telescope.send_for(3.0);
+    telescope.slow_down(30);
+    let port = "port net_af_packet_k0: nobody took them in time";
+    let said = [
+        "lost at this host's port: rx-missed",
+        port,
+        "`--recv-buffer`",
+    ];
+    telescope.send_until_said("rx-missed", &said);
+    telescope.send_for(5.0);
+    telescope.slow_down(0);
+    telescope.send_until_over(&["rx-missed", "missing-heaps", "busy-lcore"]);
+    let log = telescope.end();
+    line(&log, &["missing-heaps", "see rx-missed"]);
+    assert!(!log.contains("wrong-time"), "{log}");
+}
+
 fn output_without_a_link(name: &str) {
     let Some(mut telescope) = Telescope::start(name, 0.0, &[], &[]) else {
         return;
@@ -256,6 +322,45 @@ fn output_without_a_link(name: &str) {
     telescope.send_until_over(&["link-down"]);
     let log = telescope.end();
     line(&log, &["port net_af_packet_k1: its link went down 1 time"]);
+}
+
+/// A program that takes the CPU of an lcore that polls. That it is all well without is not held:
+/// other programs of a busy machine take as much. It runs alone, as that takes all of a CPU.
+#[test]
+fn an_lcore_that_is_robbed_of_its_cpu_is_named() {
+    let cpus: Vec<_> = ground::os::allowed_cpus().into_iter().collect();
+    let [first, .., last] = cpus[..] else {
+        println!("no second CPU");
+        return;
+    };
+    let options = [
+        format!("--recv-affinity={last}"),
+        format!("--send-affinity={first}"),
+    ];
+    let options = options.each_ref().map(|option| &option[..]);
+    let Some(mut telescope) = Telescope::start("hog", 0.0, &options, &[]) else {
+        return;
+    };
+    let _hog = Hog::on(last);
+    let title = format!("rx0 on CPU {last} waits for its CPU for ");
+    telescope.send_until_said("lcore-without-cpu", &[&title, "`karoo tune check`"]);
+}
+
+struct Hog(Child);
+
+impl Hog {
+    fn on(cpu: usize) -> Self {
+        let mut hog = Command::new("taskset");
+        hog.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+        Self(hog.spawn().unwrap())
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// It runs alone, so that nothing else takes its CPUs.

@@ -34,6 +34,7 @@ pub struct Telescope {
     recorder: Option<Recorder>,
     pub engine: Karoo,
     clock: PathBuf,
+    slow: PathBuf,
     _folder: tempfile::TempDir,
     /// Last, so that the engine has ended before its namespace goes.
     pub digitiser: Digitiser,
@@ -81,10 +82,11 @@ impl Telescope {
         let folder = tempfile::tempdir().unwrap();
         let clock = folder.path().join("synchronised");
         fs::write(&clock, "").unwrap();
-        let library = clock_library(folder.path());
+        let (slow, library) = (folder.path().join("slow"), host_library(folder.path()));
         let mut variables = vec![
             ("LD_PRELOAD", library.to_str().unwrap()),
             ("KAROO_TEST_CLOCK", clock.to_str().unwrap()),
+            ("KAROO_TEST_SLOW", slow.to_str().unwrap()),
         ];
         variables.extend(environment);
         let socket = Cable::within(&cable.test, || {
@@ -106,6 +108,7 @@ impl Telescope {
             recorder: Recorder::start(fault, &cable.engine),
             engine,
             clock,
+            slow,
             _folder: folder,
             digitiser: Digitiser {
                 socket,
@@ -189,6 +192,14 @@ impl Telescope {
             true => fs::write(&self.clock, "").unwrap(),
             false => fs::remove_file(&self.clock).unwrap(),
         }
+    }
+
+    /// Makes each packet take rx0 so many milliseconds more; 0: none.
+    pub fn slow_down(&self, milliseconds: u32) {
+        // At once: rx0 may be reading.
+        let next = self.slow.with_extension("next");
+        fs::write(&next, milliseconds.to_string()).unwrap();
+        fs::rename(&next, &self.slow).unwrap();
     }
 
     /// Ends the engine, which was not to fail. Returns its log.
@@ -342,13 +353,15 @@ pub fn reason(namespace: &str) -> String {
     })
 }
 
-/// What stands in for the kernel's word on its clock.
-fn clock_library(folder: &Path) -> PathBuf {
-    let library = folder.join("clock.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network/clock.c");
+/// What stands in for the kernel's word on its clock, and makes rx0 slow.
+fn host_library(folder: &Path) -> PathBuf {
+    let library = folder.join("host.so");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network");
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source])
+        .arg(&library)
+        .args(["clock.c", "slow.c"].map(|source| sources.join(source)))
+        .arg("-ldl")
         .status();
     assert!(status.unwrap().success());
     library
