@@ -16,7 +16,7 @@ use crate::config::EngineConfig;
 use crate::engine::ChunkObserver;
 use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
-use crate::recv::{ReceiveMemory, WhenFull, receive_memory_with_spare};
+use crate::recv::{Extras, ReceiveMemory, WhenFull, receive_memory_with};
 
 /// An engine to be built: its configuration, what computes, and what is before and behind it.
 pub struct EngineBuilder<'a> {
@@ -77,12 +77,15 @@ impl<'a> EngineBuilder<'a> {
 
     /// Allocates receive and output chunks. Nothing runs yet.
     pub fn build(self, eal: &Eal) -> Result<BuiltEngine<'a>, MemoryError> {
-        let (memory, mut receiver) = receive_memory_with_spare(
+        let (memory, mut receiver) = receive_memory_with(
             &self.config.recv,
             self.config.tail_samples(),
             self.reception.queues.len(),
             &*self.compute.recv_memory,
-            self.reception.spare_chunks,
+            Extras {
+                spare_chunks: self.reception.spare_chunks,
+                looks: self.config.statistics_samples().is_some(),
+            },
         )?;
         if self.reception.when_full == WhenFull::Drop {
             receiver.leave_behind();

@@ -8,16 +8,12 @@ use ground::{N_POL, Timestamp};
 use super::InputStatistics;
 use super::steer::Published;
 use crate::config::EngineConfig;
-use crate::memory::FrozenChunk;
-
-/// Of so many heaps, one is looked at. A prime number, so that nothing periodic in the signal or in
-/// the chunks keeps step with it.
-const HEAPS_PER_LOOK: u64 = 257;
+use crate::memory::{FrozenChunk, is_looked_at};
 
 /// Looks at received chunks on their way to the pipelines.
 ///
-/// One heap in 257 is unpacked, and the first one of each period; of what is in memory that the CPU
-/// reads slowly, none.
+/// One heap in [`HEAPS_PER_LOOK`](crate::memory::HEAPS_PER_LOOK) is unpacked, and the first one of
+/// each period. Where the CPU reads memory slowly, there are copies of the former alone.
 #[derive(Debug)]
 pub(super) struct InputLooks {
     /// Samples of a period.
@@ -43,9 +39,6 @@ impl InputLooks {
 
     /// Looks at a chunk that begins at `start`, and publishes the period that it ends.
     pub fn add(&mut self, start: Timestamp, chunk: &FrozenChunk) {
-        if !chunk.kind().is_host() {
-            return;
-        }
         let (samples, first) = (chunk.layout().samples as u64, start.0 / self.heap_samples);
         let period = |at: Timestamp| at.0 / self.length;
         let goes_on = |current: &InputStatistics| period(current.start) == period(start);
@@ -62,36 +55,33 @@ impl InputLooks {
         });
         current.end = start + samples;
         for heap in 0..chunk.layout().heaps {
-            let there = [0, 1].map(|pol: usize| chunk.present(pol, heap));
-            let begins = current.snapshot.iter().all(Vec::is_empty) && there != [false; N_POL];
-            if begins || (first + heap as u64).is_multiple_of(HEAPS_PER_LOOK) {
-                self.look(current, start, chunk, heap);
+            if current.snapshot.iter().all(Vec::is_empty) || is_looked_at(first + heap as u64) {
+                let packed = [0, 1].map(|pol: usize| chunk.readable(pol, heap));
+                self.look(current, start + heap as u64 * self.heap_samples, packed);
             }
         }
         self.current = before;
     }
 
-    /// Unpacks one heap of both polarisations, as far as it is there.
+    /// Unpacks the heaps at one timestamp, as far as they are there.
     fn look(
         &self,
         current: &mut InputStatistics,
         start: Timestamp,
-        chunk: &FrozenChunk,
-        heap: usize,
+        packed: [Option<&[u8]>; N_POL],
     ) {
-        let there = [0, 1].map(|pol: usize| chunk.present(pol, heap));
+        let there = packed.map(|packed| packed.is_some());
         // The first one, or the first of both polarisations.
         let missed = (0..N_POL).any(|pol| there[pol] && current.snapshot[pol].is_empty());
         let keeps =
             missed && (there == [true; N_POL] || current.snapshot.iter().all(Vec::is_empty));
         if keeps {
-            current.snapshot_start = start + heap as u64 * self.heap_samples;
+            current.snapshot_start = start;
             current.snapshot.iter_mut().for_each(Vec::clear);
         }
-        let (bits, bytes) = (self.bits.get(), chunk.layout().heap_bytes);
-        for pol in (0..N_POL).filter(|&pol| there[pol]) {
-            // There is padding behind the last heap.
-            let packed = &chunk.pol(pol)[heap * bytes..][..bytes + 4];
+        let bits = self.bits.get();
+        for (pol, packed) in packed.into_iter().enumerate() {
+            let Some(packed) = packed else { continue };
             let (histogram, snapshot) = (&mut current.histogram[pol], &mut current.snapshot[pol]);
             for n in 0..self.heap_samples as usize {
                 let x = sample(packed, bits, n);
@@ -127,7 +117,10 @@ mod tests {
     use dsp::unpack;
 
     use super::*;
-    use crate::memory::{Chunk, ChunkAllocator, ChunkLayout, HostAllocator, Purpose};
+    use crate::memory::stand_in::{BarStandIn, shut};
+    use crate::memory::{
+        Chunk, ChunkAllocator, ChunkLayout, HEAPS_PER_LOOK, HostAllocator, Purpose,
+    };
 
     const HEAP: usize = 64;
     const HEAPS: usize = 4;
@@ -155,14 +148,42 @@ mod tests {
     ) -> FrozenChunk {
         let layout = ChunkLayout::new(&config.recv, 0);
         let memory = HostAllocator::default().allocate(Purpose::ReceiveChunk, layout.bytes());
-        let chunk = Arc::new(Chunk::new(layout, 0, memory.unwrap()));
-        let bits = config.recv.sample_bits;
+        filled(config, start, Chunk::new(layout, 0, memory.unwrap()), there)
+    }
+
+    /// The same in memory that the CPU cannot read.
+    fn unread(
+        config: &EngineConfig,
+        start: u64,
+        there: impl Fn(usize, usize) -> bool,
+    ) -> FrozenChunk {
+        let layout = ChunkLayout::new(&config.recv, 0);
+        let memory = BarStandIn.allocate(Purpose::ReceiveChunk, layout.bytes());
+        let copies = Chunk::kept_bytes(&layout);
+        let copies = HostAllocator::default().allocate(Purpose::ReceiveChunk, copies);
+        let chunk = Chunk::new(layout, 0, memory.unwrap()).keeping(copies.unwrap());
+        let chunk = filled(config, start, chunk, there);
+        shut(&chunk);
+        chunk
+    }
+
+    /// Places heaps as rx lcores do.
+    fn filled(
+        config: &EngineConfig,
+        start: u64,
+        chunk: Chunk,
+        there: impl Fn(usize, usize) -> bool,
+    ) -> FrozenChunk {
+        let (chunk, bits) = (Arc::new(chunk), config.recv.sample_bits);
         for (pol, heap) in (0..N_POL).flat_map(|pol| (0..HEAPS).map(move |heap| (pol, heap))) {
             if there(pol, heap) {
                 let first = start + (heap * HEAP) as u64;
                 let samples = (first..first + HEAP as u64).map(|at| value(pol, at, bits.get()));
                 let payload = unpack::pack(samples, bits);
-                chunk.claim(pol, heap).unwrap().write(&payload, 0);
+                let slot = chunk.claim(pol, heap).unwrap();
+                let looked_at = is_looked_at(first / HEAP as u64);
+                let slot = if looked_at { slot.looked_at() } else { slot };
+                slot.write(&payload, 0);
             }
         }
         chunk.freeze().unwrap()
@@ -224,6 +245,52 @@ mod tests {
             }
         }
         assert_eq!(counted, 2);
+    }
+
+    /// Copies tell what the memory itself does, but for the first heap of a period.
+    #[test]
+    fn memory_that_the_cpu_does_not_read_has_the_same_statistics() {
+        for bits in [2, 10, 12, 16] {
+            let config = config(bits, 1e9);
+            let there = |start: u64| move |pol: usize, _heap: usize| pol == 1 || start > 30_000;
+            let [(mut read, of_read), (mut copied, of_copied)] = [(); 2].map(|()| looks(&config));
+            for number in 257 / HEAPS as u64..5 * 257 {
+                let start = number * (HEAPS * HEAP) as u64;
+                let there = there(start);
+                copied.add(Timestamp(start), &unread(&config, start, there));
+                // Without the heaps before the first that is copied.
+                if start >= 257 * HEAP as u64 - (HEAP * HEAPS) as u64 {
+                    let later =
+                        |pol, heap| (start / HEAP as u64 + heap as u64) >= 257 && there(pol, heap);
+                    read.add(Timestamp(start), &chunk(&config, start, later));
+                }
+            }
+            read.end();
+            copied.end();
+            let expected = of_read.statistics().input().unwrap();
+            assert_eq!(of_copied.statistics().input(), Some(expected.clone()));
+            let counts = expected.histogram.each_ref().map(|h| h.iter().sum::<u64>());
+            assert_eq!(
+                counts,
+                [18, 19].map(|heaps| heaps * HEAP as u64),
+                "{bits} bits"
+            );
+        }
+    }
+
+    #[test]
+    fn a_period_without_copies_has_no_level() {
+        let config = config(8, 1e9);
+        let (mut looks, published) = looks(&config);
+        looks.add(Timestamp(64), &unread(&config, 64, |_, _| true));
+        looks.end();
+        let input = published.statistics().input().unwrap();
+        assert_eq!(input.samples(0), 0);
+        assert_eq!(
+            (input.level_dbfs(0), input.rms(1), input.full_scale_share(0)),
+            (None, None, None)
+        );
+        assert!(input.snapshot.iter().all(Vec::is_empty));
     }
 
     #[test]

@@ -169,6 +169,11 @@ impl InputStatistics {
         self.histogram[pol].iter().sum()
     }
 
+    /// Whether there are any: copies may have none in a short period.
+    pub fn has_samples(&self) -> bool {
+        [0, 1].iter().any(|&pol| self.samples(pol) > 0)
+    }
+
     /// Σx² of these samples.
     fn square_sum(&self, pol: usize) -> u128 {
         let counts = self.histogram[pol].iter().enumerate();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ground::os::Region;
 use ground::{N_POL, Timestamp};
 
+use super::kept::{BEHIND_HEAP, KeptHeaps, KeptPlace};
 use super::sync::{AtomicBool, AtomicU8, AtomicU16, Ordering, spin_loop};
 use super::{ChunkMemory, MemoryKind, SampleView, Store};
 use crate::config::RecvConfig;
@@ -92,6 +93,8 @@ pub struct Chunk {
     presence: Box<[AtomicU8]>,
     /// Per (pol, heap): samples that the digitiser flagged as saturated.
     saturated: Box<[AtomicU16]>,
+    /// Copies of heaps that are looked at, if the CPU does not read `memory`.
+    kept: Option<KeptHeaps>,
     frozen: AtomicBool,
 }
 
@@ -118,8 +121,24 @@ impl Chunk {
             memory,
             presence: (0..flags).map(|_| AtomicU8::new(ABSENT)).collect(),
             saturated: (0..flags).map(|_| AtomicU16::new(0)).collect(),
+            kept: None,
             frozen: AtomicBool::new(false),
         }
+    }
+
+    /// Bytes of memory for [`keeping`](Self::keeping).
+    pub fn kept_bytes(layout: &ChunkLayout) -> usize {
+        KeptHeaps::bytes(layout)
+    }
+
+    /// Keeps copies of the heaps that are looked at, in `memory` of the host.
+    ///
+    /// # Panics
+    ///
+    /// If `memory` has less than [`kept_bytes`](Self::kept_bytes), or if the CPU does not read it.
+    pub fn keeping(self, memory: Box<dyn ChunkMemory>) -> Self {
+        let kept = Some(KeptHeaps::new(&self.layout, memory));
+        Self { kept, ..self }
     }
 
     /// Its sizes.
@@ -151,6 +170,7 @@ impl Chunk {
                 index,
                 pol,
                 heap,
+                kept: None,
             })
     }
 
@@ -179,9 +199,19 @@ pub struct HeapSlot<'a> {
     index: usize,
     pol: usize,
     heap: usize,
+    /// Where a copy goes.
+    kept: Option<KeptPlace>,
 }
 
 impl<'a> HeapSlot<'a> {
+    /// Has the payload copied, too, if the chunk keeps copies: the heap
+    /// [is looked at](super::is_looked_at).
+    pub fn looked_at(mut self) -> Self {
+        let kept = self.chunk.kept.as_ref();
+        self.kept = kept.and_then(|kept| kept.claim(self.pol, self.heap));
+        self
+    }
+
     /// Stores the payload and publishes it at once.
     ///
     /// # Panics
@@ -218,6 +248,9 @@ impl<'a> HeapSlot<'a> {
             let place = memory.region().as_ptr().cast::<u8>().add(self.offset());
             memory.store().copy(place, payload);
         }
+        if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {
+            kept.store(place, payload);
+        }
         self.chunk.saturated[self.index].store(saturated, Ordering::Relaxed);
         StoredHeap(self, PhantomData)
     }
@@ -241,6 +274,9 @@ impl<'a> HeapSlot<'a> {
 
 impl Drop for HeapSlot<'_> {
     fn drop(&mut self) {
+        if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {
+            kept.release(place);
+        }
         // What the memory holds is from an earlier use.
         self.chunk.presence[self.index].store(ABSENT, Ordering::Release);
     }
@@ -324,6 +360,20 @@ impl FrozenChunk {
         }
     }
 
+    /// The packed samples of a heap, and [`BEHIND_HEAP`] bytes behind them, where the CPU reads them
+    /// at its ease: in place, or a copy. `None` if the heap is absent, or if no copy was kept.
+    pub fn readable(&self, pol: usize, heap: usize) -> Option<&[u8]> {
+        if !self.present(pol, heap) {
+            return None;
+        }
+        if !self.kind().is_host() {
+            return self.chunk.kept.as_ref()?.heap(pol, heap);
+        }
+        let bytes = self.chunk.layout.heap_bytes;
+        // There is padding behind the last heap.
+        Some(&self.pol(pol)[heap * bytes..][..bytes + BEHIND_HEAP])
+    }
+
     /// Where the GPU reads one polarisation in place, laid out as [`pol`](Self::pol); a multiple of
     /// [`CHUNK_ALIGNMENT`](super::CHUNK_ALIGNMENT). `None` if the chunk is to be copied first.
     pub fn device_address(&self, pol: usize) -> Option<u64> {
@@ -369,6 +419,9 @@ impl FrozenChunk {
 
     /// Empties the chunk for its next use.
     pub fn recycle(self) {
+        if let Some(kept) = &self.chunk.kept {
+            kept.recycle();
+        }
         for flag in &self.chunk.presence {
             flag.store(ABSENT, Ordering::Release);
         }

@@ -104,10 +104,7 @@ impl EnginePage {
     /// Spectra of each output, and what the input is like.
     fn seen(&self) -> Vec<Panel> {
         let EngineParts {
-            config,
-            published,
-            memory,
-            ..
+            config, published, ..
         } = &self.parts;
         let (clock, statistics) = (config.clock, published.statistics());
         let mut panels: Vec<_> = tables::statistics_off(config).into_iter().collect();
@@ -116,11 +113,10 @@ impl EnginePage {
                 panels.extend(spectra::panels(output, clock, &statistics));
             }
         }
-        if let Some(input) = statistics.input() {
+        if let Some(input) = statistics.input().filter(|of| of.has_samples()) {
             panels.push(spectra::histogram(&input));
             panels.push(spectra::snapshot(&input, clock));
         }
-        panels.extend(tables::input_not_read(config, memory.kind()));
         panels
     }
 
@@ -187,7 +183,8 @@ impl EnginePage {
             let share = 100.0 * busy as f64 * 1e-9 / seconds;
             figures.push(Figure::new(format!("GPU, {name}"), share, "%"));
         }
-        if let Some(input) = self.parts.published.statistics().input() {
+        let input = self.parts.published.statistics().input();
+        if let Some(input) = input.filter(|of| of.has_samples()) {
             figures.extend(spectra::levels(&input));
         }
         figures
@@ -317,7 +314,9 @@ impl Source for EnginePage {
         });
         let board = self.parts.published.statistics();
         let Some((index, of)) = found else {
-            let input = board.input().filter(|_| name == spectra::SNAPSHOT)?;
+            let input = board
+                .input()
+                .filter(|of| name == spectra::SNAPSHOT && of.has_samples())?;
             return Some(spectra::snapshot_array(&input));
         };
         let statistics = board.output(index)?;

@@ -8,7 +8,6 @@ use super::spectra::POLS;
 use crate::config::EngineConfig;
 use crate::control::fgpu::RequestRecord;
 use crate::engine::steer::{ControlHandle, Published};
-use crate::memory::MemoryKind;
 use crate::ports::Links;
 
 /// Delays at work and gains asked for, of each output and polarisation.
@@ -68,19 +67,6 @@ pub fn statistics_off(config: &EngineConfig) -> Option<Panel> {
     let note = "--statistics-period 1 takes them anew each second.";
     let off = config.statistics_samples().is_none();
     off.then(|| Panel::new("statistics", "Statistics", body).with_note(note))
-}
-
-/// Why there is nothing of the input, if it is where only a GPU reads it.
-pub fn input_not_read(config: &EngineConfig, memory: MemoryKind) -> Option<Panel> {
-    let body = Body::Table {
-        columns: vec!["histogram, level, raw samples".to_owned()],
-        rows: vec![vec![format!(
-            "not read: receive chunks are {memory} memory"
-        )]],
-    };
-    let note = "--memory pinned has the samples where the CPU reads them.";
-    let unread = config.statistics_samples().is_some() && !memory.is_host();
-    unread.then(|| Panel::new("input-not-read", "Input samples", body).with_note(note))
 }
 
 /// Links of ports, and this host's clock.

@@ -1,20 +1,18 @@
 //! Receive memory, and the engine's end of it: completed chunks in order, accounted for.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 use ground::N_POL;
 
+use super::input_stats::InputStats;
 use super::lcore::WindowOf;
-use super::presence::PresenceMap;
 use super::window::{BufferId, ChunkWindow, Collector, END_OF_STREAM};
 use crate::config::RecvConfig;
 use crate::memory::{
-    Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, MemoryError, MemoryKind, Purpose,
+    Chunk, ChunkAllocator, ChunkLayout, FrozenChunk, HostAllocator, MemoryError, MemoryKind,
+    Purpose,
 };
-use crate::recv::PolReport;
 
 /// Chunks that an lcore keeps open, so that heaps may come that much out of order.
 const OPEN_CHUNKS: usize = 2;
@@ -48,6 +46,7 @@ pub struct ReceiveMemory {
     window: ChunkWindow,
     chunks: Box<[Arc<Chunk>]>,
     free: ArrayQueue<BufferId>,
+    keeps_copies: bool,
 }
 
 impl ReceiveMemory {
@@ -93,6 +92,11 @@ impl ReceiveMemory {
         self.chunks[0].kind()
     }
 
+    /// Whether chunks keep copies of the heaps that are looked at.
+    pub fn keeps_copies(&self) -> bool {
+        self.keeps_copies
+    }
+
     /// Bytes of all chunk buffers.
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.layout().bytes()).sum()
@@ -118,26 +122,43 @@ pub fn receive_memory(
     lanes: usize,
     allocator: &dyn ChunkAllocator,
 ) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
-    receive_memory_with_spare(config, tail_samples, lanes, allocator, 0)
+    receive_memory_with(config, tail_samples, lanes, allocator, Extras::default())
 }
 
-/// The same with room for `spare` more chunks, which rx lcores may fill while the engine is held
-/// up.
-pub fn receive_memory_with_spare(
+/// What receive memory may have besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras {
+    /// More chunks, which rx lcores may fill while the engine is held up.
+    pub spare_chunks: usize,
+    /// Whether the engine looks at samples: where the CPU does not read them, copies of a few heaps
+    /// are kept.
+    pub looks: bool,
+}
+
+/// The same with `extras`.
+pub fn receive_memory_with(
     config: &RecvConfig,
     tail_samples: usize,
     lanes: usize,
     allocator: &dyn ChunkAllocator,
-    spare: usize,
+    extras: Extras,
 ) -> Result<(Arc<ReceiveMemory>, Receiver), MemoryError> {
     let layout = ChunkLayout::new(config, tail_samples);
+    let spare = extras.spare_chunks;
     let count = chunks(allocator.kind()) + spare;
-    let chunks = (0..count)
-        .map(|number| {
-            let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
-            Ok(Arc::new(Chunk::new(layout, number as BufferId, memory)))
-        })
-        .collect::<Result<Box<[_]>, _>>()?;
+    let keeps_copies = extras.looks && !allocator.kind().is_host();
+    let host = HostAllocator::default();
+    let chunk = |number| {
+        let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
+        let chunk = Chunk::new(layout, number as BufferId, memory);
+        Ok(Arc::new(if keeps_copies {
+            let copies = host.allocate(Purpose::ReceiveChunk, Chunk::kept_bytes(&layout))?;
+            chunk.keeping(copies)
+        } else {
+            chunk
+        }))
+    };
+    let chunks = (0..count).map(chunk).collect::<Result<Box<[_]>, _>>()?;
     let free = ArrayQueue::new(count);
     for number in 0..count {
         let _ = free.push(number as BufferId);
@@ -147,6 +168,7 @@ pub fn receive_memory_with_spare(
         window,
         chunks,
         free,
+        keeps_copies,
     });
     let receiver = Receiver {
         collector: Collector::new(WindowOf(memory.clone())),
@@ -229,132 +251,6 @@ impl Receiver {
     }
 }
 
-/// Counters of collected chunks: written by the engine, read by anyone.
-#[derive(Debug)]
-pub struct InputStats {
-    packet_samples: u64,
-    heap_bytes: u64,
-    chunk_samples: u64,
-    chunks: AtomicU64,
-    first_chunk: AtomicU64,
-    heaps: [AtomicU64; N_POL],
-    clipped: [AtomicU64; N_POL],
-    /// Sample behind the last heap; 0 before the first.
-    ends: [AtomicU64; N_POL],
-    /// Heaps of the chunks so far, those that never came among them, that are not here.
-    missing: [AtomicU64; N_POL],
-    /// Only the engine writes, once per chunk; a reader may hold the engine up for a copy of the
-    /// map.
-    presence: Mutex<[PresenceMap; N_POL]>,
-}
-
-impl InputStats {
-    fn new(config: &RecvConfig) -> Self {
-        Self {
-            packet_samples: config.packet_samples as u64,
-            heap_bytes: config.heap_bytes() as u64,
-            chunk_samples: config.chunk_samples as u64,
-            chunks: AtomicU64::new(0),
-            first_chunk: AtomicU64::new(u64::MAX),
-            heaps: Default::default(),
-            clipped: Default::default(),
-            ends: Default::default(),
-            missing: Default::default(),
-            presence: Mutex::default(),
-        }
-    }
-
-    /// Counts chunk `id`, before which `lost` chunks received nothing at all.
-    fn note_chunk(&self, id: u64, lost: u64, chunk: &FrozenChunk) {
-        let heaps = chunk.layout().heaps;
-        self.chunks.fetch_add(1, Ordering::Relaxed);
-        self.first_chunk.fetch_min(id, Ordering::Relaxed);
-        let mut maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
-        for (pol, map) in maps.iter_mut().enumerate() {
-            map.push(false, lost * heaps as u64);
-            let mut present = 0;
-            let mut clipped = 0;
-            for heap in 0..heaps {
-                let here = chunk.present(pol, heap);
-                map.push(here, 1);
-                present += u64::from(here);
-                if here {
-                    let behind = (heap as u64 + 1) * self.packet_samples;
-                    let end = id.saturating_mul(self.chunk_samples).saturating_add(behind);
-                    self.ends[pol].store(end, Ordering::Relaxed);
-                }
-                clipped += u64::from(chunk.saturated(pol, heap));
-            }
-            self.heaps[pol].fetch_add(present, Ordering::Relaxed);
-            self.clipped[pol].fetch_add(clipped, Ordering::Relaxed);
-            let missing = (lost + 1) * heaps as u64 - present;
-            self.missing[pol].fetch_add(missing, Ordering::Relaxed);
-        }
-    }
-
-    /// Samples that the digitiser flagged as saturated, per polarisation.
-    pub fn clipped_samples(&self) -> [u64; N_POL] {
-        [0, 1].map(|pol: usize| self.clipped[pol].load(Ordering::Relaxed))
-    }
-
-    /// Heaps that never came, per polarisation, as katgpucbf counts them: from the start of the
-    /// first chunk to the end of the last. The report's begin with the first heap and end with the
-    /// last.
-    pub fn missing_heaps(&self) -> [u64; N_POL] {
-        [0, 1].map(|pol: usize| self.missing[pol].load(Ordering::Relaxed))
-    }
-
-    /// Sample behind the last heap in chunks, per polarisation, if there was one.
-    pub fn ends(&self) -> [Option<u64>; N_POL] {
-        let load = |pol: usize| self.ends[pol].load(Ordering::Relaxed);
-        [0, 1].map(|pol| Some(load(pol)).filter(|end| *end > 0))
-    }
-
-    /// Heaps received, per polarisation.
-    pub fn heaps(&self) -> [u64; N_POL] {
-        [0, 1].map(|pol: usize| self.heaps[pol].load(Ordering::Relaxed))
-    }
-
-    /// Non-empty chunks.
-    pub fn chunks(&self) -> u64 {
-        self.chunks.load(Ordering::Relaxed)
-    }
-
-    /// First sample of the first non-empty chunk.
-    pub fn first_timestamp(&self) -> Option<u64> {
-        let id = self.first_chunk.load(Ordering::Relaxed);
-        (id != u64::MAX).then(|| id * self.chunk_samples)
-    }
-
-    /// Samples from the first heap to behind the last one, of either polarisation. Empty if none
-    /// came.
-    pub fn span(&self) -> Range<u64> {
-        let maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
-        let heaps = PresenceMap::first_to_last([&maps[0], &maps[1]]);
-        let first = self.first_timestamp().unwrap_or(0);
-        first + heaps.start * self.packet_samples..first + heaps.end * self.packet_samples
-    }
-
-    /// Counters per polarisation; power is the outputs' to know.
-    pub fn pols(&self) -> [PolReport; N_POL] {
-        let maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut missing = PresenceMap::between_first_and_last([&maps[0], &maps[1]]);
-        [0, 1].map(|pol| {
-            let heaps = self.heaps[pol].load(Ordering::Relaxed);
-            let (missing_heaps, presence) = std::mem::take(&mut missing[pol]);
-            PolReport {
-                heaps,
-                samples: heaps * self.packet_samples,
-                bytes: heaps * self.heap_bytes,
-                missing_heaps,
-                clipped_samples: self.clipped[pol].load(Ordering::Relaxed),
-                power_dbfs: None,
-                presence,
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use dsp::SampleBits;
@@ -380,7 +276,11 @@ mod tests {
     fn memory_takes_what_is_told_before() {
         for (kind, spare) in [(MemoryKind::Host, 0), (MemoryKind::Host, 3)] {
             let host = HostAllocator::default();
-            let (memory, _) = receive_memory_with_spare(&recv(), 16, 2, &host, spare).unwrap();
+            let extras = Extras {
+                spare_chunks: spare,
+                ..Extras::default()
+            };
+            let (memory, _) = receive_memory_with(&recv(), 16, 2, &host, extras).unwrap();
             let one = chunk_bytes(&recv(), 16);
             let layout = ChunkLayout::new(&recv(), 16);
             // A flag of one byte and a count of two for each heap.

@@ -13,7 +13,7 @@ use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
 use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowWriter};
 use crate::config::RecvConfig;
-use crate::memory::{StoredHeap, publish};
+use crate::memory::{StoredHeap, is_looked_at, publish};
 use crate::net::FlowTable;
 use crate::net::flow_table::SteerError;
 use crate::net::frame::Datagram;
@@ -102,6 +102,11 @@ impl HeapAddress {
             chunk,
             heap: (timestamp % chunk_samples / heap_samples) as usize,
         })
+    }
+
+    /// Number of the heap since the digitisers' sync time.
+    fn number(self, recv: &RecvConfig) -> u64 {
+        self.chunk * recv.chunk_heaps() as u64 + self.heap as u64
     }
 }
 
@@ -374,9 +379,12 @@ impl HeapPlacer {
             LocatedChunk::NoBuffer => return Err(DropCause::NoFreeChunk),
         };
         self.idle.reset();
-        let slot = chunk
+        let mut slot = chunk
             .claim(heap.pol(), place.heap)
             .ok_or(DropCause::Duplicate)?;
+        if memory.keeps_copies() && is_looked_at(place.number(&self.recv)) {
+            slot = slot.looked_at();
+        }
         stored.push(slot.store(heap.payload(), heap.saturated()));
         Ok(())
     }

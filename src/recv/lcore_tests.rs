@@ -12,9 +12,10 @@ use spead::digitiser::PREAMBLE_LEN;
 
 use super::*;
 use crate::memory::HostAllocator;
+use crate::memory::stand_in::{BarStandIn, shut};
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{HeaderTemplate, MacAddr};
-use crate::recv::{Collected, Receiver, receive_memory, receive_memory_with_spare};
+use crate::recv::{Collected, Extras, Receiver, receive_memory, receive_memory_with};
 
 fn recv() -> RecvConfig {
     RecvConfig {
@@ -46,6 +47,7 @@ fn heap_of(pool: &MbufPool, timestamp: u64, bytes: usize) -> Mbuf {
     frame.fill(0);
     template.emit(udp, frame.first_chunk_mut().unwrap());
     repr.emit(frame[HEADERS_LEN..].first_chunk_mut().unwrap());
+    frame[HEADERS_LEN + PREAMBLE_LEN..].fill((timestamp / 64) as u8 + 1);
     mbuf
 }
 
@@ -291,12 +293,53 @@ fn the_burst_before_the_end_is_placed() {
     assert!(matches!(receiver.poll(), Collected::End));
 }
 
+/// What the engine looks at needs no memory that the CPU does not read.
+#[test]
+fn heaps_that_are_looked_at_are_copied_from_their_packets() {
+    const HEAPS: usize = 8;
+    for looks in [true, false] {
+        let extras = Extras {
+            looks,
+            ..Extras::default()
+        };
+        let (memory, mut receiver) =
+            receive_memory_with(&recv(), 0, 1, &BarStandIn, extras).unwrap();
+        assert_eq!(memory.keeps_copies(), looks);
+        let name = format!("rx_looks_{looks}");
+        let (lcore, mut sender) = lcore(&name, &memory, 0);
+        let pool = frames(&name, HEAPS);
+        let mut batch: MbufBatch = MbufBatch::new();
+        for index in 0..HEAPS {
+            batch.push(heap(&pool, 64 * index as u64)).unwrap();
+        }
+        assert_eq!(sender.enqueue(&mut batch), HEAPS);
+        lcore.watermarks.push(Watermark::STOP).unwrap();
+        run(lcore);
+        for id in 0..2 {
+            let Collected::Chunk(found, chunk) = receiver.poll() else {
+                panic!("no chunk {id}");
+            };
+            shut(&chunk);
+            for heap in 0..4 {
+                assert!(chunk.present(1, heap));
+                let copy = chunk.readable(1, heap).map(|copy| copy[..80].to_vec());
+                let expected = (looks && (found, heap) == (0, 0)).then(|| vec![1; 80]);
+                assert_eq!(copy, expected, "heap {heap} of chunk {found}");
+            }
+        }
+    }
+}
+
 const SPARE: u64 = 6;
 
 fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
+    let extras = Extras {
+        spare_chunks: SPARE as usize,
+        looks: true,
+    };
     let (memory, mut receiver) =
-        receive_memory_with_spare(&recv(), 0, lanes, &HostAllocator::default(), SPARE as usize)
-            .unwrap();
+        receive_memory_with(&recv(), 0, lanes, &HostAllocator::default(), extras).unwrap();
+    assert!(!memory.keeps_copies());
     receiver.leave_behind();
     (memory, receiver)
 }

@@ -8,6 +8,7 @@
 mod advice;
 mod cause;
 mod collect;
+mod input_stats;
 mod lcore;
 mod presence;
 mod report;
@@ -22,9 +23,10 @@ mod sync {
 
 pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{
-    Collected, InputStats, ReceiveMemory, Receiver, chunk_bytes, floor_after, receive_bytes,
-    receive_memory, receive_memory_with_spare,
+    Collected, Extras, ReceiveMemory, Receiver, chunk_bytes, floor_after, receive_bytes,
+    receive_memory, receive_memory_with,
 };
+pub use input_stats::InputStats;
 pub use lcore::{EpochHint, HeapAddress, RxConfig, RxLcore, RxParts, Watermark, WhenFull};
 pub use presence::PresenceMap;
 pub use report::PolReport;

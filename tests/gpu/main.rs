@@ -5,6 +5,7 @@ mod support;
 
 mod batches;
 mod case;
+mod looks;
 mod narrowband;
 mod shapes;
 mod statistics;

@@ -8,9 +8,13 @@
 #[path = "../../src/memory/chunk.rs"]
 mod source;
 
+#[allow(dead_code, missing_docs)]
+#[path = "../../src/memory/kept.rs"]
+mod kept;
+
 mod sync {
     pub use loom::hint::spin_loop;
-    pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 }
 
 use std::cell::RefCell;
@@ -21,7 +25,7 @@ use std::sync::Arc;
 use dsp::SampleBits;
 use ground::os::Region;
 use karoo::config::RecvConfig;
-use karoo::memory::{MemoryKind, SampleView};
+use karoo::memory::{CHUNK_ALIGNMENT, MemoryKind, SampleView};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use source::{Chunk, ChunkLayout, FrozenChunk, publish};
@@ -52,7 +56,7 @@ impl Lines {
 }
 
 /// Shared with the stores that are on their way.
-struct Memory(Arc<Lines>);
+struct Memory(Arc<Lines>, MemoryKind);
 
 // SAFETY: loom runs one thread at a time, and reports accesses to the cells that are not ordered.
 unsafe impl Send for Memory {}
@@ -67,7 +71,7 @@ impl fmt::Debug for Memory {
 
 impl ChunkMemory for Memory {
     fn kind(&self) -> MemoryKind {
-        MemoryKind::Bar
+        self.1
     }
     fn region(&self) -> NonNull<[u8]> {
         self.0.memory.as_ptr()
@@ -106,22 +110,48 @@ impl Store {
     }
 }
 
-fn chunk() -> (Arc<Chunk>, Arc<Lines>) {
+fn layout() -> ChunkLayout {
     let config = RecvConfig {
         packet_samples: 8,
         sample_bits: SampleBits::new(8).unwrap(),
         chunk_samples: 8 * HEAPS,
         mask_timestamp: false,
     };
-    let layout = ChunkLayout::new(&config, 0);
+    ChunkLayout::new(&config, 0)
+}
+
+fn lines(bytes: usize) -> Arc<Lines> {
     // Its cells are loom's own, which checks every access to them.
     #[allow(clippy::arc_with_non_send_sync)]
-    let lines = Arc::new(Lines {
-        memory: Region::new(layout.bytes()).unwrap(),
+    Arc::new(Lines {
+        memory: Region::new(bytes).unwrap(),
         heaps: [0; HEAPS].map(|_| UnsafeCell::new(())),
-    });
-    let memory = Box::new(Memory(lines.clone()));
-    (Arc::new(Chunk::new(layout, 0, memory)), lines)
+    })
+}
+
+fn memory() -> (Chunk, Arc<Lines>) {
+    let lines = lines(layout().bytes());
+    let memory = Box::new(Memory(lines.clone(), MemoryKind::Bar));
+    (Chunk::new(layout(), 0, memory), lines)
+}
+
+fn chunk() -> (Arc<Chunk>, Arc<Lines>) {
+    let (chunk, lines) = memory();
+    (Arc::new(chunk), lines)
+}
+
+/// A chunk that keeps copies, and their memory.
+fn keeping() -> (Arc<Chunk>, Arc<Lines>) {
+    let copies = lines(Chunk::kept_bytes(&layout()));
+    let memory = Box::new(Memory(copies.clone(), MemoryKind::Host));
+    (Arc::new(self::memory().0.keeping(memory)), copies)
+}
+
+/// The copy of heap 0 of a frozen chunk, if there is one.
+fn copy(chunk: &FrozenChunk, copies: &Lines) -> Option<[u8; HEAP_BYTES]> {
+    let bytes = chunk.readable(0, 0)?;
+    let copied = copies.heap(bytes.as_ptr());
+    Some(copied.with(|_| bytes[..HEAP_BYTES].try_into().unwrap()))
 }
 
 /// A heap of a frozen chunk, if it is present.
@@ -219,4 +249,64 @@ fn what_is_given_up_does_not_overwrite_what_comes_next() {
         assert_eq!(read(&frozen, &lines, 0), expected);
         assert_eq!(read(&frozen, &lines, 1), Some([2; HEAP_BYTES]));
     });
+}
+
+#[test]
+fn the_copy_of_a_heap_that_is_present_is_all_there() {
+    loom::model(|| {
+        let (chunk, copies) = keeping();
+        let rx = {
+            let chunk = chunk.clone();
+            thread::spawn(move || {
+                let stored = chunk
+                    .claim(0, 0)
+                    .map(|slot| slot.looked_at().store(&[7; HEAP_BYTES], 0));
+                publish(&mut stored.into_iter().collect());
+            })
+        };
+        let frozen = chunk.freeze().unwrap();
+        let seen = copy(&frozen, &copies);
+        assert_eq!(seen.is_some(), frozen.present(0, 0));
+        assert!(
+            seen.is_none_or(|bytes| bytes == [7; HEAP_BYTES]),
+            "{seen:?}"
+        );
+        rx.join().unwrap();
+    });
+}
+
+/// Two lanes have the same heap, and one gives it up; or two heaps of one place, which a chunk does
+/// not have if lcores go by the rule.
+#[test]
+fn copies_are_those_of_the_heap_that_is_present() {
+    for other_heap in [0, 1] {
+        loom::model(move || {
+            let (chunk, copies) = keeping();
+            let other = {
+                let chunk = chunk.clone();
+                thread::spawn(move || {
+                    let slot = chunk.claim(0, other_heap);
+                    drop(slot.map(|slot| slot.looked_at().store(&[1; HEAP_BYTES], 0)));
+                })
+            };
+            let mine = chunk
+                .claim(0, 0)
+                .map(|slot| slot.looked_at().store(&[3; HEAP_BYTES], 0));
+            let placed = mine.is_some();
+            publish(&mut mine.into_iter().collect());
+            other.join().unwrap();
+            let frozen = chunk.clone().freeze().unwrap();
+            assert_eq!(frozen.present(0, 0), placed);
+            // Another heap's copy may have been there.
+            let seen = copy(&frozen, &copies);
+            assert!(seen.is_none_or(|bytes| placed && bytes == [3; HEAP_BYTES]));
+            assert!(seen.is_some() || !placed || other_heap == 1);
+            // The next heaps find room.
+            frozen.recycle();
+            let slot = chunk.claim(0, 0).unwrap().looked_at();
+            slot.write(&[5; HEAP_BYTES], 0);
+            let frozen = chunk.freeze().unwrap();
+            assert_eq!(copy(&frozen, &copies), Some([5; HEAP_BYTES]));
+        });
+    }
 }

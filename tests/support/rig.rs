@@ -10,14 +10,20 @@ use dsp::unpack::pack;
 use dsp::{Dither, SampleBits};
 use ground::stats::{PhaseTimer, PhaseTimes};
 use ground::{IdlePolicy, SampleClock, StopFlag};
-use karoo::assembly::{BackendKind, BackendRequest, Compute, open_backend};
+use karoo::assembly::{BackendKind, BackendRequest, Compute, ComputeError, open_backend};
 use karoo::config::{EngineConfig, OutputConfig, RecvConfig, SendConfig};
 use karoo::cpu::Workers;
 use karoo::engine::steer::{ControlHandle, EngineEvent};
-use karoo::engine::{Engine, EngineParts, Finished, OutputChunk, OutputStats, RequestStats};
+use karoo::engine::{
+    Engine, EngineParts, Finished, InputStatistics, OutputChunk, OutputStats, RequestStats,
+};
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
+use karoo::memory::{
+    ChunkAllocator, ChunkMemory, HEAPS_PER_LOOK, HostAllocator, MemoryError, MemoryKind, Purpose,
+    Store, is_looked_at,
+};
 use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
-use karoo::recv::{END_OF_STREAM, InputStats, ReceiveMemory, receive_memory};
+use karoo::recv::{END_OF_STREAM, Extras, InputStats, ReceiveMemory, receive_memory_with};
 
 use crate::support;
 
@@ -136,7 +142,11 @@ impl<'a> Feed<'a> {
                 let start = first + heap * heap_samples;
                 let samples = (start..start + heap_samples).map(|t| (self.samples)(pol, t));
                 let payload = pack(samples, config.sample_bits);
-                let slot = memory.chunk(buffer).claim(pol, heap as usize).unwrap();
+                let mut slot = memory.chunk(buffer).claim(pol, heap as usize).unwrap();
+                // As rx lcores do.
+                if memory.keeps_copies() && is_looked_at(id * heaps + heap) {
+                    slot = slot.looked_at();
+                }
                 slot.write(&payload, (self.saturated)(pol, start));
             }
         }
@@ -163,6 +173,8 @@ pub struct Outcome {
     pub chunks: Vec<Vec<(u64, usize)>>,
     pub events: Vec<EngineEvent>,
     pub input: Arc<InputStats>,
+    /// The last statistics of the input.
+    pub looks: Option<Arc<InputStatistics>>,
     pub outputs: Vec<Arc<OutputStats>>,
     pub requests: RequestStats,
 }
@@ -174,13 +186,22 @@ pub fn run(
     backend: BackendKind,
     feed: &Feed<'_>,
     steer: impl FnOnce(&ControlHandle),
-    mut seen: impl FnMut(&ControlHandle, &EngineEvent),
+    seen: impl FnMut(&ControlHandle, &EngineEvent),
 ) -> Outcome {
-    let eal = Eal::for_tests();
+    let compute = compute(config, backend, MemoryChoice::Auto).unwrap();
+    run_on(config, compute, feed, steer, seen)
+}
+
+/// What computes an engine.
+pub fn compute(
+    config: &EngineConfig,
+    backend: BackendKind,
+    memory: MemoryChoice,
+) -> Result<Compute, ComputeError> {
     let wanted = BackendRequest {
         backend,
         gpu: None,
-        memory: MemoryChoice::Auto,
+        memory,
         spare_chunks: 0,
         kernels: Kernels {
             fft: Fft::default(),
@@ -189,10 +210,26 @@ pub fn run(
         live: false,
     };
     let engines = std::slice::from_ref(config);
-    let mut taken = open_backend(&wanted, engines, || Workers::unpinned(2)).unwrap();
-    let compute: Compute = taken.engines.remove(0);
-    let tail = config.tail_samples();
-    let (memory, receiver) = receive_memory(&config.recv, tail, 1, &*compute.recv_memory).unwrap();
+    let mut taken = open_backend(&wanted, engines, || Workers::unpinned(2))?;
+    Ok(taken.engines.remove(0))
+}
+
+/// The same as [`run`] with what computes.
+pub fn run_on(
+    config: &EngineConfig,
+    compute: Compute,
+    feed: &Feed<'_>,
+    steer: impl FnOnce(&ControlHandle),
+    mut seen: impl FnMut(&ControlHandle, &EngineEvent),
+) -> Outcome {
+    let eal = Eal::for_tests();
+    let (tail, recv_memory) = (config.tail_samples(), &*compute.recv_memory);
+    let extras = Extras {
+        looks: config.statistics_samples().is_some(),
+        ..Extras::default()
+    };
+    let (memory, receiver) =
+        receive_memory_with(&config.recv, tail, 1, recv_memory, extras).unwrap();
     let input = receiver.stats();
     let pipelines = compute.backend.pipelines;
     let outputs = karoo::assembly::outputs(eal, config, pipelines, &*compute.send_memory).unwrap();
@@ -217,6 +254,7 @@ pub fn run(
         chunks: vec![Vec::new(); stats.len()],
         events: Vec::new(),
         input,
+        looks: None,
         outputs: stats,
         requests: RequestStats::default(),
     };
@@ -254,7 +292,81 @@ pub fn run(
         .events
         .extend(std::iter::from_fn(|| published.next_event()));
     assert_eq!(published.overwritten(), 0);
+    outcome.looks = published.statistics().input();
     outcome
+}
+
+/// Runs an engine over heaps of which some are looked at, and holds its statistics of the input
+/// against their samples.
+pub fn check_looks(compute: impl FnOnce(&EngineConfig) -> Option<Compute>) {
+    let mut config = config(64, 4, 256);
+    config.statistics_period = 1.0;
+    let Some(compute) = compute(&config) else {
+        return;
+    };
+    let what = compute.recv_memory.kind();
+    let heap = config.recv.packet_samples as u64;
+    // Of another level in each heap nearby.
+    let samples = |pol: usize, t: u64| {
+        let x = (t as i32).wrapping_mul(40503 + 2 * pol as i32);
+        (x << 22 >> 22) / (1 + (t / heap % 7) as i32)
+    };
+    let heaps = config.recv.chunk_heaps() as u64;
+    let chunks = (2 * HEAPS_PER_LOOK + 1).div_ceil(heaps);
+    // One of them comes in one polarisation.
+    let present = |pol: usize, t: u64| pol == 1 || t / heap != HEAPS_PER_LOOK;
+    let feed = Feed {
+        present: &present,
+        ..Feed::new(&samples, 0..chunks)
+    };
+    let outcome = run_on(&config, compute, &feed, |_| (), |_, _| ());
+    let got = outcome.looks.expect("statistics of the input");
+    for pol in 0..2 {
+        let numbers = (0..chunks * heaps).step_by(HEAPS_PER_LOOK as usize);
+        let there = numbers.map(|n| n * heap).filter(|&t| present(pol, t));
+        let mut expected = vec![0; 1024];
+        for t in there.flat_map(|t| t..t + heap) {
+            expected[(samples(pol, t) + 512) as usize] += 1;
+        }
+        assert!(got.histogram[pol] == expected, "{what}, polarisation {pol}");
+        let first = (0..heap).map(|t| samples(pol, t) as i16);
+        assert!(got.snapshot[pol].iter().copied().eq(first), "{what}");
+    }
+    assert!(!outcome.batches[0].is_empty());
+}
+
+/// A stand-in for `bar` memory that a CPU computes from, and no statistics are to be made of.
+#[derive(Debug)]
+pub struct BarLike;
+
+impl ChunkAllocator for BarLike {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Bar
+    }
+    fn allocate(
+        &self,
+        purpose: Purpose,
+        bytes: usize,
+    ) -> Result<Box<dyn ChunkMemory>, MemoryError> {
+        let memory = HostAllocator::default().allocate(purpose, bytes)?;
+        Ok(Box::new(OfBar(memory)))
+    }
+}
+
+#[derive(Debug)]
+struct OfBar(Box<dyn ChunkMemory>);
+
+// SAFETY: the memory is that of the value inside.
+unsafe impl ChunkMemory for OfBar {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Bar
+    }
+    fn region(&self) -> std::ptr::NonNull<[u8]> {
+        self.0.region()
+    }
+    fn store(&self) -> Store {
+        self.0.store()
+    }
 }
 
 fn keep(outcome: &mut Outcome, config: &OutputConfig, output: usize, chunk: &OutputChunk) {
