@@ -1,4 +1,4 @@
-//! Packed digitiser samples, one bit at a time.
+//! Packed digitiser samples, one at a time.
 //!
 //! Samples are two's complement, most significant bit first, without padding: sample n occupies
 //! bits n·b … n·b + b − 1 counted from the most significant bit of byte 0. This is the definition;
@@ -29,17 +29,19 @@ pub fn unpack(packed: &[u8], bits: SampleBits) -> impl Iterator<Item = i32> + '_
 /// Packs samples; bits beyond the width are cut off, the last byte is filled with zeros.
 pub fn pack(samples: impl IntoIterator<Item = i32>, bits: SampleBits) -> Vec<u8> {
     let mut packed = Vec::new();
-    let mut used = 0;
+    // What is not yet a byte, in the lowest bits.
+    let (mut waiting, mut count) = (0u32, 0);
     for x in samples {
-        for bit in (0..bits.get()).rev() {
-            if used % 8 == 0 {
-                packed.push(0);
-            }
-            if let Some(last) = packed.last_mut() {
-                *last |= ((x >> bit & 1) as u8) << (7 - used % 8);
-            }
-            used += 1;
+        let raw = x as u32 & ((1 << bits.get()) - 1);
+        waiting = waiting << bits.get() | raw;
+        count += bits.get();
+        while count >= 8 {
+            count -= 8;
+            packed.push((waiting >> count) as u8);
         }
+    }
+    if count > 0 {
+        packed.push((waiting << (8 - count)) as u8);
     }
     packed
 }
