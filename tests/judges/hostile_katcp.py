@@ -45,7 +45,11 @@ async def gone(good, most):
 async def many(host, port, good, _stream, _channels):
     """More connections than there may be, of which none asks for anything: others make room, not the one that behaves."""
     await good.request("watchdog")
-    connections = [await connect(host, port) for _ in range(1100)]
+    connections = []
+    for _ in range(1100):
+        connections.append(await connect(host, port))
+        # Each is told of all that come after it: a million lines that nobody needs.
+        connections[-1][1].transport.pause_reading()
     assert all(greeting.startswith(b"#version-connect") for _, _, greeting in connections)
     clients = int((await good.request("client-list"))[0][0])
     await close(connections)
