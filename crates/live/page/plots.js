@@ -122,6 +122,16 @@ function shade(share) {
   return from.map((value, index) => value + (place % 1) * (to[index] - value));
 }
 
+// As many values as there are pixels, each the highest of those behind it: a narrow line stays.
+function highestOfEach(list, count) {
+  if (count >= list.length) return list;
+  const edge = (index) => Math.floor((index * list.length) / count);
+  return Array.from({ length: count }, (_, index) => {
+    const behind = list.slice(edge(index), edge(index + 1)).filter((value) => value !== null);
+    return behind.length ? Math.max(...behind) : null;
+  });
+}
+
 function waterfall(element) {
   const canvas = add(element, "canvas");
   canvas.setAttribute("role", "img");
@@ -149,13 +159,14 @@ function waterfall(element) {
     const { x } = source;
     const span = { low: x.first, high: x.first + Math.max(1, list.length - 1) * x.step };
     const { inner } = axes(place, span, { low: -room * each, high: 0 }, (value) => frequency(x, value), (value) => `${value} s`);
-    const picture = new OffscreenCanvas(list.length, room);
+    const wide = Math.max(1, Math.min(list.length, Math.floor((inner.width * canvas.width) / place.width)));
+    const picture = new OffscreenCanvas(wide, room);
     const context = picture.getContext("2d");
-    const image = context.createImageData(list.length, room);
-    rows.forEach((row, down) => row.list.forEach((value, index) => {
+    const image = context.createImageData(wide, room);
+    rows.forEach((row, down) => highestOfEach(row.list, wide).forEach((value, index) => {
       if (value === null) return;
       const rgb = shade((value - limits.low) / (limits.high - limits.low || 1));
-      image.data.set([...rgb, 255], 4 * (down * list.length + index));
+      image.data.set([...rgb, 255], 4 * (down * wide + index));
     }));
     context.putImageData(image, 0, 0);
     place.context.imageSmoothingEnabled = false;

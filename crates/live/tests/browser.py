@@ -143,6 +143,25 @@ return null;
 """
 
 
+# Of so many rows of a waterfall, the newest first, those with a pixel of the brightest colour.
+BRIGHT = """
+const canvas = document.querySelector(arguments[0]);
+const ratio = canvas.width / canvas.clientWidth;
+const context = canvas.getContext('2d');
+let bright = 0;
+for (let row = 0; row < arguments[1]; row += 1) {
+  // Sixty rows between the edges of the plot.
+  const y = Math.floor((6 + ((row + 0.5) * 204) / 60) * ratio);
+  const { data } = context.getImageData(0, y, canvas.width, 1);
+  const is = (at) => data[at] > 200 && data[at + 1] > 180 && data[at + 2] < 110;
+  for (let at = 0; at < data.length; at += 4) {
+    if (is(at)) { bright += 1; break; }
+  }
+}
+return bright;
+"""
+
+
 def check_loads(browser, url):
     """Nothing was loaded from anywhere else, and nothing was wrong."""
     loaded = browser.loaded()

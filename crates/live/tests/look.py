@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-from browser import CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads
+from browser import BRIGHT, CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads
 
 
 def crest(browser):
@@ -29,6 +29,10 @@ def look(url, fault, width, height, pictures):
         rows = browser.run("return Number(document.querySelector('#panel-waterfall canvas').dataset.rows)")
         if rows < 4:
             raise SystemExit(f"the waterfall has {rows} rows")
+        # The tone is in one value of a thousand, and so narrower than a pixel.
+        bright = browser.run(BRIGHT, "#panel-waterfall canvas", 4)
+        if bright != 4:
+            raise SystemExit(f"the tone is seen in {bright} of 4 rows of the waterfall")
         if browser.run(CREST, "#panel-samples canvas") is None:
             raise SystemExit("the trace shows no curve")
         # What others wrote is text, never part of the page.
