@@ -2,6 +2,7 @@
 
 mod ber;
 mod channel;
+mod rx;
 mod samples;
 mod tx;
 
@@ -25,6 +26,13 @@ enum Modem {
     /// wrong.
     #[command(after_help = examples::MODEM_TX)]
     Tx(tx::TxArgs),
+    /// Receive frames: samples to bytes
+    ///
+    /// Prints how many frames were delivered, and how many were not, by cause. Exit codes: 0 the
+    /// samples were received, whatever was in them; 1 an input or an output failed; 2 the command
+    /// line is wrong.
+    #[command(after_help = examples::MODEM_RX)]
+    Rx(rx::RxArgs),
     /// Do to samples what a radio and its surroundings do
     ///
     /// In this order: gain, sample clock and delay, frequency and phase, paths or fading, noise, IQ
@@ -47,6 +55,7 @@ enum Modem {
 pub fn run(args: &ModemArgs) -> Result<(), Failure> {
     match &args.what {
         Modem::Tx(args) => tx::run(args),
+        Modem::Rx(args) => rx::run(args),
         Modem::Channel(args) => channel::run(args),
         Modem::Ber(args) => ber::run(args),
     }

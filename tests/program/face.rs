@@ -21,6 +21,7 @@ pub const COMMANDS: [&str; 28] = [
     "flow bench graph",
     "modem",
     "modem tx",
+    "modem rx",
     "modem channel",
     "modem ber",
     "tune",

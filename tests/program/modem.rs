@@ -213,3 +213,111 @@ fn what_cannot_be_is_refused_with_the_way_out() {
     }
     assert_eq!(fs::read(&file).unwrap(), [0; 64]);
 }
+
+#[test]
+fn what_was_sent_comes_back_through_a_channel() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let message: Vec<u8> = (0..30_000u32)
+        .map(|i| (i.wrapping_mul(i) >> 3) as u8)
+        .collect();
+    fs::write(at("message"), &message).unwrap();
+    let (sent, air) = (at("sent.sigmf-meta"), at("air.ci16"));
+    let tx = [
+        "--mod",
+        "qam16",
+        "--scramble",
+        "--sample-rate",
+        "80M",
+        "--format",
+        "ci16",
+    ];
+    karoo_ok(
+        ["modem", "tx", "--input", &at("message"), "--output", &sent]
+            .iter()
+            .chain(&tx),
+    );
+    let channel = [
+        "--es-n0",
+        "25",
+        "--frequency",
+        "20e3",
+        "--clock",
+        "20",
+        "--delay",
+        "1000.3",
+    ];
+    karoo_ok(
+        ["modem", "channel", "--input", &sent, "--output", &air]
+            .iter()
+            .chain(&channel),
+    );
+    let mut bytes = Vec::new();
+    for threads in ["0", "2"] {
+        let rx = [
+            "modem",
+            "rx",
+            "--input",
+            &air,
+            "--output",
+            &at("back"),
+            "--scramble",
+            "--sample-rate",
+            "80M",
+            "--threads",
+            threads,
+            "--report",
+            &at("report"),
+            "--json",
+        ];
+        let done = json(&karoo_ok(rx));
+        assert_eq!(done["counts"]["delivered"], 5, "{done}");
+        assert_eq!(done["bytes"], 30_000);
+        let frames = done["frames"].as_array().unwrap();
+        assert_eq!(frames.len(), 5);
+        let first = &frames[0];
+        assert_eq!(
+            (&first["mode"], &first["bytes"]),
+            (&"qam16".into(), &6124.into())
+        );
+        assert_eq!(first["check_passed"], true);
+        let near = |name: &str, value: f64, within: f64| {
+            let found = first[name].as_f64().unwrap();
+            assert!((found - value).abs() < within, "{name}: {found}");
+        };
+        near("sample", 1000.0, 1.0);
+        near("cfo_hz", 20e3, 100.0);
+        near("clock_ppm", 20.0, 2.0);
+        near("snr_db", 25.0, 1.0);
+        near("evm", 10f64.powf(-25.0 / 20.0), 0.01);
+        bytes.push(fs::read(at("back")).unwrap());
+    }
+    assert!(bytes.iter().all(|bytes| *bytes == message));
+    let page = fs::read_to_string(folder.path().join("report/report.html")).unwrap();
+    assert!(page.contains("5 frames received, none lost") && page.contains("data:image/png"));
+}
+
+#[test]
+fn a_receiver_says_what_it_cannot_do() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("nothing"), [0; 4003]).unwrap();
+    let refused = |args: &[&str]| {
+        let output = karoo(
+            ["modem", "rx", "--input", &at("nothing")]
+                .iter()
+                .chain(args),
+        );
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refused(&["--taps", "12"]).contains("such as 16"));
+    assert!(refused(&["--step", "1"]).contains("such as 0.0005"));
+    assert!(refused(&["--json", "--output", "-"]).contains("name a file"));
+    assert!(refused(&["--output", &at("nothing")]).contains("would be lost"));
+    let text = karoo_ok(["modem", "rx", "--input", &at("nothing")]);
+    assert!(
+        text.contains("0 frames delivered") && text.contains("3 bytes behind"),
+        "{text}"
+    );
+}
