@@ -108,8 +108,8 @@ fn scaling() {
     }
 }
 
-/// Time from a frame's last sample to its last byte: of the push that brings the frame, by blocks of
-/// the original.
+/// Time from a frame's last sample to its last byte: of the push that brings the frame, by blocks
+/// of the original.
 fn latency() {
     let samples = stream(Modulation::Qam256);
     let mut receiver = Receiver::new(&RxConfig::default()).expect("good settings");

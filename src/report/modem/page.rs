@@ -169,7 +169,7 @@ fn constellations(out: &mut String, gathered: &ModemGatherer) {
         let _ = write!(
             out,
             "<figure><figcaption>{}, {} frame{}: equalised points of bodies</figcaption>\
-             <img alt=\"constellation\" style=\"width:100%;image-rendering:pixelated;aspect-ratio:1\" \
+             <img alt=\"constellation\" style=\"width:100%;max-width:32rem;image-rendering:pixelated;aspect-ratio:1\" \
              src=\"{picture}\"></figure>",
             constellation.modulation,
             grouped(constellation.frames),

@@ -71,8 +71,8 @@ impl Despread {
         })
     }
 
-    /// The mean over the block's symbols, filtered `delay` samples behind the centre. A delay of more
-    /// than about two samples is one of two.
+    /// The mean over the block's symbols, filtered `delay` samples behind the centre. A delay of
+    /// more than about two samples is one of two.
     pub fn at(&self, level: Level, bank: &Bank, delay: f64) -> Complex64 {
         let (n, row) = bank.at((self.offset + delay).clamp(-2.0, 1.99));
         let from = usize::try_from(n + BEFORE - LEAD as i64).unwrap_or(0);

@@ -6,8 +6,8 @@ use crate::waveform::{CheckField, ModeSet};
 /// How the equaliser gets its taps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Equaliser {
-    /// Least squares over the channel estimation field; then a carrier loop, and steps of least mean
-    /// squares if [`RxConfig::step`] is not 0.
+    /// Least squares over the channel estimation field; then a carrier loop, and steps of least
+    /// mean squares if [`RxConfig::step`] is not 0.
     #[default]
     LeastSquares,
     /// The original's: least mean squares over the field, with steps from 0.015 to 0.001 and

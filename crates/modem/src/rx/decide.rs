@@ -75,8 +75,8 @@ impl SoftBits {
         }
     }
 
-    /// Appends the ratios of all bits of each symbol, the least significant bit first. The number of
-    /// symbols is a multiple of 16.
+    /// Appends the ratios of all bits of each symbol, the least significant bit first. The number
+    /// of symbols is a multiple of 16.
     pub fn append(&self, level: Level, ratio: f32, z: Planar, soft: &mut Vec<f32>) {
         let count = self.bits[0].len() + self.bits[1].len();
         let from = soft.len();

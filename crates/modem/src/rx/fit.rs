@@ -1,7 +1,7 @@
 //! Timing, sample clock, frequency and gain of a frame, by fits over its preamble.
 //!
-//! Block j of 32 symbols gives zⱼ(δ), its correlation with the known symbols at a delay δ from where
-//! the start and a nominal clock put it. The early-late difference
+//! Block j of 32 symbols gives zⱼ(δ), its correlation with the known symbols at a delay δ from
+//! where the start and a nominal clock put it. The early-late difference
 //!
 //! eⱼ = (|zⱼ(δ + ½)|² − |zⱼ(δ − ½)|²) / (K · mean |z|²), K its slope per sample for a clean pulse,
 //!
@@ -11,10 +11,10 @@
 //! Theory 31(6), 1985).
 //!
 //! Echoes move delay and phase of a block by what its neighbours are. All inner blocks of the STF
-//! have the same neighbours, and in the CEF every eighth block has. So the lines of STF and CEF have
-//! one slope but two intercepts, and in the CEF whole periods of eight blocks are fitted: the slope
-//! is then free of what echoes do. This doubles its standard deviation against a single line; the
-//! loops behind the header take the rest.
+//! have the same neighbours, and in the CEF every eighth block has. So the lines of STF and CEF
+//! have one slope but two intercepts, and in the CEF whole periods of eight blocks are fitted: the
+//! slope is then free of what echoes do. This doubles its standard deviation against a single line;
+//! the loops behind the header take the rest.
 
 use num_complex::Complex64;
 

@@ -9,10 +9,8 @@
 //! ```
 //!
 //! Inside a frame, work is done for symbols only: matched filter and interpolation are one bank of
-//! filters ([decision 70]), and the frame's length is known. Nothing of a frame reaches the next one.
+//! filters (decision 70), and the frame's length is known. Nothing of a frame reaches the next one.
 //! `docs/modem/receiver.md` has the formulas.
-//!
-//! [decision 70]: https://github.com/karoo/karoo/blob/main/docs/decisions/0070-frames-are-decoded-by-themselves.md
 //!
 //! # Rooms
 //!

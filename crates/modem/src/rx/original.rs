@@ -14,8 +14,8 @@ const LATE: usize = 11;
 
 /// Block least mean squares over known symbols `d`: symbol k sees y[k .. k + taps].
 ///
-/// g ← g + Σ μ ε y* over a batch, with ε = d − Σ gᵢ y[k + i]. A batch uses the taps as they stood 11
-/// batches before. μ falls linearly from 0.015 to 0.001. The second value is the mean |ε|² of each
+/// g ← g + Σ μ ε y* over a batch, with ε = d − Σ gᵢ y[k + i]. A batch uses the taps as they stood
+/// 11 batches before. μ falls linearly from 0.015 to 0.001. The second value is the mean |ε|² of each
 /// batch.
 pub fn mean_squares(y: Planar<'_>, d: &[f32], taps: usize) -> (Vec<Complex64>, Vec<f64>) {
     let mut initial = vec![Complex64::ZERO; taps];
@@ -46,8 +46,8 @@ pub fn mean_squares(y: Planar<'_>, d: &[f32], taps: usize) -> (Vec<Complex64>, V
 }
 
 /// Mean power of symbols that the equaliser trains on. The original's gain control gives them
-/// 1/0.875: with echoes, as in the profile cost207RAx4, steps of 0.015 that come 88 symbols late then
-/// make the taps run away at the beginning of the field.
+/// 1/0.875: with echoes, as in the profile cost207RAx4, steps of 0.015 that come 88 symbols late
+/// then make the taps run away at the beginning of the field.
 const POWER: f64 = 1.0;
 
 /// The original's start of the equaliser, with symbols of a mean power of 1.

@@ -118,8 +118,8 @@ kernel! {
 }
 
 kernel! {
-    /// Copies samples, with what is no number or larger than `limit` as 0; tells how many samples that
-    /// were. Lengths are the same.
+    /// Copies samples, with what is no number or larger than `limit` as 0; tells how many samples
+    /// that were. Lengths are the same.
     copy_good(limit: f32, samples: &[Complex32], out: &mut [MaybeUninit<f32>]) -> u32 {
         let _ = FMA;
         let mut bad = 0;

@@ -161,8 +161,8 @@ pub(crate) struct BlockSums {
 }
 
 kernel! {
-    /// [`BlockSums`] of symbols 1 and on, symbol 0 being the last one before; and e = scale (d − z).
-    /// The number of symbols without symbol 0 is a multiple of [`LANES`].
+    /// [`BlockSums`] of symbols 1 and on, symbol 0 being the last one before; and e = scale (d −
+    /// z). The number of symbols without symbol 0 is a multiple of [`LANES`].
     block_sums(
         scale: f32,
         z: (&[f32], &[f32]),
