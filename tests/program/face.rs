@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 28] = [
+pub const COMMANDS: [&str; 29] = [
     "",
     "replay",
     "fgpu",
