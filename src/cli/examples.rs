@@ -253,3 +253,15 @@ Examples:
     karoo flow bench graph --cpus 2,3 graphs/*.toml
   The same with new costs, as JSON:
     karoo flow bench graph --measure --json receiver.toml";
+
+/// Of `karoo flow bench queues`.
+pub const FLOW_BENCH_QUEUES: &str = "\
+Examples:
+  What blocks of some sizes take from CPU 2 to CPU 3:
+    karoo flow bench queues --cpus 2,3 --bytes 64,4096";
+
+/// Of `karoo flow bench chain`.
+pub const FLOW_BENCH_CHAIN: &str = "\
+Examples:
+  4 and 12 kernels on four CPUs, as JSON:
+    karoo flow bench chain --cpus 2-5 --kernels 4,12 --json";

@@ -1,10 +1,13 @@
 //! `karoo flow`: dataflow graphs, checked, planned, run and measured.
 
 mod bench;
+mod change;
 mod check;
 mod load;
 mod plan;
 mod run;
+
+pub(in crate::cli) use bench::{ChainReport, QueuesReport, Report as GraphReport};
 
 use clap::{Args, Subcommand};
 

@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Failure, bench, dsim, examples};
+use super::{Failure, bench, dsim, examples, flow};
 use crate::bench::engine::EngineBench;
 use crate::bench::ports::PortsReport;
 use crate::config::ConfigError;
@@ -71,7 +71,7 @@ fn live() -> Value {
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 11] {
+fn entries() -> [Entry; 14] {
     [
         entry::<RunReport>(),
         entry::<SinkReport>(),
@@ -83,6 +83,9 @@ fn entries() -> [Entry; 11] {
         entry::<PortsReport>(),
         entry::<bench::KernelsReport<'_>>(),
         entry::<CoreTimes>(),
+        entry::<flow::GraphReport>(),
+        entry::<flow::QueuesReport>(),
+        entry::<flow::ChainReport>(),
         entry::<dsim::Truth<'_>>(),
     ]
 }

@@ -173,6 +173,37 @@ impl FlowPage {
         }
     }
 
+    /// How long the ends of each queue waited for it between the last two looks.
+    fn queues(&self) -> Body {
+        let columns = [
+            "from",
+            "to",
+            "writer waits, %",
+            "reader waits, %",
+            "blocks in it",
+            "of",
+        ];
+        let row = |(index, queue): (usize, &karoo_flow::run::QueueTelemetry)| {
+            let last = self.last.queues.get(index);
+            let share = |of: &dyn Fn(&karoo_flow::run::QueueTelemetry) -> u64| {
+                let time = of(queue).saturating_sub(last.map_or(0, of)) as f64;
+                format!("{:.0}", 100.0 * (time / self.span()).min(1.0))
+            };
+            vec![
+                queue.from.clone(),
+                queue.to.clone(),
+                share(&|times| times.full),
+                share(&|times| times.empty),
+                queue.fill.median.to_string(),
+                queue.capacity.to_string(),
+            ]
+        };
+        Body::Table {
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: self.now.queues.iter().enumerate().map(row).collect(),
+        }
+    }
+
     fn table(&self) -> Body {
         let columns = [
             "partition",
@@ -222,6 +253,7 @@ impl Source for FlowPage {
                 "Boxes fill as partitions work, arrows as queues fill; the limit is marked.",
             ),
             Panel::new("time", "Time", self.bars()),
+            Panel::new("queues", "Waiting, by queue", self.queues()),
             Panel::new("steps", "Steps", self.table()),
             Panel::new(
                 "hour",

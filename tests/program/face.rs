@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 29] = [
+pub const COMMANDS: [&str; 31] = [
     "",
     "replay",
     "fgpu",
@@ -19,6 +19,8 @@ pub const COMMANDS: [&str; 29] = [
     "flow plan",
     "flow run",
     "flow bench graph",
+    "flow bench queues",
+    "flow bench chain",
     "modem",
     "modem tx",
     "modem rx",

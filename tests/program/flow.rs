@@ -369,3 +369,161 @@ fn what_is_wrong_is_named_with_the_way_out() {
         assert!(text.contains(wanted), "{args:?}: {text}");
     }
 }
+
+/// A graph whose second partition has far more to do than the others.
+const UNEVEN: &str = r#"
+name = "uneven"
+
+[[node]]
+path = "x"
+kind = "input"
+of = "f32"
+
+[[node]]
+path = "front/low"
+kind = "fir"
+taps = [0.5, 0.5]
+from = ["x"]
+
+[[node]]
+path = "middle/wide"
+kind = "fir"
+taps = [TAPS]
+from = ["front/low"]
+
+[[node]]
+path = "back/half"
+kind = "gain"
+gain = 0.5
+from = ["middle/wide"]
+
+[[node]]
+path = "y"
+kind = "output"
+from = ["back/half"]
+
+[[scope]]
+path = "front"
+partition = 0
+
+[[scope]]
+path = "middle"
+partition = 1
+
+[[scope]]
+path = "back"
+partition = 2
+"#;
+
+#[test]
+fn a_browser_sees_the_graph_with_its_limit_and_waiting_by_queue() {
+    let folder = tempdir().unwrap();
+    let (path, table) = (
+        folder.path().join("uneven.toml"),
+        folder.path().join("a.csv"),
+    );
+    fs::write(&path, UNEVEN.replace("TAPS", &vec!["0.01"; 2000].join(","))).unwrap();
+    let page = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = page.local_addr().unwrap().port();
+    drop(page);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args(["flow", "run", path.to_str().unwrap(), "--no-pin"])
+        .args(["--input", "x=/dev/zero", "--output", "y=/dev/null"])
+        .args([
+            "--http",
+            &port.to_string(),
+            "--telemetry",
+            table.to_str().unwrap(),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let look = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges/look_flow.py");
+    let look = Command::new("python3")
+        .arg(look)
+        .arg(format!("http://127.0.0.1:{port}/"))
+        .output();
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    let ended = child.wait().unwrap();
+    let look = look.expect("python3 starts");
+    let text = String::from_utf8_lossy(&look.stderr);
+    assert!(
+        look.status.success(),
+        "{text}\n(needs Debian's chromium and chromium-driver)"
+    );
+    assert!(killed.unwrap().success() && ended.success());
+    let table = fs::read_to_string(table).unwrap();
+    assert!(table.starts_with("elapsed_ns,partition,ticks,"));
+    assert!(
+        table
+            .lines()
+            .filter(|line| line.contains(",partition 1,"))
+            .count()
+            >= 2,
+        "{table}"
+    );
+}
+
+#[test]
+fn queues_and_chains_are_measured() {
+    let queues = karoo_ok([
+        "flow", "bench", "queues", "--bytes", "64,1024", "--rounds", "1", "--json",
+    ]);
+    let queues = json(&queues);
+    assert_eq!(queues["schema"], "karoo/flow-bench-queues");
+    let rows = queues["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 10);
+    assert!(rows.iter().all(|row| row["ns"].as_f64().unwrap() > 0.0));
+    let args = [
+        "flow",
+        "bench",
+        "chain",
+        "--kernels",
+        "3",
+        "--samples",
+        "40960",
+        "--rounds",
+        "1",
+        "--json",
+    ];
+    let chain = json(&karoo_ok(args));
+    assert_eq!(chain["schema"], "karoo/flow-bench-chain");
+    assert!(chain["rows"][0]["flow"].as_f64().unwrap() > 0.0, "{chain}");
+}
+
+#[test]
+fn a_gain_changes_at_its_sample() {
+    let folder = tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("uneven.toml"), UNEVEN.replace("TAPS", "1.0")).unwrap();
+    fs::write(path("x"), bytes(&[1.0; 3000])).unwrap();
+    let (graph, input, output) = (path("uneven.toml"), path("x"), path("y"));
+    let (input, output) = (format!("x={input}"), format!("y={output}"));
+    let run = |change: &str| {
+        let args = [
+            "flow", "run", &graph, "-i", &input, "-o", &output, "--no-pin", "--change", change,
+        ];
+        karoo(args)
+    };
+    assert!(run("back/half=4@1234").status.success());
+    let found = floats(&fs::read(path("y")).unwrap());
+    // The first sample comes when the filter in front is half full.
+    let wanted = |n: usize| match n {
+        0 => 0.25,
+        1..1234 => 0.5,
+        _ => 4.0,
+    };
+    assert_eq!(found, (0..3000).map(wanted).collect::<Vec<f32>>());
+    for (change, text) in [
+        ("back/halve=4@1", "there is no such node"),
+        ("middle/wide=[1, 2]@1", "2 numbers are given: give 1"),
+        ("back/half=4", "PATH=NUMBERS@TICK"),
+    ] {
+        let refused = run(change);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(text), "{said}");
+    }
+}

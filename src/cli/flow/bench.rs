@@ -1,18 +1,25 @@
 //! `karoo flow bench`.
 
+mod chain;
+mod queues;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ground::os::allowed_cpus;
+use host::topology::CpuList;
 use karoo_flow::Executor;
 use karoo_flow::place::{Plan, run_on_noise};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{load, plan};
 use crate::cli::{Failure, examples};
+use crate::report::{Documented, to_json};
 
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
+pub(in crate::cli) use chain::Report as ChainReport;
+pub(in crate::cli) use queues::Report as QueuesReport;
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -29,6 +36,8 @@ enum Bench {
     /// command line is wrong.
     #[command(after_help = examples::FLOW_BENCH)]
     Graph(GraphArgs),
+    Queues(queues::QueueArgs),
+    Chain(chain::ChainArgs),
 }
 
 #[derive(Debug, Args)]
@@ -63,8 +72,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// What came of one graph.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Measured {
+    /// The graph's name.
     graph: String,
     partitions: usize,
     /// Ticks a second by the plan.
@@ -77,30 +87,59 @@ struct Measured {
     ratio: f64,
     /// Nanoseconds from the reading of inputs to the writing of outputs of the same ticks, in the
     /// last run.
+    #[schemars(with = "serde_json::Value")]
     latency: karoo_flow::run::Quantiles,
+    /// As karoo flow plan --json prints it.
+    #[schemars(with = "serde_json::Value")]
     plan: Plan,
 }
 
 /// What came of all.
-#[derive(Debug, Serialize)]
-struct Report {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct Report {
+    /// CPUs that plans may use.
     cpus: Vec<usize>,
+    /// The processor's name.
     model: String,
     graphs: Vec<Measured>,
+}
+
+impl Documented for Report {
+    const NAME: &'static str = "flow-bench-graph";
+    const TITLE: &'static str = "What karoo flow bench graph --json measured";
+}
+
+/// Two CPUs: those that are given, or the first two of this process, or one twice.
+fn two_cpus(given: Option<&CpuList>) -> Result<(usize, usize), Failure> {
+    let allowed = allowed_cpus();
+    let cpus: Vec<usize> = given.map_or(allowed.clone(), |cpus| cpus.iter().collect());
+    if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        return Err(Failure::usage(format!(
+            "--cpus {cpu}: this process may not use it; give two of {allowed:?}"
+        )));
+    }
+    match (cpus.as_slice(), given) {
+        ([from, to], _) | ([from, to, ..], None) => Ok((*from, *to)),
+        ([one], None) => Ok((*one, *one)),
+        _ => Err(Failure::usage(format!(
+            "--cpus: {} are given; give the one that writes and the one that reads",
+            cpus.len()
+        ))),
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
         Bench::Graph(args) => graphs(args),
+        Bench::Queues(args) => queues::run(args),
+        Bench::Chain(args) => chain::run(args),
     }
 }
 
 fn graphs(args: &GraphArgs) -> Result<(), Failure> {
     let cores = args.cores.cores()?;
     let mut report = Report {
-        version: VERSION,
         cpus: cores.cpus.clone(),
         model: cores.model.clone(),
         graphs: Vec::new(),
@@ -131,10 +170,7 @@ fn graphs(args: &GraphArgs) -> Result<(), Failure> {
         report.graphs.push(measured);
     }
     if args.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(Failure::data)?
-        );
+        println!("{}", to_json(&report).map_err(Failure::data)?);
     } else {
         let near = report
             .graphs

@@ -1,11 +1,12 @@
 //! `karoo flow run`.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ground::files::read_text;
@@ -15,6 +16,7 @@ use karoo_flow::run::{Handle, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, NodeId, Settings};
 use serde::Serialize;
 
+use super::change::ChangeAt;
 use super::{load, plan};
 use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
@@ -24,6 +26,8 @@ use live::Site;
 
 /// Version of the JSON. Fields may be added within one.
 const VERSION: u32 = 1;
+/// How often a table of telemetry gets lines.
+const EVERY: Duration = Duration::from_secs(1);
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -60,9 +64,15 @@ pub struct RunArgs {
     /// Tick before which the run ends, if no input ends earlier
     #[arg(long, value_name = "TICKS")]
     limit: Option<u64>,
-    /// Port of a live page and of the telemetry as JSON
+    /// Other numbers for a constant, a gain or a filter from a tick on, such as low=[0.5, 0.5]@1000
+    #[arg(long, value_name = "PATH=NUMBERS@TICK")]
+    change: Vec<ChangeAt>,
+    /// Port of a live page, of the telemetry as JSON and of /metrics for Prometheus
     #[arg(long, value_name = "PORT")]
     http: Option<u16>,
+    /// A table of the telemetry, made anew: a line for each partition every second, and at the end
+    #[arg(long, value_name = "FILE.csv")]
+    telemetry: Option<PathBuf>,
     /// Print what was done as JSON, to standard error if an output goes to standard output
     #[arg(long)]
     json: bool,
@@ -102,10 +112,16 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if inputs.is_empty() && args.limit.is_none() {
         tracing::info!("the graph has no inputs that could end: it runs until it is told to end");
     }
-    let (settings, expected) = settings(args, graph)?;
+    let (mut settings, expected) = settings(args, graph)?;
+    settings.changeable = args
+        .change
+        .iter()
+        .map(|change| change.path.clone())
+        .collect();
     let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;
     let sockets = Sockets::bind("--http", args.http)?;
     let mut serving = Serving::start(sockets, level)?;
+    let mut table = args.telemetry.as_ref().map(Table::new).transpose()?;
     let stop = Stop::new();
     let has_stdout = outputs
         .iter()
@@ -116,12 +132,15 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let (outcome, serving) = thread::scope(|scope| {
         let (handles, newest) = std::sync::mpsc::sync_channel::<Handle>(1);
         let (stop_too, done, shape) = (&stop, &done, executor.shape());
+        let (rows, mut next) = (&mut table, Instant::now() + EVERY);
         let watcher = scope.spawn(move || {
             let mut handle: Option<Handle> = None;
             while !done.load(Ordering::Acquire) {
                 if let Ok(new) = newest.try_recv() {
                     let page = FlowPage::new(graph.name(), shape.clone(), new.clone());
-                    serving.show(Site::default().source(page));
+                    let told = new.clone();
+                    let metrics = move || Ok(told.telemetry().to_prometheus());
+                    serving.show(Site::default().metrics(metrics).source(page));
                     handle = Some(new);
                 }
                 if let Some(why) = serving.told_to_end() {
@@ -129,12 +148,23 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
                     stop_too.set();
                     handle.as_ref().inspect(|handle| handle.quit());
                 }
+                if let Some((rows, handle)) = rows.as_mut().zip(handle.as_ref())
+                    && Instant::now() >= next
+                {
+                    rows.add(&handle.telemetry());
+                    next += EVERY;
+                }
                 thread::sleep(LOOK);
             }
             serving
         });
         let outcome = go(graph, &executor, &inputs, &outputs, &stop, |handle| {
+            for change in &args.change {
+                let done = handle.change(&change.path, change.numbers.clone(), change.tick);
+                done.map_err(|error| Failure::usage(format!("--change {error}")))?;
+            }
             let _ = handles.try_send(handle);
+            Ok(())
         });
         done.store(true, Ordering::Release);
         (outcome, watcher.join())
@@ -143,6 +173,10 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         serving.stop();
     }
     let outcome = outcome?;
+    if let Some(mut table) = table {
+        table.add(&outcome.telemetry);
+        table.end()?;
+    }
     let seconds = outcome.telemetry.elapsed as f64 * 1e-9;
     let report = Done {
         version: VERSION,
@@ -165,6 +199,38 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The telemetry of many moments, in a file.
+struct Table<'a> {
+    path: &'a PathBuf,
+    file: fs::File,
+    error: Option<io::Error>,
+}
+
+impl<'a> Table<'a> {
+    fn new(path: &'a PathBuf) -> Result<Table<'a>, Failure> {
+        let failed = |error| Failure::usage(format!("--telemetry {}: {error}", path.display()));
+        let mut file = fs::File::create(path).map_err(failed)?;
+        writeln!(file, "{}", Telemetry::CSV).map_err(failed)?;
+        Ok(Table {
+            path,
+            file,
+            error: None,
+        })
+    }
+
+    /// Adds what is so now. What fails is told at the end, and the run goes on.
+    fn add(&mut self, telemetry: &Telemetry) {
+        if let Err(error) = self.file.write_all(telemetry.to_csv().as_bytes()) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        let failed = |error| Failure::data(format!("--telemetry {}: {error}", self.path.display()));
+        self.error.map_or(Ok(()), |error| Err(failed(error)))
+    }
+}
+
 /// Opens the outside and runs to the end. `show` gets a hold on the run before it begins.
 fn go(
     graph: &Graph,
@@ -172,7 +238,7 @@ fn go(
     inputs: &[(NodeId, Option<End>)],
     outputs: &[(NodeId, Option<End>)],
     stop: &Stop,
-    show: impl FnOnce(Handle),
+    show: impl FnOnce(Handle) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     let failed = |id: NodeId, address: &Address, error: io::Error| {
         Failure::data(format!("{}: {address}: {error}", graph.path(id)))
@@ -224,7 +290,7 @@ fn go(
         }
     }
     let run = executor.prepare(readers, writers).map_err(Failure::data)?;
-    show(run.handle());
+    show(run.handle())?;
     tracing::info!(graph = graph.name(), "running");
     let outcome = run.run().map_err(Failure::data);
     drop(kept);

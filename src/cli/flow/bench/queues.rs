@@ -1,0 +1,82 @@
+//! `karoo flow bench queues`.
+
+use clap::Args;
+use host::topology::{CpuList, Machine, Root};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::two_cpus;
+use crate::bench::queues::{QueueRow, measure_queues};
+use crate::cli::{Failure, examples};
+use crate::report::{Documented, to_json};
+
+/// Measure what a block takes from one CPU to another, by its size and the way that it passes
+///
+/// On a machine that does nothing else. Exit codes: 0 measured; 2 the command line is wrong.
+#[derive(Debug, Args)]
+#[command(after_help = examples::FLOW_BENCH_QUEUES, next_help_heading = "Bench")]
+pub struct QueueArgs {
+    /// The CPU that writes and the one that reads [default: the first two of this process]
+    #[arg(long, value_name = "CPU,CPU")]
+    cpus: Option<CpuList>,
+    /// Bytes of a block, multiples of 8 up to 1 MiB
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8,64,512,4096,16384", value_parser = bytes)]
+    bytes: Vec<usize>,
+    /// Measurements of each: the least counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn bytes(text: &str) -> Result<usize, String> {
+    let value: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match value.is_multiple_of(8) && (8..=1 << 20).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be a multiple of 8 from 8 to 1048576".to_owned()),
+    }
+}
+
+/// What came of all.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::cli) struct Report {
+    /// The CPU that writes, and the one that reads.
+    cpus: [usize; 2],
+    /// The processor's name.
+    model: String,
+    rows: Vec<QueueRow>,
+}
+
+impl Documented for Report {
+    const NAME: &'static str = "flow-bench-queues";
+    const TITLE: &'static str = "What karoo flow bench queues --json measured";
+}
+
+pub fn run(args: &QueueArgs) -> Result<(), Failure> {
+    let cpus = two_cpus(args.cpus.as_ref())?;
+    let report = Report {
+        cpus: [cpus.0, cpus.1],
+        model: Machine::read(&Root::host()).map_or(String::new(), |machine| machine.model),
+        rows: measure_queues(cpus, &args.bytes, args.rounds.into()),
+    };
+    if args.json {
+        println!("{}", to_json(&report).map_err(Failure::data)?);
+        return Ok(());
+    }
+    println!("CPU {} to CPU {}", cpus.0, cpus.1);
+    println!(
+        "{:>8}  {:<14} {:>10} {:>8} {:>14}",
+        "bytes", "", "ns", "GB/s", "and back, ns"
+    );
+    for row in &report.rows {
+        let back = row
+            .there_and_back_ns
+            .map_or(String::new(), |ns| format!("{ns:.1}"));
+        println!(
+            "{:>8}  {:<14} {:>10.1} {:>8.2} {:>14}",
+            row.bytes, row.transfer, row.ns, row.gigabytes_per_second, back
+        );
+    }
+    Ok(())
+}

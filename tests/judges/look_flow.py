@@ -1,0 +1,78 @@
+"""Looks at the page of a running graph whose middle partition is the limit: look_flow.py URL."""
+
+import pathlib
+import sys
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "crates/live/tests"))
+from browser import DOCUMENTS, Browser, check_fits, check_loads  # noqa: E402
+
+# The names of the boxes that are marked.
+MARKED = """
+const boxes = [...document.querySelectorAll("#panel-graph svg.network rect.box")];
+const names = [...document.querySelectorAll("#panel-graph svg.network text.name")];
+return boxes.flatMap((box, at) => box.classList.contains("marked") ? [names[at].textContent] : []);
+"""
+NAMES = """
+return [...document.querySelectorAll("#panel-graph svg.network text.name")].map((name) => name.textContent);
+"""
+ARROWS = 'return document.querySelectorAll("#panel-graph svg.network path.arrow").length'
+ROWS = """
+return [...document.querySelectorAll("#panel-queues tbody tr")].map(
+  (row) => [...row.querySelectorAll("td, th")].map((cell) => cell.textContent));
+"""
+WANTED = {"inputs", "partition 0", "partition 1", "partition 2", "outputs"}
+
+
+def serves(url):
+    """Waits until the program serves its page."""
+    until = time.monotonic() + 60
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while True:
+        try:
+            with opener.open(url + "metrics", timeout=5) as response:
+                return response.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > until:
+                raise SystemExit("nothing is served") from None
+            time.sleep(0.1)
+
+
+def look(url, width, height):
+    browser = Browser(width, height)
+    try:
+        browser.open(url)
+        browser.wait("documents", DOCUMENTS, lambda count: count >= 3, seconds=60)
+        names = browser.run(NAMES)
+        if set(names) != WANTED:
+            raise SystemExit(f"the picture has {names}")
+        if browser.run(ARROWS) != 4:
+            raise SystemExit("the picture has not four arrows")
+        browser.wait("the limit", MARKED, lambda marked: marked == ["partition 1"], seconds=60)
+        # Who writes to the limit waits for room, and who reads from it for blocks.
+        def waits(rows):
+            times = {(row[0], row[1]): (float(row[2]), float(row[3])) for row in rows if len(row) == 6}
+            before = times.get(("partition 0", "partition 1"), (0, 0))
+            behind = times.get(("partition 1", "partition 2"), (0, 0))
+            return len(times) == 4 and before[0] > 50 and before[1] < 30 and behind[1] > 50 and behind[0] < 30
+
+        browser.wait("waiting by queue", ROWS, waits, seconds=60)
+        check_fits(browser, width)
+        check_loads(browser, url)
+    finally:
+        browser.close()
+
+
+def main():
+    url = sys.argv[1]
+    metrics = serves(url)
+    if 'flow_ticks_total{partition="partition 1"}' not in metrics:
+        raise SystemExit(f"the metrics are {metrics}")
+    for width, height in [(1280, 900), (390, 844)]:
+        look(url, width, height)
+
+
+main()
