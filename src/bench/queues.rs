@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Blocks that go there and back.
-const ROUND_TRIPS: usize = 2000;
+const ROUND_TRIPS: usize = 500;
 /// Looks before a thread lets others run.
 const LOOKS: u32 = 10_000;
 

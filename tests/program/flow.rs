@@ -422,7 +422,7 @@ fn a_browser_sees_the_graph_with_its_limit_and_waiting_by_queue() {
         folder.path().join("uneven.toml"),
         folder.path().join("a.csv"),
     );
-    fs::write(&path, UNEVEN.replace("TAPS", &vec!["0.01"; 2000].join(","))).unwrap();
+    fs::write(&path, UNEVEN.replace("TAPS", &vec!["0.01"; 900].join(","))).unwrap();
     let page = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = page.local_addr().unwrap().port();
     drop(page);
