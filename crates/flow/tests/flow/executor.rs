@@ -436,3 +436,23 @@ fn a_pinned_thread_gets_real_time_priority_or_says_why_not() {
     let real_time = out == 1u32.to_le_bytes();
     assert!(real_time == notes.is_empty(), "{out:?} {notes:?}");
 }
+
+#[test]
+fn a_filter_longer_than_its_steps_has_the_interpreters_bits() {
+    for (taps, step) in [(1500, 512), (1500, 16), (3000, 100)] {
+        let g = Builder::new("long");
+        let x = g.input("x", Type::F32);
+        let taps: Vec<f64> = (0..taps).map(|k| 1.0 / (k + 1) as f64).collect();
+        g.output("y", x.gain(0.5).fir(taps.as_slice()));
+        g.output("late", x.delay(2000, 1).fir(&taps[..1300]));
+        let graph = g.build().unwrap();
+        let inputs = [samples(2500, 4)];
+        let settings = Settings {
+            step,
+            ..Settings::default()
+        };
+        let executor = Executor::new(&graph, settings).unwrap();
+        let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+        assert_eq!(executor.run_values(&inputs).unwrap(), wanted);
+    }
+}

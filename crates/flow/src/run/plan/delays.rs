@@ -5,6 +5,15 @@ use super::*;
 impl Planning<'_> {
     /// Makes views of delays, or work where a view is not possible.
     pub(super) fn delays(&mut self) {
+        // Filters and windows read from the oldest sample on: what is past has to lie in front.
+        let ops = self.drafts.iter().flat_map(|draft| &draft.ops);
+        let wide: HashSet<Reg> = ops
+            .flat_map(|op| match op {
+                Op::Fir { terms, .. } => terms.iter().map(|term| term.a).collect(),
+                Op::Window { a, .. } => vec![*a],
+                _ => vec![],
+            })
+            .collect();
         for index in 0..self.drafts.len() {
             let kind = self.drafts[index].kind;
             let ops = std::mem::take(&mut self.drafts[index].ops);
@@ -16,7 +25,8 @@ impl Planning<'_> {
                 };
                 let plane = self.code.plane(d);
                 let bytes = by * plane.len * plane.scalar.bytes();
-                if bytes <= MOVED || by <= 2 * self.samples(plane.period) || kind == Kind::Loop {
+                let short = bytes <= MOVED || by <= 2 * self.samples(plane.period);
+                if short || kind == Kind::Loop || wide.contains(&d) {
                     self.delayed.insert(d, (a, by, initial));
                     // Keeps its place for a copy.
                     kept.push(Op::Past {
