@@ -85,9 +85,12 @@ impl Initial {
     }
 }
 
+/// Bits that are made of numbers.
+type Make = dyn Fn(&Literals) -> Arc<[u64]> + Send + Sync;
+
 /// How the numbers of a node become those of a run, or of a filter.
 #[derive(Clone)]
-pub(crate) struct Making(Arc<dyn Fn(&Literals) -> Arc<[u64]> + Send + Sync>);
+pub(crate) struct Making(Arc<Make>);
 
 impl Making {
     pub fn new(make: impl Fn(&Literals) -> Arc<[u64]> + Send + Sync + 'static) -> Making {
