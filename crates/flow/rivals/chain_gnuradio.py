@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A chain of kernels in GNU Radio 3.10, as benches/chain measures it in flow.
+"""A chain of kernels in GNU Radio 3.10, as benches/speed measures it in flow.
 
 chain_gnuradio.py STAGES SAMPLES COST CORES: prints millions of samples a second. Each kernel is one
 multiply_const_ff, which leaves out the addition, in GNU Radio's favour; so it takes part only where

@@ -12,6 +12,8 @@ use crate::types::Scalar;
 pub(super) trait Real: Pod + PartialOrd + Default {
     /// Whether filters of this type are worth tiles.
     const FLOAT: bool;
+    /// The number with these bits in the low end of a word.
+    fn from_bits(bits: u64) -> Self;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -24,6 +26,10 @@ macro_rules! whole {
     ($($kind:ty),*) => {$(
         impl Real for $kind {
             const FLOAT: bool = false;
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                bits as $kind
+            }
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -58,6 +64,10 @@ macro_rules! float {
     ($($kind:ident),*) => {$(
         impl Real for $kind {
             const FLOAT: bool = true;
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                $kind::from_bits(bits as _)
+            }
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self + other

@@ -6,8 +6,8 @@ use bytemuck::Pod;
 
 use super::lane::Lane;
 use super::op::Op;
-use super::simd::{self, Level, Work};
-use super::{element, fir, rearrange, table};
+use super::simd::{self, Level, Width, Work};
+use super::{chain, element, fir, rearrange, recur, table};
 use crate::types::Scalar;
 
 /// Where a run lies.
@@ -136,7 +136,7 @@ struct Element<'a, 'm>(&'a Operation, &'a mut Memory<'m>);
 impl Work for Element<'_, '_> {
     type Result = bool;
     #[inline(always)]
-    fn work(self, _: bool) -> bool {
+    fn work(self, _: Width) -> bool {
         element::run(self.0, self.1) || rearrange::run(self.0, self.1)
     }
 }
@@ -144,6 +144,8 @@ impl Work for Element<'_, '_> {
 fn one(op: &Operation, memory: &mut Memory) {
     match op {
         Op::Fir { .. } | Op::Dot { .. } => fir::run(op, memory),
+        Op::Chain { d, first, links } => chain::run(*d, *first, links, memory),
+        Op::Recur { d, turns } => recur::run(*d, turns, memory),
         _ => {
             let level = memory.level;
             if !simd::at(level.narrow(), Element(op, memory)) {

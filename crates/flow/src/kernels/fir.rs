@@ -4,17 +4,21 @@
 //! a lane of a vector each, and enough vectors at once hide the latency of their chains; a tap is
 //! read once for all of them.
 //!
+//! Filters of one run go by [`columns`](super::columns) where the processor has vectors. What is
+//! left to this is filters of two runs, and what makes no whole vector.
+//!
 //! A window begins at any number, so that every other vector of it may lie across two cache lines,
 //! which takes two reads. So the samples are copied twice, the second time half a line further on:
 //! of the two, one has the vector within a line.
 
 use std::mem::size_of;
 
+use super::columns;
 use super::element::{Real, typed};
 use super::execute::{Memory, Operation, View};
 use super::lane::LINE;
 use super::op::{Op, Term};
-use super::simd::{self, Work};
+use super::simd::{self, Width, Work};
 use crate::types::Scalar;
 
 /// Bytes of a vector.
@@ -230,7 +234,7 @@ impl<T: Real> Samples<'_, T> {
 impl<T: Real> Work for Outputs<'_, T> {
     type Result = ();
     #[inline(always)]
-    fn work(mut self, _wide: bool) {
+    fn work(mut self, _: Width) {
         match (T::FLOAT, size_of::<T>(), self.fused) {
             (true, 4, true) => self.all::<true, 8, 16, 32, 64, 96>(),
             (true, 4, false) => self.all::<false, 8, 16, 32, 64, 96>(),
@@ -252,6 +256,18 @@ fn fir<T: Real>(
     let mut scratch = std::mem::take(memory.scratch);
     memory.write::<T, _>(d, |out, inputs| {
         let more = terms[0].count - 1;
+        let done = match terms {
+            [term] => {
+                let taps = &bytemuck::cast_slice(&term.taps)[..term.count];
+                let from = inputs.wide::<T>(term.a, more);
+                columns::run(level, from, taps, out, newest_first, fused)
+            }
+            _ => 0,
+        };
+        let out = &mut out[done..];
+        if out.is_empty() {
+            return;
+        }
         let empty = Samples {
             taps: &[],
             samples: &[],
@@ -262,7 +278,7 @@ fn fir<T: Real>(
         let size = room(out.len() + more + 1, size_of::<T>());
         let mut copies = scratch.bytes_mut().chunks_mut(size);
         for (samples, term) in all.iter_mut().zip(terms) {
-            let from = inputs.wide::<T>(term.a, more);
+            let from = &inputs.wide::<T>(term.a, more)[done..];
             *samples = Samples {
                 taps: &bytemuck::cast_slice(&term.taps)[..term.count],
                 samples: from,
@@ -303,7 +319,7 @@ struct Inner<'a, T> {
 impl<T: Real> Work for Inner<'_, T> {
     type Result = ();
     #[inline(always)]
-    fn work(self, _wide: bool) {
+    fn work(self, _: Width) {
         for (index, out) in self.out.iter_mut().enumerate() {
             let mut sum = T::default();
             for at in index * self.len..(index + 1) * self.len {

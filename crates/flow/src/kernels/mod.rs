@@ -6,7 +6,8 @@
 //! arithmetic of each number is the same, and so are the bits.
 //!
 //! Loops over samples are plain Rust, compiled once for any machine and once for AVX2 and FMA; the
-//! better one is chosen when the program runs.
+//! better one is chosen when the program runs. What has to keep numbers in registers is written
+//! with vectors, also those of AVX-512.
 
 mod code;
 mod element;
@@ -20,19 +21,31 @@ mod jit;
 #[cfg(not(feature = "jit"))]
 #[path = "no_jit.rs"]
 mod jit;
+mod links;
 mod op;
 mod rearrange;
+mod recur;
 mod table;
 
-// The kernels' room of unsafe code: functions for processors that have been asked.
+// The kernels' rooms of unsafe code: functions for processors that have been asked, their vectors,
+// and filters that keep sums in these.
+#[allow(unsafe_code)]
+mod chain;
+#[allow(unsafe_code)]
+mod columns;
 #[allow(unsafe_code)]
 mod simd;
+#[allow(unsafe_code)]
+mod vector;
 
+pub(crate) use chain::LINKS;
 pub(crate) use code::{Changeable, Changing, Making};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};
 pub(crate) use fir::scratch;
 pub(crate) use jit::{Compiled, compile};
+pub(crate) use links::{Link, Operand, Turn, With};
 pub(crate) use op::{Arithmetic, Fold, Op, Term};
+pub(crate) use recur::TURNS;
 pub use simd::Level;
 pub(crate) use table::Line;

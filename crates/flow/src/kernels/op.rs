@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::code::Initial;
+use super::links::{Link, Turn};
 use crate::nodes::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::number::Rounding;
 use crate::types::Scalar;
@@ -110,6 +111,18 @@ pub(crate) enum Op<R> {
     Negate {
         d: R,
         a: R,
+    },
+    /// Operations on floats one after the other, on what the one before has made: none of that is
+    /// needed elsewhere. The first is a run.
+    Chain {
+        d: R,
+        first: R,
+        links: Vec<Link<R>>,
+    },
+    /// A loop: from what `d` was one sample ago to what it is, by one operation after the other.
+    Recur {
+        d: R,
+        turns: Vec<Turn<R>>,
     },
     Compare {
         relation: Comparison,
@@ -299,6 +312,11 @@ impl<R: Copy> Op<R> {
             | Expand { d, a, .. }
             | Up { d, a, .. } => (Some(*d), vec![*a]),
             Recall { d, .. } | Count { d, .. } => (Some(*d), vec![]),
+            Chain { d, first, links } => {
+                let others = links.iter().flat_map(Link::runs);
+                (Some(*d), [*first].into_iter().chain(others).collect())
+            }
+            Recur { d, turns } => (Some(*d), turns.iter().flat_map(Turn::runs).collect()),
             Remember { a, .. } => (None, vec![*a]),
             Enable { from, .. } => (None, from.clone()),
             Calculate { d, a, b, .. } | Compare { d, a, b, .. } | Bits { d, a, b, .. } => {
@@ -370,6 +388,15 @@ impl<R: Copy> Op<R> {
                 b: f(b),
             },
             Negate { d, a } => Negate { d: f(d), a: f(a) },
+            Chain { d, first, links } => Chain {
+                d: f(d),
+                first: f(first),
+                links: links.into_iter().map(|link| link.map(&f)).collect(),
+            },
+            Recur { d, turns } => Recur {
+                d: f(d),
+                turns: turns.into_iter().map(|turn| turn.map(&f)).collect(),
+            },
             Compare { relation, d, a, b } => Compare {
                 relation,
                 d: f(d),

@@ -117,6 +117,8 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                     if *zeros {
                         out[..d.len].copy_from_slice(a);
                         out[d.len..].fill(0);
+                    } else if let [a] = a {
+                        out.fill(*a);
                     } else {
                         out.chunks_exact_mut(d.len).for_each(|out| out.copy_from_slice(a));
                     }

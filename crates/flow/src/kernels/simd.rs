@@ -77,16 +77,27 @@ impl fmt::Display for Level {
     }
 }
 
+/// The vectors of a level. Whoever is given one other than `Any` may use its instructions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// Whatever the compiler makes of arrays.
+    Any,
+    /// 256 bits: AVX2 and FMA.
+    Half,
+    /// 512 bits: AVX-512.
+    Full,
+}
+
 /// Something to be compiled for each level: all that it calls is to be inlined.
 pub(crate) trait Work {
     type Result;
-    fn work(self, wide: bool) -> Self::Result;
+    fn work(self, width: Width) -> Self::Result;
 }
 
 /// Does the work as compiled for a level.
 pub(crate) fn at<W: Work>(level: Level, work: W) -> W::Result {
     match level.0 {
-        Kind::Portable => work.work(false),
+        Kind::Portable => work.work(Width::Any),
         // SAFETY: there is no such level without the processor having been asked, see `available`.
         #[cfg(target_arch = "x86_64")]
         Kind::Avx2 => unsafe { avx2(work) },
@@ -99,11 +110,11 @@ pub(crate) fn at<W: Work>(level: Level, work: W) -> W::Result {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2")]
 fn avx2<W: Work>(work: W) -> W::Result {
-    work.work(false)
+    work.work(Width::Half)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<W: Work>(work: W) -> W::Result {
-    work.work(true)
+    work.work(Width::Full)
 }

@@ -11,14 +11,27 @@ use super::settings::Patience;
 /// The longest sleep. Bells end it earlier; this only bounds what a missed one could cost.
 const NAP: Duration = Duration::from_millis(10);
 
+/// How often a thread lets others have its CPU before it sleeps, where threads share CPUs.
+const YIELDS: usize = 2;
+
 /// Wakes one thread. Those that change what it waits for ring.
 #[derive(Default)]
 pub(super) struct Bell {
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
+    /// There are more threads than CPUs: what this one waits for may need its CPU.
+    crowded: bool,
 }
 
 impl Bell {
+    /// The bell of a thread that shares CPUs with others, or not.
+    pub fn new(crowded: bool) -> Bell {
+        Bell {
+            crowded,
+            ..Bell::default()
+        }
+    }
+
     /// Makes the bell that of the calling thread.
     pub fn answer(&self) {
         let _ = self.thread.set(std::thread::current());
@@ -47,6 +60,15 @@ impl Bell {
             spin_loop();
             if ready() {
                 return;
+            }
+        }
+        if self.crowded {
+            // To sleep at once would have the other end wake this thread for every single block.
+            for _ in 0..YIELDS {
+                std::thread::yield_now();
+                if ready() {
+                    return;
+                }
             }
         }
         while !ready() {

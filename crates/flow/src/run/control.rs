@@ -1,10 +1,11 @@
 //! What all threads of a run share: where it ends, and why.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bell::Bell;
+use super::settings::Patience;
 
 /// Why a run ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(super) struct Control {
     quit: AtomicBool,
     /// Ticks whose inputs have been sent.
     sent: AtomicU64,
+    /// What the thread that writes waits for `sent` to become; the most while it does not.
+    awaited: AtomicU64,
     /// The tick before which the run ends.
     end: AtomicU64,
     /// The tick before which the user wants the run to end.
@@ -47,14 +50,17 @@ pub(super) struct Control {
 
 impl Control {
     pub fn new(parts: usize, limit: Option<u64>) -> Control {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let bell = |_| Arc::new(Bell::new(parts > cpus));
         Control {
             stop: AtomicBool::new(false),
             quit: AtomicBool::new(false),
             sent: AtomicU64::new(0),
+            awaited: AtomicU64::new(u64::MAX),
             end: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             wanted: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
-            bells: (0..parts).map(|_| Arc::new(Bell::default())).collect(),
+            bells: (0..parts).map(bell).collect(),
         }
     }
 
@@ -125,6 +131,22 @@ impl Control {
     /// The inputs of all ticks before `tick` have been sent.
     pub fn send_to(&self, tick: u64) {
         self.sent.store(tick, Ordering::Release);
-        self.bells[super::layout::OUT].ring();
+        // Either this sees what is awaited, or whoever awaits it sees what has been sent.
+        fence(Ordering::SeqCst);
+        if tick >= self.awaited.load(Ordering::Relaxed) {
+            self.bells[super::layout::OUT].ring();
+        }
+    }
+
+    /// Waits until the inputs of all ticks before `tick` have been sent, or all ends.
+    pub fn await_sent(&self, tick: u64, patience: Patience) {
+        let ready = || self.sent() >= tick || self.stopped();
+        if ready() {
+            return;
+        }
+        self.awaited.store(tick, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.bells[super::layout::OUT].wait(patience, ready);
+        self.awaited.store(u64::MAX, Ordering::Relaxed);
     }
 }

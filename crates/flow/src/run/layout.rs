@@ -24,6 +24,10 @@ pub(super) const MAX_BLOCK: u64 = 1 << 22;
 /// Bytes of the signals of one step that are still near.
 const NEAR: u64 = 256 << 10;
 
+/// Bytes of a queue of the outside that may hold more blocks than it is asked to, and how many.
+const OUTSIDE: usize = 32 << 10;
+const MOST_OUTSIDE: usize = 512;
+
 /// A node in its part.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
@@ -250,6 +254,18 @@ fn changeable(graph: &Graph, settings: &Settings) -> Result<Vec<NodeId>, Problem
 }
 
 impl Layout {
+    /// Lets the queues of the outside hold more blocks where these are small. The threads there
+    /// often share CPUs with others, and blocks pass faster than the kernel lets threads take turns.
+    pub fn deepen(&mut self) {
+        for index in 0..self.edges.len() {
+            let bytes = super::link::block_bytes(self, &self.edges[index]).max(1);
+            let edge = &mut self.edges[index];
+            if edge.from <= OUT || edge.to <= OUT {
+                edge.capacity = edge.capacity.max((OUTSIDE / bytes).min(MOST_OUTSIDE));
+            }
+        }
+    }
+
     /// Makes the steps of parts shorter whose signals would not stay near.
     pub fn stay_near(&mut self) {
         for part in self.parts.iter_mut().skip(OUT + 1) {

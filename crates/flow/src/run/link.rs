@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bell::Bell;
 use super::lane::{Shape, Store, first_byte};
-use super::layout::{Edge, Layout, Turn};
+use super::layout::{Edge, IN, Layout, Turn};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
 use crate::kernels::View;
@@ -98,8 +98,11 @@ struct End {
     number: u64,
     /// The block of this end's own, where blocks are copied.
     own: Vec<u64>,
-    /// The bell of the thread at the other end.
+    /// The bell of the thread at the other end, and the blocks passed that it has not rung for.
     other: Arc<Bell>,
+    unsaid: usize,
+    /// The most such blocks.
+    most: usize,
     times: Arc<QueueTimes>,
 }
 
@@ -272,6 +275,13 @@ pub(super) fn link(
             false => vec![],
         },
         other: bells[other].clone(),
+        unsaid: 0,
+        // The thread that reads samples may wait for them at any time: it says all at once.
+        most: if part == IN {
+            1
+        } else {
+            edge.capacity.div_ceil(2)
+        },
         times: times.clone(),
     };
     let (written, _) = self::places(shapes, edge, |port| edge.ports[port].from);
@@ -299,6 +309,22 @@ impl End {
 
     fn ends(&self) -> bool {
         self.at + self.step == self.block
+    }
+
+    /// A block has passed. A thread that sleeps is not woken for one, if there may soon be more.
+    fn passed(&mut self) {
+        self.unsaid += 1;
+        if self.unsaid >= self.most {
+            self.say();
+        }
+    }
+
+    /// Wakes the other end if it sleeps and has not been told of all blocks.
+    fn say(&mut self) {
+        if self.unsaid > 0 {
+            self.unsaid = 0;
+            self.other.ring();
+        }
     }
 
     fn advance(&mut self) {
@@ -346,9 +372,14 @@ impl Sender {
             self.ring.write(ends, |block| write(block, &end.places));
         }
         if ends {
-            end.other.ring();
+            end.passed();
         }
         end.advance();
+    }
+
+    /// Tells the other end of all blocks, before this one waits.
+    pub fn say(&mut self) {
+        self.end.say();
     }
 
     pub fn times(&self) -> &QueueTimes {
@@ -387,17 +418,22 @@ impl Receiver {
         if end.transfer.copies() {
             if end.starts() {
                 self.ring.pop(&mut end.own);
-                end.other.ring();
+                end.passed();
             }
             read(&end.own, &end.places);
         } else {
             // A slot goes back once all of it has been taken over into signals.
             self.ring.read(ends, |block| read(block, &end.places));
             if ends {
-                end.other.ring();
+                end.passed();
             }
         }
         end.advance();
+    }
+
+    /// Tells the other end of all blocks, before this one waits.
+    pub fn say(&mut self) {
+        self.end.say();
     }
 
     pub fn times(&self) -> &QueueTimes {

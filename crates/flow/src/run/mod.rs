@@ -161,6 +161,7 @@ impl Executor {
         crate::interpreter::unknown(graph).unless(())?;
         let mut layout = Layout::of(graph, &settings)?;
         absorb::absorb(&mut layout);
+        layout.deepen();
         layout.cross();
         layout.stay_near();
         live::check(&layout, graph.name())?;
@@ -384,21 +385,24 @@ impl Executor {
     fn ends(&self, control: &Arc<Control>, counts: &Arc<Counts>) -> Result<Vec<Ends>, Failure> {
         let threads = self.layout.parts.len();
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        let patience = self.settings.patience.unwrap_or(if threads > cpus {
-            Patience {
-                spins: 1,
-                pauses: 0,
-            }
-        } else {
-            Patience::default()
+        let none = Patience {
+            spins: 1,
+            pauses: 0,
+        };
+        let crowded = threads > cpus;
+        let inner = self.settings.patience.unwrap_or(match crowded {
+            true => none,
+            false => Patience::default(),
         });
+        // What reads and writes has little to do, and must not keep CPUs from those that compute.
+        let patience = |part: usize| if crowded && part <= OUT { none } else { inner };
         let mut ends: Vec<Ends> = (0..threads)
             .map(|part| Ends {
                 part,
                 receivers: vec![],
                 senders: vec![],
                 bell: control.bells[part].clone(),
-                patience,
+                patience: patience(part),
                 control: control.clone(),
                 counts: counts.clone(),
             })

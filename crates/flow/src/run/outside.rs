@@ -199,21 +199,26 @@ impl Outlet<'_> {
         let mut at = 0;
         loop {
             let next = at + self.step;
-            if self.bound {
-                let ready = || control.sent() >= next || control.stopped();
-                self.ends.bell.wait(self.ends.patience, ready);
-            } else {
+            if !self.bound {
                 control.stop_within(at, self.step);
                 if control.quits() {
                     control.end_at(at);
                 }
             }
-            let end = control.end();
-            if at >= end || control.stopped() {
-                return Ok(at.min(end));
+            if at >= control.end() || control.stopped() {
+                return Ok(at.min(control.end()));
             }
             if let Err(Stopped) = self.ends.begin() {
                 return Ok(at);
+            }
+            // What has come of inputs is mostly behind them. Not so what delays put out.
+            if self.bound && control.sent() < next {
+                self.ends.say();
+                control.await_sent(next, self.ends.patience);
+            }
+            let end = control.end();
+            if at >= end || control.stopped() {
+                return Ok(at.min(end));
             }
             let round = at / self.step;
             self.ends.receive(&mut self.store, round % EVERY == 1);

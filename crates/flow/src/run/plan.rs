@@ -4,10 +4,12 @@
 //! present ones: then it is a view of that memory, further in front. So do filters and windows look
 //! at what was. At the end of a step, last samples move to the front.
 
+mod chains;
 mod delays;
 mod draft;
 mod groups;
 mod memory;
+mod recur;
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,6 +23,7 @@ use crate::kernels::lane::{LINE, Lane};
 use crate::kernels::{
     self, Code, Compiled, Initial, Level, Line, Op, Operation, Planes, Reg, Term, View,
 };
+use crate::types::Scalar;
 
 /// Bytes of past samples that are moved at the end of a step, if they are more than two steps.
 const MOVED: usize = 4096;

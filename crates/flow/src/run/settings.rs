@@ -93,7 +93,8 @@ impl Default for Patience {
 pub struct Settings {
     /// Ticks in one block of each queue.
     pub block: u64,
-    /// Blocks that each queue holds.
+    /// Blocks that each queue holds. Queues of the inputs and outputs hold up to 32 KiB where that
+    /// is more, and at most 512 blocks.
     pub capacity: usize,
     /// The most ticks that a partition works on at once. Fewer are taken where the signals would
     /// not fit the nearest cache.

@@ -47,6 +47,10 @@ impl Ends {
     /// Waits until all queues let a step begin.
     pub fn begin(&mut self) -> Result<(), Stopped> {
         for index in 0..self.receivers.len() {
+            if self.receivers[index].may_begin() {
+                continue;
+            }
+            self.say();
             let Ends {
                 receivers,
                 bell,
@@ -55,9 +59,6 @@ impl Ends {
                 ..
             } = self;
             let receiver = &mut receivers[index];
-            if receiver.may_begin() {
-                continue;
-            }
             let begin = Instant::now();
             bell.wait(*patience, || receiver.may_begin() || control.stopped());
             let time = begin.elapsed();
@@ -71,6 +72,10 @@ impl Ends {
     /// Waits until all queues take what has been computed.
     pub fn room(&mut self, has: impl Fn(&mut Sender) -> bool) -> Result<(), Stopped> {
         for index in 0..self.senders.len() {
+            if has(&mut self.senders[index]) {
+                continue;
+            }
+            self.say();
             let Ends {
                 senders,
                 bell,
@@ -79,9 +84,6 @@ impl Ends {
                 ..
             } = self;
             let sender = &mut senders[index];
-            if has(sender) {
-                continue;
-            }
             let begin = Instant::now();
             bell.wait(*patience, || has(sender) || control.stopped());
             let time = begin.elapsed();
@@ -90,6 +92,12 @@ impl Ends {
             self.go_on()?;
         }
         self.go_on()
+    }
+
+    /// Tells all other ends of what they sleep for: nobody may wait with that unsaid.
+    pub fn say(&mut self) {
+        self.senders.iter_mut().for_each(Sender::say);
+        self.receivers.iter_mut().for_each(Receiver::say);
     }
 
     fn go_on(&self) -> Result<(), Stopped> {

@@ -7,6 +7,7 @@ mod copies;
 mod deadlocks;
 mod executor;
 mod files;
+mod fused;
 mod graphs;
 mod interpreter;
 mod nodes;

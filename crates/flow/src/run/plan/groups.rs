@@ -60,6 +60,7 @@ impl Planning<'_> {
                 context: plane.context,
             });
         }
+        groups.iter_mut().for_each(|group| self.recur(group));
         let kept = self.elsewhere(&groups);
         self.improve(&mut groups, &kept);
         groups.retain(|group| group.kind == Kind::Slow || !group.ops.is_empty());
@@ -99,6 +100,8 @@ impl Planning<'_> {
         let used = uses(self, groups);
         self.filters(groups, &used);
         improve::prune(&mut ops(groups, true), kept, &|reg| self.place(reg));
+        let used = uses(self, groups);
+        self.chains(groups, kept, &used);
     }
 
     /// Puts filters in the place of chains of products and sums.

@@ -1,7 +1,7 @@
 //! A chain of kernels on several cores: bare threads, flow's executor, and other runtimes, in one
 //! run.
 //!
-//! `cargo bench -p karoo-flow --bench chain -- [OPTIONS]`, or the program itself with `--bench`:
+//! Options, after `chain`:
 //!
 //! * `--cores N`: all that there are, without it. `--rounds N`: 5. `--costs 1,16`: how often a
 //!   kernel multiplies a sample and adds to it. `--stages 2,4`: one, two, three and six times the
@@ -10,8 +10,8 @@
 //!   CORES`; it prints millions of samples a second. See `rivals/`.
 //!
 //! Bare threads are what one would write by hand for these very kernels: a thread pinned to each
-//! core, a fair share of the kernels in it, blocks of 4096 samples worked on in place, and the same
-//! queue as flow's between two threads. Printed is the highest rate of the rounds, and the median.
+//! core, a fair share of the kernels in it, blocks of 4096 samples worked on in place, with the
+//! widest vectors of the processor, and the same queue as flow's between two threads. Printed is the highest rate of the rounds, and the median.
 
 use std::hint::{black_box, spin_loop};
 use std::io::Cursor;
@@ -48,13 +48,41 @@ fn pin(cpu: usize) {
     core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
 }
 
-fn kernel(samples: &mut [f32], cost: usize) {
+#[inline(always)]
+fn passes(samples: &mut [f32], cost: usize) {
     for _ in 0..cost {
         for sample in samples.iter_mut() {
             *sample = *sample * FACTOR + OFFSET;
         }
         black_box(&mut *samples);
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2(samples: &mut [f32], cost: usize) {
+    passes(samples, cost);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(samples: &mut [f32], cost: usize) {
+    passes(samples, cost);
+}
+
+fn kernel(samples: &mut [f32], cost: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has been asked.
+            return unsafe { avx512(samples, cost) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { avx2(samples, cost) };
+        }
+    }
+    passes(samples, cost);
 }
 
 /// One thread by hand. The first one makes the samples, the last one drops them.
@@ -187,7 +215,7 @@ struct Options {
     rivals: Vec<(String, String)>,
 }
 
-fn options() -> Options {
+fn options(arguments: &[String]) -> Options {
     let all = std::thread::available_parallelism().map_or(1, |all| all.get());
     let mut options = Options {
         cores: all,
@@ -197,12 +225,9 @@ fn options() -> Options {
         samples: 20_000_000,
         rivals: Vec::new(),
     };
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = arguments.iter();
     while let Some(name) = arguments.next() {
-        if name == "--bench" {
-            continue;
-        }
-        let value = arguments.next().unwrap_or_default();
+        let value = arguments.next().cloned().unwrap_or_default();
         let numbers = || -> Vec<usize> {
             let parts = value.split(',').map(|part| part.trim().parse());
             parts.collect::<Result<_, _>>().unwrap_or_else(|_| {
@@ -221,7 +246,7 @@ fn options() -> Options {
                     .unwrap_or_else(|| panic!("--rival {value}: give NAME=PROGRAM"));
                 options.rivals.push((name.into(), program.into()));
             }
-            _ => panic!("{name}: no such option; see the head of benches/chain.rs"),
+            _ => panic!("{name}: no such option; see the head of benches/speed/chain.rs"),
         }
     }
     if options.stages.is_empty() {
@@ -230,12 +255,9 @@ fn options() -> Options {
     options
 }
 
-fn main() {
-    // `cargo test --benches` asks for no measurement.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let options = options();
+/// Runs all that is asked for.
+pub fn run(arguments: &[String]) {
+    let options = options(arguments);
     for &cost in &options.costs {
         for &stages in &options.stages {
             let chain = Chain {
