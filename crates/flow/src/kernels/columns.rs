@@ -226,6 +226,7 @@ impl<T: Float> Raw<T> {
                             at.add(row)
                         });
                     }
+                    #[expect(clippy::needless_range_loop, reason = "of the sums of each train")]
                     for column in 0..C {
                         let tap = self.taps.add(from + count * column + row);
                         // Products that are no part of a fused addition need registers: the
