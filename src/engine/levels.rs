@@ -13,8 +13,8 @@ use crate::config::OutputConfig;
 const SPECTRA_FOR_GAINS: u64 = 10_000;
 
 /// Powers below this share of the mean are what the rounding of single precision leaves: −144 dB
-/// were seen in a polarisation of zeros beside one with noise. The quantisation of a digitiser of 16
-/// bits is 98 dB below a sine of full scale.
+/// were seen in a polarisation of zeros beside one with noise. The quantisation of a digitiser of
+/// 16 bits is 98 dB below a sine of full scale.
 const ROUNDING: f64 = 1e-12;
 
 /// Channels of one polarisation whose kurtosis noise alone rarely has.
@@ -127,8 +127,8 @@ impl OutputStatistics {
         })
     }
 
-    /// The same of one polarisation with these powers before gains, which are not finite where there
-    /// is none.
+    /// The same of one polarisation with these powers before gains, which are not finite where
+    /// there is none.
     fn levelled(&self, before: &[f64], gains: &[Complex32], rms: f64) -> Option<Vec<Complex32>> {
         if !before.iter().any(|power| power.is_finite()) {
             return None;

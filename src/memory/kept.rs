@@ -1,9 +1,10 @@
 //! Copies of a few heaps of a chunk whose memory the CPU does not read.
 //!
-//! A heap is copied from its packet, by the rx lcore that places it: one heap in [`HEAPS_PER_LOOK`],
-//! so that the copies cost that part of what placing costs. Each chunk has its own places for them,
-//! made before anything is received. No lock and no protocol of its own are needed: who claimed the
-//! heap writes the copy, the heap's flag publishes both, and who freezes the chunk reads both.
+//! A heap is copied from its packet, by the rx lcore that places it: one heap in
+//! [`HEAPS_PER_LOOK`], so that the copies cost that part of what placing costs. Each chunk has its
+//! own places for them, made before anything is received. No lock and no protocol of its own are
+//! needed: who claimed the heap writes the copy, the heap's flag publishes both, and who freezes
+//! the chunk reads both.
 
 use ground::N_POL;
 

@@ -14,7 +14,7 @@
 //! | 2 | [`channel`] | the channel simulator: samples to samples with faults |
 //! | 3 | [`vita`] | samples in packets: VITA 49.2 and DIFI |
 //! | 2 | [`formats`] | samples as bytes: raw, and SigMF recordings |
-//! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames as symbols |
+//! | 1 | [`waveform`] | what is on the air: preamble, header, constellations, pulse, frames |
 //!
 //! # Words
 //!

@@ -11,7 +11,8 @@
 //!
 //! Bare threads are what one would write by hand for these very kernels: a thread pinned to each
 //! core, a fair share of the kernels in it, blocks of 4096 samples worked on in place, with the
-//! widest vectors of the processor, and the same queue as flow's between two threads. Printed is the highest rate of the rounds, and the median.
+//! widest vectors of the processor, and the same queue as flow's between two threads. Printed is
+//! the highest rate of the rounds, and the median.
 
 use std::hint::{black_box, spin_loop};
 use std::io::Cursor;

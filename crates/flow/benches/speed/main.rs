@@ -1,7 +1,8 @@
 //! How fast kernels, graphs and chains of kernels are.
 //!
-//! `cargo bench -p karoo-flow --bench speed -- graphs [GRAPH.graphml …]`, `… -- chain [OPTIONS]`, or
-//! the program itself with `--bench` in front: see `graphs.rs` and `chain.rs`. Without either, both.
+//! `cargo bench -p karoo-flow --bench speed -- graphs [GRAPH.graphml …]`, `… -- chain [OPTIONS]`,
+//! or the program itself with `--bench` in front: see `graphs.rs` and `chain.rs`. Without either,
+//! both.
 
 mod chain;
 mod graphs;

@@ -255,7 +255,8 @@ fn changeable(graph: &Graph, settings: &Settings) -> Result<Vec<NodeId>, Problem
 
 impl Layout {
     /// Lets the queues of the outside hold more blocks where these are small. The threads there
-    /// often share CPUs with others, and blocks pass faster than the kernel lets threads take turns.
+    /// often share CPUs with others, and blocks pass faster than the kernel lets threads take
+    /// turns.
     pub fn deepen(&mut self) {
         for index in 0..self.edges.len() {
             let bytes = super::link::block_bytes(self, &self.edges[index]).max(1);

@@ -15,8 +15,8 @@ const LATE: usize = 11;
 /// Block least mean squares over known symbols `d`: symbol k sees y[k .. k + taps].
 ///
 /// g ← g + Σ μ ε y* over a batch, with ε = d − Σ gᵢ y[k + i]. A batch uses the taps as they stood
-/// 11 batches before. μ falls linearly from 0.015 to 0.001. The second value is the mean |ε|² of each
-/// batch.
+/// 11 batches before. μ falls linearly from 0.015 to 0.001. The second value is the mean |ε|² of
+/// each batch.
 pub fn mean_squares(y: Planar<'_>, d: &[f32], taps: usize) -> (Vec<Complex64>, Vec<f64>) {
     let mut initial = vec![Complex64::ZERO; taps];
     if let Some(centre) = initial.get_mut(taps / 2) {

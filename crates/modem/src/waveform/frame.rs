@@ -83,8 +83,8 @@ impl Frame {
         &self.body
     }
 
-    /// Appends the frame's [`FRAME_SYMBOLS`] integers: preamble and header of one bit each, then the
-    /// body's.
+    /// Appends the frame's [`FRAME_SYMBOLS`] integers: preamble and header of one bit each, then
+    /// the body's.
     pub fn symbols_into(&self, symbols: &mut Vec<u8>) {
         symbols.reserve(FRAME_SYMBOLS);
         symbols.extend(preamble().iter().map(|&sign| u8::from(sign < 0)));

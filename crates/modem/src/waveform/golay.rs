@@ -69,8 +69,8 @@ pub fn stf() -> &'static [i8] {
     &PREAMBLE[..STF_SYMBOLS]
 }
 
-/// Channel estimation field: (Gu, Gv) seven times. It repeats every 256 symbols, and like the STF it
-/// ends with (−Gb, −Ga), so that it begins as if it had gone on before.
+/// Channel estimation field: (Gu, Gv) seven times. It repeats every 256 symbols, and like the STF
+/// it ends with (−Gb, −Ga), so that it begins as if it had gone on before.
 pub fn cef() -> &'static [i8] {
     let cef = &PREAMBLE[STF_SYMBOLS..];
     debug_assert_eq!(cef.len(), CEF_SYMBOLS);

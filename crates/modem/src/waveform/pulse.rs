@@ -30,7 +30,8 @@ pub fn rrc_value(roll_off: f64, t: f64) -> f64 {
     numerator / (PI * t * pole)
 }
 
-/// The pulse over `span` symbols with `rate` taps per symbol: `span · rate + 1` taps of unit energy.
+/// The pulse over `span` symbols with `rate` taps per symbol: `span · rate + 1` taps of unit
+/// energy.
 pub fn rrc(roll_off: f64, span: usize, rate: usize) -> Vec<f64> {
     let half = (span * rate / 2) as i64;
     let taps: Vec<f64> = (-half..=half)
