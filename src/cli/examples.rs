@@ -258,10 +258,14 @@ Examples:
 pub const FLOW_BENCH_QUEUES: &str = "\
 Examples:
   What blocks of some sizes take from CPU 2 to CPU 3:
-    karoo flow bench queues --cpus 2,3 --bytes 64,4096";
+    karoo flow bench queues --cpus 2,3 --bytes 64,4096
+  All sizes between the first two CPUs, the least of 20 measurements, as JSON:
+    karoo flow bench queues --rounds 20 --json";
 
 /// Of `karoo flow bench chain`.
 pub const FLOW_BENCH_CHAIN: &str = "\
 Examples:
   4 and 12 kernels on four CPUs, as JSON:
-    karoo flow bench chain --cpus 2-5 --kernels 4,12 --json";
+    karoo flow bench chain --cpus 2-5 --kernels 4,12 --json
+  One, two, three and six kernels for each CPU:
+    karoo flow bench chain";
