@@ -360,7 +360,7 @@ impl FrozenChunk {
         }
     }
 
-    /// The packed samples of a heap, and [`BEHIND_HEAP`] bytes behind them, where the CPU reads
+    /// The packed samples of a heap, and `BEHIND_HEAP` bytes behind them, where the CPU reads
     /// them at its ease: in place, or a copy. `None` if the heap is absent, or if no copy was kept.
     pub fn readable(&self, pol: usize, heap: usize) -> Option<&[u8]> {
         if !self.present(pol, heap) {
