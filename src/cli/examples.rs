@@ -114,7 +114,8 @@ Examples:
     karoo modem channel --input book.cf32 --output air.cf32 --es-n0 20 \\
       --sample-rate 80M --frequency 20e3 --clock 20
   Echoes, and a converter of 12 bits:
-    karoo modem channel --input book.cf32 --output air.ci16 --profile cost207RAx4 --bits 12";
+    karoo modem channel --input book.cf32 --output air.ci16 \\
+      --profile cost207RAx4 --bits 12";
 
 /// Of `karoo modem ber`.
 pub const MODEM_BER: &str = "\
