@@ -147,9 +147,12 @@ impl Drop for Digitiser {
 }
 
 /// Two ends of a cable, and what they are told.
+///
+/// The digitiser is the first to be dropped: it sends until then, and a cable that is gone takes
+/// nothing.
 pub struct Patient {
-    pub cable: Cable,
     pub digitiser: Option<Digitiser>,
+    pub cable: Cable,
 }
 
 impl Patient {
