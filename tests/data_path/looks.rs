@@ -5,7 +5,8 @@ use std::sync::Arc;
 use karoo::assembly::BackendKind;
 use karoo::gpu::MemoryChoice;
 
-use crate::support::rig::{self, BarLike};
+use crate::support::rig;
+use crate::support::rig::stand_in::BarStandIn;
 
 #[test]
 fn statistics_are_those_of_the_samples_in_memory_of_the_host() {
@@ -18,7 +19,7 @@ fn statistics_are_those_of_the_samples_in_memory_of_the_host() {
 fn statistics_are_those_of_the_samples_where_the_cpu_reads_copies() {
     rig::check_looks(|config| {
         let mut compute = rig::compute(config, BackendKind::Cpu, MemoryChoice::Auto).unwrap();
-        compute.recv_memory = Arc::new(BarLike);
+        compute.recv_memory = Arc::new(BarStandIn);
         Some(compute)
     });
 }

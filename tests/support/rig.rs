@@ -19,13 +19,17 @@ use karoo::engine::{
 };
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
 use karoo::memory::{
-    ChunkAllocator, ChunkMemory, HEAPS_PER_LOOK, HostAllocator, MemoryError, MemoryKind, Purpose,
-    Store, is_looked_at,
+    ChunkAllocator, ChunkMemory, FrozenChunk, HEAPS_PER_LOOK, HostAllocator, MemoryError,
+    MemoryKind, Purpose, Store, is_looked_at,
 };
 use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
 use karoo::recv::{END_OF_STREAM, Extras, InputStats, ReceiveMemory, receive_memory_with};
 
 use crate::support;
+
+/// The same as in the library's unit tests.
+#[path = "../../src/memory/stand_in.rs"]
+pub mod stand_in;
 
 pub const RATE: f64 = 1712e6;
 
@@ -333,40 +337,6 @@ pub fn check_looks(compute: impl FnOnce(&EngineConfig) -> Option<Compute>) {
         assert!(got.snapshot[pol].iter().copied().eq(first), "{what}");
     }
     assert!(!outcome.batches[0].is_empty());
-}
-
-/// A stand-in for `bar` memory that a CPU computes from, and no statistics are to be made of.
-#[derive(Debug)]
-pub struct BarLike;
-
-impl ChunkAllocator for BarLike {
-    fn kind(&self) -> MemoryKind {
-        MemoryKind::Bar
-    }
-    fn allocate(
-        &self,
-        purpose: Purpose,
-        bytes: usize,
-    ) -> Result<Box<dyn ChunkMemory>, MemoryError> {
-        let memory = HostAllocator::default().allocate(purpose, bytes)?;
-        Ok(Box::new(OfBar(memory)))
-    }
-}
-
-#[derive(Debug)]
-struct OfBar(Box<dyn ChunkMemory>);
-
-// SAFETY: the memory is that of the value inside.
-unsafe impl ChunkMemory for OfBar {
-    fn kind(&self) -> MemoryKind {
-        MemoryKind::Bar
-    }
-    fn region(&self) -> std::ptr::NonNull<[u8]> {
-        self.0.region()
-    }
-    fn store(&self) -> Store {
-        self.0.store()
-    }
 }
 
 fn keep(outcome: &mut Outcome, config: &OutputConfig, output: usize, chunk: &OutputChunk) {
