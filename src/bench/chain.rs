@@ -1,6 +1,6 @@
 //! A chain of kernels: by threads written for it, and by flow.
 
-use std::hint::{black_box, spin_loop};
+use std::hint::black_box;
 use std::io::Cursor;
 use std::thread;
 use std::time::Instant;
@@ -11,13 +11,13 @@ use karoo_flow::{Builder, Executor, Graph, Ratio, Settings, Type};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::until;
+
 /// Samples of a block, and blocks that a queue holds.
 const BLOCK: usize = 4096;
 const SLOTS: usize = 8;
 const FACTOR: f32 = 0.999;
 const OFFSET: f32 = 0.5;
-/// Looks before a thread lets others run.
-const LOOKS: u32 = 10_000;
 
 /// What is measured.
 pub struct Chain<'a> {
@@ -93,18 +93,6 @@ impl Chain<'_> {
 
     fn rate(&self, begin: Instant) -> f64 {
         (self.blocks() * BLOCK) as f64 / begin.elapsed().as_secs_f64()
-    }
-}
-
-fn until(mut done: impl FnMut() -> bool) {
-    for look in 0u32.. {
-        if done() {
-            return;
-        }
-        match look < LOOKS {
-            true => spin_loop(),
-            false => thread::yield_now(),
-        }
     }
 }
 

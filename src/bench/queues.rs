@@ -1,6 +1,5 @@
 //! What blocks take from one CPU to another, by size and by the way that they pass.
 
-use std::hint::spin_loop;
 use std::thread;
 use std::time::Instant;
 
@@ -11,10 +10,10 @@ use karoo_flow::run::Transfer;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::until;
+
 /// Blocks that go there and back.
 const ROUND_TRIPS: usize = 500;
-/// Looks before a thread lets others run.
-const LOOKS: u32 = 10_000;
 
 /// Blocks of one size in one way.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -64,19 +63,6 @@ pub fn name(transfer: Transfer) -> &'static str {
         Transfer::Streaming => "streaming",
         Transfer::Marked => "marked",
         Transfer::MarkedCopying => "marked_copying",
-    }
-}
-
-/// Does something until it says that it is done.
-fn until(mut done: impl FnMut() -> bool) {
-    for look in 0u32.. {
-        if done() {
-            return;
-        }
-        match look < LOOKS {
-            true => spin_loop(),
-            false => thread::yield_now(),
-        }
     }
 }
 
