@@ -182,6 +182,11 @@ fn tiles(out: &mut String, report: &RunReport) {
         ),
         (seconds(report.rate.seconds), "run time".to_owned()),
     ];
+    write_tiles(out, &tiles);
+}
+
+/// Figures that one sees first: each value and what it is, as HTML.
+pub(super) fn write_tiles(out: &mut String, tiles: &[(String, String)]) {
     out.push_str("<div class=\"tiles\">");
     for (value, what) in tiles {
         let _ = write!(

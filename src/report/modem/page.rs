@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use karoo_modem::rx::{Counts, Outcome};
 use quick_xml::escape::escape;
 
-use super::super::html::{STYLE, grouped, seconds};
+use super::super::html::{STYLE, grouped, seconds, write_tiles};
 use super::{ModemGatherer, ModemRun, pictures};
 
 /// The whole page.
@@ -97,14 +97,7 @@ fn tiles(out: &mut String, run: &ModemRun, counts: &Counts) {
             "samples per second of run time".to_owned(),
         ),
     ];
-    out.push_str("<div class=\"tiles\">");
-    for (value, what) in tiles {
-        let _ = write!(
-            out,
-            "<div class=\"tile\"><b>{value}</b><span>{what}</span></div>"
-        );
-    }
-    out.push_str("</div>");
+    write_tiles(out, &tiles);
 }
 
 fn causes(out: &mut String, counts: &Counts) {
