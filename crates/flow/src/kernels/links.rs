@@ -1,5 +1,6 @@
 //! The parts of operations that do several things to one number.
 
+use super::op::Arithmetic;
 use crate::nodes::Comparison;
 
 /// What comes in beside the number that a chain is about.
@@ -33,6 +34,18 @@ pub(crate) enum With {
     LessProduct,
     /// a b - x
     ProductLess,
+}
+
+impl With {
+    /// What a calculation makes of its first number, and what of its second.
+    pub fn sides(calculation: Arithmetic) -> (With, With) {
+        match calculation {
+            Arithmetic::Add => (With::Add, With::Add),
+            Arithmetic::Subtract => (With::Subtract, With::From),
+            Arithmetic::Multiply => (With::Multiply, With::Multiply),
+            Arithmetic::Divide => (With::Divide, With::Over),
+        }
+    }
 }
 
 /// One operation of a chain. What it has no use for is a constant.

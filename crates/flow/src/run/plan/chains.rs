@@ -1,7 +1,7 @@
 //! Operations that follow each other on one number become one pass.
 
 use super::*;
-use crate::kernels::{Arithmetic, Fold, LINKS, Link, Operand, With};
+use crate::kernels::{Fold, LINKS, Link, Operand, With};
 
 /// An operation as one that may be a part of a chain.
 struct Open {
@@ -125,12 +125,7 @@ impl Planning<'_> {
         };
         let ways = match *op {
             Op::Calculate { with, a, b, .. } => {
-                let (on_a, on_b) = match with {
-                    Arithmetic::Add => (With::Add, With::Add),
-                    Arithmetic::Subtract => (With::Subtract, With::From),
-                    Arithmetic::Multiply => (With::Multiply, With::Multiply),
-                    Arithmetic::Divide => (With::Divide, With::Over),
-                };
+                let (on_a, on_b) = With::sides(with);
                 vec![(a, vec![link(on_a, b)]), (b, vec![link(on_b, a)])]
             }
             Op::Negate { a, .. } => {

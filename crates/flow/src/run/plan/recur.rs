@@ -1,7 +1,7 @@
 //! Loops through one number: only that number goes from sample to sample.
 
 use super::*;
-use crate::kernels::{Arithmetic, Link, Operand, TURNS, Turn, With};
+use crate::kernels::{Link, Operand, TURNS, Turn, With};
 use crate::nodes::Comparison;
 
 /// A loop, while it is looked at.
@@ -87,12 +87,7 @@ impl Planning<'_> {
         };
         let (reg, turn) = match *op {
             Op::Calculate { with, a, b, .. } => {
-                let (on_a, on_b) = match with {
-                    Arithmetic::Add => (With::Add, With::Add),
-                    Arithmetic::Subtract => (With::Subtract, With::From),
-                    Arithmetic::Multiply => (With::Multiply, With::Multiply),
-                    Arithmetic::Divide => (With::Divide, With::Over),
-                };
+                let (on_a, on_b) = With::sides(with);
                 match (outer(a), outer(b)) {
                     (false, true) => (a, link(on_a, b)),
                     (true, false) => (b, link(on_b, a)),
