@@ -102,7 +102,7 @@ pub const MODEM_RX: &str = "\
 Examples:
   What was sent, with a page that shows how well it came through:
     karoo modem rx --input air.cf32 --output book.txt --report book-report
-  Frames of the original's demo, of 16-bit samples, each as a line of JSON:
+  Frames of the original's demo, of 16-bit samples, as JSON:
     karoo modem rx --input demo.ci16 --check pad --scramble --output text --json
   In a pipe, with an equaliser for long echoes:
     cat air.cf32 | karoo modem rx --input - --taps 64 --output - | less";

@@ -311,7 +311,11 @@ fn a_receiver_says_what_it_cannot_do() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(refused(&["--taps", "12"]).contains("such as 16"));
+    let taps = refused(&["--taps", "12"]);
+    assert!(
+        taps.contains("--taps: ") && taps.contains("such as 16"),
+        "{taps}"
+    );
     assert!(refused(&["--step", "1"]).contains("such as 0.0005"));
     assert!(refused(&["--json", "--output", "-"]).contains("name a file"));
     assert!(refused(&["--output", &at("nothing")]).contains("would be lost"));

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use karoo_modem::formats::{FullScale, SampleFormat};
 use karoo_modem::rx::{
-    Counts, Equaliser, Level, ModeVote, Outcome, ReceivedFrame, Receiver, RxConfig,
+    Counts, Equaliser, Level, ModeVote, Outcome, ReceivedFrame, Receiver, RxConfig, RxConfigError,
 };
 use karoo_modem::waveform::{CheckField, ModeSet, Modulation, Scrambler};
 use num_complex::Complex32;
@@ -64,7 +64,7 @@ pub struct RxArgs {
     /// Folder for report.html, a page with pictures
     #[arg(long, value_name = "DIR", help_heading = "Frames")]
     report: Option<PathBuf>,
-    /// Print JSON, with a line for each frame
+    /// Print JSON, with all that is known of each frame
     #[arg(long, help_heading = "Frames")]
     json: bool,
     /// Taps of the equaliser, one a symbol: a multiple of 8, from 8 to 128
@@ -267,8 +267,18 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
         threads: args.threads.unwrap_or(cpus - 1),
         level: Level::detect(),
     };
-    config.check().map_err(Failure::usage)?;
+    config.check().map_err(refused)?;
     Ok(config)
+}
+
+/// The option of a setting that cannot be.
+fn refused(error: RxConfigError) -> Failure {
+    let option = match error {
+        RxConfigError::Taps(_) => "--taps",
+        RxConfigError::Step(_) => "--step",
+        RxConfigError::Threads(_) => "--threads",
+    };
+    Failure::usage(format!("{option}: {error}"))
 }
 
 /// Runs the command.
@@ -294,7 +304,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
             Some(Box::new(BufWriter::new(File::create(path).map_err(failed)?)) as Box<dyn Write>)
         }
     };
-    let mut receiver = Receiver::new(&config).map_err(Failure::usage)?;
+    let mut receiver = Receiver::new(&config).map_err(refused)?;
     let mut sink = Sink {
         args,
         output,
@@ -351,8 +361,12 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
     }
     let counts = &done.counts;
     let mut text = format!(
-        "{} frames delivered, {} bytes, {} samples in {:.2} s",
-        counts.delivered, done.bytes, counts.samples, done.seconds
+        "{} frame{} delivered, {} bytes, {} samples in {:.2} s",
+        counts.delivered,
+        if counts.delivered == 1 { "" } else { "s" },
+        done.bytes,
+        counts.samples,
+        done.seconds
     );
     let lost = [
         (counts.check, "with a wrong check field"),

@@ -398,7 +398,7 @@ fn noise_is_no_frame() {
 /// `cargo test --release -p karoo-modem --lib ten_to_the_ten -- --ignored`: some minutes for each
 /// 10⁹ samples.
 #[test]
-#[ignore = "takes long"]
+#[ignore = "takes many minutes: docs/tests.md names the step"]
 fn there_is_no_frame_in_ten_to_the_ten_samples_of_noise() {
     let of = |seed| std::thread::spawn(move || frames_of_noise(5_000_000_000, seed));
     for counts in [of(1), of(2)].map(|thread| thread.join().unwrap()) {
