@@ -6,6 +6,11 @@ mod rx;
 mod samples;
 mod tx;
 
+pub(in crate::cli) use ber::Curves as BerDocument;
+pub(in crate::cli) use channel::Passed as ChannelDocument;
+pub(in crate::cli) use rx::Done as RxDocument;
+pub(in crate::cli) use tx::Sent as TxDocument;
+
 use clap::{Args, Subcommand};
 
 use super::{Failure, examples};

@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Failure, bench, dsim, examples, flow};
+use super::{Failure, bench, dsim, examples, flow, modem};
 use crate::bench::engine::EngineBench;
 use crate::bench::ports::PortsReport;
 use crate::config::ConfigError;
@@ -71,7 +71,7 @@ fn live() -> Value {
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 14] {
+fn entries() -> [Entry; 18] {
     [
         entry::<RunReport>(),
         entry::<SinkReport>(),
@@ -86,6 +86,10 @@ fn entries() -> [Entry; 14] {
         entry::<flow::GraphReport>(),
         entry::<flow::QueuesReport>(),
         entry::<flow::ChainReport>(),
+        entry::<modem::TxDocument>(),
+        entry::<modem::RxDocument>(),
+        entry::<modem::ChannelDocument>(),
+        entry::<modem::BerDocument<'_>>(),
         entry::<dsim::Truth<'_>>(),
     ]
 }

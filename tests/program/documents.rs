@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+use tempfile::tempdir;
+
 use crate::support::documents::{check, schema};
 use crate::support::{data, host, karoo, karoo_ok};
 
@@ -21,7 +24,7 @@ fn the_schemas_in_the_documents_are_those_of_the_program() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
     let accept = std::env::var_os("KAROO_TEST_ACCEPT").is_some();
     let names = names();
-    assert_eq!(names.len(), 15, "{names:?}");
+    assert_eq!(names.len(), 19, "{names:?}");
     let mut files = Vec::new();
     for name in &names {
         let path = folder.join(format!("{name}.json"));
@@ -129,4 +132,27 @@ fn plans_and_findings_keep_their_schemas() {
     }
     let cores = karoo_ok(["bench", "cores", "--milliseconds", "1", "--json"]);
     check("bench-cores", &cores);
+}
+
+#[test]
+fn what_the_modem_tells_keeps_its_schemas() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (text, sent, air, got) = (at("text"), at("sent.cf32"), at("air.cf32"), at("got"));
+    fs::write(&text, "a few words").unwrap();
+    let tx = ["modem", "tx", "--json", "--input", &text, "--output", &sent];
+    check("modem-tx", &karoo_ok(tx));
+    let channel = [
+        "modem", "channel", "--json", "--input", &sent, "--output", &air,
+    ];
+    check("modem-channel", &karoo_ok(channel));
+    let rx = ["modem", "rx", "--json", "--input", &air, "--output", &got];
+    let received = karoo_ok(rx);
+    check("modem-rx", &received);
+    let received: Value = serde_json::from_str(&received).unwrap();
+    assert_eq!(received["frames"].as_array().unwrap().len(), 1);
+    let ber = [
+        "modem", "ber", "--json", "--mod", "bpsk", "--eb-n0", "6", "--errors", "1",
+    ];
+    check("modem-ber", &karoo_ok(ber));
 }

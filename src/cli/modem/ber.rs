@@ -13,15 +13,15 @@ use karoo_modem::rx::{ModeVote, RxConfig};
 use karoo_modem::theory::{mode_error_rate, required_eb_n0};
 use karoo_modem::trials::{Trial, TrialError, TrialResult};
 use karoo_modem::waveform::Modulation;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::samples;
 use crate::cli::Failure;
 use crate::config::units::hertz;
 use crate::report::error_rates::{MeasuredRate, error_rates_svg};
+use crate::report::{Documented, to_json};
 
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
 /// Samples of delay before the signal, besides a random part of a symbol.
 const DELAY: f64 = 500.0;
 /// Points of a curve, at most.
@@ -132,7 +132,7 @@ fn usual(modulation: Modulation) -> Vec<f64> {
 }
 
 /// A point of a curve.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Point {
     modulation: Modulation,
     eb_n0_db: f64,
@@ -144,10 +144,14 @@ struct Point {
     mode_expected: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Curves<'a> {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Curves<'a> {
     points: &'a [Point],
+}
+
+impl Documented for Curves<'_> {
+    const NAME: &'static str = "modem-ber";
+    const TITLE: &'static str = "What karoo modem ber --json measured";
 }
 
 impl BerArgs {
@@ -302,11 +306,8 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
     };
     let points = measure(&trials, threads, shown).map_err(Failure::data)?;
     if args.json {
-        let curves = Curves {
-            version: VERSION,
-            points: &points,
-        };
-        let json = serde_json::to_string_pretty(&curves).map_err(Failure::data)?;
+        let curves = Curves { points: &points };
+        let json = to_json(&curves).map_err(Failure::data)?;
         println!("{json}");
     }
     let Some(path) = &args.svg else {

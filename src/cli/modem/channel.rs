@@ -10,14 +10,13 @@ use karoo_modem::channel::{
 use karoo_modem::formats::{FullScale, SampleFormat};
 use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
 use num_complex::{Complex32, Complex64};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::samples::{self, Input, Output, is_standard};
 use crate::cli::Failure;
 use crate::config::units::hertz;
-
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
+use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Samples")]
@@ -207,9 +206,8 @@ impl ChannelOptions {
 }
 
 /// What went through.
-#[derive(Debug, Serialize)]
-struct Passed {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Passed {
     samples_in: u64,
     samples_out: u64,
     /// Samples of the input that were no numbers or infinite, and taken for 0.
@@ -220,6 +218,11 @@ struct Passed {
     clipped: u64,
     /// Real and imaginary parts that did not fit into the output's format.
     output_clipped: u64,
+}
+
+impl Documented for Passed {
+    const NAME: &'static str = "modem-channel";
+    const TITLE: &'static str = "What karoo modem channel --json passed on";
 }
 
 /// Runs the command.
@@ -253,7 +256,6 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     output.write(&behind)?;
     let (read, written) = (input.counts(), output.finish()?);
     let passed = Passed {
-        version: VERSION,
         samples_in: counts.samples_in,
         samples_out: counts.samples_out,
         not_finite: read.not_finite,
@@ -262,7 +264,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         output_clipped: written.clipped,
     };
     if args.json {
-        let json = serde_json::to_string_pretty(&passed).map_err(Failure::data)?;
+        let json = to_json(&passed).map_err(Failure::data)?;
         println!("{json}");
         return Ok(());
     }

@@ -14,14 +14,13 @@ use karoo_modem::rx::{
 };
 use karoo_modem::waveform::{CheckField, ModeSet, Modulation, Scrambler};
 use num_complex::Complex32;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::samples::{self, Input, is_standard};
 use crate::cli::Failure;
 use crate::report::modem::{ModemGatherer, ModemRun};
-
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
+use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Samples")]
@@ -138,7 +137,7 @@ enum Vote {
 }
 
 /// A frame in JSON.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct FrameDone {
     /// Sample of its start, and what is left to the exact one.
     sample: u64,
@@ -161,14 +160,18 @@ struct FrameDone {
 }
 
 /// What was received.
-#[derive(Debug, Serialize)]
-struct Done {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done {
     seconds: f64,
     bytes: u64,
     cut_bytes: u64,
     counts: Counts,
     frames: Vec<FrameDone>,
+}
+
+impl Documented for Done {
+    const NAME: &'static str = "modem-rx";
+    const TITLE: &'static str = "What karoo modem rx --json received";
 }
 
 /// Where frames go.
@@ -343,7 +346,6 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         gatherer.write(dir, &run, &counts).map_err(Failure::data)?;
     }
     let done = Done {
-        version: VERSION,
         seconds,
         bytes: sink.bytes,
         cut_bytes: input.counts().cut_bytes,
@@ -355,7 +357,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
 
 fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> {
     if args.json {
-        let json = serde_json::to_string_pretty(done).map_err(Failure::data)?;
+        let json = to_json(done).map_err(Failure::data)?;
         println!("{json}");
         return Ok(());
     }

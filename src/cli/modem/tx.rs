@@ -13,13 +13,13 @@ use karoo_modem::waveform::{
     pad_message,
 };
 use num_complex::Complex32;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::samples::{self, Output, is_standard};
 use crate::cli::Failure;
+use crate::report::{Documented, to_json};
 
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
 /// Blank symbols that are made at once.
 const BLANKS: u64 = 1 << 14;
 /// Frames that are labelled in metadata, at most.
@@ -97,9 +97,8 @@ fn decibels(text: &str) -> Result<f64, String> {
 }
 
 /// What was sent.
-#[derive(Debug, Serialize)]
-struct Sent {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Sent {
     modulation: Modulation,
     frames: u64,
     /// Bytes of the input, as often as they were sent.
@@ -107,6 +106,11 @@ struct Sent {
     samples: u64,
     /// Real and imaginary parts that did not fit into the format.
     clipped: u64,
+}
+
+impl Documented for Sent {
+    const NAME: &'static str = "modem-tx";
+    const TITLE: &'static str = "What karoo modem tx --json sent";
 }
 
 /// What makes frames of bytes, and samples of frames.
@@ -223,7 +227,6 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
     let (frames, bytes) = (sender.frames, sender.bytes);
     let counts = sender.output.finish()?;
     let sent = Sent {
-        version: VERSION,
         modulation: args.modulation,
         frames,
         bytes,
@@ -243,7 +246,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
 
 fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
     if args.json {
-        let json = serde_json::to_string_pretty(sent).map_err(Failure::data)?;
+        let json = to_json(sent).map_err(Failure::data)?;
         println!("{json}");
         return Ok(());
     }

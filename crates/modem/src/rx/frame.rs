@@ -7,6 +7,7 @@ use crate::waveform::{Header, Modulation};
 
 /// What became of a frame that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Its payload is good, as far as its check field can tell.
@@ -72,6 +73,7 @@ impl ReceivedFrame {
 
 /// Counts of samples, frames, and of what was lost, each by its cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Samples that came in.
     pub samples: u64,

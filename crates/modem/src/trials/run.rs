@@ -50,6 +50,7 @@ pub enum TrialError {
 
 /// What came of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialResult {
     /// Frames that were sent.
     pub sent: u64,

@@ -9,6 +9,7 @@ use super::{BODY_SYMBOLS, CHECK_BYTES};
 
 /// How bits of a body become points. Preamble and header are BPSK in every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Modulation {
     /// One bit per symbol.
