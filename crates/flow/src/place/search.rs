@@ -70,6 +70,7 @@ pub(super) fn search(model: &Model, cores: &Cores, look: &Look, seed: u64, most:
         search.anneal(start, &clusters);
     }
     search.descend();
+    search.restart(&fixed);
     search.best
 }
 
@@ -232,6 +233,40 @@ impl Annealing<'_> {
                 return;
             }
         }
+    }
+
+    /// Descends from other placements, half of them the best one with some items elsewhere, as long
+    /// as there are looks.
+    fn restart(&mut self, fixed: &impl Fn(Vec<usize>) -> Vec<usize>) {
+        let count = self.best.place.len();
+        if self.cores < 2 || !self.best.period.is_finite() {
+            return;
+        }
+        let mut found = self.best.clone();
+        while self.left > 0 {
+            let mut place = found.place.clone();
+            let moved = if self.dice.below(2) == 0 {
+                count
+            } else {
+                2 + self.dice.below(3)
+            };
+            for at in 0..moved {
+                let item = if moved == count {
+                    at
+                } else {
+                    self.dice.below(count)
+                };
+                place[item] = self.dice.below(self.cores);
+            }
+            self.best.place = fixed(place);
+            self.best.period = self.look.period(&self.best.place);
+            self.left = self.left.saturating_sub(1);
+            self.descend();
+            if self.best.period < found.period {
+                found = self.best.clone();
+            }
+        }
+        self.best = found;
     }
 
     /// Takes a placement as the best if its energy is less and its period not more.
