@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use super::log::LogTo;
 use super::{Failure, examples};
 use crate::assembly::Demand;
-use crate::config::units::{bytes, hertz};
+use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
     AiomonitorOptions, ConfigError, Cpu, ServeOptions, doubt_about_rate, doubt_about_sync_time,
     heading,
@@ -49,7 +49,7 @@ pub struct DsimArgs {
     #[arg(long, value_name = "N", conflicts_with = "seconds", help_heading = heading::END)]
     pub samples: Option<u64>,
     /// Length in seconds of sample time, rounded up to whole heaps
-    #[arg(long, value_name = "S", help_heading = heading::END)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = heading::END)]
     pub seconds: Option<f64>,
     /// ADC sample rate in hertz, or with a unit: 1712M [default: 1712e6 with --output]
     #[arg(long, value_name = "HZ", value_parser = hertz, help_heading = heading::TIMING)]

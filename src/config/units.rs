@@ -1,4 +1,4 @@
-//! Numbers with units: `1712M`, `1.712 GHz`, `128Mi`.
+//! Numbers with units: `1712M`, `1.712 GHz`, `128Mi`, `10 min`.
 
 /// A number that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +9,9 @@ pub enum UnitError {
     /// `m` is a thousandth, and nobody samples at that.
     #[error("m is a thousandth; write M for a million, as in 1712M or 1712MHz")]
     Milli,
+    /// Not a time.
+    #[error("must be a number of seconds, alone or with a unit; try 10, 10s, 5min or 500ms")]
+    Seconds,
     /// Not a number of bytes.
     #[error("must be a whole number of bytes, alone or with a unit; try 134217728, 128Mi or 128MB")]
     Bytes,
@@ -53,6 +56,20 @@ pub fn hertz(text: &str) -> Result<f64, UnitError> {
         (_, true) => number.parse::<f64>().map(|value| value * 10f64.powi(power)),
     };
     value.map_err(|_| UnitError::Hertz)
+}
+
+/// Seconds: a number alone is one; `ms`, `s`, `min` and `h` are units, with or without a blank.
+pub fn seconds(text: &str) -> Result<f64, UnitError> {
+    let (number, unit) = split(text);
+    let number: f64 = number.parse().map_err(|_| UnitError::Seconds)?;
+    let value = match unit {
+        "" | "s" => number,
+        "ms" => number / 1000.0,
+        "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(UnitError::Seconds),
+    };
+    value.is_finite().then_some(value).ok_or(UnitError::Seconds)
 }
 
 /// Bytes: a whole number alone is one; `k`, `M`, `G` multiply it by powers of 1000, `Ki`, `Mi`,
@@ -118,6 +135,26 @@ mod tests {
             "1é",
         ] {
             assert_eq!(hertz(text), Err(UnitError::Hertz), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_taken_with_and_without_units() {
+        for (text, value) in [
+            ("10", 10.0),
+            ("0.5", 0.5),
+            ("1e2", 100.0),
+            ("10s", 10.0),
+            ("500ms", 0.5),
+            ("5 min", 300.0),
+            ("2h", 7200.0),
+        ] {
+            assert_eq!(seconds(text), Ok(value), "{text}");
+        }
+        for text in [
+            "", "s", "ten", "10m", "10 S", "inf", "nan", "1e999", "1e308h",
+        ] {
+            assert_eq!(seconds(text), Err(UnitError::Seconds), "{text}");
         }
     }
 

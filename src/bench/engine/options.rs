@@ -9,6 +9,7 @@ use live::connections::Limits;
 use super::signal::BenchSignal;
 use super::watched::slot;
 use crate::assembly::{BackendKind, Stages};
+use crate::config::units::seconds;
 use crate::config::{
     ConfigError, EngineConfig, Narrowband, NarrowbandSpec, OutputConfig, RecvConfig, SendConfig,
     heading,
@@ -35,7 +36,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "GSPS", default_value_t = 1.712, help_heading = heading::MEASURE)]
     pub rate: f64,
     /// How long to measure
-    #[arg(long, value_name = "S", default_value_t = 10.0, help_heading = heading::MEASURE)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds, help_heading = heading::MEASURE)]
     pub seconds: f64,
     /// Look for the highest rate at which nothing is lost, then measure at it
     #[arg(long, help_heading = heading::MEASURE)]
@@ -48,7 +49,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 60, help_heading = heading::MEASURE)]
     pub trials: u32,
     /// How long --search stays at each rate
-    #[arg(long, value_name = "S", default_value_t = 1.0, help_heading = heading::MEASURE)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds, help_heading = heading::MEASURE)]
     pub probe_seconds: f64,
     /// Pages that are open of each engine in rounds behind the measurement, which run with and
     /// without somebody who looks by turns: what does looking cost?

@@ -3,7 +3,7 @@
 use super::{PortsError, STAMP};
 use crate::bench::search::parse_step;
 use crate::config::heading;
-use crate::config::units::bytes;
+use crate::config::units::{bytes, seconds};
 
 /// How to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -47,7 +47,7 @@ pub struct PortsOptions {
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = heading::MEASURE)]
     pub repeats: u32,
     /// Seconds of a trial
-    #[arg(long, value_name = "S", default_value_t = 1.0, help_heading = heading::MEASURE)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds, help_heading = heading::MEASURE)]
     pub seconds: f64,
     /// Bytes of UDP payload of a packet; a digitiser's heap unless given
     #[arg(long, value_name = "BYTES", default_value_t = 5192, help_heading = heading::MEASURE)]

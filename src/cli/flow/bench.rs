@@ -64,7 +64,7 @@ struct GraphArgs {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let value = crate::config::units::seconds(text).map_err(|error| error.to_string())?;
     match (0.01..=3600.0).contains(&value) {
         true => Ok(value),
         false => Err("it must be 0.01 to 3600 seconds".to_owned()),

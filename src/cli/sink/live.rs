@@ -19,7 +19,7 @@ use crate::cli::dsim::signals_demand;
 use crate::cli::frame::{self, StopReason};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::config::units::{bytes, hertz};
+use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
     Cpu, JONES_PER_BATCH, NarrowbandOptions, OutputConfig, WidebandOptions, heading,
 };
@@ -61,7 +61,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "DST", conflicts_with = "capture", help_heading = heading::CHECK)]
     dst: Vec<String>,
     /// End after so many seconds
-    #[arg(long, value_name = "S", conflicts_with = "capture", help_heading = heading::END)]
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "capture", help_heading = heading::END)]
     duration: Option<f64>,
     /// End when every stream has had so many whole heaps
     #[arg(long, value_name = "N", conflicts_with = "capture", help_heading = heading::END)]
@@ -73,6 +73,7 @@ pub struct LiveArgs {
     #[arg(
         long,
         value_name = "S",
+        value_parser = seconds,
         default_value_t = 1.0,
         conflicts_with = "capture", help_heading = heading::RESULTS)]
     report_interval: f64,
