@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::io::IsTerminal;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +34,7 @@ const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
 
 /// Show how engines are, worst first
 ///
-/// Reads the same as the page at http://HOST:PORT/. Keys: q ends. Exit codes: 0; with --once 1 if
+/// Reads the same as the page at http://HOST:PORT/. Keys: q ends, as do SIGINT, SIGTERM and SIGHUP. Exit codes: 0; with --once 1 if
 /// an engine does not answer or is not well; 2 the command line is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = examples::TOP)]
@@ -171,8 +173,12 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
             n => Err(Failure::data(format!("{n} of {} are not well", seen.len()))),
         };
     }
+    // The terminal is put right before a signal ends the command.
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = told.clone();
+    ctrlc::set_handler(move || tell.store(true, Ordering::Relaxed)).map_err(Failure::data)?;
     let mut terminal = ratatui::try_init().map_err(Failure::data)?;
-    let outcome = show(&mut terminal, &args.engines);
+    let outcome = show(&mut terminal, &args.engines, &told);
     ratatui::restore();
     outcome.map_err(Failure::data)
 }
@@ -240,9 +246,13 @@ fn text(seen: &[Seen]) -> String {
     text
 }
 
-/// Shows the table until somebody presses q. Engines that do not answer keep nobody waiting: they
+/// Shows the table until somebody presses q or the command is told to end. Engines that do not answer keep nobody waiting: they
 /// are asked on a thread of its own.
-fn show(terminal: &mut ratatui::DefaultTerminal, engines: &[Address]) -> std::io::Result<()> {
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    engines: &[Address],
+    told: &AtomicBool,
+) -> std::io::Result<()> {
     let (found, looks) = mpsc::channel();
     let engines = engines.to_vec();
     thread::spawn(move || {
@@ -255,7 +265,7 @@ fn show(terminal: &mut ratatui::DefaultTerminal, engines: &[Address]) -> std::io
         }
     });
     let mut seen = Vec::new();
-    loop {
+    while !told.load(Ordering::Relaxed) {
         terminal.draw(|frame| {
             let area = frame.area();
             frame.render_widget(table(&seen, area.width.into()), area);
@@ -276,6 +286,7 @@ fn show(terminal: &mut ratatui::DefaultTerminal, engines: &[Address]) -> std::io
             }
         }
     }
+    Ok(())
 }
 
 /// Whether a key ends the table.
