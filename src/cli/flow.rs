@@ -8,6 +8,8 @@ mod plan;
 mod run;
 
 pub(in crate::cli) use bench::{ChainReport, QueuesReport, Report as GraphReport};
+pub(in crate::cli) use check::Checked;
+pub(in crate::cli) use run::Done;
 
 use clap::{Args, Subcommand};
 

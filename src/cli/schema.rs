@@ -4,6 +4,7 @@ use clap::Args;
 use host::placement::HostPlan;
 use host::topology::CoreTimes;
 use host::tuning::Finding;
+use karoo_flow::place;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -68,10 +69,21 @@ fn live() -> Value {
     identified(schema, live::SCHEMA, live::VERSION, LIVE)
 }
 
+/// What `karoo flow plan --json` prints, and reads.
+fn flow_plan() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings
+        .into_generator()
+        .into_root_schema_for::<place::Plan>();
+    identified(schema, place::SCHEMA, place::VERSION, FLOW_PLAN)
+}
+
+const FLOW_PLAN: &str = "Where the nodes of a dataflow graph run: karoo flow plan --json";
+
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 18] {
+fn entries() -> [Entry; 20] {
     [
         entry::<RunReport>(),
         entry::<SinkReport>(),
@@ -83,6 +95,8 @@ fn entries() -> [Entry; 18] {
         entry::<PortsReport>(),
         entry::<bench::KernelsReport<'_>>(),
         entry::<CoreTimes>(),
+        entry::<flow::Checked>(),
+        entry::<flow::Done<'_>>(),
         entry::<flow::GraphReport>(),
         entry::<flow::QueuesReport>(),
         entry::<flow::ChainReport>(),
@@ -97,6 +111,7 @@ fn entries() -> [Entry; 18] {
 /// Runs the command.
 pub fn run(args: &SchemaArgs) -> Result<(), Failure> {
     let mut entries = entries().to_vec();
+    entries.push((place::SCHEMA, FLOW_PLAN, flow_plan));
     entries.push((live::SCHEMA, LIVE, live));
     let Some(name) = &args.name else {
         for (name, title, _) in entries {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{karoo, karoo_ok};
+use crate::support::{documents, karoo, karoo_ok};
 
 fn graph(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/flow/graphs");
@@ -90,11 +90,10 @@ fn a_check_tells_ports_rate_and_loops() {
         "128",
         "--json",
     ];
-    let checked = json(&karoo_ok(args));
-    assert_eq!(
-        (&checked["version"], &checked["graph"]),
-        (&1.into(), &"agc".into())
-    );
+    let text = karoo_ok(args);
+    documents::check("flow-check", &text);
+    let checked = json(&text);
+    assert_eq!(checked["graph"], "agc");
     let cycles = checked["report"]["cycles"].as_array().unwrap();
     assert_eq!(
         (cycles.len(), &cycles[0]["blocks"]),
@@ -175,6 +174,7 @@ fn files_are_filtered_as_the_definition_says_and_plans_change_nothing() {
         plan,
         "--json",
     ]);
+    documents::check("flow-plan", &text);
     assert_eq!(json(&text)["measured"], true);
     assert!(path("costs").exists());
     assert_eq!(run("second", &["--plan", plan]), first);
@@ -220,7 +220,9 @@ fn a_pipe_carries_samples_and_the_report_goes_beside_it() {
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
     assert_near(&floats(&output.stdout), &filtered(&samples));
-    let report = json(&String::from_utf8(output.stderr).unwrap());
+    let report = String::from_utf8(output.stderr).unwrap();
+    documents::check("flow-run", &report);
+    let report = json(&report);
     assert_eq!(
         (&report["version"], &report["ticks"]),
         (&1.into(), &3000.into())
@@ -316,7 +318,9 @@ fn a_bench_has_both_rates() {
         "1",
         "--json",
     ];
-    let report = json(&karoo_ok(args));
+    let report = karoo_ok(args);
+    documents::check("flow-bench-graph", &report);
+    let report = json(&report);
     let graph = &report["graphs"][0];
     let ratio = graph["measured"].as_f64().unwrap() / graph["expected"].as_f64().unwrap();
     assert!(
@@ -472,6 +476,7 @@ fn queues_and_chains_are_measured() {
     let queues = karoo_ok([
         "flow", "bench", "queues", "--bytes", "64,1024", "--rounds", "1", "--json",
     ]);
+    documents::check("flow-bench-queues", &queues);
     let queues = json(&queues);
     assert_eq!(queues["schema"], "karoo/flow-bench-queues");
     let rows = queues["rows"].as_array().unwrap();
@@ -489,8 +494,9 @@ fn queues_and_chains_are_measured() {
         "1",
         "--json",
     ];
-    let chain = json(&karoo_ok(args));
-    assert_eq!(chain["schema"], "karoo/flow-bench-chain");
+    let chain = karoo_ok(args);
+    documents::check("flow-bench-chain", &chain);
+    let chain = json(&chain);
     assert!(chain["rows"][0]["flow"].as_f64().unwrap() > 0.0, "{chain}");
 }
 

@@ -7,13 +7,12 @@ use clap::Args;
 use karoo_flow::analysis::{Network, Report};
 use karoo_flow::place::{Costs, network};
 use karoo_flow::{Executor, Graph, NodeId, Settings};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::load;
 use crate::cli::Failure;
-
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
+use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -44,7 +43,7 @@ pub struct CheckArgs {
 }
 
 /// A port of the outside.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Port {
     name: String,
     /// The type of a sample.
@@ -55,9 +54,8 @@ struct Port {
 }
 
 /// What a graph is, and how it would run.
-#[derive(Debug, Serialize)]
-struct Checked {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Checked {
     graph: String,
     nodes: usize,
     subsystems: usize,
@@ -70,6 +68,11 @@ struct Checked {
     /// Whether times were measured.
     measured: bool,
     report: Option<Report>,
+}
+
+impl Documented for Checked {
+    const NAME: &'static str = "flow-check";
+    const TITLE: &'static str = "What karoo flow check --json tells of a graph";
 }
 
 /// Runs the command.
@@ -117,7 +120,6 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         }
     }
     let checked = Checked {
-        version: VERSION,
         graph: graph.name().to_owned(),
         nodes: graph.nodes().len(),
         subsystems: graph.scopes().len() - 1,
@@ -130,10 +132,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         report,
     };
     if args.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&checked).map_err(Failure::data)?
-        );
+        println!("{}", to_json(&checked).map_err(Failure::data)?);
     } else {
         show(&checked);
     }

@@ -14,6 +14,7 @@ use karoo_flow::adapters::{Address, Stop};
 use karoo_flow::place::Plan;
 use karoo_flow::run::{Handle, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, NodeId, Settings};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::change::ChangeAt;
@@ -22,10 +23,9 @@ use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
 use crate::flow::{FlowPage, PortAddress, SCHEME, open};
+use crate::report::{Documented, to_json};
 use live::Site;
 
-/// Version of the JSON. Fields may be added within one.
-const VERSION: u32 = 1;
 /// How often a table of telemetry gets lines.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often signals are looked for.
@@ -82,15 +82,19 @@ pub struct RunArgs {
 }
 
 /// What a run has done.
-#[derive(Debug, Serialize)]
-struct Done<'a> {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done<'a> {
     graph: &'a str,
     ticks: u64,
     seconds: f64,
     ticks_per_second: f64,
     expected_ticks_per_second: Option<f64>,
     telemetry: &'a Telemetry,
+}
+
+impl Documented for Done<'_> {
+    const NAME: &'static str = "flow-run";
+    const TITLE: &'static str = "What karoo flow run --json says of a run";
 }
 
 /// Runs the command.
@@ -179,7 +183,6 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let seconds = outcome.telemetry.elapsed as f64 * 1e-9;
     let report = Done {
-        version: VERSION,
         graph: graph.name(),
         ticks: outcome.ticks,
         seconds,
@@ -188,7 +191,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         telemetry: &outcome.telemetry,
     };
     let text = match args.json {
-        true => serde_json::to_string_pretty(&report).map_err(Failure::data)?,
+        true => to_json(&report).map_err(Failure::data)?,
         false => words(&report),
     };
     if has_stdout {

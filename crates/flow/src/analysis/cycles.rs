@@ -11,6 +11,7 @@ use crate::problem::{Cause, Problems};
 pub const MAX_CYCLES: usize = 1000;
 
 /// A cycle of queues, each followed forward.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cycle {
     /// The queues, from one partition to the next.

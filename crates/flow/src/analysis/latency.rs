@@ -6,6 +6,7 @@ use super::network::Network;
 use super::ratio::Period;
 
 /// The way from a partition that nothing feeds to one that feeds nothing.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// The partition where blocks enter.

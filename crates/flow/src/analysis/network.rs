@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::problem::{Cause, Problems};
 
 /// Nodes that one thread runs.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
@@ -15,6 +16,7 @@ pub struct Partition {
 }
 
 /// A queue of blocks from one partition to another.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
@@ -54,6 +56,7 @@ pub struct Queue {
 /// // With a second one in the loop the detector is the limit.
 /// assert_eq!(report.cycles[0].missing, 1);
 /// ```
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {

@@ -17,6 +17,7 @@ pub struct Dependence {
 }
 
 /// A time over a number of firings, in nanoseconds. Compared exactly.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Period {
     /// The sum of times around the cycle.

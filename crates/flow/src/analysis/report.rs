@@ -12,6 +12,7 @@ use crate::picture::{Arrow, Block, draw};
 use crate::problem::Problems;
 
 /// What is found about a live network.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// What it is about.

@@ -47,7 +47,7 @@ pub use evaluate::{Crossing, Sizes};
 pub use measure::{Calibration, measure, run_on_noise};
 pub use model::{Grouping, Item, Model, QueueCosts, Signal};
 pub use network::network;
-pub use plan::{Partition, Plan, PlanError, Queue, Wishes, place, plan};
+pub use plan::{Partition, Plan, PlanError, Queue, SCHEMA, VERSION, Wishes, place, plan};
 pub use transfers::{TransferCost, fastest, measure_transfers};
 
 #[cfg(test)]

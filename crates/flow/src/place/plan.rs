@@ -19,6 +19,8 @@ use crate::run::{Between, Settings, Transfer};
 
 /// Version of a plan as JSON. Fields may be added within one.
 pub const VERSION: u32 = 1;
+/// What a written plan says that it is, behind `karoo/`.
+pub const SCHEMA: &str = "flow-plan";
 
 /// What is wanted of a plan.
 #[derive(Clone, Debug)]
@@ -92,6 +94,7 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 /// A partition of a plan.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
@@ -109,6 +112,7 @@ pub struct Partition {
 }
 
 /// A queue of a plan.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
@@ -129,11 +133,19 @@ pub struct Queue {
     pub transfer: Transfer,
 }
 
+fn schema_of_plans() -> String {
+    format!("karoo/{SCHEMA}")
+}
+
 /// Which node runs where, with which blocks, and how fast that is to be. Can be written, changed by
 /// hand and read again.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// What this is: `karoo/flow-plan`.
+    #[serde(default = "schema_of_plans")]
+    pub schema: String,
     /// `VERSION`.
     pub version: u32,
     /// The graph's name.
@@ -429,6 +441,7 @@ impl Plan {
         let critical: Vec<u32> = speed.critical.iter().filter_map(|&at| end(at)).collect();
         let outside = shared > speed.period || speed.critical.iter().any(|&at| outer(at));
         Plan {
+            schema: schema_of_plans(),
             version: VERSION,
             graph: graph.name().into(),
             partitions: used.iter().map(partition).collect(),
@@ -463,6 +476,14 @@ impl Plan {
     pub fn from_json(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan =
             serde_json::from_str(text).map_err(|error| PlanError::Other(error.to_string()))?;
+        if plan.schema != schema_of_plans() {
+            let text = format!(
+                "this is {}, no plan: it must be {}",
+                plan.schema,
+                schema_of_plans()
+            );
+            return Err(PlanError::Other(text));
+        }
         if plan.version != VERSION {
             let text = format!("a plan of version {}: it must be {VERSION}", plan.version);
             return Err(PlanError::Other(text));

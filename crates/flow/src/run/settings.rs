@@ -10,6 +10,7 @@ use crate::kernels::Level;
 pub const UNMARKED: u32 = u32::MAX;
 
 /// How a block passes a queue. What comes out does not depend on it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfer {

@@ -49,6 +49,7 @@ impl Spread {
 }
 
 /// The spread of some numbers, as far as they were looked at.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Quantiles {
     /// How many numbers were looked at.
@@ -155,6 +156,7 @@ pub(super) struct Counts {
 }
 
 /// What a run has done so far.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Telemetry {
     /// Nanoseconds since the start.
@@ -170,6 +172,7 @@ pub struct Telemetry {
 }
 
 /// What one partition has done so far.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PartitionTelemetry {
     /// Its name.
@@ -197,6 +200,7 @@ pub struct PartitionTelemetry {
 }
 
 /// What one queue has done so far.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueueTelemetry {
     /// The partition that writes.
