@@ -50,6 +50,8 @@ char *karoo_pktmbuf_append(struct rte_mbuf *mbuf, uint16_t length) { return rte_
 
 char *karoo_pktmbuf_prepend(struct rte_mbuf *mbuf, uint16_t length) { return rte_pktmbuf_prepend(mbuf, length); }
 
+void karoo_pktmbuf_trim(struct rte_mbuf *mbuf, uint16_t length) { rte_pktmbuf_trim(mbuf, length); }
+
 int karoo_pktmbuf_chain(struct rte_mbuf *head, struct rte_mbuf *tail) { return rte_pktmbuf_chain(head, tail); }
 
 int karoo_pktmbuf_is_external(const struct rte_mbuf *mbuf) { return RTE_MBUF_HAS_EXTBUF(mbuf) != 0; }

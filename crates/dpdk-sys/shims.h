@@ -79,6 +79,7 @@ int karoo_pktmbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, 
 void karoo_pktmbuf_free(struct rte_mbuf *mbuf);
 char *karoo_pktmbuf_append(struct rte_mbuf *mbuf, uint16_t length);
 char *karoo_pktmbuf_prepend(struct rte_mbuf *mbuf, uint16_t length);
+void karoo_pktmbuf_trim(struct rte_mbuf *mbuf, uint16_t length);
 int karoo_pktmbuf_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 int karoo_pktmbuf_is_external(const struct rte_mbuf *mbuf);
 

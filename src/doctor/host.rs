@@ -9,7 +9,7 @@ use nix::ifaddrs::getifaddrs;
 
 use super::evidence::InterfaceFacts;
 use super::finding::Ailment;
-use crate::ports::{Driver, Interface, InterfaceError};
+use crate::ports::{Driver, Interface, InterfaceError, without_driver};
 
 /// Counters of an interface whose packets nobody gets.
 const REFUSED: [&str; 3] = ["rx_dropped", "rx_length_errors", "rx_crc_errors"];
@@ -149,7 +149,7 @@ pub fn since(
 fn is(named: &Named, name: &str) -> bool {
     match &named.found {
         Ok(interface) => interface.name == name,
-        Err(_) => named.given.trim_start_matches("af_packet:") == name,
+        Err(_) => without_driver(&named.given) == name,
     }
 }
 

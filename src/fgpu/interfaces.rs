@@ -13,7 +13,7 @@ use super::LiveError;
 use crate::assembly::Demand;
 use crate::config::{EngineConfig, FgpuConfig, InputConfig, OutputConfig};
 use crate::memory::{OUTPUT_CHUNKS, OutputMemory};
-use crate::ports::{Driver, Interface, InterfaceError, Membership, PortUse, PresetError, devices};
+use crate::ports::{Interface, InterfaceError, Membership, PortUse, PresetError, devices};
 use crate::send::{SourceAddress, TxPools};
 
 /// UDP port that the first output's packets come from.
@@ -174,7 +174,7 @@ impl Interfaces {
     /// Memory for DPDK, in MiB.
     pub fn memory_mib(&self, config: &FgpuConfig) -> usize {
         let rx: usize = self.uses.iter().map(|(i, port)| port.mbuf_bytes(i)).sum();
-        let by_dma = |(i, port): &(Interface, PortUse)| port.tx && i.driver != Driver::AfPacket;
+        let by_dma = |(i, port): &(Interface, PortUse)| port.tx && i.driver.reads_memory();
         let copied = match self.uses.iter().any(by_dma) {
             true => config.engine.send.packet_payload,
             false => 0,

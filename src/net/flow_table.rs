@@ -73,6 +73,23 @@ impl FlowTable {
         &self.rules
     }
 
+    /// Destinations whose datagrams come to a queue, of rules that name a port.
+    pub fn destinations(&self, queue: usize) -> Vec<SocketAddrV4> {
+        let rules = self
+            .rules
+            .iter()
+            .filter(|rule| rule.queue == QueueId(queue));
+        let addresses = rules.flat_map(|rule| {
+            let addresses = u32::from(*rule.dst.start())..=u32::from(*rule.dst.end());
+            let port = rule.udp_port.into_iter();
+            port.flat_map(move |port| {
+                let addresses = addresses.clone();
+                addresses.map(move |ip| SocketAddrV4::new(ip.into(), port))
+            })
+        });
+        addresses.collect()
+    }
+
     /// Whether a rule takes datagrams to this destination.
     #[inline]
     pub fn takes(&self, dst: SocketAddrV4) -> bool {
@@ -133,6 +150,9 @@ mod tests {
         assert_eq!(queue(&steering, "239.102.0.72:7148"), Err("not-ours"));
         assert_eq!(queue(&steering, "239.102.0.64:7149"), Err("not-ours"));
         assert!(sources.iter().all(|&source| steering.takes(source)));
+        assert_eq!(steering.destinations(0), sources[..8]);
+        assert_eq!(steering.destinations(1), sources[8..]);
+        assert_eq!(steering.destinations(2), []);
         assert!(!steering.takes("239.102.0.72:7148".parse().unwrap()));
 
         let steering = FlowTable::from_sources(&sources[..5], 3);

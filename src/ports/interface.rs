@@ -13,6 +13,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::port::LARGEST_PACKET;
 use super::preset::{Preset, PresetError};
 use super::resolve::{Driver, LocateError, LocatedInterface, locate, pci_address};
+use super::rights::Rights;
 
 /// An interface that is up and has an IPv4 address, or a device that DPDK has for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,13 +139,10 @@ pub enum InterfaceError {
 
 impl Interface {
     /// The interface behind a name of the kernel's, an IPv4 address or a PCI address; `PCI@ADDRESS`
-    /// where only DPDK has the device. `af_packet:` in front leaves the kernel's driver in its
-    /// place whatever there is.
+    /// where only DPDK has the device. `af_packet:` or `udp:` in front leaves the kernel's driver
+    /// in its place whatever there is, and whatever this process may.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
-        let (name, plain) = match name.strip_prefix("af_packet:") {
-            Some(rest) => (rest, true),
-            None => (name, false),
-        };
+        let (forced, name) = forced_driver(name);
         let (name, given) = match name.split_once('@') {
             Some((device, text)) if pci_address(device).is_some() => {
                 let ip = text.parse().map_err(|_| InterfaceError::Address {
@@ -164,12 +162,16 @@ impl Interface {
             }
             Err(_) => name,
         };
-        let located = locate(Path::new("/"), name)?;
-        let mut found = Self::of(located, given)?;
-        if plain && found.index != 0 {
-            found.driver = Driver::AfPacket;
+        let mut located = locate(Path::new("/"), name)?;
+        if located.netdev.is_some() {
+            let (driver, why) = match forced {
+                Some(driver) => (driver, Some("its name says so".to_owned())),
+                None => Rights::of_this_process().choose(located.driver),
+            };
+            located.driver = driver;
+            located.why = why.unwrap_or(located.why);
         }
-        Ok(found)
+        Self::of(located, given)
     }
 
     fn of(located: LocatedInterface, given: Option<Ipv4Addr>) -> Result<Self, InterfaceError> {
@@ -247,6 +249,20 @@ impl Interface {
     }
 }
 
+/// The driver that a name asks for, and the rest of it.
+fn forced_driver(name: &str) -> (Option<Driver>, &str) {
+    match name.split_once(':') {
+        Some(("af_packet", rest)) => (Some(Driver::AfPacket), rest),
+        Some(("udp", rest)) => (Some(Driver::Udp), rest),
+        _ => (None, name),
+    }
+}
+
+/// A name as [`Interface::find`] takes it, without the driver that it asks for.
+pub fn without_driver(name: &str) -> &str {
+    forced_driver(name).1
+}
+
 /// The interface that has this address.
 fn name_of(ip: Ipv4Addr) -> Result<String, InterfaceError> {
     let all = getifaddrs().map_err(InterfaceError::List)?;
@@ -321,7 +337,15 @@ mod tests {
         let lo = Interface::find("lo").unwrap();
         assert_eq!(lo.ip, Ipv4Addr::LOCALHOST);
         assert_eq!(Interface::find("127.0.0.1").unwrap(), lo);
-        assert_eq!(Interface::find("af_packet:lo").unwrap(), lo);
+        let forced = |driver| Interface {
+            driver,
+            ..lo.clone()
+        };
+        let [packet, udp] = ["af_packet:lo", "udp:lo"].map(|name| Interface::find(name).unwrap());
+        assert_eq!(packet, forced(Driver::AfPacket));
+        assert_eq!(udp, forced(Driver::Udp));
+        assert_eq!(without_driver("udp:lo"), "lo");
+        assert_eq!(without_driver("0000:81:00.0"), "0000:81:00.0");
         let refused = |name: &str| Interface::find(name).unwrap_err().to_string();
         let error = refused("none0");
         assert!(error.contains("'none0'") && error.contains("lo"), "{error}");

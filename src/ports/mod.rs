@@ -12,9 +12,10 @@ mod port;
 mod port_error;
 mod preset;
 mod resolve;
+mod rights;
 
 pub use igmp::{ControlQueues, IgmpThread};
-pub use interface::{Interface, InterfaceError, Memberships};
+pub use interface::{Interface, InterfaceError, Memberships, without_driver};
 pub use links::Links;
 pub use port::{Membership, OpenPort, PortUse};
 pub use port_error::PortError;

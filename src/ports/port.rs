@@ -1,10 +1,11 @@
 //! Interfaces to DPDK ports, by the driver that is best for each.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dpdk::{
     BURST, Device, DpdkError, Eal, Flows, MbufPool, PoolConfig, Port, PortConfig, RxQueue,
-    StartedPort, TxQueue, pool_bytes, pool_size,
+    SocketConfig, SocketGroups, SocketPort, StartedPort, TxQueue, pool_bytes, pool_size,
 };
 
 use super::igmp::{ControlQueues, IgmpThread};
@@ -12,6 +13,7 @@ use super::interface::{Interface, InterfaceError, Memberships};
 use super::port_error::{OpenError, PortError};
 use super::preset::Preset;
 use super::resolve::Driver;
+use super::rights::Rights;
 use crate::memory::OUTPUT_CHUNKS;
 use crate::net::{FlowTable, MacAddr};
 
@@ -29,6 +31,8 @@ const FRAMES: std::ops::RangeInclusive<usize> = 128..=4096;
 const DATA_ROOM: usize = FRAME + 128;
 /// Descriptors of a queue of AF_PACKET's, which has its rings instead.
 const DESCRIPTORS: usize = 512;
+/// Packets that a queue of sockets holds beside those of a burst: none, the kernel has the others.
+const SOCKET_PACKETS: usize = BURST;
 /// Descriptors of the queues for what is not data.
 const CONTROL_DESCRIPTORS: usize = 256;
 /// Longest frame that is not data.
@@ -71,17 +75,29 @@ pub struct Membership {
     igmp: Option<IgmpThread>,
     /// Of the kernel, where it has the interface.
     kernel: Option<Memberships>,
+    /// Of sockets that receive.
+    sockets: Option<SocketGroups>,
 }
 
 impl Membership {
     /// Joins the groups among `endpoints`.
     pub fn join(
         &mut self,
-        endpoints: &[std::net::SocketAddrV4],
+        endpoints: &[SocketAddrV4],
         interface: &Interface,
     ) -> Result<(), InterfaceError> {
         if let Some(igmp) = &self.igmp {
             igmp.join(endpoints.iter().map(|endpoint| *endpoint.ip()));
+        }
+        if let Some(sockets) = &self.sockets {
+            let groups = endpoints.iter().map(|endpoint| *endpoint.ip());
+            for group in groups.filter(Ipv4Addr::is_multicast) {
+                sockets.join(group).map_err(|source| InterfaceError::Join {
+                    group,
+                    name: interface.name.clone(),
+                    source,
+                })?;
+            }
         }
         match &mut self.kernel {
             Some(kernel) => kernel.join(endpoints, interface),
@@ -102,13 +118,18 @@ impl PortUse {
     pub fn ring_bytes(&self, interface: &Interface) -> usize {
         match interface.driver {
             Driver::AfPacket => 2 * self.rx_queues.max(1) * self.frames() * FRAME,
+            Driver::Udp => self.rx_queues * self.rx_bytes + self.tx_bytes,
             _ => 0,
         }
     }
 
     /// Packets that its transmit queue holds.
     pub fn tx_packets(&self, interface: &Interface) -> usize {
-        self.frames().max(self.tx_descriptors(interface).into())
+        let frames = match interface.driver {
+            Driver::Udp => 0,
+            _ => self.frames(),
+        };
+        frames.max(self.tx_descriptors(interface).into())
     }
 
     /// Frames of each ring; all rings of a device have the same.
@@ -123,6 +144,7 @@ impl PortUse {
     fn descriptors(&self, interface: &Interface) -> usize {
         match interface.driver {
             Driver::AfPacket => DESCRIPTORS,
+            Driver::Udp => SOCKET_PACKETS,
             driver => Preset::of(driver).map_or(1024, |preset| preset.descriptors.into()),
         }
     }
@@ -134,7 +156,7 @@ impl PortUse {
         const FEWEST: usize = 64;
         let all = self.descriptors(interface);
         let few = match (interface.driver, self.chunk_packets) {
-            (Driver::AfPacket, _) | (_, 0) => all,
+            (Driver::AfPacket | Driver::Udp, _) | (_, 0) => all,
             // Some drivers take powers of two only, and round up.
             (_, packets) => 1 << ((OUTPUT_CHUNKS - 1) * packets).ilog2(),
         };
@@ -154,6 +176,7 @@ impl PortUse {
     ) -> Result<OpenPort, PortError> {
         let preset = Preset::of(interface.driver)?;
         let opened = match (interface.driver, &interface.pci) {
+            (Driver::Udp, _) => self.open_sockets(eal, interface, steering),
             (Driver::AfPacket, _) | (_, None) => self.open_af_packet(eal, interface, &preset),
             (driver, Some(pci)) => match Device::by_name(eal, pci) {
                 Ok(device) => self.open_device(eal, interface, &preset, device, steering),
@@ -179,7 +202,10 @@ impl PortUse {
         // The kernel spreads packets over all queues, so there must be no more than are received
         // from.
         let queues = self.rx_queues.max(1);
-        if !may_open_packet_sockets() {
+        if Rights::of_this_process()
+            .missing(Driver::AfPacket)
+            .is_some()
+        {
             return Err(OpenError::Rights);
         }
         let vdev = preset.vdev(&interface.name, queues, self.frames());
@@ -202,6 +228,49 @@ impl PortUse {
             tx: port.tx,
             membership: Membership {
                 kernel: Some(Memberships::default()),
+                ..Membership::default()
+            },
+        })
+    }
+
+    fn open_sockets(
+        &self,
+        eal: &Eal,
+        interface: &Interface,
+        steering: &FlowTable,
+    ) -> Result<OpenPort, OpenError> {
+        let pools = pools(eal, self.rx_queues, SOCKET_PACKETS, DATA_ROOM)?;
+        let queues = pools.into_iter().enumerate();
+        let rx = queues.map(|(queue, pool)| (pool, steering.destinations(queue)));
+        let opened = SocketPort::open(
+            eal,
+            SocketConfig {
+                name: &format!("udp_{}", interface.name),
+                interface: interface.index,
+                ip: interface.ip,
+                rx: rx.collect(),
+                rx_bytes: self.rx_bytes,
+                tx_queues: usize::from(self.tx),
+                tx_bytes: self.tx_bytes,
+            },
+        )?;
+        if self.rx_queues > 0 && opened.rx_bytes < self.rx_bytes {
+            tracing::warn!(
+                interface = %interface.name,
+                granted = opened.rx_bytes,
+                asked = self.rx_bytes,
+                "few packets may wait: the next are lost while nobody takes them; \
+                 sysctl net.core.rmem_max={}",
+                self.rx_bytes
+            );
+        }
+        Ok(OpenPort {
+            mac: MacAddr(opened.started.port.mac()?),
+            port: opened.started.port,
+            rx: opened.started.rx,
+            tx: opened.started.tx,
+            membership: Membership {
+                sockets: Some(opened.groups),
                 ..Membership::default()
             },
         })
@@ -285,6 +354,7 @@ impl PortUse {
                 _flows: flows,
                 igmp: igmp.transpose()?,
                 kernel: shared.then(Memberships::default),
+                sockets: None,
             },
             port,
             rx,
@@ -319,21 +389,6 @@ fn steer(
     }
 }
 
-/// Whether this process may open packet sockets, as far as that can be told.
-fn may_open_packet_sockets() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status");
-    status.map_or(true, |status| has_net_raw(&status))
-}
-
-/// Whether `/proc/PID/status` has CAP_NET_RAW among the effective capabilities; also where it does
-/// not say.
-fn has_net_raw(status: &str) -> bool {
-    const CAP_NET_RAW: u64 = 13;
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
-    set.is_none_or(|set| set >> CAP_NET_RAW & 1 == 1)
-}
-
 /// A pool for each queue.
 fn pools(
     eal: &Eal,
@@ -361,18 +416,6 @@ mod tests {
 
     use super::*;
     use crate::net::parse_endpoints;
-
-    #[test]
-    fn rights_are_read_of_the_kernels_list() {
-        assert!(has_net_raw("Name:\tkaroo\nCapEff:\t000001ffffffffff\n"));
-        assert!(has_net_raw("CapEff:\t0000000000002000\n"));
-        assert!(!has_net_raw(
-            "CapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n"
-        ));
-        assert!(!has_net_raw("CapEff:\t0000000000001000\n"));
-        // Where nothing is known the system says.
-        assert!(has_net_raw("") && has_net_raw("CapEff:\tmany\n"));
-    }
 
     /// A port without rules: software can make up for them as long as packets come at all.
     #[test]

@@ -21,7 +21,7 @@ pub enum PortError {
     },
     /// This process may not.
     #[error(
-        "interface '{interface}' needs CAP_NET_RAW and CAP_NET_ADMIN, which this process has not: run it as root, or once sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep {program}"
+        "interface '{interface}' is to be used through AF_PACKET, which needs CAP_NET_RAW and CAP_NET_ADMIN, and this process has not both: run it as root, or once sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep {program}; or leave it to the kernel's UDP sockets, udp:{interface}"
     )]
     Rights {
         /// Its name.
@@ -100,6 +100,7 @@ fn needs(driver: Driver) -> &'static str {
         Driver::AfPacket => {
             "AF_PACKET, needs CAP_NET_RAW, CAP_NET_ADMIN and locked memory for its rings (ulimit -l, or CAP_IPC_LOCK); where PACKET_FANOUT was refused, start it again"
         }
+        Driver::Udp => "UDP sockets, need the UDP ports to be free or shared (SO_REUSEADDR)",
         Driver::Mlx5 => "mlx5, needs rdma-core, huge pages, CAP_NET_RAW and locked memory",
         Driver::Vfio => "bound to vfio-pci, needs an IOMMU and huge pages",
         Driver::Virtio => "virtio bound to vfio-pci, needs a virtual IOMMU and huge pages",

@@ -74,6 +74,7 @@ impl Preset {
                 "af_packet",
                 include_str!("../../dpdk-config/af_packet.toml"),
             ),
+            Driver::Udp => ("udp", include_str!("../../dpdk-config/udp.toml")),
             Driver::Mlx5 => ("mlx5", include_str!("../../dpdk-config/mlx5.toml")),
             Driver::Vfio => ("vfio-pci", include_str!("../../dpdk-config/vfio-pci.toml")),
             Driver::Virtio => ("virtio", include_str!("../../dpdk-config/virtio.toml")),
@@ -122,7 +123,7 @@ pub fn devices<'a>(
         let Some(pci) = interface
             .pci
             .as_ref()
-            .filter(|_| interface.driver != Driver::AfPacket)
+            .filter(|_| interface.driver.reads_memory())
         else {
             continue;
         };
@@ -193,7 +194,7 @@ mod tests {
                 read += 1;
             }
         }
-        assert_eq!(read, 7);
+        assert_eq!(read, 8);
     }
 
     #[test]

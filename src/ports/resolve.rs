@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-/// DPDK's drivers, as Karoo uses them. Each has a preset of its name in `dpdk-config/`.
+/// DPDK's drivers, as Karoo uses them, and what takes their place where there are no rights. Each
+/// has a preset of its name in `dpdk-config/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The kernel's driver and its AF_PACKET rings: works on any interface.
     AfPacket,
+    /// The kernel's driver and its UDP sockets: works on any interface, and for anybody.
+    Udp,
     /// NVIDIA's NICs, which DPDK and the kernel share: flows that are ours go past the kernel.
     Mlx5,
     /// A NIC that is bound to `vfio-pci` or the like, and is DPDK's alone.
@@ -21,7 +24,23 @@ pub enum Driver {
 impl Driver {
     /// Whether the kernel still has an interface for it: addresses, MTU, memberships in groups.
     pub fn leaves_to_kernel(self) -> bool {
-        matches!(self, Self::AfPacket | Self::Mlx5)
+        matches!(self, Self::AfPacket | Self::Udp | Self::Mlx5)
+    }
+
+    /// Whether a device reads what is sent from memory by itself; the CPU copies it otherwise.
+    pub fn reads_memory(self) -> bool {
+        matches!(self, Self::Mlx5 | Self::Vfio | Self::Virtio)
+    }
+
+    /// What users call it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::AfPacket => "AF_PACKET",
+            Self::Udp => "UDP sockets",
+            Self::Mlx5 => "mlx5",
+            Self::Vfio => "vfio-pci",
+            Self::Virtio => "virtio",
+        }
     }
 }
 

@@ -381,6 +381,12 @@ unsafe extern "C" fn log_line(level: u32, text: *const c_char, length: usize) {
     if text.is_empty() {
         return;
     }
+    // Said of a folder for several processes, of which there is one.
+    let level = if text.starts_with("EAL: Error creating '") {
+        8
+    } else {
+        level
+    };
     match level {
         0..=4 => tracing::warn!(target: "dpdk", "{text}"),
         5..=6 => tracing::info!(target: "dpdk", "{text}"),

@@ -106,6 +106,14 @@ pub enum DpdkError {
         /// What there is.
         memory: Memory,
     },
+    /// The kernel gives no UDP socket.
+    #[error("no UDP socket to {what}: {source}")]
+    Socket {
+        /// What it is for.
+        what: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A value that DPDK cannot take.
     #[error("{what} = {value}: {rule}")]
     Value {

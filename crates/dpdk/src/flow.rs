@@ -112,8 +112,13 @@ impl Flows {
     ) -> Result<(), FlowError> {
         let mut why = Message([0; MESSAGE]);
         let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-        let port = self.port.number();
-        let _control = self.port.control();
+        let Some((port, _control)) = self.port.control() else {
+            return Err(FlowError {
+                port: self.port.name().to_owned(),
+                what: what.to_owned(),
+                why: "it has no device".to_owned(),
+            });
+        };
         // SAFETY: the port is started while `self.port` lives; the buffer has room for its length.
         let flow = unsafe {
             dpdk_sys::karoo_flow_to_queue(
@@ -143,9 +148,11 @@ impl Flows {
 
 impl Drop for Flows {
     fn drop(&mut self) {
-        let port = self.port.number();
-        let _control = self.port.control();
-        for flow in self.rules.drain(..) {
+        let rules = std::mem::take(&mut self.rules);
+        let Some((port, _control)) = self.port.control() else {
+            return;
+        };
+        for flow in rules {
             // SAFETY: the rule was made for this port and has not been destroyed.
             unsafe { dpdk_sys::karoo_flow_destroy(port, flow.as_ptr()) };
         }

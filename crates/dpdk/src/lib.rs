@@ -17,6 +17,7 @@
 //! | pass packets on | [`mbuf_ring`] (one producer, one consumer), [`SharedRing`] |
 //! | get a port | [`Device::by_name`], [`Device::vdev`], [`Device::rings`] |
 //! | start a port | [`Device::start`]`(&PortConfig { .. })` |
+//! | get one without any rights | [`SocketPort::open`]`(&eal, SocketConfig { .. })` |
 //! | receive, transmit | [`RxQueue::rx_burst`], [`TxQueue::tx_burst`]: what is not taken stays |
 //! | steer packets | [`Device::isolate`], [`Flows::steer`]`(&port, &rules)` |
 //! | count | [`Port::stats`], [`Port::xstats`], [`Port::link`] |
@@ -40,6 +41,7 @@ mod mempool;
 mod packet_socket;
 mod port;
 mod ring;
+mod sockets;
 #[cfg(feature = "nic")]
 mod split;
 
@@ -53,6 +55,7 @@ pub use mbuf::{ChainTooLong, Mbuf, MbufBatch, Segments};
 pub use mempool::{HEADROOM, MbufPool, PoolConfig, memory_mib, pool_bytes, pool_size};
 pub use port::{Link, Port, PortStats, RxQueue, StartedPort, TxQueue};
 pub use ring::{RingReceiver, RingSender, SharedRing, mbuf_ring};
+pub use sockets::{SocketConfig, SocketGroups, SocketPort};
 #[cfg(feature = "nic")]
 pub use split::{
     DmaMemory, PayloadPool, SplitBatch, SplitConfig, SplitPacket, SplitPort, SplitQueue,

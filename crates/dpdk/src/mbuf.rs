@@ -179,6 +179,19 @@ impl Mbuf {
         }
     }
 
+    /// Gives up what is behind the first `length` bytes of a packet of one segment; nothing happens
+    /// where it has fewer.
+    #[inline]
+    pub(super) fn shorten(&mut self, length: usize) {
+        if self.nb_segs() == 1
+            && let Some(surplus) = self.pkt_len().checked_sub(length)
+            && let Ok(surplus) = u16::try_from(surplus)
+        {
+            // SAFETY: the mbuf is ours alone, and has at least so many bytes.
+            unsafe { dpdk_sys::karoo_pktmbuf_trim(self.0.as_ptr(), surplus) };
+        }
+    }
+
     /// Grows the first segment by `length` bytes in front and returns them, or `None` if it has no
     /// such headroom.
     #[inline]
@@ -391,6 +404,16 @@ impl<const N: usize> MbufBatch<N> {
                 dpdk_sys::rte_pktmbuf_free_bulk(self.mbufs.as_mut_ptr().cast(), length as u32)
             };
         }
+    }
+
+    /// Frees packets at the front; moves the others up.
+    pub(super) fn drop_front(&mut self, packets: usize) {
+        self.take_raw(|mbufs, count| {
+            let packets = packets.min(count);
+            // SAFETY: the first `packets` of the batch are ours, and not counted from here on.
+            unsafe { dpdk_sys::rte_pktmbuf_free_bulk(mbufs, packets as u32) };
+            packets
+        });
     }
 
     /// Lets `fill(free, room)` write packets behind the present ones and say how many; returns

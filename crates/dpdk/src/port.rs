@@ -8,11 +8,19 @@ use super::device::{Device, DeviceInfo};
 use super::dma::Mapping;
 use super::error::DpdkError;
 use super::extbuf::{ExtMemory, ExtPool};
+use super::sockets::{ReceiveSockets, SendSockets, Sockets};
 use super::{BURST, MbufBatch, MbufPool};
 
 /// A started port, for control; it is closed when this and all its queues are gone.
 #[derive(Clone, Debug)]
-pub struct Port(Arc<Inner>);
+pub struct Port(Behind);
+
+/// What is behind a port.
+#[derive(Clone, Debug)]
+enum Behind {
+    Device(Arc<Inner>),
+    Sockets(Arc<Sockets>),
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -50,10 +58,35 @@ pub(super) fn queues(
         queue,
         inner: Arc::clone(&inner),
     };
+    let (rx, tx) = (0..rx_queues, 0..tx_queues);
     StartedPort {
-        rx: (0..rx_queues).map(|queue| RxQueue(handle(queue))).collect(),
-        tx: (0..tx_queues).map(|queue| TxQueue(handle(queue))).collect(),
-        port: Port(Arc::clone(&inner)),
+        rx: rx
+            .map(|queue| RxQueue(RxEnd::Device(handle(queue))))
+            .collect(),
+        tx: tx
+            .map(|queue| TxQueue(TxEnd::Device(handle(queue))))
+            .collect(),
+        port: Port(Behind::Device(Arc::clone(&inner))),
+    }
+}
+
+/// The handles of a port of sockets.
+pub(super) fn socket_queues(
+    sockets: Sockets,
+    rx: Vec<ReceiveSockets>,
+    tx: Vec<SendSockets>,
+) -> StartedPort {
+    let sockets = Arc::new(sockets);
+    let (rx, tx) = (rx.into_iter().zip(0..), tx.into_iter().zip(0..));
+    let of = |queue| (queue, Arc::clone(&sockets));
+    StartedPort {
+        rx: rx
+            .map(|(end, queue)| RxQueue(RxEnd::Sockets(Box::new(end), of(queue))))
+            .collect(),
+        tx: tx
+            .map(|(end, queue)| TxQueue(TxEnd::Sockets(Box::new(end), of(queue))))
+            .collect(),
+        port: Port(Behind::Sockets(Arc::clone(&sockets))),
     }
 }
 
@@ -63,22 +96,37 @@ struct QueueId {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
+enum RxEnd {
+    Device(QueueId),
+    /// With number and port.
+    Sockets(Box<ReceiveSockets>, (u16, Arc<Sockets>)),
+}
+
+#[derive(Debug)]
+enum TxEnd {
+    Device(QueueId),
+    /// With number and port.
+    Sockets(Box<SendSockets>, (u16, Arc<Sockets>)),
+}
+
 /// A receive queue; one thread at a time, by `&mut`.
 #[derive(Debug)]
-pub struct RxQueue(QueueId);
+pub struct RxQueue(RxEnd);
 
 impl RxQueue {
     /// Receives behind the packets in the batch, as many as it has room for; returns how many.
     #[inline]
     pub fn rx_burst<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
+        let QueueId { queue, inner } = match &mut self.0 {
+            RxEnd::Device(id) => id,
+            RxEnd::Sockets(sockets, _) => return sockets.rx_burst(batch),
+        };
         batch.extend_raw(|free, room| {
             let room = room.min(u16::MAX.into()) as u16;
             // SAFETY: the port is started while `inner` lives; this handle is the queue's only one;
             // `free` has room for `room` pointers.
-            unsafe {
-                dpdk_sys::karoo_eth_rx_burst(self.0.inner.device.port, self.0.queue, free, room)
-                    .into()
-            }
+            unsafe { dpdk_sys::karoo_eth_rx_burst(inner.device.port, *queue, free, room).into() }
         })
     }
 
@@ -98,26 +146,32 @@ impl RxQueue {
 
     /// Its number.
     pub fn index(&self) -> u16 {
-        self.0.queue
+        match &self.0 {
+            RxEnd::Device(id) => id.queue,
+            RxEnd::Sockets(_, (queue, _)) => *queue,
+        }
     }
 
     /// Its port.
     pub fn port(&self) -> Port {
-        Port(Arc::clone(&self.0.inner))
+        Port(match &self.0 {
+            RxEnd::Device(id) => Behind::Device(Arc::clone(&id.inner)),
+            RxEnd::Sockets(_, (_, sockets)) => Behind::Sockets(Arc::clone(sockets)),
+        })
     }
 }
 
 /// A transmit queue; one thread at a time, by `&mut`.
 #[derive(Debug)]
-pub struct TxQueue(QueueId);
+pub struct TxQueue(TxEnd);
 
 impl TxQueue {
     /// Packets that the driver may keep after they were sent, until it is given others; 0 if it
     /// keeps none.
     pub fn keeps(&self) -> usize {
-        match self.0.inner.device.is_virtual() {
-            true => 0,
-            false => self.0.inner.tx_descriptors.into(),
+        match &self.0 {
+            TxEnd::Device(id) if !id.inner.device.is_virtual() => id.inner.tx_descriptors.into(),
+            _ => 0,
         }
     }
 
@@ -128,31 +182,40 @@ impl TxQueue {
     /// descriptors.
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
+        let QueueId { queue, inner } = match &mut self.0 {
+            TxEnd::Device(id) => id,
+            TxEnd::Sockets(sockets, _) => return sockets.tx_burst(batch),
+        };
         batch.take_raw(|mbufs, count| {
             let count = count.min(u16::MAX.into()) as u16;
             // SAFETY: the port is started while `inner` lives; this handle is the queue's only one;
             // the packets belong to the device as far as it takes them.
-            unsafe {
-                dpdk_sys::karoo_eth_tx_burst(self.0.inner.device.port, self.0.queue, mbufs, count)
-                    .into()
-            }
+            unsafe { dpdk_sys::karoo_eth_tx_burst(inner.device.port, *queue, mbufs, count).into() }
         })
     }
 
     /// Keeps a pool until the port is closed: the driver may have mbufs of it until then.
     pub fn keep(&self, pool: MbufPool) {
-        let pools = self.0.inner.pools.lock();
-        pools.unwrap_or_else(PoisonError::into_inner).push(pool);
+        if let TxEnd::Device(id) = &self.0 {
+            let pools = id.inner.pools.lock();
+            pools.unwrap_or_else(PoisonError::into_inner).push(pool);
+        }
     }
 
     /// Its number.
     pub fn index(&self) -> u16 {
-        self.0.queue
+        match &self.0 {
+            TxEnd::Device(id) => id.queue,
+            TxEnd::Sockets(_, (queue, _)) => *queue,
+        }
     }
 
     /// Its port.
     pub fn port(&self) -> Port {
-        Port(Arc::clone(&self.0.inner))
+        Port(match &self.0 {
+            TxEnd::Device(id) => Behind::Device(Arc::clone(&id.inner)),
+            TxEnd::Sockets(_, (_, sockets)) => Behind::Sockets(Arc::clone(sockets)),
+        })
     }
 }
 
@@ -190,41 +253,57 @@ pub struct Link {
 impl Port {
     /// Its name.
     pub fn name(&self) -> &str {
-        self.0.device.name()
+        match &self.0 {
+            Behind::Device(inner) => inner.device.name(),
+            Behind::Sockets(sockets) => sockets.name(),
+        }
     }
 
-    /// Its number.
-    pub(super) fn number(&self) -> u16 {
-        self.0.device.port
+    fn device(&self) -> Option<&Device> {
+        match &self.0 {
+            Behind::Device(inner) => Some(&inner.device),
+            Behind::Sockets(_) => None,
+        }
     }
 
-    /// Serialises what DPDK leaves unprotected.
-    pub(super) fn control(&self) -> MutexGuard<'_, HashSet<u16>> {
-        self.0.device.eal.control()
+    /// Its device's number, and what serialises what DPDK leaves unprotected, if it has a device.
+    pub(super) fn control(&self) -> Option<(u16, MutexGuard<'_, HashSet<u16>>)> {
+        let device = self.device()?;
+        Some((device.port, device.eal.control()))
     }
 
     /// What the device can do.
     pub fn info(&self) -> Result<DeviceInfo, DpdkError> {
-        self.0.device.info()
+        match &self.0 {
+            Behind::Device(inner) => inner.device.info(),
+            Behind::Sockets(sockets) => Ok(sockets.info()),
+        }
     }
 
-    /// Its hardware address.
+    /// Its hardware address; zeros where frames are the kernel's to make.
     pub fn mac(&self) -> Result<[u8; 6], DpdkError> {
         let mut address = dpdk_sys::rte_ether_addr::default();
-        // SAFETY: the port exists; `address` is writable.
-        let ret = unsafe { dpdk_sys::rte_eth_macaddr_get(self.0.device.port, &mut address) };
-        self.0.device.check(ret, || "rte_eth_macaddr_get".into())?;
+        if let Some(device) = self.device() {
+            // SAFETY: the port exists; `address` is writable.
+            let ret = unsafe { dpdk_sys::rte_eth_macaddr_get(device.port, &mut address) };
+            device.check(ret, || "rte_eth_macaddr_get".into())?;
+        }
         Ok(address.addr_bytes)
     }
 
     /// State of the link now.
     pub fn link(&self) -> Result<Link, DpdkError> {
+        let Some(device) = self.device() else {
+            // The kernel tells of its interface.
+            return Ok(Link {
+                up: true,
+                speed_mbps: None,
+            });
+        };
         let mut link = dpdk_sys::karoo_link::default();
         // SAFETY: the port exists; `link` is writable.
-        let ret = unsafe { dpdk_sys::karoo_port_link(self.0.device.port, &mut link) };
-        self.0
-            .device
-            .check(ret, || "rte_eth_link_get_nowait".into())?;
+        let ret = unsafe { dpdk_sys::karoo_port_link(device.port, &mut link) };
+        device.check(ret, || "rte_eth_link_get_nowait".into())?;
         Ok(Link {
             up: link.up != 0,
             // 0 is "none", all ones "unknown".
@@ -235,16 +314,20 @@ impl Port {
 
     /// Counters since the start.
     pub fn stats(&self) -> Result<PortStats, DpdkError> {
+        let device = match &self.0 {
+            Behind::Device(inner) => &inner.device,
+            Behind::Sockets(sockets) => return Ok(sockets.stats()),
+        };
         let mut raw = dpdk_sys::rte_eth_stats::default();
         // SAFETY: the port exists; `raw` is writable.
-        let ret = unsafe { dpdk_sys::rte_eth_stats_get(self.0.device.port, &mut raw) };
-        self.0.device.check(ret, || "rte_eth_stats_get".into())?;
+        let ret = unsafe { dpdk_sys::rte_eth_stats_get(device.port, &mut raw) };
+        device.check(ret, || "rte_eth_stats_get".into())?;
         Ok(PortStats {
             rx_packets: raw.ipackets,
             tx_packets: raw.opackets,
             rx_bytes: raw.ibytes,
             tx_bytes: raw.obytes,
-            rx_missed: raw.imissed + self.0.device.sockets.dropped(),
+            rx_missed: raw.imissed + device.sockets.dropped(),
             rx_errors: raw.ierrors,
             tx_errors: raw.oerrors,
             rx_no_mbuf: raw.rx_nombuf,
@@ -253,10 +336,13 @@ impl Port {
 
     /// The driver's own counters, by name.
     pub fn xstats(&self) -> Result<Vec<(String, u64)>, DpdkError> {
-        let port = self.0.device.port;
+        let Some(device) = self.device() else {
+            return Ok(Vec::new());
+        };
+        let port = device.port;
         // SAFETY: a null array asks for the number.
         let count = unsafe { dpdk_sys::rte_eth_xstats_get(port, std::ptr::null_mut(), 0) };
-        self.0.device.check(count, || "rte_eth_xstats_get".into())?;
+        device.check(count, || "rte_eth_xstats_get".into())?;
         let count = count as usize;
         let mut names = vec![dpdk_sys::rte_eth_xstat_name::default(); count];
         let mut values = vec![dpdk_sys::rte_eth_xstat::default(); count];
@@ -267,9 +353,7 @@ impl Port {
                 dpdk_sys::rte_eth_xstats_get(port, values.as_mut_ptr(), count as u32),
             )
         };
-        self.0
-            .device
-            .check(named.min(valued), || "rte_eth_xstats_get".into())?;
+        device.check(named.min(valued), || "rte_eth_xstats_get".into())?;
         // SAFETY: DPDK ends every name with a NUL inside its array.
         let text =
             |name: &dpdk_sys::rte_eth_xstat_name| unsafe { CStr::from_ptr(name.name.as_ptr()) };
@@ -283,10 +367,10 @@ impl Port {
             .collect())
     }
 
-    /// Whether it is a driver's alone: packets that it was given are copied, or passed on, by the
-    /// CPU.
+    /// Whether it is a driver's alone, or the kernel's: packets that it was given are copied, or
+    /// passed on, by the CPU.
     pub fn is_virtual(&self) -> bool {
-        self.0.device.is_virtual()
+        self.device().is_none_or(Device::is_virtual)
     }
 
     /// Lets the device read the pool's buffers by DMA from now on, which every port that is not
@@ -295,8 +379,10 @@ impl Port {
     /// Refuses buffers that are not whole pages, EAL in IOVA-as-PA mode, and what the device or its
     /// IOMMU refuses.
     pub fn register<T: ExtMemory>(&self, pool: &ExtPool<T>) -> Result<(), DpdkError> {
-        let _control = self.control();
-        let device = &self.0.device;
+        let Some(device) = self.device() else {
+            return Ok(());
+        };
+        let _control = device.eal.control();
         let map = |range| Mapping::new(device, range, pool.clone());
         let mapped = pool.known()?.iter().map(map).collect::<Result<_, _>>()?;
         device.keep(mapped);

@@ -2,6 +2,7 @@
 //! tests share it.
 
 mod ports;
+mod sockets;
 
 use std::process::Command;
 use std::sync::Arc;

@@ -12,6 +12,32 @@ use nix::sched::{CloneFlags, setns};
 pub const ENGINE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 1, 1)];
 pub const TEST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 1, 2)];
 
+/// Who runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    Root,
+    /// A user without any rights, and without a home.
+    Nobody,
+}
+
+impl User {
+    /// A command line in a namespace, up to the program.
+    pub fn within(self, namespace: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]);
+        if self == Self::Nobody {
+            command.args([
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+            ]);
+            command.args(["--bounding-set=-all", "--no-new-privs", "env", "-u", "HOME"]);
+        }
+        command
+    }
+}
+
 /// Two namespaces and the cable between them.
 pub struct Cable {
     pub engine: String,

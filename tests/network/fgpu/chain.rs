@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::cable::Cable;
+use super::cable::{Cable, User};
 use super::rig::{ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, TOO_LONG, get, scrape};
 use crate::support::documents::check;
 
@@ -47,15 +47,16 @@ pub struct Karoo {
 }
 
 impl Karoo {
-    fn start(namespace: &str, args: &[&str]) -> Self {
-        Self::start_with(namespace, args, &[])
-    }
-
     /// With these variables in its environment.
     pub fn start_with(namespace: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_as(User::Root, namespace, args, environment)
+    }
+
+    fn start_as(user: User, namespace: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let child = Command::new("ip")
-            .args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_karoo")])
+        let child = user
+            .within(namespace)
+            .arg(env!("CARGO_BIN_EXE_karoo"))
             .args(args)
             .arg("--log=stderr")
             .env_remove("RUST_LOG")
@@ -162,6 +163,7 @@ pub fn request(namespace: &str, port: u16, line: &str) -> String {
 }
 
 struct Chain {
+    user: User,
     cable: Cable,
     sync_time: String,
     engine: Karoo,
@@ -171,6 +173,10 @@ struct Chain {
 impl Chain {
     /// An engine, with more options if need be, and a sink behind it; `None` without namespaces.
     fn start(name: &str, engine: &[&str], sink: &[&str]) -> Option<Self> {
+        Self::start_as(User::Root, name, engine, sink)
+    }
+
+    fn start_as(user: User, name: &str, engine: &[&str], sink: &[&str]) -> Option<Self> {
         let cable = Cable::new(name)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let sync_time = format!("--sync-time={}", now.as_secs() - 100);
@@ -190,9 +196,11 @@ impl Chain {
         let engine = [&own[..], &ENGINE_OPTIONS, &[RATE], engine].concat();
         let port = format!("--prometheus-port={SINK_METRICS}");
         let sink_args = ["sink", "--interface=k1", "--array-size=8", "--json", &port];
-        let sink = Karoo::start(&cable.test, &[&sink_args, sink].concat()).up();
-        let engine = Karoo::start(&cable.engine, &engine).up();
+        let start = |namespace, args: &[&str]| Karoo::start_as(user, namespace, args, &[]).up();
+        let sink = start(&cable.test, &[&sink_args, sink].concat());
+        let engine = start(&cable.engine, &engine);
         Some(Self {
+            user,
             cable,
             sync_time,
             engine,
@@ -228,7 +236,8 @@ impl Chain {
             "239.102.0.64+7:7148",
             "239.102.1.64+7:7148",
         ];
-        Karoo::start(&self.cable.test, &[&args, options].concat()).up()
+        let args = [&args, options].concat();
+        Karoo::start_as(self.user, &self.cable.test, &args, &[]).up()
     }
 
     /// Ends the engine, and with it the sink; returns the stream of its report.
@@ -247,9 +256,19 @@ impl Chain {
 
 #[test]
 fn three_commands_make_a_correlators_front() {
+    make_a_correlators_front(User::Root, "chain", "net_af_packet_k0");
+}
+
+/// The same for anybody, through UDP sockets.
+#[test]
+fn three_commands_need_no_rights() {
+    make_a_correlators_front(User::Nobody, "anybody", "udp_k0");
+}
+
+fn make_a_correlators_front(user: User, name: &str, port: &str) {
     let (learnt, destination) = (&LEARNT[..1], &LEARNT[1..]);
     let sink = [&CHECK, destination].concat();
-    let Some(mut chain) = Chain::start("chain", learnt, &sink) else {
+    let Some(mut chain) = Chain::start_as(user, name, learnt, &sink) else {
         return;
     };
     let (engine, test) = (chain.cable.engine.clone(), chain.cable.test.clone());
@@ -261,6 +280,9 @@ fn three_commands_make_a_correlators_front() {
     for (namespace, port) in [(&engine, METRICS), (&test, SINK_METRICS)] {
         check("live", &get(namespace, port, "/live.json"));
     }
+    let metrics = scrape(&engine, METRICS);
+    let up = format!("karoo_port_link_up{{port=\"{port}\"}} 1");
+    assert!(metrics.lines().any(|line| line == up), "{metrics}");
     digitiser.interrupt();
     let (status, _) = digitiser.ended();
     assert_eq!(status.code(), Some(0), "{}", digitiser.log());

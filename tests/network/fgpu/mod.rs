@@ -18,6 +18,7 @@ mod rig;
 mod service;
 mod spead2;
 mod telescope;
+mod udp;
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -18,6 +18,8 @@ pub struct Received {
     pub heap_bytes: u64,
     pub descriptors: u64,
     pub stops: u64,
+    /// All datagrams, with the UDP port that they came from.
+    pub datagrams: BTreeSet<(u16, Vec<u8>)>,
 }
 
 impl Received {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use spead::DigitiserHeap;
 
-use super::cable::{Cable, ENGINE, TEST};
+use super::cable::{Cable, ENGINE, TEST, User};
 use super::received::Received;
 use crate::support::{Samples, check_against_model, data, output_config};
 
@@ -69,6 +69,16 @@ impl Rig {
         Some(Self::starting(name, options, &[])?.up())
     }
 
+    /// The same, run by somebody.
+    pub fn live_as(user: User, name: &str, options: &[&str]) -> Option<Self> {
+        let cable = Cable::new(name)?;
+        let metrics = format!("--prometheus-port={METRICS}");
+        let usual = ["--recv-interface=k0", "--recv-spare-chunks=8", &metrics];
+        let options = [&usual, options].concat();
+        let engine = command(user, &cable, &options, SOURCE);
+        Some(Self::run(engine, cable).up())
+    }
+
     /// The same while it is starting, with variables of its environment.
     pub fn starting(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Option<Self> {
         let metrics = format!("--prometheus-port={METRICS}");
@@ -95,6 +105,12 @@ impl Rig {
         source: &str,
         environment: &[(&str, &str)],
     ) -> Self {
+        let mut engine = command(User::Root, &cable, options, source);
+        engine.envs(environment.iter().copied());
+        Self::run(engine, cable)
+    }
+
+    fn run(mut engine: Command, cable: Cable) -> Self {
         let capture = tones();
         let socket = Cable::within(&cable.test, || {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
@@ -124,11 +140,7 @@ impl Rig {
             })
         });
         let log = tempfile::NamedTempFile::new().unwrap();
-        let engine = command(&cable, options, source)
-            .envs(environment.iter().copied())
-            .stderr(log.reopen().unwrap())
-            .spawn()
-            .unwrap();
+        let engine = engine.stderr(log.reopen().unwrap()).spawn().unwrap();
         Self {
             cable,
             engine,
@@ -147,7 +159,9 @@ impl Rig {
     /// Names and CPUs of the lcores as `--print-plan` has them, each as JSON writes it.
     pub fn planned(&self) -> Vec<(String, String)> {
         let options = ["--recv-interface=k0", "--print-plan"];
-        let output = command(&self.cable, &options, SOURCE).output().unwrap();
+        let output = command(User::Root, &self.cable, &options, SOURCE)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let lcore = |line: &str| {
@@ -207,6 +221,8 @@ impl Rig {
                 let interface = ENGINE.iter().position(|&address| from.ip() == address);
                 let interface = interface.unwrap_or_else(|| panic!("from {from}"));
                 self.received.packet(interface, &buffer[..bytes]);
+                let sent = (from.port(), buffer[..bytes].to_vec());
+                self.received.datagrams.insert(sent);
                 true
             }
             Err(error)
@@ -450,14 +466,13 @@ pub fn total(metrics: &Value, family: &str) -> f64 {
 }
 
 /// The engine's command line, in its namespace.
-fn command(cable: &Cable, options: &[&str], source: &str) -> Command {
+fn command(user: User, cable: &Cable, options: &[&str], source: &str) -> Command {
     let given = options
         .iter()
         .any(|option| option.starts_with("--wideband"));
     let output = ["--wideband", OUTPUT].into_iter().filter(|_| !given);
-    let mut command = Command::new("ip");
+    let mut command = user.within(&cable.engine);
     command
-        .args(["netns", "exec", &cable.engine])
         .args([env!("CARGO_BIN_EXE_karoo"), "fgpu"])
         .args(["--send-interface=k0", "--sync-time=1763700000"])
         .args(output)

@@ -1,0 +1,183 @@
+//! Ports out of the kernel's UDP sockets, which need no rights: datagrams become frames when they
+//! come, and frames become datagrams when they are sent.
+//!
+//! What the kernel does for sockets holds: firewall, reverse path filter, reassembly of fragments,
+//! datagrams of programs on the same host.
+
+mod messages;
+mod options;
+mod receive;
+mod send;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use socket2::{InterfaceIndexOrAddress, Socket};
+
+pub(super) use self::receive::ReceiveSockets;
+pub(super) use self::send::SendSockets;
+use super::device::DeviceInfo;
+use super::error::DpdkError;
+use super::port::{PortStats, StartedPort, socket_queues};
+use super::{Eal, MbufPool};
+
+/// Headers of a frame: Ethernet, IPv4 without options, UDP.
+const HEADERS: usize = 42;
+const TTL: usize = 22;
+const SOURCE: Range<usize> = 26..30;
+const DESTINATION: Range<usize> = 30..34;
+const SOURCE_PORT: Range<usize> = 34..36;
+const DESTINATION_PORT: Range<usize> = 36..38;
+
+/// How a port of sockets is set up.
+#[derive(Debug)]
+pub struct SocketConfig<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Number of the interface.
+    pub interface: u32,
+    /// The interface's address, which what is sent comes from.
+    pub ip: Ipv4Addr,
+    /// A receive queue each: its mbufs, and the destinations whose datagrams come to it.
+    pub rx: Vec<(MbufPool, Vec<SocketAddrV4>)>,
+    /// Bytes that may wait at each receive queue.
+    pub rx_bytes: usize,
+    /// Transmit queues.
+    pub tx_queues: usize,
+    /// Bytes that may wait to be sent.
+    pub tx_bytes: usize,
+}
+
+/// A started port of sockets.
+#[derive(Debug)]
+pub struct SocketPort {
+    /// The port and its queues.
+    pub started: StartedPort,
+    /// Its memberships in groups, of which there are none yet.
+    pub groups: SocketGroups,
+    /// Bytes that may wait at a receive queue, as the kernel grants it: less than was asked for
+    /// where `net.core.rmem_max` says so.
+    pub rx_bytes: usize,
+}
+
+impl SocketPort {
+    /// Opens the sockets. What is sent to a group comes once it is [joined](SocketGroups::join).
+    pub fn open(eal: &Eal, config: SocketConfig<'_>) -> Result<Self, DpdkError> {
+        let counts = Arc::new(SocketCounts::default());
+        let (mut queues, mut groups) = (Vec::new(), Vec::new());
+        let mut granted = config.rx_bytes;
+        for (pool, destinations) in config.rx {
+            let listening = receive::listen(&destinations, config.interface, config.rx_bytes)?;
+            for listener in &listening {
+                granted = granted.min(options::receive_buffer(&listener.socket));
+                groups.push((Arc::clone(&listener.socket), listener.groups.clone()));
+            }
+            queues.push(ReceiveSockets::new(pool, listening, Arc::clone(&counts)));
+        }
+        let sender = |_| SendSockets::new(config.ip, config.tx_bytes, Arc::clone(&counts));
+        let sockets = Sockets {
+            name: config.name.to_owned(),
+            counts: Arc::clone(&counts),
+            receiving: groups
+                .iter()
+                .map(|(socket, _)| Arc::clone(socket))
+                .collect(),
+            _eal: eal.clone(),
+        };
+        let sending = (0..config.tx_queues).map(sender).collect();
+        Ok(Self {
+            started: socket_queues(sockets, queues, sending),
+            groups: SocketGroups {
+                interface: config.interface,
+                sockets: groups,
+            },
+            rx_bytes: granted,
+        })
+    }
+}
+
+/// Memberships of a port's receiving sockets, which end with the port.
+#[derive(Debug)]
+pub struct SocketGroups {
+    interface: u32,
+    /// Each with the groups whose datagrams it is to have.
+    sockets: Vec<(Arc<Socket>, Vec<Ipv4Addr>)>,
+}
+
+impl SocketGroups {
+    /// Joins a group. Nothing happens if no queue asked for it, or if it has been joined.
+    pub fn join(&self, group: Ipv4Addr) -> io::Result<()> {
+        let interface = InterfaceIndexOrAddress::Index(self.interface);
+        let wanted = |(_, groups): &&(_, Vec<_>)| groups.contains(&group);
+        for (socket, _) in self.sockets.iter().filter(wanted) {
+            match socket.join_multicast_v4_n(&group, &interface) {
+                Err(error) if error.raw_os_error() != Some(libc::EADDRINUSE) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a port of sockets has instead of a device.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    name: String,
+    counts: Arc<SocketCounts>,
+    receiving: Vec<Arc<Socket>>,
+    _eal: Eal,
+}
+
+impl Sockets {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            driver: "UDP sockets".to_owned(),
+            max_rx_queues: u16::MAX,
+            max_tx_queues: u16::MAX,
+            max_mtu: 65535,
+            multi_segment_tx: true,
+            // Datagrams with wrong ones are the kernel's to throw away.
+            rx_checksum: false,
+            rx_timestamp: false,
+            tx_timestamp: false,
+        }
+    }
+
+    pub fn stats(&self) -> PortStats {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &self.counts;
+        PortStats {
+            rx_packets: load(&counts.rx_packets),
+            tx_packets: load(&counts.tx_packets),
+            rx_bytes: load(&counts.rx_bytes),
+            tx_bytes: load(&counts.tx_bytes),
+            rx_missed: self.receiving.iter().map(|s| options::dropped(s)).sum(),
+            rx_errors: load(&counts.rx_errors),
+            tx_errors: load(&counts.tx_errors),
+            rx_no_mbuf: load(&counts.rx_no_mbuf),
+        }
+    }
+}
+
+/// Counters of all queues.
+#[derive(Debug, Default)]
+struct SocketCounts {
+    rx_packets: AtomicU64,
+    tx_packets: AtomicU64,
+    rx_bytes: AtomicU64,
+    tx_bytes: AtomicU64,
+    rx_errors: AtomicU64,
+    tx_errors: AtomicU64,
+    rx_no_mbuf: AtomicU64,
+}
+
+fn add(count: &AtomicU64, more: usize) {
+    count.fetch_add(more as u64, Ordering::Relaxed);
+}
