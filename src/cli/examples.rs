@@ -104,6 +104,9 @@ Examples:
     karoo modem rx --input air.cf32 --output book.txt --report book-report
   Frames of the original's demo, of 16-bit samples, as JSON:
     karoo modem rx --input demo.ci16 --check pad --scramble --output text --json
+  As the original does it, whose figures can be had again:
+    karoo modem rx --input air.cf32 --output book.txt \\
+      --acquisition original --equaliser lms --vote majority
   In a pipe, with an equaliser for long echoes:
     cat air.cf32 | karoo modem rx --input - --taps 64 --output - | less";
 

@@ -1,5 +1,6 @@
 //! `karoo modem`: frames of a single-carrier waveform, sent, sent through channels, and tried.
 
+mod algorithms;
 mod ber;
 mod channel;
 mod rx;

@@ -16,6 +16,7 @@ use karoo_modem::waveform::Modulation;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::algorithms::{self, Algorithms};
 use super::samples;
 use crate::cli::Failure;
 use crate::config::units::hertz;
@@ -76,6 +77,8 @@ pub struct BerArgs {
         help_heading = "Receiver"
     )]
     taps: usize,
+    #[command(flatten, next_help_heading = "Receiver")]
+    algorithms: Algorithms,
     /// Read the modulation by the original's majority instead of soft values
     #[arg(long, help_heading = "Receiver")]
     majority: bool,
@@ -171,6 +174,8 @@ impl BerArgs {
                 ..ChannelSettings::default()
             },
             receiver: RxConfig {
+                acquisition: self.algorithms.acquisition(),
+                equaliser: self.algorithms.equaliser(),
                 taps: self.taps,
                 vote: match self.majority {
                     true => ModeVote::Majority,
@@ -277,8 +282,7 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
     let trials = args.trials();
     if let Some(trial) = trials.first() {
         trial.channel.check().map_err(Failure::usage)?;
-        let failed = |error| Failure::usage(format!("--taps {}: {error}", args.taps));
-        trial.receiver.check().map_err(failed)?;
+        trial.receiver.check().map_err(algorithms::refused)?;
     }
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let threads = args.threads.map_or(cpus, usize::from);

@@ -9,14 +9,13 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use karoo_modem::formats::{FullScale, SampleFormat};
-use karoo_modem::rx::{
-    Counts, Equaliser, Level, ModeVote, Outcome, ReceivedFrame, Receiver, RxConfig, RxConfigError,
-};
+use karoo_modem::rx::{Counts, Level, ModeVote, Outcome, ReceivedFrame, Receiver, RxConfig};
 use karoo_modem::waveform::{CheckField, ModeSet, Modulation, Scrambler};
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::algorithms::{Algorithms, refused};
 use super::samples::{self, Input, is_standard};
 use crate::cli::Failure;
 use crate::report::modem::{ModemGatherer, ModemRun};
@@ -66,6 +65,8 @@ pub struct RxArgs {
     /// Print JSON, with all that is known of each frame
     #[arg(long, help_heading = "Frames")]
     json: bool,
+    #[command(flatten, next_help_heading = "Receiver")]
+    algorithms: Algorithms,
     /// Taps of the equaliser, one a symbol: a multiple of 8, from 8 to 128
     #[arg(
         long,
@@ -74,15 +75,6 @@ pub struct RxArgs {
         help_heading = "Receiver"
     )]
     taps: usize,
-    /// How the equaliser's taps are found
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WAY",
-        default_value_t,
-        help_heading = "Receiver"
-    )]
-    equaliser: Start,
     /// Step by which taps follow decisions, from 0 to 0.01; 0.0005 follows slow fading
     #[arg(
         long,
@@ -114,16 +106,6 @@ enum Check {
     Crc,
     /// Padding, as in the original's demo
     Pad,
-}
-
-/// How taps are found.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Start {
-    /// Least squares over the channel estimation field
-    #[default]
-    Ls,
-    /// Least mean squares, as in the original
-    Lms,
 }
 
 /// How the modulation is read.
@@ -246,11 +228,9 @@ fn written(args: &RxArgs, error: &io::Error) -> Failure {
 fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let config = RxConfig {
+        acquisition: args.algorithms.acquisition(),
         taps: args.taps,
-        equaliser: match args.equaliser {
-            Start::Ls => Equaliser::LeastSquares,
-            Start::Lms => Equaliser::MeanSquares,
-        },
+        equaliser: args.algorithms.equaliser(),
         step: args.step,
         vote: match args.vote {
             Vote::Soft => ModeVote::Soft,
@@ -272,16 +252,6 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
     };
     config.check().map_err(refused)?;
     Ok(config)
-}
-
-/// The option of a setting that cannot be.
-fn refused(error: RxConfigError) -> Failure {
-    let option = match error {
-        RxConfigError::Taps(_) => "--taps",
-        RxConfigError::Step(_) => "--step",
-        RxConfigError::Threads(_) => "--threads",
-    };
-    Failure::usage(format!("{option}: {error}"))
 }
 
 /// Runs the command.

@@ -32,7 +32,7 @@ const SKIP: i64 = 32 * PERIOD;
 /// Samples that are no longer needed at which the rest moves to the front.
 const TRIM: i64 = 1 << 16;
 /// Samples larger than this count as bad: squares of sums of smaller ones are finite.
-const LIMIT: f32 = 1e6;
+pub(crate) const LIMIT: f32 = 1e6;
 
 enum State {
     Searching,

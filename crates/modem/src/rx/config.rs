@@ -1,22 +1,41 @@
 //! Settings of the receiver.
 
+use serde::{Deserialize, Serialize};
+
 use super::simd::Level;
 use crate::waveform::{CheckField, ModeSet};
 
-/// How the equaliser gets its taps.
+/// How frames are found, and symbols made of their samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Acquisition {
+    /// Correlations by power; fits over the preamble.
+    #[default]
+    Fits,
+    /// The original's, of [`original`](super::original): gain control, a fixed threshold, state
+    /// machines over peaks, an early-late loop.
+    Original {
+        /// Samples after which the end of a frame comes back to timing and gain:
+        /// [`FEEDBACK`](super::original::FEEDBACK) in the original.
+        feedback: u32,
+    },
+}
+
+/// How the equaliser gets its taps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Equaliser {
     /// Least squares over the channel estimation field; then a carrier loop, and steps of least
     /// mean squares if [`RxConfig::step`] is not 0.
     #[default]
     LeastSquares,
-    /// The original's: least mean squares over the field, with steps from 0.015 to 0.001 and
-    /// updates that come 88 symbols late; then steps of 0.001, and no carrier loop.
+    /// The original's, [`BlockLms`](super::original::BlockLms): least mean squares over the field,
+    /// then after decisions, and no carrier loop.
     MeanSquares,
 }
 
 /// How the modulation is read from its three copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ModeVote {
     /// The values of the symbols are added up before a decision.
     #[default]
@@ -28,6 +47,8 @@ pub enum ModeVote {
 /// Settings of a [`Receiver`](super::Receiver).
 #[derive(Clone, Debug)]
 pub struct RxConfig {
+    /// How frames are found.
+    pub acquisition: Acquisition,
     /// Taps of the equaliser, one a symbol: a multiple of 8, from 8 to 128.
     pub taps: usize,
     /// How the taps are found.
@@ -45,7 +66,8 @@ pub struct RxConfig {
     pub soft: bool,
     /// Whether frames have their equalised points and the taps.
     pub points: bool,
-    /// Threads that decode frames, beside the one that finds them; 0 does both on the caller's.
+    /// Threads that decode frames, beside the one that finds them; 0 does both on the caller's, as
+    /// does the original's acquisition.
     pub threads: usize,
     /// What loops are compiled for.
     pub level: Level,
@@ -54,6 +76,7 @@ pub struct RxConfig {
 impl Default for RxConfig {
     fn default() -> RxConfig {
         RxConfig {
+            acquisition: Acquisition::Fits,
             taps: 16,
             equaliser: Equaliser::LeastSquares,
             step: 0.0,
@@ -77,6 +100,9 @@ pub enum RxConfigError {
     /// A step that is no number, negative, or so large that the taps would run away.
     #[error("a step of {0}: it is from 0 to 0.01, such as 0.0005")]
     Step(f32),
+    /// A feedback that is later than any frame.
+    #[error("a feedback of {0} samples: at most a million, such as 2640")]
+    Feedback(u32),
     /// More threads than any machine has use for.
     #[error("{0} threads: at most 1024, such as one for each core")]
     Threads(usize),
@@ -90,6 +116,11 @@ impl RxConfig {
         }
         if !(0.0..=0.01).contains(&self.step) {
             return Err(RxConfigError::Step(self.step));
+        }
+        if let Acquisition::Original { feedback } = self.acquisition
+            && feedback > 1_000_000
+        {
+            return Err(RxConfigError::Feedback(feedback));
         }
         if self.threads > 1024 {
             return Err(RxConfigError::Threads(self.threads));

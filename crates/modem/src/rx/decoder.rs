@@ -11,13 +11,13 @@ use super::config::{Equaliser, ModeVote, RxConfig};
 use super::decide::{SoftBits, decide, pack};
 use super::fit::{Fit, Fitter};
 use super::frame::{Outcome, ReceivedFrame};
-use super::original;
+use super::original::{self, BlockLms, Packet};
 use super::search::PERIOD;
 use super::simd;
 use super::solve::least_squares;
 use crate::waveform::{
     BODY_SYMBOLS, CEF_SYMBOLS, CheckField, HEADER_BYTES, HEADER_SYMBOLS, Header, Modulation,
-    STF_REPETITIONS, cef, jamcrc, mode_by_majority, mode_by_soft_values,
+    STF_REPETITIONS, cef, decide as nearest, jamcrc, mode_by_majority, mode_by_soft_values, point,
 };
 
 /// Symbols that are interpolated with one row.
@@ -51,6 +51,8 @@ struct Track {
     clock: f64,
     /// Symbols that are there.
     made: usize,
+    /// Whether all were there at once, with a timing that nothing here can change.
+    given: bool,
     /// Rotation of the next symbol.
     turn: Complex64,
     rotation: [[f32; RUN]; 2],
@@ -69,8 +71,8 @@ pub(crate) struct Decoder {
     /// Symbols from half the taps before the CEF on, filtered, at the frame's timing and frequency.
     y: [Vec<f32>; 2],
     taps: [Vec<f32>; 2],
-    /// Step of least mean squares behind the CEF.
-    step: f32,
+    /// The original's equaliser, if the configuration says so.
+    mean_squares: Option<BlockLms>,
     block: Block,
     symbols: Vec<u8>,
 }
@@ -86,7 +88,7 @@ impl Decoder {
             known: cef().iter().map(|&sign| f32::from(sign)).collect(),
             y: planar(all.next_multiple_of(RUN)),
             taps: planar(config.taps),
-            step: config.step,
+            mean_squares: None,
             block: Block {
                 z: planar(1 + BLOCK),
                 d: planar(1 + BLOCK),
@@ -99,10 +101,42 @@ impl Decoder {
     /// Decodes the frame at `start`. `None` if there is no preamble.
     pub fn decode(&mut self, samples: Samples, start: &Start) -> Option<ReceivedFrame> {
         let fit = self.fitter.fit(&self.bank, samples, start)?;
-        let mut track = self.begin(&fit);
-        self.make(samples, &fit, &mut track, CEF_SYMBOLS + self.config.taps);
-        let ratio = self.train()?;
-        let (values, _) = self.header(samples, &fit, &mut track);
+        let track = self.begin(&fit);
+        self.frame(samples, &fit, track)
+    }
+
+    /// Decodes the symbols that the original's receiver has made of a frame.
+    pub fn decode_packet(&mut self, packet: &Packet) -> Option<ReceivedFrame> {
+        let (re, im) = packet.symbols;
+        for (y, symbols) in self.y.iter_mut().zip([re, im]) {
+            y.fill(0.0);
+            y[..symbols.len()].copy_from_slice(symbols);
+        }
+        let whole = packet.sample.round();
+        let fit = Fit {
+            cef: whole as i64,
+            fraction: packet.sample - whole,
+            clock: packet.clock,
+            frequency: packet.frequency,
+            amplitude: packet.amplitude,
+        };
+        let track = Track {
+            made: self.y[0].len(),
+            given: true,
+            ..self.begin(&fit)
+        };
+        let none = Samples {
+            values: &[],
+            first: 0,
+        };
+        self.frame(none, &fit, track)
+    }
+
+    /// Decodes the frame that `fit` describes.
+    fn frame(&mut self, samples: Samples, fit: &Fit, mut track: Track) -> Option<ReceivedFrame> {
+        self.make(samples, fit, &mut track, CEF_SYMBOLS + self.config.taps);
+        let ratio = self.train(&track)?;
+        let (values, _) = self.header(samples, fit, &mut track);
         let (header, far) = self.read_header(&values);
         let modulation = header.modulation;
         let mut frame = ReceivedFrame {
@@ -120,7 +154,11 @@ impl Decoder {
             points: Vec::new(),
             soft: Vec::new(),
         };
-        let error = self.body(samples, &fit, &mut track, modulation, ratio, &mut frame);
+        let error = self.body(samples, fit, &mut track, modulation, ratio, &mut frame);
+        if !error.is_finite() {
+            // The equaliser's taps ran away.
+            return None;
+        }
         frame.evm = (error / BODY_SYMBOLS as f64).sqrt();
         frame.body = pack(modulation, &self.symbols[HEADER_SYMBOLS..]);
         frame.outcome = self.judge(&header, far, &frame.body);
@@ -133,6 +171,9 @@ impl Decoder {
         frame.start = u64::try_from(start).unwrap_or(0);
         frame.start_fraction = begin - whole;
         if self.config.points {
+            if let Some(equaliser) = &self.mean_squares {
+                self.set_taps(&equaliser.taps());
+            }
             let taps = self.taps[0].iter().zip(&self.taps[1]);
             frame.taps = taps.map(|(&re, &im)| Complex32::new(re, im)).collect();
         }
@@ -151,6 +192,7 @@ impl Decoder {
             at: fit.fraction - 3.0 * (1.0 + fit.clock) * before,
             clock: fit.clock,
             made: 0,
+            given: false,
             turn: step(-before) / fit.amplitude,
             rotation: [
                 std::array::from_fn(|k| step(k as f64).re as f32),
@@ -191,21 +233,30 @@ impl Decoder {
     }
 
     /// Finds the taps; tells the ratio of signal to noise.
-    fn train(&mut self) -> Option<f64> {
+    fn train(&mut self, track: &Track) -> Option<f64> {
         let (level, taps) = (self.config.level, self.config.taps);
         let y = (self.y[0].as_slice(), self.y[1].as_slice());
         let solution = match self.config.equaliser {
             Equaliser::LeastSquares => least_squares(level, y, &self.known, taps)?,
             Equaliser::MeanSquares => {
-                let (solution, step) = original::train(y, &self.known, taps)?;
-                self.step = step;
+                // Given symbols have the original's gain.
+                let gain = match track.given {
+                    true => 1.0,
+                    false => original::level(y, &self.known, taps),
+                };
+                let (solution, equaliser) = original::train(y, &self.known, taps, gain)?;
+                self.mean_squares = Some(equaliser);
                 solution
             }
         };
-        for (i, tap) in solution.taps.iter().enumerate() {
+        self.set_taps(&solution.taps);
+        Some(solution.ratio)
+    }
+
+    fn set_taps(&mut self, taps: &[Complex64]) {
+        for (i, tap) in taps.iter().enumerate() {
             (self.taps[0][i], self.taps[1][i]) = (tap.re as f32, tap.im as f32);
         }
-        Some(solution.ratio)
     }
 
     /// Equalises and decides `count` symbols from `k` behind the start of the CEF on; tells the
@@ -234,13 +285,29 @@ impl Decoder {
             values[0] = values[BLOCK.min(values.len() - 1)];
         }
         let now = 1..1 + count;
-        let g = (self.taps[0].as_slice(), self.taps[1].as_slice());
-        simd::equalise(level, g, y, (&mut zr[now.clone()], &mut zi[now.clone()]));
         let from = k - CEF_SYMBOLS;
         let integers = &mut self.symbols[from..from + count];
-        let d = (&mut dr[now.clone()], &mut di[now.clone()]);
-        decide(level, modulation, (&zr[now.clone()], &zi[now]), d, integers);
-        let step = self.step;
+        match &mut self.mean_squares {
+            Some(equaliser) => {
+                equaliser.follow(y, 0, count, |i, z| {
+                    integers[i] = nearest(modulation, z);
+                    let d = point(modulation, integers[i]);
+                    (zr[1 + i], zi[1 + i]) = (z.re as f32, z.im as f32);
+                    (dr[1 + i], di[1 + i]) = (d.re as f32, d.im as f32);
+                    d
+                });
+            }
+            None => {
+                let g = (self.taps[0].as_slice(), self.taps[1].as_slice());
+                simd::equalise(level, g, y, (&mut zr[now.clone()], &mut zi[now.clone()]));
+                let d = (&mut dr[now.clone()], &mut di[now.clone()]);
+                decide(level, modulation, (&zr[now.clone()], &zi[now]), d, integers);
+            }
+        }
+        let step = match self.config.equaliser {
+            Equaliser::LeastSquares => self.config.step,
+            Equaliser::MeanSquares => 0.0,
+        };
         let e = (&mut er[..count], &mut ei[..count]);
         let all = 0..1 + count;
         let z = (&zr[all.clone()], &zi[all.clone()]);
@@ -264,8 +331,10 @@ impl Decoder {
         let count = count as f64;
         let late = -timing / (TIMING_SLOPE * power);
         let late = late.clamp(-TIMING_LIMIT, TIMING_LIMIT);
-        track.at -= 3.0 * TIMING.0 * late;
-        track.clock -= TIMING.1 * late / count;
+        if !track.given {
+            track.at -= 3.0 * TIMING.0 * late;
+            track.clock -= TIMING.1 * late / count;
+        }
         if self.config.equaliser == Equaliser::MeanSquares {
             return;
         }

@@ -22,7 +22,8 @@
 //! | `decoder` | one frame: training, header, body, loops |
 //! | `acquire`, `fit`, `solve` | end of the STF; timing and frequency; least squares |
 //! | `search`, `blocks` | detection; correlations with known blocks |
-//! | `decide`, [`original`] | decisions and soft values; the original's algorithms |
+//! | `decide` | decisions and soft values |
+//! | [`original`] | the original's algorithms |
 //! | `bank`, `simd` | filters of fractional delay; loops for the processor at hand |
 //! | `config`, `frame` | settings; what comes out |
 
@@ -42,9 +43,9 @@ mod search;
 mod simd;
 mod solve;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
-pub use config::{Equaliser, ModeVote, RxConfig, RxConfigError};
+pub use config::{Acquisition, Equaliser, ModeVote, RxConfig, RxConfigError};
 pub use frame::{Counts, Outcome, ReceivedFrame};
 pub use receiver::Receiver;
 pub use simd::Level;

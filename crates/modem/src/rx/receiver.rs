@@ -5,17 +5,24 @@ use num_complex::Complex32;
 use super::acquire::Start;
 use super::acquirer::Acquirer;
 use super::blocks::Samples;
-use super::config::{RxConfig, RxConfigError};
+use super::config::{Acquisition, RxConfig, RxConfigError};
 use super::decoder::{BEHIND, Decoder};
 use super::frame::{Counts, ReceivedFrame};
+use super::original::Front;
 use super::pool::Pool;
 
 /// Samples before a frame's first symbol that go to a decoder with it.
-const BEFORE: i64 = 128;
+pub(crate) const BEFORE: i64 = 128;
 
 enum Workers {
     Here(Box<Decoder>),
     Threads(Pool),
+}
+
+/// How frames are found, and who decodes them.
+enum Way {
+    Fits(Box<Acquirer>, Workers),
+    Original(Box<Front>, Box<Decoder>),
 }
 
 /// A receiver of one stream.
@@ -32,8 +39,7 @@ enum Workers {
 /// assert_eq!(receiver.counts().samples, 1000);
 /// ```
 pub struct Receiver {
-    acquirer: Acquirer,
-    workers: Workers,
+    way: Way,
     counts: Counts,
 }
 
@@ -41,14 +47,21 @@ impl Receiver {
     /// A receiver that has seen nothing yet.
     pub fn new(config: &RxConfig) -> Result<Receiver, RxConfigError> {
         config.check()?;
-        let workers = match config.threads {
-            0 => Workers::Here(Box::new(Decoder::new(config))),
-            _ => Workers::Threads(Pool::new(config)),
+        let decoder = || Box::new(Decoder::new(config));
+        let way = match config.acquisition {
+            Acquisition::Original { feedback } => {
+                Way::Original(Box::new(Front::new(config, feedback)), decoder())
+            }
+            Acquisition::Fits => {
+                let workers = match config.threads {
+                    0 => Workers::Here(decoder()),
+                    _ => Workers::Threads(Pool::new(config)),
+                };
+                Way::Fits(Box::new(Acquirer::new(config.level)), workers)
+            }
         };
-        let acquirer = Acquirer::new(config.level);
         Ok(Receiver {
-            acquirer,
-            workers,
+            way,
             counts: Counts::default(),
         })
     }
@@ -57,31 +70,40 @@ impl Receiver {
     /// Which frames come does not depend on how the stream is cut, but when they come does; with
     /// threads they come when they are decoded.
     pub fn push(&mut self, samples: &[Complex32], frames: &mut Vec<ReceivedFrame>) {
-        let Receiver {
-            acquirer,
-            workers,
-            counts,
-        } = self;
-        acquirer.push(samples, |samples, start| {
-            give(workers, counts, frames, samples, start)
-        });
-        self.take(false, frames);
+        let counts = &mut self.counts;
+        match &mut self.way {
+            Way::Original(front, decoder) => front.push(samples, |packet| {
+                append(counts, frames, decoder.decode_packet(packet));
+            }),
+            Way::Fits(acquirer, workers) => {
+                acquirer.push(samples, |samples, start| {
+                    give(workers, counts, frames, samples, start)
+                });
+                take(workers, counts, frames, false);
+            }
+        }
     }
 
     /// Ends the stream and appends all frames that are left.
     pub fn finish(&mut self, frames: &mut Vec<ReceivedFrame>) {
-        let Receiver {
-            acquirer,
-            workers,
-            counts,
-        } = self;
-        acquirer.finish(|samples, start| give(workers, counts, frames, samples, start));
-        self.take(true, frames);
+        let counts = &mut self.counts;
+        match &mut self.way {
+            Way::Original(front, decoder) => front.finish(|packet| {
+                append(counts, frames, decoder.decode_packet(packet));
+            }),
+            Way::Fits(acquirer, workers) => {
+                acquirer.finish(|samples, start| give(workers, counts, frames, samples, start));
+                take(workers, counts, frames, true);
+            }
+        }
     }
 
     /// Counts until now; frames that threads still have are not in them but as detected.
     pub fn counts(&self) -> Counts {
-        let seen = self.acquirer.counts;
+        let seen = match &self.way {
+            Way::Original(front, _) => front.counts,
+            Way::Fits(acquirer, _) => acquirer.counts,
+        };
         let done = self.counts;
         Counts {
             not_acquired: seen.not_acquired + done.not_acquired,
@@ -92,14 +114,12 @@ impl Receiver {
             ..seen
         }
     }
+}
 
-    fn take(&mut self, wait: bool, frames: &mut Vec<ReceivedFrame>) {
-        let Receiver {
-            workers, counts, ..
-        } = self;
-        if let Workers::Threads(pool) = workers {
-            pool.take(wait, |frame| append(counts, frames, frame));
-        }
+/// Appends what threads have decoded; all that they were given if `wait`.
+fn take(workers: &mut Workers, counts: &mut Counts, frames: &mut Vec<ReceivedFrame>, wait: bool) {
+    if let Workers::Threads(pool) = workers {
+        pool.take(wait, |frame| append(counts, frames, frame));
     }
 }
 

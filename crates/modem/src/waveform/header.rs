@@ -72,7 +72,8 @@ impl Header {
 }
 
 /// Modulations that a receiver expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ModeSet {
     /// Those of the original.
     Cyclops,

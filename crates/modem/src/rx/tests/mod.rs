@@ -1,5 +1,7 @@
 //! The receiver as a whole, on samples of the transmitter.
 
+mod hostile;
+
 use std::sync::LazyLock;
 
 use num_complex::Complex32;
@@ -14,7 +16,7 @@ use crate::waveform::{
 };
 
 /// A frame whose payload follows from `number`.
-pub(super) fn frame(modulation: Modulation, number: u32) -> Frame {
+pub(crate) fn frame(modulation: Modulation, number: u32) -> Frame {
     let payload: Vec<u8> = (0..modulation.payload_bytes() as u32)
         .map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(number * 977) >> 13) as u8)
         .collect();
@@ -26,7 +28,7 @@ pub(super) fn frame(modulation: Modulation, number: u32) -> Frame {
 }
 
 /// Frames behind `lead` blank symbols, one after the other.
-pub(super) fn stream(frames: &[Frame], lead: usize, between: usize) -> Vec<Complex32> {
+pub(crate) fn stream(frames: &[Frame], lead: usize, between: usize) -> Vec<Complex32> {
     let mut transmitter = Transmitter::new(1.0);
     let mut samples = Vec::new();
     transmitter.blanks(lead, &mut samples);
@@ -38,7 +40,7 @@ pub(super) fn stream(frames: &[Frame], lead: usize, between: usize) -> Vec<Compl
     samples
 }
 
-pub(super) fn receive(config: &RxConfig, samples: &[Complex32]) -> (Vec<ReceivedFrame>, Counts) {
+pub(crate) fn receive(config: &RxConfig, samples: &[Complex32]) -> (Vec<ReceivedFrame>, Counts) {
     let mut receiver = Receiver::new(config).unwrap();
     let mut frames = Vec::new();
     receiver.push(samples, &mut frames);
@@ -46,7 +48,7 @@ pub(super) fn receive(config: &RxConfig, samples: &[Complex32]) -> (Vec<Received
     (frames, receiver.counts())
 }
 
-fn delivered(frames: &[ReceivedFrame]) -> usize {
+pub(super) fn delivered(frames: &[ReceivedFrame]) -> usize {
     frames
         .iter()
         .filter(|frame| frame.outcome == Outcome::Delivered)
@@ -54,7 +56,7 @@ fn delivered(frames: &[ReceivedFrame]) -> usize {
 }
 
 /// `samples` through a channel.
-fn through(settings: &ChannelSettings, samples: &[Complex32]) -> Vec<Complex32> {
+pub(super) fn through(settings: &ChannelSettings, samples: &[Complex32]) -> Vec<Complex32> {
     let mut channel = Channel::new(settings).unwrap();
     let mut out = Vec::new();
     channel.push(samples, &mut out);
@@ -302,111 +304,6 @@ fn streams_that_begin_or_end_within_a_frame_lose_that_frame_alone() {
 }
 
 #[test]
-fn hostile_samples_make_no_frames_and_no_panic() {
-    let endless: Vec<Complex32> = {
-        let sent = frame(Modulation::Bpsk, 0);
-        let (symbols, period) = (sent.symbols(), 32);
-        let endless: Vec<u8> = (0..30_000).map(|k| symbols[k % period]).collect();
-        samples_of(&sent, &endless)
-    };
-    let of = |value: fn(usize) -> (f32, f32)| -> Vec<Complex32> {
-        (0..40_000)
-            .map(value)
-            .map(|(re, im)| Complex32::new(re, im))
-            .collect()
-    };
-    let hostile = [
-        of(|_| (f32::NAN, f32::INFINITY)),
-        of(|_| (0.0, 0.0)),
-        of(|_| (f32::MAX, f32::MIN_POSITIVE)),
-        of(|n| {
-            if n % 7 == 0 {
-                (f32::NAN, 1e6)
-            } else {
-                (-1e6, 1e-30)
-            }
-        }),
-        of(|n| (if n % 2 == 0 { 1.0 } else { -1.0 }, 1.0)),
-        of(|n| ((n as f32 * 0.3).cos(), (n as f32 * 0.3).sin())),
-        of(|n| {
-            if n == 20_000 {
-                (9e5, 0.0)
-            } else {
-                (1e-20, 0.0)
-            }
-        }),
-        endless,
-    ];
-    for (i, samples) in hostile.iter().enumerate() {
-        for equaliser in [Equaliser::LeastSquares, Equaliser::MeanSquares] {
-            let config = RxConfig {
-                equaliser,
-                soft: true,
-                points: true,
-                ..RxConfig::default()
-            };
-            let (frames, counts) = receive(&config, samples);
-            assert_eq!(frames.len(), 0, "{i}");
-            assert_eq!(counts.samples, samples.len() as u64);
-        }
-    }
-    // A frame with holes of nonsense in it, and one that is clipped hard.
-    let sent = frame(Modulation::Qpsk, 5);
-    let clean = stream(std::slice::from_ref(&sent), 300, 24);
-    let mut holes = clean.clone();
-    holes
-        .iter_mut()
-        .skip(30_000)
-        .step_by(5)
-        .take(60)
-        .for_each(|x| x.re = f32::NAN);
-    let (_, counts) = receive(&RxConfig::default(), &holes);
-    assert_eq!((counts.bad_samples, counts.detected), (60, 1));
-    let clip = |x: f32| x.clamp(-0.3, 0.3);
-    let clipped: Vec<_> = clean
-        .iter()
-        .map(|x| Complex32::new(clip(x.re), clip(x.im)))
-        .collect();
-    assert_eq!(receive(&RxConfig::default(), &clipped).1.delivered, 1);
-}
-
-/// Samples of white noise without a frame.
-fn frames_of_noise(samples: usize, seed: u64) -> Counts {
-    let settings = ChannelSettings {
-        snr_db: Some(0.0),
-        seed,
-        ..ChannelSettings::default()
-    };
-    let mut channel = Channel::new(&settings).unwrap();
-    let mut receiver = Receiver::new(&RxConfig::default()).unwrap();
-    let (mut noise, mut frames) = (Vec::new(), Vec::new());
-    let nothing = [Complex32::ZERO; 1 << 14];
-    for _ in 0..samples.div_ceil(nothing.len()) {
-        noise.clear();
-        channel.push(&nothing, &mut noise);
-        receiver.push(&noise, &mut frames);
-    }
-    receiver.finish(&mut frames);
-    receiver.counts()
-}
-
-#[test]
-fn noise_is_no_frame() {
-    assert_eq!(frames_of_noise(300_000, 1).detected, 0);
-}
-
-/// `cargo test --release -p karoo-modem --lib ten_to_the_ten -- --ignored`: some minutes for each
-/// 10⁹ samples.
-#[test]
-#[ignore = "takes many minutes: docs/tests.md names the step"]
-fn there_is_no_frame_in_ten_to_the_ten_samples_of_noise() {
-    let of = |seed| std::thread::spawn(move || frames_of_noise(5_000_000_000, seed));
-    for counts in [of(1), of(2)].map(|thread| thread.join().unwrap()) {
-        assert_eq!(counts.detected, 0);
-    }
-}
-
-#[test]
 fn soft_values_agree_with_decisions_and_points() {
     let sent = frame(Modulation::Qam64, 2);
     let channel = ChannelSettings {
@@ -460,7 +357,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 /// Frames in noise with pauses between them, some echoes and a frequency.
-fn mixed() -> &'static Vec<Complex32> {
+pub(crate) fn mixed() -> &'static Vec<Complex32> {
     static SAMPLES: LazyLock<Vec<Complex32>> = LazyLock::new(|| {
         let of = [Modulation::Qam256, Modulation::Bpsk, Modulation::Qam16];
         let frames: Vec<Frame> = of.into_iter().zip(0..).map(|(m, i)| frame(m, i)).collect();
