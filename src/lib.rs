@@ -20,6 +20,7 @@
 //! | 13 | [`mod@bench`] | measurements of this machine |
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | 12 | [`mod@flow`] | running dataflow graphs: their live page, DPDK ports as their outside |
+//! | 12 | [`qualify`] | what SARAO requires of an F-engine, measured from outside |
 //! | 12 | [`page`] | what the pages of a live engine and of a sink show |
 //! | 11 | [`doctor`] | why nothing comes, or why nothing of what comes is placed |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
@@ -79,6 +80,7 @@ pub mod model;
 pub mod net;
 pub mod page;
 pub mod ports;
+pub mod qualify;
 pub mod recv;
 pub mod replay;
 pub mod report;

@@ -80,6 +80,15 @@ Examples:
       --wideband name=wideband,channels=4096,dst=239.10.0.0+7 \\
       --signals 'cw(0.2, 232e6); cw(0.1, 381e6);'";
 
+/// Of `karoo qualify`.
+pub const QUALIFY: &str = "\
+Examples:
+  All requirements, with a report to show:
+    karoo qualify --report qualification
+  Channels of an output of one's own, computed by the GPU:
+    karoo qualify --backend cuda --only channelisation,channel-shape \\
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+7";
+
 /// Of `karoo top`.
 pub const TOP: &str = "\
 Examples:

@@ -31,6 +31,7 @@ mod losses;
 mod manual;
 mod modem;
 mod plan;
+mod qualify;
 mod replay;
 mod schema;
 mod serve;
@@ -94,6 +95,7 @@ enum Command {
     Fgpu(Box<fgpu::FgpuArgs>),
     Doctor(Box<doctor::DoctorArgs>),
     Replay(Box<replay::ReplayArgs>),
+    Qualify(qualify::QualifyArgs),
     Dsim(Box<dsim::DsimArgs>),
     Sink(Box<sink::SinkArgs>),
     Top(top::TopArgs),
@@ -228,6 +230,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         },
         Command::Doctor(args) => doctor::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Qualify(args) => qualify::run(args),
         Command::Dsim(args) => dsim::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Top(args) => top::run(args),

@@ -17,6 +17,7 @@ use crate::config::ConfigError;
 use crate::doctor;
 use crate::report::RunReport;
 use crate::report::document::{Documented, identified, schema_of};
+use crate::report::qualification::Qualification;
 use crate::sink::SinkReport;
 use crate::sink::live::LiveReport;
 
@@ -83,9 +84,10 @@ const FLOW_PLAN: &str = "Where the nodes of a dataflow graph run: karoo flow pla
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 20] {
+fn entries() -> [Entry; 21] {
     [
         entry::<RunReport>(),
+        entry::<Qualification>(),
         entry::<SinkReport>(),
         entry::<LiveReport>(),
         entry::<doctor::Report>(),

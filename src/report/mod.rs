@@ -11,6 +11,7 @@ mod html_tests;
 pub mod levels;
 pub mod modem;
 mod picture;
+pub mod qualification;
 pub mod spectra;
 pub mod verdict;
 

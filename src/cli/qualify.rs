@@ -1,0 +1,234 @@
+//! `karoo qualify`: what is required of an F-engine, measured.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use std::{env, fs};
+
+use clap::{Args, ValueEnum};
+use ground::SampleClock;
+use host::topology::{Machine, Root};
+use katcp::reading::unix_now;
+
+use super::{Failure, colour, examples};
+use crate::assembly::BackendKind;
+use crate::config::units::hertz;
+use crate::config::{ConfigError, heading, with_output_keys};
+use crate::qualify::{Chain, RULES, Rule, Subject};
+use crate::report::qualification::{
+    Checked, Limit, Qualification, Requirement, write_qualification,
+};
+use crate::report::to_json;
+
+/// Programs that make a PDF of a page.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// Measure what SARAO requires of an F-engine: channels, delays, phases, gains
+///
+/// Simulates digitisers, runs the F-engine over their packets as karoo replay does, and reads its
+/// packets back. Exit codes: 0 all requirements are met; 1 one is not, or could not be measured;
+/// 2 the command line is wrong.
+#[derive(Debug, Args)]
+#[command(
+    after_help = examples::QUALIFY,
+    after_long_help = with_output_keys(examples::QUALIFY)
+)]
+pub struct QualifyArgs {
+    /// A wideband output to measure; may be given again [default: 1024 channels, unless
+    /// --narrowband is given]
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = heading::OUTPUTS)]
+    wideband: Vec<String>,
+    /// A narrowband output to measure; may be given again [default: 1024 channels of an eighth of
+    /// the band, with and without a pass band, unless --wideband is given]
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = heading::OUTPUTS)]
+    narrowband: Vec<String>,
+    /// ADC sample rate in hertz, or with a unit
+    #[arg(long, value_name = "HZ", default_value = "1712M", value_parser = hertz, help_heading = heading::TIMING)]
+    adc_sample_rate: f64,
+    /// Requirements to measure, by name, with commas between [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = heading::MEASURE)]
+    only: Vec<String>,
+    /// List the requirements and end
+    #[arg(long, help_heading = heading::MEASURE)]
+    list: bool,
+    /// The program whose replay is measured [default: this one]
+    #[arg(long, value_name = "PATH", help_heading = heading::MEASURE)]
+    program: Option<PathBuf>,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = heading::COMPUTE)]
+    backend: BackendKind,
+    /// Folder for report.html, report.json and, if there is a Chromium, report.pdf
+    #[arg(long, value_name = "DIR", help_heading = heading::RESULTS)]
+    report: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long, help_heading = heading::RESULTS)]
+    json: bool,
+}
+
+impl QualifyArgs {
+    fn subjects(&self) -> Result<Vec<Subject>, Failure> {
+        let rate = self.adc_sample_rate;
+        let clock = SampleClock {
+            adc_sample_rate: rate,
+            sync_time: 0.0,
+        };
+        let (mut wide, mut narrow) = (self.wideband.clone(), self.narrowband.clone());
+        if wide.is_empty() && narrow.is_empty() {
+            wide.push("name=wideband,channels=1024,dst=239.10.0.0+7".to_owned());
+            let common = format!(
+                "channels=1024,dst=239.11.0.0+7,centre_frequency={},decimation=8",
+                0.166 * rate
+            );
+            narrow.push(format!("name=narrowband,{common}"));
+            // As MeerKAT's for VLBI: 64 of 107 MHz.
+            narrow.push(format!(
+                "name=vlbi,{common},pass_bandwidth={}",
+                64.0 / 1712.0 * rate
+            ));
+        }
+        let wide = wide.iter().map(|text| Subject::wideband(text, clock));
+        let narrow = narrow.iter().map(|text| Subject::narrowband(text, clock));
+        let subjects: Result<Vec<_>, ConfigError> = wide.chain(narrow).collect();
+        subjects.map_err(Failure::usage)
+    }
+
+    fn rules(&self) -> Result<Vec<&'static Rule>, Failure> {
+        for name in &self.only {
+            if !RULES.iter().any(|rule| rule.name == name) {
+                let names: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+                let way_out = format!("there are {}", names.join(", "));
+                let error = ConfigError::new("--only", name, "is no requirement", way_out);
+                return Err(Failure::usage(error));
+            }
+        }
+        let chosen =
+            |rule: &&Rule| self.only.is_empty() || self.only.iter().any(|name| name == rule.name);
+        Ok(RULES.iter().filter(chosen).collect())
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
+    if args.list {
+        for rule in &RULES {
+            println!("{:18} {} {}", rule.name, rule.title, numbers(rule.numbers));
+        }
+        return Ok(());
+    }
+    let (subjects, rules) = (args.subjects()?, args.rules()?);
+    let karoo = env::current_exe().map_err(Failure::data)?;
+    let program = args.program.clone().unwrap_or_else(|| karoo.clone());
+    let backend = args.backend.to_possible_value();
+    let backend = backend.map_or(String::new(), |value| value.get_name().to_owned());
+    let chain = Chain::new(
+        &karoo,
+        &program,
+        vec!["--backend".to_owned(), backend.clone()],
+    );
+    let chain = chain.map_err(Failure::data)?;
+    let program_version = chain.version().map_err(Failure::usage)?;
+
+    let begun = Instant::now();
+    let mut requirements = Vec::new();
+    for subject in &subjects {
+        for rule in rules.iter().filter(|rule| rule.concerns(subject)) {
+            let requirement = rule.measure(&chain, subject);
+            if !args.json {
+                tell(&requirement, subject.name());
+            }
+            requirements.push(requirement);
+        }
+    }
+    let machine = Machine::read(&Root::host()).ok();
+    let report = Qualification {
+        karoo: env!("CARGO_PKG_VERSION").to_owned(),
+        program: program.display().to_string(),
+        program_version,
+        processor: machine.map_or(String::new(), |machine| machine.model),
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+            .unwrap_or_default()
+            .trim()
+            .to_owned(),
+        backend,
+        time: unix_now(),
+        seconds: begun.elapsed().as_secs_f64(),
+        adc_sample_rate: args.adc_sample_rate,
+        passed: !requirements.is_empty() && requirements.iter().all(Requirement::passed),
+        requirements,
+    };
+    if let Some(folder) = &args.report {
+        write_qualification(folder, &report).map_err(Failure::data)?;
+        print_page(folder);
+    }
+    if args.json {
+        println!("{}", to_json(&report).map_err(Failure::data)?);
+    }
+    let failed = report.requirements.iter().filter(|of| !of.passed()).count();
+    match (report.requirements.len(), failed) {
+        (0, _) => Err(Failure::usage(
+            "no requirement of --only concerns these outputs: leave it out, or see --list",
+        )),
+        (_, 0) => Ok(()),
+        (all, failed) => Err(Failure::data(format!(
+            "{failed} of {all} requirements are not met"
+        ))),
+    }
+}
+
+fn numbers(numbers: &[&str]) -> String {
+    match numbers {
+        [] => String::new(),
+        numbers => format!("({})", numbers.join(", ")),
+    }
+}
+
+/// One line for a requirement, and one for each figure that is beyond its limit.
+fn tell(requirement: &Requirement, output: &str) {
+    let (style, word) = match requirement.passed() {
+        true => (colour::GOOD, "met    "),
+        false => (colour::BAD, "NOT MET"),
+    };
+    let word = colour::paint(style, word, colour::on_stdout());
+    println!("{word} {output}: {}", requirement.title);
+    if let Some(error) = &requirement.error {
+        println!("        not measured: {error}");
+    }
+    for figure in &requirement.figures {
+        let limit = match figure.limit {
+            Limit::AtMost(limit) => format!(", at most {limit}"),
+            Limit::AtLeast(limit) => format!(", at least {limit}"),
+            Limit::None => String::new(),
+        };
+        let Checked {
+            name, value, unit, ..
+        } = figure;
+        println!("        {name}: {value:.4} {unit}{limit}");
+    }
+}
+
+/// The page as PDF, if a browser can make one.
+fn print_page(folder: &Path) {
+    let Ok(page) = folder.join("report.html").canonicalize() else {
+        return;
+    };
+    let pdf = page.with_extension("pdf");
+    for browser in BROWSERS {
+        let made = Command::new(browser)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-pdf-header-footer",
+            ])
+            .arg(format!("--print-to-pdf={}", pdf.display()))
+            .arg(format!("file://{}", page.display()))
+            .output();
+        if made.is_ok_and(|made| made.status.success()) && pdf.exists() {
+            return;
+        }
+    }
+    tracing::warn!(
+        "no report.pdf: it takes chromium; or print {} from a browser",
+        page.display()
+    );
+}

@@ -1,0 +1,197 @@
+//! Qualification: the properties that SARAO requires of its F-engines, measured from outside.
+//!
+//! Each requirement is measured on what the program does with a capture, by its own commands: a
+//! digitiser is simulated (`karoo dsim`), the F-engine runs over it (`replay`), and its packets are
+//! read back (`karoo sink`). So the whole is measured, from packets to packets, and any program with
+//! this `replay` can be.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`chain`] | the three commands, one behind another |
+//! | [`subject`] | the output that is measured, and what is known of it |
+//! | `response` | channels, their shape, what leaks, and the filter of narrowband outputs |
+//! | `delays` | delay, phase, their rates, and when they begin |
+//! | `levels` | gains, linearity, rounding |
+//!
+//! Requirements and limits are those of MeerKAT's correlator (CBF-REQ), as katgpucbf's qualification
+//! of its antenna-channelised-voltage stream has them.
+
+pub mod chain;
+mod delays;
+mod levels;
+mod response;
+pub mod subject;
+
+use crate::report::qualification::{Checked, Curve, Requirement};
+
+pub use chain::{Chain, QualifyError};
+pub use subject::Subject;
+
+/// What was measured for a requirement.
+type Measured = Result<(Vec<Checked>, Vec<Curve>), QualifyError>;
+
+/// A requirement, and how it is measured.
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says.
+    pub title: &'static str,
+    /// Numbers of SARAO's requirements that it is of.
+    pub numbers: &'static [&'static str],
+    /// How it is measured.
+    pub method: &'static str,
+    /// Whether it concerns an output.
+    concerns: fn(&Subject) -> bool,
+    measure: fn(&Chain, &Subject) -> Measured,
+}
+
+/// Concerns each output.
+fn every(_: &Subject) -> bool {
+    true
+}
+
+/// All requirements.
+pub const RULES: [Rule; 13] = [
+    Rule {
+        name: "channelisation",
+        title: "Tones come out in their channels",
+        numbers: &["CBF-REQ-0126"],
+        method: "Tones of 0.99 of full scale and 10 bits, at channel 8 and each 3111 channels behind it. Powers are those of \
+                 up to four runs whose gains are 100 apart: of each channel the one with the highest gain that does not clip, \
+                 without the power of quantisation.",
+        concerns: every,
+        measure: response::channelisation,
+    },
+    Rule {
+        name: "channel-shape",
+        title: "Channels are as narrow as they have to be",
+        numbers: &["CBF-REQ-0126"],
+        method: "Tones of 16 bits at 128 offsets a channel, many at a time, channels apart: the response of a channel over \
+                 the offset from its centre.",
+        concerns: every,
+        measure: response::shape,
+    },
+    Rule {
+        name: "floor",
+        title: "Far channels hear nothing of a tone",
+        numbers: &["CBF-REQ-0126"],
+        method: "A tone of 16 bits at the centre of a channel. Of each channel the part that turns with the tone, which \
+                 averages noise away.",
+        concerns: every,
+        measure: response::floor,
+    },
+    Rule {
+        name: "filter-response",
+        title: "The pass band is flat, and without aliases",
+        numbers: &[],
+        method: "Tones of 16 bits across the pass band, and at frequencies that the decimation folds onto it.",
+        concerns: Subject::has_pass_band,
+        measure: response::filter,
+    },
+    Rule {
+        name: "centre-frequency",
+        title: "The centre frequency can be set in steps of 100 Hz",
+        numbers: &["CBF-REQ-0044"],
+        method: "The same tone through the output as it is, and with its centre 100 Hz higher. How fast its phase turns \
+                 tells its frequency.",
+        concerns: Subject::is_narrowband,
+        measure: response::centre_frequency,
+    },
+    Rule {
+        name: "delay",
+        title: "Delays are applied",
+        numbers: &["CBF-REQ-0128", "CBF-REQ-0185"],
+        method: "Noise that both polarisations have in common, one of them delayed by whole samples; the delay model of the \
+                 other makes up for it. The phase between the two, averaged over spectra, beside the one that remains.",
+        concerns: every,
+        measure: delays::delay,
+    },
+    Rule {
+        name: "delay-rate",
+        title: "Delays change as they are told to",
+        numbers: &["CBF-REQ-0128", "CBF-REQ-0185"],
+        method: "Common noise, and rates of opposite signs: by how much the phase of each channel turns from the first \
+                 quarter of the run to the last.",
+        concerns: every,
+        measure: delays::delay_rate,
+    },
+    Rule {
+        name: "phase",
+        title: "Phases are applied",
+        numbers: &["CBF-REQ-0112", "CBF-REQ-0128"],
+        method: "Common noise, and a phase of one polarisation.",
+        concerns: every,
+        measure: delays::phase,
+    },
+    Rule {
+        name: "phase-rate",
+        title: "Phases turn as they are told to",
+        numbers: &["CBF-REQ-0112", "CBF-REQ-0128"],
+        method: "As for rates of delays.",
+        concerns: every,
+        measure: delays::phase_rate,
+    },
+    Rule {
+        name: "application-time",
+        title: "A delay model begins when it is told to",
+        numbers: &["CBF-REQ-0077"],
+        method: "A request to turn the phase by 90 degrees at a time within a spectrum: the first spectrum that has turned.",
+        concerns: every,
+        measure: delays::application_time,
+    },
+    Rule {
+        name: "gain",
+        title: "Gains are applied",
+        numbers: &["CBF-REQ-0119"],
+        method: "Common noise, and gains of one polarisation of 0.5 to 2 and any phase, another in each channel.",
+        concerns: every,
+        measure: levels::gain,
+    },
+    Rule {
+        name: "linearity",
+        title: "Amplitudes come out in proportion",
+        numbers: &[],
+        method: "A tone of 10 bits at amplitudes of 1 to 1/512 of full scale, each with the gain that brings it to the same \
+                 level: by how much that gain is off.",
+        concerns: every,
+        measure: levels::linearity,
+    },
+    Rule {
+        name: "rounding",
+        title: "Values are rounded, not cut off",
+        numbers: &[],
+        method: "Noise: the mean of all real and imaginary parts, which is half a count off if they are cut off.",
+        concerns: every,
+        measure: levels::rounding,
+    },
+];
+
+impl Rule {
+    /// Whether it concerns an output.
+    pub fn concerns(&self, subject: &Subject) -> bool {
+        (self.concerns)(subject)
+    }
+
+    /// Measures an output.
+    pub fn measure(&self, chain: &Chain, subject: &Subject) -> Requirement {
+        let measured = (self.measure)(chain, subject);
+        let (figures, curves, error) = match measured {
+            Ok((figures, curves)) => (figures, curves, None),
+            Err(error) => (Vec::new(), Vec::new(), Some(error.to_string())),
+        };
+        Requirement {
+            name: self.name.to_owned(),
+            title: self.title.to_owned(),
+            numbers: self
+                .numbers
+                .iter()
+                .map(|&number| number.to_owned())
+                .collect(),
+            output: subject.text(),
+            method: self.method.to_owned(),
+            figures,
+            curves,
+            error,
+        }
+    }
+}

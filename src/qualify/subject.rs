@@ -1,0 +1,162 @@
+//! The output that is measured.
+
+use std::ops::Range;
+
+use dsp::Dither;
+use ground::SampleClock;
+
+use crate::config::{ConfigError, NarrowbandOptions, OutputConfig, WidebandOptions};
+
+/// Spectra in a heap, unless the output says otherwise: fewer than the default, for short runs.
+const SPECTRA: usize = 32;
+
+/// An output, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// `--wideband` or `--narrowband`.
+    option: &'static str,
+    /// Keys and values of the option.
+    keys: Vec<(String, String)>,
+    config: OutputConfig,
+    rate: f64,
+}
+
+impl Subject {
+    /// The output of `--wideband TEXT`, for samples of `clock`'s rate.
+    pub fn wideband(text: &str, clock: SampleClock) -> Result<Self, ConfigError> {
+        let options: WidebandOptions = text.parse()?;
+        let batch = options.channels.saturating_mul(SPECTRA);
+        let config = options.into_config(batch, 0);
+        Ok(Self::new("--wideband", text, config, clock))
+    }
+
+    /// The output of `--narrowband TEXT`, for samples of `clock`'s rate.
+    pub fn narrowband(text: &str, clock: SampleClock) -> Result<Self, ConfigError> {
+        let options: NarrowbandOptions = text.parse()?;
+        let batch = options.common.channels.saturating_mul(SPECTRA);
+        let config = options.into_config(batch, 0, clock)?;
+        Ok(Self::new("--narrowband", text, config, clock))
+    }
+
+    fn new(option: &'static str, text: &str, config: OutputConfig, clock: SampleClock) -> Self {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        let trim = |text: &str| text.trim().to_owned();
+        let mut keys: Vec<_> = pairs.map(|(key, value)| (trim(key), trim(value))).collect();
+        if !keys.iter().any(|(key, _)| key == "jones_per_batch") {
+            keys.push((
+                "jones_per_batch".to_owned(),
+                config.jones_per_batch.to_string(),
+            ));
+        }
+        let rate = clock.adc_sample_rate;
+        Self {
+            option,
+            keys,
+            config,
+            rate,
+        }
+    }
+
+    /// The option and its value, as commands take them.
+    pub fn arguments(&self) -> [String; 2] {
+        [self.option.to_owned(), self.text()]
+    }
+
+    /// The option's value.
+    pub fn text(&self) -> String {
+        let pairs = self
+            .keys
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"));
+        pairs.collect::<Vec<_>>().join(",")
+    }
+
+    /// The name of the stream.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Channels.
+    pub fn channels(&self) -> usize {
+        self.config.channels
+    }
+
+    /// Samples of the digitiser a second.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Samples from one spectrum to the next.
+    pub fn spectrum_samples(&self) -> u64 {
+        self.config.spectrum_samples() as u64
+    }
+
+    /// Samples that so many spectra need, in whole batches.
+    pub fn samples(&self, spectra: u64) -> u64 {
+        let batch = self.config.batch_samples() as u64;
+        let needed = spectra * self.spectrum_samples();
+        needed.next_multiple_of(batch) + batch + self.config.window_samples() as u64
+    }
+
+    /// Width of a channel in hertz.
+    pub fn width(&self) -> f64 {
+        let band = self.config.band(self.rate);
+        (band.end - band.start) / self.channels() as f64
+    }
+
+    /// Frequency in hertz of a channel's centre, or of a place between two.
+    pub fn frequency(&self, channel: f64) -> f64 {
+        self.config.band(self.rate).start + channel * self.width()
+    }
+
+    /// The frequency at which delays do not turn the phase.
+    pub fn centre(&self) -> f64 {
+        self.frequency(self.channels() as f64 / 2.0)
+    }
+
+    /// Channels that are to be right: without the one of 0 Hz, and of narrowband outputs those of
+    /// the pass band, or four fifths of all.
+    pub fn pass_band(&self) -> Range<usize> {
+        let channels = self.channels();
+        let Some(narrowband) = &self.config.narrowband else {
+            return 1..channels;
+        };
+        let share = match narrowband.pass_bandwidth {
+            Some(width) => width / (self.width() * channels as f64),
+            None => 0.8,
+        };
+        let half = (channels as f64 * share / 2.0).floor() as usize;
+        channels / 2 - half..channels / 2 + half + 1
+    }
+
+    /// Power of the noise that rounding to counts makes, and dither if there is any: for real and
+    /// imaginary part a twelfth each.
+    pub fn rounding_power(&self) -> f64 {
+        match self.config.dither {
+            Dither::None => 1.0 / 6.0,
+            Dither::Uniform => 1.0 / 3.0,
+        }
+    }
+
+    /// Whether it is narrowband.
+    pub fn is_narrowband(&self) -> bool {
+        self.config.narrowband.is_some()
+    }
+
+    /// Whether it is narrowband with a pass band that is told.
+    pub fn has_pass_band(&self) -> bool {
+        let narrowband = self.config.narrowband.as_ref();
+        narrowband.is_some_and(|narrowband| narrowband.pass_bandwidth.is_some())
+    }
+
+    /// The same with another value of a key.
+    pub fn with(&self, key: &str, value: String) -> Self {
+        let mut other = self.clone();
+        for (name, old) in &mut other.keys {
+            if name == key {
+                old.clone_from(&value);
+            }
+        }
+        other
+    }
+}

@@ -1,0 +1,176 @@
+//! The page.
+
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use quick_xml::escape::escape;
+
+use super::super::html::{STYLE, seconds, write_tiles};
+use super::{Checked, Limit, Qualification, Requirement, picture};
+
+/// The whole page.
+pub(super) fn page(report: &Qualification) -> String {
+    let mut out = String::new();
+    let program = escape(&report.program);
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>Qualification of {program}</title><style>{STYLE}</style></head><body><main>\
+         <h1>Qualification of <code>{program}</code></h1><p class=\"soft\">{} · measured by Karoo {} · {} · {} · \
+         Linux {} · backend {}</p>",
+        escape(&report.program_version),
+        escape(&report.karoo),
+        day(report.time),
+        escape(&report.processor),
+        escape(&report.kernel),
+        escape(&report.backend),
+    );
+    verdict(&mut out, report);
+    let figures = report
+        .requirements
+        .iter()
+        .map(|of| of.figures.len())
+        .sum::<usize>();
+    let tiles = [
+        (
+            report.requirements.len().to_string(),
+            "requirements".to_owned(),
+        ),
+        (figures.to_string(), "figures".to_owned()),
+        (
+            format!("{:.3} MHz", report.adc_sample_rate / 1e6),
+            "sample rate".to_owned(),
+        ),
+        (seconds(report.seconds), "run time".to_owned()),
+    ];
+    write_tiles(&mut out, &tiles);
+    summary(&mut out, report);
+    for requirement in &report.requirements {
+        section(&mut out, requirement);
+    }
+    out.push_str("</main></body></html>\n");
+    out
+}
+
+/// Day and time of a UNIX time.
+fn day(time: f64) -> String {
+    let since = Duration::try_from_secs_f64(time).unwrap_or_default();
+    httpdate::fmt_http_date(UNIX_EPOCH + since)
+}
+
+fn verdict(out: &mut String, report: &Qualification) {
+    let all = report.requirements.len();
+    let failed = report.requirements.iter().filter(|of| !of.passed()).count();
+    let (class, text) = match (all, failed) {
+        (0, _) => ("bad", "Nothing was measured".to_owned()),
+        (_, 0) => ("good", format!("All {all} requirements are met")),
+        (_, 1) => ("bad", format!("1 of {all} requirements is not met")),
+        _ => ("bad", format!("{failed} of {all} requirements are not met")),
+    };
+    let _ = write!(
+        out,
+        "<div class=\"verdict {class}\"><strong>{text}</strong></div>"
+    );
+}
+
+fn mark(passed: bool) -> &'static str {
+    if passed {
+        "met"
+    } else {
+        "<strong>not met</strong>"
+    }
+}
+
+fn summary(out: &mut String, report: &Qualification) {
+    out.push_str("<table><tr><th>requirement</th><th>output</th><th>numbers</th><th></th></tr>");
+    for of in &report.requirements {
+        let _ = write!(
+            out,
+            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            anchor(of),
+            escape(&of.title),
+            escape(output_name(of)),
+            escape(&of.numbers.join(", ")),
+            mark(of.passed()),
+        );
+    }
+    out.push_str("</table>");
+}
+
+/// The value of the key `name` of its output.
+fn output_name(of: &Requirement) -> &str {
+    let mut keys = of.output.split(',');
+    keys.find_map(|key| key.trim().strip_prefix("name="))
+        .unwrap_or("")
+}
+
+fn anchor(of: &Requirement) -> String {
+    escape(format!("{}-{}", of.name, output_name(of))).into_owned()
+}
+
+fn section(out: &mut String, of: &Requirement) {
+    let _ = write!(
+        out,
+        "<h2 id=\"{}\">{}: {}</h2><p class=\"soft\"><code>{}</code> {}</p><p>{}</p>",
+        anchor(of),
+        escape(&of.title),
+        mark(of.passed()),
+        escape(&of.output),
+        escape(&of.numbers.join(", ")),
+        escape(&of.method),
+    );
+    if let Some(error) = &of.error {
+        let _ = write!(
+            out,
+            "<p><strong>Not measured:</strong> {}</p>",
+            escape(error)
+        );
+    }
+    out.push_str("<table><tr><th>figure</th><th>measured</th><th>required</th><th></th></tr>");
+    for figure in &of.figures {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{} {}</td><td>{}</td><td>{}</td></tr>",
+            escape(&figure.name),
+            number(figure.value),
+            escape(&figure.unit),
+            required(figure),
+            match figure.limit {
+                Limit::None => "",
+                _ => mark(figure.passed()),
+            },
+        );
+    }
+    out.push_str("</table>");
+    for curve in &of.curves {
+        if let Some(svg) = picture::svg(curve) {
+            let _ = write!(
+                out,
+                "<figure>{svg}<figcaption>{}</figcaption></figure>",
+                escape(&curve.title)
+            );
+        }
+    }
+}
+
+/// Four figures of it.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if !(1e-3..1e6).contains(&size) => format!("{value:.3e}"),
+        size => {
+            let whole = size.log10().floor() as i32;
+            let digits = usize::try_from(3 - whole).unwrap_or(0);
+            format!("{value:.digits$}")
+        }
+    }
+}
+
+fn required(figure: &Checked) -> String {
+    match figure.limit {
+        Limit::AtMost(limit) => format!("at most {limit} {}", escape(&figure.unit)),
+        Limit::AtLeast(limit) => format!("at least {limit} {}", escape(&figure.unit)),
+        Limit::None => String::new(),
+    }
+}
