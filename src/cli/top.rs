@@ -34,8 +34,9 @@ const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
 
 /// Show how engines are, worst first
 ///
-/// Reads the same as the page at http://HOST:PORT/. Keys: q ends, as do SIGINT, SIGTERM and SIGHUP. Exit codes: 0; with --once 1 if
-/// an engine does not answer or is not well; 2 the command line is wrong.
+/// Reads the same as the page at http://HOST:PORT/. Keys: q ends, as do SIGINT, SIGTERM and SIGHUP.
+/// Exit codes: 0; with --once 1 if an engine does not answer or is not well; 2 the command line is
+/// wrong.
 #[derive(Debug, Args)]
 #[command(after_help = examples::TOP)]
 pub struct TopArgs {
@@ -246,8 +247,8 @@ fn text(seen: &[Seen]) -> String {
     text
 }
 
-/// Shows the table until somebody presses q or the command is told to end. Engines that do not answer keep nobody waiting: they
-/// are asked on a thread of its own.
+/// Shows the table until somebody presses q or the command is told to end. Engines that do not
+/// answer keep nobody waiting: they are asked on a thread of its own.
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     engines: &[Address],

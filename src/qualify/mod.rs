@@ -2,8 +2,8 @@
 //!
 //! Each requirement is measured on what the program does with a capture, by its own commands: a
 //! digitiser is simulated (`karoo dsim`), the F-engine runs over it (`replay`), and its packets are
-//! read back (`karoo sink`). So the whole is measured, from packets to packets, and any program with
-//! this `replay` can be.
+//! read back (`karoo sink`). So the whole is measured, from packets to packets, and any program
+//! with this `replay` can be.
 //!
 //! | module | what |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `delays` | delay, phase, their rates, and when they begin |
 //! | `levels` | gains, linearity, rounding |
 //!
-//! Requirements and limits are those of MeerKAT's correlator (CBF-REQ), as katgpucbf's qualification
-//! of its antenna-channelised-voltage stream has them.
+//! Requirements and limits are those of MeerKAT's correlator (CBF-REQ), as katgpucbf's
+//! qualification of its antenna-channelised-voltage stream has them.
 
 pub mod chain;
 mod delays;

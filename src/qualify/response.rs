@@ -522,7 +522,7 @@ mod tests {
 
     #[test]
     fn widths_are_between_the_outermost_places_at_a_level() {
-        let triangle: Vec<_> = (-20..=20)
+        let triangle: Vec<_> = (-20i32..=20)
             .map(|i| (f64::from(i) / 10.0, -30.0 * f64::from(i.abs()) / 10.0))
             .collect();
         assert!((width(&triangle, -3.0) - 0.2).abs() < 1e-12);

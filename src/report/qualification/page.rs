@@ -91,7 +91,7 @@ fn summary(out: &mut String, report: &Qualification) {
             anchor(of),
             escape(&of.title),
             escape(output_name(of)),
-            escape(&of.numbers.join(", ")),
+            escape(of.numbers.join(", ")),
             mark(of.passed()),
         );
     }
@@ -117,7 +117,7 @@ fn section(out: &mut String, of: &Requirement) {
         escape(&of.title),
         mark(of.passed()),
         escape(&of.output),
-        escape(&of.numbers.join(", ")),
+        escape(of.numbers.join(", ")),
         escape(&of.method),
     );
     if let Some(error) = &of.error {

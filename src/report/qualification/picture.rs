@@ -27,7 +27,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<std::ops::Range<f64>> {
         (low.min(value), high.max(value))
     });
     let room = (0.04 * (high - low)).max(1e-9 * high.abs()).max(1e-12);
-    (low <= high).then(|| low - room..high + room)
+    (low <= high).then_some(low - room..high + room)
 }
 
 fn draw<'a>(

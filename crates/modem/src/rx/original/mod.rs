@@ -15,7 +15,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`GainControl`] | brings the mean power to 1 |
-//! | [`Correlator`], [`PeakDetector`] | correlation with the Golay pair, peaks above a fixed threshold |
+//! | [`Correlator`], [`PeakDetector`] | correlation with the Golay pair, peaks above a threshold |
 //! | [`Timing`] | state machine over peaks: delay, clock |
 //! | [`VariableDelay`] | cubic interpolation |
 //! | [`EarlyLate`] | follows the symbols within a frame |
