@@ -111,8 +111,8 @@ pub fn mean_squares(y: Planar<'_>, d: &[f32], taps: usize) -> (Vec<Complex64>, V
 }
 
 /// Mean power of symbols that the equaliser trains on, if they do not come from the original's gain
-/// control. That gives them 1/0.875: with echoes, as in the profile cost207RAx4, steps of 0.015 that
-/// come 88 symbols late then make the taps run away at the beginning of the field.
+/// control. That gives them 1/0.875: with echoes, as in the profile cost207RAx4, steps of 0.015
+/// that come 88 symbols late then make the taps run away at the beginning of the field.
 const POWER: f64 = 1.0;
 
 /// The gain that gives symbols of the field of `d` that power.
