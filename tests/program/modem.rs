@@ -171,7 +171,7 @@ fn what_cannot_be_is_refused_with_the_way_out() {
     let ber = ["modem", "ber", "--frames", "1"];
     let rows: [(&[&str], &[&str], i32, &str); 14] = [
         (&ber, &["--eb-n0", "9:4"], 2, "try 4:9"),
-        (&ber, &["--taps", "7"], 2, "--taps 7"),
+        (&ber, &["--taps", "7"], 2, "--taps: an equaliser of 7 taps"),
         (&ber, &["--frequency", "80M"], 2, "cycles per sample"),
         (&tx, &["--mod", "qam32"], 2, "qam64"),
         (&tx, &["--duty", "0"], 2, "--duty: a duty cycle of 0"),

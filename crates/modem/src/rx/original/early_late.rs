@@ -9,7 +9,7 @@ const GAINS: (f32, f32) = (0.003, 1e-7);
 
 /// The original's early-late detector with its loop filter.
 ///
-/// e = |y[n]|² − |y[n − 2]|² around a symbol at n − 1, positive if the signal comes late. Its slope
+/// e = |y(n)|² − |y(n − 2)|² around a symbol at n − 1, positive if the signal comes late. Its slope
 /// is 0.450 a sample for symbols of power 1. What comes out is added to the delay with each sample:
 /// −0.003 ē − 10⁻⁷ Σ ē, with ē the mean over 64 symbols.
 #[derive(Clone, Debug)]
