@@ -4,6 +4,4 @@ mod page;
 mod ports;
 
 pub use page::FlowPage;
-pub use ports::{
-    KeptPorts, OpenPorts, PortAddress, PortReader, PortWriter, PortsError, SCHEME, open,
-};
+pub use ports::{OpenPorts, PortReader, PortWriter, open};

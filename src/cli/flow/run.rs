@@ -22,7 +22,8 @@ use super::{load, plan};
 use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::flow::{FlowPage, PortAddress, SCHEME, open};
+use crate::flow::{FlowPage, open};
+use crate::ports::{PORT_SCHEME, PortAddress};
 use crate::report::{Documented, to_json};
 use live::Site;
 
@@ -313,7 +314,7 @@ impl FromStr for End {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.starts_with(SCHEME) {
+        match text.starts_with(PORT_SCHEME) {
             true => text.parse().map(Self::Port),
             false => text.parse().map(Self::Plain),
         }
