@@ -11,7 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use live::{
     Array, Arrow, Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, History,
-    LogEntry, Node, Panel, Part, Series, Site, Source, State, Verdict, decibels, reduce,
+    LogEntry, Node, Panel, Part, PointSeries, Series, Site, Source, Span, State, Verdict, decibels,
+    reduce,
 };
 
 const CHANNELS: usize = 4096;
@@ -119,6 +120,26 @@ fn trace(made: usize) -> Body {
     }
 }
 
+/// Points on a circle.
+fn circle() -> Body {
+    let span = |name: &str| Span {
+        name: name.to_owned(),
+        unit: String::new(),
+        low: -1.5,
+        high: 1.5,
+    };
+    let point = |n: i32| [(n as f32).cos(), (n as f32).sin()];
+    Body::Points {
+        x: span("real part"),
+        y: span("imaginary part"),
+        same_scale: true,
+        series: vec![PointSeries {
+            name: "pol 0".to_owned(),
+            points: (0..500).map(point).collect(),
+        }],
+    }
+}
+
 impl Source for Demo {
     fn note(&mut self) {
         self.history
@@ -173,6 +194,7 @@ impl Source for Demo {
                 },
             ),
             Panel::new("samples", "Samples", trace(made)),
+            Panel::new("circle", "Circle", circle()),
             Panel::new(
                 "rates",
                 "Rates",

@@ -229,6 +229,40 @@ function trace(element, title) {
   };
 }
 
+// What is shown of x if it has the scale of y around the same middle.
+function sameScale(x, y, place) {
+  const inner = { width: place.width - EDGE.left - EDGE.right, height: place.height - EDGE.top - EDGE.bottom };
+  const half = (((y.high - y.low) / 2) * inner.width) / inner.height;
+  const middle = (x.low + x.high) / 2;
+  return { low: Math.min(x.low, middle - half), high: Math.max(x.high, middle + half) };
+}
+
+function points(element, title) {
+  const keys = legend(title);
+  const canvas = add(element, "canvas");
+  canvas.setAttribute("role", "img");
+  const read = add(element, "p", "read");
+  return (panel) => {
+    const place = prepare(canvas, panel.same_scale ? 300 : 200);
+    const across = panel.same_scale ? sameScale(panel.x, panel.y, place) : panel.x;
+    const { toX, toY } = axes(place, across, panel.y, (value) => figure(value, panel.x.unit ?? ""), (value) => tick(value, panel.y.unit ?? ""));
+    let seen = 0;
+    panel.series.forEach((series, index) => {
+      place.context.fillStyle = colour(`c${index % 8}`);
+      for (const [x, y] of series.points) {
+        if (x < across.low || x > across.high || y < panel.y.low || y > panel.y.high) continue;
+        place.context.fillRect(toX(x) - 0.75, toY(y) - 0.75, 1.5, 1.5);
+        seen += 1;
+      }
+    });
+    if (seen === 0) says(place, "nothing yet");
+    keys(panel.series.map((series) => series.name));
+    read.textContent = `${panel.x.name} to the right, ${panel.y.name} upwards`;
+    canvas.dataset.points = seen;
+    canvas.setAttribute("aria-label", `${panel.title}, ${seen} points, ${read.textContent}`);
+  };
+}
+
 function timeSeries(element, title) {
   const keys = legend(title);
   const canvas = add(element, "canvas");
@@ -255,4 +289,4 @@ function timeSeries(element, title) {
   };
 }
 
-export const plotKinds = { spectrum, waterfall, trace, histogram, "time-series": timeSeries };
+export const plotKinds = { spectrum, waterfall, trace, points, histogram, "time-series": timeSeries };

@@ -138,6 +138,18 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<String>,
     },
+    /// Points on a plane: other ones in each document.
+    Points {
+        /// From left to right.
+        x: Span,
+        /// From below to above.
+        y: Span,
+        /// Whether both directions have one scale; more than `x` is shown then.
+        #[serde(default)]
+        same_scale: bool,
+        /// Points of several kinds.
+        series: Vec<PointSeries>,
+    },
     /// One series of a spectrum over time, newest on top: the page keeps the rows.
     Waterfall {
         /// [`Panel::id`] of the spectrum.
@@ -310,6 +322,31 @@ pub struct Series {
     /// The highest of the channels behind each point; empty where each point is one channel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highest: Vec<Option<f32>>,
+}
+
+/// What is shown of a direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Span {
+    /// What it is.
+    pub name: String,
+    /// Its unit; empty for plain numbers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// The lowest value that is shown.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+}
+
+/// Points of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PointSeries {
+    /// What they are of.
+    pub name: String,
+    /// From left to right, and from below to above, of each.
+    pub points: Vec<[f32; 2]>,
 }
 
 /// How often each value came.

@@ -51,7 +51,7 @@ mod site;
 pub use array::Array;
 pub use document::{
     Arrow, Axis, Bar, Body, CauseShown, Document, Figure, HistogramSeries, LogEntry, Node, Panel,
-    Part, SCHEMA, Series, State, TimeSeries, VERSION, Verdict,
+    Part, PointSeries, SCHEMA, Series, Span, State, TimeSeries, VERSION, Verdict,
 };
 pub use feed::{Source, TICK};
 pub use history::History;

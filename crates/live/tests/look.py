@@ -35,6 +35,9 @@ def look(url, fault, width, height, pictures):
             raise SystemExit(f"the tone is seen in {bright} of 4 rows of the waterfall")
         if browser.run(CREST, "#panel-samples canvas") is None:
             raise SystemExit("the trace shows no curve")
+        points = browser.run("return Number(document.querySelector('#panel-circle canvas').dataset.points)")
+        if points != 500 or browser.run(CREST, "#panel-circle canvas") is None:
+            raise SystemExit(f"the circle has {points} points")
         # What others wrote is text, never part of the page.
         if browser.run("return document.querySelectorAll('#panel-log b').length"):
             raise SystemExit("an entry of the log became an element")
