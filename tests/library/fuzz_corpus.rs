@@ -13,6 +13,8 @@ mod katcp_lines_body;
 mod spead_heap;
 #[path = "../../crates/spead/tests/hostile/packet.rs"]
 mod spead_packet;
+#[path = "../../fuzz/bodies/vita.rs"]
+mod vita_body;
 
 fn run(corpus: &str, body: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -51,4 +53,9 @@ fn katcp_lines() {
 #[test]
 fn igmp() {
     run("igmp", igmp_body::igmp);
+}
+
+#[test]
+fn vita() {
+    run("vita", vita_body::vita);
 }
