@@ -21,6 +21,7 @@
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | 12 | [`mod@flow`] | running dataflow graphs: their live page, DPDK ports as their outside |
 //! | 12 | [`qualify`] | what SARAO requires of an F-engine, measured from outside |
+//! | 12 | [`modem`] | the modem's samples as packets: through sockets, ports and captures |
 //! | 12 | [`page`] | what the pages of a live engine and of a sink show |
 //! | 11 | [`doctor`] | why nothing comes, or why nothing of what comes is placed |
 //! | 11 | [`sink`] | takes output streams in, from captures or interfaces, and checks them |
@@ -77,6 +78,7 @@ pub mod losses;
 pub mod memory;
 pub mod metrics;
 pub mod model;
+pub mod modem;
 pub mod net;
 pub mod page;
 pub mod ports;

@@ -104,7 +104,9 @@ Examples:
     karoo modem tx --input book.txt --mod qam256 --output book.cf32
   The same for a radio of 16 bits, sent a fifth of the time, as SigMF:
     karoo modem tx --input book.txt --mod qam256 --duty 0.2 --format ci16 \\
-      --sample-rate 40M --output book.sigmf-meta";
+      --sample-rate 40M --output book.sigmf-meta
+  In packets of VITA 49.2 to a group, two million samples a second:
+    karoo modem tx --input book.txt --output udp:239.1.2.3:4991 --sample-rate 2M";
 
 /// Of `karoo modem rx`.
 pub const MODEM_RX: &str = "\
@@ -116,6 +118,8 @@ Examples:
   As the original does it, whose figures can be had again:
     karoo modem rx --input air.cf32 --output book.txt \\
       --acquisition original --equaliser lms --vote majority
+  Packets of VITA 49.2 through a DPDK port, for an hour:
+    karoo modem rx --input dpdk:eth1:239.1.2.3:4991 --output text --seconds 3600
   In a pipe, with an equaliser for long echoes:
     cat air.cf32 | karoo modem rx --input - --taps 64 --output - | less";
 
@@ -128,6 +132,15 @@ Examples:
   Echoes, and a converter of 12 bits:
     karoo modem channel --input book.cf32 --output air.ci16 \\
       --profile cost207RAx4 --bits 12";
+
+/// Of `karoo modem link`.
+pub const MODEM_LINK: &str = "\
+Examples:
+  What is typed, over noise, at a million samples a second:
+    karoo modem link --input - --es-n0 15
+  A file again and again, with a page that shows how it comes through:
+    karoo modem link --input book.txt --repeat 1000 --output got.txt --http 8000 \\
+      --mod qam16 --es-n0 25 --frequency 2k --clock 10";
 
 /// Of `karoo modem ber`.
 pub const MODEM_BER: &str = "\

@@ -117,6 +117,7 @@ impl Command {
             Self::Dsim(args) => args.is_live(),
             Self::Sink(args) => args.is_live(),
             Self::Flow(args) => args.runs_for_long(),
+            Self::Modem(args) => args.runs_for_long(),
             _ => false,
         }
     }

@@ -3,12 +3,17 @@
 mod algorithms;
 mod ber;
 mod channel;
+mod link;
+mod messages;
 mod rx;
 mod samples;
+mod sink;
+mod stream;
 mod tx;
 
 pub(in crate::cli) use ber::Curves as BerDocument;
 pub(in crate::cli) use channel::Passed as ChannelDocument;
+pub(in crate::cli) use link::Linked as LinkDocument;
 pub(in crate::cli) use rx::Done as RxDocument;
 pub(in crate::cli) use tx::Sent as TxDocument;
 
@@ -31,14 +36,14 @@ enum Modem {
     /// is used. Exit codes: 0 all was sent; 1 an input or an output failed; 2 the command line is
     /// wrong.
     #[command(after_help = examples::MODEM_TX)]
-    Tx(tx::TxArgs),
+    Tx(Box<tx::TxArgs>),
     /// Receive frames: samples to bytes
     ///
     /// Prints how many frames were delivered, and how many were not, by cause. Exit codes: 0 the
     /// samples were received, whatever was in them; 1 an input or an output failed; 2 the command
     /// line is wrong.
     #[command(after_help = examples::MODEM_RX)]
-    Rx(rx::RxArgs),
+    Rx(Box<rx::RxArgs>),
     /// Do to samples what a radio and its surroundings do
     ///
     /// In this order: gain, sample clock and delay, frequency and phase, paths or fading, noise, IQ
@@ -46,6 +51,13 @@ enum Modem {
     /// through; 1 an input or an output failed; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_CHANNEL)]
     Channel(Box<channel::ChannelArgs>),
+    /// Send over a simulated channel in real time: text as it is typed, or files
+    ///
+    /// Transmitter, channel and receiver run at the sample rate by the clock. With --http a page
+    /// shows constellation, spectrum, eye and equaliser. Exit codes: 0 it was ended, or all was
+    /// sent; 1 an input or an output failed; 2 the command line is wrong.
+    #[command(after_help = examples::MODEM_LINK)]
+    Link(Box<link::LinkArgs>),
     /// Measure bit error rates over noise, beside theory
     ///
     /// Frames with random payloads, carrier phases and delays go through a channel to the receiver,
@@ -57,12 +69,25 @@ enum Modem {
     Ber(Box<ber::BerArgs>),
 }
 
+impl ModemArgs {
+    /// Whether it starts its log by itself.
+    pub fn runs_for_long(&self) -> bool {
+        match &self.what {
+            Modem::Tx(args) => args.is_live(),
+            Modem::Rx(args) => args.is_live(),
+            Modem::Link(_) => true,
+            Modem::Channel(_) | Modem::Ber(_) => false,
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &ModemArgs) -> Result<(), Failure> {
     match &args.what {
         Modem::Tx(args) => tx::run(args),
         Modem::Rx(args) => rx::run(args),
         Modem::Channel(args) => channel::run(args),
+        Modem::Link(args) => link::run(args),
         Modem::Ber(args) => ber::run(args),
     }
 }

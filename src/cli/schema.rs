@@ -84,7 +84,7 @@ const FLOW_PLAN: &str = "Where the nodes of a dataflow graph run: karoo flow pla
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 21] {
+fn entries() -> [Entry; 22] {
     [
         entry::<RunReport>(),
         entry::<Qualification>(),
@@ -105,6 +105,7 @@ fn entries() -> [Entry; 21] {
         entry::<modem::TxDocument>(),
         entry::<modem::RxDocument>(),
         entry::<modem::ChannelDocument>(),
+        entry::<modem::LinkDocument>(),
         entry::<modem::BerDocument<'_>>(),
         entry::<dsim::Truth<'_>>(),
     ]

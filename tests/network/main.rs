@@ -6,4 +6,5 @@ mod support;
 
 mod fgpu;
 mod flow;
+mod modem;
 mod veth;

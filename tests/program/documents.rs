@@ -158,6 +158,18 @@ fn what_the_modem_tells_keeps_its_schemas() {
     check("modem-rx", &received);
     let received: Value = serde_json::from_str(&received).unwrap();
     assert_eq!(received["frames"].as_array().unwrap().len(), 1);
+    let packets = at("packets.pcap");
+    let tx = ["modem", "tx", "--json", "--input", &text, "--output"];
+    let tx = tx.into_iter().chain([&*packets, "--sample-rate", "1M"]);
+    check("modem-tx", &karoo_ok(tx));
+    check(
+        "modem-rx",
+        &karoo_ok(["modem", "rx", "--json", "--input", &packets]),
+    );
+    let link = [
+        "modem", "link", "--json", "--input", &text, "--output", &got,
+    ];
+    check("modem-link", &karoo_ok(link));
     let ber = [
         "modem", "ber", "--json", "--mod", "bpsk", "--eb-n0", "6", "--errors", "1",
     ];

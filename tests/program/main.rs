@@ -17,6 +17,8 @@ mod manual;
 mod memory;
 mod mistakes;
 mod modem;
+mod modem_link;
+mod modem_streams;
 mod outputs;
 mod plan;
 mod rejections;

@@ -13,7 +13,7 @@ use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::samples::{self, Input, Output, is_standard};
+use super::samples::{self, file, is_standard};
 use crate::cli::Failure;
 use crate::config::units::hertz;
 use crate::report::{Documented, to_json};
@@ -232,7 +232,7 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         let why = "--json with --output -: samples go to standard output; name a file";
         return Err(Failure::usage(why));
     }
-    let mut input = Input::open(&args.input, args.format, args.full_scale)?;
+    let mut input = samples::read(&args.input, args.format, args.full_scale)?;
     let recording = input.recording.take();
     let said = recording
         .as_ref()
@@ -240,9 +240,9 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
     let sample_rate = args.sample_rate.or(said);
     let settings = args.channel.settings(sample_rate)?;
     let mut channel = Channel::new(&settings).map_err(Failure::usage)?;
-    samples::not_the_same(&args.input, &args.output)?;
+    samples::not_the_same(file(&args.input), file(&args.output))?;
     let scale = args.full_scale.unwrap_or_default();
-    let mut output = Output::create(&args.output, args.output_format, scale)?;
+    let mut output = samples::write(&args.output, args.output_format, scale)?;
     output.recording.sample_rate = sample_rate;
     output.recording.frequency = recording.and_then(|recording| recording.frequency);
     let (mut before, mut behind): (Vec<Complex32>, Vec<Complex32>) = Default::default();

@@ -1,40 +1,43 @@
 //! `karoo modem rx`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use karoo_modem::formats::{FullScale, SampleFormat};
-use karoo_modem::rx::{Counts, Level, ModeVote, Outcome, ReceivedFrame, Receiver, RxConfig};
-use karoo_modem::waveform::{CheckField, ModeSet, Modulation, Scrambler};
-use num_complex::Complex32;
+use karoo_modem::rx::{Counts, Level, ModeVote, RxConfig};
+use karoo_modem::waveform::{CheckField, ModeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{Algorithms, refused};
-use super::samples::{self, Input, is_standard};
+use super::samples::{self, is_standard};
+use super::sink::{self, FrameDone, Sink, SinkSettings};
+use super::stream::{self, EndOptions, LayoutOptions, PacketOptions, Source, Watch};
 use crate::cli::Failure;
+use crate::modem::{IntakeCounts, Place};
 use crate::report::modem::{ModemGatherer, ModemRun};
 use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Samples")]
 pub struct RxArgs {
-    /// Samples, three a symbol: raw, or SigMF by the names .sigmf-meta and .sigmf-data; - is
-    /// standard input
-    #[arg(short, long, value_name = "FILE")]
-    input: PathBuf,
+    /// Samples, three a symbol: a raw file, or SigMF by the names .sigmf-meta and .sigmf-data; - is
+    /// standard input; tcp:HOST:PORT, tcp-listen:ADDRESS:PORT; shm:NAME; or packets of VITA 49.2,
+    /// as DIFI has them: udp:ADDRESS:PORT, dpdk:INTERFACE:GROUP:PORT, a capture FILE.pcap
+    #[arg(short, long, value_name = "PLACE", value_parser = Place::from_str)]
+    input: Place,
     /// Format of samples: cf32 or ci16 [default: by the file's name, else cf32]
     #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str)]
     format: Option<SampleFormat>,
+    #[command(flatten)]
+    layout: LayoutOptions,
     /// Value that 32767 stands for in ci16 [default: what metadata say, else 4]
     #[arg(long, value_name = "VALUE", value_parser = samples::full_scale)]
     full_scale: Option<FullScale>,
-    /// Samples per second, for frequencies in Hz [default: what metadata say]
+    /// Samples per second, for frequencies in Hz [default: what metadata or context packets say]
     #[arg(long, value_name = "HZ", value_parser = samples::rate)]
     sample_rate: Option<f64>,
     /// Payloads, one behind the other: of each frame as many bytes as its header says; - is
@@ -96,6 +99,20 @@ pub struct RxArgs {
     /// there are CPUs, less one]
     #[arg(long, value_name = "N", help_heading = "Receiver")]
     threads: Option<usize>,
+    #[command(flatten)]
+    packets: PacketOptions,
+    #[command(flatten)]
+    end: EndOptions,
+    /// Port of a live page, and of /metrics for Prometheus
+    #[arg(long, value_name = "PORT", help_heading = "Frames")]
+    http: Option<u16>,
+}
+
+impl RxArgs {
+    /// Whether it goes on until somebody ends it, or somebody looks at it.
+    pub fn is_live(&self) -> bool {
+        self.input.is_live() || self.http.is_some()
+    }
 }
 
 /// What check fields have.
@@ -118,29 +135,6 @@ enum Vote {
     Majority,
 }
 
-/// A frame in JSON.
-#[derive(Debug, Serialize, JsonSchema)]
-struct FrameDone {
-    /// Sample of its start, and what is left to the exact one.
-    sample: u64,
-    fraction: f64,
-    mode: Modulation,
-    /// Bytes of the payload that are used.
-    bytes: usize,
-    outcome: Outcome,
-    check_passed: bool,
-    kind: u8,
-    source: u8,
-    destination: u8,
-    network: u16,
-    snr_db: f64,
-    evm: f64,
-    /// Carrier offset in cycles per sample, and in Hz if the rate is known.
-    cfo_cycles_per_sample: f64,
-    cfo_hz: Option<f64>,
-    clock_ppm: f64,
-}
-
 /// What was received.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Done {
@@ -148,81 +142,14 @@ pub struct Done {
     bytes: u64,
     cut_bytes: u64,
     counts: Counts,
+    /// What has become of packets, if samples came in packets.
+    packets: Option<IntakeCounts>,
     frames: Vec<FrameDone>,
 }
 
 impl Documented for Done {
     const NAME: &'static str = "modem-rx";
     const TITLE: &'static str = "What karoo modem rx --json received";
-}
-
-/// Where frames go.
-struct Sink<'a> {
-    args: &'a RxArgs,
-    output: Option<Box<dyn Write>>,
-    gatherer: Option<ModemGatherer>,
-    sample_rate: Option<f64>,
-    bytes: u64,
-    done: Vec<FrameDone>,
-}
-
-impl Sink<'_> {
-    fn frames(&mut self, frames: &mut Vec<ReceivedFrame>) -> Result<(), Failure> {
-        for mut frame in frames.drain(..) {
-            if let Some(gatherer) = &mut self.gatherer {
-                gatherer.frame(&frame);
-            }
-            if self.args.json {
-                self.done.push(self.done(&frame));
-            }
-            let write = match frame.outcome {
-                Outcome::Delivered => true,
-                Outcome::Check => self.args.keep_failed,
-                Outcome::Mode | Outcome::Length => false,
-            };
-            if !write {
-                continue;
-            }
-            if self.args.scramble {
-                let whole = frame.modulation().payload_bytes();
-                Scrambler::demo().apply(&mut frame.body[..whole]);
-            }
-            let payload = frame.payload();
-            self.bytes += payload.len() as u64;
-            if let Some(output) = &mut self.output {
-                output
-                    .write_all(payload)
-                    .map_err(|error| written(self.args, &error))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn done(&self, frame: &ReceivedFrame) -> FrameDone {
-        let header = &frame.header;
-        FrameDone {
-            sample: frame.start,
-            fraction: frame.start_fraction,
-            mode: frame.modulation(),
-            bytes: frame.payload().len(),
-            outcome: frame.outcome,
-            check_passed: frame.check_passed(),
-            kind: header.kind,
-            source: header.source,
-            destination: header.destination,
-            network: header.network,
-            snr_db: frame.snr_db,
-            evm: frame.evm,
-            cfo_cycles_per_sample: frame.frequency,
-            cfo_hz: self.sample_rate.map(|rate| rate * frame.frequency),
-            clock_ppm: frame.clock_ppm,
-        }
-    }
-}
-
-fn written(args: &RxArgs, error: &io::Error) -> Failure {
-    let path = args.output.as_deref().unwrap_or(Path::new("-"));
-    Failure::data(format!("{}: {error}", path.display()))
 }
 
 fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
@@ -246,7 +173,7 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
             Check::Pad => CheckField::Pad,
         },
         soft: false,
-        points: args.report.is_some(),
+        points: args.report.is_some() || args.http.is_some(),
         threads: args.threads.unwrap_or(cpus - 1),
         level: Level::detect(),
     };
@@ -262,53 +189,44 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         return Err(Failure::usage(why));
     }
     let config = config(args)?;
-    let mut input = Input::open(&args.input, args.format, args.full_scale)?;
-    let of_recording = input
-        .recording
-        .as_ref()
-        .and_then(|recording| recording.sample_rate);
-    let sample_rate = args.sample_rate.or(of_recording);
-    let output = match args.output.as_deref() {
-        None => None,
-        Some(path) if is_standard(path) => Some(Box::new(io::stdout().lock()) as Box<dyn Write>),
-        Some(path) => {
-            samples::not_the_same(&args.input, path)?;
-            let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
-            Some(Box::new(BufWriter::new(File::create(path).map_err(failed)?)) as Box<dyn Write>)
-        }
-    };
-    let mut receiver = Receiver::new(&config).map_err(refused)?;
+    let mut watch = Watch::start(args.is_live(), args.http)?;
+    let formats = (args.format, args.full_scale, args.layout);
+    let mut source = Source::open(
+        &args.input,
+        &args.packets,
+        formats,
+        args.sample_rate,
+        watch.stop(),
+    )?;
+    samples::not_the_same(
+        args.input.file(),
+        args.output.as_deref().and_then(samples::file),
+    )?;
     let mut sink = Sink {
-        args,
-        output,
+        settings: SinkSettings {
+            keep_failed: args.keep_failed,
+            scramble: args.scramble,
+            keep_frames: args.json,
+            prompt: args.input.is_live(),
+        },
+        output: sink::output(args.output.as_deref())?,
         gatherer: args.report.is_some().then(ModemGatherer::default),
-        sample_rate,
-        bytes: 0,
-        done: Vec::new(),
+        watcher: watch.watcher(&args.input.to_string()),
+        sample_rate: args.sample_rate.or(source.sample_rate()),
+        ..Sink::default()
     };
     let begun = Instant::now();
-    let (mut block, mut frames): (Vec<Complex32>, Vec<ReceivedFrame>) = Default::default();
-    while input.read(&mut block)? > 0 {
-        if let Some(gatherer) = &mut sink.gatherer {
-            gatherer.samples(&block);
-        }
-        receiver.push(&block, &mut frames);
-        sink.frames(&mut frames)?;
-        block.clear();
-    }
-    receiver.finish(&mut frames);
-    sink.frames(&mut frames)?;
-    if let Some(output) = &mut sink.output {
-        output.flush().map_err(|error| written(args, &error))?;
-    }
+    let mut counts = sink::receive(&config, &mut source, &mut sink, (&mut watch, &args.end))?;
     let seconds = begun.elapsed().as_secs_f64();
+    watch.finish();
+    let (not_finite, cut_bytes) = source.not_read();
     // Some were taken for 0 when they were read.
-    let mut counts = receiver.counts();
-    counts.bad_samples += input.counts().not_finite;
+    counts.bad_samples += not_finite;
+    let packets = source.finish()?;
     if let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) {
         let run = ModemRun {
-            input: args.input.display().to_string(),
-            sample_rate,
+            input: args.input.to_string(),
+            sample_rate: sink.sample_rate,
             seconds,
             bytes: sink.bytes,
             machine: format!("{}, {} decoding threads", config.level, config.threads),
@@ -318,8 +236,9 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let done = Done {
         seconds,
         bytes: sink.bytes,
-        cut_bytes: input.counts().cut_bytes,
+        cut_bytes,
         counts,
+        packets,
         frames: sink.done,
     };
     report(args, to_standard, &done)
@@ -351,6 +270,9 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\nnot delivered: {count} {what}");
+    }
+    if let Some(packets) = &done.packets {
+        text += &stream::words(packets);
     }
     match to_standard {
         true => eprintln!("{text}"),

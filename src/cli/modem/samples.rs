@@ -5,17 +5,49 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use karoo_modem::formats::{
-    FullScale, MOST_META_BYTES, ReadCounts, Recording, RecordingPaths, SampleFormat, SampleReader,
-    SampleWriter, WriteCounts,
+    Annotation, FullScale, MOST_META_BYTES, ReadCounts, Recording, RecordingPaths, SampleFormat,
+    SampleReader, SampleWriter, WriteCounts,
 };
 use num_complex::Complex32;
 
 use crate::cli::Failure;
 use crate::config::units::hertz;
 
+/// Labels in metadata, at most.
+const MOST_ANNOTATIONS: usize = 100_000;
+
 /// Whether a path stands for standard input or output.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// A path that stands for a file.
+pub fn file(path: &Path) -> Option<&Path> {
+    (!is_standard(path)).then_some(path)
+}
+
+/// Opens a file of samples, or standard input.
+pub fn read(
+    path: &Path,
+    format: Option<SampleFormat>,
+    scale: Option<FullScale>,
+) -> Result<Input, Failure> {
+    match is_standard(path) {
+        true => Ok(Input::raw("-", Box::new(io::stdin()), format, scale)),
+        false => Input::open(path, format, scale),
+    }
+}
+
+/// Opens a file of samples, or standard output.
+pub fn write(
+    path: &Path,
+    format: Option<SampleFormat>,
+    scale: FullScale,
+) -> Result<Output, Failure> {
+    match is_standard(path) {
+        true => Ok(Output::raw("-", Box::new(io::stdout()), format, scale)),
+        false => Output::create(path, format, scale),
+    }
 }
 
 /// The format that an option names, or else the end of the name, or else `cf32`.
@@ -41,10 +73,10 @@ pub fn full_scale(text: &str) -> Result<FullScale, String> {
 }
 
 /// Refuses to write over what is read.
-pub fn not_the_same(input: &Path, output: &Path) -> Result<(), Failure> {
-    if is_standard(input) || is_standard(output) {
+pub fn not_the_same(input: Option<&Path>, output: Option<&Path>) -> Result<(), Failure> {
+    let Some((input, output)) = input.zip(output) else {
         return Ok(());
-    }
+    };
     let real = |path: &Path| {
         let path = RecordingPaths::of(path).map_or(path.to_owned(), |paths| paths.data);
         fs::canonicalize(path).ok()
@@ -67,7 +99,22 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file of samples, or standard input.
+    /// Reads what is no file: samples of floats, if nothing else is said.
+    pub fn raw(
+        name: &str,
+        source: Box<dyn Read>,
+        format: Option<SampleFormat>,
+        scale: Option<FullScale>,
+    ) -> Input {
+        let format = format.unwrap_or(SampleFormat::Cf32);
+        Input {
+            path: name.into(),
+            reader: SampleReader::new(source, format, scale.unwrap_or_default()),
+            recording: None,
+        }
+    }
+
+    /// Opens a file of samples.
     pub fn open(
         path: &Path,
         format: Option<SampleFormat>,
@@ -76,15 +123,6 @@ impl Input {
         let failed = |path: &Path, error: io::Error| {
             Failure::usage(format!("--input {}: {error}", path.display()))
         };
-        if is_standard(path) {
-            let format = format.unwrap_or(SampleFormat::Cf32);
-            let source: Box<dyn Read> = Box::new(io::stdin().lock());
-            return Ok(Input {
-                path: path.to_owned(),
-                reader: SampleReader::new(source, format, scale.unwrap_or_default()),
-                recording: None,
-            });
-        }
         let Some(paths) = RecordingPaths::of(path) else {
             let file = File::open(path).map_err(|error| failed(path, error))?;
             let source: Box<dyn Read> = Box::new(file);
@@ -157,7 +195,23 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens a file of samples, or standard output.
+    /// Writes to what is no file.
+    pub fn raw(
+        name: &str,
+        sink: Box<dyn Write>,
+        format: Option<SampleFormat>,
+        scale: FullScale,
+    ) -> Output {
+        let format = format.unwrap_or(SampleFormat::Cf32);
+        Output {
+            path: name.into(),
+            writer: SampleWriter::new(sink, format, scale),
+            meta: None,
+            recording: Recording::new(format),
+        }
+    }
+
+    /// Opens a file of samples.
     pub fn create(
         path: &Path,
         format: Option<SampleFormat>,
@@ -169,14 +223,8 @@ impl Output {
             None => format_of(path, format),
         };
         let data = paths.as_ref().map_or(path, |paths| &paths.data);
-        let sink: Box<dyn Write> = match is_standard(path) {
-            true => Box::new(io::stdout().lock()),
-            false => {
-                let failed =
-                    |error| Failure::usage(format!("--output {}: {error}", data.display()));
-                Box::new(BufWriter::new(File::create(data).map_err(failed)?))
-            }
-        };
+        let failed = |error| Failure::usage(format!("--output {}: {error}", data.display()));
+        let sink: Box<dyn Write> = Box::new(BufWriter::new(File::create(data).map_err(failed)?));
         let full_scale = (format == SampleFormat::Ci16).then_some(scale);
         Ok(Output {
             path: data.to_owned(),
@@ -189,14 +237,16 @@ impl Output {
         })
     }
 
-    /// Whether metadata are written.
-    pub fn has_metadata(&self) -> bool {
-        self.meta.is_some()
-    }
-
-    /// Samples that were written so far.
-    pub fn samples(&self) -> u64 {
-        self.writer.counts().samples
+    /// Labels the next samples in metadata, if any are written.
+    pub fn annotate(&mut self, label: &str, samples: u64) {
+        let annotations = &mut self.recording.annotations;
+        if self.meta.is_some() && annotations.len() < MOST_ANNOTATIONS {
+            annotations.push(Annotation {
+                sample_start: self.writer.counts().samples,
+                sample_count: Some(samples),
+                label: Some(label.to_owned()),
+            });
+        }
     }
 
     /// Writes samples.

@@ -1,29 +1,30 @@
 //! `karoo modem tx`.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use karoo_modem::formats::{Annotation, FullScale, SampleFormat};
+use karoo_modem::formats::{FullScale, SampleFormat};
 use karoo_modem::tx::{Transmitter, blank_symbols};
-use karoo_modem::waveform::{
-    CheckField, FRAME_SYMBOLS, Frame, Header, Modulation, SAMPLES_PER_SYMBOL, Scrambler,
-    pad_message,
-};
+use karoo_modem::waveform::{CheckField, Modulation};
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::samples::{self, Output, is_standard};
+use super::messages::{FrameSettings, open};
+use super::samples::{self, is_standard};
+use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions, Watch};
 use crate::cli::Failure;
+use crate::modem::{OutletCounts, Place};
 use crate::report::{Documented, to_json};
 
 /// Blank symbols that are made at once.
 const BLANKS: u64 = 1 << 14;
-/// Frames that are labelled in metadata, at most.
-const MOST_ANNOTATIONS: u64 = 100_000;
+/// Blank symbols behind the last frame of a stream.
+const BEHIND: usize = 400;
+/// Seconds behind its time from which on a stream of packets is said to be late.
+const LATE: f64 = 0.01;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Frames")]
@@ -58,9 +59,11 @@ pub struct TxArgs {
     /// Blank symbols before the first frame
     #[arg(long, value_name = "SYMBOLS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     lead: u64,
-    /// Samples: raw, or SigMF by the names .sigmf-meta and .sigmf-data; - is standard output
-    #[arg(short, long, value_name = "FILE", help_heading = "Samples")]
-    output: PathBuf,
+    /// Samples: a raw file, or SigMF by the names .sigmf-meta and .sigmf-data; - is standard
+    /// output; tcp:HOST:PORT, tcp-listen:ADDRESS:PORT; shm:NAME; or packets of VITA 49.2, as DIFI
+    /// has them: udp:ADDRESS:PORT, dpdk:INTERFACE:GROUP:PORT, a capture FILE.pcap
+    #[arg(short, long, value_name = "PLACE", value_parser = Place::from_str, help_heading = "Samples")]
+    output: Place,
     /// Format of samples: cf32 or ci16 [default: by the file's name, else cf32]
     #[arg(long, value_name = "FORMAT", value_parser = SampleFormat::from_str, help_heading = "Samples")]
     format: Option<SampleFormat>,
@@ -70,12 +73,25 @@ pub struct TxArgs {
     /// Gain in dB; at 0 frames have a mean power of 1
     #[arg(long, value_name = "DB", default_value_t = 0.0, allow_negative_numbers = true, value_parser = decibels, help_heading = "Samples")]
     gain: f64,
-    /// Samples per second, for metadata
+    /// Samples per second, for metadata; packets are sent at this pace
     #[arg(long, value_name = "HZ", value_parser = samples::rate, help_heading = "Samples")]
     sample_rate: Option<f64>,
     /// Print JSON
     #[arg(long, help_heading = "Samples")]
     json: bool,
+    #[command(flatten, next_help_heading = "Samples")]
+    layout: LayoutOptions,
+    #[command(flatten)]
+    packets: PacketOptions,
+    #[command(flatten)]
+    losses: LossOptions,
+}
+
+impl TxArgs {
+    /// Whether it goes on until somebody ends it.
+    pub fn is_live(&self) -> bool {
+        self.output.is_live()
+    }
 }
 
 /// What check fields have.
@@ -106,6 +122,8 @@ pub struct Sent {
     samples: u64,
     /// Real and imaginary parts that did not fit into the format.
     clipped: u64,
+    /// What became of samples that were sent as packets.
+    packets: Option<OutletCounts>,
 }
 
 impl Documented for Sent {
@@ -117,7 +135,9 @@ impl Documented for Sent {
 struct Sender<'a> {
     args: &'a TxArgs,
     transmitter: Transmitter,
-    output: Output,
+    frame_settings: FrameSettings,
+    output: Destination,
+    watch: Watch,
     blanks: u64,
     frames: u64,
     bytes: u64,
@@ -128,31 +148,8 @@ impl Sender<'_> {
     /// A frame with `message`, and the pause behind it.
     fn frame(&mut self, message: &[u8]) -> Result<(), Failure> {
         let args = self.args;
-        let (mut payload, used) = pad_message(message, args.modulation);
-        if args.scramble {
-            Scrambler::demo().apply(&mut payload);
-        }
-        let header = Header {
-            source: args.source,
-            destination: args.destination,
-            network: args.network,
-            // A payload has at most 12 252 bytes.
-            length: used as u16,
-            ..Header::new(args.modulation)
-        };
-        let check = match args.check {
-            Check::Crc => CheckField::Crc,
-            Check::Pad => CheckField::Pad,
-        };
-        let frame = Frame::new(header, &payload, check).map_err(Failure::data)?;
-        if self.output.has_metadata() && self.frames < MOST_ANNOTATIONS {
-            let annotation = Annotation {
-                sample_start: self.output.samples(),
-                sample_count: Some((FRAME_SYMBOLS * SAMPLES_PER_SYMBOL) as u64),
-                label: Some(args.modulation.to_string()),
-            };
-            self.output.recording.annotations.push(annotation);
-        }
+        let (frame, used) = self.frame_settings.frame(message)?;
+        self.output.frame(args.modulation.name());
         self.samples.clear();
         self.transmitter.frame(&frame, &mut self.samples);
         self.output.write(&self.samples)?;
@@ -163,7 +160,7 @@ impl Sender<'_> {
 
     fn pause(&mut self, symbols: u64) -> Result<(), Failure> {
         let mut left = symbols;
-        while left > 0 {
+        while left > 0 && !self.watch.has_ended() {
             let now = left.min(BLANKS);
             self.samples.clear();
             self.transmitter.blanks(now as usize, &mut self.samples);
@@ -172,11 +169,51 @@ impl Sender<'_> {
         }
         Ok(())
     }
+
+    /// All of the input, once.
+    fn pass(&mut self, mut input: Box<dyn Read + Send>) -> Result<(), Failure> {
+        let path = &self.args.input;
+        let wanted = self.args.modulation.payload_bytes() as u64;
+        let mut message = Vec::new();
+        while !self.watch.has_ended() {
+            message.clear();
+            let failed = |error| Failure::data(format!("{}: {error}", path.display()));
+            (&mut input)
+                .take(wanted)
+                .read_to_end(&mut message)
+                .map_err(failed)?;
+            if message.is_empty() {
+                break;
+            }
+            self.frame(&message)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Sent, Failure> {
+        self.samples.clear();
+        if self.args.is_live() {
+            // A receiver waits for what the last frame's end reaches into, and there is no end.
+            self.transmitter.blanks(BEHIND, &mut self.samples);
+        }
+        self.transmitter.finish(&mut self.samples);
+        self.output.write(&self.samples)?;
+        let gone = self.output.finish()?;
+        self.watch.finish();
+        Ok(Sent {
+            modulation: self.args.modulation,
+            frames: self.frames,
+            bytes: self.bytes,
+            samples: gone.samples,
+            clipped: gone.clipped,
+            packets: gone.packets,
+        })
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &TxArgs) -> Result<(), Failure> {
-    let standard = is_standard(&args.output);
+    let standard = args.output.is_standard();
     if args.json && standard {
         let why = "--json with --output -: samples go to standard output; name a file";
         return Err(Failure::usage(why));
@@ -188,60 +225,47 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
     let usage = |error| Failure::usage(format!("--duty: {error}"));
     let blanks = blank_symbols(args.duty).map_err(usage)?;
     // Before the output is made, so that nothing is left behind if there is no input.
-    let mut input = open(&args.input)?;
-    samples::not_the_same(&args.input, &args.output)?;
-    let mut output = Output::create(&args.output, args.format, args.full_scale)?;
-    output.recording.sample_rate = args.sample_rate;
+    let mut input = Some(open(&args.input)?);
+    samples::not_the_same(samples::file(&args.input), args.output.file())?;
+    let watch = Watch::start(args.is_live(), None)?;
+    let output = Destination::open(
+        &args.output,
+        (&args.packets, &args.losses),
+        (args.format, args.full_scale, args.layout),
+        args.sample_rate,
+        watch.stop(),
+    )?;
+    let frame_settings = FrameSettings {
+        check: match args.check {
+            Check::Crc => CheckField::Crc,
+            Check::Pad => CheckField::Pad,
+        },
+        scramble: args.scramble,
+        source: args.source,
+        destination: args.destination,
+        network: args.network,
+        ..FrameSettings::new(args.modulation)
+    };
     let mut sender = Sender {
         args,
+        frame_settings,
         transmitter: Transmitter::new(10f64.powf(args.gain / 20.0) as f32),
         output,
+        watch,
         blanks,
         frames: 0,
         bytes: 0,
         samples: Vec::new(),
     };
     sender.pause(args.lead)?;
-    for pass in 0..args.repeat {
-        if pass > 0 {
-            input = open(&args.input)?;
-        }
-        let mut message = Vec::new();
-        loop {
-            message.clear();
-            let wanted = args.modulation.payload_bytes() as u64;
-            let failed = |error| Failure::data(format!("{}: {error}", args.input.display()));
-            (&mut input)
-                .take(wanted)
-                .read_to_end(&mut message)
-                .map_err(failed)?;
-            if message.is_empty() {
-                break;
-            }
-            sender.frame(&message)?;
+    for _ in 0..args.repeat {
+        let input = input.take().map_or_else(|| open(&args.input), Ok)?;
+        sender.pass(input)?;
+        if sender.watch.has_ended() {
+            break;
         }
     }
-    sender.samples.clear();
-    sender.transmitter.finish(&mut sender.samples);
-    sender.output.write(&sender.samples)?;
-    let (frames, bytes) = (sender.frames, sender.bytes);
-    let counts = sender.output.finish()?;
-    let sent = Sent {
-        modulation: args.modulation,
-        frames,
-        bytes,
-        samples: counts.samples,
-        clipped: counts.clipped,
-    };
-    report(args, &sent)
-}
-
-fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
-    if is_standard(path) {
-        return Ok(Box::new(io::stdin().lock()));
-    }
-    let failed = |error| Failure::usage(format!("--input {}: {error}", path.display()));
-    Ok(Box::new(File::open(path).map_err(failed)?))
+    report(args, &sender.finish()?)
 }
 
 fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
@@ -250,11 +274,24 @@ fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
         println!("{json}");
         return Ok(());
     }
-    let text = format!(
+    let mut text = format!(
         "{} frames of {}, {} bytes, {} samples, {} parts clipped",
         sent.frames, sent.modulation, sent.bytes, sent.samples, sent.clipped
     );
-    match is_standard(&args.output) {
+    if let Some(packets) = &sent.packets {
+        let left_out = &packets.left_out;
+        text += &format!("; {} packets", packets.packets);
+        if left_out.packets > 0 {
+            text += &format!(
+                ", {} left out, which touches {} frames",
+                left_out.packets, left_out.frames
+            );
+        }
+        if packets.most_late > LATE {
+            text += &format!("; up to {:.3} s behind the sample rate", packets.most_late);
+        }
+    }
+    match args.output.is_standard() {
         true => eprintln!("{text}"),
         false => println!("{text}"),
     }

@@ -165,6 +165,18 @@ impl<R: Read> SampleReader<R> {
     }
 }
 
+/// A part as an integer of so many steps to 1, half to even, and whether that is not it: it clips,
+/// or is no number.
+#[inline]
+pub(crate) fn quantised(part: f32, steps: f32) -> (i16, bool) {
+    // 1.5 · 2²³: floats around it have no fraction, so that adding rounds, in any instruction set.
+    const WHOLE: f32 = 12_582_912.0;
+    let wanted = ((part * steps).clamp(-1e5, 1e5) + WHOLE) - WHOLE;
+    // A cast clips, and makes 0 of what is no number.
+    let held = wanted as i16;
+    (held, f32::from(held) != wanted)
+}
+
 /// What a writer has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct WriteCounts {
@@ -208,10 +220,8 @@ impl<W: Write> SampleWriter<W> {
                     let steps = self.steps;
                     let clipped = &mut self.counts.clipped;
                     self.bytes.extend(parts.flat_map(|part| {
-                        let wanted = (part * steps).round_ties_even();
-                        // A cast clips, and makes 0 of what is no number.
-                        let held = wanted as i16;
-                        *clipped += u64::from(f32::from(held) != wanted);
+                        let (held, clips) = quantised(part, steps);
+                        *clipped += u64::from(clips);
                         held.to_le_bytes()
                     }));
                 }
@@ -293,6 +303,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn integers_are_the_nearest(part in prop_oneof![-6f32..6.0, any::<f32>()]) {
+            let wanted = (part * 8000.0).round_ties_even();
+            let (held, clips) = quantised(part, 8000.0);
+            prop_assert_eq!(held, wanted as i16);
+            prop_assert_eq!(clips, f32::from(held) != wanted);
+        }
+
         #[test]
         fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             for format in SampleFormat::ALL {

@@ -95,6 +95,31 @@ pub struct Counts {
     pub check: u64,
 }
 
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        let Counts {
+            samples,
+            bad_samples,
+            detected,
+            not_acquired,
+            cut,
+            delivered,
+            mode,
+            length,
+            check,
+        } = more;
+        self.samples += samples;
+        self.bad_samples += bad_samples;
+        self.detected += detected;
+        self.not_acquired += not_acquired;
+        self.cut += cut;
+        self.delivered += delivered;
+        self.mode += mode;
+        self.length += length;
+        self.check += check;
+    }
+}
+
 impl Counts {
     pub(crate) fn add(&mut self, outcome: Outcome) {
         *match outcome {

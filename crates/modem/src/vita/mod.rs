@@ -31,4 +31,4 @@ pub use context::{CONTEXT_BYTES, Context, ContextError};
 pub use packet::{DIFI_OUI, HEADER_BYTES, Packet, PacketError, PacketKind};
 pub use reader::{Piece, StreamCounts, StreamError, StreamReader};
 pub use time::{PICOSECONDS, PacketTime, SampleRate, SampleRateError};
-pub use writer::{PACKET_SAMPLES, StreamWriter};
+pub use writer::{OutPacket, PACKET_SAMPLES, StreamWriter, samples_within};

@@ -10,6 +10,7 @@ use crate::formats::FullScale;
 
 /// What has become of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamCounts {
     /// Data packets whose samples were placed.
     pub packets: u64,

@@ -36,8 +36,8 @@ fn samples(count: usize) -> Vec<Complex32> {
 
 fn packets(samples: &[Complex32], hertz: f64) -> Vec<Vec<u8>> {
     let (mut writer, mut packets) = (writer(hertz), Vec::new());
-    let mut keep = |bytes: &[u8]| {
-        packets.push(bytes.to_vec());
+    let mut keep = |packet: OutPacket| {
+        packets.push(packet.bytes.to_vec());
         Ok::<(), Infallible>(())
     };
     writer.push(samples, &mut keep).unwrap();
@@ -100,8 +100,8 @@ fn samples_come_back_over_udp() {
     let sent = samples(20_000);
     let (mut reader, mut back, mut writer) = (reader(), Vec::new(), writer(40e6));
     let mut bytes = [0; 2048];
-    let mut pass = |packet: &[u8]| {
-        sender.send(packet)?;
+    let mut pass = |packet: OutPacket| {
+        sender.send(packet.bytes)?;
         let length = socket.recv(&mut bytes)?;
         reader
             .push(&bytes[..length], &mut back)

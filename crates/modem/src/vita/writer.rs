@@ -3,14 +3,35 @@
 use num_complex::Complex32;
 
 use super::context::Context;
-use super::packet::{Packet, PacketKind};
+use super::packet::{HEADER_BYTES, Packet, PacketKind};
 use super::time::PacketTime;
-use crate::formats::{FullScale, SampleFormat, SampleWriter};
+use crate::formats::{FullScale, quantised};
 
 /// Samples of a packet that fits into Ethernet's usual 1500 bytes.
 pub const PACKET_SAMPLES: usize = 360;
 /// Class of a data packet: DIFI's basic data plane, packet class 0.
 const CLASS: u32 = 0;
+/// The most samples of a packet, whose size is a number of words in 16 bits.
+const MOST_SAMPLES: usize = 0xffff - HEADER_BYTES / 4;
+
+/// Samples of a data packet of at most so many bytes: a multiple of 8, or none if there is no room
+/// for 8.
+pub fn samples_within(bytes: usize) -> Option<usize> {
+    let samples = bytes.saturating_sub(HEADER_BYTES) / 4;
+    let whole = samples.min(MOST_SAMPLES) / 8 * 8;
+    (whole > 0).then_some(whole)
+}
+
+/// A packet on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutPacket<'a> {
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// Place in the stream of its first sample, or of the first behind a context.
+    pub first: u64,
+    /// Its samples; a context has none.
+    pub samples: usize,
+}
 
 /// Cuts a stream of samples into packets of the same size.
 #[derive(Debug)]
@@ -21,6 +42,7 @@ pub struct StreamWriter {
     full_scale: FullScale,
     /// Data packets from one context packet to the next.
     context_every: u64,
+    packet_samples: usize,
     counts: [u8; 2],
     packets: u64,
     sent: u64,
@@ -46,6 +68,7 @@ impl StreamWriter {
             start,
             full_scale,
             context_every: context_every.max(1),
+            packet_samples: PACKET_SAMPLES,
             counts: [0; 2],
             packets: 0,
             sent: 0,
@@ -56,18 +79,24 @@ impl StreamWriter {
         }
     }
 
+    /// The same with packets of so many samples, of which there is at least one.
+    pub fn with_packet_samples(mut self, samples: usize) -> StreamWriter {
+        self.packet_samples = samples.clamp(1, MOST_SAMPLES);
+        self
+    }
+
     /// Takes samples, and gives packets that are whole to `send`, which may fail.
     pub fn push<E>(
         &mut self,
         mut samples: &[Complex32],
-        mut send: impl FnMut(&[u8]) -> Result<(), E>,
+        mut send: impl FnMut(OutPacket) -> Result<(), E>,
     ) -> Result<(), E> {
         while !samples.is_empty() {
-            let room = PACKET_SAMPLES - self.held.len();
+            let room = self.packet_samples - self.held.len();
             let (now, later) = samples.split_at(room.min(samples.len()));
             self.held.extend_from_slice(now);
             samples = later;
-            if self.held.len() == PACKET_SAMPLES {
+            if self.held.len() == self.packet_samples {
                 self.packet(&mut send)?;
             }
         }
@@ -75,7 +104,7 @@ impl StreamWriter {
     }
 
     /// Sends what is left, in a shorter packet.
-    pub fn finish<E>(&mut self, mut send: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    pub fn finish<E>(&mut self, mut send: impl FnMut(OutPacket) -> Result<(), E>) -> Result<(), E> {
         match self.held.is_empty() {
             true => Ok(()),
             false => self.packet(&mut send),
@@ -92,7 +121,7 @@ impl StreamWriter {
         self.packets
     }
 
-    fn packet<E>(&mut self, send: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    fn packet<E>(&mut self, send: &mut impl FnMut(OutPacket) -> Result<(), E>) -> Result<(), E> {
         let time = self.start.after(self.sent, self.context.sample_rate);
         if self.packets.is_multiple_of(self.context_every) {
             let context = Context {
@@ -103,15 +132,22 @@ impl StreamWriter {
             let count = &mut self.counts[1];
             context.write(self.stream, *count, time, &mut self.bytes);
             *count = (*count + 1) % 16;
-            send(&self.bytes)?;
+            send(OutPacket {
+                bytes: &self.bytes,
+                first: self.sent,
+                samples: 0,
+            })?;
         }
-        self.integers.clear();
-        let mut writer = SampleWriter::new(&mut self.integers, SampleFormat::Ci16, self.full_scale);
-        // Writing into memory does not fail.
-        let _ = writer.write(&self.held);
-        self.clipped += writer.counts().clipped;
-        // Files are little endian, packets big.
-        self.integers.chunks_exact_mut(2).for_each(<[u8]>::reverse);
+        self.integers.resize(4 * self.held.len(), 0);
+        let steps = f32::from(i16::MAX) / self.full_scale.value();
+        let mut clipped = 0;
+        for (bytes, sample) in self.integers.chunks_exact_mut(4).zip(&self.held) {
+            let (re, im) = (quantised(sample.re, steps), quantised(sample.im, steps));
+            clipped += u64::from(re.1) + u64::from(im.1);
+            bytes[..2].copy_from_slice(&re.0.to_be_bytes());
+            bytes[2..].copy_from_slice(&im.0.to_be_bytes());
+        }
+        self.clipped += clipped;
         self.bytes.clear();
         let packet = Packet {
             kind: PacketKind::Data,
@@ -123,9 +159,14 @@ impl StreamWriter {
         };
         packet.write(&mut self.bytes);
         self.counts[0] = (self.counts[0] + 1) % 16;
+        let (first, samples) = (self.sent, self.held.len());
         self.packets += 1;
-        self.sent += self.held.len() as u64;
+        self.sent += samples as u64;
         self.held.clear();
-        send(&self.bytes)
+        send(OutPacket {
+            bytes: &self.bytes,
+            first,
+            samples,
+        })
     }
 }

@@ -1,0 +1,261 @@
+//! `karoo modem link`.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+use clap::Args;
+use karoo_flow::adapters::Stop;
+use karoo_modem::channel::Channel;
+use karoo_modem::rx::{Counts, RxConfig};
+use karoo_modem::tx::{Transmitter, blank_symbols};
+use karoo_modem::waveform::Modulation;
+use num_complex::Complex32;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::algorithms::refused;
+use super::channel::ChannelOptions;
+use super::messages::{FrameSettings, Messages};
+use super::samples::{self, is_standard};
+use super::sink::{self, Sink, SinkSettings};
+use super::stream::{EndOptions, Source, Watch};
+use crate::cli::Failure;
+use crate::modem::Pace;
+use crate::report::{Documented, to_json};
+
+/// Samples that are given together, and how many such blocks may wait.
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 16;
+/// Blank symbols that are sent while there is nothing to send.
+const BLANKS: usize = 400;
+/// Seconds behind its time from which on the link is said to be late.
+const LATE: f64 = 0.1;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Messages")]
+pub struct LinkArgs {
+    /// Bytes to send; - is standard input, of which lines are sent as they come
+    #[arg(short, long, value_name = "FILE")]
+    input: PathBuf,
+    /// Where what is received goes; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Modulation: bpsk, qpsk, qam16, qam64 (not of the original) or qam256
+    #[arg(short, long = "mod", value_name = "MODULATION", default_value_t = Modulation::Qpsk, value_parser = Modulation::from_str)]
+    modulation: Modulation,
+    /// Times that the input is sent, one behind the other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+    /// Share of the time in which frames are sent while there are any: above 0, at most 1
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    duty: f64,
+    /// Samples per second, by the clock
+    #[arg(long, value_name = "HZ", default_value = "1M", value_parser = samples::rate)]
+    sample_rate: f64,
+    /// Taps of the receiver's equaliser: a multiple of 8, from 8 to 128
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    taps: usize,
+    /// Threads that decode frames; 0 finds and decodes them on one thread
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Port of a live page, and of /metrics for Prometheus
+    #[arg(long, value_name = "PORT")]
+    http: Option<u16>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    end: EndOptions,
+    #[command(flatten)]
+    channel: Box<ChannelOptions>,
+}
+
+/// What went over the link.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Linked {
+    modulation: Modulation,
+    sent: SentOver,
+    seconds: f64,
+    /// Bytes of payloads that were received.
+    bytes: u64,
+    counts: Counts,
+}
+
+/// What was sent over it.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+struct SentOver {
+    frames: u64,
+    bytes: u64,
+    samples: u64,
+    /// The most seconds that a sample came behind its time.
+    most_late: f64,
+}
+
+impl Documented for Linked {
+    const NAME: &'static str = "modem-link";
+    const TITLE: &'static str = "What karoo modem link --json passed";
+}
+
+/// The transmitter's end, and the channel.
+struct Near {
+    messages: Receiver<Result<Vec<u8>, Failure>>,
+    frames: FrameSettings,
+    transmitter: Transmitter,
+    channel: Option<Channel>,
+    blanks: usize,
+    pace: Pace,
+    blocks: SyncSender<Vec<Complex32>>,
+    stop: Stop,
+    sent: SentOver,
+    air: Vec<Complex32>,
+}
+
+impl Near {
+    /// Sends until there are no more messages, or nobody takes samples any more.
+    fn run(mut self) -> Result<SentOver, Failure> {
+        let mut samples = Vec::new();
+        while !self.stop.is_set() {
+            samples.clear();
+            match self.messages.try_recv() {
+                Ok(message) => {
+                    let (frame, used) = self.frames.frame(&message?)?;
+                    self.transmitter.frame(&frame, &mut samples);
+                    self.transmitter.blanks(self.blanks, &mut samples);
+                    self.sent.frames += 1;
+                    self.sent.bytes += used as u64;
+                }
+                Err(TryRecvError::Empty) => self.transmitter.blanks(BLANKS, &mut samples),
+                Err(TryRecvError::Disconnected) => break,
+            }
+            if !self.give(&samples) {
+                break;
+            }
+        }
+        samples.clear();
+        self.transmitter.blanks(BLANKS, &mut samples);
+        self.give(&samples);
+        if let Some(channel) = self.channel.take() {
+            channel.finish(&mut self.air);
+        }
+        self.give(&[]);
+        self.sent.most_late = self.pace.most_late().as_secs_f64();
+        Ok(self.sent)
+    }
+
+    /// Gives what the channel makes of samples, each block when it is due; false if nobody takes
+    /// it.
+    fn give(&mut self, samples: &[Complex32]) -> bool {
+        if let Some(channel) = &mut self.channel {
+            channel.push(samples, &mut self.air);
+        }
+        for block in self.air.chunks(BLOCK) {
+            self.sent.samples += block.len() as u64;
+            // A block is there when its last sample is.
+            self.pace.wait(self.sent.samples);
+            if self.blocks.send(block.to_vec()).is_err() {
+                self.air.clear();
+                return false;
+            }
+        }
+        self.air.clear();
+        true
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &LinkArgs) -> Result<(), Failure> {
+    let to_standard = is_standard(&args.output);
+    if args.json && to_standard {
+        let why = "--json: payloads go to standard output; give --output FILE";
+        return Err(Failure::usage(why));
+    }
+    let usage = |error| Failure::usage(format!("--duty: {error}"));
+    let blanks = blank_symbols(args.duty).map_err(usage)?;
+    let config = RxConfig {
+        taps: args.taps,
+        threads: args.threads,
+        points: args.http.is_some(),
+        ..RxConfig::default()
+    };
+    config.check().map_err(refused)?;
+    let settings = args.channel.settings(Some(args.sample_rate))?;
+    let channel = Channel::new(&settings).map_err(Failure::usage)?;
+    samples::not_the_same(samples::file(&args.input), samples::file(&args.output))?;
+    let payload = args.modulation.payload_bytes();
+    let messages = Messages::start(&args.input, args.repeat, payload)?;
+    let output = sink::output(Some(Path::new(&args.output)))?;
+    let mut watch = Watch::start(true, args.http)?;
+
+    let (blocks, taken) = sync_channel(BLOCKS);
+    let near = Near {
+        messages,
+        frames: FrameSettings::new(args.modulation),
+        transmitter: Transmitter::new(1.0),
+        channel: Some(channel),
+        // What has no room in memory is no pause that anybody waits for.
+        blanks: usize::try_from(blanks).unwrap_or(usize::MAX).min(1 << 26),
+        pace: Pace::new(Instant::now(), args.sample_rate),
+        blocks,
+        stop: watch.stop().clone(),
+        sent: SentOver::default(),
+        air: Vec::new(),
+    };
+    let mut sink = Sink {
+        settings: SinkSettings {
+            prompt: true,
+            ..SinkSettings::default()
+        },
+        output,
+        watcher: watch.watcher(&format!("{} over a channel", args.modulation)),
+        sample_rate: Some(args.sample_rate),
+        ..Sink::default()
+    };
+    let begun = Instant::now();
+    let near = thread::Builder::new()
+        .name("near".to_owned())
+        .spawn(move || near.run())
+        .map_err(Failure::data)?;
+    let mut source = Source::Link(taken, args.sample_rate);
+    let counts = sink::receive(&config, &mut source, &mut sink, (&mut watch, &args.end));
+    watch.stop().set();
+    // Whoever waits to give samples goes on.
+    drop(source);
+    let sent = near
+        .join()
+        .map_err(|_| Failure::data("the thread that sends panicked"))??;
+    watch.finish();
+    let linked = Linked {
+        modulation: args.modulation,
+        sent,
+        seconds: begun.elapsed().as_secs_f64(),
+        bytes: sink.bytes,
+        counts: counts?,
+    };
+    report(args, to_standard, &linked)
+}
+
+fn report(args: &LinkArgs, to_standard: bool, linked: &Linked) -> Result<(), Failure> {
+    if args.json {
+        println!("{}", to_json(linked).map_err(Failure::data)?);
+        return Ok(());
+    }
+    let (sent, counts) = (&linked.sent, &linked.counts);
+    let mut text = format!(
+        "{} frames of {} sent, {} delivered; {} bytes sent, {} received; {:.2} s",
+        sent.frames, linked.modulation, counts.delivered, sent.bytes, linked.bytes, linked.seconds
+    );
+    if sent.most_late > LATE {
+        text += &format!(
+            "\nup to {:.1} s behind the clock: {} samples per second are too many here",
+            sent.most_late, args.sample_rate
+        );
+    }
+    match to_standard {
+        true => eprintln!("{text}"),
+        false => println!("{text}"),
+    }
+    Ok(())
+}

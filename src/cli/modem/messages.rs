@@ -1,0 +1,128 @@
+//! Bytes to frames.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, pad_message};
+
+use super::samples::is_standard;
+use crate::cli::Failure;
+
+/// What frames are like.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameSettings {
+    pub modulation: Modulation,
+    pub check: CheckField,
+    /// Whether payloads are scrambled as in the original's demo.
+    pub scramble: bool,
+    pub source: u8,
+    pub destination: u8,
+    pub network: u16,
+}
+
+impl FrameSettings {
+    /// Frames with a checksum, from nobody to nobody.
+    pub fn new(modulation: Modulation) -> Self {
+        Self {
+            modulation,
+            check: CheckField::Crc,
+            scramble: false,
+            source: 0,
+            destination: 0,
+            network: 0,
+        }
+    }
+
+    /// A frame, and how many bytes of the message are in it.
+    pub fn frame(&self, message: &[u8]) -> Result<(Frame, usize), Failure> {
+        let (mut payload, used) = pad_message(message, self.modulation);
+        if self.scramble {
+            Scrambler::demo().apply(&mut payload);
+        }
+        let header = Header {
+            source: self.source,
+            destination: self.destination,
+            network: self.network,
+            // A payload has at most 12 252 bytes.
+            length: used as u16,
+            ..Header::new(self.modulation)
+        };
+        let frame = Frame::new(header, &payload, self.check).map_err(Failure::data)?;
+        Ok((frame, used))
+    }
+}
+
+/// Opens a file, or standard input.
+pub fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+    if is_standard(path) {
+        return Ok(Box::new(io::stdin()));
+    }
+    let failed = |error| Failure::usage(format!("--input {}: {error}", path.display()));
+    Ok(Box::new(File::open(path).map_err(failed)?))
+}
+
+/// Messages as they come, read on a thread of their own: whoever sends has other things to do while
+/// there are none.
+pub struct Messages;
+
+impl Messages {
+    /// Reads a file so many times in parts of `most` bytes; of standard input what is there.
+    pub fn start(
+        path: &Path,
+        times: u64,
+        most: usize,
+    ) -> Result<Receiver<Result<Vec<u8>, Failure>>, Failure> {
+        let mut input = open(path)?;
+        let waits = is_standard(path);
+        if waits && times > 1 {
+            let why = format!("--repeat {times} with --input -: name a file");
+            return Err(Failure::usage(why));
+        }
+        let path = path.to_owned();
+        let (sender, messages) = sync_channel(2);
+        let work = move || {
+            for pass in 0..times {
+                let opened = match pass {
+                    0 => Ok(()),
+                    _ => open(&path).map(|again| input = again),
+                };
+                let failed = |error| Failure::data(format!("{}: {error}", path.display()));
+                let mut all = || read(&mut input, waits, most, &sender).map_err(failed);
+                if let Err(failure) = opened.and_then(|()| all()) {
+                    // If nobody waits for it, nobody is told.
+                    let _ = sender.send(Err(failure));
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("messages".to_owned());
+        thread.spawn(work).map_err(Failure::data)?;
+        Ok(messages)
+    }
+}
+
+/// Sends what is read, until the end or until nobody wants more.
+fn read(
+    input: &mut dyn Read,
+    waits: bool,
+    most: usize,
+    messages: &SyncSender<Result<Vec<u8>, Failure>>,
+) -> io::Result<()> {
+    loop {
+        let mut message = vec![0; most];
+        let length = match waits {
+            true => input.read(&mut message)?,
+            false => {
+                message.clear();
+                (&mut *input).take(most as u64).read_to_end(&mut message)?
+            }
+        };
+        message.truncate(length);
+        if length == 0 || messages.send(Ok(message)).is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What becomes of received frames.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig};
+use karoo_modem::waveform::{Modulation, Scrambler};
+use katcp::reading::unix_now;
+use num_complex::Complex32;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::algorithms::refused;
+use super::samples::is_standard;
+use super::stream::{EndOptions, Next, Source, Watch};
+use crate::cli::Failure;
+use crate::modem::Watcher;
+use crate::report::modem::ModemGatherer;
+
+/// Frames of which all that is known is kept; later ones are counted.
+const MOST_FRAMES: usize = 1_000_000;
+
+/// A frame in JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FrameDone {
+    /// Sample of its start, since the stream began or began anew; and what is left to the exact
+    /// one.
+    sample: u64,
+    fraction: f64,
+    mode: Modulation,
+    /// Bytes of the payload that are used.
+    bytes: usize,
+    outcome: Outcome,
+    check_passed: bool,
+    kind: u8,
+    source: u8,
+    destination: u8,
+    network: u16,
+    snr_db: f64,
+    evm: f64,
+    /// Carrier offset in cycles per sample, and in Hz if the rate is known.
+    cfo_cycles_per_sample: f64,
+    cfo_hz: Option<f64>,
+    clock_ppm: f64,
+}
+
+/// Where payloads go, and its name.
+pub type Payloads = (String, Box<dyn Write>);
+
+/// What becomes of frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SinkSettings {
+    /// Whether payloads of frames whose check field is wrong are written too.
+    pub keep_failed: bool,
+    /// Whether the demo's scrambling is taken off.
+    pub scramble: bool,
+    /// Whether all that is known of each frame is kept.
+    pub keep_frames: bool,
+    /// Whether somebody waits for each payload.
+    pub prompt: bool,
+}
+
+/// Where frames go.
+#[derive(Default)]
+pub struct Sink {
+    pub settings: SinkSettings,
+    pub output: Option<Payloads>,
+    pub gatherer: Option<ModemGatherer>,
+    pub watcher: Option<Watcher>,
+    pub sample_rate: Option<f64>,
+    pub bytes: u64,
+    pub done: Vec<FrameDone>,
+    /// Frames that were found.
+    pub found: u64,
+}
+
+/// Opens where payloads go.
+pub fn output(path: Option<&Path>) -> Result<Option<Payloads>, Failure> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let name = path.display().to_string();
+    let output: Box<dyn Write> = match is_standard(path) {
+        true => Box::new(io::stdout()),
+        false => {
+            let failed = |error| Failure::usage(format!("--output {name}: {error}"));
+            Box::new(BufWriter::new(File::create(path).map_err(failed)?))
+        }
+    };
+    Ok(Some((name, output)))
+}
+
+impl Sink {
+    /// Writes what has been held back.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        match &mut self.output {
+            Some((name, output)) => output.flush().map_err(|error| written(name, &error)),
+            None => Ok(()),
+        }
+    }
+
+    fn frames(&mut self, frames: &mut Vec<ReceivedFrame>) -> Result<(), Failure> {
+        self.found += frames.len() as u64;
+        let any = !frames.is_empty();
+        for mut frame in frames.drain(..) {
+            if let Some(gatherer) = &mut self.gatherer {
+                gatherer.frame(&frame);
+            }
+            if self.settings.keep_frames && self.done.len() < MOST_FRAMES {
+                self.done.push(self.done(&frame));
+            }
+            if self.settings.scramble {
+                let whole = frame.modulation().payload_bytes().min(frame.body.len());
+                Scrambler::demo().apply(&mut frame.body[..whole]);
+            }
+            if let Some(watcher) = &mut self.watcher {
+                watcher.frame(&frame, unix_now());
+            }
+            let write = match frame.outcome {
+                Outcome::Delivered => true,
+                Outcome::Check => self.settings.keep_failed,
+                Outcome::Mode | Outcome::Length => false,
+            };
+            if !write {
+                continue;
+            }
+            let payload = frame.payload();
+            self.bytes += payload.len() as u64;
+            if let Some((name, output)) = &mut self.output {
+                let done = output.write_all(payload);
+                done.map_err(|error| written(name, &error))?;
+            }
+        }
+        // Whoever reads it waits for it.
+        match any && self.settings.prompt {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn done(&self, frame: &ReceivedFrame) -> FrameDone {
+        let header = &frame.header;
+        FrameDone {
+            sample: frame.start,
+            fraction: frame.start_fraction,
+            mode: frame.modulation(),
+            bytes: frame.payload().len(),
+            outcome: frame.outcome,
+            check_passed: frame.check_passed(),
+            kind: header.kind,
+            source: header.source,
+            destination: header.destination,
+            network: header.network,
+            snr_db: frame.snr_db,
+            evm: frame.evm,
+            cfo_cycles_per_sample: frame.frequency,
+            cfo_hz: self.sample_rate.map(|rate| rate * frame.frequency),
+            clock_ppm: frame.clock_ppm,
+        }
+    }
+}
+
+fn written(name: &str, error: &io::Error) -> Failure {
+    Failure::data(format!("{name}: {error}"))
+}
+
+/// Receives until the samples end or somebody wants the end, and says what was counted.
+pub fn receive(
+    config: &RxConfig,
+    source: &mut Source,
+    sink: &mut Sink,
+    (watch, end): (&mut Watch, &EndOptions),
+) -> Result<Counts, Failure> {
+    let mut receiver = Receiver::new(config).map_err(refused)?;
+    let mut before = Counts::default();
+    let (mut block, mut frames): (Vec<Complex32>, Vec<ReceivedFrame>) = Default::default();
+    while !end.is_enough(sink.found) {
+        if watch.is_over(end) && !source.stop() {
+            break;
+        }
+        match source.next(&mut block)? {
+            Next::End => break,
+            Next::Nothing | Next::Samples => {}
+            Next::Restart => {
+                // What came before is not continued.
+                receiver.finish(&mut frames);
+                before += receiver.counts();
+                receiver = Receiver::new(config).map_err(refused)?;
+                sink.watcher.iter_mut().for_each(Watcher::restart);
+            }
+        }
+        if sink.sample_rate.is_none() {
+            sink.sample_rate = source.sample_rate();
+        }
+        if let Some(gatherer) = &mut sink.gatherer {
+            gatherer.samples(&block);
+        }
+        if let Some(watcher) = &mut sink.watcher {
+            watcher.samples(&block);
+        }
+        // Also where nothing came: threads may have frames.
+        receiver.push(&block, &mut frames);
+        sink.frames(&mut frames)?;
+        if let Some(watcher) = &sink.watcher {
+            let mut counts = before;
+            counts += receiver.counts();
+            watcher.counts(counts, sink.bytes, source.counts(), sink.sample_rate);
+        }
+    }
+    receiver.finish(&mut frames);
+    sink.frames(&mut frames)?;
+    sink.flush()?;
+    before += receiver.counts();
+    if let Some(watcher) = &sink.watcher {
+        watcher.counts(before, sink.bytes, source.counts(), sink.sample_rate);
+        watcher.end();
+    }
+    Ok(before)
+}

@@ -1,0 +1,501 @@
+//! Streams of samples on the command line: where they come from and go to, and what ends them.
+
+use std::io::{BufWriter, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ground::os::allowed_cpus;
+use karoo_flow::adapters::Stop;
+use karoo_modem::formats::{FullScale, PlanarReader, PlanarWriter, SampleFormat};
+use karoo_modem::vita::SampleRate;
+use karoo_modem::waveform::{FRAME_SYMBOLS, SAMPLES_PER_SYMBOL};
+use num_complex::Complex32;
+
+use super::samples::{Input, Output};
+use crate::cli::Failure;
+use crate::cli::log::{self, LogTo};
+use crate::cli::serve::{Serving, Sockets};
+use crate::modem::{
+    Block, Intake, IntakeCounts, IntakeSettings, ModemPage, Outlet, OutletCounts, OutletSettings,
+    Place, Taken, Watcher,
+};
+
+/// Samples by which a frame's last pulse reaches behind its last symbol.
+const PULSE_TAIL: u64 = 48;
+/// How long a look for packets lasts.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// The same for a link, whose frames somebody waits for.
+const SHORT: Duration = Duration::from_millis(5);
+
+/// How samples are laid out.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct LayoutOptions {
+    /// Blocks of 120 real and 120 imaginary parts, as between the original's programs: for shm:,
+    /// tcp: and pipes
+    #[arg(long)]
+    planar: bool,
+}
+
+impl LayoutOptions {
+    /// Refuses a place or a format that has no such blocks.
+    fn check(self, place: &Place, format: Option<SampleFormat>) -> Result<(), Failure> {
+        let is_file = place.has_packets() || place.file().is_some();
+        if self.planar && is_file {
+            let why = format!("--planar: {place} has none; it is for shm:, tcp: and pipes");
+            return Err(Failure::usage(why));
+        }
+        if self.planar && format == Some(SampleFormat::Ci16) {
+            let why = "--planar: parts are floats; leave --format out";
+            return Err(Failure::usage(why));
+        }
+        Ok(())
+    }
+}
+
+/// What holds for packets in both directions.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Packets")]
+pub struct PacketOptions {
+    /// Number of the stream [default: received, that of the first packet; sent, 0]
+    #[arg(long, value_name = "NUMBER")]
+    stream: Option<u32>,
+    /// Interface, by name or address, that a group of udp: is joined or sent by [default: as the
+    /// system routes it]
+    #[arg(long, value_name = "INTERFACE")]
+    interface: Option<String>,
+    /// CPU of the lcore of dpdk: [default: the last that this process may use]
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<usize>,
+}
+
+impl PacketOptions {
+    fn cpu(&self) -> usize {
+        self.cpu.or(allowed_cpus().last().copied()).unwrap_or(0)
+    }
+}
+
+/// When receiving ends, if its samples do not.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "End")]
+pub struct EndOptions {
+    /// Seconds after which it ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Frames after which it ends, delivered or not
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
+}
+
+/// What is done to packets that are sent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Packets")]
+pub struct LossOptions {
+    /// Share of the packets that are left out on purpose, to see what losses do
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    lose: f64,
+    /// Which packets those are
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    lose_seed: u64,
+}
+
+impl EndOptions {
+    /// Whether there are as many frames as are wanted.
+    pub fn is_enough(&self, frames: u64) -> bool {
+        self.frames.is_some_and(|wanted| frames >= wanted)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("it must be a number of seconds above 0".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match (0.0..=1.0).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be 0 to 1, such as 0.001".to_owned()),
+    }
+}
+
+fn rate(hertz: f64) -> Result<SampleRate, Failure> {
+    let failed = |error| Failure::usage(format!("--sample-rate: {error}"));
+    SampleRate::new(hertz).map_err(failed)
+}
+
+/// Signals, heard as long as a stream that nothing else ends goes on.
+pub struct Watch {
+    serving: Option<Serving>,
+    has_page: bool,
+    stop: Stop,
+    begun: Instant,
+    ended: bool,
+}
+
+impl Watch {
+    /// Listens if the stream is live; else signals end the process.
+    pub fn start(is_live: bool, http: Option<u16>) -> Result<Watch, Failure> {
+        let serving = match is_live {
+            true => {
+                let level = log::start(LogTo::default());
+                let sockets = Sockets::bind("--http", http)?;
+                Some(Serving::start(sockets, level)?)
+            }
+            false => None,
+        };
+        Ok(Watch {
+            serving,
+            has_page: http.is_some(),
+            stop: Stop::new(),
+            begun: Instant::now(),
+            ended: false,
+        })
+    }
+
+    /// What the receiver of a stream is to tell its page, if it has one: shown from now on.
+    pub fn watcher(&mut self, name: &str) -> Option<Watcher> {
+        let serving = self.serving.as_mut().filter(|_| self.has_page)?;
+        let watcher = Watcher::default();
+        serving.show(ModemPage::site(name, &watcher));
+        Some(watcher)
+    }
+
+    /// What ends inputs that wait for a peer.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Whether somebody wants the end.
+    pub fn has_ended(&mut self) -> bool {
+        let told = self.serving.as_ref().and_then(Serving::told_to_end);
+        if let Some(why) = told {
+            tracing::info!(%why, "ending");
+            self.stop.set();
+            self.ended = true;
+        }
+        self.ended
+    }
+
+    /// Whether the time of `end` is over, or somebody wants the end.
+    pub fn is_over(&mut self, end: &EndOptions) -> bool {
+        let late = end
+            .seconds
+            .is_some_and(|seconds| self.begun.elapsed() >= seconds);
+        late || self.has_ended()
+    }
+
+    /// Ends it; a signal then ends the process.
+    pub fn finish(self) {
+        if let Some(serving) = self.serving {
+            serving.stop();
+        }
+    }
+}
+
+/// What came of a look at a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Samples.
+    Samples,
+    /// Samples of a stream that has begun anew.
+    Restart,
+    /// None yet.
+    Nothing,
+    /// No more.
+    End,
+}
+
+/// Where samples come from.
+pub enum Source {
+    /// Bytes.
+    Bytes(Box<Input>),
+    /// Packets.
+    Packets(Place, Box<Intake>, Block),
+    /// Blocks of a link, and their rate.
+    Link(Receiver<Vec<Complex32>>, f64),
+}
+
+impl Source {
+    /// Opens it.
+    pub fn open(
+        place: &Place,
+        packets: &PacketOptions,
+        (format, scale, layout): (Option<SampleFormat>, Option<FullScale>, LayoutOptions),
+        sample_rate: Option<f64>,
+        stop: &Stop,
+    ) -> Result<Source, Failure> {
+        layout.check(place, format)?;
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::usage(format!("--input {place}: {error}"));
+        let Place::Bytes(address) = place else {
+            if let Some(format) = format {
+                return Err(failed(&format!(
+                    "--format {format}: packets have 16-bit integers; leave the option out"
+                )));
+            }
+            let settings = IntakeSettings {
+                stream: packets.stream,
+                rate: sample_rate.map(rate).transpose()?,
+                full_scale: scale.unwrap_or_default(),
+                interface: packets.interface.clone(),
+                cpu: packets.cpu(),
+            };
+            let intake = Intake::open(place, &settings).map_err(|error| failed(&error))?;
+            if place.is_live() {
+                tracing::info!(input = %place, "receiving");
+            }
+            let block = Block::default();
+            return Ok(Source::Packets(place.clone(), Box::new(intake), block));
+        };
+        let input = match place.file() {
+            Some(path) => Input::open(path, format, scale)?,
+            None => {
+                let mut source: Box<dyn Read> =
+                    address.reader(stop).map_err(|error| failed(&error))?;
+                if layout.planar {
+                    source = Box::new(PlanarReader::new(source));
+                }
+                Input::raw(&place.to_string(), source, format, scale)
+            }
+        };
+        Ok(Source::Bytes(Box::new(input)))
+    }
+
+    /// Samples per second, as far as metadata or contexts say them by now.
+    pub fn sample_rate(&self) -> Option<f64> {
+        match self {
+            Source::Bytes(input) => input.recording.as_ref()?.sample_rate,
+            Source::Packets(_, intake, _) => Some(intake.context()?.sample_rate.hertz()),
+            Source::Link(_, rate) => Some(*rate),
+        }
+    }
+
+    /// What has become of packets so far.
+    pub fn counts(&self) -> Option<IntakeCounts> {
+        match self {
+            Source::Packets(_, intake, _) => Some(intake.counts()),
+            _ => None,
+        }
+    }
+
+    /// Looks for samples, and takes them in exchange for those of the block.
+    pub fn next(&mut self, samples: &mut Vec<Complex32>) -> Result<Next, Failure> {
+        samples.clear();
+        match self {
+            Source::Bytes(input) => match input.read(samples)? {
+                0 => Ok(Next::End),
+                _ => Ok(Next::Samples),
+            },
+            Source::Packets(_, intake, block) => match intake.take(block, PATIENCE) {
+                Taken::Nothing => Ok(Next::Nothing),
+                Taken::End => Ok(Next::End),
+                Taken::Block => {
+                    std::mem::swap(samples, &mut block.samples);
+                    match block.restart {
+                        true => Ok(Next::Restart),
+                        false => Ok(Next::Samples),
+                    }
+                }
+            },
+            Source::Link(blocks, _) => match blocks.recv_timeout(SHORT) {
+                Ok(block) => {
+                    *samples = block;
+                    Ok(Next::Samples)
+                }
+                Err(RecvTimeoutError::Timeout) => Ok(Next::Nothing),
+                Err(RecvTimeoutError::Disconnected) => Ok(Next::End),
+            },
+        }
+    }
+
+    /// Takes no more in; whether what was taken in until now still comes.
+    pub fn stop(&self) -> bool {
+        match self {
+            Source::Packets(_, intake, _) => {
+                intake.stop();
+                true
+            }
+            Source::Bytes(_) | Source::Link(..) => false,
+        }
+    }
+
+    /// Ends it, and says what has become of packets.
+    pub fn finish(self) -> Result<Option<IntakeCounts>, Failure> {
+        match self {
+            Source::Bytes(_) | Source::Link(..) => Ok(None),
+            Source::Packets(place, intake, _) => {
+                let failed = |error| Failure::data(format!("{place}: {error}"));
+                Ok(Some(intake.finish().map_err(failed)?))
+            }
+        }
+    }
+
+    /// Samples that were no numbers, and bytes of a sample that was cut.
+    pub fn not_read(&self) -> (u64, u64) {
+        match self {
+            Source::Bytes(input) => {
+                let counts = input.counts();
+                (counts.not_finite, counts.cut_bytes)
+            }
+            Source::Packets(..) | Source::Link(..) => (0, 0),
+        }
+    }
+}
+
+/// Where samples go.
+pub enum Destination {
+    /// Bytes.
+    Bytes(Box<Output>),
+    /// Packets.
+    Packets(Place, Box<Outlet>, u64),
+}
+
+/// What has gone.
+pub struct Gone {
+    /// Samples.
+    pub samples: u64,
+    /// Real and imaginary parts that were clipped.
+    pub clipped: u64,
+    /// What was sent as packets.
+    pub packets: Option<OutletCounts>,
+}
+
+impl Destination {
+    /// Opens it.
+    pub fn open(
+        place: &Place,
+        (packets, losses): (&PacketOptions, &LossOptions),
+        (format, scale, layout): (Option<SampleFormat>, FullScale, LayoutOptions),
+        sample_rate: Option<f64>,
+        stop: &Stop,
+    ) -> Result<Destination, Failure> {
+        layout.check(place, format)?;
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::usage(format!("--output {place}: {error}"));
+        if let Place::Bytes(address) = place {
+            if losses.lose > 0.0 {
+                let why = format!("--lose {}: --output {place} has no packets", losses.lose);
+                return Err(Failure::usage(why));
+            }
+            let mut output = match place.file() {
+                Some(path) => Output::create(path, format, scale)?,
+                None => {
+                    let sink = address.writer(stop).map_err(|error| failed(&error))?;
+                    let mut sink: Box<dyn Write> = Box::new(BufWriter::new(sink));
+                    if layout.planar {
+                        sink = Box::new(PlanarWriter::new(sink));
+                    }
+                    Output::raw(&place.to_string(), sink, format, scale)
+                }
+            };
+            output.recording.sample_rate = sample_rate;
+            return Ok(Destination::Bytes(Box::new(output)));
+        }
+        if let Some(SampleFormat::Cf32) = format {
+            let why = "--format cf32: packets have 16-bit integers; leave the option out";
+            return Err(failed(&why));
+        }
+        let Some(hertz) = sample_rate else {
+            return Err(failed(&"packets need --sample-rate, such as 1M"));
+        };
+        let settings = OutletSettings {
+            stream: packets.stream.unwrap_or_default(),
+            rate: rate(hertz)?,
+            full_scale: scale,
+            interface: packets.interface.clone(),
+            cpu: packets.cpu(),
+            losses: losses.lose,
+            seed: losses.lose_seed,
+        };
+        let outlet = Outlet::open(place, &settings).map_err(|error| failed(&error))?;
+        Ok(Destination::Packets(place.clone(), Box::new(outlet), 0))
+    }
+
+    /// Tells that the next samples are a frame, up to the last pulse's tail.
+    pub fn frame(&mut self, label: &str) {
+        const SAMPLES: u64 = (FRAME_SYMBOLS * SAMPLES_PER_SYMBOL) as u64;
+        match self {
+            Destination::Bytes(output) => output.annotate(label, SAMPLES),
+            Destination::Packets(_, outlet, from) => {
+                outlet.frame(*from..*from + SAMPLES + PULSE_TAIL);
+            }
+        }
+    }
+
+    /// Writes samples.
+    pub fn write(&mut self, samples: &[Complex32]) -> Result<(), Failure> {
+        match self {
+            Destination::Bytes(output) => output.write(samples),
+            Destination::Packets(place, outlet, written) => {
+                *written += samples.len() as u64;
+                let failed = |error| Failure::data(format!("{place}: {error}"));
+                outlet.write(samples).map_err(failed)
+            }
+        }
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Result<Gone, Failure> {
+        match self {
+            Destination::Bytes(output) => {
+                let counts = output.finish()?;
+                Ok(Gone {
+                    samples: counts.samples,
+                    clipped: counts.clipped,
+                    packets: None,
+                })
+            }
+            Destination::Packets(place, outlet, samples) => {
+                let failed = |error| Failure::data(format!("{place}: {error}"));
+                let packets = outlet.finish().map_err(failed)?;
+                Ok(Gone {
+                    samples,
+                    clipped: packets.clipped,
+                    packets: Some(packets),
+                })
+            }
+        }
+    }
+}
+
+/// What has become of packets, in lines.
+pub fn words(packets: &IntakeCounts) -> String {
+    let counts = &packets.stream;
+    let mut text = format!(
+        "\n{} packets of samples, {} of context",
+        counts.packets, counts.contexts
+    );
+    let causes = [
+        (counts.lost_samples, "samples lost, for which zeros stand"),
+        (counts.gaps, "gaps"),
+        (counts.out_of_sequence, "packets out of sequence"),
+        (
+            counts.late,
+            "packets left out since they came late or twice",
+        ),
+        (counts.restarts, "times the stream began anew"),
+        (counts.other_streams, "packets of other streams"),
+        (
+            counts.without_rate,
+            "packets before any context; --sample-rate would do",
+        ),
+        (
+            counts.refused,
+            "packets that are none of VITA 49.2 and DIFI",
+        ),
+        (counts.contexts_refused, "contexts that cannot be used"),
+        (packets.no_datagrams, "frames that are no UDP datagrams"),
+        (
+            packets.port_missed.unwrap_or_default(),
+            "packets that found no room in the port",
+        ),
+    ];
+    for (count, what) in causes.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!("\n{count} {what}");
+    }
+    text
+}

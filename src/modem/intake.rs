@@ -1,0 +1,384 @@
+//! Packets to blocks of samples, on a thread or an lcore of its own, so that whoever takes the
+//! blocks may be held up for a while.
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+use dpdk::{BURST, DpdkError, LcoreHandle, LcorePanic};
+use ground::{Idle, IdlePolicy, StopFlag};
+use karoo_modem::formats::FullScale;
+use karoo_modem::vita::{Context, Piece, SampleRate, StreamCounts, StreamReader};
+use nix::sys::socket::{MsgFlags, recv};
+use num_complex::Complex32;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::place::Place;
+use super::sockets;
+use crate::net::{CaptureError, CaptureReader, Datagram};
+use crate::ports::{
+    DatagramError, DatagramReceiver, DatagramSettings, Interface, InterfaceError, KeptPorts,
+    open_datagrams,
+};
+
+/// Samples of a block, from which on it is not added to while others wait.
+const BLOCK: usize = 1 << 15;
+/// Blocks that may wait.
+const BLOCKS: usize = 128;
+/// Samples of a gap that are made up for by zeros; a longer one begins the stream anew.
+const MOST_LOST: u64 = 1 << 21;
+/// Bytes of packets that may wait in a port: as many as AF_PACKET's largest ring holds.
+const PORT_BUFFER: usize = 4096 * 9216;
+/// Bytes of the largest datagram.
+const DATAGRAM: usize = 1 << 16;
+
+/// How packets are taken.
+#[derive(Clone, Debug, Default)]
+pub struct IntakeSettings {
+    /// Number of the stream; that of the first packet if there is none.
+    pub stream: Option<u32>,
+    /// Samples a second, until a context says it.
+    pub rate: Option<SampleRate>,
+    /// What 32767 stands for.
+    pub full_scale: FullScale,
+    /// Interface by which a socket joins a group.
+    pub interface: Option<String>,
+    /// CPU of a port's lcore.
+    pub cpu: usize,
+}
+
+/// Why no packets are taken.
+#[derive(Debug, thiserror::Error)]
+pub enum IntakeError {
+    /// The place has no packets.
+    #[error("{0} has no packets: give udp:, dpdk: or a capture file")]
+    NoPackets(String),
+    /// The kernel's socket.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The interface of a group.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The DPDK port.
+    #[error(transparent)]
+    Port(#[from] DatagramError),
+    /// DPDK.
+    #[error(transparent)]
+    Dpdk(#[from] DpdkError),
+    /// The capture file.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A defect.
+    #[error(transparent)]
+    Lcore(#[from] LcorePanic),
+    /// A defect.
+    #[error("the thread that takes packets panicked")]
+    Thread,
+}
+
+/// What has become of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IntakeCounts {
+    /// Of those that are datagrams.
+    #[serde(flatten)]
+    pub stream: StreamCounts,
+    /// Frames of a capture that are no UDP datagrams.
+    pub no_datagrams: u64,
+    /// Packets that found no room in the port, where it says so.
+    pub port_missed: Option<u64>,
+}
+
+/// Samples one behind the other.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// The samples; zeros stand for those that were lost.
+    pub samples: Vec<Complex32>,
+    /// Whether the stream begins anew with the first.
+    pub restart: bool,
+}
+
+/// What was there to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// A block.
+    Block,
+    /// Nothing yet.
+    Nothing,
+    /// Nothing, and nothing more comes.
+    End,
+}
+
+/// What the worker tells.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    counts: IntakeCounts,
+    context: Option<Context>,
+}
+
+enum Worker {
+    Thread(JoinHandle<Result<(), IntakeError>>),
+    Lcore(LcoreHandle<Result<(), IntakeError>>, KeptPorts),
+}
+
+/// Samples of one stream of packets.
+pub struct Intake {
+    blocks: Receiver<Block>,
+    empty: SyncSender<Vec<Complex32>>,
+    told: Arc<Mutex<Told>>,
+    stop: StopFlag,
+    worker: Worker,
+}
+
+impl Intake {
+    /// Takes packets from now on.
+    pub fn open(place: &Place, settings: &IntakeSettings) -> Result<Intake, IntakeError> {
+        let (blocks, filled) = sync_channel(BLOCKS);
+        let (empty, used) = sync_channel(BLOCKS);
+        let told = Arc::new(Mutex::new(Told::default()));
+        let stop = StopFlag::default();
+        let assembler = Assembler {
+            reader: StreamReader::new(
+                settings.stream,
+                settings.rate,
+                settings.full_scale,
+                MOST_LOST,
+            ),
+            block: Block::default(),
+            blocks,
+            used,
+            now: Told::default(),
+            told: told.clone(),
+            stop: stop.clone(),
+        };
+        let worker = match place {
+            Place::Bytes(_) => return Err(IntakeError::NoPackets(place.to_string())),
+            Place::Socket { peer, idle, .. } => {
+                let interface = settings.interface.as_deref().map(Interface::find);
+                let socket = sockets::receiver(peer, interface.transpose()?.as_ref())?;
+                let idle = *idle;
+                thread_of(move || assembler.socket(&socket, idle))?
+            }
+            Place::Capture(path) => {
+                let capture = CaptureReader::open(Path::new(path))?;
+                thread_of(move || assembler.capture(capture))?
+            }
+            Place::Port(address) => {
+                let ports = DatagramSettings {
+                    buffer: PORT_BUFFER,
+                    worker_cpus: vec![settings.cpu],
+                };
+                let mut ports = open_datagrams(std::slice::from_ref(address), &[], &ports)?;
+                let queue = || DatagramError::Queue(address.interface.clone());
+                let receiver = ports.receivers.pop().ok_or_else(queue)?;
+                let lcore = *ports.kept.eal.workers().first().ok_or_else(queue)?;
+                let idle = address.idle;
+                let work = move || assembler.port(receiver, idle);
+                let handle = ports.kept.eal.launch(lcore.id, "modem-rx", work)?;
+                Worker::Lcore(handle, ports.kept)
+            }
+        };
+        Ok(Intake {
+            blocks: filled,
+            empty,
+            told,
+            stop,
+            worker,
+        })
+    }
+
+    /// Takes the next block, in exchange for the one that was taken before, and waits for it if
+    /// need be.
+    pub fn take(&mut self, block: &mut Block, patience: Duration) -> Taken {
+        match self.blocks.recv_timeout(patience) {
+            Ok(next) => {
+                let mut used = mem::replace(block, next).samples;
+                used.clear();
+                // If there are enough, it goes.
+                let _ = self.empty.try_send(used);
+                Taken::Block
+            }
+            Err(RecvTimeoutError::Timeout) => Taken::Nothing,
+            Err(RecvTimeoutError::Disconnected) => Taken::End,
+        }
+    }
+
+    fn told(&self) -> Told {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream's newest context.
+    pub fn context(&self) -> Option<Context> {
+        self.told().context
+    }
+
+    /// What has become of packets so far.
+    pub fn counts(&self) -> IntakeCounts {
+        self.told().counts
+    }
+
+    /// Ends taking packets; blocks that wait can still be taken.
+    pub fn stop(&self) {
+        self.stop.set();
+    }
+
+    /// Ends it, and says what has become of packets.
+    pub fn finish(self) -> Result<IntakeCounts, IntakeError> {
+        self.stop.set();
+        // Whoever waits for room goes on.
+        drop(self.blocks);
+        match self.worker {
+            Worker::Thread(thread) => thread.join().map_err(|_| IntakeError::Thread)??,
+            Worker::Lcore(lcore, _kept) => lcore.join()??,
+        }
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(told.counts)
+    }
+}
+
+fn thread_of(
+    work: impl FnOnce() -> Result<(), IntakeError> + Send + 'static,
+) -> Result<Worker, IntakeError> {
+    let thread = thread::Builder::new().name("packets".to_owned());
+    Ok(Worker::Thread(thread.spawn(work)?))
+}
+
+/// Makes blocks of packets.
+struct Assembler {
+    reader: StreamReader,
+    block: Block,
+    blocks: SyncSender<Block>,
+    used: Receiver<Vec<Complex32>>,
+    now: Told,
+    told: Arc<Mutex<Told>>,
+    stop: StopFlag,
+}
+
+impl Assembler {
+    fn packet(&mut self, bytes: &[u8]) {
+        let before = self.block.samples.len();
+        match self.reader.push(bytes, &mut self.block.samples) {
+            Ok(Piece::Restart) => {
+                let fresh = self.block.samples.split_off(before);
+                self.give(true);
+                self.block = Block {
+                    samples: fresh,
+                    restart: true,
+                };
+            }
+            Ok(Piece::Context(context)) => self.now.context = Some(context),
+            Ok(Piece::Samples { .. } | Piece::Nothing) => {}
+            Err(error) => tracing::debug!(%error, "a packet is left out"),
+        }
+        if self.block.samples.len() >= BLOCK {
+            self.give(false);
+        }
+    }
+
+    /// Gives what there is. Where nobody takes blocks, one grows to twice its size before it waits.
+    fn give(&mut self, wait: bool) {
+        self.now.counts.stream = self.reader.counts();
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now;
+        if self.block.samples.is_empty() {
+            return;
+        }
+        let wait = wait || self.block.samples.len() >= 2 * BLOCK;
+        let samples = self.used.try_recv().unwrap_or_default();
+        let next = Block {
+            samples,
+            restart: false,
+        };
+        let block = mem::replace(&mut self.block, next);
+        if wait {
+            if self.blocks.send(block).is_err() {
+                self.stop.set();
+            }
+            return;
+        }
+        match self.blocks.try_send(block) {
+            Ok(()) => {}
+            Err(TrySendError::Full(block)) => self.block = block,
+            Err(TrySendError::Disconnected(_)) => self.stop.set(),
+        }
+    }
+
+    fn socket(mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), IntakeError> {
+        let mut bytes = vec![0; DATAGRAM];
+        let mut last = Instant::now();
+        while !self.stop.is_set() {
+            match socket.recv(&mut bytes) {
+                Ok(length) => self.packet(&bytes[..length]),
+                Err(error) if waits(&error) => {
+                    self.give(false);
+                    if idle.is_some_and(|idle| last.elapsed() >= idle) {
+                        break;
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            last = Instant::now();
+            // What else is there, without waiting.
+            for _ in 1..2 * BURST {
+                match recv(socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+                    Ok(length) => self.packet(&bytes[..length]),
+                    Err(_) => break,
+                }
+            }
+            self.give(false);
+        }
+        self.give(true);
+        Ok(())
+    }
+
+    fn port(
+        mut self,
+        mut receiver: DatagramReceiver,
+        idle: Option<Duration>,
+    ) -> Result<(), IntakeError> {
+        let mut rest = Idle::new(IdlePolicy::Share);
+        let mut last = Instant::now();
+        while !self.stop.is_set() {
+            let count = receiver.receive(|bytes| self.packet(bytes));
+            if count == 0 {
+                self.give(false);
+                if idle.is_some_and(|idle| last.elapsed() >= idle) {
+                    break;
+                }
+                rest.wait();
+                continue;
+            }
+            rest.reset();
+            last = Instant::now();
+        }
+        self.now.counts.port_missed = receiver.missed();
+        self.give(true);
+        Ok(())
+    }
+
+    fn capture(mut self, mut capture: CaptureReader) -> Result<(), IntakeError> {
+        while let Some(frame) = capture.next_frame()? {
+            if self.stop.is_set() {
+                break;
+            }
+            match Datagram::new_checked(frame.bytes) {
+                Ok(datagram) => self.packet(datagram.payload()),
+                Err(_) => self.now.counts.no_datagrams += 1,
+            }
+        }
+        self.give(true);
+        Ok(())
+    }
+}
+
+fn waits(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}

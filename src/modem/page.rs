@@ -1,0 +1,331 @@
+//! The live page of a receiver.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use karoo_modem::rx::{Counts, Outcome};
+use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
+use live::{
+    Array, Axis, Body, Document, Figure, History, LogEntry, Panel, PointSeries, Series, Site,
+    Source, Span, State, Verdict,
+};
+
+use super::watch::{BINS, Seen, Shared, Watcher};
+
+/// Seconds between two points of the last ten minutes, and how many points they have.
+const PAST: (f64, usize) = (2.0, 300);
+/// Value at the edge of constellation and eye.
+const EDGE: f64 = 1.6;
+/// Taps are shown down to so many dB below the strongest.
+const FLOOR: f32 = -60.0;
+
+/// A page of what a [`Watcher`] sees.
+pub struct ModemPage {
+    name: String,
+    shared: Arc<Shared>,
+    quality: History,
+    frames: History,
+    /// Counts at the last tick, and when that was.
+    last: (Counts, f64),
+    /// Frames that were found, and that were delivered, a second.
+    rates: [f64; 2],
+}
+
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
+}
+
+/// Frames that were detected and not delivered.
+fn lost(counts: &Counts) -> u64 {
+    counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
+}
+
+impl ModemPage {
+    /// A page; its name says what is received.
+    pub fn new(name: &str, watcher: &Watcher) -> Self {
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        Self {
+            name: name.to_owned(),
+            shared: watcher.shared.clone(),
+            quality: History::new(names(&["Es/N0"]), PAST.0, PAST.1),
+            frames: History::new(names(&["delivered", "not delivered"]), PAST.0, PAST.1),
+            last: (Counts::default(), now()),
+            rates: [0.0; 2],
+        }
+    }
+
+    /// A site of the page, and of its counts for Prometheus.
+    pub fn site(name: &str, watcher: &Watcher) -> Site {
+        let shared = watcher.shared.clone();
+        let metrics = move || Ok(metrics(&shared.seen()));
+        Site::default()
+            .metrics(metrics)
+            .source(Self::new(name, watcher))
+    }
+
+    fn verdict(&self, seen: &Seen) -> Verdict {
+        let counts = &seen.counts;
+        let (state, text) = match (counts.delivered, lost(counts)) {
+            (0, 0) => (State::Warning, "no frame yet".to_owned()),
+            (all, 0) => (State::Well, format!("all of {all} frames delivered")),
+            (good, bad) => {
+                let text = format!("{bad} of {} frames not delivered", good + bad);
+                (State::Bad, text)
+            }
+        };
+        let text = match seen.ended {
+            true => format!("ended: {text}"),
+            false => text,
+        };
+        Verdict {
+            text,
+            ..Verdict::new(state)
+        }
+    }
+
+    fn figures(&self, seen: &Seen) -> Body {
+        let last = seen.last;
+        let number = |name: &str, value: Option<f64>, unit: &str| {
+            Figure::new(name, value.unwrap_or(f64::NAN), unit)
+        };
+        let hertz = last.zip(seen.sample_rate);
+        let mut figures = vec![
+            number("sample rate", seen.sample_rate, "S/s"),
+            Figure::new("frames", self.rates[0], "1/s"),
+            Figure::new("payload", seen.bytes as f64, "B"),
+            number("EVM", last.map(|frame| 100.0 * frame.evm), "%"),
+            number("Es/N0", last.map(|frame| frame.snr_db), "dB"),
+            number(
+                "carrier",
+                hertz.map(|(frame, rate)| frame.frequency * rate),
+                "Hz",
+            ),
+            number("sample clock", last.map(|frame| frame.clock_ppm), "ppm"),
+        ];
+        if let Some(packets) = &seen.packets {
+            let stream = &packets.stream;
+            figures.push(Figure::new("packets", stream.packets as f64, ""));
+            figures.push(Figure::new("samples lost", stream.lost_samples as f64, ""));
+        }
+        Body::Figures { figures }
+    }
+}
+
+/// Counts as a table.
+fn table(counts: &Counts) -> Body {
+    let rows = [
+        ("detected", counts.detected),
+        ("delivered", counts.delivered),
+        ("check field", counts.check),
+        ("length", counts.length),
+        ("mode", counts.mode),
+        ("cut", counts.cut),
+        ("not acquired", counts.not_acquired),
+    ];
+    let row = |(name, count): (&str, u64)| vec![name.to_owned(), count.to_string()];
+    Body::Table {
+        columns: vec!["frames".to_owned(), "so far".to_owned()],
+        rows: rows.into_iter().map(row).collect(),
+    }
+}
+
+fn span(name: &str, unit: &str, edge: f64) -> Span {
+    Span {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        low: -edge,
+        high: edge,
+    }
+}
+
+fn points(seen: &Seen) -> Body {
+    let name = seen.modulation.map_or("", |modulation| modulation.name());
+    let points = seen.points.iter().map(|point| [point.re, point.im]);
+    Body::Points {
+        x: span("in phase", "", EDGE),
+        y: span("in quadrature", "", EDGE),
+        same_scale: true,
+        series: vec![PointSeries {
+            name: name.to_owned(),
+            points: points.collect(),
+        }],
+    }
+}
+
+fn eye(seen: &Seen) -> Body {
+    Body::Points {
+        x: span("time in symbols", "", 1.0),
+        y: span("in phase", "", EDGE),
+        same_scale: false,
+        series: vec![PointSeries {
+            name: "matched filter".to_owned(),
+            points: seen.eye.clone(),
+        }],
+    }
+}
+
+fn spectrum(seen: &Seen) -> Body {
+    let (scale, unit) = match seen.sample_rate {
+        Some(rate) => (rate, "Hz"),
+        None => (SAMPLES_PER_SYMBOL as f64, "per symbol"),
+    };
+    // Of a unit sine 0 dB: the window's own gain is half.
+    let whole = seen.spectra.max(1) as f64 * (BINS as f64 / 2.0).powi(2);
+    let value = |power: &f64| Some((10.0 * (power / whole).max(1e-15).log10()) as f32);
+    Body::Spectrum {
+        x: Axis {
+            name: "frequency".to_owned(),
+            unit: unit.to_owned(),
+            first: -0.5 * scale,
+            step: scale / BINS as f64,
+        },
+        unit: "dB".to_owned(),
+        series: vec![Series {
+            name: "input".to_owned(),
+            values: seen.spectrum.iter().map(value).collect(),
+            highest: Vec::new(),
+        }],
+        time: None,
+        array: None,
+    }
+}
+
+fn taps(seen: &Seen) -> Body {
+    let strongest = seen.taps.iter().map(|tap| tap.norm()).fold(0.0, f32::max);
+    let value = |tap: &num_complex::Complex32| {
+        let decibels = 20.0 * (tap.norm() / strongest).log10();
+        Some(if decibels > FLOOR { decibels } else { FLOOR })
+    };
+    Body::Trace {
+        x: Axis {
+            name: "symbol".to_owned(),
+            unit: String::new(),
+            first: 0.0,
+            step: 1.0,
+        },
+        unit: "dB to the strongest".to_owned(),
+        series: vec![Series {
+            name: "taps".to_owned(),
+            values: seen.taps.iter().map(value).collect(),
+            highest: Vec::new(),
+        }],
+        time: None,
+        array: None,
+    }
+}
+
+fn log(seen: &Seen) -> Body {
+    let entry = |line: &super::watch::FrameLine| LogEntry {
+        time: line.time,
+        who: line.modulation.to_string(),
+        text: line.text.clone(),
+        state: match line.outcome {
+            Outcome::Delivered => State::Well,
+            _ => State::Bad,
+        },
+    };
+    Body::Log {
+        entries: seen.lines.iter().map(entry).collect(),
+    }
+}
+
+impl Source for ModemPage {
+    fn note(&mut self) {
+        let (time, seen) = (now(), self.shared.seen());
+        let (counts, last) = (seen.counts, seen.last);
+        drop(seen);
+        let (before, then) = self.last;
+        let each =
+            |now: u64, before: u64| now.saturating_sub(before) as f64 / (time - then).max(1e-3);
+        let good = each(counts.delivered, before.delivered);
+        let bad = each(lost(&counts), lost(&before));
+        self.rates = [good + bad, good];
+        self.last = (counts, time);
+        self.frames.note(time, &[good, bad]);
+        let snr = last.map_or(f64::NAN, |frame| frame.snr_db);
+        self.quality.note(time, &[snr]);
+    }
+
+    fn document(&mut self) -> Document {
+        let mut seen = self.shared.seen();
+        let now = seen.clone();
+        // The next document is to have others.
+        seen.spectrum.clear();
+        seen.spectra = 0;
+        drop(seen);
+        self.shared.wanted.store(true, Ordering::Relaxed);
+        let panels = vec![
+            Panel::new("verdict", "Verdict", Body::Verdict(self.verdict(&now))),
+            Panel::new("figures", "Now", self.figures(&now)),
+            Panel::new("constellation", "Constellation", points(&now))
+                .with_note("Equalised points of a frame's body."),
+            Panel::new("spectrum", "Spectrum", spectrum(&now)),
+            Panel::new("eye", "Eye", eye(&now))
+                .with_note("Behind the matched filter, before the equaliser; decisions are at 0."),
+            Panel::new("taps", "Equaliser", taps(&now))
+                .with_note("Magnitude of each tap, the newest symbol's to the right."),
+            Panel::new("counts", "Frames", table(&now.counts)),
+            Panel::new(
+                "rate",
+                "Frames a second",
+                Body::TimeSeries(self.frames.time_series("1/s")),
+            ),
+            Panel::new(
+                "quality",
+                "Signal",
+                Body::TimeSeries(self.quality.time_series("dB")),
+            ),
+            Panel::new("log", "Newest frames", log(&now)),
+        ];
+        Document::new(&self.name, panels)
+    }
+
+    fn array(&mut self, _name: &str) -> Option<Array> {
+        None
+    }
+}
+
+/// Counts in Prometheus's text format.
+fn metrics(seen: &Seen) -> String {
+    let counts = &seen.counts;
+    let mut text = String::from(
+        "# HELP modem_frames_total Frames by what became of them.\n# TYPE modem_frames_total counter\n",
+    );
+    let outcomes = [
+        ("delivered", counts.delivered),
+        ("check", counts.check),
+        ("length", counts.length),
+        ("mode", counts.mode),
+        ("cut", counts.cut),
+        ("not-acquired", counts.not_acquired),
+    ];
+    for (outcome, count) in outcomes {
+        let _ = writeln!(text, "modem_frames_total{{outcome=\"{outcome}\"}} {count}");
+    }
+    let mut counter = |name: &str, help: &str, value: u64| {
+        let _ = write!(
+            text,
+            "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
+        );
+    };
+    counter("modem_samples_total", "Samples received.", counts.samples);
+    counter("modem_payload_bytes_total", "Bytes of payload.", seen.bytes);
+    if let Some(packets) = &seen.packets {
+        let stream = &packets.stream;
+        counter("modem_packets_total", "Packets of samples.", stream.packets);
+        counter(
+            "modem_lost_samples_total",
+            "Samples that zeros stand for.",
+            stream.lost_samples,
+        );
+    }
+    text
+}

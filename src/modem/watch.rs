@@ -1,0 +1,197 @@
+//! What a receiver lets its page see: gathered only as often as the page asks.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use karoo_fft::Fft;
+use karoo_modem::rx::{Counts, Outcome, ReceivedFrame};
+use karoo_modem::waveform::{FRAME_SYMBOLS, Modulation, SAMPLES_PER_SYMBOL};
+use num_complex::Complex32;
+
+use super::eye::eye;
+use super::intake::IntakeCounts;
+
+/// Samples of one spectrum, and spectra of which a mean is taken.
+pub(super) const BINS: usize = 512;
+const SPECTRA: usize = 32;
+/// Points of a constellation.
+const POINTS: usize = 3000;
+/// Samples that are kept for the eye: frames come back after they were decoded.
+const KEPT: usize = 6 * FRAME_SYMBOLS * SAMPLES_PER_SYMBOL;
+/// Frames that the page's log has.
+const LINES: usize = 20;
+
+/// What is to be seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub counts: Counts,
+    pub packets: Option<IntakeCounts>,
+    pub bytes: u64,
+    pub sample_rate: Option<f64>,
+    /// Powers, negative frequencies first, and of how many spectra.
+    pub spectrum: Vec<f64>,
+    pub spectra: u64,
+    pub modulation: Option<Modulation>,
+    pub points: Vec<Complex32>,
+    pub eye: Vec<[f32; 2]>,
+    pub taps: Vec<Complex32>,
+    pub last: Option<LastFrame>,
+    /// The newest frames, the newest first.
+    pub lines: VecDeque<FrameLine>,
+    pub ended: bool,
+}
+
+/// What is known of the newest frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastFrame {
+    pub evm: f64,
+    pub snr_db: f64,
+    pub frequency: f64,
+    pub clock_ppm: f64,
+}
+
+/// A frame as a line.
+#[derive(Clone, Debug)]
+pub(super) struct FrameLine {
+    pub time: f64,
+    pub modulation: Modulation,
+    pub outcome: Outcome,
+    pub text: String,
+}
+
+/// Shared by the receiver and its page.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub wanted: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+impl Shared {
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The receiver's side.
+pub struct Watcher {
+    pub(super) shared: Arc<Shared>,
+    fft: Arc<dyn Fft<f32>>,
+    window: Vec<f32>,
+    kept: Vec<Complex32>,
+    /// Place of the first sample that is kept.
+    first: u64,
+}
+
+impl Default for Watcher {
+    fn default() -> Self {
+        let turn = std::f64::consts::TAU / BINS as f64;
+        Self {
+            shared: Arc::default(),
+            fft: karoo_fft::forward_f32(BINS),
+            // Hann.
+            window: (0..BINS)
+                .map(|n| (0.5 - 0.5 * (turn * n as f64).cos()) as f32)
+                .collect(),
+            kept: Vec::new(),
+            first: 0,
+        }
+    }
+}
+
+impl Watcher {
+    /// The stream begins anew.
+    pub fn restart(&mut self) {
+        self.kept.clear();
+        self.first = 0;
+    }
+
+    /// Takes the samples that the receiver is given.
+    pub fn samples(&mut self, block: &[Complex32]) {
+        // Twice as many are kept before half of them go, so that they are seldom moved.
+        if self.kept.len() + block.len() > 2 * KEPT {
+            let surplus = (self.kept.len() + block.len() - KEPT).min(self.kept.len());
+            self.kept.drain(..surplus);
+            self.first += surplus as u64;
+        }
+        self.kept.extend_from_slice(block);
+        if !self.shared.wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut seen = self.shared.seen();
+        seen.spectrum.resize(BINS, 0.0);
+        for samples in block.chunks_exact(BINS) {
+            if seen.spectra >= SPECTRA as u64 || !samples.iter().all(|x| x.is_finite()) {
+                break;
+            }
+            let windowed = samples.iter().zip(&self.window);
+            let mut bins: Vec<Complex32> = windowed.map(|(x, window)| x * window).collect();
+            self.fft.process(&mut bins);
+            for (i, bin) in bins.iter().enumerate() {
+                seen.spectrum[(i + BINS / 2) % BINS] += f64::from(bin.norm_sqr());
+            }
+            seen.spectra += 1;
+        }
+    }
+
+    /// Takes a frame, whose payload is readable.
+    pub fn frame(&mut self, frame: &ReceivedFrame, time: f64) {
+        let line = FrameLine {
+            time,
+            modulation: frame.modulation(),
+            outcome: frame.outcome,
+            text: readable(frame.payload()),
+        };
+        let mut seen = self.shared.seen();
+        seen.lines.push_front(line);
+        seen.lines.truncate(LINES);
+        seen.last = Some(LastFrame {
+            evm: frame.evm,
+            snr_db: frame.snr_db,
+            frequency: frame.frequency,
+            clock_ppm: frame.clock_ppm,
+        });
+        // One frame for each document is enough.
+        if !self.shared.wanted.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let each = frame.points.len().div_ceil(POINTS).max(1);
+        seen.modulation = Some(frame.modulation());
+        seen.points = frame.points.iter().step_by(each).copied().collect();
+        seen.taps.clone_from(&frame.taps);
+        seen.eye = eye(&self.kept, self.first, frame);
+    }
+
+    /// Tells what was counted.
+    pub fn counts(
+        &self,
+        counts: Counts,
+        bytes: u64,
+        packets: Option<IntakeCounts>,
+        sample_rate: Option<f64>,
+    ) {
+        let mut seen = self.shared.seen();
+        seen.counts = counts;
+        seen.bytes = bytes;
+        seen.packets = packets;
+        seen.sample_rate = sample_rate;
+    }
+
+    /// Tells that no more comes.
+    pub fn end(&self) {
+        self.shared.seen().ended = true;
+    }
+}
+
+/// The begin of a payload, if it is text.
+fn readable(payload: &[u8]) -> String {
+    const MOST: usize = 160;
+    let begin = &payload[..payload.len().min(MOST)];
+    let text = String::from_utf8_lossy(begin);
+    let other = |c: char| c.is_control() && !c.is_whitespace() || c == char::REPLACEMENT_CHARACTER;
+    // A character may be cut at the end.
+    match text.trim_end_matches(char::REPLACEMENT_CHARACTER) {
+        text if text.contains(other) => format!("{} bytes", payload.len()),
+        text => text.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}

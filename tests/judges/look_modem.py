@@ -1,0 +1,75 @@
+"""Looks at the page of a modem's link that sends a text as QPSK: look_modem.py URL."""
+
+import pathlib
+import sys
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "crates/live/tests"))
+from browser import CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads  # noqa: E402
+
+POINTS = "return Number(document.querySelector('#panel-{} canvas')?.dataset.points ?? 0)"
+FIGURES = """
+const boxes = [...document.querySelectorAll("#panel-figures .values div")];
+return Object.fromEntries(boxes.map((box) => [box.querySelector("span").textContent, box.querySelector("b").textContent]));
+"""
+COUNTS = """
+return Object.fromEntries([...document.querySelectorAll("#panel-counts tbody tr")].map(
+  (row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent)));
+"""
+LOG = "return document.querySelector('#panel-log .entries .text')?.textContent ?? ''"
+
+
+def serves(url):
+    """Waits until the program serves its metrics."""
+    until = time.monotonic() + 60
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while True:
+        try:
+            with opener.open(url + "metrics", timeout=5) as response:
+                return response.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > until:
+                raise SystemExit("nothing is served") from None
+            time.sleep(0.1)
+
+
+def look(url, width, height):
+    browser = Browser(width, height)
+    try:
+        browser.open(url)
+        browser.wait("documents", DOCUMENTS, lambda count: count >= 3, seconds=60)
+        for panel in ("constellation", "eye"):
+            browser.wait(panel, POINTS.format(panel), lambda count: count > 1000, seconds=60)
+        for panel in ("spectrum", "taps"):
+            if browser.run(CREST, f"#panel-{panel} canvas") is None:
+                raise SystemExit(f"{panel} shows no curve")
+        # Es/N0 is 20 dB: the error vector is a tenth.
+        figures = browser.run(FIGURES)
+        evm, carrier = figures["EVM"].split(), figures["carrier"].split()
+        if evm[1] != "%" or not 8 < float(evm[0]) < 12:
+            raise SystemExit(f"EVM: {evm}")
+        if carrier[1] != "Hz" or not 150 < float(carrier[0]) < 250:
+            raise SystemExit(f"carrier: {carrier}")
+        before = int(browser.run(COUNTS)["delivered"])
+        browser.wait("more frames", COUNTS, lambda counts: int(counts["delivered"]) > before, seconds=60)
+        browser.wait("all well", VERDICT, lambda state: state == "well")
+        browser.wait("the text", LOG, lambda text: "to be or not to be" in text)
+        check_fits(browser, width)
+        check_loads(browser, url)
+    finally:
+        browser.close()
+
+
+def main():
+    url = sys.argv[1]
+    metrics = serves(url)
+    if 'modem_frames_total{outcome="delivered"}' not in metrics:
+        raise SystemExit(f"the metrics are {metrics}")
+    for width, height in [(1280, 900), (390, 844)]:
+        look(url, width, height)
+
+
+main()

@@ -1,0 +1,238 @@
+//! `karoo modem tx` and `rx` with samples that come and go otherwise than in files: packets in
+//! captures and through sockets, shared memory, TCP.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::support::{karoo, karoo_ok};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A folder with a message of so many bytes.
+fn message(bytes: usize) -> (TempDir, Vec<u8>) {
+    let folder = tempdir().unwrap();
+    let message: Vec<u8> = (0..bytes as u32)
+        .map(|i| (i.wrapping_mul(i) >> 3) as u8)
+        .collect();
+    fs::write(folder.path().join("message"), &message).unwrap();
+    (folder, message)
+}
+
+/// A receiver that runs, and has its input open.
+fn receiver(args: &[&str]) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args(["modem", "rx", "--json"])
+        .args(args)
+        .env_remove("RUST_LOG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("receiving") {
+        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    // What else it says is not to fill the pipe.
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    child
+}
+
+fn done(receiver: Child) -> Value {
+    let output = receiver.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    json(&String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_capture_of_packets_replays() {
+    let (folder, message) = message(20_000);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (capture, back) = (at("air.pcap"), at("back"));
+    let sent = json(&karoo_ok([
+        "modem",
+        "tx",
+        "--input",
+        &at("message"),
+        "--mod",
+        "qam16",
+        "--output",
+        &capture,
+        "--sample-rate",
+        "20M",
+        "--json",
+    ]));
+    assert_eq!(sent["frames"], 4);
+    let count = sent["samples"].as_u64().unwrap();
+    assert_eq!(sent["packets"]["packets"], count.div_ceil(360));
+    let got = json(&karoo_ok([
+        "modem", "rx", "--input", &capture, "--output", &back, "--json",
+    ]));
+    assert_eq!(got["counts"]["samples"], count);
+    assert_eq!(got["packets"]["lost_samples"], 0);
+    assert_eq!(got["packets"]["contexts"], sent["packets"]["contexts"]);
+    assert_eq!(fs::read(&back).unwrap(), message);
+    // The rate is that of the contexts.
+    assert!(got["frames"][0]["cfo_hz"].is_number(), "{got}");
+    // Another stream than the one that is there.
+    let text = karoo_ok(["modem", "rx", "--input", &capture, "--stream", "7"]);
+    assert!(text.contains("packets of other streams"), "{text}");
+}
+
+#[test]
+fn losses_cost_the_frames_that_they_touch_and_no_others() {
+    let (folder, message) = message(150_000);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (capture, back) = (at("air.pcap"), at("back"));
+    let sent = json(&karoo_ok([
+        "modem",
+        "tx",
+        "--input",
+        &at("message"),
+        "--output",
+        &capture,
+        "--sample-rate",
+        "20M",
+        "--lose",
+        "0.002",
+        "--json",
+    ]));
+    let left_out = &sent["packets"]["left_out"];
+    let (frames, touched) = (&sent["frames"], &left_out["frames"]);
+    let untouched = frames.as_u64().unwrap() - touched.as_u64().unwrap();
+    assert!(touched.as_u64() > Some(5) && untouched > 5, "{sent}");
+    let got = json(&karoo_ok([
+        "modem", "rx", "--input", &capture, "--output", &back, "--json",
+    ]));
+    assert_eq!(got["packets"]["lost_samples"], left_out["samples"]);
+    // A packet of a frame's first or last samples may be missed by nobody.
+    let delivered = got["counts"]["delivered"].as_u64().unwrap();
+    assert!((untouched..=untouched + 2).contains(&delivered), "{got}");
+    let parts: Vec<&[u8]> = message.chunks(3060).collect();
+    let back = fs::read(&back).unwrap();
+    let mut rest = parts.iter();
+    for part in back.chunks(3060) {
+        assert!(rest.any(|sent| *sent == part));
+    }
+}
+
+#[test]
+fn packets_go_through_sockets() {
+    let (folder, message) = message(12_000);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let back = at("back");
+    let port = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let place = format!("udp:{port}");
+    let receiver = receiver(&[
+        "--input",
+        &place,
+        "--output",
+        &back,
+        "--frames",
+        "4",
+        "--seconds",
+        "120",
+    ]);
+    let sent = json(&karoo_ok([
+        "modem",
+        "tx",
+        "--input",
+        &at("message"),
+        "--output",
+        &place,
+        "--sample-rate",
+        "2M",
+        "--json",
+    ]));
+    assert_eq!(sent["frames"], 4);
+    // Its samples take 97 ms.
+    let got = done(receiver);
+    assert_eq!(got["counts"]["delivered"], 4, "{got}");
+    assert_eq!(got["packets"]["gaps"], 0, "{got}");
+    assert!(got["seconds"].as_f64() > Some(0.08), "{got}");
+    assert_eq!(fs::read(&back).unwrap(), message);
+}
+
+#[test]
+fn samples_go_through_shared_memory_and_tcp() {
+    let (folder, message) = message(30_000);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let back = at("back");
+    let free = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let shared = format!("shm:karoo-modem-{}", std::process::id());
+    let demo = format!("{shared}-demo,size=115200");
+    let (listens, connects) = (format!("tcp-listen:{free}"), format!("tcp:{free}"));
+    let rows: [(&str, &str, &[&str]); 3] = [
+        (&shared, &shared, &[]),
+        // As the original's programs have it: a queue of 120 blocks.
+        (&demo, &demo, &["--planar"]),
+        (&listens, &connects, &[]),
+    ];
+    for (output, input, layout) in rows {
+        let message_at = at("message");
+        let tx = ["modem", "tx", "--input", &message_at, "--output", output];
+        let rx = ["modem", "rx", "--input", input, "--output", &back, "--json"];
+        let sender = Command::new(env!("CARGO_BIN_EXE_karoo"))
+            .args(tx.iter().chain(layout))
+            .env_remove("RUST_LOG")
+            .spawn()
+            .unwrap();
+        let got = json(&karoo_ok(rx.iter().chain(layout)));
+        assert!(sender.wait_with_output().unwrap().status.success());
+        assert_eq!(got["counts"]["delivered"], 10, "{got}");
+        assert_eq!(fs::read(&back).unwrap(), message);
+    }
+}
+
+#[test]
+fn streams_that_cannot_be_are_refused() {
+    let (folder, _) = message(10);
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let message = at("message");
+    let tx = ["modem", "tx", "--input", &message, "--output"];
+    let rx = ["modem", "rx", "--input"];
+    let rows: [(&[&str], &[&str], &str); 9] = [
+        (&tx, &["udp:127.0.0.1:4991"], "--sample-rate"),
+        (
+            &tx,
+            &[
+                "udp:127.0.0.1:4991",
+                "--format",
+                "cf32",
+                "--sample-rate",
+                "1M",
+            ],
+            "16-bit",
+        ),
+        (
+            &tx,
+            &["udp:127.0.0.1:4991,size=40", "--sample-rate", "1M"],
+            "no room for samples",
+        ),
+        (&tx, &["a.cf32", "--lose", "0.1"], "has no packets"),
+        (&tx, &["a.cf32", "--lose", "2"], "0 to 1"),
+        (&tx, &["a.cf32", "--planar"], "shm:, tcp: and pipes"),
+        (&rx, &["dpdk:none0:239.1.2.3:4991"], "none0"),
+        (&rx, &["dpdk:lo:10.0.0.1:4991"], "no multicast group"),
+        (&rx, &["udp:127.0.0.1:4991", "--seconds", "0"], "above 0"),
+    ];
+    for (command, options, wanted) in rows {
+        let output = karoo(command.iter().chain(options));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        assert!(said.contains(wanted), "{options:?}: {said}");
+    }
+}
