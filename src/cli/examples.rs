@@ -139,8 +139,8 @@ Examples:
   What is typed, over noise, at a million samples a second:
     karoo modem link --input - --es-n0 15
   A file again and again, with a page that shows how it comes through:
-    karoo modem link --input book.txt --repeat 1000 --output got.txt --http 8000 \\
-      --mod qam16 --es-n0 25 --frequency 2k --clock 10";
+    karoo modem link --input book.txt --repeat 1000 --output got.txt \\
+      --http 8000 --mod qam16 --es-n0 25 --frequency 2k --clock 10";
 
 /// Of `karoo modem ber`.
 pub const MODEM_BER: &str = "\
