@@ -30,10 +30,10 @@ pub struct Evidence {
     pub reverse_path_drops: Option<u64>,
 }
 
-/// Why there was no look.
+/// Why there was no look, or not at everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blind {
-    /// It takes CAP_NET_RAW.
+    /// It takes CAP_NET_RAW: only what is sent to the digitisers' destinations was heard.
     NoRights,
     /// No interface to receive on is the kernel's.
     NotTheKernels,

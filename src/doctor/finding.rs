@@ -35,7 +35,7 @@ ailments! {
     NoAddress => "no-address",
     /// The interface cannot be used for another reason.
     UnusableInterface => "unusable-interface",
-    /// Whoever asks may not look at packets, and so could not start an engine on AF_PACKET.
+    /// Whoever asks may not open packet sockets, which an interface is to be used through.
     NoRights => "no-rights",
     /// Nothing is connected to the interface, or its peer is down.
     NoCarrier => "no-carrier",

@@ -17,6 +17,7 @@ use super::asked::Asked;
 use super::evidence::{Blind, Evidence, IgmpPath};
 use super::finding::Ailment;
 use super::host::{Files, Named, since};
+use super::listener::Listener;
 use super::sight::Sight;
 use crate::ports::{Interface, Memberships};
 
@@ -70,6 +71,8 @@ pub fn look(asked: &Asked, how: Look) -> io::Result<Evidence> {
         _ if interfaces.is_empty() => evidence.blind = Some(Blind::NotTheKernels),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             evidence.blind = Some(Blind::NoRights);
+            let listeners = Listener::all(&asked.endpoints, &interfaces, how, PATIENCE)?;
+            listen(&listeners, how.time, &mut evidence)?;
         }
         Err(error) => return Err(error),
         Ok(taps) => {
@@ -112,6 +115,29 @@ fn taps(interfaces: &[&Interface], how: Look) -> io::Result<Vec<PacketTap>> {
         tap.see_all(interface.index)?;
     }
     Ok(vec![tap])
+}
+
+/// Takes datagrams in for a while.
+fn listen(listeners: &[Listener], time: Duration, evidence: &mut Evidence) -> io::Result<()> {
+    let mut sight = Sight::default();
+    let mut room = vec![0; FRAME];
+    let begun = Instant::now();
+    evidence.looked.0 = unix_now();
+    for listener in listeners.iter().cycle() {
+        if begun.elapsed() >= time {
+            break;
+        }
+        // As many as one that sends fast may have waiting.
+        for _ in 0..QUEUE {
+            if begun.elapsed() >= time || !listener.listen(&mut sight, &mut room, unix_now())? {
+                break;
+            }
+        }
+    }
+    evidence.looked.1 = unix_now();
+    evidence.missed = listeners.iter().map(Listener::missed).sum();
+    evidence.wire = sight.into_wire();
+    Ok(())
 }
 
 /// Takes frames in for a while.

@@ -8,6 +8,7 @@ mod asked;
 mod evidence;
 mod finding;
 mod host;
+mod listener;
 mod look;
 mod report;
 mod rules;

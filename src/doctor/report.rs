@@ -100,7 +100,12 @@ fn notes(asked: &Asked, evidence: &Evidence) -> Vec<String> {
              causes (karoo_input_drops_total)",
             asked.receive.join(", ")
         )),
-        Some(_) => notes.push("the wire was not looked at".to_owned()),
+        Some(Blind::NotTheKernels) => notes.push("the wire was not looked at".to_owned()),
+        Some(Blind::NoRights) => notes.push(
+            "without CAP_NET_RAW only what is sent to SRC can be heard, behind firewall and reverse path filter: not \
+             what goes to other groups, ports, hosts and interfaces, nor IGMP queriers"
+                .to_owned(),
+        ),
         None => {}
     }
     for interface in evidence.interfaces.iter().filter(|i| i.shared) {

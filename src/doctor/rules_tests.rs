@@ -319,7 +319,23 @@ fn interfaces_say_what_they_lack() {
     only(&asked(), &wire, Ailment::NoCarrier);
     let mut blind = evidence(&[]);
     blind.blind = Some(Blind::NoRights);
-    only(&asked(), &blind, Ailment::NoRights);
+    let finding = only(&asked(), &blind, Ailment::NothingComes);
+    let seen = finding.evidence.join("\n");
+    assert!(seen.contains("only what is sent to SRC"), "{finding:?}");
+    let by_packet_sockets = Asked {
+        receive: vec!["af_packet:k0".to_owned()],
+        ..asked()
+    };
+    let findings = diagnose(&by_packet_sockets, &blind);
+    assert_eq!(findings[0].code, Ailment::NoRights, "{findings:?}");
+    assert!(
+        findings[0].way_out.ends_with("UDP sockets: k0"),
+        "{findings:?}"
+    );
+    // What is heard is judged as ever.
+    let mut heard = evidence(&both(|_| {}));
+    heard.blind = Some(Blind::NoRights);
+    assert_eq!(diagnose(&asked(), &heard), []);
     let refusal = "interface 'k0' is down: ip link set dev k0 up";
     blind.blind = Some(Blind::NotTheKernels);
     blind.refused = vec![(Ailment::InterfaceDown, refusal.to_owned())];

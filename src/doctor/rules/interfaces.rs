@@ -7,6 +7,7 @@ use spead::{digitiser, spectra};
 use super::Case;
 use crate::doctor::evidence::{Blind, InterfaceFacts};
 use crate::doctor::finding::{Ailment, Finding};
+use crate::ports::without_driver;
 
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: usize = 28;
@@ -21,20 +22,32 @@ pub fn find(case: Case<'_>) -> Vec<Finding> {
         };
         found.push(Finding::new(*code, what, [], way_out));
     }
-    if case.evidence.blind == Some(Blind::NoRights) {
-        found.push(Finding::new(
-            Ailment::NoRights,
-            "this user may not look at packets, which an engine on AF_PACKET has to",
-            ["a packet socket takes the capability CAP_NET_RAW".to_owned()],
-            "run as root or by karoo@.service, or once: sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep $(which karoo)",
-        ));
-    }
+    found.extend(no_rights(case));
     for interface in &case.evidence.interfaces {
         found.extend(no_carrier(interface));
         found.extend(mtu(case, interface));
         found.extend(foreign_address(case, interface));
     }
     found
+}
+
+/// Whoever may not open packet sockets cannot start an engine that is told to use them.
+fn no_rights(case: Case<'_>) -> Option<Finding> {
+    let asked = case.asked.receive.iter().chain(&case.asked.send);
+    let mut asked = asked.filter(|name| name.starts_with("af_packet:"));
+    let name = asked.next()?;
+    (case.evidence.blind == Some(Blind::NoRights)).then(|| {
+        Finding::new(
+            Ailment::NoRights,
+            format!("this user may not open packet sockets, which an engine on {name} has to"),
+            ["a packet socket takes the capability CAP_NET_RAW".to_owned()],
+            format!(
+                "run as root or by karoo@.service, or once: sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep \
+                 $(which karoo); or leave it to UDP sockets: {}",
+                without_driver(name)
+            ),
+        )
+    })
 }
 
 fn no_carrier(interface: &InterfaceFacts) -> Option<Finding> {

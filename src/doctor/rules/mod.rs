@@ -9,7 +9,7 @@ mod silence;
 mod time;
 
 use super::asked::Asked;
-use super::evidence::{Evidence, Flow};
+use super::evidence::{Blind, Evidence, Flow};
 use super::finding::Finding;
 
 /// What was asked for and what was seen.
@@ -61,7 +61,7 @@ pub fn diagnose(asked: &Asked, evidence: &Evidence) -> Vec<Finding> {
     let case = Case { asked, evidence };
     let mut findings = interfaces::find(case);
     findings.extend(options::find(case));
-    if evidence.blind.is_none() {
+    if evidence.blind != Some(Blind::NotTheKernels) {
         let heaps = case.ours().any(|flow| flow.heaps() > 0);
         findings.extend(kernel::find(case));
         findings.extend(match heaps {

@@ -264,6 +264,9 @@ fn nothing(case: Case<'_>) -> Finding {
         }
     }
     evidence.push(match case.evidence.wire.queries.len() {
+        _ if case.evidence.blind.is_some() => {
+            "only what is sent to SRC was heard; as root the doctor sees what else comes".to_owned()
+        }
         0 => format!(
             "no IGMP querier was heard in {seconds:.1} s; one asks every 125 s as a rule (`--for 130` waits for it)"
         ),

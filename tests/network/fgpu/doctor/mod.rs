@@ -274,15 +274,39 @@ fn interfaces_that_are_no_use() {
     assert_eq!(finding["way_out"], "ip link set dev k0 up");
 }
 
+/// Without rights, what is sent to the engine is heard all the same, and judged.
 #[test]
-fn who_may_not_look_is_told() {
-    let Some(patient) = Patient::hears("rights", Stream::default()) else {
+fn who_may_not_look_listens() {
+    let Some(mut patient) = Patient::hears("rights", Stream::default()) else {
         return;
     };
     let without = ["setpriv", "--bounding-set=-net_raw"];
     let (report, status) = patient.examine_by(&without, &[]);
+    assert_eq!(report["findings"], serde_json::json!([]), "{report:#}");
+    assert_eq!(status, Some(0));
+    let heaps = |report: &serde_json::Value| {
+        let seen = report["seen"].as_array().unwrap();
+        let heaps = seen
+            .iter()
+            .flat_map(|seen| seen["heaps"].as_array().unwrap());
+        heaps.map(|heaps| heaps.as_u64().unwrap()).sum::<u64>()
+    };
+    assert!(heaps(&report) > 50, "{report:#}");
+    let note = text(&report["notes"][0]);
+    assert!(note.contains("CAP_NET_RAW"), "{note}");
+
+    let packet = ["--recv-interface=af_packet:k0"];
+    let (report, status) = patient.examine_by(&without, &packet);
     assert_eq!(report["findings"][0]["code"], "no-rights", "{report:#}");
     assert_eq!(status, Some(1));
+
+    patient.digitiser = None;
+    patient.send(Stream {
+        bytes: 4096,
+        ..Stream::default()
+    });
+    let (report, _) = patient.examine_by(&without, &[]);
+    assert_eq!(report["findings"][0]["code"], "sample-bits", "{report:#}");
 }
 
 #[test]
