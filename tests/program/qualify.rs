@@ -1,0 +1,118 @@
+//! `karoo qualify`: what is right meets the requirements, and faults on purpose do not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::{documents, karoo, karoo_ok};
+
+const OUTPUT: &str = "name=w,channels=128,dst=239.10.0.0";
+
+/// The report of these requirements, and the exit code.
+fn qualify(only: &str, more: &[&str]) -> (Value, Option<i32>) {
+    let args = ["qualify", "--json", "--backend", "cpu", "--only", only];
+    let output = karoo(args.iter().chain(more));
+    let report = String::from_utf8(output.stdout).unwrap();
+    documents::check("qualification", &report);
+    (serde_json::from_str(&report).unwrap(), output.status.code())
+}
+
+/// The value of a figure.
+fn figure(report: &Value, requirement: &str, name: &str) -> f64 {
+    let all = report["requirements"].as_array().unwrap();
+    let of = all.iter().find(|of| of["name"] == requirement).unwrap();
+    let figures = of["figures"].as_array().unwrap();
+    let named = |figure: &&Value| figure["name"].as_str().unwrap().starts_with(name);
+    let found = figures.iter().find(named);
+    found.unwrap_or_else(|| panic!("{name}: {of}"))["value"]
+        .as_f64()
+        .unwrap()
+}
+
+#[test]
+fn what_is_right_meets_the_requirements_and_has_a_report() {
+    let folder = tempdir().unwrap();
+    let report = folder.path().join("report");
+    let more = ["--wideband", OUTPUT, "--report", report.to_str().unwrap()];
+    let (document, code) = qualify("channelisation,phase,application-time,gain,rounding", &more);
+    assert_eq!(
+        (code, &document["passed"]),
+        (Some(0), &true.into()),
+        "{document}"
+    );
+    assert_eq!(document["requirements"].as_array().unwrap().len(), 5);
+    let page = fs::read_to_string(report.join("report.html")).unwrap();
+    assert!(page.contains("All 5 requirements are met"), "{page}");
+    documents::check(
+        "qualification",
+        &fs::read_to_string(report.join("report.json")).unwrap(),
+    );
+}
+
+#[test]
+fn a_wrong_window_makes_channels_too_wide() {
+    let wrong = format!("{OUTPUT},window_function=rect");
+    let (document, code) = qualify("channel-shape", &["--wideband", &wrong]);
+    assert_eq!(
+        (code, &document["passed"]),
+        (Some(1), &false.into()),
+        "{document}"
+    );
+    let name = "width at -53 dB over";
+    let (right, code) = qualify("channel-shape", &["--wideband", OUTPUT]);
+    assert_eq!(code, Some(0), "{right}");
+    assert!(figure(&right, "channel-shape", name) < 2.0);
+}
+
+#[test]
+fn a_phase_that_is_off_by_two_degrees_is_told() {
+    let folder = tempdir().unwrap();
+    let program = folder.path().join("off");
+    let karoo = env!("CARGO_BIN_EXE_karoo");
+    // 0.01 rad become 0.045.
+    let script = format!("#!/bin/bash\nexec {karoo} \"${{@/0,0:0.01,0/0,0:0.045,0}}\"\n");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let more = ["--wideband", OUTPUT, "--program", program.to_str().unwrap()];
+    let (document, code) = qualify("phase", &more);
+    assert_eq!(code, Some(1), "{document}");
+    let error = figure(&document, "phase", "largest error, 0.01 rad");
+    assert!((1.5..3.0).contains(&error), "{error}");
+    assert!(figure(&document, "phase", "largest error, π") < 1.0);
+}
+
+#[test]
+fn a_program_that_fails_is_no_success() {
+    let (document, code) = qualify(
+        "gain",
+        &["--wideband", &format!("{OUTPUT},taps=4000000000")],
+    );
+    assert_eq!(code, Some(1), "{document}");
+    assert!(
+        document["requirements"][0]["error"].is_string(),
+        "{document}"
+    );
+}
+
+#[test]
+fn requirements_are_listed_and_others_refused() {
+    let list = karoo_ok(["qualify", "--list"]);
+    assert!(
+        list.lines().count() == 13 && list.contains("CBF-REQ-0126"),
+        "{list}"
+    );
+    let narrow = ["--only", "filter-response", "--wideband", OUTPUT];
+    for (more, wanted) in [
+        (&["--only", "speed"][..], "channelisation"),
+        (&["--wideband", "name=w"][..], "channels"),
+        (&["--program", "/nowhere/karoo"][..], "/nowhere/karoo"),
+        (&narrow[..], "--list"),
+    ] {
+        let output = karoo(["qualify"].iter().chain(more));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {said}");
+        assert!(said.contains(wanted), "{more:?}: {said}");
+    }
+}
