@@ -50,7 +50,7 @@ impl Listener {
             let groups = if how.beside_engine { &[][..] } else { &groups };
             let open = || Self::open(port, patience);
             listeners.push(open()?);
-            for part in groups.chunks(GROUPS / interfaces.len().max(1)) {
+            for part in groups.chunks((GROUPS / interfaces.len().max(1)).max(1)) {
                 let listener = open()?;
                 // Each its own alone: a datagram is heard once.
                 listener.socket.set_multicast_all_v4(false)?;

@@ -129,7 +129,7 @@ fn notes(asked: &Asked, evidence: &Evidence) -> Vec<String> {
     let filtered = evidence.reverse_path_drops.filter(|drops| *drops > 0);
     if let Some(drops) = filtered {
         notes.push(format!(
-            "the kernel's reverse path filter dropped {drops} packets; an engine gets them all the same"
+            "the kernel's reverse path filter dropped {drops} packets; an engine gets them all the same, unless its port is UDP sockets"
         ));
     }
     let queriers: Vec<_> = evidence

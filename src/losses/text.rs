@@ -138,7 +138,8 @@ impl Line<'_> {
             Cause::Dropped(cause) => self.dropped(cause),
             Cause::RxMissed => format!(
                 "{}: nobody took them in time; an rx lcore needs a CPU of its own \
-                 (`--recv-affinity`, `karoo tune check`), stalls a larger `--recv-buffer`",
+                 (`--recv-affinity`, `karoo tune check`), stalls a larger `--recv-buffer` (through UDP sockets also \
+                 `sysctl net.core.rmem_max`)",
                 self.ports(|port| port.rx_missed)
             ),
             Cause::RxNoBuffer => format!(

@@ -168,6 +168,9 @@ impl Interface {
                 Some(driver) => (driver, Some("its name says so".to_owned())),
                 None => Rights::of_this_process().choose(located.driver),
             };
+            if forced.is_none() && located.driver == Driver::Mlx5 && driver != Driver::Mlx5 {
+                tracing::warn!(interface = name, ?why, "the NIC's own driver is not used");
+            }
             located.driver = driver;
             located.why = why.unwrap_or(located.why);
         }

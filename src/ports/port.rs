@@ -182,10 +182,13 @@ impl PortUse {
                 Ok(device) => self.open_device(eal, interface, &preset, device, steering),
                 // Drivers say why in DPDK's log.
                 Err(error) if driver.leaves_to_kernel() => {
-                    let name = &interface.name;
-                    tracing::warn!(interface = name, %error, "DPDK does not take it: using AF_PACKET");
-                    let preset = Preset::of(Driver::AfPacket)?;
-                    self.open_af_packet(eal, interface, &preset)
+                    let (driver, _) = Rights::of_this_process().choose(Driver::AfPacket);
+                    let (name, label) = (&interface.name, driver.label());
+                    tracing::warn!(interface = name, %error, "DPDK does not take it: using {label}");
+                    match driver {
+                        Driver::Udp => self.open_sockets(eal, interface, steering),
+                        _ => self.open_af_packet(eal, interface, &Preset::of(driver)?),
+                    }
                 }
                 Err(error) => Err(error.into()),
             },

@@ -68,7 +68,7 @@ fn all() -> BTreeSet<RawFd> {
 }
 
 /// Reads an option of a socket; false if it has none such, or is no socket.
-fn option<T: Copy>(fd: RawFd, level: i32, name: i32, value: &mut T) -> bool {
+pub(super) fn option<T: Copy>(fd: RawFd, level: i32, name: i32, value: &mut T) -> bool {
     let mut length = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `value`, whose types are made of
     // integers; a descriptor that is none is refused.

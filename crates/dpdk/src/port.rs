@@ -231,7 +231,8 @@ pub struct PortStats {
     /// Bytes transmitted.
     pub tx_bytes: u64,
     /// Packets that the device dropped because no descriptor was free (`imissed`), or the kernel
-    /// because AF_PACKET's ring was full (`tp_drops`).
+    /// because AF_PACKET's ring was full (`tp_drops`), or a UDP socket was, or a checksum was wrong
+    /// there.
     pub rx_missed: u64,
     /// Packets received with errors.
     pub rx_errors: u64,

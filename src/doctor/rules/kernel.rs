@@ -1,6 +1,7 @@
 //! What the kernel keeps from itself: questions of IGMP queriers, and the answers.
 //!
-//! Heaps reach an engine past firewall and reverse path filter. Memberships do not: who does not
+//! Heaps reach an engine past firewall and reverse path filter, unless its port is UDP sockets.
+//! Memberships do not: who does not
 //! answer queriers loses the groups after some minutes.
 
 use std::net::Ipv4Addr;

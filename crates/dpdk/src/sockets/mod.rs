@@ -71,8 +71,14 @@ impl SocketPort {
         let mut granted = config.rx_bytes;
         for (pool, destinations) in config.rx {
             let listening = receive::listen(&destinations, config.interface, config.rx_bytes)?;
+            // What was asked for is shared among the sockets of a queue.
+            let room = listening
+                .iter()
+                .map(|of| options::receive_buffer(&of.socket));
+            if !listening.is_empty() {
+                granted = granted.min(room.sum());
+            }
             for listener in &listening {
-                granted = granted.min(options::receive_buffer(&listener.socket));
                 groups.push((Arc::clone(&listener.socket), listener.groups.clone()));
             }
             queues.push(ReceiveSockets::new(pool, listening, Arc::clone(&counts)));
@@ -161,7 +167,8 @@ impl Sockets {
             rx_missed: self.receiving.iter().map(|s| options::dropped(s)).sum(),
             rx_errors: load(&counts.rx_errors),
             tx_errors: load(&counts.tx_errors),
-            rx_no_mbuf: load(&counts.rx_no_mbuf),
+            // What finds no mbuf stays in its socket, which drops what it has no room for.
+            rx_no_mbuf: 0,
         }
     }
 }
@@ -175,7 +182,6 @@ struct SocketCounts {
     tx_bytes: AtomicU64,
     rx_errors: AtomicU64,
     tx_errors: AtomicU64,
-    rx_no_mbuf: AtomicU64,
 }
 
 fn add(count: &AtomicU64, more: usize) {

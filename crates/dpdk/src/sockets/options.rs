@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::packet_socket::option;
+
 /// The kernel doubles it, in a signed integer.
 const MOST_BUFFER: usize = 1 << 29;
 
@@ -70,17 +72,14 @@ pub(super) fn dropped(socket: &Socket) -> u64 {
     /// `SK_MEMINFO_DROPS`.
     const DROPS: usize = 8;
     let mut info = [0u32; DROPS + 1];
-    let mut length = mem::size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `length` bytes into the array.
-    let ret = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            info.as_mut_ptr().cast(),
-            &mut length,
-        )
-    };
     // Kernels before 4.12 do not tell.
-    if ret == 0 { info[DROPS].into() } else { 0 }
+    match option(
+        socket.as_raw_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_MEMINFO,
+        &mut info,
+    ) {
+        true => info[DROPS].into(),
+        false => 0,
+    }
 }

@@ -51,7 +51,7 @@ pub(super) fn listen(
             None => wanted.push((any, vec![ip])),
         }
     }
-    let share = bytes / wanted.len().max(1);
+    let share = bytes.div_ceil(wanted.len().max(1));
     let listener = |(address, groups): (SocketAddrV4, Vec<Ipv4Addr>)| {
         let socket = open(address, share).map_err(|source| DpdkError::Socket {
             what: format!("receive on {address} of interface {interface}"),
@@ -118,7 +118,6 @@ impl ReceiveSockets {
     fn receive<const N: usize>(&mut self, listener: usize, batch: &mut MbufBatch<N>) {
         let wanted = self.refill(batch.room().min(BURST));
         if wanted == 0 {
-            add(&self.counts.rx_no_mbuf, 1);
             return;
         }
         let listener = &self.listeners[listener];

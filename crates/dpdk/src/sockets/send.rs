@@ -28,6 +28,8 @@ pub(crate) struct SendSockets {
     sockets: Vec<(Origin, Socket)>,
     messages: Box<Messages>,
     counts: Arc<SocketCounts>,
+    /// Whether somebody was told why a packet was refused.
+    told: bool,
 }
 
 impl SendSockets {
@@ -38,6 +40,7 @@ impl SendSockets {
             sockets: Vec::new(),
             messages: Messages::new(),
             counts,
+            told: false,
         }
     }
 
@@ -52,7 +55,10 @@ impl SendSockets {
                     batch.drop_front(packets);
                 }
                 Err(error) if waits(&error) => break,
-                Err(_) => {
+                Err(error) => {
+                    if !std::mem::replace(&mut self.told, true) {
+                        tracing::warn!(%error, "a packet cannot be sent; others like it are only counted");
+                    }
                     // It would be refused again.
                     add(&self.counts.tx_errors, 1);
                     batch.drop_front(1);
@@ -107,9 +113,12 @@ fn open(ip: Ipv4Addr, origin: Origin, bytes: usize) -> io::Result<Socket> {
     socket.set_multicast_ttl_v4(origin.ttl.into())?;
     socket.set_ttl_v4(origin.ttl.into())?;
     let from = SocketAddrV4::new(ip, origin.port);
-    if let Err(error) = socket.bind(&from.into()) {
-        tracing::warn!(%from, %error, "another program has this UDP port: packets come from any");
-        socket.bind(&SocketAddrV4::new(ip, 0).into())?;
+    match socket.bind(&from.into()) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            tracing::warn!(%from, "another program has this UDP port: packets come from any");
+            socket.bind(&SocketAddrV4::new(ip, 0).into())?;
+        }
+        bound => bound?,
     }
     Ok(socket)
 }
