@@ -2,13 +2,10 @@
 
 import pathlib
 import sys
-import time
-import urllib.error
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "crates/live/tests"))
-from browser import DOCUMENTS, Browser, check_fits, check_loads  # noqa: E402
+from browser import DOCUMENTS, Browser, check_fits, check_loads, serves  # noqa: E402
 
 # The names of the boxes that are marked.
 MARKED = """
@@ -25,20 +22,6 @@ return [...document.querySelectorAll("#panel-queues tbody tr")].map(
   (row) => [...row.querySelectorAll("td, th")].map((cell) => cell.textContent));
 """
 WANTED = {"inputs", "partition 0", "partition 1", "partition 2", "outputs"}
-
-
-def serves(url):
-    """Waits until the program serves its page."""
-    until = time.monotonic() + 60
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    while True:
-        try:
-            with opener.open(url + "metrics", timeout=5) as response:
-                return response.read().decode()
-        except (urllib.error.URLError, ConnectionError):
-            if time.monotonic() > until:
-                raise SystemExit("nothing is served") from None
-            time.sleep(0.1)
 
 
 def look(url, width, height):

@@ -2,13 +2,10 @@
 
 import pathlib
 import sys
-import time
-import urllib.error
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "crates/live/tests"))
-from browser import CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads  # noqa: E402
+from browser import CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads, serves  # noqa: E402
 
 POINTS = "return Number(document.querySelector('#panel-{} canvas')?.dataset.points ?? 0)"
 FIGURES = """
@@ -20,20 +17,6 @@ return Object.fromEntries([...document.querySelectorAll("#panel-counts tbody tr"
   (row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent)));
 """
 LOG = "return document.querySelector('#panel-log .entries .text')?.textContent ?? ''"
-
-
-def serves(url):
-    """Waits until the program serves its metrics."""
-    until = time.monotonic() + 60
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    while True:
-        try:
-            with opener.open(url + "metrics", timeout=5) as response:
-                return response.read().decode()
-        except (urllib.error.URLError, ConnectionError):
-            if time.monotonic() > until:
-                raise SystemExit("nothing is served") from None
-            time.sleep(0.1)
 
 
 def look(url, width, height):

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{documents, karoo, karoo_ok};
+use crate::support::{browser, documents, karoo, karoo_ok};
 
 fn graph(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/flow/graphs");
@@ -427,38 +427,11 @@ fn a_browser_sees_the_graph_with_its_limit_and_waiting_by_queue() {
         folder.path().join("a.csv"),
     );
     fs::write(&path, UNEVEN.replace("TAPS", &vec!["0.01"; 900].join(","))).unwrap();
-    let page = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = page.local_addr().unwrap().port();
-    drop(page);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
-        .args(["flow", "run", path.to_str().unwrap(), "--no-pin"])
-        .args(["--input", "x=/dev/zero", "--output", "y=/dev/null"])
-        .args([
-            "--http",
-            &port.to_string(),
-            "--telemetry",
-            table.to_str().unwrap(),
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let look = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges/look_flow.py");
-    let look = Command::new("python3")
-        .arg(look)
-        .arg(format!("http://127.0.0.1:{port}/"))
-        .output();
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    let ended = child.wait().unwrap();
-    let look = look.expect("python3 starts");
-    let text = String::from_utf8_lossy(&look.stderr);
-    assert!(
-        look.status.success(),
-        "{text}\n(needs Debian's chromium and chromium-driver)"
-    );
-    assert!(killed.unwrap().success() && ended.success());
+    let args = ["flow", "run", path.to_str().unwrap(), "--no-pin"]
+        .into_iter()
+        .chain(["--input", "x=/dev/zero", "--output", "y=/dev/null"])
+        .chain(["--telemetry", table.to_str().unwrap()]);
+    browser::look("look_flow.py", &args.collect::<Vec<_>>());
     let table = fs::read_to_string(table).unwrap();
     assert!(table.starts_with("elapsed_ns,partition,ticks,"));
     assert!(

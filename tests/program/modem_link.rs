@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{karoo, karoo_ok};
+use crate::support::{browser, karoo, karoo_ok};
 
 #[test]
 fn a_file_comes_over_the_link_in_its_time() {
@@ -85,34 +83,18 @@ fn a_browser_sees_the_link() {
         "to be or not to be, that is the question\n".repeat(60),
     )
     .unwrap();
-    let page = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = page.local_addr().unwrap().port();
-    drop(page);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
-        .args(["modem", "link", "--input", path.to_str().unwrap()])
-        .args(["--output", "/dev/null", "--repeat", "1000000"])
-        .args(["--sample-rate", "500k", "--es-n0", "20"])
-        .args(["--frequency", "200", "--http", &port.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let look = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges/look_modem.py");
-    let look = Command::new("python3")
-        .arg(look)
-        .arg(format!("http://127.0.0.1:{port}/"))
-        .output();
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    let ended = child.wait().unwrap();
-    let look = look.expect("python3 starts");
-    let text = String::from_utf8_lossy(&look.stderr);
-    assert!(
-        look.status.success(),
-        "{text}\n(needs Debian's chromium and chromium-driver)"
-    );
-    assert!(killed.unwrap().success() && ended.success());
+    let args = ["modem", "link", "--input", path.to_str().unwrap()]
+        .into_iter()
+        .chain(["--output", "/dev/null", "--repeat", "1000000"])
+        .chain([
+            "--sample-rate",
+            "500k",
+            "--es-n0",
+            "20",
+            "--frequency",
+            "200",
+        ]);
+    browser::look("look_modem.py", &args.collect::<Vec<_>>());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! receivers.
 #![allow(dead_code, missing_docs)]
 
+pub mod browser;
 pub mod documents;
 pub mod gpu;
 pub mod host;

@@ -162,6 +162,20 @@ return bright;
 """
 
 
+def serves(url):
+    """Waits until the program at this address serves its metrics, and gives them."""
+    until = time.monotonic() + 60
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while True:
+        try:
+            with opener.open(url + "metrics", timeout=5) as response:
+                return response.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > until:
+                raise SystemExit("nothing is served") from None
+            time.sleep(0.1)
+
+
 def check_loads(browser, url):
     """Nothing was loaded from anywhere else, and nothing was wrong."""
     loaded = browser.loaded()
