@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::{fs, io, process};
 
+use karoo_flow::adapters::Stop;
 use live::Site;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -44,6 +45,7 @@ pub struct Serving {
     ends: (SyncSender<StopReason>, Receiver<StopReason>),
     site: Option<oneshot::Sender<Site>>,
     stop: oneshot::Sender<()>,
+    told: Stop,
     thread: JoinHandle<()>,
 }
 
@@ -63,7 +65,8 @@ impl Serving {
             let _guard = runtime.enter();
             Signals::listen().map_err(Failure::data)?
         };
-        let ends = sender.clone();
+        let (ends, told) = (sender.clone(), Stop::new());
+        let set = told.clone();
         let work = move || {
             runtime.block_on(async {
                 if let Some(listener) = sockets.metrics {
@@ -75,7 +78,7 @@ impl Serving {
                     });
                 }
                 tokio::select! {
-                    () = signals.handle(ends, level) => {}
+                    () = signals.handle(ends, level, set) => {}
                     _ = stopped => {}
                 }
             });
@@ -88,6 +91,7 @@ impl Serving {
             ends: (sender, receiver),
             site: Some(site),
             stop,
+            told,
             thread,
         })
     }
@@ -107,6 +111,11 @@ impl Serving {
     /// Reason for which the command is to end, if there is one by now.
     pub fn told_to_end(&self) -> Option<StopReason> {
         self.ends.1.try_recv().ok()
+    }
+
+    /// Set by the first signal, for those who wait where nobody looks for reasons.
+    pub fn told(&self) -> &Stop {
+        &self.told
     }
 
     /// Sender of reasons to end, for other threads.
@@ -153,8 +162,8 @@ impl Signals {
 
     /// The first SIGINT, SIGTERM or SIGHUP asks for the end, the second is the end; SIGUSR2 changes
     /// the log level to debug and back. Never returns.
-    async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel) {
-        let (mut told, mut on) = (false, false);
+    async fn handle(mut self, ends: SyncSender<StopReason>, level: LogLevel, told: Stop) {
+        let mut on = false;
         loop {
             let (name, code) = tokio::select! {
                 () = received(&mut self.hangup) => ("SIGHUP", 129),
@@ -167,11 +176,11 @@ impl Signals {
                     continue;
                 }
             };
-            if told {
+            if told.is_set() {
                 tracing::warn!(signal = name, "the second signal: ending at once");
                 process::exit(code);
             }
-            told = true;
+            told.set();
             let _ = ends.try_send(StopReason::Signal(name));
         }
     }

@@ -12,7 +12,7 @@ use num_complex::{Complex32, Complex64};
 const SYMBOLS: usize = 160;
 const INSTANTS: usize = 24;
 /// Samples from a frame's begin to the centre of its first symbol.
-const DELAY: f64 = 24.0;
+const DELAY: f64 = (RRC_SPAN * SAMPLES_PER_SYMBOL / 2) as f64;
 
 /// Points of the real part over two symbols, from −1 to 1 around the instant of decision.
 ///

@@ -4,6 +4,7 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -130,6 +131,8 @@ enum Worker {
 pub struct Intake {
     blocks: Receiver<Block>,
     empty: SyncSender<Vec<Complex32>>,
+    /// Blocks on their way.
+    waiting: Arc<AtomicUsize>,
     told: Arc<Mutex<Told>>,
     stop: StopFlag,
     worker: Worker,
@@ -142,6 +145,7 @@ impl Intake {
         let (empty, used) = sync_channel(BLOCKS);
         let told = Arc::new(Mutex::new(Told::default()));
         let stop = StopFlag::default();
+        let waiting = Arc::<AtomicUsize>::default();
         let assembler = Assembler {
             reader: StreamReader::new(
                 settings.stream,
@@ -152,6 +156,7 @@ impl Intake {
             block: Block::default(),
             blocks,
             used,
+            waiting: waiting.clone(),
             now: Told::default(),
             told: told.clone(),
             stop: stop.clone(),
@@ -186,6 +191,7 @@ impl Intake {
         Ok(Intake {
             blocks: filled,
             empty,
+            waiting,
             told,
             stop,
             worker,
@@ -197,6 +203,7 @@ impl Intake {
     pub fn take(&mut self, block: &mut Block, patience: Duration) -> Taken {
         match self.blocks.recv_timeout(patience) {
             Ok(next) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
                 let mut used = mem::replace(block, next).samples;
                 used.clear();
                 // If there are enough, it goes.
@@ -254,6 +261,7 @@ struct Assembler {
     block: Block,
     blocks: SyncSender<Block>,
     used: Receiver<Vec<Complex32>>,
+    waiting: Arc<AtomicUsize>,
     now: Told,
     told: Arc<Mutex<Told>>,
     stop: StopFlag,
@@ -280,20 +288,23 @@ impl Assembler {
         }
     }
 
-    /// Gives what there is. Where nobody takes blocks, one grows to twice its size before it waits.
+    /// Gives what there is, or adds to it while others wait. Where nobody takes blocks, one grows to
+    /// twice its size before it waits.
     fn give(&mut self, wait: bool) {
         self.now.counts.stream = self.reader.counts();
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now;
-        if self.block.samples.is_empty() {
+        let length = self.block.samples.len();
+        if length == 0 || !wait && length < BLOCK && self.waiting.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let wait = wait || self.block.samples.len() >= 2 * BLOCK;
+        let wait = wait || length >= 2 * BLOCK;
         let samples = self.used.try_recv().unwrap_or_default();
         let next = Block {
             samples,
             restart: false,
         };
         let block = mem::replace(&mut self.block, next);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         if wait {
             if self.blocks.send(block).is_err() {
                 self.stop.set();
@@ -302,7 +313,10 @@ impl Assembler {
         }
         match self.blocks.try_send(block) {
             Ok(()) => {}
-            Err(TrySendError::Full(block)) => self.block = block,
+            Err(TrySendError::Full(block)) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.block = block;
+            }
             Err(TrySendError::Disconnected(_)) => self.stop.set(),
         }
     }
@@ -344,17 +358,23 @@ impl Assembler {
         let mut rest = Idle::new(IdlePolicy::Share);
         let mut last = Instant::now();
         while !self.stop.is_set() {
-            let count = receiver.receive(|bytes| self.packet(bytes));
+            // A port has packets of others too.
+            let mut ours = false;
+            let count = receiver.receive(|bytes| {
+                ours = true;
+                self.packet(bytes);
+            });
+            if ours {
+                last = Instant::now();
+            } else if idle.is_some_and(|idle| last.elapsed() >= idle) {
+                break;
+            }
             if count == 0 {
                 self.give(false);
-                if idle.is_some_and(|idle| last.elapsed() >= idle) {
-                    break;
-                }
                 rest.wait();
-                continue;
+            } else {
+                rest.reset();
             }
-            rest.reset();
-            last = Instant::now();
         }
         self.now.counts.port_missed = receiver.missed();
         self.give(true);

@@ -27,7 +27,7 @@ use crate::net::capture::Precision;
 use crate::net::frame::HEADERS_LEN;
 use crate::net::{CaptureError, CaptureWriter, HeaderTemplate, MacAddr};
 use crate::ports::{
-    DatagramError, DatagramSettings, FrameMaker, Interface, InterfaceError, KeptPorts,
+    DatagramError, DatagramSettings, FrameMaker, Interface, InterfaceError, KeptPorts, PortAddress,
     open_datagrams,
 };
 
@@ -70,6 +70,9 @@ pub enum OutletError {
     /// The place takes no packets.
     #[error("{0} takes no packets: give udp:, dpdk: or a capture file")]
     NoPackets(String),
+    /// A format that is only read.
+    #[error("captures are written as pcap; give a name that ends in .pcap")]
+    Pcapng,
     /// Packets that have no room for samples.
     #[error("size={0}: packets of fewer than 60 bytes have no room for samples; try size=1472")]
     Size(usize),
@@ -160,7 +163,7 @@ impl Outlet {
                 let interface = settings.interface.as_deref().map(Interface::find);
                 Ends::Socket(sockets::sender(peer, interface.transpose()?.as_ref())?)
             }
-            Place::Port(_) => Ends::Port(Box::new(PortEnd::open(place, settings)?)),
+            Place::Port(address) => Ends::Port(Box::new(PortEnd::open(address, settings)?)),
             Place::Capture(path) => capture(path)?,
         };
         let paced = !matches!(ends, Ends::Capture(..));
@@ -260,6 +263,9 @@ impl Gate {
 }
 
 fn capture(path: &Path) -> Result<Ends, OutletError> {
+    if path.extension().is_some_and(|end| end == "pcapng") {
+        return Err(OutletError::Pcapng);
+    }
     let writer = CaptureWriter::create(path, Precision::Nanoseconds)?;
     let [from, to] = CAPTURE_ENDS;
     let mac = MacAddr::multicast(*to.ip()).unwrap_or_default();
@@ -268,10 +274,7 @@ fn capture(path: &Path) -> Result<Ends, OutletError> {
 }
 
 impl PortEnd {
-    fn open(place: &Place, settings: &OutletSettings) -> Result<PortEnd, OutletError> {
-        let Place::Port(address) = place else {
-            return Err(OutletError::NoPackets(place.to_string()));
-        };
+    fn open(address: &PortAddress, settings: &OutletSettings) -> Result<PortEnd, OutletError> {
         let ports = DatagramSettings {
             worker_cpus: vec![settings.cpu],
             ..DatagramSettings::default()

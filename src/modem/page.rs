@@ -1,18 +1,19 @@
 //! The live page of a receiver.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use karoo_modem::rx::{Counts, Outcome};
 use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
+use katcp::reading::unix_now;
 use live::{
     Array, Axis, Body, Document, Figure, History, LogEntry, Panel, PointSeries, Series, Site,
     Source, Span, State, Verdict,
 };
 
 use super::watch::{BINS, Seen, Shared, Watcher};
+use crate::metrics::scrape::{Samples, Scrape, counter, plain, site, text};
 
 /// Seconds between two points of the last ten minutes, and how many points they have.
 const PAST: (f64, usize) = (2.0, 300);
@@ -29,13 +30,8 @@ pub struct ModemPage {
     frames: History,
     /// Counts at the last tick, and when that was.
     last: (Counts, f64),
-    /// Frames that were found, and that were delivered, a second.
-    rates: [f64; 2],
-}
-
-fn now() -> f64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
+    /// Frames that were found a second.
+    rate: f64,
 }
 
 /// Frames that were detected and not delivered.
@@ -57,18 +53,18 @@ impl ModemPage {
             shared: watcher.shared.clone(),
             quality: History::new(names(&["Es/N0"]), PAST.0, PAST.1),
             frames: History::new(names(&["delivered", "not delivered"]), PAST.0, PAST.1),
-            last: (Counts::default(), now()),
-            rates: [0.0; 2],
+            last: (Counts::default(), unix_now()),
+            rate: 0.0,
         }
     }
 
     /// A site of the page, and of its counts for Prometheus.
     pub fn site(name: &str, watcher: &Watcher) -> Site {
-        let shared = watcher.shared.clone();
-        let metrics = move || Ok(metrics(&shared.seen()));
-        Site::default()
-            .metrics(metrics)
-            .source(Self::new(name, watcher))
+        let metrics = ModemMetrics {
+            shared: watcher.shared.clone(),
+            started: SystemTime::now(),
+        };
+        site(Arc::new(metrics)).source(Self::new(name, watcher))
     }
 
     fn verdict(&self, seen: &Seen) -> Verdict {
@@ -99,7 +95,7 @@ impl ModemPage {
         let hertz = last.zip(seen.sample_rate);
         let mut figures = vec![
             number("sample rate", seen.sample_rate, "S/s"),
-            Figure::new("frames", self.rates[0], "1/s"),
+            Figure::new("frames", self.rate, "1/s"),
             Figure::new("payload", seen.bytes as f64, "B"),
             number("EVM", last.map(|frame| 100.0 * frame.evm), "%"),
             number("Es/N0", last.map(|frame| frame.snr_db), "dB"),
@@ -239,7 +235,7 @@ fn log(seen: &Seen) -> Body {
 
 impl Source for ModemPage {
     fn note(&mut self) {
-        let (time, seen) = (now(), self.shared.seen());
+        let (time, seen) = (unix_now(), self.shared.seen());
         let (counts, last) = (seen.counts, seen.last);
         drop(seen);
         let (before, then) = self.last;
@@ -247,7 +243,7 @@ impl Source for ModemPage {
             |now: u64, before: u64| now.saturating_sub(before) as f64 / (time - then).max(1e-3);
         let good = each(counts.delivered, before.delivered);
         let bad = each(lost(&counts), lost(&before));
-        self.rates = [good + bad, good];
+        self.rate = good + bad;
         self.last = (counts, time);
         self.frames.note(time, &[good, bad]);
         let snr = last.map_or(f64::NAN, |frame| frame.snr_db);
@@ -293,39 +289,43 @@ impl Source for ModemPage {
     }
 }
 
-/// Counts in Prometheus's text format.
-fn metrics(seen: &Seen) -> String {
-    let counts = &seen.counts;
-    let mut text = String::from(
-        "# HELP modem_frames_total Frames by what became of them.\n# TYPE modem_frames_total counter\n",
-    );
-    let outcomes = [
-        ("delivered", counts.delivered),
-        ("check", counts.check),
-        ("length", counts.length),
-        ("mode", counts.mode),
-        ("cut", counts.cut),
-        ("not-acquired", counts.not_acquired),
-    ];
-    for (outcome, count) in outcomes {
-        let _ = writeln!(text, "modem_frames_total{{outcome=\"{outcome}\"}} {count}");
+/// Counts for Prometheus.
+struct ModemMetrics {
+    shared: Arc<Shared>,
+    started: SystemTime,
+}
+
+impl Scrape for ModemMetrics {
+    fn scrape(&self) -> Result<String, prometheus::Error> {
+        let seen = self.shared.seen();
+        let counts = &seen.counts;
+        let mut families = Vec::new();
+        let mut add = |name: &str, help: &str, samples: Samples| {
+            counter(&mut families, self.started, name, help, samples);
+        };
+        let outcomes = [
+            ("delivered", counts.delivered),
+            ("check", counts.check),
+            ("length", counts.length),
+            ("mode", counts.mode),
+            ("cut", counts.cut),
+            ("not-acquired", counts.not_acquired),
+        ];
+        let outcomes = outcomes.map(|(outcome, count)| {
+            let label = vec![("outcome", outcome.to_owned())];
+            (label, count as f64)
+        });
+        let what = "frames by what became of them";
+        add("modem_frames", what, outcomes.to_vec());
+        add("modem_samples", "samples received", plain(counts.samples));
+        add("modem_payload_bytes", "bytes of payload", plain(seen.bytes));
+        if let Some(packets) = &seen.packets {
+            let stream = &packets.stream;
+            add("modem_packets", "packets of samples", plain(stream.packets));
+            let lost = "samples that zeros stand for";
+            add("modem_lost_samples", lost, plain(stream.lost_samples));
+        }
+        drop(seen);
+        text(families)
     }
-    let mut counter = |name: &str, help: &str, value: u64| {
-        let _ = write!(
-            text,
-            "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
-        );
-    };
-    counter("modem_samples_total", "Samples received.", counts.samples);
-    counter("modem_payload_bytes_total", "Bytes of payload.", seen.bytes);
-    if let Some(packets) = &seen.packets {
-        let stream = &packets.stream;
-        counter("modem_packets_total", "Packets of samples.", stream.packets);
-        counter(
-            "modem_lost_samples_total",
-            "Samples that zeros stand for.",
-            stream.lost_samples,
-        );
-    }
-    text
 }

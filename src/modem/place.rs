@@ -30,10 +30,10 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its path, if it is a file of samples.
+    /// Its path, if it is a file: of samples, or a capture.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::Bytes(Address::File(path)) => Some(path),
+            Self::Bytes(Address::File(path)) | Self::Capture(path) => Some(path),
             _ => None,
         }
     }
@@ -50,7 +50,7 @@ impl Place {
 
     /// Whether it may go on until somebody ends it. Standard input ends with whoever writes it.
     pub fn is_live(&self) -> bool {
-        !matches!(self, Self::Capture(_)) && self.file().is_none() && !self.is_standard()
+        self.file().is_none() && !self.is_standard()
     }
 }
 

@@ -17,8 +17,8 @@ pub(super) const BINS: usize = 512;
 const SPECTRA: usize = 32;
 /// Points of a constellation.
 const POINTS: usize = 3000;
-/// Samples that are kept for the eye: frames come back after they were decoded.
-const KEPT: usize = 6 * FRAME_SYMBOLS * SAMPLES_PER_SYMBOL;
+/// Samples of a frame.
+const FRAME: usize = FRAME_SYMBOLS * SAMPLES_PER_SYMBOL;
 /// Frames that the page's log has.
 const LINES: usize = 20;
 
@@ -79,12 +79,16 @@ pub struct Watcher {
     fft: Arc<dyn Fft<f32>>,
     window: Vec<f32>,
     kept: Vec<Complex32>,
+    /// How many samples are kept for the eye.
+    most: usize,
     /// Place of the first sample that is kept.
     first: u64,
 }
 
-impl Default for Watcher {
-    fn default() -> Self {
+impl Watcher {
+    /// One beside a receiver that decodes on so many threads: each of these has up to three frames,
+    /// whose samples are looked at when they come back.
+    pub fn new(threads: usize) -> Self {
         let turn = std::f64::consts::TAU / BINS as f64;
         Self {
             shared: Arc::default(),
@@ -94,12 +98,11 @@ impl Default for Watcher {
                 .map(|n| (0.5 - 0.5 * (turn * n as f64).cos()) as f32)
                 .collect(),
             kept: Vec::new(),
+            most: (6 + 3 * threads) * FRAME,
             first: 0,
         }
     }
-}
 
-impl Watcher {
     /// The stream begins anew.
     pub fn restart(&mut self) {
         self.kept.clear();
@@ -109,16 +112,17 @@ impl Watcher {
     /// Takes the samples that the receiver is given.
     pub fn samples(&mut self, block: &[Complex32]) {
         // Twice as many are kept before half of them go, so that they are seldom moved.
-        if self.kept.len() + block.len() > 2 * KEPT {
-            let surplus = (self.kept.len() + block.len() - KEPT).min(self.kept.len());
+        if self.kept.len() + block.len() > 2 * self.most {
+            let surplus = (self.kept.len() + block.len() - self.most).min(self.kept.len());
             self.kept.drain(..surplus);
             self.first += surplus as u64;
         }
         self.kept.extend_from_slice(block);
-        if !self.shared.wanted.load(Ordering::Relaxed) {
+        let mut seen = self.shared.seen();
+        // With each document they begin anew.
+        if seen.spectra >= SPECTRA as u64 {
             return;
         }
-        let mut seen = self.shared.seen();
         seen.spectrum.resize(BINS, 0.0);
         for samples in block.chunks_exact(BINS) {
             if seen.spectra >= SPECTRA as u64 || !samples.iter().all(|x| x.is_finite()) {
@@ -142,6 +146,9 @@ impl Watcher {
             outcome: frame.outcome,
             text: readable(frame.payload()),
         };
+        // One frame for each document is enough.
+        let wanted = self.shared.wanted.swap(false, Ordering::Relaxed);
+        let eye = wanted.then(|| eye(&self.kept, self.first, frame));
         let mut seen = self.shared.seen();
         seen.lines.push_front(line);
         seen.lines.truncate(LINES);
@@ -151,15 +158,12 @@ impl Watcher {
             frequency: frame.frequency,
             clock_ppm: frame.clock_ppm,
         });
-        // One frame for each document is enough.
-        if !self.shared.wanted.swap(false, Ordering::Relaxed) {
-            return;
-        }
+        let Some(eye) = eye else { return };
         let each = frame.points.len().div_ceil(POINTS).max(1);
         seen.modulation = Some(frame.modulation());
         seen.points = frame.points.iter().step_by(each).copied().collect();
         seen.taps.clone_from(&frame.taps);
-        seen.eye = eye(&self.kept, self.first, frame);
+        seen.eye = eye;
     }
 
     /// Tells what was counted.

@@ -2,60 +2,25 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 use tempfile::tempdir;
 
-fn ip(command: &str) -> bool {
-    let status = Command::new("ip").args(command.split(' ')).status();
-    status.is_ok_and(|status| status.success())
-}
+use crate::fgpu::cable::{Cable, User};
 
-/// Two namespaces with a cable from k0 in the first to k1 in the second.
-struct Cable([String; 2]);
-
-impl Cable {
-    /// `None` where there are no namespaces.
-    fn new() -> Option<Self> {
-        let names = ["a", "b"].map(|end| format!("karoo-modem-{end}-{}", std::process::id()));
-        let cable = Self(names);
-        let [a, b] = &cable.0;
-        let made = ip(&format!("netns add {a}"))
-            && ip(&format!("netns add {b}"))
-            && ip(&format!(
-                "-n {a} link add k0 type veth peer name k1 netns {b}"
-            ))
-            && ip(&format!("-n {a} addr add 10.9.1.1/24 dev k0"))
-            && ip(&format!("-n {b} addr add 10.9.1.2/24 dev k1"))
-            && ip(&format!("-n {a} link set k0 mtu 9000 up"))
-            && ip(&format!("-n {b} link set k1 mtu 9000 up"));
-        if !made {
-            println!("no network namespaces");
-        }
-        made.then_some(cable)
-    }
-
-    fn run(&self, end: usize, args: &[&str]) -> Child {
-        Command::new("ip")
-            .args(["netns", "exec", &self.0[end], env!("CARGO_BIN_EXE_karoo")])
-            .args(["modem"])
-            .args(args)
-            .arg("--json")
-            .env_remove("RUST_LOG")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            ip(&format!("netns delete {name}"));
-        }
-    }
+/// Starts `karoo modem` in a namespace.
+fn modem(namespace: &str, args: &[&str]) -> Child {
+    User::Root
+        .within(namespace)
+        .args([env!("CARGO_BIN_EXE_karoo"), "modem"])
+        .args(args)
+        .arg("--json")
+        .env_remove("RUST_LOG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 fn json(child: Child) -> Value {
@@ -70,8 +35,8 @@ fn pass(cable: &Cable, message: &[u8], more: &[&str]) -> (Value, Value, Vec<u8>)
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (from, to) = (path("message"), path("back"));
     fs::write(&from, message).unwrap();
-    let input = "dpdk:k1:239.102.9.1:4991,idle=3";
-    let mut receiver = cable.run(1, &["rx", "--input", input, "--output", &to]);
+    let input = "dpdk:k0:239.102.9.1:4991,idle=3";
+    let mut receiver = modem(&cable.test, &["rx", "--input", input, "--output", &to]);
     let mut log = BufReader::new(receiver.stderr.take().unwrap());
     let mut said = String::new();
     while !said.contains("receiving") {
@@ -81,14 +46,14 @@ fn pass(cable: &Cable, message: &[u8], more: &[&str]) -> (Value, Value, Vec<u8>)
     let mut args = vec!["tx", "--input", &from, "--output", output];
     args.extend(["--sample-rate", "2M"]);
     args.extend(more);
-    let sent = json(cable.run(0, &args));
+    let sent = json(modem(&cable.engine, &args));
     let got = json(receiver);
     (sent, got, fs::read(to).unwrap())
 }
 
 #[test]
 fn frames_go_from_port_to_port_and_losses_cost_those_that_they_touch() {
-    let Some(cable) = Cable::new() else {
+    let Some(cable) = Cable::new("modem") else {
         return;
     };
     let message: Vec<u8> = (0..150_000u32)

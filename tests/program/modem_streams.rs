@@ -25,6 +25,12 @@ fn message(bytes: usize) -> (TempDir, Vec<u8>) {
     (folder, message)
 }
 
+/// Runs `karoo modem COMMAND` with options, and gives its report.
+fn modem<'a>(command: [&'a str; 5], more: &[&'a str]) -> Value {
+    let all = ["modem"].into_iter().chain(command);
+    json(&karoo_ok(all.chain(more.iter().copied()).chain(["--json"])))
+}
+
 /// A receiver that runs, and has its input open.
 fn receiver(args: &[&str]) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_karoo"))
@@ -56,25 +62,14 @@ fn a_capture_of_packets_replays() {
     let (folder, message) = message(20_000);
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (capture, back) = (at("air.pcap"), at("back"));
-    let sent = json(&karoo_ok([
-        "modem",
-        "tx",
-        "--input",
-        &at("message"),
-        "--mod",
-        "qam16",
-        "--output",
-        &capture,
-        "--sample-rate",
-        "20M",
-        "--json",
-    ]));
+    let sent = modem(
+        ["tx", "--input", &at("message"), "--output", &capture],
+        &["--mod", "qam16", "--sample-rate", "20M"],
+    );
     assert_eq!(sent["frames"], 4);
     let count = sent["samples"].as_u64().unwrap();
     assert_eq!(sent["packets"]["packets"], count.div_ceil(360));
-    let got = json(&karoo_ok([
-        "modem", "rx", "--input", &capture, "--output", &back, "--json",
-    ]));
+    let got = modem(["rx", "--input", &capture, "--output", &back], &[]);
     assert_eq!(got["counts"]["samples"], count);
     assert_eq!(got["packets"]["lost_samples"], 0);
     assert_eq!(got["packets"]["contexts"], sent["packets"]["contexts"]);
@@ -91,26 +86,15 @@ fn losses_cost_the_frames_that_they_touch_and_no_others() {
     let (folder, message) = message(150_000);
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (capture, back) = (at("air.pcap"), at("back"));
-    let sent = json(&karoo_ok([
-        "modem",
-        "tx",
-        "--input",
-        &at("message"),
-        "--output",
-        &capture,
-        "--sample-rate",
-        "20M",
-        "--lose",
-        "0.002",
-        "--json",
-    ]));
+    let sent = modem(
+        ["tx", "--input", &at("message"), "--output", &capture],
+        &["--sample-rate", "20M", "--lose", "0.002"],
+    );
     let left_out = &sent["packets"]["left_out"];
     let (frames, touched) = (&sent["frames"], &left_out["frames"]);
     let untouched = frames.as_u64().unwrap() - touched.as_u64().unwrap();
     assert!(touched.as_u64() > Some(5) && untouched > 5, "{sent}");
-    let got = json(&karoo_ok([
-        "modem", "rx", "--input", &capture, "--output", &back, "--json",
-    ]));
+    let got = modem(["rx", "--input", &capture, "--output", &back], &[]);
     assert_eq!(got["packets"]["lost_samples"], left_out["samples"]);
     // A packet of a frame's first or last samples may be missed by nobody.
     let delivered = got["counts"]["delivered"].as_u64().unwrap();
@@ -143,17 +127,10 @@ fn packets_go_through_sockets() {
         "--seconds",
         "120",
     ]);
-    let sent = json(&karoo_ok([
-        "modem",
-        "tx",
-        "--input",
-        &at("message"),
-        "--output",
-        &place,
-        "--sample-rate",
-        "2M",
-        "--json",
-    ]));
+    let sent = modem(
+        ["tx", "--input", &at("message"), "--output", &place],
+        &["--sample-rate", "2M"],
+    );
     assert_eq!(sent["frames"], 4);
     // Its samples take 97 ms.
     let got = done(receiver);
@@ -204,7 +181,21 @@ fn streams_that_cannot_be_are_refused() {
     let message = at("message");
     let tx = ["modem", "tx", "--input", &message, "--output"];
     let rx = ["modem", "rx", "--input"];
-    let rows: [(&[&str], &[&str], &str); 9] = [
+    let capture = at("air.pcap");
+    let sent = ["tx", "--input", &message, "--output", &capture];
+    modem(sent, &["--sample-rate", "1M"]);
+    let before = fs::read(&capture).unwrap();
+    let nobody = format!("shm:karoo-nobody-{}", std::process::id());
+    let rows: [(&[&str], &[&str], &str); 13] = [
+        (&tx, &["a.pcapng", "--sample-rate", "1M"], ".pcap"),
+        // Nobody writes into it: the time that is given ends it.
+        (&rx, &[&nobody, "--seconds", "0.2"], "stopped"),
+        (&rx, &[&capture, "--output", &capture], "name another file"),
+        (
+            &["modem", "tx", "--input", &capture, "--output"],
+            &[&capture, "--sample-rate", "1M"],
+            "name another file",
+        ),
         (&tx, &["udp:127.0.0.1:4991"], "--sample-rate"),
         (
             &tx,
@@ -224,7 +215,7 @@ fn streams_that_cannot_be_are_refused() {
         ),
         (&tx, &["a.cf32", "--lose", "0.1"], "has no packets"),
         (&tx, &["a.cf32", "--lose", "2"], "0 to 1"),
-        (&tx, &["a.cf32", "--planar"], "shm:, tcp: and pipes"),
+        (&tx, &["a.cf32", "--planar"], "shm:, tcp: and -"),
         (&rx, &["dpdk:none0:239.1.2.3:4991"], "none0"),
         (&rx, &["dpdk:lo:10.0.0.1:4991"], "no multicast group"),
         (&rx, &["udp:127.0.0.1:4991", "--seconds", "0"], "above 0"),
@@ -235,4 +226,5 @@ fn streams_that_cannot_be_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
         assert!(said.contains(wanted), "{options:?}: {said}");
     }
+    assert!(fs::read(&capture).unwrap() == before);
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::algorithms::refused;
 use super::channel::ChannelOptions;
-use super::messages::{FrameSettings, Messages};
+use super::messages::{FrameSettings, messages};
 use super::samples::{self, is_standard};
 use super::sink::{self, Sink, SinkSettings};
 use super::stream::{EndOptions, Source, Watch};
@@ -37,7 +37,7 @@ const LATE: f64 = 0.1;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Messages")]
 pub struct LinkArgs {
-    /// Bytes to send; - is standard input, of which lines are sent as they come
+    /// Bytes to send; - is standard input, which is sent as it comes
     #[arg(short, long, value_name = "FILE")]
     input: PathBuf,
     /// Where what is received goes; - is standard output
@@ -105,7 +105,9 @@ struct Near {
     frames: FrameSettings,
     transmitter: Transmitter,
     channel: Option<Channel>,
-    blanks: usize,
+    /// Symbols of the pause behind a frame, and how many are left of it.
+    blanks: u64,
+    pause: u64,
     pace: Pace,
     blocks: SyncSender<Vec<Complex32>>,
     stop: Stop,
@@ -119,16 +121,23 @@ impl Near {
         let mut samples = Vec::new();
         while !self.stop.is_set() {
             samples.clear();
-            match self.messages.try_recv() {
-                Ok(message) => {
-                    let (frame, used) = self.frames.frame(&message?)?;
-                    self.transmitter.frame(&frame, &mut samples);
-                    self.transmitter.blanks(self.blanks, &mut samples);
-                    self.sent.frames += 1;
-                    self.sent.bytes += used as u64;
+            if self.pause > 0 {
+                // In parts: it may be long.
+                let now = self.pause.min(BLANKS as u64);
+                self.pause -= now;
+                self.transmitter.blanks(now as usize, &mut samples);
+            } else {
+                match self.messages.try_recv() {
+                    Ok(message) => {
+                        let (frame, used) = self.frames.frame(&message?)?;
+                        self.transmitter.frame(&frame, &mut samples);
+                        self.pause = self.blanks;
+                        self.sent.frames += 1;
+                        self.sent.bytes += used as u64;
+                    }
+                    Err(TryRecvError::Empty) => self.transmitter.blanks(BLANKS, &mut samples),
+                    Err(TryRecvError::Disconnected) => break,
                 }
-                Err(TryRecvError::Empty) => self.transmitter.blanks(BLANKS, &mut samples),
-                Err(TryRecvError::Disconnected) => break,
             }
             if !self.give(&samples) {
                 break;
@@ -185,9 +194,11 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     let channel = Channel::new(&settings).map_err(Failure::usage)?;
     samples::not_the_same(samples::file(&args.input), samples::file(&args.output))?;
     let payload = args.modulation.payload_bytes();
-    let messages = Messages::start(&args.input, args.repeat, payload)?;
+    let at_once = is_standard(&args.input);
+    let messages = messages(&args.input, args.repeat, payload, at_once)?;
     let output = sink::output(Some(Path::new(&args.output)))?;
     let mut watch = Watch::start(true, args.http)?;
+    watch.end_after(&args.end)?;
 
     let (blocks, taken) = sync_channel(BLOCKS);
     let near = Near {
@@ -195,8 +206,8 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         frames: FrameSettings::new(args.modulation),
         transmitter: Transmitter::new(1.0),
         channel: Some(channel),
-        // What has no room in memory is no pause that anybody waits for.
-        blanks: usize::try_from(blanks).unwrap_or(usize::MAX).min(1 << 26),
+        blanks,
+        pause: 0,
         pace: Pace::new(Instant::now(), args.sample_rate),
         blocks,
         stop: watch.stop().clone(),
@@ -209,7 +220,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
             ..SinkSettings::default()
         },
         output,
-        watcher: watch.watcher(&format!("{} over a channel", args.modulation)),
+        watcher: watch.watcher(&format!("{} over a channel", args.modulation), args.threads),
         sample_rate: Some(args.sample_rate),
         ..Sink::default()
     };
@@ -219,7 +230,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         .spawn(move || near.run())
         .map_err(Failure::data)?;
     let mut source = Source::Link(taken, args.sample_rate);
-    let counts = sink::receive(&config, &mut source, &mut sink, (&mut watch, &args.end));
+    let counts = sink::receive(&config, &mut source, &mut sink, (&watch, &args.end));
     watch.stop().set();
     // Whoever waits to give samples goes on.
     drop(source);

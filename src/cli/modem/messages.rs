@@ -11,6 +11,9 @@ use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, pa
 use super::samples::is_standard;
 use crate::cli::Failure;
 
+/// Messages that may wait to be sent.
+const WAITING: usize = 16;
+
 /// What frames are like.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameSettings {
@@ -56,7 +59,7 @@ impl FrameSettings {
 }
 
 /// Opens a file, or standard input.
-pub fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     if is_standard(path) {
         return Ok(Box::new(io::stdin()));
     }
@@ -64,56 +67,52 @@ pub fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     Ok(Box::new(File::open(path).map_err(failed)?))
 }
 
-/// Messages as they come, read on a thread of their own: whoever sends has other things to do while
-/// there are none.
-pub struct Messages;
-
-impl Messages {
-    /// Reads a file so many times in parts of `most` bytes; of standard input what is there.
-    pub fn start(
-        path: &Path,
-        times: u64,
-        most: usize,
-    ) -> Result<Receiver<Result<Vec<u8>, Failure>>, Failure> {
-        let mut input = open(path)?;
-        let waits = is_standard(path);
-        if waits && times > 1 {
-            let why = format!("--repeat {times} with --input -: name a file");
-            return Err(Failure::usage(why));
-        }
-        let path = path.to_owned();
-        let (sender, messages) = sync_channel(2);
-        let work = move || {
-            for pass in 0..times {
-                let opened = match pass {
-                    0 => Ok(()),
-                    _ => open(&path).map(|again| input = again),
-                };
-                let failed = |error| Failure::data(format!("{}: {error}", path.display()));
-                let mut all = || read(&mut input, waits, most, &sender).map_err(failed);
-                if let Err(failure) = opened.and_then(|()| all()) {
-                    // If nobody waits for it, nobody is told.
-                    let _ = sender.send(Err(failure));
-                    return;
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("messages".to_owned());
-        thread.spawn(work).map_err(Failure::data)?;
-        Ok(messages)
+/// Messages of at most `most` bytes out of a file, so many times, as they come: they are read on a
+/// thread of their own, for whoever sends has other things to do while there are none. With
+/// `at_once` each is what there is to be read, else each but the last has all of its bytes.
+pub fn messages(
+    path: &Path,
+    times: u64,
+    most: usize,
+    at_once: bool,
+) -> Result<Receiver<Result<Vec<u8>, Failure>>, Failure> {
+    let mut input = open(path)?;
+    if is_standard(path) && times > 1 {
+        let why = format!("--repeat {times} with --input -: name a file");
+        return Err(Failure::usage(why));
     }
+    let path = path.to_owned();
+    let (sender, messages) = sync_channel(WAITING);
+    let work = move || {
+        for pass in 0..times {
+            let opened = match pass {
+                0 => Ok(()),
+                _ => open(&path).map(|again| input = again),
+            };
+            let failed = |error| Failure::data(format!("{}: {error}", path.display()));
+            let mut all = || read(&mut input, at_once, most, &sender).map_err(failed);
+            if let Err(failure) = opened.and_then(|()| all()) {
+                // If nobody waits for it, nobody is told.
+                let _ = sender.send(Err(failure));
+                return;
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("messages".to_owned());
+    thread.spawn(work).map_err(Failure::data)?;
+    Ok(messages)
 }
 
 /// Sends what is read, until the end or until nobody wants more.
 fn read(
     input: &mut dyn Read,
-    waits: bool,
+    at_once: bool,
     most: usize,
     messages: &SyncSender<Result<Vec<u8>, Failure>>,
 ) -> io::Result<()> {
     loop {
         let mut message = vec![0; most];
-        let length = match waits {
+        let length = match at_once {
             true => input.read(&mut message)?,
             false => {
                 message.clear();

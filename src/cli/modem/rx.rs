@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use karoo_modem::formats::{FullScale, SampleFormat};
-use karoo_modem::rx::{Counts, Level, ModeVote, RxConfig};
+use karoo_modem::rx::{Acquisition, Counts, Level, ModeVote, RxConfig};
 use karoo_modem::waveform::{CheckField, ModeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -78,7 +78,8 @@ pub struct RxArgs {
         help_heading = "Receiver"
     )]
     taps: usize,
-    /// Step by which taps follow decisions, from 0 to 0.01; 0.0005 follows slow fading
+    /// Step by which taps follow decisions, from 0 to 0.01; 0.0005 follows slow fading; not with
+    /// lms, which has its own
     #[arg(
         long,
         value_name = "STEP",
@@ -95,8 +96,8 @@ pub struct RxArgs {
         help_heading = "Receiver"
     )]
     vote: Vote,
-    /// Threads that decode frames; 0 finds and decodes them on one thread [default: as many as
-    /// there are CPUs, less one]
+    /// Threads that decode frames; 0 finds and decodes them on one thread, as the original's
+    /// acquisition always does [default: as many as there are CPUs, less one]
     #[arg(long, value_name = "N", help_heading = "Receiver")]
     threads: Option<usize>,
     #[command(flatten)]
@@ -174,7 +175,10 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
         },
         soft: false,
         points: args.report.is_some() || args.http.is_some(),
-        threads: args.threads.unwrap_or(cpus - 1),
+        threads: match args.algorithms.acquisition() {
+            Acquisition::Original { .. } => 0,
+            Acquisition::Fits => args.threads.unwrap_or(cpus - 1),
+        },
         level: Level::detect(),
     };
     config.check().map_err(refused)?;
@@ -190,6 +194,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     }
     let config = config(args)?;
     let mut watch = Watch::start(args.is_live(), args.http)?;
+    watch.end_after(&args.end)?;
     let formats = (args.format, args.full_scale, args.layout);
     let mut source = Source::open(
         &args.input,
@@ -211,12 +216,12 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         },
         output: sink::output(args.output.as_deref())?,
         gatherer: args.report.is_some().then(ModemGatherer::default),
-        watcher: watch.watcher(&args.input.to_string()),
+        watcher: watch.watcher(&args.input.to_string(), config.threads),
         sample_rate: args.sample_rate.or(source.sample_rate()),
         ..Sink::default()
     };
     let begun = Instant::now();
-    let mut counts = sink::receive(&config, &mut source, &mut sink, (&mut watch, &args.end))?;
+    let mut counts = sink::receive(&config, &mut source, &mut sink, (&watch, &args.end))?;
     let seconds = begun.elapsed().as_secs_f64();
     watch.finish();
     let (not_finite, cut_bytes) = source.not_read();

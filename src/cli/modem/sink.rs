@@ -170,13 +170,13 @@ pub fn receive(
     config: &RxConfig,
     source: &mut Source,
     sink: &mut Sink,
-    (watch, end): (&mut Watch, &EndOptions),
+    (watch, end): (&Watch, &EndOptions),
 ) -> Result<Counts, Failure> {
     let mut receiver = Receiver::new(config).map_err(refused)?;
     let mut before = Counts::default();
     let (mut block, mut frames): (Vec<Complex32>, Vec<ReceivedFrame>) = Default::default();
     while !end.is_enough(sink.found) {
-        if watch.is_over(end) && !source.stop() {
+        if watch.has_ended() && !source.stop() {
             break;
         }
         match source.next(&mut block)? {
@@ -185,9 +185,12 @@ pub fn receive(
             Next::Restart => {
                 // What came before is not continued.
                 receiver.finish(&mut frames);
+                sink.frames(&mut frames)?;
                 before += receiver.counts();
                 receiver = Receiver::new(config).map_err(refused)?;
                 sink.watcher.iter_mut().for_each(Watcher::restart);
+                // A new rate begins a stream anew.
+                sink.sample_rate = source.sample_rate().or(sink.sample_rate);
             }
         }
         if sink.sample_rate.is_none() {

@@ -2,27 +2,29 @@
 
 use std::io::{BufWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use ground::os::allowed_cpus;
 use karoo_flow::adapters::Stop;
 use karoo_modem::formats::{FullScale, PlanarReader, PlanarWriter, SampleFormat};
 use karoo_modem::vita::SampleRate;
-use karoo_modem::waveform::{FRAME_SYMBOLS, SAMPLES_PER_SYMBOL};
+use karoo_modem::waveform::{FRAME_SYMBOLS, RRC_TAPS, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::samples::{Input, Output};
 use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
+use crate::config::units;
 use crate::modem::{
     Block, Intake, IntakeCounts, IntakeSettings, ModemPage, Outlet, OutletCounts, OutletSettings,
     Place, Taken, Watcher,
 };
 
 /// Samples by which a frame's last pulse reaches behind its last symbol.
-const PULSE_TAIL: u64 = 48;
+const PULSE_TAIL: u64 = (RRC_TAPS - 1) as u64;
 /// How long a look for packets lasts.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// The same for a link, whose frames somebody waits for.
@@ -32,7 +34,7 @@ const SHORT: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LayoutOptions {
     /// Blocks of 120 real and 120 imaginary parts, as between the original's programs: for shm:,
-    /// tcp: and pipes
+    /// tcp: and -
     #[arg(long)]
     planar: bool,
 }
@@ -42,7 +44,7 @@ impl LayoutOptions {
     fn check(self, place: &Place, format: Option<SampleFormat>) -> Result<(), Failure> {
         let is_file = place.has_packets() || place.file().is_some();
         if self.planar && is_file {
-            let why = format!("--planar: {place} has none; it is for shm:, tcp: and pipes");
+            let why = format!("--planar: {place} has none; it is for shm:, tcp: and -");
             return Err(Failure::usage(why));
         }
         if self.planar && format == Some(SampleFormat::Ci16) {
@@ -107,7 +109,7 @@ impl EndOptions {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let value = units::seconds(text).map_err(|error| error.to_string())?;
     match Duration::try_from_secs_f64(value) {
         Ok(time) if !time.is_zero() => Ok(time),
         _ => Err("it must be a number of seconds above 0".to_owned()),
@@ -132,8 +134,6 @@ pub struct Watch {
     serving: Option<Serving>,
     has_page: bool,
     stop: Stop,
-    begun: Instant,
-    ended: bool,
 }
 
 impl Watch {
@@ -147,19 +147,33 @@ impl Watch {
             }
             false => None,
         };
+        let told = serving.as_ref().map(|serving| serving.told().clone());
         Ok(Watch {
             serving,
             has_page: http.is_some(),
-            stop: Stop::new(),
-            begun: Instant::now(),
-            ended: false,
+            stop: told.unwrap_or_default(),
         })
     }
 
-    /// What the receiver of a stream is to tell its page, if it has one: shown from now on.
-    pub fn watcher(&mut self, name: &str) -> Option<Watcher> {
+    /// Ends it after the time that `end` names, also where an input waits for a peer.
+    pub fn end_after(&self, end: &EndOptions) -> Result<(), Failure> {
+        let Some(seconds) = end.seconds else {
+            return Ok(());
+        };
+        let stop = self.stop.clone();
+        let wait = move || {
+            thread::sleep(seconds);
+            stop.set();
+        };
+        let thread = thread::Builder::new().name("end".to_owned()).spawn(wait);
+        thread.map(drop).map_err(Failure::data)
+    }
+
+    /// What the receiver of a stream, which decodes on so many threads, is to tell its page, if it
+    /// has one: shown from now on.
+    pub fn watcher(&mut self, name: &str, threads: usize) -> Option<Watcher> {
         let serving = self.serving.as_mut().filter(|_| self.has_page)?;
-        let watcher = Watcher::default();
+        let watcher = Watcher::new(threads);
         serving.show(ModemPage::site(name, &watcher));
         Some(watcher)
     }
@@ -170,22 +184,13 @@ impl Watch {
     }
 
     /// Whether somebody wants the end.
-    pub fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&self) -> bool {
         let told = self.serving.as_ref().and_then(Serving::told_to_end);
         if let Some(why) = told {
             tracing::info!(%why, "ending");
             self.stop.set();
-            self.ended = true;
         }
-        self.ended
-    }
-
-    /// Whether the time of `end` is over, or somebody wants the end.
-    pub fn is_over(&mut self, end: &EndOptions) -> bool {
-        let late = end
-            .seconds
-            .is_some_and(|seconds| self.begun.elapsed() >= seconds);
-        late || self.has_ended()
+        self.stop.is_set()
     }
 
     /// Ends it; a signal then ends the process.

@@ -1,8 +1,9 @@
 //! `karoo modem tx`.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use karoo_modem::formats::{FullScale, SampleFormat};
@@ -12,8 +13,8 @@ use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::messages::{FrameSettings, open};
-use super::samples::{self, is_standard};
+use super::messages::{FrameSettings, messages};
+use super::samples;
 use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions, Watch};
 use crate::cli::Failure;
 use crate::modem::{OutletCounts, Place};
@@ -21,6 +22,8 @@ use crate::report::{Documented, to_json};
 
 /// Blank symbols that are made at once.
 const BLANKS: u64 = 1 << 14;
+/// How long a look for messages lasts.
+const LOOK: Duration = Duration::from_millis(50);
 /// Blank symbols behind the last frame of a stream.
 const BEHIND: usize = 400;
 /// Seconds behind its time from which on a stream of packets is said to be late.
@@ -170,22 +173,14 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// All of the input, once.
-    fn pass(&mut self, mut input: Box<dyn Read + Send>) -> Result<(), Failure> {
-        let path = &self.args.input;
-        let wanted = self.args.modulation.payload_bytes() as u64;
-        let mut message = Vec::new();
+    /// All messages, until somebody wants the end.
+    fn all(&mut self, messages: &Receiver<Result<Vec<u8>, Failure>>) -> Result<(), Failure> {
         while !self.watch.has_ended() {
-            message.clear();
-            let failed = |error| Failure::data(format!("{}: {error}", path.display()));
-            (&mut input)
-                .take(wanted)
-                .read_to_end(&mut message)
-                .map_err(failed)?;
-            if message.is_empty() {
-                break;
+            match messages.recv_timeout(LOOK) {
+                Ok(message) => self.frame(&message?)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.frame(&message)?;
         }
         Ok(())
     }
@@ -218,14 +213,11 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
         let why = "--json with --output -: samples go to standard output; name a file";
         return Err(Failure::usage(why));
     }
-    if args.repeat > 1 && is_standard(&args.input) {
-        let why = format!("--repeat {} with --input -: name a file", args.repeat);
-        return Err(Failure::usage(why));
-    }
     let usage = |error| Failure::usage(format!("--duty: {error}"));
     let blanks = blank_symbols(args.duty).map_err(usage)?;
     // Before the output is made, so that nothing is left behind if there is no input.
-    let mut input = Some(open(&args.input)?);
+    let payload = args.modulation.payload_bytes();
+    let messages = messages(&args.input, args.repeat, payload, false)?;
     samples::not_the_same(samples::file(&args.input), args.output.file())?;
     let watch = Watch::start(args.is_live(), None)?;
     let output = Destination::open(
@@ -258,13 +250,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
         samples: Vec::new(),
     };
     sender.pause(args.lead)?;
-    for _ in 0..args.repeat {
-        let input = input.take().map_or_else(|| open(&args.input), Ok)?;
-        sender.pass(input)?;
-        if sender.watch.has_ended() {
-            break;
-        }
-    }
+    sender.all(&messages)?;
     report(args, &sender.finish()?)
 }
 

@@ -5,7 +5,7 @@
 //! namespaces" and passes.
 
 mod alerts;
-mod cable;
+pub mod cable;
 mod chain;
 mod doctor;
 mod ends;

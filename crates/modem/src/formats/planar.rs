@@ -38,8 +38,10 @@ impl<R: Read> Read for PlanarReader<R> {
             let (real, imaginary) = block.split_at(block.len().min(BYTES / 2));
             let parts = real.chunks_exact(PART).zip(imaginary.chunks_exact(PART));
             self.samples.clear();
-            self.samples
-                .extend(parts.flat_map(|(re, im)| [re, im].concat()));
+            for (re, im) in parts {
+                self.samples.extend_from_slice(re);
+                self.samples.extend_from_slice(im);
+            }
             self.read = 0;
         }
         let count = buffer.len().min(self.samples.len() - self.read);

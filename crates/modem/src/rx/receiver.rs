@@ -12,7 +12,7 @@ use super::original::Front;
 use super::pool::Pool;
 
 /// Samples before a frame's first symbol that go to a decoder with it.
-pub(crate) const BEFORE: i64 = 128;
+const BEFORE: i64 = 128;
 
 enum Workers {
     Here(Box<Decoder>),

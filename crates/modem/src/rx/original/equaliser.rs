@@ -26,9 +26,6 @@ pub struct BlockLms {
 }
 
 impl BlockLms {
-    /// Symbols of a batch.
-    pub const BATCH: usize = BATCH;
-
     /// With so many taps, for symbols to be multiplied by `gain`.
     pub fn new(taps: usize, gain: f64) -> BlockLms {
         let mut initial = vec![Complex64::ZERO; taps];
@@ -103,13 +100,6 @@ impl BlockLms {
     }
 }
 
-/// [`BlockLms`] over known symbols: its taps, and the mean |ε|² of each batch.
-pub fn mean_squares(y: Planar<'_>, d: &[f32], taps: usize) -> (Vec<Complex64>, Vec<f64>) {
-    let mut equaliser = BlockLms::new(taps, 1.0);
-    let errors = equaliser.train(y, d);
-    (equaliser.taps(), errors)
-}
-
 /// Mean power of symbols that the equaliser trains on, if they do not come from the original's gain
 /// control. That gives them 1/0.875: with echoes, as in the profile cost207RAx4, steps of 0.015
 /// that come 88 symbols late then make the taps run away at the beginning of the field.
@@ -157,7 +147,9 @@ mod tests {
             let x = turn * x;
             (y[0][k + 8], y[1][k + 8]) = (x.re as f32, x.im as f32);
         }
-        let (taps, errors) = mean_squares((&y[0], &y[1]), &known, 16);
+        let mut equaliser = BlockLms::new(16, 1.0);
+        let errors = equaliser.train((&y[0], &y[1]), &known);
+        let taps = equaliser.taps();
         let golden = [
             (0, 0.167888),
             (10, 0.0696007),

@@ -38,7 +38,7 @@ mod timing;
 pub use carrier::CoarseCarrier;
 pub use delay::{VariableDelay, farrow_taps};
 pub use early_late::EarlyLate;
-pub use equaliser::{BlockLms, mean_squares};
+pub use equaliser::BlockLms;
 pub(crate) use equaliser::{level, train};
 pub use front::FEEDBACK;
 pub(crate) use front::{Front, Packet};
