@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use super::Subject;
 
+/// The gain that is tried first.
+pub(super) const FIRST_GAIN: f64 = 1e-2;
 /// Samples of a digitiser's heap.
 const HEAP: u64 = 4096;
 /// Lines of what a command said that an error repeats.
@@ -81,15 +83,15 @@ impl<'a> Case<'a> {
     /// Signals through an output, for so many spectra.
     pub fn new(subject: &'a Subject, signals: String, spectra: u64) -> Self {
         let samples = subject.samples(spectra).next_multiple_of(HEAP);
-        // 128 places in each channel are whole numbers of cycles.
-        let period = (128 * subject.spectrum_samples()).max(1 << 20);
+        // 128 places in each channel are whole numbers of cycles; noise repeats late.
+        let period = (128 * subject.spectrum_samples()).max(samples.min(1 << 20));
         Self {
             subject,
             signals,
             bits: 10,
             samples,
             period: period.next_power_of_two(),
-            gain: 1.0,
+            gain: FIRST_GAIN,
             delays: None,
             max_delay_diff: 1 << 15,
             requests: None,
@@ -106,6 +108,14 @@ pub struct Spectra {
 }
 
 impl Spectra {
+    /// Those of all channels, as many of each as there are timestamps.
+    pub(super) fn new(channels: Vec<Vec<[Complex32; 2]>>, timestamps: Vec<u64>) -> Self {
+        Self {
+            channels,
+            timestamps,
+        }
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.timestamps.len()
@@ -319,8 +329,5 @@ fn read(folder: &Path, subject: &Subject) -> Result<Spectra, QualifyError> {
     if timestamps.is_empty() {
         return Err(QualifyError::Unexpected("no batch came".to_owned()));
     }
-    Ok(Spectra {
-        channels: all,
-        timestamps,
-    })
+    Ok(Spectra::new(all, timestamps))
 }

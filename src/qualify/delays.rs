@@ -5,9 +5,9 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use num_complex::Complex64;
 
 use super::Measured;
-use super::chain::{Case, Chain, QualifyError, SYNC, Spectra};
+use super::chain::{Case, Chain, SYNC, Spectra};
 use super::levels::noise_gain;
-use super::response::slope;
+use super::numbers::slope;
 use super::subject::Subject;
 use crate::report::qualification::{Checked, Curve};
 
@@ -15,6 +15,9 @@ use crate::report::qualification::{Checked, Curve};
 const DELAY: f64 = 79.53e-6;
 const RATE: f64 = 2.56e-9;
 const PHASE_RATE: f64 = 49.22;
+
+/// Half of the seconds between two UNIX times of today, which requests have in double precision.
+const RESOLVED: f64 = 0.5 / (1 << 22) as f64;
 
 /// Spectra over which a phase is averaged.
 const SPECTRA: u64 = 1024;
@@ -69,14 +72,9 @@ fn curve(title: String, subject: &Subject, errors: &[(usize, f64)], limit: f64) 
     }
 }
 
-/// A run with noise in common, at a level at which rounding matters little.
-fn run(chain: &Chain, case: Case<'_>) -> Result<Spectra, QualifyError> {
-    let gain = noise_gain(chain, case.subject)?;
-    chain.run(&Case { gain, ..case })
-}
-
 /// No delay, the largest ones, the smallest that matters, and a fraction of a sample.
 pub(super) fn delay(chain: &Chain, subject: &Subject) -> Measured {
+    let gain = noise_gain(chain, subject)?;
     let rate = subject.rate();
     let delays = [
         ("no delay", 0.0),
@@ -91,10 +89,11 @@ pub(super) fn delay(chain: &Chain, subject: &Subject) -> Measured {
         let model = format!("{delay},0:0,0");
         let reach = whole.unsigned_abs() + 2 * subject.spectrum_samples();
         let mut case = Case::new(subject, noise(whole), SPECTRA);
+        case.gain = gain;
         case.samples += whole.unsigned_abs().next_multiple_of(4096);
         case.delays = Some(["0,0:0,0".to_owned(), model]);
         case.max_delay_diff = reach.next_power_of_two().max(1 << 15);
-        let spectra = run(chain, case)?;
+        let spectra = chain.run(&case)?;
         // A delay leaves the phase at the band's centre; the whole samples turn each frequency.
         let wanted = |channel: usize| {
             let frequency = subject.frequency(channel as f64);
@@ -148,11 +147,13 @@ fn turned(subject: &Subject, spectra: &Spectra, cycles: impl Fn(f64) -> f64) -> 
 
 /// Delays that grow and shrink.
 pub(super) fn delay_rate(chain: &Chain, subject: &Subject) -> Measured {
+    let gain = noise_gain(chain, subject)?;
     let (mut figures, mut curves) = (Vec::new(), Vec::new());
     for (name, rates) in [("±2.56e-9", [RATE, -RATE]), ("2.5e-12", [2.5e-12, 0.0])] {
         let mut case = Case::new(subject, noise(0), LONG / subject.spectrum_samples());
+        case.gain = gain;
         case.delays = Some(rates.map(|rate| format!("0,{rate}:0,0")));
-        let spectra = run(chain, case)?;
+        let spectra = chain.run(&case)?;
         let rate = rates[1] - rates[0];
         let errors = turned(subject, &spectra, |frequency| {
             -(frequency - subject.centre()) * rate
@@ -177,6 +178,7 @@ pub(super) fn delay_rate(chain: &Chain, subject: &Subject) -> Measured {
 
 /// Phases of one polarisation.
 pub(super) fn phase(chain: &Chain, subject: &Subject) -> Measured {
+    let gain = noise_gain(chain, subject)?;
     let phases = [
         ("π", PI),
         ("-π", -PI),
@@ -186,8 +188,9 @@ pub(super) fn phase(chain: &Chain, subject: &Subject) -> Measured {
     let (mut figures, mut curves) = (Vec::new(), Vec::new());
     for (name, phase) in phases {
         let mut case = Case::new(subject, noise(0), SPECTRA / 4);
+        case.gain = gain;
         case.delays = Some(["0,0:0,0".to_owned(), format!("0,0:{phase},0")]);
-        let spectra = run(chain, case)?;
+        let spectra = chain.run(&case)?;
         let errors = subject.pass_band().map(|channel| {
             let found = product(&spectra, channel, 0..spectra.count());
             (channel, off(found, phase))
@@ -207,14 +210,16 @@ pub(super) fn phase(chain: &Chain, subject: &Subject) -> Measured {
 
 /// Phases that turn.
 pub(super) fn phase_rate(chain: &Chain, subject: &Subject) -> Measured {
+    let gain = noise_gain(chain, subject)?;
     let (mut figures, mut curves) = (Vec::new(), Vec::new());
     for (name, rates) in [
         ("±49.22", [PHASE_RATE, -PHASE_RATE]),
         ("0.044", [0.0, 0.044]),
     ] {
         let mut case = Case::new(subject, noise(0), TURNING / subject.spectrum_samples());
+        case.gain = gain;
         case.delays = Some(rates.map(|rate| format!("0,0:0,{rate}")));
-        let spectra = run(chain, case)?;
+        let spectra = chain.run(&case)?;
         let cycles = (rates[1] - rates[0]) / TAU;
         let errors = turned(subject, &spectra, |_| cycles);
         let error = largest(errors.iter().map(|error| error.1));
@@ -236,7 +241,9 @@ pub(super) fn phase_rate(chain: &Chain, subject: &Subject) -> Measured {
 
 /// When a phase of 90 degrees begins.
 pub(super) fn application_time(chain: &Chain, subject: &Subject) -> Measured {
+    let gain = noise_gain(chain, subject)?;
     let mut case = Case::new(subject, noise(0), 256);
+    case.gain = gain;
     // Within a spectrum, in whole nanoseconds.
     let asked = case.samples / 2 + subject.spectrum_samples() / 3;
     let start = (asked as f64 / subject.rate() * 1e9).round() * 1e-9;
@@ -246,7 +253,7 @@ pub(super) fn application_time(chain: &Chain, subject: &Subject) -> Measured {
         subject.name(),
         format!("{start:.9}").trim_start_matches('0'),
     ));
-    let spectra = run(chain, case)?;
+    let spectra = chain.run(&case)?;
     let band = subject.pass_band();
     let phase = |spectrum: usize| {
         let all = band
@@ -268,10 +275,10 @@ pub(super) fn application_time(chain: &Chain, subject: &Subject) -> Measured {
     let figures = vec![
         Checked::at_most("late by", late.abs() * 1e6, 10_000.0, "µs"),
         Checked::at_most(
-            "late by, in spectra",
-            (late * subject.rate() / subject.spectrum_samples() as f64).abs(),
-            1.0,
-            "",
+            "late by, where one spectrum and what UNIX time resolves may be",
+            late.abs() * 1e6,
+            (subject.spectrum_samples() as f64 / subject.rate() + RESOLVED) * 1e6,
+            "µs",
         ),
         Checked::at_most("spectra that turn back", steps, 0.0, ""),
     ];

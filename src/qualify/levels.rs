@@ -1,13 +1,16 @@
 //! Gains, linearity and rounding.
 
+use std::ops::Range;
+
 use num_complex::Complex64;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::Measured;
-use super::chain::{Case, Chain, QualifyError};
-use super::response::{calibrated, decibels};
+use super::chain::{Case, Chain, QualifyError, Spectra};
+use super::numbers::decibels;
 use super::subject::Subject;
+use super::tones::calibrated;
 use crate::report::qualification::{Checked, Curve};
 
 /// Root mean square of a part, in counts, at which noise is measured: far from rounding, and from
@@ -17,7 +20,6 @@ const RMS: f64 = 24.0;
 /// The gain with which noise of a tenth of full scale has a level that suits.
 pub(super) fn noise_gain(chain: &Chain, subject: &Subject) -> Result<f64, QualifyError> {
     let mut case = Case::new(subject, "x = wgn(0.1, 7); x; x;".to_owned(), 64);
-    case.gain = 1e-2;
     for _ in 0..12 {
         let spectra = chain.run(&case)?;
         let band = subject.pass_band();
@@ -152,8 +154,20 @@ pub(super) fn rounding(chain: &Chain, subject: &Subject) -> Measured {
     let mut case = Case::new(subject, "x = wgn(0.1, 7); x; x;".to_owned(), 256);
     case.gain = noise_gain(chain, subject)? / 4.0;
     let spectra = chain.run(&case)?;
+    let (means, deviation) = means(&spectra, subject.pass_band());
+    let [real, imaginary] = means;
+    let limit = (5.0 * deviation).max(0.01);
+    let figures = vec![
+        Checked::at_most("mean of real parts", real.abs(), limit, "counts"),
+        Checked::at_most("mean of imaginary parts", imaginary.abs(), limit, "counts"),
+    ];
+    Ok((figures, Vec::new()))
+}
+
+/// Means of the first polarisation's real and imaginary parts, and how far either is off by chance.
+fn means(spectra: &Spectra, channels: Range<usize>) -> ([f64; 2], f64) {
     let (mut sums, mut squares, mut count) = ([0.0; 2], 0.0, 0.0);
-    for channel in subject.pass_band() {
+    for channel in channels {
         for [first, _] in spectra.channel(channel) {
             sums[0] += f64::from(first.re);
             sums[1] += f64::from(first.im);
@@ -161,13 +175,38 @@ pub(super) fn rounding(chain: &Chain, subject: &Subject) -> Measured {
             count += 1.0;
         }
     }
-    let [real, imaginary] = sums.map(|sum| sum / count);
     // Of the mean of so many parts with this power.
     let deviation = (squares / count / 2.0 / count).sqrt();
-    let limit = (5.0 * deviation).max(0.01);
-    let figures = vec![
-        Checked::at_most("mean of real parts", real.abs(), limit, "counts"),
-        Checked::at_most("mean of imaginary parts", imaginary.abs(), limit, "counts"),
-    ];
-    Ok((figures, Vec::new()))
+    (sums.map(|sum| sum / count), deviation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_complex::Complex32;
+    use rand_distr::{Distribution, Normal};
+
+    /// Noise as it is after `quantise`.
+    fn noise(quantise: fn(f32) -> f32) -> Spectra {
+        let normal = Normal::new(0.0, 6.0f32).unwrap();
+        let mut dice = ChaCha8Rng::seed_from_u64(3);
+        let mut part = || quantise(normal.sample(&mut dice));
+        let channels = (0..64).map(|_| {
+            (0..64)
+                .map(|_| [Complex32::new(part(), part()); 2])
+                .collect()
+        });
+        Spectra::new(channels.collect(), (0..64).collect())
+    }
+
+    #[test]
+    fn values_that_are_cut_off_are_told_from_rounded_ones() {
+        let off = |spectra: &Spectra| {
+            let (means, deviation) = means(spectra, 0..64);
+            means.map(|mean| mean.abs() / deviation)
+        };
+        assert!(off(&noise(f32::round)).iter().all(|&off| off < 5.0));
+        // Towards minus infinity, as integers shift.
+        assert!(off(&noise(f32::floor)).iter().all(|&off| off > 5.0));
+    }
 }

@@ -9,9 +9,11 @@
 //! |---|---|
 //! | [`chain`] | the three commands, one behind another |
 //! | [`subject`] | the output that is measured, and what is known of it |
-//! | `response` | channels, their shape, what leaks, and the filter of narrowband outputs |
+//! | `response` | channels, their shape, and what leaks |
+//! | `narrowband` | the filter and the centre frequency of narrowband outputs |
 //! | `delays` | delay, phase, their rates, and when they begin |
 //! | `levels` | gains, linearity, rounding |
+//! | `tones`, `numbers` | what these measure with |
 //!
 //! Requirements and limits are those of MeerKAT's correlator (CBF-REQ), as katgpucbf's
 //! qualification of its antenna-channelised-voltage stream has them.
@@ -19,8 +21,11 @@
 pub mod chain;
 mod delays;
 mod levels;
+mod narrowband;
+mod numbers;
 mod response;
 pub mod subject;
+mod tones;
 
 use crate::report::qualification::{Checked, Curve, Requirement};
 
@@ -86,7 +91,7 @@ pub const RULES: [Rule; 13] = [
         numbers: &[],
         method: "Tones of 16 bits across the pass band, and at frequencies that the decimation folds onto it.",
         concerns: Subject::has_pass_band,
-        measure: response::filter,
+        measure: narrowband::filter,
     },
     Rule {
         name: "centre-frequency",
@@ -95,7 +100,7 @@ pub const RULES: [Rule; 13] = [
         method: "The same tone through the output as it is, and with its centre 100 Hz higher. How fast its phase turns \
                  tells its frequency.",
         concerns: Subject::is_narrowband,
-        measure: response::centre_frequency,
+        measure: narrowband::centre_frequency,
     },
     Rule {
         name: "delay",

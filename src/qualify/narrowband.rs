@@ -56,7 +56,7 @@ pub(super) fn filter(chain: &Chain, subject: &Subject) -> Measured {
             4 * SPECTRA,
         )
     };
-    let powers = powers(chain, case)?;
+    let (powers, _) = powers(chain, case)?;
     let curve: Vec<_> = places
         .iter()
         .map(|&place| {

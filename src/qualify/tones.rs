@@ -12,12 +12,11 @@ const LEVEL: f64 = 100.0;
 /// The largest part of a value.
 const FULL: f32 = 127.0;
 
-/// A case whose gain brings the strongest value to [`LEVEL`].
+/// A case whose gain brings the strongest value to [`LEVEL`], beginning with the one that it has.
 pub(super) fn calibrated<'a>(
     chain: &Chain,
     mut case: Case<'a>,
 ) -> Result<(Case<'a>, Spectra), QualifyError> {
-    case.gain = 1e-2;
     for _ in 0..12 {
         let spectra = chain.run(&case)?;
         let all = (0..spectra.channels()).flat_map(|channel| [(channel, 0), (channel, 1)]);
@@ -67,13 +66,17 @@ pub(super) fn unclipped(
     Ok(powers)
 }
 
-/// Power of each channel and polarisation, without that of rounding.
-pub(super) fn powers(chain: &Chain, case: Case<'_>) -> Result<Vec<[f64; 2]>, QualifyError> {
+/// Powers of channels, each of both polarisations, and a gain.
+type PowersAndGain = (Vec<[f64; 2]>, f64);
+
+/// Power of each channel and polarisation, without that of rounding, and the gain of the first run.
+pub(super) fn powers(chain: &Chain, case: Case<'_>) -> Result<PowersAndGain, QualifyError> {
     let noise = case.subject.rounding_power();
     let (case, first) = calibrated(chain, case)?;
-    unclipped(chain, &case, first, 3, |spectra, channel, pol| {
+    let powers = unclipped(chain, &case, first, 3, |spectra, channel, pol| {
         (spectra.power(channel, pol) - noise).max(0.0)
-    })
+    })?;
+    Ok((powers, case.gain))
 }
 
 /// The channel with the most power, and the most power of the others beside it, in dB.

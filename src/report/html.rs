@@ -9,7 +9,7 @@ use dsp::power::dbfs_words;
 use quick_xml::escape::escape;
 
 use super::data::{InputReport, RunReport};
-use super::document::to_json;
+use super::document::{Documented, to_json};
 use super::spectra::SpectraAccumulator;
 use super::verdict::{Verdict, explain, is_loss};
 use super::{figures, gaps, levels, picture};
@@ -37,6 +37,16 @@ pub fn write_report(
     report: &RunReport,
     spectra: &[(String, SpectraAccumulator)],
 ) -> Result<(), ReportError> {
+    write_pair(dir, report, &page(report, spectra))
+}
+
+/// Writes `report.json` with a document, and `report.html` with its page, into `dir`, which is made if
+/// need be. Each file appears whole or not at all.
+pub(super) fn write_pair(
+    dir: &Path,
+    report: &impl Documented,
+    page: &str,
+) -> Result<(), ReportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ReportError { path, source }
@@ -47,7 +57,7 @@ pub fn write_report(
     json.push('\n');
     replace(&json_path, json.as_bytes()).map_err(failed(&json_path))?;
     let html_path = dir.join("report.html");
-    replace(&html_path, page(report, spectra).as_bytes()).map_err(failed(&html_path))
+    replace(&html_path, page.as_bytes()).map_err(failed(&html_path))
 }
 
 /// Writes beside the file and renames, so that a reader never sees half of it.

@@ -21,6 +21,7 @@ mod modem_link;
 mod modem_streams;
 mod outputs;
 mod plan;
+mod qualify;
 mod rejections;
 mod replay;
 mod spead2;

@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 use crate::support::{documents, karoo, karoo_ok};
 
-const OUTPUT: &str = "name=w,channels=128,dst=239.10.0.0";
+const OUTPUT: &str = "name=w,channels=256,dst=239.10.0.0";
 
 /// The report of these requirements, and the exit code.
 fn qualify(only: &str, more: &[&str]) -> (Value, Option<i32>) {

@@ -4,15 +4,13 @@
 mod page;
 mod picture;
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::document::{Documented, to_json};
-use super::html::{ReportError, replace};
+use super::document::Documented;
+use super::html::{ReportError, write_pair};
 
 /// What was measured of a program, beside what is required.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -79,7 +77,8 @@ impl Requirement {
 pub struct Checked {
     /// What it is.
     pub name: String,
-    /// Its value.
+    /// Its value; null if it is no number, which keeps no limit.
+    #[schemars(with = "Option<f64>")]
     pub value: f64,
     /// The unit of both.
     pub unit: String,
@@ -144,7 +143,8 @@ pub struct Curve {
     pub across: String,
     /// What goes up, with its unit.
     pub up: String,
-    /// Points: across and up.
+    /// Points: across and up, null where there is no number.
+    #[schemars(with = "Vec<(f64, Option<f64>)>")]
     pub points: Vec<(f64, f64)>,
     /// Limits that the points have to keep.
     pub limits: Vec<f64>,
@@ -152,17 +152,7 @@ pub struct Curve {
 
 /// Writes `report.json` and `report.html` into `dir`, which is made if need be.
 pub fn write_qualification(dir: &Path, report: &Qualification) -> Result<(), ReportError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| ReportError { path, source }
-    };
-    fs::create_dir_all(dir).map_err(failed(dir))?;
-    let json_path = dir.join("report.json");
-    let mut json = to_json(report).map_err(|error| failed(&json_path)(io::Error::other(error)))?;
-    json.push('\n');
-    replace(&json_path, json.as_bytes()).map_err(failed(&json_path))?;
-    let html_path = dir.join("report.html");
-    replace(&html_path, page::page(report).as_bytes()).map_err(failed(&html_path))
+    write_pair(dir, report, &page::page(report))
 }
 
 #[cfg(test)]
