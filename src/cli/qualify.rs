@@ -16,7 +16,7 @@ use crate::config::units::hertz;
 use crate::config::{ConfigError, heading, with_output_keys};
 use crate::qualify::{Chain, RULES, Rule, Subject};
 use crate::report::qualification::{
-    Checked, Limit, Qualification, Requirement, write_qualification,
+    Checked, Limit, Qualification, Requirement, number, write_qualification,
 };
 use crate::report::to_json;
 
@@ -195,14 +195,15 @@ fn tell(requirement: &Requirement, output: &str) {
     }
     for figure in &requirement.figures {
         let limit = match figure.limit {
-            Limit::AtMost(limit) => format!(", at most {limit}"),
-            Limit::AtLeast(limit) => format!(", at least {limit}"),
+            Limit::AtMost(limit) => format!(", at most {}", number(limit)),
+            Limit::AtLeast(limit) => format!(", at least {}", number(limit)),
             Limit::None => String::new(),
         };
         let Checked {
             name, value, unit, ..
         } = figure;
-        println!("        {name}: {value:.4} {unit}{limit}");
+        let value = format!("{} {unit}", number(*value));
+        println!("        {name}: {}{limit}", value.trim_end());
     }
 }
 

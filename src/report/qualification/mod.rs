@@ -150,6 +150,19 @@ pub struct Curve {
     pub limits: Vec<f64>,
 }
 
+/// A figure or a limit as text: whole, or four digits of it.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size.fract() == 0.0 && size < 1e6 => format!("{value}"),
+        size if !(1e-3..1e6).contains(&size) => format!("{value:.3e}"),
+        size => {
+            let whole = size.log10().floor() as i32;
+            let digits = usize::try_from(3 - whole).unwrap_or(0);
+            format!("{value:.digits$}")
+        }
+    }
+}
+
 /// Writes `report.json` and `report.html` into `dir`, which is made if need be.
 pub fn write_qualification(dir: &Path, report: &Qualification) -> Result<(), ReportError> {
     write_pair(dir, report, &page::page(report))
@@ -168,6 +181,21 @@ mod tests {
         assert!(!Checked::at_least("a", f64::NAN, 53.0, "dB").passed());
         assert!(!Checked::at_most("a", f64::NAN, 53.0, "dB").passed());
         assert!(Checked::told("a", f64::NAN, "").passed());
+    }
+
+    #[test]
+    fn numbers_have_four_digits_unless_they_are_whole() {
+        for (value, text) in [
+            (0.0, "0"),
+            (10_000.0, "10000"),
+            (-120.0, "-120"),
+            (1.378_16, "1.378"),
+            (-141.9939, "-142.0"),
+            (0.054_967, "0.05497"),
+            (1.5e-5, "1.500e-5"),
+        ] {
+            assert_eq!(number(value), text);
+        }
     }
 
     #[test]

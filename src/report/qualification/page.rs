@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use quick_xml::escape::escape;
 
 use super::super::html::{STYLE, seconds, write_tiles};
-use super::{Checked, Limit, Qualification, Requirement, picture};
+use super::{Checked, Limit, Qualification, Requirement, number, picture};
 
 /// The whole page.
 pub(super) fn page(report: &Qualification) -> String {
@@ -154,23 +154,10 @@ fn section(out: &mut String, of: &Requirement) {
     }
 }
 
-/// Four figures of it.
-fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if !(1e-3..1e6).contains(&size) => format!("{value:.3e}"),
-        size => {
-            let whole = size.log10().floor() as i32;
-            let digits = usize::try_from(3 - whole).unwrap_or(0);
-            format!("{value:.digits$}")
-        }
-    }
-}
-
 fn required(figure: &Checked) -> String {
     match figure.limit {
-        Limit::AtMost(limit) => format!("at most {limit} {}", escape(&figure.unit)),
-        Limit::AtLeast(limit) => format!("at least {limit} {}", escape(&figure.unit)),
+        Limit::AtMost(limit) => format!("at most {} {}", number(limit), escape(&figure.unit)),
+        Limit::AtLeast(limit) => format!("at least {} {}", number(limit), escape(&figure.unit)),
         Limit::None => String::new(),
     }
 }
