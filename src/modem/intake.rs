@@ -288,8 +288,8 @@ impl Assembler {
         }
     }
 
-    /// Gives what there is, or adds to it while others wait. Where nobody takes blocks, one grows to
-    /// twice its size before it waits.
+    /// Gives what there is, or adds to it while others wait. Where nobody takes blocks, one grows
+    /// to twice its size before it waits.
     fn give(&mut self, wait: bool) {
         self.now.counts.stream = self.reader.counts();
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now;

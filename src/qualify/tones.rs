@@ -34,9 +34,9 @@ pub(super) fn calibrated<'a>(
     Err(QualifyError::Unexpected(text.to_owned()))
 }
 
-/// What `power` makes of each channel and polarisation, over so many runs whose gains are higher and
-/// higher: of each the last run in which nothing clips, beside the gain of the first. `case` and
-/// `first` are what [`calibrated`] gave.
+/// What `power` makes of each channel and polarisation, over so many runs whose gains are higher
+/// and higher: of each the last run in which nothing clips, beside the gain of the first. `case`
+/// and `first` are what [`calibrated`] gave.
 pub(super) fn unclipped(
     chain: &Chain,
     case: &Case<'_>,

@@ -40,8 +40,8 @@ pub fn write_report(
     write_pair(dir, report, &page(report, spectra))
 }
 
-/// Writes `report.json` with a document, and `report.html` with its page, into `dir`, which is made if
-/// need be. Each file appears whole or not at all.
+/// Writes `report.json` with a document, and `report.html` with its page, into `dir`, which is
+/// made if need be. Each file appears whole or not at all.
 pub(super) fn write_pair(
     dir: &Path,
     report: &impl Documented,
