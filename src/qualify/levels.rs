@@ -192,7 +192,7 @@ mod tests {
         let mut dice = ChaCha8Rng::seed_from_u64(3);
         let mut part = || quantise(normal.sample(&mut dice));
         let channels = (0..64).map(|_| {
-            (0..64)
+            (0..256)
                 .map(|_| [Complex32::new(part(), part()); 2])
                 .collect()
         });
