@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use super::colour;
+use super::gelf;
 use super::journal::Journal;
 
 /// Where log messages go.
@@ -127,13 +128,8 @@ pub fn to_terminal() {
     tell(wrong);
 }
 
-/// Variables of katgpucbf's environment that say where and how it logs, and have no effect here.
-const IGNORED: [&str; 4] = [
-    "KATSDP_LOG_GELF_ADDRESS",
-    "KATSDP_LOG_GELF_EXTRA",
-    "KATSDP_LOG_GELF_LOCALNAME",
-    "KATSDP_LOG_ONELINE",
-];
+/// A variable of katgpucbf's environment that says how it logs, and has no effect here.
+const IGNORED: &str = "KATSDP_LOG_ONELINE";
 
 /// Messages of a command that runs for long.
 pub fn start(to: LogTo) -> LogLevel {
@@ -152,24 +148,25 @@ pub fn start(to: LogTo) -> LogLevel {
         Some(Ok(layer)) => Box::new(layer),
         _ => lines(true),
     };
+    let (gelf, no_gelf) = gelf::layer();
     tracing_subscriber::registry()
         .with(filter)
         .with(layer)
+        .with(gelf)
         .init();
     tell(wrong);
+    tell(no_gelf);
     if let Some(error) = failed {
         tracing::warn!(
             error,
             "the journal cannot be reached: logging to standard error"
         );
     }
-    for variable in IGNORED {
-        if env::var_os(variable).is_some_and(|value| !value.is_empty()) {
-            tracing::warn!(
-                variable,
-                "without effect: messages go to standard error or to the journal, each on one line"
-            );
-        }
+    if env::var_os(IGNORED).is_some_and(|value| !value.is_empty()) {
+        tracing::warn!(
+            variable = IGNORED,
+            "without effect: each message is on one line"
+        );
     }
     LogLevel(handle)
 }

@@ -24,6 +24,7 @@ mod failure;
 mod fgpu;
 mod flow;
 mod frame;
+mod gelf;
 mod help;
 mod journal;
 mod log;
@@ -138,6 +139,9 @@ static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
 
 /// Says why the command fails, if anybody can read it: its exit code counts.
 fn complain(why: fmt::Arguments<'_>) {
+    if !log::is_json() || !gelf::is_on() {
+        gelf::complain(&why.to_string());
+    }
     if log::is_json() {
         log::begin();
         tracing::error!("{why}");
@@ -211,7 +215,13 @@ fn command() -> clap::Command {
 
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
     let command = command();
-    let mut matches = command.clone().get_matches_from(&args);
+    let parsed = command.clone().try_get_matches_from(&args);
+    let mut matches = parsed.unwrap_or_else(|error| {
+        if error.use_stderr() {
+            gelf::complain(&error.to_string());
+        }
+        error.exit()
+    });
     if let Some((name @ ("fgpu" | "doctor"), given)) = matches.subcommand()
         && let Some(engine) = command.find_subcommand(name)
         && let Some(args) = fgpu::with_file(engine, &args, given)?

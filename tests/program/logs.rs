@@ -4,6 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::support::python::python;
 use crate::support::{data, karoo};
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
@@ -97,4 +98,111 @@ fn the_environment_and_a_file_say_the_same() {
     assert_eq!(wrong.status.code(), Some(2));
     let text = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(text.contains("json"), "{text}");
+}
+
+/// What a collector of the Graylog Extended Log Format gets of a command, with these fields of all
+/// messages.
+fn collected(extra: &str, options: &[&str]) -> Value {
+    let environment = [
+        format!("KATSDP_LOG_GELF_EXTRA={extra}"),
+        "KATSDP_LOG_GELF_LOCALNAME=host-of-the-container".to_owned(),
+        "KATSDP_LOG_LEVEL=debug".to_owned(),
+    ];
+    let engine = [
+        "fgpu",
+        "--recv-interface=no-such-interface",
+        "--send-interface=lo",
+        "--adc-sample-rate=1712e6",
+        "--sync-time=1763700000",
+        "--wideband",
+        WIDEBAND,
+        "--monitor-log=a file",
+        "239.102.0.64+7:7148",
+    ];
+    let mut args = vec!["env", "-u", "RUST_LOG"];
+    args.extend(environment.iter().map(String::as_str));
+    args.push(env!("CARGO_BIN_EXE_karoo"));
+    args.extend(engine);
+    args.extend(options);
+    let collected = python("check_gelf.py", &args);
+    assert_eq!(collected["code"], 2, "{collected:#}");
+    collected
+}
+
+/// As MeerKAT's controller asks for it.
+#[test]
+fn a_collector_gets_every_message_with_the_controllers_fields() {
+    let extra = r#"{"task": "f.wide.3", "subarray_product_id": "array_1", "docker.image": "karoo", "n": 3}"#;
+    let collected = collected(extra, &[]);
+    let messages = collected["messages"].as_array().unwrap();
+    let taken = messages
+        .iter()
+        .find(|message| message["_options"] == "--monitor-log")
+        .unwrap_or_else(|| panic!("{collected:#}"));
+    let text = "taken for compatibility, without effect options=\"--monitor-log\"";
+    assert_eq!(taken["short_message"], text);
+    assert_eq!(taken["level"], 6);
+    assert_eq!(taken["host"], "host-of-the-container");
+    assert_eq!(taken["_task"], "f.wide.3");
+    assert_eq!(taken["_docker.image"], "karoo");
+    assert_eq!(taken["_n"], 3);
+    assert_eq!(taken["_file"], "fgpu.rs");
+    assert_eq!(taken["_module"], "fgpu");
+    assert_eq!(taken["_logger_name"], "karoo::cli::fgpu");
+    assert!(taken["_line"].as_u64().unwrap() > 0 && taken["_func"].is_string());
+    let precise = taken["_timestamp_precise"].as_str().unwrap();
+    assert!(precise.len() == 27 && precise.ends_with('Z'), "{precise}");
+    assert!(taken["timestamp"].as_f64().unwrap() > 1.7e9);
+    // Standard error has the same, and what ends the command is in both.
+    let stderr = collected["stderr"].as_str().unwrap();
+    assert!(
+        stderr.contains("--monitor-log") && stderr.contains("no-such-interface"),
+        "{stderr}"
+    );
+    let last = messages.last().unwrap();
+    assert_eq!(last["level"], 3, "{last}");
+    let last = last["short_message"].as_str().unwrap();
+    assert!(last.contains("no-such-interface"), "{last}");
+}
+
+/// Longer than a datagram, whatever is done about it.
+#[test]
+fn long_messages_come_in_chunks() {
+    let noise: Vec<u8> = (0..3000u32)
+        .map(|i| b'!' + (i.wrapping_mul(2_654_435_761) >> 24) as u8 % 90)
+        .collect();
+    let noise = String::from_utf8(noise).unwrap();
+    let extra = serde_json::json!({ "noise": noise }).to_string();
+    let collected = collected(&extra, &[]);
+    for message in collected["messages"].as_array().unwrap() {
+        assert_eq!(message["_noise"], noise);
+    }
+    let largest = collected["largest"].as_u64().unwrap();
+    assert!((1000..=1312).contains(&largest), "{largest}");
+}
+
+#[test]
+fn what_the_collectors_variables_get_wrong_is_told() {
+    let collected = collected("[3]", &[]);
+    let stderr = collected["stderr"].as_str().unwrap();
+    assert!(
+        stderr.contains("KATSDP_LOG_GELF_EXTRA=[3]: no JSON object"),
+        "{stderr}"
+    );
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args([
+            "fgpu",
+            "--recv-interface=no-such-interface",
+            "--send-interface=lo",
+        ])
+        .args(["--adc-sample-rate=1712e6", "--sync-time=1763700000"])
+        .args(["--wideband", WIDEBAND, "239.102.0.64+7:7148"])
+        .env("KATSDP_LOG_GELF_ADDRESS", "no.such.host.invalid:12201")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("KATSDP_LOG_GELF_ADDRESS=no.such.host.invalid:12201: "),
+        "{stderr}"
+    );
 }
