@@ -67,6 +67,10 @@ pub struct FgpuArgs {
     /// Print which thread would run on which CPU, and which buffer would be where, and why, and end
     #[arg(long, help_heading = heading::PLACE)]
     print_plan: bool,
+    /// Seconds between reports of Karoo's own sensors (karoo.…) to clients that leave the pace to
+    /// them (strategy auto); 0: no such sensors
+    #[arg(long, value_name = "S", default_value_t = 10, help_heading = heading::CONTROL, value_parser = clap::value_parser!(u32).range(..=86400))]
+    karoo_sensors_period: u32,
     /// Where log messages go
     #[arg(long, value_enum, default_value_t, help_heading = heading::CONTROL)]
     log: LogTo,

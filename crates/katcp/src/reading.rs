@@ -1,7 +1,7 @@
 //! Readings of sensors, and descriptions of sensors.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::value::{Value, ValueType};
 
@@ -104,8 +104,9 @@ pub struct SensorInfo {
     pub units: &'static str,
     /// Type of the value.
     pub value_type: ValueType,
-    /// Whether the strategy `auto` reports changes only, at most one each second.
-    pub rate_limited: bool,
+    /// Shortest time between reports of the strategy `auto`, which then reports changes only; zero
+    /// where it reports every reading.
+    pub auto_period: Duration,
 }
 
 impl SensorInfo {
@@ -121,15 +122,20 @@ impl SensorInfo {
             description: description.into(),
             units,
             value_type,
-            rate_limited: false,
+            auto_period: Duration::ZERO,
         }
     }
 
     /// The same sensor, of which the strategy `auto` reports changes only, at most one each second.
     pub fn rate_limited(self) -> Self {
-        let rate_limited = true;
+        self.at_most_every(Duration::from_secs(1))
+    }
+
+    /// The same sensor, of which the strategy `auto` reports changes only, and no sooner after each
+    /// other than this.
+    pub fn at_most_every(self, period: Duration) -> Self {
         Self {
-            rate_limited,
+            auto_period: self.auto_period.max(period),
             ..self
         }
     }

@@ -67,12 +67,6 @@ pub struct Rate {
     pub max: f64,
 }
 
-/// Preference of [`SensorInfo::rate_limited`] sensors: changes only, at most one report a second.
-const RATE_LIMITED: Rate = Rate {
-    min: 1.0,
-    max: f64::INFINITY,
-};
-
 /// A strategy cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StrategyError {
@@ -258,7 +252,11 @@ impl Sampler {
         now: Duration,
     ) -> Option<Self> {
         let preferred = match strategy {
-            Strategy::Auto if sensor.rate_limited => Strategy::EventRate(RATE_LIMITED),
+            // Changes only.
+            Strategy::Auto if !sensor.auto_period.is_zero() => Strategy::EventRate(Rate {
+                min: sensor.auto_period.as_secs_f64(),
+                max: f64::INFINITY,
+            }),
             other => other,
         };
         let (difference, rate) = match preferred {

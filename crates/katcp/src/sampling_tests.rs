@@ -72,6 +72,26 @@ fn sampled(text: &str, rate_limited: bool, sets: &[(u64, i64)], end: u64) -> Vec
     reports(&mut sampler, sets, end)
 }
 
+/// A sensor's own pace holds where it is the longer one, and for `auto` alone.
+#[test]
+fn a_sensor_may_be_slower_than_once_a_second() {
+    let slow = sensor(ValueType::Integer, true).at_most_every(ms(5000));
+    let faster = slow.clone().at_most_every(ms(10));
+    for (sensor, text, expected) in [
+        (&slow, "auto", vec![(5000, 6)]),
+        (&faster, "auto", vec![(5000, 6)]),
+        (
+            &slow,
+            "event",
+            vec![(100, 1), (300, 2), (1100, 5), (1200, 6)],
+        ),
+    ] {
+        let strategy = strategy(text).expect("a strategy");
+        let mut sampler = Sampler::new(strategy, sensor, &nominal(0), ms(0)).expect("a sampler");
+        assert_eq!(reports(&mut sampler, &STEPS, 9000), expected, "{text}");
+    }
+}
+
 const STEPS: [(u64, i64); 6] = [
     (100, 1),
     (200, 1),

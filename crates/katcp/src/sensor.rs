@@ -66,6 +66,15 @@ impl Default for Shared {
 }
 
 impl Sensors {
+    /// Sensors of which those whose names begin with `prefix` are reported less often: with the
+    /// strategy `auto` no sooner after each other than `period`, or not at all if there is none. Nobody
+    /// sees these then, and no other sensor sums them up.
+    pub fn paced(prefix: &'static str, period: Option<Duration>) -> Self {
+        let sensors = Self::default();
+        sensors.state().pace = Some(Pace { prefix, period });
+        sensors
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic while it is held leaves every sensor whole.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -236,6 +245,7 @@ struct State {
     sensors: Vec<Sensor>,
     names: BTreeMap<String, SensorId>,
     aggregates: Vec<Aggregate>,
+    pace: Option<Pace>,
     /// Deadlines of all samplers that have one.
     deadlines: BTreeSet<(Duration, SensorId, ClientId)>,
 }
@@ -248,8 +258,17 @@ impl fmt::Debug for State {
     }
 }
 
+/// How often sensors whose names begin with a prefix are reported.
+struct Pace {
+    prefix: &'static str,
+    /// `None`: they are hidden.
+    period: Option<Duration>,
+}
+
 struct Sensor {
     info: SensorInfo,
+    /// Nobody finds it.
+    hidden: bool,
     reading: SensorReading,
     subscriptions: BTreeMap<ClientId, Subscription>,
 }
@@ -280,8 +299,16 @@ impl Sensor {
 
 impl State {
     fn add(&mut self, info: SensorInfo, reading: SensorReading) -> SensorId {
+        let pace = self.pace.as_ref();
+        let pace = pace.filter(|pace| info.name.starts_with(pace.prefix));
+        let (info, hidden) = match pace.map(|pace| pace.period) {
+            None => (info, false),
+            Some(Some(period)) => (info.at_most_every(period), false),
+            Some(None) => (info, true),
+        };
         let sensor = Sensor {
             info,
+            hidden,
             reading,
             subscriptions: BTreeMap::new(),
         };
@@ -295,7 +322,9 @@ impl State {
             None => {
                 let id = SensorId(self.sensors.len());
                 self.sensors.push(sensor);
-                self.names.insert(name, id);
+                if !hidden {
+                    self.names.insert(name, id);
+                }
                 id
             }
         }
@@ -383,7 +412,9 @@ impl State {
                 .sensors
                 .iter()
                 .enumerate()
-                .filter(|(id, sensor)| !is_aggregate(*id) && includes(&sensor.info))
+                .filter(|(id, sensor)| {
+                    !is_aggregate(*id) && !sensor.hidden && includes(&sensor.info)
+                })
                 .map(|(_, sensor)| sensor.reading.status)
                 .max();
             let (status, word) = match worst.unwrap_or(SensorStatus::Nominal) {

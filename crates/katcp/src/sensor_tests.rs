@@ -68,6 +68,35 @@ fn subscribers_are_told_at_once_and_of_changes() {
     assert_eq!(told(&two), Vec::<String>::new());
 }
 
+/// Own sensors are slow, or not there at all: then nothing sums them up either.
+#[test]
+fn sensors_of_a_prefix_have_a_pace_of_their_own() {
+    let slow = Sensors::paced("own.", Some(Duration::from_secs(10)));
+    add(&slow, "own.a", ValueType::Integer, Value::Integer(1));
+    add(&slow, "b", ValueType::Integer, Value::Integer(1));
+    let mut periods = Vec::new();
+    slow.visit(
+        |_| true,
+        |info, _| periods.push((info.name.clone(), info.auto_period.as_secs())),
+    );
+    assert_eq!(periods, [("b".to_owned(), 0), ("own.a".to_owned(), 10)]);
+
+    let without = Sensors::paced("own.", None);
+    let own = add(&without, "own.a", ValueType::Integer, Value::Integer(1));
+    let other = add(&without, "b", ValueType::Integer, Value::Integer(1));
+    let status = SensorInfo::new("status", "", "", DEVICE_STATUS);
+    let status = without.add_aggregate(status, |_| true);
+    assert!(without.find("own.a").is_err() && without.find("b").is_ok());
+    let failed = |value| SensorReading {
+        status: SensorStatus::Error,
+        ..integer(value)
+    };
+    without.set(own, failed(2));
+    assert_eq!(without.reading(status).value, Value::Discrete("ok"));
+    without.set(other, failed(2));
+    assert_eq!(without.reading(status).value, Value::Discrete("degraded"));
+}
+
 #[test]
 fn all_sensors_are_subscribed_to_or_none() {
     let sensors = Sensors::default();

@@ -66,7 +66,9 @@ impl Launch<'_> {
         let record = Arc::<RequestRecord>::default();
         let lost = Arc::<LossRecord>::default();
         let page = self.page(&engine, &steering, &published, &lost, &record);
-        let sensors = Sensors::default();
+        let period = self.args.karoo_sensors_period;
+        let period = (period > 0).then(|| Duration::from_secs(period.into()));
+        let sensors = Sensors::paced("karoo.", period);
         let state = EngineState {
             backend: if gpu.is_some() { "cuda" } else { "cpu" },
             gpu: gpu.unwrap_or_default(),
