@@ -3,33 +3,64 @@
 //! Memory is only reserved when it is allocated: without this, a run that cannot fit would be
 //! killed somewhere in its middle.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use host::topology::Root;
 
 use crate::config::{EngineConfig, OutputConfig};
-use crate::memory::{MemoryKind, OUTPUT_CHUNKS};
+use crate::gpu;
+use crate::memory::{ChunkLayout, MemoryKind, OUTPUT_CHUNKS};
 use crate::recv::{chunk_bytes, receive_bytes};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of the program itself: its text, stacks, what control, metrics and the live page keep.
+const PROGRAM: u64 = 96 << 20;
+/// Bytes of the host's memory that CUDA takes for a process: its libraries, compiled kernels, the
+/// driver's own.
+const CUDA_ON_HOST: u64 = 400 << 20;
+/// Bytes of the GPU's memory that CUDA takes for a process.
+const CUDA_ON_GPU: u64 = 520 << 20;
 
 /// An engine needs more memory than there is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct DemandError(Box<Shortage>);
+
+/// By how much, and what lowers it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{option} {value}: {what} would take {} MiB and the whole run {} MiB, but {} MiB are available; lower {option}",
-    .bytes >> 20, .needed >> 20, .available >> 20
+    "{} {}: {} would take {} MiB and the whole run {} MiB, but {available}; lower {}",
+    .largest.option, .largest.value, .largest.what, .largest.bytes.div_ceil(MIB), .needed.div_ceil(MIB), .ways
 )]
-pub struct DemandError {
-    /// The largest demand.
-    what: String,
-    /// Its bytes.
-    bytes: u64,
-    /// The option that it follows from.
-    option: String,
-    /// The option's value.
-    value: usize,
+struct Shortage {
+    /// The largest demand that an option lowers.
+    largest: Demand,
     /// Bytes of all demands.
     needed: u64,
-    /// Bytes that there are.
-    available: u64,
+    /// What there is.
+    available: Available,
+    /// Options that lower it, and how much each stands for.
+    ways: String,
+}
+
+/// Memory that this process may still take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// Bytes.
+    pub bytes: u64,
+    /// The control group that says so, if the host has more.
+    pub group: Option<PathBuf>,
+}
+
+impl fmt::Display for Available {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB are available", self.bytes / MIB)?;
+        match &self.group {
+            Some(file) => write!(f, " ({})", file.display()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One use of memory.
@@ -46,13 +77,81 @@ pub struct Demand {
 }
 
 impl Demand {
+    fn fixed(what: &str, bytes: u64, option: &str) -> Self {
+        Self {
+            what: what.to_owned(),
+            bytes,
+            option: option.to_owned(),
+            value: 0,
+        }
+    }
+
     /// Demands of an engine with spare receive chunks and so many compute threads.
     pub fn of(engine: &EngineConfig, spare_chunks: usize, workers: usize) -> Vec<Self> {
+        Self::on_host(engine, spare_chunks, workers, MemoryKind::Host)
+    }
+
+    /// What a live process takes beside its engine, on the host.
+    pub fn of_process(on_gpu: bool) -> Vec<Self> {
+        let cuda = on_gpu.then(|| Self::fixed("CUDA", CUDA_ON_HOST, ""));
+        let program = Self::fixed("the program", PROGRAM, "");
+        [program].into_iter().chain(cuda).collect()
+    }
+
+    /// Demands on the host's memory of an engine whose receive chunks are of `kind`.
+    pub fn on_host(
+        engine: &EngineConfig,
+        spare_chunks: usize,
+        workers: usize,
+        kind: MemoryKind,
+    ) -> Vec<Self> {
+        let mut demands = match kind {
+            MemoryKind::Bar => Vec::new(),
+            MemoryKind::Host | MemoryKind::Pinned => Self::received(engine, spare_chunks, kind),
+        };
+        for output in &engine.outputs {
+            demands.push(Self::output(engine, output));
+            if kind == MemoryKind::Host {
+                demands.extend(Self::cpu_pipeline(engine, output, workers));
+            }
+        }
+        demands
+    }
+
+    /// Demands on a GPU's memory of an engine whose receive chunks are of `kind`.
+    pub fn on_gpu(engine: &EngineConfig, spare_chunks: usize, kind: MemoryKind) -> Vec<Self> {
+        let mut demands = vec![Self::fixed("CUDA", CUDA_ON_GPU, "")];
+        match kind {
+            MemoryKind::Bar => demands.extend(Self::received(engine, spare_chunks, kind)),
+            _ => {
+                let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());
+                demands.push(Self {
+                    what: "copies of receive chunks".to_owned(),
+                    bytes: (gpu::COPIES * layout.bytes()) as u64,
+                    option: "--recv-chunk-samples".to_owned(),
+                    value: engine.recv.chunk_samples,
+                });
+            }
+        }
+        for output in &engine.outputs {
+            demands.push(Self::output(engine, output));
+            let batches = engine.send.chunk_jones / output.jones_per_batch;
+            demands.push(Self {
+                what: format!("intermediates of '{}'", output.name),
+                bytes: gpu::intermediate_bytes(output, batches) as u64,
+                option: "--send-chunk-jones".to_owned(),
+                value: engine.send.chunk_jones,
+            });
+        }
+        demands
+    }
+
+    fn received(engine: &EngineConfig, spare_chunks: usize, kind: MemoryKind) -> Vec<Self> {
         let (recv, tail) = (&engine.recv, engine.tail_samples());
-        let mut demands = vec![
+        vec![
             Self {
                 what: "receive chunks".to_owned(),
-                bytes: receive_bytes(recv, tail, MemoryKind::Host),
+                bytes: receive_bytes(recv, tail, kind),
                 option: "--recv-chunk-samples".to_owned(),
                 value: recv.chunk_samples,
             },
@@ -62,60 +161,93 @@ impl Demand {
                 option: "--recv-spare-chunks".to_owned(),
                 value: spare_chunks,
             },
-        ];
-        for output in &engine.outputs {
-            let batches = (engine.send.chunk_jones / output.jones_per_batch) as u64;
-            demands.push(Self {
-                what: format!("output chunks of '{}'", output.name),
-                bytes: (OUTPUT_CHUNKS as u64 * batches).saturating_mul(output.batch_bytes() as u64),
-                option: "--send-chunk-jones".to_owned(),
-                value: engine.send.chunk_jones,
-            });
-            if output.narrowband.is_some() {
-                // Two polarisations of complex numbers for each subsampled sample of a chunk and
-                // its tail.
-                let samples = (recv.chunk_samples + tail) / output.subsampling();
-                demands.push(Self {
-                    what: format!("the baseband of '{}'", output.name),
-                    bytes: 16 * samples as u64,
-                    option: "--recv-chunk-samples".to_owned(),
-                    value: recv.chunk_samples,
-                });
-            }
-            demands.push(Self {
-                what: format!("filters of '{}'", output.name),
-                bytes: filter_bytes(output, workers as u64),
-                option: format!("{} taps of '{}'", output.option(), output.name),
-                value: output.taps,
-            });
+        ]
+    }
+
+    fn output(engine: &EngineConfig, output: &OutputConfig) -> Self {
+        let batches = (engine.send.chunk_jones / output.jones_per_batch) as u64;
+        Self {
+            what: format!("output chunks of '{}'", output.name),
+            bytes: (OUTPUT_CHUNKS as u64 * batches).saturating_mul(output.batch_bytes() as u64),
+            option: "--send-chunk-jones".to_owned(),
+            value: engine.send.chunk_jones,
         }
-        demands
+    }
+
+    /// What the CPU computes an output in.
+    fn cpu_pipeline(engine: &EngineConfig, output: &OutputConfig, workers: usize) -> Vec<Self> {
+        let samples = engine.recv.chunk_samples + engine.tail_samples();
+        let baseband = output.narrowband.as_ref().map(|_| Self {
+            what: format!("the baseband of '{}'", output.name),
+            // Two polarisations of complex numbers for each subsampled sample of a chunk and its
+            // tail.
+            bytes: 16 * (samples / output.subsampling()) as u64,
+            option: "--recv-chunk-samples".to_owned(),
+            value: engine.recv.chunk_samples,
+        });
+        let filters = Self {
+            what: format!("filters of '{}'", output.name),
+            bytes: filter_bytes(output, workers as u64),
+            option: format!("{} taps of '{}'", output.option(), output.name),
+            value: output.taps,
+        };
+        baseband.into_iter().chain([filters]).collect()
     }
 
     /// Refuses demands that together do not fit the memory that is available now.
     pub fn check(demands: Vec<Self>) -> Result<(), DemandError> {
-        match available(&Root::host()) {
+        match Available::now() {
             Some(available) => compare(demands, available),
             None => Ok(()),
         }
     }
+
+    /// Bytes of all of them.
+    pub fn sum(demands: &[Self]) -> u64 {
+        demands
+            .iter()
+            .fold(0, |sum, demand| sum.saturating_add(demand.bytes))
+    }
 }
 
-fn compare(demands: Vec<Demand>, available: u64) -> Result<(), DemandError> {
-    let needed = demands
-        .iter()
-        .fold(0u64, |sum, demand| sum.saturating_add(demand.bytes));
-    match demands.into_iter().max_by_key(|demand| demand.bytes) {
-        Some(largest) if needed > available => Err(DemandError {
-            what: largest.what,
-            bytes: largest.bytes,
-            option: largest.option,
-            value: largest.value,
-            needed,
-            available,
-        }),
-        _ => Ok(()),
+fn compare(demands: Vec<Demand>, available: Available) -> Result<(), DemandError> {
+    let needed = Demand::sum(&demands);
+    if needed <= available.bytes {
+        return Ok(());
     }
+    let lowered = |demand: &&Demand| !demand.option.is_empty();
+    let largest = demands
+        .iter()
+        .filter(lowered)
+        .max_by_key(|demand| demand.bytes);
+    let Some(largest) = largest.or(demands.first()) else {
+        return Ok(());
+    };
+    Err(DemandError(Box::new(Shortage {
+        largest: largest.clone(),
+        needed,
+        available,
+        ways: ways(&demands),
+    })))
+}
+
+/// Options in order of the memory that they stand for, the largest first; those that stand for
+/// little are left out.
+fn ways(demands: &[Demand]) -> String {
+    const LITTLE: u64 = 32;
+    let least = Demand::sum(demands) / LITTLE;
+    let mut options: Vec<(&str, u64)> = Vec::new();
+    for demand in demands.iter().filter(|demand| !demand.option.is_empty()) {
+        match options.iter_mut().find(|(name, _)| *name == demand.option) {
+            Some((_, bytes)) => *bytes = bytes.saturating_add(demand.bytes),
+            None => options.push((&demand.option, demand.bytes)),
+        }
+    }
+    options.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let all = options.iter().enumerate();
+    let some = all.filter(|(number, (_, bytes))| *number == 0 || *bytes >= least);
+    let some = some.map(|(_, (name, bytes))| format!("{name} ({} MiB)", bytes.div_ceil(MIB)));
+    some.collect::<Vec<_>>().join(", ")
 }
 
 /// Coefficients in both precisions, and each worker's rows: about what the CPU backend allocates.
@@ -132,46 +264,106 @@ fn filter_bytes(output: &OutputConfig, workers: u64) -> u64 {
     weights.saturating_add(workers.saturating_mul(rows + samples))
 }
 
-/// Bytes that the system under `root`, and every control group that this process is in, still give.
-fn available(root: &Root) -> Option<u64> {
-    let meminfo = root.read("/proc/meminfo")?;
-    let system = meminfo.lines().find_map(|line| {
-        let kib = line.strip_prefix("MemAvailable:")?.trim();
-        kib.strip_suffix("kB")?.trim().parse::<u64>().ok()
-    })? * 1024;
-    // A service's own group, and the slices that it is in. Containers see theirs as the topmost.
-    let groups = root.read("/proc/self/cgroup").unwrap_or_default();
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    let groups = Path::new(own.unwrap_or("/")).ancestors();
-    let left = groups.filter_map(|group| left_in_group(root, group));
-    Some(left.fold(system, u64::min))
+impl Available {
+    /// What this process may take now; `None` where the system does not tell.
+    pub fn now() -> Option<Self> {
+        Self::under(&Root::host())
+    }
+
+    /// Bytes that the system under `root`, and every control group that this process is in, still
+    /// give.
+    fn under(root: &Root) -> Option<Self> {
+        let meminfo = root.read("/proc/meminfo")?;
+        let system = meminfo.lines().find_map(|line| {
+            let kib = line.strip_prefix("MemAvailable:")?.trim();
+            kib.strip_suffix("kB")?.trim().parse::<u64>().ok()
+        })? * 1024;
+        let groups = root.read("/proc/self/cgroup").unwrap_or_default();
+        let of = |version: &Version| {
+            // A service's own group, and the slices that it is in. Containers see theirs as the
+            // topmost.
+            let own = groups.lines().find_map(|line| version.group(line));
+            let groups = Path::new(own.unwrap_or("/")).ancestors();
+            let left = groups.filter_map(|group| version.left(root, group));
+            left.min_by_key(|left| left.bytes)
+        };
+        let whole = Self {
+            bytes: system,
+            group: None,
+        };
+        let left = VERSIONS.iter().filter_map(of);
+        left.chain([whole]).min_by_key(|left| left.bytes)
+    }
 }
 
-/// Bytes that a control group still gives; `None` if it has no limit.
-fn left_in_group(root: &Root, group: &Path) -> Option<u64> {
-    let group = group.strip_prefix("/").unwrap_or(group);
-    let folder = Path::new("/sys/fs/cgroup").join(group);
-    let limit: u64 = root.parse(folder.join("memory.max"))?;
-    let used: u64 = root.parse(folder.join("memory.current")).unwrap_or(0);
-    // Cached files count as used, and are given up when memory is needed: MemAvailable counts them
-    // as available too.
-    let stat = root.read(folder.join("memory.stat")).unwrap_or_default();
-    let cached = stat.lines().filter_map(|line| {
-        let (name, bytes) = line.split_once(' ')?;
-        let bytes: u64 = bytes.parse().ok()?;
-        ["active_file", "inactive_file"]
-            .contains(&name)
-            .then_some(bytes)
-    });
-    let used = used.saturating_sub(cached.sum());
-    Some(limit.saturating_sub(used))
+/// How a version of control groups tells of memory.
+struct Version {
+    /// The list of controllers in a line of `/proc/self/cgroup`.
+    controllers: &'static str,
+    folder: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Of cached files, in `memory.stat`.
+    cached: [&'static str; 2],
+}
+
+const VERSIONS: [Version; 2] = [
+    Version {
+        controllers: "",
+        folder: "/sys/fs/cgroup",
+        limit: "memory.max",
+        used: "memory.current",
+        cached: ["active_file", "inactive_file"],
+    },
+    Version {
+        controllers: "memory",
+        folder: "/sys/fs/cgroup/memory",
+        limit: "memory.limit_in_bytes",
+        used: "memory.usage_in_bytes",
+        cached: ["total_active_file", "total_inactive_file"],
+    },
+];
+
+impl Version {
+    /// The group that a line of `/proc/self/cgroup` names, if it is of this version.
+    fn group<'a>(&self, line: &'a str) -> Option<&'a str> {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, group) = rest.split_once(':')?;
+        let ours = controllers.split(',').any(|name| name == self.controllers);
+        ours.then_some(group)
+    }
+
+    /// Bytes that a control group still gives; `None` if it has no limit.
+    fn left(&self, root: &Root, group: &Path) -> Option<Available> {
+        let group = group.strip_prefix("/").unwrap_or(group);
+        let folder = Path::new(self.folder).join(group);
+        let file = folder.join(self.limit);
+        let limit: u64 = root.parse(&file)?;
+        let used: u64 = root.parse(folder.join(self.used)).unwrap_or(0);
+        // Cached files count as used, and are given up when memory is needed: MemAvailable counts
+        // them as available too.
+        let stat = root.read(folder.join("memory.stat")).unwrap_or_default();
+        let cached = stat.lines().filter_map(|line| {
+            let (name, bytes) = line.split_once(' ')?;
+            let bytes: u64 = bytes.parse().ok()?;
+            self.cached.contains(&name).then_some(bytes)
+        });
+        let used = used.saturating_sub(cached.sum());
+        Some(Available {
+            bytes: limit.saturating_sub(used),
+            group: Some(file),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use clap::{Args, FromArgMatches};
+
     use super::*;
+    use crate::config::FgpuOptions;
 
     fn demand(what: &str, bytes: u64) -> Demand {
         Demand {
@@ -185,14 +377,57 @@ mod tests {
     #[test]
     fn the_largest_demand_is_named_when_the_sum_does_not_fit() {
         let demands = || vec![demand("a", 1 << 20), demand("b", 3 << 20)];
-        assert_eq!(compare(demands(), 4 << 20), Ok(()));
-        let error = compare(demands(), (4 << 20) - 1).unwrap_err().to_string();
+        let there = |bytes| Available { bytes, group: None };
+        assert_eq!(compare(demands(), there(4 << 20)), Ok(()));
+        let error = compare(demands(), there((4 << 20) - 1)).unwrap_err();
+        let error = error.to_string();
         assert!(
-            error.contains("lower --b") && error.contains("3 MiB"),
+            error.contains("lower --b (3 MiB), --a (1 MiB)") && error.contains("3 MiB are"),
             "{error}"
         );
         let endless = vec![demand("a", u64::MAX), demand("b", u64::MAX)];
-        assert!(compare(endless, u64::MAX - 1).is_err());
+        assert!(compare(endless, there(u64::MAX - 1)).is_err());
+        // What no option lowers is not named as one.
+        let fixed = Demand::fixed("c", 9 << 20, "");
+        let error = compare(vec![fixed, demand("a", 1 << 20)], there(0)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("--a 1: a would take 1 MiB"), "{error}");
+        assert!(error.ends_with("lower --a (1 MiB)"), "{error}");
+    }
+
+    /// The numbers of an engine as MeerKAT's controller starts it.
+    #[test]
+    fn the_controllers_engine_fits_what_the_controller_gives() {
+        const ARGS: [&str; 9] = [
+            "fgpu",
+            "--recv-interface=eth0",
+            "--send-interface=eth0",
+            "--adc-sample-rate=1712000000.0",
+            "--feng-id=0",
+            "--array-size=64",
+            "--sync-time=1763700000.0",
+            "--wideband=name=w,channels=4096,taps=16,jones_per_batch=1048576,dst=239.10.0.0+63:7148",
+            "239.102.0.64+15:7148",
+        ];
+        let command = clap::Command::new("fgpu");
+        let command = FgpuOptions::with_defaults(FgpuOptions::augment_args(command));
+        let matches = command.try_get_matches_from(ARGS).unwrap();
+        let options = FgpuOptions::from_arg_matches(&matches).unwrap();
+        let config = options.resolve().unwrap().engine;
+        for (kind, on_gpu) in [
+            (MemoryKind::Host, false),
+            (MemoryKind::Pinned, true),
+            (MemoryKind::Bar, true),
+        ] {
+            let mut demands = Demand::on_host(&config, 3, 1, kind);
+            demands.extend(Demand::of_process(on_gpu));
+            let sum = Demand::sum(&demands) >> 20;
+            assert!((500..1700).contains(&sum), "{kind:?}: {sum} MiB");
+        }
+        for kind in [MemoryKind::Pinned, MemoryKind::Bar] {
+            let sum = Demand::sum(&Demand::on_gpu(&config, 3, kind)) >> 20;
+            assert!((500..1850).contains(&sum), "{kind:?}: {sum} MiB of the GPU");
+        }
     }
 
     #[test]
@@ -204,30 +439,62 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        assert_eq!(available(&root), None);
+        let bytes = |root: &Root| Available::under(root).map(|left| left.bytes);
+        assert_eq!(bytes(&root), None);
         write("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 8000 kB\n");
-        assert_eq!(available(&root), Some(8000 << 10));
+        assert_eq!(bytes(&root), Some(8000 << 10));
         // A container without groups that it could be told of.
         write("sys/fs/cgroup/memory.max", "7000000\n");
-        assert_eq!(available(&root), Some(7_000_000));
+        assert_eq!(bytes(&root), Some(7_000_000));
         let groups = "4:memory:/other\n0::/karoo.slice/karoo-engine.service\n";
         write("proc/self/cgroup", groups);
-        assert_eq!(available(&root), Some(7_000_000));
+        assert_eq!(bytes(&root), Some(7_000_000));
         let slice = "sys/fs/cgroup/karoo.slice";
         write(&format!("{slice}/memory.max"), "6000000\n");
         write(&format!("{slice}/memory.current"), "3500000\n");
-        assert_eq!(available(&root), Some(2_500_000));
+        assert_eq!(bytes(&root), Some(2_500_000));
         let stat = "anon 2000000\nfile 1500000\ninactive_file 1000000\nactive_file 500000\n";
         write(&format!("{slice}/memory.stat"), stat);
-        assert_eq!(available(&root), Some(4_000_000));
+        assert_eq!(bytes(&root), Some(4_000_000));
         let service = format!("{slice}/karoo-engine.service");
         write(&format!("{service}/memory.current"), "10\n");
         write(&format!("{service}/memory.max"), "max\n");
-        assert_eq!(available(&root), Some(4_000_000));
+        assert_eq!(bytes(&root), Some(4_000_000));
         write(&format!("{service}/memory.max"), "1000\n");
-        assert_eq!(available(&root), Some(990));
+        assert_eq!(bytes(&root), Some(990));
         // More than a limit that was lowered since.
         write(&format!("{service}/memory.max"), "9\n");
-        assert_eq!(available(&root), Some(0));
+        let left = Available::under(&root).unwrap();
+        assert_eq!(left.bytes, 0);
+        let text = left.to_string();
+        assert!(text.ends_with("karoo-engine.service/memory.max)"), "{text}");
+    }
+
+    /// Docker's groups of version 1, as the host and as the container see them.
+    #[test]
+    fn limits_of_the_first_version_count_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/meminfo", "MemAvailable: 8000000 kB\n");
+        write(
+            "proc/self/cgroup",
+            "5:cpu,cpuacct:/docker/1f\n4:memory:/docker/1f\n",
+        );
+        let group = "sys/fs/cgroup/memory";
+        write(&format!("{group}/memory.limit_in_bytes"), "1782579200\n");
+        write(&format!("{group}/memory.usage_in_bytes"), "30000000\n");
+        let stat = "cache 1\ntotal_active_file 4000000\ntotal_inactive_file 6000000\n";
+        write(&format!("{group}/memory.stat"), stat);
+        let left = Available::under(&root).unwrap();
+        assert_eq!(left.bytes, 1_782_579_200 - 20_000_000);
+        // No limit is a very large one.
+        let above = format!("{group}/docker/1f/memory.limit_in_bytes");
+        write(&above, "9223372036854771712\n");
+        assert_eq!(Available::under(&root).unwrap(), left);
     }
 }

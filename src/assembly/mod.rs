@@ -23,7 +23,7 @@ pub use builder::{BuiltEngine, BusyTimes, EngineBuilder, OutputPools, RunningEng
 pub use compute::{
     BackendKind, BackendRequest, Compute, ComputeError, OpenedBackend, open_backend, outputs,
 };
-pub use demand::{Demand, DemandError};
+pub use demand::{Available, Demand, DemandError};
 pub use drain::drain;
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};

@@ -19,13 +19,15 @@ use super::serve::Serving;
 use super::{Failure, examples, frame, plan, with_katgpucbf_syntax};
 use crate::assembly::{BackendKind, Demand, Throttle};
 use crate::config::{
-    FgpuConfig, FgpuOptions, InputConfig, arguments, heading, to_toml, with_output_keys,
+    Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, heading, to_toml, with_output_keys,
 };
 use crate::fgpu::Interfaces;
 use crate::gpu::{KernelOptions, MemoryChoice};
 
+mod footprint;
 mod launch;
 
+use footprint::{Footprint, Setting, fit};
 use launch::Launch;
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
@@ -193,20 +195,27 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
         tracing::warn!("{text}");
     }
     let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
-    let spare_chunks = spare_chunks(args, &config);
-    let wishes = wishes(args, &config, &interfaces, spare_chunks);
-    let (plan, number) = args.place.plan(wishes)?;
+    let mut spare_chunks = spare_chunks(args, &config);
+    let setting = Setting::of(args, args.place.has_gpu());
+    let footprint = |config: &FgpuConfig, spare_chunks| {
+        Footprint::of(setting, config, &interfaces, spare_chunks, 1)
+    };
+    for Decision { option, value, why } in fit(matches, &mut config, &mut spare_chunks, footprint) {
+        tracing::warn!(option, value, why, "lowered");
+    }
+    let taken = footprint(&config, spare_chunks);
+    let (plan, number) = args.place.plan(wishes(args, &config, &taken))?;
+    let placement = &plan.engines[number];
+    let workers = placement.workers.len();
+    let taken = Footprint::of(setting, &config, &interfaces, spare_chunks, workers);
     if args.print_plan {
-        print!("{}", plan::coloured(&plan));
-        return Ok(());
+        print!("{}{taken}", plan::coloured(&plan));
+        return taken.check().map_err(Failure::usage);
     }
     for warning in &plan.warnings {
         tracing::warn!(rule = warning.rule, "{}", warning.text);
     }
-    let placement = &plan.engines[number];
-    let mut demands = Demand::of(&config.engine, spare_chunks, placement.workers.len());
-    demands.extend(interfaces.demands(&config));
-    Demand::check(demands).map_err(Failure::usage)?;
+    taken.check().map_err(Failure::usage)?;
     let (katcp, sockets) = frame::bind(&args.options.serve)?;
     run_on(placement.housekeeping.iter()).map_err(Failure::data)?;
     let serving = Serving::start(sockets, level)?;
@@ -233,12 +242,7 @@ fn spare_chunks(args: &FgpuArgs, config: &FgpuConfig) -> usize {
 }
 
 /// What the engine needs placed.
-fn wishes(
-    args: &FgpuArgs,
-    config: &FgpuConfig,
-    interfaces: &Interfaces,
-    spare_chunks: usize,
-) -> Wishes {
+fn wishes(args: &FgpuArgs, config: &FgpuConfig, footprint: &Footprint) -> Wishes {
     let (rx, recv_interfaces, source) = match &config.input {
         InputConfig::Live {
             cpus, interfaces, ..
@@ -247,10 +251,8 @@ fn wishes(
     };
     let (recv, rate) = (&config.engine.recv, config.engine.clock.adc_sample_rate);
     let bits = N_POL as f64 * rate * f64::from(recv.sample_bits.get());
-    let mut demands = Demand::of(&config.engine, spare_chunks, 0);
-    demands.extend(interfaces.demands(config));
-    let memory = |demand: Demand| Memory {
-        what: demand.what,
+    let memory = |demand: &Demand| Memory {
+        what: demand.what.clone(),
         bytes: demand.bytes,
     };
     Wishes {
@@ -262,6 +264,6 @@ fn wishes(
         input_gbps: (!source).then_some(bits / 1e9),
         recv_interfaces,
         send_interfaces: config.egress.interfaces.clone(),
-        memory: demands.into_iter().map(memory).collect(),
+        memory: footprint.host().iter().map(memory).collect(),
     }
 }

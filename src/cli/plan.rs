@@ -216,6 +216,11 @@ pub struct PlaceOptions {
 }
 
 impl PlaceOptions {
+    /// Whether this host shows a GPU.
+    pub fn has_gpu(&self) -> bool {
+        Machine::read(&Root::host()).is_ok_and(|machine| !machine.gpus.is_empty())
+    }
+
     /// The plan of the engine and those that are like it, and which of them it is.
     pub fn plan(&self, wishes: Wishes) -> Result<(HostPlan, usize), Failure> {
         let root = Root::host();

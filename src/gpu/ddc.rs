@@ -193,6 +193,11 @@ pub(super) struct Ddc {
     taps: usize,
 }
 
+/// Bytes of the rings for stretches of up to `spectra` spectra.
+pub fn ring_bytes(output: &OutputConfig, spectra: usize) -> usize {
+    N_POL * Ddc::ring(output, spectra) * size_of::<Complex32>()
+}
+
 impl Ddc {
     /// What `output` needs, for stretches of up to `spectra` spectra.
     pub fn new(
@@ -246,7 +251,7 @@ impl Ddc {
     }
 
     /// Numbers that a ring should have for stretches of up to `spectra` spectra.
-    fn ring(output: &OutputConfig, spectra: usize) -> usize {
+    pub fn ring(output: &OutputConfig, spectra: usize) -> usize {
         let window = output.taps.saturating_mul(output.pfb_step());
         let most = spectra.saturating_mul(output.pfb_step()) + window;
         // Half as much again as a window, at least, so that not every spectrum is a stretch of its

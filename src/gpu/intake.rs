@@ -16,8 +16,9 @@ use super::variant::address;
 use crate::engine::PipelineError;
 use crate::memory::{ChunkLayout, DeviceSamples, FrozenChunk, MemoryKind, SampleView};
 
-/// Copies of chunks: one being read, one that waits for its successor's head, one being filled.
-const BUFFERS: usize = 3;
+/// Copies of chunks in memory of the host: one being read, one that waits for its successor's head,
+/// one being filled.
+pub const COPIES: usize = 3;
 
 /// The [`Intake`](crate::engine::Intake) of GPU pipelines, which share its streams.
 ///
@@ -69,7 +70,7 @@ impl GpuIntake {
         layout: &ChunkLayout,
         kind: MemoryKind,
     ) -> Result<Self, GpuError> {
-        let count = if kind.is_host() { BUFFERS } else { 0 };
+        let count = if kind.is_host() { COPIES } else { 0 };
         let gpu = streams.gpu();
         let option = "--recv-chunk-samples";
         gpu.check_room("copies of receive chunks", count * layout.bytes(), option)?;
@@ -131,7 +132,7 @@ impl GpuIntake {
         let layout = *chunk.layout();
         let (copied, ready) = (self.event()?, self.event()?);
         let (index, streams) = (self.next, self.streams.clone());
-        self.next = (index + 1) % BUFFERS;
+        self.next = (index + 1) % COPIES;
         let stream = &streams.copy_in;
         let buffer = &self.buffers[index];
         stream.wait(&buffer.read)?;

@@ -41,7 +41,7 @@ pub use channeliser::{GpuChanneliser, OutputChunks};
 pub use compile::nvrtc_version;
 pub use device::{Gpu, GpuError};
 pub use form::{Fft, KernelOptions, Kernels, Tune};
-pub use intake::GpuIntake;
+pub use intake::{COPIES, GpuIntake};
 pub use memory::{MemoryChoice, PinnedAllocator, read_back};
 #[cfg(feature = "nic")]
 pub use nic::{Gather, GatherError, GpuPackets};
@@ -52,6 +52,15 @@ use std::sync::Arc;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::{Backend, Pipeline};
 use crate::memory::{ChunkLayout, MemoryKind};
+
+/// Bytes of a GPU's memory that numbers between the kernels of an output take, at most, for output
+/// chunks of so many batches.
+pub fn intermediate_bytes(output: &OutputConfig, batches: usize) -> usize {
+    let spectra = batches.saturating_mul(output.spectra_per_heap());
+    let baseband = output.narrowband.as_ref();
+    let baseband = baseband.map_or(0, |_| ddc::ring_bytes(output, spectra));
+    variant::most_intermediate_bytes(output, spectra) + baseband
+}
 
 /// Everything that computes for an engine of this configuration, whose receive chunks are of `kind`
 /// and whose outputs have `chunks` chunks each; `kernels` says which kernels to take.

@@ -93,6 +93,16 @@ impl Table {
     }
 }
 
+/// Bytes of the numbers between filter and back end for output chunks of `spectra` spectra, at most,
+/// whichever kernels are taken.
+pub fn most_intermediate_bytes(output: &OutputConfig, spectra: usize) -> usize {
+    const NUMBER: usize = 8;
+    let transforms = output.narrowband.as_ref().map_or(1, |_| N_POL);
+    let spectrum = transforms * output.pfb_step() * NUMBER;
+    // The ring has a power of two of groups.
+    (2 * INTERMEDIATE).min(2 * spectrum.saturating_mul(spectra))
+}
+
 impl KernelSet {
     /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of
     /// `spectra` spectra; with sums for statistics if wanted.

@@ -118,7 +118,7 @@ impl PortUse {
     pub fn ring_bytes(&self, interface: &Interface) -> usize {
         match interface.driver {
             Driver::AfPacket => 2 * self.rx_queues.max(1) * self.frames() * FRAME,
-            Driver::Udp => self.rx_queues * self.rx_bytes + self.tx_bytes,
+            Driver::Udp => self.rx_queues * granted(self.rx_bytes) + self.tx_bytes,
             _ => 0,
         }
     }
@@ -389,6 +389,16 @@ fn steer(
             tracing::warn!(%error, "packets are steered by software");
             Ok(None)
         }
+    }
+}
+
+/// Bytes that may wait in a UDP socket of so many that are asked for.
+fn granted(bytes: usize) -> usize {
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
+    let most = most.ok().and_then(|most| most.trim().parse().ok());
+    match most {
+        Some(most) if !Rights::of_this_process().net_admin => bytes.min(most),
+        _ => bytes,
     }
 }
 

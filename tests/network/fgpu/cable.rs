@@ -21,18 +21,24 @@ pub enum User {
 }
 
 impl User {
+    /// Options of setpriv for somebody without any rights.
+    pub const NOBODY: [&str; 5] = [
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--bounding-set=-all",
+        "--no-new-privs",
+    ];
+
     /// A command line in a namespace, up to the program.
     pub fn within(self, namespace: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]);
         if self == Self::Nobody {
-            command.args([
-                "setpriv",
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-            ]);
-            command.args(["--bounding-set=-all", "--no-new-privs", "env", "-u", "HOME"]);
+            command
+                .arg("setpriv")
+                .args(Self::NOBODY)
+                .args(["env", "-u", "HOME"]);
         }
         command
     }

@@ -7,6 +7,7 @@
 mod alerts;
 pub mod cable;
 mod chain;
+mod controller;
 mod doctor;
 mod ends;
 mod face;

@@ -1,0 +1,175 @@
+//! What an engine takes of memory, of the host's and of a GPU's: told and compared with what there
+//! is before anything starts.
+
+use std::fmt;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::FgpuArgs;
+use crate::assembly::{Available, BackendKind, Demand, DemandError};
+use crate::config::{Decision, FgpuConfig, SendConfig};
+use crate::fgpu::Interfaces;
+use crate::gpu::MemoryChoice;
+use crate::memory::MemoryKind;
+
+/// Spare chunks, and Jones vectors of an output chunk, below which defaults are not lowered.
+const FEWEST_SPARES: usize = 1;
+const FEWEST_JONES: usize = 1 << 20;
+
+/// How an engine is to be run, as far as memory depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    kind: MemoryKind,
+    on_gpu: bool,
+}
+
+impl Setting {
+    /// What the options ask for, on a host that has a GPU or not. Where it is free, receive chunks
+    /// are counted as the host's.
+    pub fn of(args: &FgpuArgs, has_gpu: bool) -> Self {
+        let on_gpu = match args.backend {
+            BackendKind::Cpu => false,
+            BackendKind::Cuda => true,
+            BackendKind::Auto => has_gpu,
+        };
+        let bar = args.options.use_vkgdr || args.memory == MemoryChoice::Bar;
+        let kind = match (on_gpu, bar) {
+            (false, _) => MemoryKind::Host,
+            (true, false) => MemoryKind::Pinned,
+            (true, true) => MemoryKind::Bar,
+        };
+        Self { kind, on_gpu }
+    }
+}
+
+/// Memory that an engine takes.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    host: Vec<Demand>,
+    /// `None` where the CPU computes.
+    gpu: Option<Vec<Demand>>,
+    available: Option<Available>,
+}
+
+impl Footprint {
+    /// That of an engine.
+    pub fn of(
+        setting: Setting,
+        config: &FgpuConfig,
+        interfaces: &Interfaces,
+        spare_chunks: usize,
+        workers: usize,
+    ) -> Self {
+        let Setting { kind, on_gpu } = setting;
+        let engine = &config.engine;
+        let mut host = Demand::on_host(engine, spare_chunks, workers, kind);
+        host.extend(interfaces.demands(config));
+        host.extend(Demand::of_process(on_gpu));
+        Self {
+            host,
+            gpu: on_gpu.then(|| Demand::on_gpu(engine, spare_chunks, kind)),
+            available: Available::now(),
+        }
+    }
+
+    fn fits(&self) -> bool {
+        let there = self.available.as_ref();
+        there.is_none_or(|available| Demand::sum(&self.host) <= available.bytes)
+    }
+
+    /// What the engine keeps where its threads are, for the plan.
+    pub fn host(&self) -> &[Demand] {
+        &self.host
+    }
+
+    /// Refuses what does not fit the host.
+    pub fn check(&self) -> Result<(), DemandError> {
+        Demand::check(self.host.clone())
+    }
+}
+
+/// Lowers defaults until an engine fits: first the spare chunks, then the output chunks. What was
+/// given stays as it is. Returns what was lowered.
+pub fn fit(
+    matches: &ArgMatches,
+    config: &mut FgpuConfig,
+    spare_chunks: &mut usize,
+    footprint: impl Fn(&FgpuConfig, usize) -> Footprint,
+) -> Vec<Decision> {
+    let is_default = |id: &str| {
+        let source = matches.value_source(id);
+        source.is_none_or(|source| source == ValueSource::DefaultValue)
+    };
+    let (jones, spares) = (config.engine.send.chunk_jones, *spare_chunks);
+    loop {
+        let taken = footprint(config, *spare_chunks);
+        if taken.fits() {
+            break;
+        }
+        let send = &mut config.engine.send;
+        if is_default("recv_spare_chunks") && *spare_chunks > FEWEST_SPARES {
+            *spare_chunks -= 1;
+        } else if is_default("send_chunk_jones")
+            && send.chunk_jones / 2 >= FEWEST_JONES
+            && let Ok(fewer) =
+                SendConfig::whole_batches(send.chunk_jones / 2, &config.engine.outputs)
+            && fewer < send.chunk_jones
+        {
+            send.chunk_jones = fewer;
+        } else {
+            // It is refused, with what there is.
+            (config.engine.send.chunk_jones, *spare_chunks) = (jones, spares);
+            return Vec::new();
+        }
+    }
+    let lowered = |option: &str, before: usize, now: usize| {
+        (now < before).then(|| Decision {
+            option: option.to_owned(),
+            value: now.to_string(),
+            why: format!("memory is short: {before} would not fit"),
+        })
+    };
+    let now = config.engine.send.chunk_jones;
+    let spares = lowered("--recv-spare-chunks", spares, *spare_chunks);
+    let jones = lowered("--send-chunk-jones", jones, now);
+    spares.into_iter().chain(jones).collect()
+}
+
+impl fmt::Display for Footprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nmemory")?;
+        list(f, "host", &self.host)?;
+        match &self.available {
+            Some(available) => writeln!(f, "    {available}")?,
+            None => writeln!(f, "    the system does not say what is available")?,
+        }
+        match &self.gpu {
+            Some(gpu) => list(f, "GPU, at most", gpu),
+            None => Ok(()),
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, place: &str, demands: &[Demand]) -> fmt::Result {
+    writeln!(f, "  {place}: {} MiB", mib(Demand::sum(demands)))?;
+    for Demand {
+        what,
+        bytes,
+        option,
+        value,
+    } in demands.iter().filter(|demand| demand.bytes > 0)
+    {
+        let option = match &option[..] {
+            "" => String::new(),
+            option => format!("  {option} {value}"),
+        };
+        let mib = mib(*bytes);
+        writeln!(f, "    {mib:>5} MiB  {what}{option}")?;
+    }
+    Ok(())
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
