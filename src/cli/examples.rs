@@ -188,6 +188,8 @@ pub const BENCH_ENGINE: &str = "\
 Examples:
   One engine at the rate of MeerKAT's L band:
     karoo bench engine --rate 1.712
+  The same of S band, as MeerKAT's controller starts it: one rx lcore:
+    karoo bench engine --preset one-rx-lcore --backend cuda
   The highest rate of an engine on the CPU without loss:
     karoo bench engine --backend cpu --workers 8 --rate 2 --search
   What 16 open pages and ten scrapes a second cost at 80 % of a GPU:

@@ -29,14 +29,28 @@ const MOST_DECIMATION: usize = 512;
 const ENGINE_STALL: f64 = 0.05;
 const RX_STALL: f64 = 0.025;
 
+/// The preset as the command line has it.
+const ONE_RX_LCORE: &str = "one-rx-lcore";
+
+/// Options that go together, where they are not given one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BenchPreset {
+    /// An engine of S band whose input one rx lcore receives, as MeerKAT's controller has it:
+    /// --rate 1.75 --rx-queues 1 --channels 4096 --seconds 20
+    OneRxLcore,
+}
+
 /// Options of the bench.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchOptions {
+    /// Options that go together, where they are not given one by one
+    #[arg(long, value_enum, value_name = "NAME", help_heading = heading::MEASURE)]
+    pub preset: Option<BenchPreset>,
     /// Rate in Gsample/s per polarisation; with --search the highest to try
-    #[arg(long, value_name = "GSPS", default_value_t = 1.712, help_heading = heading::MEASURE)]
+    #[arg(long, value_name = "GSPS", default_value_t = 1.712, default_value_if("preset", ONE_RX_LCORE, "1.75"), help_heading = heading::MEASURE)]
     pub rate: f64,
     /// How long to measure
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds, help_heading = heading::MEASURE)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, default_value_if("preset", ONE_RX_LCORE, "20"), value_parser = seconds, help_heading = heading::MEASURE)]
     pub seconds: f64,
     /// Look for the highest rate at which nothing is lost, then measure at it
     #[arg(long, help_heading = heading::MEASURE)]
@@ -68,7 +82,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
     pub engines: usize,
     /// Rx queues of each engine, each with an lcore of its own
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = heading::PLACE)]
+    #[arg(long, value_name = "N", default_value_t = 2, default_value_if("preset", ONE_RX_LCORE, "1"), help_heading = heading::PLACE)]
     pub rx_queues: usize,
     /// Tx queues of each engine, each with an lcore of its own
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::PLACE)]
@@ -100,7 +114,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = heading::COMPUTE)]
     pub workers: usize,
     /// Channels
-    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = heading::OUTPUTS)]
+    #[arg(long, value_name = "N", default_value_t = 1024, default_value_if("preset", ONE_RX_LCORE, "4096"), help_heading = heading::OUTPUTS)]
     pub channels: usize,
     /// PFB taps
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = heading::OUTPUTS)]
@@ -363,4 +377,40 @@ fn gain(config: &EngineConfig) -> f64 {
     let weights = pfb::weights(step, output.taps, output.w_cutoff, window);
     let power: f64 = weights.iter().map(|&w| f64::from(w).powi(2)).sum();
     OUTPUT_RMS / (BenchSignal::deviation(config.recv.sample_bits) * (power / 2.0).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    fn options(words: &[&str]) -> BenchOptions {
+        let command = BenchOptions::augment_args(Command::new("engine"));
+        let words = ["engine"].iter().chain(words);
+        let matches = command.try_get_matches_from(words).unwrap();
+        BenchOptions::from_arg_matches(&matches).unwrap()
+    }
+
+    #[test]
+    fn a_preset_stands_for_what_is_not_given() {
+        let of = |options: BenchOptions| {
+            let BenchOptions {
+                rate,
+                seconds,
+                rx_queues,
+                channels,
+                ..
+            } = options;
+            (rate, seconds, rx_queues, channels)
+        };
+        assert_eq!(of(options(&[])), (1.712, 10.0, 2, 1024));
+        let preset = ["--preset", ONE_RX_LCORE];
+        assert_eq!(of(options(&preset)), (1.75, 20.0, 1, 4096));
+        let given = [&preset[..], &["--channels=8192", "--seconds=2"]].concat();
+        assert_eq!(of(options(&given)), (1.75, 2.0, 1, 8192));
+        let preset = options(&preset);
+        assert_eq!(preset.preset, Some(BenchPreset::OneRxLcore));
+        preset.check().unwrap();
+    }
 }
