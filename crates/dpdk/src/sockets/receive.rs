@@ -82,9 +82,9 @@ pub(crate) struct ReceiveSockets {
     listeners: Vec<Listener>,
     /// Which of them is asked first.
     next: usize,
-    pool: MbufPool,
-    /// Mbufs for what comes next, each as long as its room.
+    /// Mbufs for what comes next, each as long as its room. They go before their pool does.
     empty: MbufBatch,
+    pool: MbufPool,
     messages: Box<Messages>,
     counts: Arc<SocketCounts>,
 }
@@ -94,8 +94,8 @@ impl ReceiveSockets {
         Self {
             listeners,
             next: 0,
-            pool,
             empty: MbufBatch::new(),
+            pool,
             messages: Messages::new(),
             counts,
         }
