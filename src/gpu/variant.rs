@@ -93,8 +93,8 @@ impl Table {
     }
 }
 
-/// Bytes of the numbers between filter and back end for output chunks of `spectra` spectra, at most,
-/// whichever kernels are taken.
+/// Bytes of the numbers between filter and back end for output chunks of `spectra` spectra, at
+/// most, whichever kernels are taken.
 pub fn most_intermediate_bytes(output: &OutputConfig, spectra: usize) -> usize {
     const NUMBER: usize = 8;
     let transforms = output.narrowband.as_ref().map_or(1, |_| N_POL);

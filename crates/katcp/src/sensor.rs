@@ -67,8 +67,8 @@ impl Default for Shared {
 
 impl Sensors {
     /// Sensors of which those whose names begin with `prefix` are reported less often: with the
-    /// strategy `auto` no sooner after each other than `period`, or not at all if there is none. Nobody
-    /// sees these then, and no other sensor sums them up.
+    /// strategy `auto` no sooner after each other than `period`, or not at all if there is none.
+    /// Nobody sees these then, and no other sensor sums them up.
     pub fn paced(prefix: &'static str, period: Option<Duration>) -> Self {
         let sensors = Self::default();
         sensors.state().pace = Some(Pace { prefix, period });
