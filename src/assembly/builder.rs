@@ -28,6 +28,7 @@ pub struct EngineBuilder<'a> {
     prefix: String,
     idle: StageIdle,
     observers: Vec<Box<dyn ChunkObserver>>,
+    keeps_delays: bool,
 }
 
 impl<'a> EngineBuilder<'a> {
@@ -47,6 +48,7 @@ impl<'a> EngineBuilder<'a> {
             prefix: String::new(),
             idle: IdlePolicy::Share.into(),
             observers: Vec::new(),
+            keeps_delays: false,
         }
     }
 
@@ -68,10 +70,15 @@ impl<'a> EngineBuilder<'a> {
         self
     }
 
-    /// Shows the chunks of each output to an observer, in the order of the configuration, and keeps
-    /// all delay models: for replays, whose end says what should have been sent.
+    /// Shows the chunks of each output to an observer, in the order of the configuration.
     pub fn observers(mut self, observers: Vec<Box<dyn ChunkObserver>>) -> Self {
         self.observers = observers;
+        self
+    }
+
+    /// Keeps all delay models: for replays, whose end says what should have been sent.
+    pub fn keep_delays(mut self) -> Self {
+        self.keeps_delays = true;
         self
     }
 
@@ -95,7 +102,9 @@ impl<'a> EngineBuilder<'a> {
         let mut outputs = outputs(eal, self.config, pipelines, &*send_memory)?;
         for (output, observer) in outputs.iter_mut().zip(self.observers) {
             output.observer = Some(observer);
-            output.keeps_delays = true;
+        }
+        for output in &mut outputs {
+            output.keeps_delays = self.keeps_delays;
         }
         let pools = outputs.iter();
         let pools = pools.map(|output| (output.config.name.clone(), output.pool.clone()));

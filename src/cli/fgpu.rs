@@ -8,27 +8,24 @@ use clap::error::ContextKind;
 use clap::{ArgMatches, Args, Command};
 use ground::N_POL;
 use ground::files::read_text;
-use ground::os::run_on;
 use host::placement::{Memory, Wishes};
-use katcp::reading::unix_now;
 
 use super::command_line::completed;
 use super::log::{self, LogTo};
 use super::plan::PlaceOptions;
-use super::serve::Serving;
-use super::{Failure, examples, frame, plan, with_katgpucbf_syntax};
-use crate::assembly::{BackendKind, Demand, Throttle};
+use super::{Failure, examples, frame, with_katgpucbf_syntax};
+use crate::assembly::{BackendKind, Demand};
 use crate::config::{
-    Decision, FgpuConfig, FgpuOptions, InputConfig, arguments, heading, to_toml, with_output_keys,
+    FgpuConfig, FgpuOptions, InputConfig, arguments, heading, to_toml, with_output_keys,
 };
-use crate::fgpu::Interfaces;
 use crate::gpu::{KernelOptions, MemoryChoice};
 
 mod footprint;
-mod launch;
+pub(super) mod launch;
+mod settled;
 
-use footprint::{Footprint, Setting, fit};
-use launch::Launch;
+use footprint::Footprint;
+pub(super) use settled::Settled;
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
 ///
@@ -79,6 +76,11 @@ pub struct FgpuArgs {
 }
 
 impl FgpuArgs {
+    /// Where log messages go.
+    pub fn log(&self) -> LogTo {
+        self.log
+    }
+
     /// The options that katgpucbf has.
     pub fn options(&self) -> &FgpuOptions {
         &self.options
@@ -107,14 +109,11 @@ pub fn with_file(
     // Behind the names of program and command.
     let (names, rest) = args.split_at(args.len().min(2));
     let file = file.into_iter().map(OsString::from);
-    Ok(Some(
-        names
-            .iter()
-            .cloned()
-            .chain(file)
-            .chain(rest.iter().cloned())
-            .collect(),
-    ))
+    // SRC stands last.
+    let (options, src): (Vec<_>, Vec<_>) =
+        file.partition(|arg| arg.as_encoded_bytes().starts_with(b"--"));
+    let args = names.iter().cloned().chain(options);
+    Ok(Some(args.chain(rest.iter().cloned()).chain(src).collect()))
 }
 
 /// What the parser refused that only a `--config` file said, in the words of the file. `given` is
@@ -168,67 +167,24 @@ pub fn resolved(args: &FgpuArgs) -> Result<FgpuConfig, Failure> {
 
 /// Runs the command. `matches` is the parsed form of `args`, needed by `--print-config`.
 pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
-    let mut config = resolved(args)?;
+    let config = resolved(args)?;
     if args.print_config {
         print!("{}", to_toml(command, matches, &config));
         return Ok(());
     }
     let level = log::start(args.log);
-    for doubt in config.engine.doubts(Some(unix_now())) {
-        tracing::warn!("{doubt}");
-    }
     if (f64::MIN_POSITIVE..1.0).contains(&args.options.send_rate_factor) {
         let factor = args.options.send_rate_factor;
         tracing::warn!(
             "--send-rate-factor {factor}: output is sent more slowly than it comes to be"
         );
     }
-    if let Some(throttle) = Throttle::find() {
-        throttle.evade();
-    }
-    let ignored = args.options.ignored.given();
-    if !ignored.is_empty() {
-        let options = ignored.join(" ");
-        tracing::info!(options, "taken for compatibility, without effect");
-    }
-    if let Some(text) = args.options.unused_interfaces() {
-        tracing::warn!("{text}");
-    }
-    let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
-    let mut spare_chunks = spare_chunks(args, &config);
-    let setting = Setting::of(args, args.place.has_gpu());
-    let footprint = |config: &FgpuConfig, spare_chunks| {
-        Footprint::of(setting, config, &interfaces, spare_chunks, 1)
+    let Some(settled) = Settled::find(args, matches, config, |_| Ok(Vec::new()))? else {
+        return Ok(());
     };
-    for Decision { option, value, why } in fit(matches, &mut config, &mut spare_chunks, footprint) {
-        tracing::warn!(option, value, why, "lowered");
-    }
-    let taken = footprint(&config, spare_chunks);
-    let (plan, number) = args.place.plan(wishes(args, &config, &taken))?;
-    let placement = &plan.engines[number];
-    let workers = placement.workers.len();
-    let taken = Footprint::of(setting, &config, &interfaces, spare_chunks, workers);
-    if args.print_plan {
-        print!("{}{taken}", plan::coloured(&plan));
-        return taken.check().map_err(Failure::usage);
-    }
-    for warning in &plan.warnings {
-        tracing::warn!(rule = warning.rule, "{}", warning.text);
-    }
-    taken.check().map_err(Failure::usage)?;
     let (katcp, sockets) = frame::bind(&args.options.serve)?;
-    run_on(placement.housekeeping.iter()).map_err(Failure::data)?;
-    let serving = Serving::start(sockets, level)?;
-    let launch = Launch {
-        args,
-        config: &config,
-        interfaces: &interfaces,
-        plan: &plan,
-        placement,
-        number,
-        spare_chunks,
-    };
-    launch.run(serving, katcp)
+    let serving = settled.serve(sockets, level)?;
+    settled.launch(args).run(serving, katcp)
 }
 
 /// Receive chunks that may fill while the engine is held up: on shared machines stalls of some 25
@@ -258,7 +214,8 @@ fn wishes(args: &FgpuArgs, config: &FgpuConfig, footprint: &Footprint) -> Wishes
     Wishes {
         rx,
         tx: config.egress.cpu,
-        tx_lcores: config.egress.interfaces.len(),
+        // One that sends nowhere, if there are no interfaces.
+        tx_lcores: config.egress.interfaces.len().max(1),
         source,
         workers: args.workers.map(|workers| workers as usize),
         input_gbps: (!source).then_some(bits / 1e9),

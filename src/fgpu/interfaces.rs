@@ -1,6 +1,7 @@
 //! The interfaces of an engine: what each is for, and the ends of its ports.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use dpdk::{
     BURST, Device, DpdkError, Eal, ExtPool, HugePages, MbufPool, PoolConfig, Port, PortConfig,
@@ -13,6 +14,7 @@ use super::LiveError;
 use crate::assembly::Demand;
 use crate::config::{EngineConfig, FgpuConfig, InputConfig, OutputConfig};
 use crate::memory::{OUTPUT_CHUNKS, OutputMemory};
+use crate::net::MacAddr;
 use crate::ports::{Interface, InterfaceError, Membership, PortUse, PresetError, devices};
 use crate::send::{SourceAddress, TxPools};
 
@@ -21,6 +23,8 @@ const SOURCE_PORT: u16 = 49152;
 /// Packets between the lcore that reads a capture and the one that receives: a power of two less
 /// one.
 const CAPTURE_RING: usize = 511;
+/// Packets that may be on their way to nowhere: they are gone at once.
+const NOWHERE: usize = 256;
 /// Largest frame of a capture that fits an mbuf.
 const CAPTURE_FRAME: usize = 9600;
 
@@ -28,6 +32,8 @@ const CAPTURE_FRAME: usize = 9600;
 #[derive(Clone, Debug)]
 pub struct Interfaces {
     pub(super) uses: Vec<(Interface, PortUse)>,
+    /// Those that others of this process open.
+    beside: Vec<(Interface, PortUse)>,
 }
 
 impl Interfaces {
@@ -90,19 +96,45 @@ impl Interfaces {
             Ok::<_, InterfaceError>((interface, port))
         };
         let uses = uses.into_iter().map(check).collect::<Result<_, _>>()?;
-        Ok(Self { uses })
+        Ok(Self {
+            uses,
+            beside: Vec::new(),
+        })
+    }
+
+    /// Counts in what others of this process open beside the engine's.
+    pub fn with(mut self, beside: Vec<(Interface, PortUse)>) -> Self {
+        self.beside = beside;
+        self
+    }
+
+    /// What others of this process open.
+    pub fn beside(&self) -> &[(Interface, PortUse)] {
+        &self.beside
+    }
+
+    /// Whether packets are received through the interface of this name.
+    pub fn receives(&self, name: &str) -> bool {
+        let mut uses = self.uses.iter();
+        uses.any(|(interface, port)| interface.name == name && port.rx_queues > 0)
+    }
+
+    /// All ports that this process opens.
+    fn all(&self) -> impl Iterator<Item = &(Interface, PortUse)> {
+        self.uses.iter().chain(&self.beside)
     }
 
     /// PCI devices that DPDK is to drive, with their drivers' options, and whether they need huge
     /// pages.
     pub fn devices(&self) -> Result<(Vec<String>, HugePages), PresetError> {
-        devices(self.uses.iter().map(|(interface, _)| interface))
+        devices(self.all().map(|(interface, _)| interface))
     }
 
     /// Packets that a transmit queue holds, at most.
     pub(super) fn tx_packets(&self) -> usize {
-        let packets = self.uses.iter().map(|(i, port)| port.tx_packets(i));
-        packets.max().unwrap_or_default()
+        let sending = self.uses.iter().filter(|(_, port)| port.tx);
+        let packets = sending.map(|(i, port)| port.tx_packets(i));
+        packets.max().unwrap_or(NOWHERE)
     }
 
     /// Maps output chunks for DMA by the devices of `queues`. Returns the smallest chunk, in
@@ -151,7 +183,7 @@ impl Interfaces {
 
     /// All memory for packets: DPDK's, for which there should be huge pages, and the kernel's.
     pub fn demands(&self, config: &FgpuConfig) -> Vec<Demand> {
-        let rings: usize = self.uses.iter().map(|(i, port)| port.ring_bytes(i)).sum();
+        let rings: usize = self.all().map(|(i, port)| port.ring_bytes(i)).sum();
         let sent = ("--send-buffer", config.egress.buffer);
         let (option, value) = match config.input {
             InputConfig::Live { buffer, .. } if buffer >= sent.1 => ("--recv-buffer", buffer),
@@ -173,14 +205,14 @@ impl Interfaces {
 
     /// Memory for DPDK, in MiB.
     pub fn memory_mib(&self, config: &FgpuConfig) -> usize {
-        let rx: usize = self.uses.iter().map(|(i, port)| port.mbuf_bytes(i)).sum();
+        let rx: usize = self.all().map(|(i, port)| port.mbuf_bytes(i)).sum();
         let by_dma = |(i, port): &(Interface, PortUse)| port.tx && i.driver.reads_memory();
         let copied = match self.uses.iter().any(by_dma) {
             true => config.engine.send.packet_payload,
             false => 0,
         };
-        let tx =
-            config.egress.interfaces.len() * TxPools::bytes(self.tx_packets(), 2 * BURST, copied);
+        let queues = config.egress.interfaces.len().max(1);
+        let tx = queues * TxPools::bytes(self.tx_packets(), 2 * BURST, copied);
         let capture = match config.input {
             InputConfig::Capture { .. } => pool_bytes(capture_mbufs(), CAPTURE_FRAME),
             InputConfig::Live { .. } => 0,
@@ -254,6 +286,22 @@ impl OpenPorts {
             }
         }
         Ok(open)
+    }
+
+    /// A transmit queue whose packets go nowhere: for an engine whose chunks are looked at alone.
+    pub(super) fn add_nowhere(&mut self, eal: &Eal) -> Result<(), DpdkError> {
+        let device = Device::vdev(eal, "net_null_nowhere", "")?;
+        let port = device.start(&PortConfig {
+            tx_queues: 1,
+            ..PortConfig::default()
+        })?;
+        self.tx.extend(port.tx);
+        self.sources.push(SourceAddress {
+            mac: MacAddr::default(),
+            ip: Ipv4Addr::UNSPECIFIED,
+            port: SOURCE_PORT,
+        });
+        Ok(())
     }
 
     /// A receive queue that a capture is put into: the other end, and the mbufs for its frames.

@@ -16,6 +16,7 @@ use crate::assembly::{
     SourceLcore, StageError, StageIdle, Stages, Threads, Transmission,
 };
 use crate::config::{FgpuConfig, InputConfig};
+use crate::engine::ChunkObserver;
 use crate::engine::steer::RequestQueues;
 use crate::memory::{MemoryError, OutputMemory};
 use crate::net::{CaptureError, CaptureReader, FlowTable};
@@ -62,6 +63,8 @@ pub struct LiveParts {
     pub steered: RequestQueues,
     /// Receive chunks beside those that it needs: how long it may be held up.
     pub spare_chunks: usize,
+    /// Who looks at the chunks of each output, if anyone.
+    pub observers: Vec<Box<dyn ChunkObserver>>,
 }
 
 /// One engine at work.
@@ -108,6 +111,9 @@ impl LiveEngine {
     ) -> Result<Self, LiveError> {
         let (eal, engine) = (threads.eal().clone(), &config.engine);
         let mut open = OpenPorts::open(&eal, config, interfaces)?;
+        if open.tx.is_empty() {
+            open.add_nowhere(&eal)?;
+        }
         let reader = match &config.input {
             InputConfig::Live { .. } => None,
             InputConfig::Capture { path, .. } => Some(CaptureReader::open(path)?),
@@ -127,6 +133,7 @@ impl LiveEngine {
         let mut built = EngineBuilder::new(engine, parts.compute, reception, transmission)
             .steered(parts.steered)
             .idle(idle(plan))
+            .observers(parts.observers)
             .build(&eal)?;
         let min_zero_copy_packets =
             interfaces.map_output_chunks_for_dma(built.tx_queues(), built.output_pools());

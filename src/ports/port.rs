@@ -51,6 +51,8 @@ pub struct PortUse {
     pub tx_bytes: usize,
     /// Packets of each output chunk that go through it; 0 where they come from elsewhere.
     pub chunk_packets: usize,
+    /// What tells it from another port of the same interface, in the name of a port of sockets.
+    pub label: &'static str,
 }
 
 /// An interface's port, open.
@@ -248,7 +250,7 @@ impl PortUse {
         let opened = SocketPort::open(
             eal,
             SocketConfig {
-                name: &format!("udp_{}", interface.name),
+                name: &format!("udp_{}{}", interface.name, self.label),
                 interface: interface.index,
                 ip: interface.ip,
                 rx: rx.collect(),

@@ -349,6 +349,7 @@ impl Replay {
             .steered(steered)
             .idle(IDLE)
             .observers(observers.collect())
+            .keep_delays()
             .build(&eal)?;
         let started = Instant::now();
         let running = built.start(&mut threads)?;

@@ -29,7 +29,7 @@ use crate::metrics::{EngineMetrics, EngineState, site};
 use crate::page::{EnginePage, EngineParts};
 
 /// An engine whose configuration and placement are settled.
-pub(super) struct Launch<'a> {
+pub(in crate::cli) struct Launch<'a> {
     pub args: &'a FgpuArgs,
     pub config: &'a FgpuConfig,
     pub interfaces: &'a Interfaces,
@@ -60,6 +60,7 @@ impl Launch<'_> {
             compute,
             steered,
             spare_chunks: self.spare_chunks,
+            observers: Vec::new(),
         };
         let engine = LiveEngine::start(config, self.interfaces, threads, parts, self.placement);
         let engine = engine.map_err(failure)?;
@@ -150,7 +151,10 @@ impl Launch<'_> {
     }
 
     /// Opens what computes, then DPDK; or returns why the engine is to end before it is up.
-    fn prepare(&self, serving: &Serving) -> Result<Result<(Compute, Eal), StopReason>, Failure> {
+    pub fn prepare(
+        &self,
+        serving: &Serving,
+    ) -> Result<Result<(Compute, Eal), StopReason>, Failure> {
         service::status("Starting: what computes");
         if self.plan.machine.nodes.len() > 1
             && let Err(error) = prefer_node(self.placement.node)
@@ -208,7 +212,7 @@ impl Launch<'_> {
 }
 
 /// Ends before there is an engine: nothing has been sent.
-fn ended_early(serving: Serving, why: &StopReason) {
+pub(in crate::cli) fn ended_early(serving: Serving, why: &StopReason) {
     tracing::info!(%why, "ended before it was up");
     service::stopping(&format!("Ended early: {why}"), Duration::ZERO);
     serving.stop();
@@ -307,7 +311,7 @@ fn give_up(engine: LiveEngine, failure: Failure) -> Failure {
 }
 
 /// Lets what is under way come out within the `limit`.
-fn finish(engine: LiveEngine, limit: Duration) -> Result<(), Failure> {
+pub(in crate::cli) fn finish(engine: LiveEngine, limit: Duration) -> Result<(), Failure> {
     engine.stop();
     let begun = Instant::now();
     while engine.is_running() && !engine.is_aborted() && begun.elapsed() < limit {
@@ -325,7 +329,8 @@ fn finish(engine: LiveEngine, limit: Duration) -> Result<(), Failure> {
     engine.join().map_err(failure)
 }
 
-fn failure(error: LiveError) -> Failure {
+/// Whose turn it is when an engine fails.
+pub(in crate::cli) fn failure(error: LiveError) -> Failure {
     match error {
         LiveError::Interface(_) | LiveError::Port(_) => Failure::usage(error),
         LiveError::Stage(StageError::Engine(_)) => Failure::device(error),

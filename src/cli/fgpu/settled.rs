@@ -1,0 +1,111 @@
+//! An engine before it starts: its configuration, where its threads are, and whether it fits.
+
+use clap::ArgMatches;
+use ground::os::run_on;
+use host::placement::{EnginePlan, HostPlan};
+use katcp::reading::unix_now;
+
+use super::footprint::{Footprint, Setting, fit};
+use super::launch::Launch;
+use super::{FgpuArgs, spare_chunks, wishes};
+use crate::assembly::Throttle;
+use crate::cli::log::LogLevel;
+use crate::cli::serve::{Serving, Sockets};
+use crate::cli::{Failure, plan};
+use crate::config::{Decision, FgpuConfig};
+use crate::fgpu::Interfaces;
+use crate::ports::{Interface, PortUse};
+
+/// An engine whose configuration and placement are settled.
+pub(in crate::cli) struct Settled {
+    /// What runs.
+    pub config: FgpuConfig,
+    interfaces: Interfaces,
+    plan: HostPlan,
+    number: usize,
+    spare_chunks: usize,
+}
+
+impl Settled {
+    /// Finds interfaces, places threads and buffers, and sees to it that there is memory. `matches`
+    /// is the parsed form of `args`; `beside` tells what else is opened. `None` if the plan was to
+    /// be printed, which it is.
+    pub fn find(
+        args: &FgpuArgs,
+        matches: &ArgMatches,
+        mut config: FgpuConfig,
+        beside: impl FnOnce(&Interfaces) -> Result<Vec<(Interface, PortUse)>, Failure>,
+    ) -> Result<Option<Self>, Failure> {
+        for doubt in config.engine.doubts(Some(unix_now())) {
+            tracing::warn!("{doubt}");
+        }
+        if let Some(throttle) = Throttle::find() {
+            throttle.evade();
+        }
+        let ignored = args.options.ignored.given();
+        if !ignored.is_empty() {
+            let options = ignored.join(" ");
+            tracing::info!(options, "taken for compatibility, without effect");
+        }
+        if let Some(text) = args.options.unused_interfaces() {
+            tracing::warn!("{text}");
+        }
+        let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
+        let beside = beside(&interfaces)?;
+        let interfaces = interfaces.with(beside);
+        let mut spare_chunks = spare_chunks(args, &config);
+        let setting = Setting::of(args, args.place.has_gpu());
+        let footprint = |config: &FgpuConfig, spare_chunks| {
+            Footprint::of(setting, config, &interfaces, spare_chunks, 1)
+        };
+        for Decision { option, value, why } in
+            fit(matches, &mut config, &mut spare_chunks, footprint)
+        {
+            tracing::warn!(option, value, why, "lowered");
+        }
+        let taken = footprint(&config, spare_chunks);
+        let (plan, number) = args.place.plan(wishes(args, &config, &taken))?;
+        let workers = plan.engines[number].workers.len();
+        let taken = Footprint::of(setting, &config, &interfaces, spare_chunks, workers);
+        if args.print_plan {
+            print!("{}{taken}", plan::coloured(&plan));
+            taken.check().map_err(Failure::usage)?;
+            return Ok(None);
+        }
+        for warning in &plan.warnings {
+            tracing::warn!(rule = warning.rule, "{}", warning.text);
+        }
+        taken.check().map_err(Failure::usage)?;
+        Ok(Some(Self {
+            config,
+            interfaces,
+            plan,
+            number,
+            spare_chunks,
+        }))
+    }
+
+    /// Where its threads are.
+    fn placement(&self) -> &EnginePlan {
+        &self.plan.engines[self.number]
+    }
+
+    /// Listens to signals and for scrapes, on the CPUs for housekeeping.
+    pub fn serve(&self, sockets: Sockets, level: LogLevel) -> Result<Serving, Failure> {
+        run_on(self.placement().housekeeping.iter()).map_err(Failure::data)?;
+        Serving::start(sockets, level)
+    }
+
+    /// What starts it.
+    pub fn launch<'a>(&'a self, args: &'a FgpuArgs) -> Launch<'a> {
+        Launch {
+            args,
+            config: &self.config,
+            interfaces: &self.interfaces,
+            plan: &self.plan,
+            placement: self.placement(),
+            number: self.number,
+            spare_chunks: self.spare_chunks,
+        }
+    }
+}
