@@ -20,6 +20,7 @@
 //! | 13 | [`mod@bench`] | measurements of this machine |
 //! | 12 | [`replay`] | a capture through the same data path, to a capture and a report |
 //! | 12 | [`mod@flow`] | running dataflow graphs: their live page, DPDK ports as their outside |
+//! | 12 | [`shadow`] | what a running engine sends, held against the same computed here |
 //! | 12 | [`qualify`] | what SARAO requires of an F-engine, measured from outside |
 //! | 12 | [`modem`] | the modem's samples as packets: through sockets, ports and captures |
 //! | 12 | [`page`] | what the pages of a live engine and of a sink show |
@@ -87,5 +88,6 @@ pub mod recv;
 pub mod replay;
 pub mod report;
 pub mod send;
+pub mod shadow;
 pub mod sim;
 pub mod sink;

@@ -40,6 +40,18 @@ Examples:
 
 Every other option of karoo fgpu is taken, and makes no difference.";
 
+/// Of `karoo shadow`.
+pub const SHADOW: &str = "\
+Examples:
+  Beside an engine, with its own command line: eth1 is where its output comes
+    karoo shadow m003h:7147 --recv-interface eth0 --send-interface eth1 \\
+      --adc-sample-rate 1712M --sync-time 1763700000 \\
+      --feng-id 3 --array-size 64 \\
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+63 \\
+      239.102.0.64+7:7148,239.102.1.64+7:7148
+  For an hour, with what was found as JSON; the options are in a file:
+    karoo shadow m003h:7147 --config m003h.toml --duration 1h --json";
+
 /// Of `karoo replay`.
 pub const REPLAY: &str = "\
 Examples:

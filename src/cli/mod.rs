@@ -37,6 +37,7 @@ mod replay;
 mod schema;
 mod serve;
 mod service;
+mod shadow;
 mod sink;
 mod top;
 mod tune;
@@ -95,6 +96,7 @@ struct Cli {
 enum Command {
     Fgpu(Box<fgpu::FgpuArgs>),
     Doctor(Box<doctor::DoctorArgs>),
+    Shadow(Box<shadow::ShadowArgs>),
     Replay(Box<replay::ReplayArgs>),
     Qualify(qualify::QualifyArgs),
     Dsim(Box<dsim::DsimArgs>),
@@ -114,7 +116,7 @@ impl Command {
     /// Whether it starts its log by itself.
     fn runs_for_long(&self) -> bool {
         match self {
-            Self::Fgpu(_) => true,
+            Self::Fgpu(_) | Self::Shadow(_) => true,
             Self::Dsim(args) => args.is_live(),
             Self::Sink(args) => args.is_live(),
             Self::Flow(args) => args.runs_for_long(),
@@ -205,10 +207,11 @@ fn command() -> clap::Command {
     let format = command.get_arguments();
     let format = format.filter(|arg| arg.is_global_set()).cloned();
     let format: Vec<_> = format.collect();
-    let doctors = format.clone();
+    let (doctors, shadows) = (format.clone(), format.clone());
     let command = command
         .mut_subcommand("fgpu", |fgpu| fgpu::command(fgpu.args(format)))
         .mut_subcommand("doctor", |doctor| doctor::command(doctor.args(doctors)))
+        .mut_subcommand("shadow", |shadow| shadow::command(shadow.args(shadows)))
         .mut_subcommand("dsim", with_katgpucbf_syntax);
     help::mark_required(command)
 }
@@ -222,7 +225,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         }
         error.exit()
     });
-    if let Some((name @ ("fgpu" | "doctor"), given)) = matches.subcommand()
+    if let Some((name @ ("fgpu" | "doctor" | "shadow"), given)) = matches.subcommand()
         && let Some(engine) = command.find_subcommand(name)
         && let Some(args) = fgpu::with_file(engine, &args, given)?
     {
@@ -240,6 +243,10 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
             _ => Ok(()),
         },
         Command::Doctor(args) => doctor::run(args),
+        Command::Shadow(args) => match matches.subcommand() {
+            Some((_, matches)) => shadow::run(args, matches),
+            None => Ok(()),
+        },
         Command::Replay(args) => replay::run(args),
         Command::Qualify(args) => qualify::run(args),
         Command::Dsim(args) => dsim::run(args),

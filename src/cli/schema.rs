@@ -18,6 +18,7 @@ use crate::doctor;
 use crate::report::RunReport;
 use crate::report::document::{Documented, identified, schema_of};
 use crate::report::qualification::Qualification;
+use crate::shadow::ShadowReport;
 use crate::sink::SinkReport;
 use crate::sink::live::LiveReport;
 
@@ -84,13 +85,14 @@ const FLOW_PLAN: &str = "Where the nodes of a dataflow graph run: karoo flow pla
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 22] {
+fn entries() -> [Entry; 23] {
     [
         entry::<RunReport>(),
         entry::<Qualification>(),
         entry::<SinkReport>(),
         entry::<LiveReport>(),
         entry::<doctor::Report>(),
+        entry::<ShadowReport>(),
         entry::<HostPlan>(),
         entry::<Findings<'_>>(),
         entry::<EngineBench>(),

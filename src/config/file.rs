@@ -12,7 +12,8 @@ use super::{FgpuConfig, GainOption, OutputConfig};
 use crate::net::format_endpoints;
 
 /// Options about the file itself.
-const NOT_IN_FILES: [&str; 7] = [
+const NOT_IN_FILES: [&str; 8] = [
+    "running",
     "config",
     "print_config",
     "print_plan",

@@ -32,5 +32,7 @@ pub const END: &str = "End";
 pub const CHECK: &str = "What is expected";
 /// Options without effect.
 pub const IGNORED: &str = "Taken for compatibility, without effect";
+/// How a shadow compares.
+pub const SHADOW: &str = "The comparison";
 /// How the doctor looks.
 pub const LOOK: &str = "The look";

@@ -153,7 +153,8 @@ fn walk(
     })
 }
 
-fn classify(frame: &[u8]) -> Result<(Route, Kind<'_>), &'static str> {
+/// What a frame carries; the cause where it is not a SPEAD datagram.
+pub fn classify(frame: &[u8]) -> Result<(Route, Kind<'_>), &'static str> {
     let datagram = Datagram::new_checked(frame).map_err(|e| e.cause())?;
     let packet = Packet::new_checked(datagram.payload()).map_err(|e| e.cause())?;
     let route = (*datagram.src().ip(), datagram.dst());

@@ -5,11 +5,12 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 31] = [
+pub const COMMANDS: [&str; 32] = [
     "",
     "replay",
     "fgpu",
     "doctor",
+    "shadow",
     "dsim",
     "sink",
     "top",

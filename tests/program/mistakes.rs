@@ -19,7 +19,9 @@ fn each_mistake_is_answered_with_what_was_meant() {
     let doctor = ["doctor", "--recv-interface", "lo", "239.1.1.1"];
     let with = |options: &[&'static str]| [&doctor[..], options].concat();
     let (moment, rate) = (with(&["--for", "1e-9"]), with(&["--adc-sample-rate", "0"]));
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 14] = [
+        (&["shadow"], &["<HOST:PORT>"]),
+        (&["shadow", "localhost:1"], &["SRC, --recv-interface"]),
         (&["doctor"], &["SRC, --recv-interface missing"]),
         (&moment, &["--for", "0.1 to 3600"]),
         (&rate, &["--adc-sample-rate 0", "more than 0 Hz"]),

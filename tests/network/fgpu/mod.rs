@@ -17,6 +17,7 @@ mod losses;
 mod received;
 mod rig;
 mod service;
+mod shadow;
 mod spead2;
 mod telescope;
 mod udp;

@@ -1,0 +1,124 @@
+//! A follower of a server that has an engine's sensors, as katgpucbf writes them.
+
+use katcp::{
+    SensorId, SensorInfo, SensorReading, Sensors, ServerThread, SimpleDevice, Value, ValueType,
+};
+
+use super::*;
+use crate::config::tests::engine;
+
+const DELAY: &str = "(1000, 1e-09, 0.0, 0.5, 0.0)";
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+struct Fake {
+    sensors: Sensors,
+    gains: SensorId,
+    steady: SensorId,
+    server: ServerThread,
+    config: EngineConfig,
+}
+
+fn text(text: &str) -> SensorReading {
+    SensorReading::now(Value::String(text.to_owned().into()))
+}
+
+impl Fake {
+    /// An engine with an output of 16 channels, and one that nobody names.
+    fn start() -> Self {
+        let sensors = Sensors::default();
+        let add = |name: &str, value: &str| {
+            let info = SensorInfo::new(name, "", "", ValueType::String);
+            sensors.add(info, text(value))
+        };
+        let gains = add("w.input0.eq", "[0.5+0j]");
+        add("w.input1.eq", "[2+1j]");
+        add("w.input0.delay", "(-1, 0.0, 0.0, 0.0, 0.0)");
+        add("w.input1.delay", DELAY);
+        add("other.input0.eq", "[1+0j]");
+        let info = SensorInfo::new(STEADY, "", "", ValueType::Integer);
+        let steady = sensors.add(info, SensorReading::now(Value::Integer(0)));
+        let device = SimpleDevice::new("katgpucbf-fgpu-1.0", "fake-1.0");
+        let address = ([127, 0, 0, 1], 0).into();
+        let server = ServerThread::start(address, device, sensors.clone()).unwrap();
+        let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
+        Self {
+            sensors,
+            gains,
+            steady,
+            server,
+            config: engine(options, |_| {}),
+        }
+    }
+
+    fn address(&self) -> String {
+        self.server.address().to_string()
+    }
+}
+
+fn wait(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < TOO_LONG, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_an_engine_has_is_taken_over_and_followed() {
+    let fake = Fake::start();
+    let mut follower = Follower::connect(&fake.address(), &fake.config).unwrap();
+    assert_eq!(follower.dither_seeds(&fake.config).unwrap(), None);
+    let (steering, _queues) = ControlHandle::new(&fake.config, 16);
+    follower.take_over(&steering).unwrap();
+    let output = steering.outputs()[0].clone();
+    let gain = |pol: usize| output.gains(pol).unwrap().values().to_vec();
+    let complex = num_complex::Complex32::new;
+    assert_eq!(
+        [gain(0), gain(1)],
+        [[complex(0.5, 0.0)], [complex(2.0, 1.0)]]
+    );
+
+    let (followed, stop) = (Arc::<Followed>::default(), StopFlag::default());
+    let newest: Newest = Arc::new(vec![AtomicU64::new(0)]);
+    let (told, ended) = (followed.clone(), stop.clone());
+    let work = move || follower.run(&steering, &newest, &told, true, &ended);
+    let thread = thread::spawn(work);
+    wait("an answer", || followed.told().is_some());
+    assert!(!followed.changes.excuse(0, (0, u64::MAX)));
+    let now = (unix_now() - fake.config.clock.sync_time) * fake.config.clock.adc_sample_rate;
+    let now = now as u64;
+    fake.sensors.set(fake.gains, text("[0.75+0j]"));
+    wait("gains", || gain(0) == [complex(0.75, 0.0)]);
+    // Nobody knows up to where, until the engine has had time to say so.
+    let steady = now + (1 << 32);
+    let reading = SensorReading::now(Value::Integer(steady as i64));
+    fake.sensors.set(fake.steady, reading);
+    wait("its end", || {
+        !followed.changes.excuse(0, (steady, u64::MAX))
+    });
+    assert!(followed.changes.excuse(0, (steady - 1, steady)));
+    assert!(!followed.changes.excuse(0, (0, 1)));
+    assert_eq!(followed.gains.load(Ordering::Relaxed), 1);
+    stop.set();
+    thread.join().unwrap();
+}
+
+#[test]
+fn engines_of_other_outputs_and_no_engines_are_refused() {
+    let mut fake = Fake::start();
+    fake.config.outputs[0].name = "wide".to_owned();
+    let refused = |fake: &Fake| match Follower::connect(&fake.address(), &fake.config) {
+        Ok(_) => panic!("not refused"),
+        Err(error) => error.to_string(),
+    };
+    let error = refused(&fake);
+    assert!(
+        error.contains("no output stream called 'wide': there is other, w"),
+        "{error}"
+    );
+    // As many gains as the output has no channels.
+    fake.config.outputs[0].name = "w".to_owned();
+    fake.sensors.set(fake.gains, text("[1, 2, 3]"));
+    let error = refused(&fake);
+    assert!(error.contains("sensor w.input0.eq: 3 gains"), "{error}");
+}
