@@ -6,6 +6,7 @@ import re
 import subprocess
 import tomllib
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from .listed import Fault
@@ -74,6 +75,24 @@ def crate_roots(files: dict[str, bytes], faults: list[Fault]) -> list[str]:
     return roots
 
 
+@dataclass
+class Built:
+    """A copy that is built, with all that a hunt needs."""
+
+    tree: Path
+    # Whether the faults are mutants.
+    mutants: bool
+    faults: list[Fault]
+    # Mutants that no switch can be, with why.
+    unfit: dict[str, str]
+    # Faults that do not compile, with what the compiler says.
+    dropped: dict[int, str]
+    # Executables, as cargo tells of them.
+    executables: list[dict]
+    # Variables for the executables.
+    environment: dict[str, str]
+
+
 class Copy:
     """The copy in target/faults."""
 
@@ -88,7 +107,7 @@ class Copy:
         self.files = {name: (root / name).read_bytes() for name in names}
         self.modes = {name: (root / name).stat().st_mode for name in names}
         # A target of its own: cargo would take what it built of one copy for that of another.
-        self.environment = os.environ | {"CARGO_TARGET_DIR": str(root / f"target/faults/{name}-target")}
+        self.environment = dict(os.environ) | {"CARGO_TARGET_DIR": str(root / f"target/faults/{name}-target")}
 
     def write(self, faults: list[Fault], dropped: set[int]):
         """Brings the copy up to date, with all faults but those that are `dropped`."""
@@ -128,8 +147,8 @@ class Copy:
         names = [tomllib.loads(self.files[manifest].decode())["package"]["name"] for manifest in manifests]
         return [argument for name in names for argument in ("-p", name)]
 
-    def build(self, faults: list[Fault], may_drop: bool) -> tuple[list[dict], dict[int, str]]:
-        """The executables, and the faults that do not compile, with what the compiler says."""
+    def build(self, faults: list[Fault], unfit: dict[str, str], may_drop: bool) -> Built:
+        """Builds the copy, without the faults that do not compile if it may drop them."""
         # What did not compile does not where its file is the same.
         notes = self.tree.parent / f"{self.tree.name}-dropped.json"
         before = json.loads(notes.read_text()) if may_drop and notes.exists() else {}
@@ -156,7 +175,7 @@ class Copy:
                 raise Misfit(f"the copy does not compile ({names}):\n{errors[0]['rendered']}")
             dropped |= found
             if not errors and len(steps) == 1:
-                return built, dropped
+                return Built(self.tree, may_drop, faults, unfit, dropped, built, self.environment)
             if errors:
                 notes.write_text(json.dumps(before | {keys[number]: why for number, why in dropped.items()}))
                 print(f"{len(dropped)} faults so far do not compile", flush=True)

@@ -212,11 +212,11 @@ class Hunt:
         return Outcome("hangs" if ran.hung else "caught", f"{executable}: {ran.failed}")
 
 
-def baseline(tests: Tests, chosen: list[Test], jobs: int, alone: set[str]) -> tuple[dict[Test, Known], list[str]]:
-    """Runs each test by itself, without a fault: how long it takes and which faults it meets; and those that fail."""
+def baseline(tests: Tests, chosen: list[Test], jobs: int, alone: set[str]) -> tuple[dict[Test, Known], dict[Test, str]]:
+    """Runs each test by itself, without a fault: how long it takes and which faults it meets; and what those print that fail."""
     folder = tests.tree.parent / "met"
     os.makedirs(folder, exist_ok=True)
-    known, failed, lonely = {}, [], threading.Lock()
+    known, failed, lonely = {}, {}, threading.Lock()
 
     def look(task):
         index, test = task
@@ -230,7 +230,7 @@ def baseline(tests: Tests, chosen: list[Test], jobs: int, alone: set[str]) -> tu
                 met = notes.read_bytes() if notes.exists() else b""
                 known[test] = Known(seconds, frozenset(i for i, byte in enumerate(met) if byte))
                 return
-        failed.append(f"{test}\n{ran.output}")
+        failed[test] = f"{test}\n{ran.output}"
 
     def look_alone(task):
         if task[1].executable in alone:
