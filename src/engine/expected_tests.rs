@@ -107,6 +107,27 @@ proptest! {
     }
 }
 
+/// A delay that grows in the midst of a batch: its first half asks for the latest samples, and with
+/// the longer delay for later ones than the batch behind it.
+#[test]
+fn a_batch_with_a_change_asks_for_what_either_model_does() {
+    let output = wideband("jones_per_batch=8192,taps=16");
+    let batch = output.batch_samples() as u64;
+    let change = 5 * batch + batch / 2;
+    for delay in [12_000.25, 30_000.25] {
+        let model = LinearDelay::new(change as i64, delay, 0.0, 0.0, 0.0).unwrap();
+        let asked: [Vec<Asked>; N_POL] = [vec![(change, model)], Vec::new()];
+        for end in (5 * batch..8 * batch).step_by(256) {
+            let counted = counted(&output, &asked, &(0..end));
+            assert_eq!(
+                counted,
+                by_looking(&output, 1, &asked, &(0..end)),
+                "{delay} {end}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_span_as_long_as_time_is_counted_at_once() {
     let output = wideband("jones_per_batch=2048,taps=4");

@@ -290,6 +290,7 @@ mod tests {
             snapshot_start: Timestamp(0),
             snapshot: [Vec::new(), Vec::new()],
         };
+        assert!(of.has_samples());
         let level = of.level_dbfs(0).unwrap();
         assert!(
             (level - power::dbfs(256 * 256, 1, bits)).abs() < 1e-9,
@@ -303,6 +304,11 @@ mod tests {
             (of.level_dbfs(1), of.rms(1), of.full_scale_share(1)),
             (None, None, None)
         );
+        let of = InputStatistics {
+            histogram: [vec![0; 1024], vec![0; 1024]],
+            ..of
+        };
+        assert!(!of.has_samples());
     }
 
     #[test]
@@ -336,6 +342,17 @@ mod tests {
             let expected = 8.0 / (mean / 2.0).sqrt();
             assert!((f64::from(gain.re) / expected - 1.0).abs() < 1e-6, "{k}");
         }
+    }
+
+    /// Nothing that a digitiser tells from nothing: 98 dB are those of 16 bits.
+    #[test]
+    fn a_channel_100_db_below_the_others_is_levelled() {
+        let mut sums = vec![steady(1.0, 10_000); 64];
+        sums[9] = steady(1e-10, 10_000);
+        let gains = vec![Complex32::new(1.0, 0.0); 64];
+        let levelled = statistics(10_000, sums).level_gains([&gains; 2], 8.0);
+        let gain = levelled[0].as_ref().unwrap()[9].re;
+        assert!((gain / (8.0 * (2.0f32 / 1e-10).sqrt()) - 1.0).abs() < 1e-5);
     }
 
     /// What rounding leaves of one polarisation in the other is not made noise of.
@@ -373,12 +390,13 @@ mod tests {
             }
         }
 
-        /// With few spectra, neighbours share an estimate; nothing is ever not finite.
+        /// With few spectra, neighbours share an estimate; nothing is ever not finite, or zero for good.
         #[test]
-        fn gains_stay_finite(power in prop::sample::select(vec![0.0, 1e-30, 1.0, 1e30]), gain in prop::sample::select(vec![0.0f32, 1e-30, 1.0, 1e30])) {
+        fn gains_stay_finite(power in prop::sample::select(vec![0.0, 1e-30, 1.0, 1e30, 1e60]), gain in prop::sample::select(vec![0.0f32, 1e-30, 1.0, 1e30])) {
             let gains = vec![Complex32::new(gain, 0.0); 64];
             let levelled = statistics(10, vec![steady(power, 10); 64]).level_gains([&gains; 2], 8.0);
             prop_assert!(levelled.iter().flatten().flatten().all(|gain| gain.is_finite()));
+            prop_assert!(levelled.iter().flatten().flatten().all(|gain| gain.re > 0.0));
             let nothing = power == 0.0 || gain == 0.0;
             prop_assert_eq!(levelled.map(|gains| gains.is_none()), [nothing; 2]);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dsp::SampleBits;
 
 use super::chunk::{Chunk, ChunkLayout, DeviceSamples, publish};
+use super::kept::BEHIND_HEAP;
 use crate::config::RecvConfig;
 use crate::memory::{ChunkAllocator, ChunkMemory, HostAllocator, MemoryKind, Purpose, Store};
 
@@ -47,6 +48,8 @@ fn heaps_land_in_their_own_bytes() {
     let bytes = frozen.pol(1);
     assert!(bytes[..160].iter().chain(&bytes[240..]).all(|&b| b == 0));
     assert!(bytes[160..240].iter().all(|&b| b == 7));
+    let readable = frozen.readable(1, 2).unwrap();
+    assert_eq!(readable, &bytes[160..240 + BEHIND_HEAP]);
 }
 
 #[test]

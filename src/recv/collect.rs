@@ -297,6 +297,7 @@ mod tests {
             taken.sort();
             assert!(taken.iter().map(|&taken| u64::from(taken)).eq(0..chunks));
             assert_eq!(memory.free_chunks(), 0);
+            assert_eq!(memory.all_chunks() as u64, chunks);
             taken.into_iter().for_each(|taken| memory.give(taken));
             assert_eq!(memory.free_chunks() as u64, chunks);
         }
@@ -399,6 +400,9 @@ mod tests {
                 let span = &heaps[pol][first..end];
                 let runs = span.chunk_by(|a, b| a.is_some() == b.is_some());
                 let runs: Vec<_> = runs.map(|run| (run[0].is_some(), run.len() as u64)).collect();
+                let last = heaps[pol].iter().rposition(Option::is_some);
+                let end = last.map(|last| begin + 64 * (last as u64 + 1));
+                prop_assert_eq!(stats.ends()[pol], end);
                 prop_assert_eq!(told.heaps, present[pol]);
                 prop_assert_eq!([told.samples, told.bytes], [64, 80].map(|of| of * present[pol]));
                 prop_assert_eq!(told.missing_heaps, span.len() as u64 - count(span));

@@ -259,13 +259,12 @@ impl<T: Ticks> TxLcore<T> {
             let frames = self.outputs[output].packetiser.descriptor_frames();
             self.send_control(&frames, timer);
         }
-        let paced = self.outputs.iter().any(|lane| lane.pace.is_limited());
         let mut ended = false;
         while !self.abort.is_set() {
             timer.turn();
             let waiting = self.outputs.iter().any(|lane| !lane.waiting.is_empty());
-            // Without pace one chunk at a time keeps their order.
-            if !ended && (paced || !waiting) {
+            // Without pace a chunk is sent whole in the turn that takes it, which keeps their order.
+            if !ended {
                 match self.source.pop() {
                     Some(PassedChunk::Chunk(output, chunk)) => {
                         timer.mark(Phase::WaitInput);
