@@ -1,12 +1,12 @@
 //! Whether the values of a while are those that were computed here, but for rounding and dither.
 //!
 //! Rounding and dither are no differences. Each is as likely to make the one value larger as the
-//! other, so that Σ (|t|² − |o|²) and Σ Im(t·o*) have no preferred sign, whatever the seeds are, and
-//! whether there is dither at all. A sum of terms whose signs are even chances is beyond z times
-//! the root of the terms' squares with a probability of 2·exp(−z²/2) at most (Efron 1969, Student's
-//! t-test under symmetry conditions). That is all that is taken for granted: neither a level of
-//! noise nor a kind of signal. Rounding and dither also do not take two values apart by more than
-//! one.
+//! other, so that Σ (|t|² − |o|²) and Σ Im(t·o*) have no preferred sign, whatever the seeds are,
+//! and whether there is dither at all. A sum of terms whose signs are even chances is beyond z
+//! times the root of the terms' squares with a probability of 2·exp(−z²/2) at most (Efron 1969,
+//! Student's t-test under symmetry conditions). That is all that is taken for granted: neither a
+//! level of noise nor a kind of signal. Rounding and dither also do not take two values apart by
+//! more than one.
 
 use std::f64::consts::TAU;
 use std::ops::RangeInclusive;

@@ -95,8 +95,8 @@ impl Sums {
         }
     }
 
-    /// Adds a heap of channels from `first` on, `spectra` of each, as both have it. Returns how many
-    /// samples differ.
+    /// Adds a heap of channels from `first` on, `spectra` of each, as both have it. Returns how
+    /// many samples differ.
     pub fn add_heap(
         &mut self,
         (first, spectra): (usize, usize),
