@@ -8,25 +8,29 @@ use crate::memory::OUTPUT_CHUNKS;
 /// The slowest pace that is waited for, as a multiple of an output's own rate: below 1 an engine
 /// falls behind anyway.
 const SLOWEST: f64 = 0.5;
+/// Receive chunks whose data may still be to come out: one at work, one that was being filled.
+const RECEIVE_CHUNKS: usize = 2;
 /// For all that is not sending: computing what was received, stop heaps, lcores that end.
 const REST: Duration = Duration::from_secs(5);
 
-/// How long what is under way in `engine` may take to come out once its input has ended: all output
-/// chunks may wait, each for as long as its data took, or up to twice as long where `rate_factor`,
-/// the pace as a multiple of an output's own rate, is below 1. 0 is no pace.
+/// How long what is under way in `engine` may take to come out once its input has ended: what was
+/// received and all output chunks may wait, each for as long as its data took, or up to twice as long
+/// where `rate_factor`, the pace as a multiple of an output's own rate, is below 1. 0 is no pace.
 pub fn drain(engine: &EngineConfig, rate_factor: f64) -> Duration {
     let chunk_samples = |output: &OutputConfig| {
         let batches = engine.send.chunk_jones / output.jones_per_batch;
         batches.saturating_mul(output.batch_samples())
     };
     let longest = engine.outputs.iter().map(chunk_samples).max();
-    let chunk = longest.unwrap_or(0) as f64 / engine.clock.adc_sample_rate;
+    let sent = OUTPUT_CHUNKS as f64 * longest.unwrap_or(0) as f64;
+    let received = (RECEIVE_CHUNKS * engine.recv.chunk_samples) as f64;
+    let waits = (sent + received) / engine.clock.adc_sample_rate;
     let slowed = if rate_factor > 0.0 {
         rate_factor.clamp(SLOWEST, 1.0)
     } else {
         1.0
     };
-    let paced = Duration::try_from_secs_f64(OUTPUT_CHUNKS as f64 * chunk / slowed);
+    let paced = Duration::try_from_secs_f64(waits / slowed);
     REST.saturating_add(paced.unwrap_or(Duration::MAX))
 }
 
@@ -64,11 +68,22 @@ mod tests {
         let channel = |decimation: f64| 856e6 / decimation / 4096.0;
         let chunk = |decimation: f64| 2048.0 / channel(decimation);
         for decimation in [8, 512, 1024] {
-            let all = 4.0 * chunk(decimation.into());
             let engine = defaults(decimation as usize);
+            let received = 2.0 * engine.recv.chunk_samples as f64 / 1712e6;
+            let all = 4.0 * chunk(decimation.into()) + received;
             assert!((seconds(&engine, 1.1) - 5.0 - all).abs() < 1e-6);
         }
         assert!(chunk(1024.0) > 9.0);
+    }
+
+    /// Output chunks may be much smaller than what was received for them.
+    #[test]
+    fn what_was_received_has_its_time() {
+        let mut engine = defaults(8);
+        engine.clock.adc_sample_rate = 1e6;
+        engine.recv.chunk_samples = 1 << 25;
+        engine.send.chunk_jones = 1 << 20;
+        assert!(seconds(&engine, 1.1) > 67.0);
     }
 
     #[test]
