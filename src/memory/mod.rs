@@ -16,6 +16,8 @@ mod chunk;
 #[cfg(test)]
 mod chunk_tests;
 mod kept;
+#[cfg(test)]
+mod kept_tests;
 mod kind;
 mod output;
 #[cfg(test)]
