@@ -28,7 +28,7 @@ pub use file::Loaded;
 pub use graph::{Draft, DraftNode, Graph, NodeId, Placed, Scope, ScopeId, Source};
 pub use interpreter::{Interpreter, MAX_STATE_BYTES, MAX_TICKS};
 pub use literal::{Literals, MAX_LITERALS};
-pub use node::{Mismatch, Node, Pure, Registry, Step, table};
+pub use node::{ByBytes, ByteStep, Mismatch, Node, Pure, Registry, Step, table};
 pub use number::{Number, Rounding};
 pub use problem::{Cause, Problem, Problems};
 pub use ratio::Ratio;

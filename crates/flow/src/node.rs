@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -134,8 +134,21 @@ pub trait Node: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Whether the node keeps nothing from one sample to the next, so that copies of it may share
+    /// its samples. Kinds of the library show that by their state; others have to say so.
+    fn stateless(&self) -> bool {
+        false
+    }
+
     /// The node in its initial state, for types that [`types`](Node::types) has accepted.
     fn start(&self, inputs: &[Type], outputs: &[Type]) -> Box<dyn Step>;
+
+    /// The node in its initial state as work on bytes, for samples that are too large to be taken
+    /// apart into numbers: then [`start`](Node::start) is [`ByBytes`] of the same. For nodes with
+    /// real ports of one rate.
+    fn start_bytes(&self, _inputs: &[Type], _outputs: &[Type]) -> Option<Box<dyn ByteStep>> {
+        None
+    }
 
     /// The node as operations on many samples, written to `outputs`. They must give the bits of
     /// [`start`](Node::start)'s step. False where there are none for these types: then the node
@@ -146,6 +159,14 @@ pub trait Node: fmt::Debug + Send + Sync {
 
     /// The parameters for a file. `None` if the node cannot be written to one, as a closure cannot.
     fn parameters(&self) -> Option<toml::Table>;
+}
+
+/// Whether copies of a node may share its samples: nothing of one sample reaches the next.
+pub(crate) fn can_be_copied(node: &dyn Node, inputs: &[Type], outputs: &[Type]) -> bool {
+    static LIBRARY: LazyLock<Registry> = LazyLock::new(Registry::standard);
+    let is_of_library = || LIBRARY.0.contains_key(node.kind());
+    let keeps_nothing = node.state_bytes(inputs, outputs) == 0 && is_of_library();
+    node.direct() && (node.stateless() || keeps_nothing)
 }
 
 /// A running node: one sample at a time, in two phases.
@@ -161,6 +182,44 @@ pub trait Step: Send {
 
     /// Goes on with other numbers, which [`Node::takes`] has accepted. The state stays.
     fn change(&mut self, _numbers: &Literals) {}
+}
+
+/// A running node that takes samples as they lie in memory: the little-endian numbers of a vector,
+/// one behind the other, from an address that suits the type on.
+pub trait ByteStep: Send {
+    /// Computes one sample of each output from one of each input, and takes these into the state.
+    /// Outputs have any values before; all of them must be written.
+    fn compute(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]);
+}
+
+/// A [`ByteStep`] as a [`Step`], by way of its samples' bytes. For real ports.
+pub struct ByBytes<B>(pub B);
+
+impl<B: ByteStep> Step for ByBytes<B> {
+    fn compute(&mut self, inputs: &[Value], outputs: &mut [Value]) {
+        let inputs: Vec<Vec<u8>> = inputs.iter().map(bytes_of).collect();
+        let mut made: Vec<Vec<u8>> = outputs.iter().map(bytes_of).collect();
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let mut all: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+        self.0.compute(&inputs, &mut all);
+        for (output, bytes) in outputs.iter_mut().zip(&made) {
+            if let Some(value) = Value::read(output.kind(), bytes) {
+                *output = value;
+            }
+        }
+    }
+}
+
+impl ByteStep for Box<dyn ByteStep> {
+    fn compute(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+        self.as_mut().compute(inputs, outputs);
+    }
+}
+
+fn bytes_of(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(value.kind().bytes());
+    value.write(&mut bytes);
+    bytes
 }
 
 /// A [`Step`] without state.

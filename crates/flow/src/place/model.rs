@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::costs::Costs;
 use crate::graph::{Graph, NodeId, ScopeId, Source, ancestors};
+use crate::node::can_be_copied;
 use crate::nodes::{INPUT, OUTPUT};
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
@@ -146,11 +147,9 @@ impl Item {
 /// Whether a node's outputs depend on its inputs of the same cycle alone, and it has no context.
 fn is_pure(graph: &Graph, id: NodeId) -> bool {
     let placed = graph.node(id);
-    let bytes = placed.node.state_bytes(&placed.inputs, &placed.outputs);
-    let known = crate::Registry::standard();
-    let listed = known.kinds().any(|kind| kind == placed.node.kind());
     // Rate changes count samples, but begin anew with each block.
-    listed && bytes == 0 && placed.node.direct() && graph.enables(id).next().is_none()
+    let alone = graph.enables(id).next().is_none();
+    alone && can_be_copied(&*placed.node, &placed.inputs, &placed.outputs)
 }
 
 /// Which item each node is in.

@@ -385,6 +385,7 @@ fn cut(plan: &mut Plan, index: usize, cuts: &[Cut]) -> Result<(), Fault> {
         }
     };
     match way {
+        Way::Bytes(node) => node.run(memory.lanes),
         Way::Slow(stepping) => return stepping.run(memory.lanes),
         Way::Vector(ops) => {
             for (number, op) in ops.iter_mut().enumerate() {

@@ -7,7 +7,7 @@
 use super::change::Clock;
 use super::layout::{Edge, Layout, OUT, Part, Turn};
 use super::settings::{Settings, UNMARKED};
-use crate::node::Registry;
+use crate::node::can_be_copied;
 use crate::problem::{Cause, Problems};
 
 /// The CPU of a part, if it has one.
@@ -114,11 +114,9 @@ pub(super) fn copy(
 /// Refuses partitions that cannot be copied.
 fn allowed(parts: &[Part], edges: &[Edge], index: usize) -> Result<(), String> {
     let name = parts[index].name(index);
-    let registry = Registry::standard();
     for item in parts[index].items.iter().flatten() {
-        let known = registry.kinds().any(|kind| kind == item.node.kind());
-        let state = item.node.state_bytes(&item.inputs, &item.outputs);
-        if !known || state > 0 || !item.node.direct() || !item.enables.is_empty() {
+        let alone = item.enables.is_empty();
+        if !alone || !can_be_copied(&*item.node, &item.inputs, &item.outputs) {
             return Err(format!(
                 "{name} is to be copied, and {} has a state: give it a partition of its own",
                 item.path

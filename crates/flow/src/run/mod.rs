@@ -32,6 +32,7 @@
 
 mod absorb;
 mod bell;
+mod bytes;
 mod change;
 mod control;
 mod copies;

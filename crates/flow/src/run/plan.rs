@@ -13,6 +13,7 @@ mod recur;
 
 use std::collections::{HashMap, HashSet};
 
+use super::bytes::Bytewise;
 use super::change::Changing;
 use super::improve::{self, Shelves};
 use super::lane::{Slot, Store};
@@ -37,6 +38,8 @@ pub(super) enum Way {
         ops: Vec<Operation>,
         compiled: Option<Compiled>,
     },
+    /// One node, on bytes.
+    Bytes(Bytewise),
     /// As the interpreter does it.
     Slow(Stepping),
 }

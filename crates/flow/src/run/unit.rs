@@ -47,6 +47,7 @@ pub(super) fn run(plan: &mut Plan, index: usize) -> Result<(), Fault> {
                 execute(ops, &mut memory);
             }
         }
+        Way::Bytes(node) => node.run(memory.lanes),
         Way::Slow(stepping) => return stepping.run(memory.lanes),
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod analysis;
+mod bytes;
 mod changes;
 mod copies;
 mod deadlocks;

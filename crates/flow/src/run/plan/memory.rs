@@ -153,7 +153,10 @@ impl Planning<'_> {
             let fixed = !changing.find(&self.code.changeable, units.len(), &ops, period);
             let stored = |view: View| outside.contains(&(view.lane, view.first));
             let way = match kind {
-                Kind::Slow => Way::Slow(Stepping::new(self.part, &items, &store.slots)),
+                Kind::Slow => match Bytewise::new(self.part, &items, &store.slots, count) {
+                    Some(node) => Way::Bytes(node),
+                    None => Way::Slow(Stepping::new(self.part, &items, &store.slots)),
+                },
                 Kind::Loop => Way::Loop {
                     compiled: (compile && fixed)
                         .then(|| kernels::compile(&ops, &stored, count))
