@@ -132,6 +132,8 @@ Examples:
       --acquisition original --equaliser lms --vote majority
   Packets of VITA 49.2 through a DPDK port, for an hour:
     karoo modem rx --input dpdk:eth1:239.1.2.3:4991 --output text --seconds 3600
+  By a dataflow graph, with as many threads as its placement gives it:
+    karoo modem rx --input air.cf32 --output book.txt --graph
   In a pipe, with an equaliser for long echoes:
     cat air.cf32 | karoo modem rx --input - --taps 64 --output - | less";
 

@@ -3,6 +3,7 @@
 mod algorithms;
 mod ber;
 mod channel;
+mod graph;
 mod link;
 mod messages;
 mod rx;

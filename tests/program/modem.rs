@@ -253,7 +253,13 @@ fn what_was_sent_comes_back_through_a_channel() {
             .chain(&channel),
     );
     let mut bytes = Vec::new();
-    for threads in ["0", "2"] {
+    let ways: [&[&str]; 4] = [
+        &["--threads", "0"],
+        &["--threads", "2"],
+        &["--graph", "--threads", "3"],
+        &["--graph"],
+    ];
+    for way in ways {
         let rx = [
             "modem",
             "rx",
@@ -264,13 +270,11 @@ fn what_was_sent_comes_back_through_a_channel() {
             "--scramble",
             "--sample-rate",
             "80M",
-            "--threads",
-            threads,
             "--report",
             &at("report"),
             "--json",
         ];
-        let done = json(&karoo_ok(rx));
+        let done = json(&karoo_ok(rx.iter().chain(way)));
         assert_eq!(done["counts"]["delivered"], 5, "{done}");
         assert_eq!(done["bytes"], 30_000);
         let frames = done["frames"].as_array().unwrap();
@@ -319,6 +323,9 @@ fn a_receiver_says_what_it_cannot_do() {
     assert!(refused(&["--step", "1"]).contains("such as 0.0005"));
     assert!(refused(&["--json", "--output", "-"]).contains("name a file"));
     assert!(refused(&["--output", &at("nothing")]).contains("would be lost"));
+    let original = refused(&["--graph", "--acquisition", "original"]);
+    assert!(original.contains("leave out --graph"), "{original}");
+    assert!(refused(&["--graph", "--http", "0"]).contains("--http"));
     let text = karoo_ok(["modem", "rx", "--input", &at("nothing")]);
     assert!(
         text.contains("0 frames delivered") && text.contains("3 bytes behind"),

@@ -186,11 +186,12 @@ fn streams_that_cannot_be_are_refused() {
     modem(sent, &["--sample-rate", "1M"]);
     let before = fs::read(&capture).unwrap();
     let nobody = format!("shm:karoo-nobody-{}", std::process::id());
-    let rows: [(&[&str], &[&str], &str); 13] = [
+    let rows: [(&[&str], &[&str], &str); 14] = [
         (&tx, &["a.pcapng", "--sample-rate", "1M"], ".pcap"),
         // Nobody writes into it: the time that is given ends it.
         (&rx, &[&nobody, "--seconds", "0.2"], "stopped"),
         (&rx, &[&capture, "--output", &capture], "name another file"),
+        (&rx, &[&capture, "--graph"], "leave out --graph"),
         (
             &["modem", "tx", "--input", &capture, "--output"],
             &[&capture, "--sample-rate", "1M"],

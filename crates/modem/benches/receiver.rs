@@ -2,7 +2,7 @@
 //!
 //! Frames follow one another; the receiver finds and decodes all of them on one thread. With a word
 //! behind `--`, only modulations whose name has it. The word `threads` measures, by the wall clock,
-//! what several threads do with 256-QAM.
+//! what several threads do with 256-QAM; with the feature `flow`, also by a graph.
 
 use std::fs;
 use std::hint::black_box;
@@ -108,6 +108,48 @@ fn scaling() {
     }
 }
 
+/// The same by a graph, whose threads also read and write.
+#[cfg(feature = "flow")]
+fn by_graph() {
+    use karoo_modem::graph::{Copies, receive};
+    let samples = std::sync::Arc::new(stream(Modulation::Qam256));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // Long enough that making the graph does not count.
+    let passes = 16 * cores;
+    for copies in [1, 2, 3, 7, 15].into_iter().filter(|count| *count <= cores) {
+        let rates = (0..3).map(|_| {
+            let (samples, mut pushed) = (samples.clone(), 0);
+            let all = passes * samples.len();
+            let read = move |block: &mut Vec<Complex32>| {
+                let from = pushed % samples.len();
+                let count = BLOCK.min(samples.len() - from).min(all - pushed);
+                block.extend_from_slice(&samples[from..from + count]);
+                pushed += count;
+                Ok(count)
+            };
+            let begun = Instant::now();
+            let counts = receive(
+                &RxConfig::default(),
+                Copies::Number(copies),
+                read,
+                |frame| {
+                    black_box(frame);
+                    Ok(())
+                },
+            )
+            .expect("it runs");
+            assert_eq!(
+                counts.detected,
+                counts.delivered + counts.cut,
+                "frames are lost"
+            );
+            all as f64 / begun.elapsed().as_secs_f64()
+        });
+        let best = rates.fold(0.0, f64::max) / 1e6;
+        println!("graph, {copies} that decode {best:8.1}");
+    }
+}
+
 /// Time from a frame's last sample to its last byte: of the push that brings the frame, by blocks
 /// of the original.
 fn latency() {
@@ -133,7 +175,10 @@ fn latency() {
 fn main() {
     let name = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     if name.as_deref() == Some("threads") {
-        return scaling();
+        scaling();
+        #[cfg(feature = "flow")]
+        by_graph();
+        return;
     }
     let levels = Level::available();
     println!("Msample/s of CPU time of one thread");

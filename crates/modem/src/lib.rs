@@ -8,6 +8,7 @@
 //! | floor | room | what lives there |
 //! |---|---|---|
 //! | 4 | [`trials`] | frames through a channel into the receiver, beside theory |
+//! | 3 | `graph` | receiver and transmitter as dataflow graphs, with the feature `flow` |
 //! | 3 | [`theory`] | error rates of a perfect receiver, and how sure a measured one is |
 //! | 2 | [`rx`] | the receiver: samples to frames |
 //! | 2 | [`tx`] | the transmitter: frames to samples |
@@ -24,6 +25,8 @@
 
 pub mod channel;
 pub mod formats;
+#[cfg(feature = "flow")]
+pub mod graph;
 pub mod rx;
 pub mod theory;
 pub mod trials;

@@ -30,12 +30,19 @@ pub fn graph(path: &Path) -> Result<Loaded, Failure> {
         || text.trim_start().starts_with('<');
     let loaded = match xml {
         true => Graph::from_graphml(&text, &file),
-        false => Graph::from_toml(&text, &file, &Registry::standard()).map(|graph| Loaded {
+        false => Graph::from_toml(&text, &file, &kinds()).map(|graph| Loaded {
             graph,
             notes: Vec::new(),
         }),
     };
     loaded.map_err(|problems| Failure::data(problems.to_string()))
+}
+
+/// The kinds of nodes that files may name: those of the library, and those of the modem.
+fn kinds() -> Registry {
+    let mut kinds = Registry::standard();
+    karoo_modem::graph::register(&mut kinds);
+    kinds
 }
 
 /// Where the costs of nodes come from.

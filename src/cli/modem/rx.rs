@@ -6,19 +6,20 @@ use std::thread;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use karoo_modem::formats::{FullScale, SampleFormat};
+use karoo_modem::formats::{FullScale, ReadCounts, SampleFormat};
 use karoo_modem::rx::{Acquisition, Counts, Level, ModeVote, RxConfig};
 use karoo_modem::waveform::{CheckField, ModeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{Algorithms, refused};
+use super::graph;
 use super::samples::{self, is_standard};
-use super::sink::{self, FrameDone, Sink, SinkSettings};
+use super::sink::{self, FrameDone, Gatherer, Sink, SinkSettings, lock};
 use super::stream::{self, EndOptions, LayoutOptions, PacketOptions, Source, Watch};
 use crate::cli::Failure;
 use crate::modem::{IntakeCounts, Place};
-use crate::report::modem::{ModemGatherer, ModemRun};
+use crate::report::modem::ModemRun;
 use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
@@ -96,6 +97,10 @@ pub struct RxArgs {
         help_heading = "Receiver"
     )]
     vote: Vote,
+    /// Receive bytes by a dataflow graph; without --threads, its placement says how many threads
+    /// decode
+    #[arg(long, conflicts_with = "http", help_heading = "Receiver")]
+    graph: bool,
     /// Threads that decode frames; 0 finds and decodes them on one thread, as the original's
     /// acquisition always does [default: as many as there are CPUs, less one]
     #[arg(long, value_name = "N", help_heading = "Receiver")]
@@ -185,6 +190,22 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
     Ok(config)
 }
 
+/// Receives until the end. A source whose end has to be waited for is given back.
+fn receive(
+    args: &RxArgs,
+    config: &RxConfig,
+    mut source: Source,
+    (sink, watch): (&mut Sink, &Watch),
+) -> Result<(Counts, ReadCounts, Option<Source>), Failure> {
+    let ends = (watch, &args.end);
+    if args.graph {
+        let (counts, read) = graph::receive(config, args.threads, source, sink, ends)?;
+        return Ok((counts, read, None));
+    }
+    let counts = sink::receive(config, &mut source, sink, ends)?;
+    Ok((counts, source.read_counts(), Some(source)))
+}
+
 /// Runs the command.
 pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let to_standard = args.output.as_deref().is_some_and(is_standard);
@@ -196,7 +217,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let mut watch = Watch::start(args.is_live(), args.http)?;
     watch.end_after(&args.end)?;
     let formats = (args.format, args.full_scale, args.layout);
-    let mut source = Source::open(
+    let source = Source::open(
         &args.input,
         &args.packets,
         formats,
@@ -215,33 +236,39 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
             prompt: args.input.is_live(),
         },
         output: sink::output(args.output.as_deref())?,
-        gatherer: args.report.is_some().then(ModemGatherer::default),
+        gatherer: args.report.is_some().then(Gatherer::default),
         watcher: watch.watcher(&args.input.to_string(), config.threads),
         sample_rate: args.sample_rate.or(source.sample_rate()),
         ..Sink::default()
     };
     let begun = Instant::now();
-    let mut counts = sink::receive(&config, &mut source, &mut sink, (&watch, &args.end))?;
+    let (mut counts, read, source) = receive(args, &config, source, (&mut sink, &watch))?;
     let seconds = begun.elapsed().as_secs_f64();
     watch.finish();
-    let (not_finite, cut_bytes) = source.not_read();
     // Some were taken for 0 when they were read.
-    counts.bad_samples += not_finite;
-    let packets = source.finish()?;
+    counts.bad_samples += read.not_finite;
+    let packets = match source {
+        Some(source) => source.finish()?,
+        None => None,
+    };
     if let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) {
         let run = ModemRun {
             input: args.input.to_string(),
             sample_rate: sink.sample_rate,
             seconds,
             bytes: sink.bytes,
-            machine: format!("{}, {} decoding threads", config.level, config.threads),
+            machine: match args.graph {
+                true => format!("{}, by a graph", config.level),
+                false => format!("{}, {} decoding threads", config.level, config.threads),
+            },
         };
-        gatherer.write(dir, &run, &counts).map_err(Failure::data)?;
+        let done = lock(gatherer).write(dir, &run, &counts);
+        done.map_err(Failure::data)?;
     }
     let done = Done {
         seconds,
         bytes: sink.bytes,
-        cut_bytes,
+        cut_bytes: read.cut_bytes,
         counts,
         packets,
         frames: sink.done,

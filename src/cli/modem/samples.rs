@@ -93,7 +93,7 @@ pub fn not_the_same(input: Option<&Path>, output: Option<&Path>) -> Result<(), F
 /// Samples that come in.
 pub struct Input {
     path: PathBuf,
-    reader: SampleReader<Box<dyn Read>>,
+    reader: SampleReader<Box<dyn Read + Send>>,
     /// Samples per second and frequency, where metadata say them.
     pub recording: Option<Recording>,
 }
@@ -102,7 +102,7 @@ impl Input {
     /// Reads what is no file: samples of floats, if nothing else is said.
     pub fn raw(
         name: &str,
-        source: Box<dyn Read>,
+        source: Box<dyn Read + Send>,
         format: Option<SampleFormat>,
         scale: Option<FullScale>,
     ) -> Input {
@@ -125,7 +125,7 @@ impl Input {
         };
         let Some(paths) = RecordingPaths::of(path) else {
             let file = File::open(path).map_err(|error| failed(path, error))?;
-            let source: Box<dyn Read> = Box::new(file);
+            let source: Box<dyn Read + Send> = Box::new(file);
             let format = format_of(path, format);
             return Ok(Input {
                 path: path.to_owned(),
@@ -163,7 +163,7 @@ impl Input {
         };
         let skipped = &mut (&mut data).take(recording.header_bytes);
         io::copy(skipped, &mut io::sink()).map_err(|error| failed(&paths.data, error))?;
-        let source: Box<dyn Read> = Box::new(data.take(bytes));
+        let source: Box<dyn Read + Send> = Box::new(data.take(bytes));
         let scale = scale.or(recording.full_scale).unwrap_or_default();
         Ok(Input {
             path: paths.data,

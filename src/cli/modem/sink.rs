@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig};
 use karoo_modem::waveform::{Modulation, Scrambler};
@@ -45,6 +46,14 @@ pub struct FrameDone {
     clock_ppm: f64,
 }
 
+/// What makes the report: a graph has samples on one thread, and frames on another.
+pub type Gatherer = Arc<Mutex<ModemGatherer>>;
+
+/// What is behind a lock, also where a thread that held it failed.
+pub fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Where payloads go, and its name.
 pub type Payloads = (String, Box<dyn Write>);
 
@@ -66,7 +75,7 @@ pub struct SinkSettings {
 pub struct Sink {
     pub settings: SinkSettings,
     pub output: Option<Payloads>,
-    pub gatherer: Option<ModemGatherer>,
+    pub gatherer: Option<Gatherer>,
     pub watcher: Option<Watcher>,
     pub sample_rate: Option<f64>,
     pub bytes: u64,
@@ -100,12 +109,13 @@ impl Sink {
         }
     }
 
-    fn frames(&mut self, frames: &mut Vec<ReceivedFrame>) -> Result<(), Failure> {
+    /// Takes frames.
+    pub fn frames(&mut self, frames: &mut Vec<ReceivedFrame>) -> Result<(), Failure> {
         self.found += frames.len() as u64;
         let any = !frames.is_empty();
         for mut frame in frames.drain(..) {
-            if let Some(gatherer) = &mut self.gatherer {
-                gatherer.frame(&frame);
+            if let Some(gatherer) = &self.gatherer {
+                lock(gatherer).frame(&frame);
             }
             if self.settings.keep_frames && self.done.len() < MOST_FRAMES {
                 self.done.push(self.done(&frame));
@@ -196,8 +206,8 @@ pub fn receive(
         if sink.sample_rate.is_none() {
             sink.sample_rate = source.sample_rate();
         }
-        if let Some(gatherer) = &mut sink.gatherer {
-            gatherer.samples(&block);
+        if let Some(gatherer) = &sink.gatherer {
+            lock(gatherer).samples(&block);
         }
         if let Some(watcher) = &mut sink.watcher {
             watcher.samples(&block);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ground::os::allowed_cpus;
 use karoo_flow::adapters::Stop;
-use karoo_modem::formats::{FullScale, PlanarReader, PlanarWriter, SampleFormat};
+use karoo_modem::formats::{FullScale, PlanarReader, PlanarWriter, ReadCounts, SampleFormat};
 use karoo_modem::vita::SampleRate;
 use karoo_modem::waveform::{FRAME_SYMBOLS, RRC_TAPS, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
@@ -259,7 +259,7 @@ impl Source {
         let input = match place.file() {
             Some(path) => Input::open(path, format, scale)?,
             None => {
-                let mut source: Box<dyn Read> =
+                let mut source: Box<dyn Read + Send> =
                     address.reader(stop).map_err(|error| failed(&error))?;
                 if layout.planar {
                     source = Box::new(PlanarReader::new(source));
@@ -339,14 +339,11 @@ impl Source {
         }
     }
 
-    /// Samples that were no numbers, and bytes of a sample that was cut.
-    pub fn not_read(&self) -> (u64, u64) {
+    /// What has been read of bytes.
+    pub fn read_counts(&self) -> ReadCounts {
         match self {
-            Source::Bytes(input) => {
-                let counts = input.counts();
-                (counts.not_finite, counts.cut_bytes)
-            }
-            Source::Packets(..) | Source::Link(..) => (0, 0),
+            Source::Bytes(input) => input.counts(),
+            Source::Packets(..) | Source::Link(..) => ReadCounts::default(),
         }
     }
 }

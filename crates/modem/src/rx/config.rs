@@ -1,5 +1,7 @@
 //! Settings of the receiver.
 
+use serde::{Deserialize, Serialize};
+
 use super::simd::Level;
 use crate::waveform::{CheckField, ModeSet};
 
@@ -19,7 +21,8 @@ pub enum Acquisition {
 }
 
 /// How the equaliser gets its taps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Equaliser {
     /// Least squares over the channel estimation field; then a carrier loop, and steps of least
     /// mean squares if [`RxConfig::step`] is not 0.
@@ -31,7 +34,8 @@ pub enum Equaliser {
 }
 
 /// How the modulation is read from its three copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ModeVote {
     /// The values of the symbols are added up before a decision.
     #[default]

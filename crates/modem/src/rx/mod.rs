@@ -45,6 +45,12 @@ mod solve;
 #[cfg(test)]
 pub(crate) mod tests;
 
+#[cfg(feature = "flow")]
+pub(crate) use {
+    acquire::Start, acquirer::Acquirer, acquirer::LIMIT, blocks::Samples, decoder::BEHIND,
+    decoder::Decoder, receiver::BEFORE,
+};
+
 pub use config::{Acquisition, Equaliser, ModeVote, RxConfig, RxConfigError};
 pub use frame::{Counts, Outcome, ReceivedFrame};
 pub use receiver::Receiver;

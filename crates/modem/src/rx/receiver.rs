@@ -12,7 +12,7 @@ use super::original::Front;
 use super::pool::Pool;
 
 /// Samples before a frame's first symbol that go to a decoder with it.
-const BEFORE: i64 = 128;
+pub(crate) const BEFORE: i64 = 128;
 
 enum Workers {
     Here(Box<Decoder>),

@@ -357,7 +357,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 /// Frames in noise with pauses between them, some echoes and a frequency.
-fn mixed() -> &'static Vec<Complex32> {
+pub(crate) fn mixed() -> &'static Vec<Complex32> {
     static SAMPLES: LazyLock<Vec<Complex32>> = LazyLock::new(|| {
         let of = [Modulation::Qam256, Modulation::Bpsk, Modulation::Qam16];
         let frames: Vec<Frame> = of.into_iter().zip(0..).map(|(m, i)| frame(m, i)).collect();
