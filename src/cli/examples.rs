@@ -161,6 +161,8 @@ pub const MODEM_BER: &str = "\
 Examples:
   All of the original's modulations, 20 kHz and 20 ppm off, with a picture:
     karoo modem ber --frequency 20k --clock 20 --svg rates.svg
+  The loss where theory has 1e-3 and 1e-5, as a page:
+    karoo modem ber --rates 1e-3,1e-5 --errors 400 --report rates
   16-QAM in echoes, with a longer equaliser and more certainty:
     karoo modem ber --mod qam16 --eb-n0 14,18 --profile cost207RAx4 \\
       --taps 64 --errors 1000 --json";

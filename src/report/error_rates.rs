@@ -1,4 +1,4 @@
-//! A picture of bit error rates over Eb/N0: what was measured, on the curves of theory.
+//! Pictures of rates over Eb/N0, of bits and of frames: what was measured, on the curves of theory.
 
 use std::ops::Range;
 
@@ -10,8 +10,9 @@ use super::picture::{DrawResult, GRID};
 
 /// Decibels between two points of theory's curves.
 const STEP: f64 = 0.1;
-/// The lowest rate that is drawn.
+/// The lowest rate that is drawn, of bits and of frames.
 const FLOOR: f64 = 1e-7;
+const FRAME_FLOOR: f64 = 1e-5;
 
 /// A measured rate.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ pub struct MeasuredRate {
     pub modulation: Modulation,
     /// Eb/N0 in dB.
     pub eb_n0_db: f64,
-    /// Bits that were wrong, of all; 0 is drawn as its interval alone.
+    /// Bits or frames that were wrong, of all; 0 is drawn as its interval alone.
     pub rate: f64,
     /// Where the true rate is, with confidence.
     pub interval: (f64, f64),
@@ -36,29 +37,69 @@ fn colour(modulation: Modulation) -> RGBColor {
     }
 }
 
-/// The picture as SVG; none without points.
+/// Bit error rates as SVG; none without points.
 pub fn error_rates_svg(points: &[MeasuredRate]) -> Option<String> {
-    let ratios = points.iter().map(|point| point.eb_n0_db);
-    let (low, high) = (ratios.clone().reduce(f64::min)?, ratios.reduce(f64::max)?);
-    let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, (720, 480)).into_drawing_area();
-    let drawn = draw(&root, points, (low - 1.0).floor()..(high + 1.0).ceil());
-    drop(root);
-    drawn.ok().map(|()| svg)
+    let picture = Picture {
+        what: "bit error rate",
+        floor: FLOOR,
+        theory: &bit_error_rate,
+    };
+    picture.svg(points)
+}
+
+/// Shares of frames as SVG, with a curve of theory; none without points.
+pub fn frame_rates_svg(
+    what: &str,
+    points: &[MeasuredRate],
+    theory: &dyn Fn(Modulation, f64) -> f64,
+) -> Option<String> {
+    let floor = FRAME_FLOOR;
+    Picture {
+        what,
+        floor,
+        theory,
+    }
+    .svg(points)
+}
+
+/// What a picture shows.
+struct Picture<'a> {
+    what: &'a str,
+    floor: f64,
+    theory: &'a dyn Fn(Modulation, f64) -> f64,
+}
+
+impl Picture<'_> {
+    fn svg(&self, points: &[MeasuredRate]) -> Option<String> {
+        let ratios = points.iter().map(|point| point.eb_n0_db);
+        let (low, high) = (ratios.clone().reduce(f64::min)?, ratios.reduce(f64::max)?);
+        let mut svg = String::new();
+        let root = SVGBackend::with_string(&mut svg, (720, 480)).into_drawing_area();
+        let drawn = draw(
+            &root,
+            self,
+            points,
+            (low - 1.0).floor()..(high + 1.0).ceil(),
+        );
+        drop(root);
+        drawn.ok().map(|()| svg)
+    }
 }
 
 fn draw<'a>(
     root: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+    picture: &Picture,
     points: &[MeasuredRate],
     range: Range<f64>,
 ) -> DrawResult<'a> {
+    let floor = picture.floor;
     let label = ("sans-serif", 14);
     let mut chart = ChartBuilder::on(root)
         .margin(10)
         .margin_right(24)
         .x_label_area_size(46)
         .y_label_area_size(64)
-        .build_cartesian_2d(range.clone(), (FLOOR..1.0).log_scale())?;
+        .build_cartesian_2d(range.clone(), (floor..1.0).log_scale())?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -68,7 +109,7 @@ fn draw<'a>(
         .label_style(label)
         .axis_desc_style(label)
         .x_desc("Eb/N0 in dB")
-        .y_desc("bit error rate")
+        .y_desc(picture.what)
         .draw()?;
     let mut drawn: Vec<Modulation> = Vec::new();
     for modulation in points.iter().map(|point| point.modulation) {
@@ -80,8 +121,8 @@ fn draw<'a>(
         let steps = ((range.end - range.start) / STEP).round() as usize;
         let ratios = (0..=steps).map(|i| range.start + i as f64 * STEP);
         let curve = ratios
-            .map(|ratio| (ratio, bit_error_rate(modulation, ratio)))
-            .filter(|(_, rate)| *rate >= FLOOR);
+            .map(|ratio| (ratio, (picture.theory)(modulation, ratio)))
+            .filter(|(_, rate)| *rate >= floor);
         chart
             .draw_series(LineSeries::new(curve, colour.stroke_width(1)))?
             .label(modulation.name())
@@ -89,9 +130,9 @@ fn draw<'a>(
         let own = points.iter().filter(|point| point.modulation == modulation);
         for point in own {
             let (low, high) = point.interval;
-            let ends = [low, high].map(|rate| (point.eb_n0_db, rate.clamp(FLOOR, 1.0)));
+            let ends = [low, high].map(|rate| (point.eb_n0_db, rate.clamp(floor, 1.0)));
             chart.draw_series([PathElement::new(ends, colour.stroke_width(2))])?;
-            if point.rate >= FLOOR {
+            if point.rate >= floor {
                 let centre = (point.eb_n0_db, point.rate);
                 chart.draw_series([Circle::new(centre, 4, colour.filled())])?;
             }
@@ -127,5 +168,7 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 2);
         assert!(svg.contains("qam256") && svg.contains("bit error rate"));
         assert_eq!(error_rates_svg(&[]), None);
+        let svg = frame_rates_svg("frames not found", &points, &|_, _| 0.0).unwrap();
+        assert!(svg.contains("frames not found") && !svg.contains("1e-7"));
     }
 }

@@ -1,17 +1,16 @@
 //! `karoo modem ber`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
 use clap::Args;
 use karoo_modem::channel::{ChannelSettings, Profile};
 use karoo_modem::rx::{ModeVote, RxConfig};
-use karoo_modem::theory::{mode_error_rate, required_eb_n0};
-use karoo_modem::trials::{Trial, TrialError, TrialResult};
+use karoo_modem::theory::required_eb_n0;
+use karoo_modem::trials::{Trial, TrialPoint, run_trials};
 use karoo_modem::waveform::Modulation;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,7 +19,8 @@ use super::algorithms::{self, Algorithms};
 use super::samples;
 use crate::cli::Failure;
 use crate::config::units::hertz;
-use crate::report::error_rates::{MeasuredRate, error_rates_svg};
+use crate::report::error_rates::error_rates_svg;
+use crate::report::modem::{RatesRun, bit_rates, write_rates};
 use crate::report::{Documented, to_json};
 
 /// Samples of delay before the signal, besides a random part of a symbol.
@@ -39,8 +39,11 @@ pub struct BerArgs {
     /// far as theory has error rates of 1e-2 to 1e-5]
     #[arg(long, value_name = "DB", allow_hyphen_values = true, value_parser = ratios)]
     eb_n0: Option<Ratios>,
-    /// Wrong bits after which a point is done
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Points where theory has these bit error rates, in place of --eb-n0
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "eb_n0", value_parser = rate)]
+    rates: Vec<f64>,
+    /// Wrong bits after which a point is done; 0 waits for --frames whatever is wrong
+    #[arg(long, value_name = "N", default_value_t = 100)]
     errors: u64,
     /// Frames after which a point is done
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
@@ -88,6 +91,9 @@ pub struct BerArgs {
     /// Draw the points on theory's curves, as SVG
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     svg: Option<PathBuf>,
+    /// Folder for report.html, a page with curves and tables
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    report: Option<PathBuf>,
 }
 
 /// Ratios of energy to noise density in dB.
@@ -127,6 +133,14 @@ fn ratios(text: &str) -> Result<Ratios, String> {
     }
 }
 
+fn rate(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match (1e-12..=0.4).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be 1e-12 to 0.4".to_owned()),
+    }
+}
+
 /// Whole decibels at which theory has error rates of 10⁻² to 10⁻⁵.
 fn usual(modulation: Modulation) -> Vec<f64> {
     let ends = [1e-2, 1e-5].map(|rate| required_eb_n0(modulation, rate));
@@ -134,22 +148,9 @@ fn usual(modulation: Modulation) -> Vec<f64> {
     (from..=to).map(f64::from).collect()
 }
 
-/// A point of a curve.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Point {
-    modulation: Modulation,
-    eb_n0_db: f64,
-    #[serde(flatten)]
-    result: TrialResult,
-    /// Decibels that a perfect receiver needs less; none without errors.
-    loss_db: Option<f64>,
-    /// Frames whose modulation a perfect receiver reads wrongly, of those that were found.
-    mode_expected: f64,
-}
-
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Curves<'a> {
-    points: &'a [Point],
+    points: &'a [TrialPoint],
 }
 
 impl Documented for Curves<'_> {
@@ -177,20 +178,22 @@ impl BerArgs {
                 acquisition: self.algorithms.acquisition(),
                 equaliser: self.algorithms.equaliser(),
                 taps: self.taps,
-                vote: match self.majority {
-                    true => ModeVote::Majority,
-                    false => ModeVote::Soft,
-                },
+                vote: self.vote(),
                 ..RxConfig::default()
             },
             frames: self.frames,
-            errors: self.errors,
+            errors: match self.errors {
+                0 => u64::MAX,
+                errors => errors,
+            },
             seed: self.seed,
         };
         let of = |modulation: Modulation| {
+            let at = |rate: &f64| required_eb_n0(modulation, *rate);
             let ratios = match &self.eb_n0 {
                 Some(ratios) => ratios.0.clone(),
-                None => usual(modulation),
+                None if self.rates.is_empty() => usual(modulation),
+                None => self.rates.iter().map(at).collect(),
             };
             let points = ratios
                 .into_iter()
@@ -201,31 +204,18 @@ impl BerArgs {
     }
 }
 
-fn point(trial: &Trial, result: TrialResult) -> Point {
-    let es_n0_db = trial.eb_n0_db + 10.0 * (trial.modulation.bits() as f64).log10();
-    let found = (result.sent - result.lost) as f64;
-    let needed = || trial.eb_n0_db - required_eb_n0(trial.modulation, result.rate);
-    Point {
-        modulation: trial.modulation,
-        eb_n0_db: trial.eb_n0_db,
-        loss_db: (result.errors > 0).then(needed),
-        mode_expected: found * mode_error_rate(trial.receiver.vote, es_n0_db),
-        result,
-    }
-}
-
-fn print(point: &Point) {
+fn print(point: &TrialPoint) {
     let result = &point.result;
     let interval = match &result.interval {
         Some(interval) => format!("{:.1e} to {:.1e}", interval.low, interval.high),
         None => "none".to_owned(),
     };
-    let loss = match point.loss_db {
-        Some(loss) => format!("{loss:.2}"),
-        None => "none".to_owned(),
+    let loss = match (point.loss_db, point.loss_interval_db) {
+        (Some(loss), Some(ends)) => format!("{loss:.2} ({:.2} to {:.2})", ends.low, ends.high),
+        _ => "none".to_owned(),
     };
     println!(
-        "{:10} {:6.1} {:11} {:7} {:9.2e} {interval:>18} {:9.2e} {loss:>5} {:6} {:4} {:5} {:8.1}",
+        "{:10} {:6.2} {:11} {:7} {:9.2e} {interval:>18} {:9.2e} {loss:>21} {:6} {:4} {:5} {:8.1}",
         point.modulation,
         point.eb_n0_db,
         result.bits,
@@ -239,42 +229,51 @@ fn print(point: &Point) {
     );
 }
 
-/// Runs trials on threads, and gives points in their order as soon as there are all before them.
-fn measure(
-    trials: &[Trial],
-    threads: usize,
-    mut done: impl FnMut(&Point),
-) -> Result<Vec<Point>, TrialError> {
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    let mut points = Vec::new();
-    thread::scope(|scope| {
-        for _ in 0..threads.min(trials.len()) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                while let Some((number, trial)) = {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    trials.get(number).map(|trial| (number, trial))
-                } {
-                    // Nobody receives any more if a trial failed.
-                    if sender.send((number, trial.run())).is_err() {
-                        return;
-                    }
-                }
-            });
+impl BerArgs {
+    /// Channel and receiver, in words.
+    fn setting(&self) -> String {
+        let vote = match self.majority {
+            true => "majority of the mode's copies",
+            false => "soft values of the mode",
+        };
+        format!(
+            "carrier {} Hz of {} Msample/s · clock {} ppm · paths {} · {} taps · {vote}",
+            self.frequency,
+            self.sample_rate / 1e6,
+            self.clock,
+            self.profile,
+            self.taps,
+        )
+    }
+
+    fn write_svg(&self, path: &Path, points: &[TrialPoint]) -> Result<(), Failure> {
+        let Some(svg) = error_rates_svg(&bit_rates(points)) else {
+            let why = format!(
+                "--svg {}: no frame was found: nothing to draw",
+                path.display()
+            );
+            return Err(Failure::data(why));
+        };
+        let failed = |error| Failure::data(format!("--svg {}: {error}", path.display()));
+        fs::write(path, svg).map_err(failed)
+    }
+
+    fn write_report(&self, dir: &Path, seconds: f64, points: &[TrialPoint]) -> Result<(), Failure> {
+        let run = RatesRun {
+            setting: self.setting(),
+            white: self.profile == Profile::None,
+            vote: self.vote(),
+            seconds,
+        };
+        write_rates(dir, &run, points).map_err(Failure::data)
+    }
+
+    fn vote(&self) -> ModeVote {
+        match self.majority {
+            true => ModeVote::Majority,
+            false => ModeVote::Soft,
         }
-        drop(sender);
-        let mut early = std::collections::BTreeMap::new();
-        for (number, result) in receiver {
-            early.insert(number, result);
-            while let Some(result) = early.remove(&points.len()) {
-                let point = point(&trials[points.len()], result?);
-                done(&point);
-                points.push(point);
-            }
-        }
-        Ok(points)
-    })
+    }
 }
 
 /// Runs the command.
@@ -288,7 +287,7 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
     let threads = args.threads.map_or(cpus, usize::from);
     if !args.json {
         println!(
-            "{:10} {:>6} {:>11} {:>7} {:>9} {:>18} {:>9} {:>5} {:>6} {:>4} {:>5} {:>8}",
+            "{:10} {:>6} {:>11} {:>7} {:>9} {:>18} {:>9} {:>21} {:>6} {:>4} {:>5} {:>8}",
             "modulation",
             "Eb/N0",
             "bits",
@@ -296,44 +295,30 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
             "rate",
             "95 % interval",
             "theory",
-            "loss",
+            "loss, dB",
             "frames",
             "lost",
             "mode",
             "expected",
         );
     }
-    let shown = |point: &Point| {
+    let begun = Instant::now();
+    let shown = |point: &TrialPoint| {
         if !args.json {
             print(point);
         }
     };
-    let points = measure(&trials, threads, shown).map_err(Failure::data)?;
+    let points = run_trials(&trials, threads, shown).map_err(Failure::data)?;
     if args.json {
         let curves = Curves { points: &points };
         let json = to_json(&curves).map_err(Failure::data)?;
         println!("{json}");
     }
-    let Some(path) = &args.svg else {
-        return Ok(());
-    };
-    let measured = points.iter().filter_map(|point| {
-        let interval = point.result.interval?;
-        Some(MeasuredRate {
-            modulation: point.modulation,
-            eb_n0_db: point.eb_n0_db,
-            rate: point.result.rate,
-            interval: (interval.low, interval.high),
-        })
-    });
-    let measured: Vec<_> = measured.collect();
-    let Some(svg) = error_rates_svg(&measured) else {
-        let why = format!(
-            "--svg {}: no frame was found: nothing to draw",
-            path.display()
-        );
-        return Err(Failure::data(why));
-    };
-    let failed = |error| Failure::data(format!("--svg {}: {error}", path.display()));
-    fs::write(path, svg).map_err(failed)
+    if let Some(path) = &args.svg {
+        args.write_svg(path, &points)?;
+    }
+    if let Some(dir) = &args.report {
+        args.write_report(dir, begun.elapsed().as_secs_f64(), &points)?;
+    }
+    Ok(())
 }

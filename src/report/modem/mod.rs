@@ -2,6 +2,7 @@
 
 mod page;
 mod pictures;
+mod rates;
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +14,8 @@ use karoo_modem::waveform::Modulation;
 use num_complex::Complex32;
 
 use super::html::{ReportError, replace};
+
+pub use rates::{RatesRun, bit_rates, write_rates};
 
 /// Samples of one spectrum.
 const BINS: usize = 1024;

@@ -5,9 +5,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
+use super::unequalised::Unequalised;
 use crate::channel::{Channel, ChannelSettings, SettingError};
 use crate::rx::{Outcome, ReceivedFrame, Receiver, RxConfig, RxConfigError};
-use crate::theory::{Interval, bit_error_rate, clopper_pearson};
+use crate::theory::{Interval, bit_error_rate, clopper_pearson, ideal_evm};
 use crate::tx::Transmitter;
 use crate::waveform::{CheckField, Frame, Header, Modulation, SAMPLES_PER_SYMBOL};
 
@@ -15,6 +16,8 @@ use crate::waveform::{CheckField, Frame, Header, Modulation, SAMPLES_PER_SYMBOL}
 const LEAD: usize = 1000;
 /// Blank symbols behind it.
 const TAIL: usize = 200;
+/// Confidence of intervals.
+pub(super) const CONFIDENCE: f64 = 0.95;
 /// Samples by which a frame may be off its place and still be the one that was sent.
 const NEAR: f64 = 40.0;
 
@@ -60,10 +63,18 @@ pub struct TrialResult {
     pub false_frames: u64,
     /// Frames with the wrong modulation.
     pub wrong_mode: u64,
-    /// Frames with the right one and a length that is too large, or a mode byte that is none.
-    pub refused: u64,
-    /// Frames that were delivered.
+    /// Frames with the right one, by what became of them: a mode byte that is too far from it,
+    pub mode: u64,
+    /// a length that is too large,
+    pub length: u64,
+    /// a check field that is wrong,
+    pub check: u64,
+    /// and those that were delivered.
     pub delivered: u64,
+    /// Share of frames that were lost: its interval with 95 % confidence.
+    pub lost_interval: Interval,
+    /// The same of frames with the wrong modulation, of those that were found.
+    pub wrong_mode_interval: Interval,
     /// Bits of bodies that were compared: of frames with the right modulation.
     pub bits: u64,
     /// Bits that are wrong.
@@ -74,8 +85,13 @@ pub struct TrialResult {
     pub interval: Option<Interval>,
     /// Rate that theory has.
     pub theory: f64,
-    /// Mean of the error vector's magnitude.
+    /// Mean of the error vector's magnitude, behind the equaliser.
     pub evm: f64,
+    /// The same ahead of it, where all that was taken off is a gain for each 64 symbols, fitted to
+    /// what was sent.
+    pub evm_unequalised: f64,
+    /// What it is in white noise without a loss.
+    pub evm_ideal: f64,
     /// Mean of Es/N0 as the receiver tells it, in dB.
     pub snr_db: f64,
     /// Root mean square of the clock's error, in parts per million.
@@ -89,11 +105,13 @@ impl Trial {
     pub fn run(&self) -> Result<TrialResult, TrialError> {
         let mut result = TrialResult {
             theory: bit_error_rate(self.modulation, self.eb_n0_db),
+            evm_ideal: ideal_evm(self.es_n0_db()),
             ..TrialResult::default()
         };
+        let unequalised = Unequalised::new();
         let mut number = 0;
         while result.sent < self.frames && result.errors < self.errors {
-            self.frame(number, &mut result)?;
+            self.frame(number, &unequalised, &mut result)?;
             number += 1;
         }
         let compared = result.bits / (8 * self.modulation.body_bytes() as u64);
@@ -105,17 +123,31 @@ impl Trial {
             }
         };
         result.evm = mean(result.evm);
+        result.evm_unequalised = mean(result.evm_unequalised);
         result.snr_db = mean(result.snr_db);
         result.clock_error_ppm = mean(result.clock_error_ppm).sqrt();
         result.frequency_error = mean(result.frequency_error).sqrt();
         if result.bits > 0 {
             result.rate = result.errors as f64 / result.bits as f64;
-            result.interval = Some(clopper_pearson(result.errors, result.bits, 0.95));
+            result.interval = Some(clopper_pearson(result.errors, result.bits, CONFIDENCE));
         }
+        let found = result.sent - result.lost;
+        result.lost_interval = clopper_pearson(result.lost, result.sent, CONFIDENCE);
+        result.wrong_mode_interval = clopper_pearson(result.wrong_mode, found, CONFIDENCE);
         Ok(result)
     }
 
-    fn frame(&self, number: u64, result: &mut TrialResult) -> Result<(), TrialError> {
+    /// Symbol energy by noise density, in dB.
+    pub fn es_n0_db(&self) -> f64 {
+        self.eb_n0_db + 10.0 * (self.modulation.bits() as f64).log10()
+    }
+
+    fn frame(
+        &self,
+        number: u64,
+        unequalised: &Unequalised,
+        result: &mut TrialResult,
+    ) -> Result<(), TrialError> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(number);
         let mut payload = vec![0; self.modulation.payload_bytes()];
@@ -134,11 +166,10 @@ impl Trial {
         transmitter.frame(&frame, &mut sent);
         transmitter.blanks(TAIL, &mut sent);
         transmitter.finish(&mut sent);
-        let es_n0_db = self.eb_n0_db + 10.0 * (self.modulation.bits() as f64).log10();
         let settings = ChannelSettings {
             delay: self.channel.delay + random.random_range(0.0..3.0),
             phase: random.random_range(0.0..1.0),
-            snr_db: Some(es_n0_db - 10.0 * (SAMPLES_PER_SYMBOL as f64).log10()),
+            snr_db: Some(self.es_n0_db() - 10.0 * (SAMPLES_PER_SYMBOL as f64).log10()),
             seed: random.random(),
             ..self.channel.clone()
         };
@@ -151,34 +182,48 @@ impl Trial {
         receiver.push(&samples, &mut frames);
         receiver.finish(&mut frames);
         let begin = (SAMPLES_PER_SYMBOL * LEAD) as f64 * (1.0 + 1e-6 * settings.clock_ppm);
-        self.compare(&frame, &settings, begin + settings.delay, &frames, result);
+        let Some(received) = self.find(begin + settings.delay, &frames, result) else {
+            return Ok(());
+        };
+        self.compare(&frame, &settings, received, result);
+        result.evm_unequalised += unequalised.evm(&samples, &frame, received);
         Ok(())
+    }
+
+    /// The frame at its place, if it is there with its modulation; counts what is not so.
+    fn find<'a>(
+        &self,
+        begin: f64,
+        frames: &'a [ReceivedFrame],
+        result: &mut TrialResult,
+    ) -> Option<&'a ReceivedFrame> {
+        result.sent += 1;
+        let near = |frame: &&ReceivedFrame| (frame.start as f64 - begin).abs() < NEAR;
+        result.false_frames += frames.iter().filter(|frame| !near(frame)).count() as u64;
+        let Some(frame) = frames.iter().find(near) else {
+            result.lost += 1;
+            return None;
+        };
+        if frame.modulation() != self.modulation {
+            result.wrong_mode += 1;
+            return None;
+        }
+        Some(frame)
     }
 
     fn compare(
         &self,
         sent: &Frame,
         channel: &ChannelSettings,
-        begin: f64,
-        frames: &[ReceivedFrame],
+        frame: &ReceivedFrame,
         result: &mut TrialResult,
     ) {
-        result.sent += 1;
-        let near = |frame: &&ReceivedFrame| (frame.start as f64 - begin).abs() < NEAR;
-        result.false_frames += frames.iter().filter(|frame| !near(frame)).count() as u64;
-        let Some(frame) = frames.iter().find(near) else {
-            result.lost += 1;
-            return;
-        };
-        if frame.modulation() != self.modulation {
-            result.wrong_mode += 1;
-            return;
-        }
-        match frame.outcome {
-            Outcome::Mode | Outcome::Length => result.refused += 1,
-            Outcome::Delivered => result.delivered += 1,
-            Outcome::Check => {}
-        }
+        *match frame.outcome {
+            Outcome::Mode => &mut result.mode,
+            Outcome::Length => &mut result.length,
+            Outcome::Check => &mut result.check,
+            Outcome::Delivered => &mut result.delivered,
+        } += 1;
         result.bits += 8 * sent.body().len() as u64;
         let wrong = sent
             .body()
