@@ -7,6 +7,7 @@ pub mod chain;
 pub mod cores;
 pub mod engine;
 pub mod kernels;
+pub mod modem;
 pub mod ports;
 pub mod queues;
 pub mod search;

@@ -167,6 +167,42 @@ Examples:
     karoo modem ber --mod qam16 --eb-n0 14,18 --profile cost207RAx4 \\
       --taps 64 --errors 1000 --json";
 
+/// Of `karoo modem bench tx`.
+pub const MODEM_BENCH_TX: &str = "\
+Examples:
+  Every modulation on one core:
+    karoo modem bench tx --mod bpsk,qpsk,qam16,qam64,qam256
+  256-QAM on one and on four cores, by duty cycle, as JSON:
+    karoo modem bench tx --threads 1,4 --duty 0.05,0.8,1 --json";
+
+/// Of `karoo modem bench rx`.
+pub const MODEM_BENCH_RX: &str = "\
+Examples:
+  Every modulation on one core:
+    karoo modem bench rx --mod bpsk,qpsk,qam16,qam64,qam256
+  256-QAM with up to seven threads that decode:
+    karoo modem bench rx --threads 0,1,3,7
+  One and two receivers on the two threads of a core, by block:
+    karoo modem bench rx --instances 1,2 --cpus 2,34 --block 120,4096";
+
+/// Of `karoo modem bench latency`.
+pub const MODEM_BENCH_LATENCY: &str = "\
+Examples:
+  256-QAM at 80 Msample/s, in blocks of two sizes, on one thread and on two:
+    karoo modem bench latency
+  16-QAM at the rate of a radio by USB, as JSON:
+    karoo modem bench latency --mod qam16 --rate 40M --threads 0 --json";
+
+/// Of `karoo modem bench loop`.
+pub const MODEM_BENCH_LOOP: &str = "\
+Examples:
+  256-QAM for three minutes, without and with telemetry:
+    karoo modem bench loop --seconds 180 --telemetry
+  The share of each CPU at 20 Msample/s, by duty cycle:
+    karoo modem bench loop --rate 20M --duty 0.05,0.8,1
+  All kinds of queues:
+    karoo modem bench loop --transfer in-place,copying,marked,marked-copying";
+
 /// Of `karoo plan`.
 pub const PLAN: &str = "\
 Examples:

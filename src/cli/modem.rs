@@ -1,6 +1,7 @@
 //! `karoo modem`: frames of a single-carrier waveform, sent, sent through channels, and tried.
 
 mod algorithms;
+mod bench;
 mod ber;
 mod channel;
 mod graph;
@@ -12,6 +13,9 @@ mod sink;
 mod stream;
 mod tx;
 
+pub(in crate::cli) use bench::{
+    LatencyDocument, LoopDocument, RxDocument as BenchRxDocument, TxDocument as BenchTxDocument,
+};
 pub(in crate::cli) use ber::Curves as BerDocument;
 pub(in crate::cli) use channel::Passed as ChannelDocument;
 pub(in crate::cli) use link::Linked as LinkDocument;
@@ -68,6 +72,8 @@ enum Modem {
     /// codes: 0 measured; 1 an output failed; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_BER)]
     Ber(Box<ber::BerArgs>),
+    /// Measure rates and latency on this machine
+    Bench(Box<bench::BenchArgs>),
 }
 
 impl ModemArgs {
@@ -77,7 +83,7 @@ impl ModemArgs {
             Modem::Tx(args) => args.is_live(),
             Modem::Rx(args) => args.is_live(),
             Modem::Link(_) => true,
-            Modem::Channel(_) | Modem::Ber(_) => false,
+            Modem::Channel(_) | Modem::Ber(_) | Modem::Bench(_) => false,
         }
     }
 }
@@ -90,5 +96,6 @@ pub fn run(args: &ModemArgs) -> Result<(), Failure> {
         Modem::Channel(args) => channel::run(args),
         Modem::Link(args) => link::run(args),
         Modem::Ber(args) => ber::run(args),
+        Modem::Bench(args) => bench::run(args),
     }
 }

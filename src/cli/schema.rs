@@ -85,7 +85,7 @@ const FLOW_PLAN: &str = "Where the nodes of a dataflow graph run: karoo flow pla
 const LIVE: &str = "What a page of a running program shows: /live.json";
 
 /// All documents.
-fn entries() -> [Entry; 23] {
+fn entries() -> [Entry; 27] {
     [
         entry::<RunReport>(),
         entry::<Qualification>(),
@@ -109,6 +109,10 @@ fn entries() -> [Entry; 23] {
         entry::<modem::ChannelDocument>(),
         entry::<modem::LinkDocument>(),
         entry::<modem::BerDocument<'_>>(),
+        entry::<modem::BenchTxDocument>(),
+        entry::<modem::BenchRxDocument>(),
+        entry::<modem::LatencyDocument>(),
+        entry::<modem::LoopDocument>(),
         entry::<dsim::Truth<'_>>(),
     ]
 }

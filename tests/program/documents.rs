@@ -174,4 +174,20 @@ fn what_the_modem_tells_keeps_its_schemas() {
         "modem", "ber", "--json", "--mod", "bpsk", "--eb-n0", "6", "--errors", "1",
     ];
     check("modem-ber", &karoo_ok(ber));
+    for (what, rest) in [
+        ("tx", vec!["--rounds", "1", "--seconds", "0.01"]),
+        (
+            "rx",
+            vec!["--rounds", "1", "--seconds", "0.01", "--mod", "bpsk"],
+        ),
+        (
+            "latency",
+            vec!["--seconds", "0.01", "--rate", "10M", "--block", "4096"],
+        ),
+        ("loop", vec!["--seconds", "0.01", "--telemetry"]),
+    ] {
+        let bench = ["modem", "bench", what, "--json"];
+        let name = format!("modem-bench-{what}");
+        check(&name, &karoo_ok(bench.into_iter().chain(rest)));
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 32] = [
+pub const COMMANDS: [&str; 37] = [
     "",
     "replay",
     "fgpu",
@@ -27,6 +27,11 @@ pub const COMMANDS: [&str; 32] = [
     "modem rx",
     "modem channel",
     "modem ber",
+    "modem bench",
+    "modem bench tx",
+    "modem bench rx",
+    "modem bench latency",
+    "modem bench loop",
     "tune",
     "tune check",
     "tune apply",

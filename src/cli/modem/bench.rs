@@ -1,0 +1,182 @@
+//! `karoo modem bench`.
+
+mod latency;
+mod loopback;
+mod rx;
+mod tx;
+
+pub(in crate::cli) use latency::Report as LatencyDocument;
+pub(in crate::cli) use loopback::Report as LoopDocument;
+pub(in crate::cli) use rx::Report as RxDocument;
+pub(in crate::cli) use tx::Report as TxDocument;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use ground::os::run_on;
+use host::topology::{CpuList, Machine, Root};
+use karoo_modem::rx::{Level, RxConfig};
+use karoo_modem::waveform::Modulation;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::bench::modem::ModemBenchError;
+use crate::cli::Failure;
+use crate::config::units::seconds;
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    what: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Tx(tx::TxArgs),
+    Rx(rx::RxArgs),
+    Latency(latency::LatencyArgs),
+    Loop(loopback::LoopArgs),
+}
+
+/// Runs the command.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.what {
+        Bench::Tx(args) => tx::run(args),
+        Bench::Rx(args) => rx::run(args),
+        Bench::Latency(args) => latency::run(args),
+        Bench::Loop(args) => loopback::run(args),
+    }
+}
+
+/// The frames that a bench is of.
+#[derive(Debug, Args)]
+struct FrameOptions {
+    /// Modulations, bpsk, qpsk, qam16, qam64 or qam256, with commas between
+    #[arg(long = "mod", value_name = "LIST", value_delimiter = ',', default_value = "qam256", value_parser = Modulation::from_str)]
+    modulations: Vec<Modulation>,
+    /// Duty cycles: shares of the time in which frames are sent
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1",
+        value_parser = duty
+    )]
+    duty: Vec<f64>,
+}
+
+impl FrameOptions {
+    /// Each modulation at each duty cycle.
+    fn each(&self) -> impl Iterator<Item = (Modulation, f64)> {
+        let pairs = |&modulation| self.duty.iter().map(move |&duty| (modulation, duty));
+        self.modulations.iter().flat_map(pairs)
+    }
+}
+
+/// The CPUs that a bench has.
+#[derive(Debug, Args)]
+struct CpuOptions {
+    /// CPUs that all threads may use [default: those of this process]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+}
+
+impl CpuOptions {
+    /// Keeps this process to the CPUs; names them and the machine.
+    fn keep(&self) -> Result<Place, Failure> {
+        if let Some(cpus) = &self.cpus {
+            let failed = |error| Failure::usage(format!("--cpus {cpus}: {error}"));
+            run_on(cpus.iter()).map_err(failed)?;
+        }
+        Ok(Place {
+            model: Machine::read(&Root::host()).map_or(String::new(), |machine| machine.model),
+            cpus: ground::os::allowed_cpus(),
+            level: Level::detect().to_string(),
+        })
+    }
+}
+
+/// Where a bench ran.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Place {
+    /// The processor's name.
+    model: String,
+    /// CPUs that threads could use.
+    cpus: Vec<usize>,
+    /// What loops are compiled for.
+    level: String,
+}
+
+impl Place {
+    fn print(&self) {
+        println!("{}, {} CPUs, {}", self.model, self.cpus.len(), self.level);
+    }
+}
+
+fn duty(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match (0.001..=1.0).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be 0.001 to 1; 0.5 sends as long as it pauses".to_owned()),
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let value = seconds(text).map_err(|error| error.to_string())?;
+    match (0.001..=86_400.0).contains(&value) {
+        true => Ok(Duration::from_secs_f64(value)),
+        false => Err("it must be 0.001 to 86400 seconds".to_owned()),
+    }
+}
+
+fn block(text: &str) -> Result<usize, String> {
+    let value: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match (3..=1 << 22).contains(&value) {
+        true => Ok(value),
+        false => Err("it must be 3 to 4194304 samples".to_owned()),
+    }
+}
+
+fn decoders(text: &str) -> Result<usize, String> {
+    let value: usize = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    match value <= 1024 {
+        true => Ok(value),
+        false => Err("at most 1024, such as one for each core".to_owned()),
+    }
+}
+
+/// A receiver with so many taps and threads that decode.
+fn config(taps: usize, threads: usize) -> Result<RxConfig, Failure> {
+    let config = RxConfig {
+        taps,
+        threads,
+        ..RxConfig::default()
+    };
+    let failed = |error| Failure::usage(format!("--taps {taps}: {error}"));
+    config.check().map_err(failed)?;
+    Ok(config)
+}
+
+fn failed(error: ModemBenchError) -> Failure {
+    match error {
+        ModemBenchError::Thread | ModemBenchError::Graph(_) | ModemBenchError::Frame(_) => {
+            Failure::data(error)
+        }
+        _ => Failure::usage(error),
+    }
+}
+
+/// Frames that were lost are a failure: what a receiver loses it need not decode.
+fn none_lost(lost: u64) -> Result<(), Failure> {
+    match lost {
+        0 => Ok(()),
+        lost => Err(Failure::data(format!(
+            "{lost} frames were lost: the rates count for nothing"
+        ))),
+    }
+}
+
+fn mega(rate: f64) -> f64 {
+    rate / 1e6
+}

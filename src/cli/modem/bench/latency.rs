@@ -1,0 +1,128 @@
+//! `karoo modem bench latency`.
+
+use std::time::Duration;
+
+use clap::Args;
+use karoo_modem::waveform::Modulation;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{CpuOptions, Place, block, config, decoders, failed, mega, none_lost, time};
+use crate::bench::modem::{LatencyBench, LatencyRow, measure_latency};
+use crate::cli::modem::samples::rate;
+use crate::cli::{Failure, examples};
+use crate::report::{Documented, to_json};
+
+/// Measure the time from a frame's last sample to its last byte, while samples come at a rate
+///
+/// Each block is given to the receiver when its last sample is due. A machine that does anything
+/// else shows in the highest values. Exit codes: 0 measured; 1 frames were lost; 2 the command line
+/// is wrong.
+#[derive(Debug, Args)]
+#[command(after_help = examples::MODEM_BENCH_LATENCY)]
+pub struct LatencyArgs {
+    /// Modulation of the frames, which follow one another
+    #[arg(long = "mod", value_name = "MODULATION", default_value_t = Modulation::Qam256)]
+    modulation: Modulation,
+    /// Samples per second
+    #[arg(long, value_name = "HZ", default_value = "80M", value_parser = rate)]
+    rate: f64,
+    /// Samples that come at once
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "120,4096", value_parser = block)]
+    block: Vec<usize>,
+    /// Threads that decode, beside the one that finds frames; 0 does both on one
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,1", value_parser = decoders)]
+    threads: Vec<usize>,
+    /// Taps of the equaliser: a multiple of 8, from 8 to 128
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    taps: usize,
+    /// Seconds that samples come
+    #[arg(long, value_name = "S", default_value = "2", value_parser = time)]
+    seconds: Duration,
+    #[command(flatten)]
+    cpus: CpuOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of all.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Report {
+    machine: Place,
+    /// Taps of the equaliser.
+    taps: usize,
+    rows: Vec<LatencyRow>,
+}
+
+impl Documented for Report {
+    const NAME: &'static str = "modem-bench-latency";
+    const TITLE: &'static str = "What karoo modem bench latency --json measured";
+}
+
+pub fn run(args: &LatencyArgs) -> Result<(), Failure> {
+    let mut benches = Vec::new();
+    for &threads in &args.threads {
+        let config = config(args.taps, threads)?;
+        benches.extend(args.block.iter().map(|&block| LatencyBench {
+            modulation: args.modulation,
+            rate: args.rate,
+            block,
+            config: config.clone(),
+            time: args.seconds,
+        }));
+    }
+    let machine = args.cpus.keep()?;
+    if !args.json {
+        machine.print();
+        println!(
+            "{} at {} Msample/s; microseconds from a frame's last sample to its last byte",
+            args.modulation,
+            mega(args.rate)
+        );
+        println!(
+            "{:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>4}",
+            "decoders",
+            "block",
+            "least",
+            "median",
+            "99 %",
+            "99.9 %",
+            "most",
+            "waited",
+            "frames",
+            "lost"
+        );
+    }
+    let mut rows = Vec::new();
+    for bench in &benches {
+        let row = measure_latency(bench).map_err(failed)?;
+        if !args.json {
+            println!(
+                "{:8} {:7} {:9.1} {:9.1} {:9.1} {:9.1} {:9.1} {:5.1} % {:7} {:4}",
+                row.decoders,
+                row.block,
+                row.least,
+                row.median,
+                row.of_99,
+                row.of_999,
+                row.most,
+                100.0 * row.waited,
+                row.frames,
+                row.lost,
+            );
+        }
+        rows.push(row);
+    }
+    let lost = rows.iter().map(|row| row.lost).sum();
+    if args.json {
+        let taps = args.taps;
+        let report = Report {
+            machine,
+            taps,
+            rows,
+        };
+        println!("{}", to_json(&report).map_err(Failure::data)?);
+    }
+    none_lost(lost)
+}
