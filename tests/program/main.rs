@@ -17,6 +17,7 @@ mod manual;
 mod memory;
 mod mistakes;
 mod modem;
+mod modem_hostile;
 mod modem_link;
 mod modem_streams;
 mod outputs;
