@@ -28,3 +28,4 @@ mod replay;
 mod spead2;
 mod top;
 mod tune;
+mod tutorial;
