@@ -14,8 +14,9 @@ const RECEIVE_CHUNKS: usize = 2;
 const REST: Duration = Duration::from_secs(5);
 
 /// How long what is under way in `engine` may take to come out once its input has ended: what was
-/// received and all output chunks may wait, each for as long as its data took, or up to twice as long
-/// where `rate_factor`, the pace as a multiple of an output's own rate, is below 1. 0 is no pace.
+/// received and all output chunks may wait, each for as long as its data took, or up to twice as
+/// long where `rate_factor`, the pace as a multiple of an output's own rate, is below 1. 0 is no
+/// pace.
 pub fn drain(engine: &EngineConfig, rate_factor: f64) -> Duration {
     let chunk_samples = |output: &OutputConfig| {
         let batches = engine.send.chunk_jones / output.jones_per_batch;

@@ -390,7 +390,8 @@ mod tests {
             }
         }
 
-        /// With few spectra, neighbours share an estimate; nothing is ever not finite, or zero for good.
+        /// With few spectra, neighbours share an estimate; no gain is ever not finite, or zero for
+        /// good.
         #[test]
         fn gains_stay_finite(power in prop::sample::select(vec![0.0, 1e-30, 1.0, 1e30, 1e60]), gain in prop::sample::select(vec![0.0f32, 1e-30, 1.0, 1e30])) {
             let gains = vec![Complex32::new(gain, 0.0); 64];

@@ -263,7 +263,7 @@ impl<T: Ticks> TxLcore<T> {
         while !self.abort.is_set() {
             timer.turn();
             let waiting = self.outputs.iter().any(|lane| !lane.waiting.is_empty());
-            // Without pace a chunk is sent whole in the turn that takes it, which keeps their order.
+            // Without pace a chunk is sent whole in the turn that takes it: they keep their order.
             if !ended {
                 match self.source.pop() {
                     Some(PassedChunk::Chunk(output, chunk)) => {
