@@ -9,14 +9,14 @@ use dpdk::{MbufBatch, RxQueue};
 use ground::{Idle, IdlePolicy, StopFlag};
 
 use super::pairs::{Half, Inlet, Selection};
-use crate::config::OutputConfig;
+use crate::config::{EngineConfig, OutputConfig};
 use crate::sink::live::{KeptHeap, Shape, Tracker};
 use crate::sink::{Kind, StreamReport, classify};
 
 /// What the thread has heard.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// Frames that are none of the streams', by cause.
+    /// Frames that are none of the engine's streams, by cause.
     pub ignored: BTreeMap<&'static str, u64>,
     /// One per stream.
     pub streams: Vec<StreamReport>,
@@ -33,18 +33,20 @@ pub struct Listener {
     routes: HashMap<SocketAddrV4, (usize, usize)>,
     inlet: Inlet,
     newest: Newest,
+    feng_id: u64,
+    array_size: u64,
     heard: Heard,
 }
 
 impl Listener {
-    /// Takes in heaps of these outputs from the queues.
+    /// Takes in heaps of this engine's outputs from the queues.
     pub fn new(
         queues: Vec<RxQueue>,
-        outputs: &[OutputConfig],
+        engine: &EngineConfig,
         selections: Vec<Selection>,
-        array_size: u64,
         inlet: Inlet,
     ) -> Self {
+        let (outputs, array_size) = (&engine.outputs, engine.array_size);
         let tracker = |output: &OutputConfig| {
             let shape = Shape {
                 channels: output.channels_per_substream() as u64,
@@ -67,6 +69,8 @@ impl Listener {
             selections,
             inlet,
             newest: Arc::new(outputs.iter().map(|_| AtomicU64::new(0)).collect()),
+            feng_id: engine.feng_id,
+            array_size,
             heard: Heard::default(),
         }
     }
@@ -109,6 +113,9 @@ impl Listener {
         let Some(&(stream, sub)) = self.routes.get(&route.1) else {
             return self.ignore("not-ours");
         };
+        if !self.is_of_engine(&kind) {
+            return self.ignore("other-engine");
+        }
         let selected = match &kind {
             Kind::Spectra(spectra, _) => {
                 self.newest[stream].store(spectra.timestamp, Ordering::Relaxed);
@@ -122,7 +129,101 @@ impl Listener {
         }
     }
 
+    /// Whether the engine sent it: all engines of an array send to the same groups. Heaps without an
+    /// F-engine number are told apart by their counts.
+    fn is_of_engine(&self, kind: &Kind<'_>) -> bool {
+        match kind {
+            Kind::Spectra(spectra, _) => spectra.feng_id == self.feng_id,
+            Kind::Descriptors(count, _) | Kind::Stop(count) => {
+                count % self.array_size == self.feng_id
+            }
+            Kind::Other => true,
+        }
+    }
+
     fn ignore(&mut self, cause: &'static str) {
         *self.heard.ignored.entry(cause).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ground::Timestamp;
+
+    use super::*;
+    use crate::config::tests::engine;
+    use crate::net::MacAddr;
+    use crate::send::{HEADER_BYTES, Packetiser, SourceAddress};
+    use crate::shadow::pairs::{Outlet, queue};
+
+    fn config(feng_id: u64) -> EngineConfig {
+        let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
+        engine(options, |config| {
+            config.feng_id = feng_id;
+            config.array_size = 8;
+        })
+    }
+
+    /// What F-engine `feng_id` sends.
+    fn sender(feng_id: u64) -> Packetiser {
+        let source = SourceAddress {
+            mac: MacAddr([2, 0, 0, 0, 0, feng_id as u8]),
+            ip: [10, 0, 0, 1].into(),
+            port: 50000,
+        };
+        Packetiser::new(&config(feng_id), 0, source)
+    }
+
+    fn listener() -> (Listener, Outlet) {
+        let (inlet, outlet) = queue();
+        let config = config(3);
+        let selections = vec![Selection::new(&config.outputs[0], 1)];
+        let listener = Listener::new(Vec::new(), &config, selections, inlet);
+        (listener, outlet)
+    }
+
+    /// Sends a batch whose bytes are the F-engine's number.
+    fn send(listener: &mut Listener, sender: &mut Packetiser, feng_id: u8, timestamp: u64) {
+        for index in 0..sender.batch_packets() {
+            let mut header = [0; HEADER_BYTES];
+            let range = sender.packet(Timestamp(timestamp), index, &mut header);
+            let payload = vec![feng_id; range.len()];
+            listener.take(&[&header[..], &payload].concat());
+        }
+        sender.finish_batch();
+    }
+
+    /// The others are heard first, are ahead, and stop before.
+    #[test]
+    fn heaps_of_the_other_engines_of_the_array_are_ignored() {
+        let (mut listener, outlet) = listener();
+        let newest = listener.newest();
+        let mut senders = [2, 3, 4].map(sender);
+        for batch in 1..=6 {
+            for (sender, (feng_id, ahead)) in senders.iter_mut().zip([(2, 40), (3, 0), (4, 3)]) {
+                send(&mut listener, sender, feng_id, (batch + ahead) * 128);
+            }
+            assert_eq!(newest[0].load(Ordering::Relaxed), batch * 128);
+            for sender in [0, 2] {
+                let stop = senders[sender].clone().stop_frames();
+                stop.iter().for_each(|frame| listener.take(frame));
+            }
+        }
+        let stopped = StopFlag::default();
+        stopped.set();
+        let heard = listener.run(&stopped);
+        // Two batches of two heaps and two stop heaps, six times.
+        assert_eq!(heard.ignored, [("other-engine", 6 * (4 + 4))].into());
+        let stream = &heard.streams[0];
+        assert_eq!((stream.feng_id, stream.stop_heaps), (3, 0));
+        assert_eq!(stream.problems, Vec::<String>::new());
+        let mut heaps = Vec::new();
+        while let Ok(Some(half)) = outlet.take(std::time::Duration::ZERO) {
+            let Half::Theirs(heap) = half else { panic!() };
+            assert!(heap.data.iter().all(|&byte| byte == 3));
+            heaps.push((heap.timestamp / 128, heap.substream));
+        }
+        let expected = (1..=6).flat_map(|batch| [(batch, 0), (batch, 1)]);
+        assert_eq!(heaps, expected.collect::<Vec<_>>());
     }
 }

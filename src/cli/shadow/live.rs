@@ -156,14 +156,7 @@ impl Shadow<'_> {
             queues.append(&mut port.rx);
             ports.push(port);
         }
-        let selections = self.selections();
-        let listener = Listener::new(
-            queues,
-            &engine.outputs,
-            selections,
-            engine.array_size,
-            inlet,
-        );
+        let listener = Listener::new(queues, engine, self.selections(), inlet);
         begin(listener.newest()).map_err(Failure::data)?;
         let stop = StopFlag::default();
         let stopped = stop.clone();
@@ -231,7 +224,7 @@ fn say(before: Option<&ComparedStream>, now: &ComparedStream) {
             since(|s| s.heaps_only_computed),
         ) {
             (0, 0) => "neither comes anything of the engine's, nor is anything computed here",
-            (0, _) => "nothing comes of the engine's output: see --send-interface and dst=",
+            (0, _) => "nothing comes of the engine's output: see --send-interface, dst= and --feng-id",
             (_, 0) => "nothing is computed here: see --recv-interface and SRC",
             _ => {
                 "no heap that came has the timestamp of one that was computed here: see --sync-time and the outputs' keys"
