@@ -301,8 +301,8 @@ fn constants(compute: &Compute) -> Vec<(SensorInfo, String)> {
     ]
 }
 
-/// Ends an engine that nobody can talk to.
-fn give_up(engine: LiveEngine, failure: Failure) -> Failure {
+/// Ends an engine that is of no use to anybody.
+pub(in crate::cli) fn give_up(engine: LiveEngine, failure: Failure) -> Failure {
     engine.abort();
     if let Err(error) = engine.join() {
         tracing::error!(%error, "while giving up");

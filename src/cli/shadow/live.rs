@@ -11,7 +11,7 @@ use ground::StopFlag;
 
 use super::ShadowArgs;
 use crate::assembly::{Threads, drain};
-use crate::cli::fgpu::launch::{Launch, ended_early, failure, finish};
+use crate::cli::fgpu::launch::{Launch, ended_early, failure, finish, give_up};
 use crate::cli::frame::StopReason;
 use crate::cli::losses::Losses;
 use crate::cli::serve::Serving;
@@ -71,15 +71,24 @@ impl Shadow<'_> {
         let (interfaces, placement) = (self.launch.interfaces, self.launch.placement);
         let engine = LiveEngine::start(config, interfaces, threads, parts, placement);
         let engine = engine.map_err(failure)?;
-        let comparer = Comparer::start(&config.engine, self.every, outlet, followed.clone());
-        let comparer = comparer.map_err(Failure::data)?;
         let following = StopFlag::default();
-        let ears = self.listen(&eal, inlet, |newest| {
-            let (follow, followed) = (!self.args.no_follow, followed.clone());
-            let (steering, stop) = (steering.clone(), following.clone());
-            let work = move || follower.run(&steering, &newest, &followed, follow, &stop);
-            thread::Builder::new().name("follow".to_owned()).spawn(work)
-        })?;
+        let comparer = Comparer::start(&config.engine, self.every, outlet, followed.clone());
+        let begun = comparer.map_err(Failure::data).and_then(|comparer| {
+            let ears = self.listen(&eal, inlet, |newest| {
+                let (follow, followed) = (!self.args.no_follow, followed.clone());
+                let (steering, stop) = (steering.clone(), following.clone());
+                let work = move || follower.run(&steering, &newest, &followed, follow, &stop);
+                thread::Builder::new().name("follow".to_owned()).spawn(work)
+            })?;
+            Ok((comparer, ears))
+        });
+        let (comparer, ears) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                following.set();
+                return Err(give_up(engine, error));
+            }
+        };
         tracing::info!("up");
 
         let begun = Instant::now();
@@ -93,12 +102,13 @@ impl Shadow<'_> {
         // It may be connecting: nobody waits for it.
         following.set();
         serving.stop();
-        ended?;
         let changes = [&followed.gains, &followed.delays].map(|n| n.load(Ordering::Relaxed));
         let seconds = begun.elapsed().as_secs_f64();
         let changes = (changes[0], changes[1]);
         let report = ShadowReport::new(&self.args.running, seconds, changes, compared, heard);
+        // What was compared is told also if the engine did not end well.
         print(&report, self.args.json)?;
+        ended?;
         why.outcome()?;
         outcome(&report)
     }
@@ -224,7 +234,9 @@ fn say(before: Option<&ComparedStream>, now: &ComparedStream) {
             since(|s| s.heaps_only_computed),
         ) {
             (0, 0) => "neither comes anything of the engine's, nor is anything computed here",
-            (0, _) => "nothing comes of the engine's output: see --send-interface, dst= and --feng-id",
+            (0, _) => {
+                "nothing comes of the engine's output: see --send-interface, dst= and --feng-id"
+            }
             (_, 0) => "nothing is computed here: see --recv-interface and SRC",
             _ => {
                 "no heap that came has the timestamp of one that was computed here: see --sync-time and the outputs' keys"
