@@ -261,14 +261,38 @@ impl Follower {
             let outcome = self.look(steering, newest, followed, follow);
             let Err(error) = outcome else { continue };
             let lost = matches!(error, FollowError::Client(_));
-            if !lost || !followed.lost.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "what the engine has cannot be followed");
-            }
+            tracing::warn!(%error, "what the engine has cannot be followed");
             thread::sleep(AGAIN);
-            if lost && let Ok(()) = self.reconnect(steering, newest, followed, follow) {
+            if lost {
+                followed.lost.store(true, Ordering::Relaxed);
+                self.connect_again(steering, newest, followed, follow, stop);
+            }
+        }
+    }
+
+    /// Connects until it has heard all sensors: an engine that answers and does not tell what it
+    /// has would be taken to have changed nothing.
+    fn connect_again(
+        &mut self,
+        steering: &ControlHandle,
+        newest: &Newest,
+        followed: &Followed,
+        follow: bool,
+        stop: &StopFlag,
+    ) {
+        let mut said = String::new();
+        while !stop.is_set() {
+            let Err(error) = self.reconnect(steering, newest, followed, follow) else {
                 followed.lost.store(false, Ordering::Relaxed);
                 tracing::info!(engine = self.address, "connected again");
+                return;
+            };
+            let error = error.to_string();
+            if said != error {
+                tracing::warn!(error, "cannot connect again");
+                said = error;
             }
+            thread::sleep(AGAIN);
         }
     }
 

@@ -1,5 +1,8 @@
 //! A follower of a server that has an engine's sensors, as katgpucbf writes them.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
 use katcp::{
     SensorId, SensorInfo, SensorReading, Sensors, ServerThread, SimpleDevice, Value, ValueType,
 };
@@ -121,4 +124,44 @@ fn engines_of_other_outputs_and_no_engines_are_refused() {
     fake.sensors.set(fake.gains, text("[1, 2, 3]"));
     let error = refused(&fake);
     assert!(error.contains("sensor w.input0.eq: 3 gains"), "{error}");
+}
+
+/// The client's next connection to an engine that is about to say something.
+fn accept(engine: &TcpListener) -> BufReader<TcpStream> {
+    let (mut client, _) = engine.accept().unwrap();
+    let greeting = b"#version-connect katcp-protocol 5.1-MI\n";
+    client.write_all(greeting).unwrap();
+    BufReader::new(client)
+}
+
+/// What it had before it was lost may have changed.
+#[test]
+fn an_engine_that_refuses_its_sensors_is_not_taken_to_have_told_everything() {
+    let fake = Fake::start();
+    let follower = Follower::connect(&fake.address(), &fake.config).unwrap();
+    let (steering, _queues) = ControlHandle::new(&fake.config, 16);
+    let (followed, stop) = (Arc::<Followed>::default(), StopFlag::default());
+    let newest: Newest = Arc::new(vec![AtomicU64::new(0)]);
+    let (told, ended) = (followed.clone(), stop.clone());
+    let work = move || follower.run(&steering, &newest, &told, true, &ended);
+    let thread = thread::spawn(work);
+    wait("an answer", || followed.told().is_some());
+    let address = fake.server.address();
+    drop(fake.server);
+    let engine = TcpListener::bind(address).unwrap();
+    let mut first = accept(&engine);
+    let mut asked = String::new();
+    first.read_line(&mut asked).unwrap();
+    assert!(asked.starts_with("?sensor-sampling[1] "), "{asked}");
+    let refusal = b"!sensor-sampling[1] fail no\n";
+    first.get_mut().write_all(refusal).unwrap();
+    // It comes again for its sensors, and asks nothing else meanwhile.
+    let second = accept(&engine);
+    asked.clear();
+    first.read_to_string(&mut asked).unwrap();
+    assert_eq!(asked, "");
+    assert!(followed.lost.load(Ordering::Relaxed));
+    stop.set();
+    drop(second);
+    thread.join().unwrap();
 }
