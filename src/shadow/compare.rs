@@ -68,7 +68,7 @@ impl Comparer {
     ) -> std::io::Result<ComparerHandle> {
         let outputs = config.outputs.iter();
         let stream = |output: &crate::config::OutputConfig| Stream {
-            pairs: Pairs::new(output, config.outputs.len()),
+            pairs: Pairs::new(output, config),
             windows: Windows::new(output, config.clock, every),
             substream_channels: output.channels_per_substream(),
             spectra: output.spectra_per_heap(),
@@ -111,8 +111,10 @@ impl Comparer {
             self.add(half);
         }
         let end = Instant::now();
-        let streams = self.streams.iter_mut();
-        streams.for_each(|stream| stream.windows.close(end));
+        for stream in &mut self.streams {
+            stream.pairs.close();
+            stream.windows.close(end);
+        }
         while end.elapsed() < LAST && self.streams.iter().any(|s| s.windows.waits()) {
             self.look(Instant::now());
             thread::sleep(LOOK);
@@ -132,13 +134,13 @@ impl Comparer {
             } => {
                 if let Some(stream) = self.streams.get_mut(stream) {
                     let (pairs, mut rest) = stream.split();
-                    pairs.add_ours(timestamp, data, |pair| rest.compare(&pair, now));
+                    pairs.add_ours(timestamp, data, now, |pair| rest.compare(&pair, now));
                 }
             }
             Half::Theirs(heap) => {
                 if let Some(stream) = self.streams.get_mut(heap.stream) {
                     let (pairs, mut rest) = stream.split();
-                    pairs.add_theirs(heap, |pair| rest.compare(&pair, now));
+                    pairs.add_theirs(heap, now, |pair| rest.compare(&pair, now));
                 }
             }
         }
@@ -153,6 +155,7 @@ impl Comparer {
                 tell(&news);
                 all.note(news);
             }
+            stream.pairs.forget_old(now);
             stream.show();
         }
         all.left_out = self.outlet.refused();

@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::config::OutputConfig;
+use ground::Timestamp;
+
+use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::ChunkObserver;
 use crate::memory::OutputMemory;
 use crate::sink::live::KeptHeap;
 
 /// Bytes that may wait for the thread that compares, and in it for the other half.
 const WAITING: usize = 256 << 20;
+/// Seconds that a half waits for the other, beside what an engine has in it.
+const PATIENCE: f64 = 5.0;
 /// Timestamps on the wire have so many bits.
-pub const WIRE: u64 = (1 << 48) - 1;
+const WIRE: u64 = Timestamp::WIRE_RANGE - 1;
 
 /// Which batches are compared: one in so many, so that this host keeps up.
 #[derive(Clone, Copy, Debug)]
@@ -168,12 +172,24 @@ pub struct Pair<'a> {
 }
 
 /// A batch of which something is there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Batch {
+    since: Instant,
     ours: Option<(u64, Vec<u8>)>,
     /// Heaps that wait for ours, by substream.
     theirs: Vec<(usize, Vec<u8>)>,
     compared: usize,
+}
+
+impl Batch {
+    fn new(since: Instant) -> Self {
+        Self {
+            since,
+            ours: None,
+            theirs: Vec::new(),
+            compared: 0,
+        }
+    }
 }
 
 /// Halves of one stream that wait for the other.
@@ -181,8 +197,11 @@ struct Batch {
 pub struct Pairs {
     substreams: usize,
     heap_bytes: usize,
-    /// By timestamp on the wire.
+    /// By timestamp on the wire, unwrapped: later batches have larger ones.
     batches: BTreeMap<u64, Batch>,
+    /// The last of these.
+    last: Option<u64>,
+    patience: Duration,
     bytes: usize,
     room: usize,
     /// Heaps that came and were not computed here.
@@ -194,9 +213,15 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Pairs of an output, one of so many `streams`.
-    pub fn new(output: &OutputConfig, streams: usize) -> Self {
+    /// Pairs of an output of this engine.
+    pub fn new(output: &OutputConfig, engine: &EngineConfig) -> Self {
+        let streams = engine.outputs.len();
+        let chunk = engine.send.chunk_jones / output.channels * output.spectrum_samples();
+        let inside = (chunk + 2 * engine.recv.chunk_samples) as f64 / engine.clock.adc_sample_rate;
+        let patience = Duration::try_from_secs_f64(PATIENCE + inside);
         Self {
+            last: None,
+            patience: patience.unwrap_or(Duration::MAX),
             substreams: output.dst.len(),
             heap_bytes: output.heap_bytes(),
             batches: BTreeMap::new(),
@@ -209,10 +234,20 @@ impl Pairs {
     }
 
     /// Adds a batch that was computed here; shows all pairs that it makes.
-    pub fn add_ours(&mut self, timestamp: u64, data: Vec<u8>, mut show: impl FnMut(Pair<'_>)) {
-        let wire = timestamp & WIRE;
-        let batch = self.batches.entry(wire).or_default();
-        if batch.ours.is_some() || data.len() != self.substreams * self.heap_bytes {
+    pub fn add_ours(
+        &mut self,
+        timestamp: u64,
+        data: Vec<u8>,
+        now: Instant,
+        mut show: impl FnMut(Pair<'_>),
+    ) {
+        if data.len() != self.substreams * self.heap_bytes {
+            return;
+        }
+        let key = self.key(timestamp);
+        let batch = self.batches.entry(key);
+        let batch = batch.or_insert_with(|| Batch::new(now));
+        if batch.ours.is_some() {
             return;
         }
         self.bytes += data.len();
@@ -228,16 +263,18 @@ impl Pairs {
             });
         }
         batch.ours = Some((timestamp, data));
-        self.tidy(wire);
+        self.tidy(key);
     }
 
     /// Adds a heap that came; shows the pair that it makes.
-    pub fn add_theirs(&mut self, heap: KeptHeap, mut show: impl FnMut(Pair<'_>)) {
-        let (wire, substream) = (heap.timestamp & WIRE, heap.substream);
+    pub fn add_theirs(&mut self, heap: KeptHeap, now: Instant, mut show: impl FnMut(Pair<'_>)) {
+        let substream = heap.substream;
         if heap.data.len() != self.heap_bytes || substream >= self.substreams {
             return;
         }
-        let batch = self.batches.entry(wire).or_default();
+        let key = self.key(heap.timestamp);
+        let batch = self.batches.entry(key);
+        let batch = batch.or_insert_with(|| Batch::new(now));
         match &batch.ours {
             Some((timestamp, data)) => {
                 batch.compared += 1;
@@ -254,14 +291,14 @@ impl Pairs {
                 batch.theirs.push((substream, heap.data));
             }
         }
-        self.tidy(wire);
+        self.tidy(key);
     }
 
     /// Forgets the batch if it is complete, and the oldest if there are too many bytes.
-    fn tidy(&mut self, wire: u64) {
+    fn tidy(&mut self, key: u64) {
         let complete = |batch: &Batch| batch.compared == self.substreams;
-        if self.batches.get(&wire).is_some_and(complete) {
-            self.forget(wire);
+        if self.batches.get(&key).is_some_and(complete) {
+            self.forget(key);
         }
         while self.bytes > self.room {
             match self.batches.keys().next() {
@@ -271,8 +308,32 @@ impl Pairs {
         }
     }
 
-    fn forget(&mut self, wire: u64) {
-        let Some(batch) = self.batches.remove(&wire) else {
+    /// Forgets batches whose other half does not come any more.
+    pub fn forget_old(&mut self, now: Instant) {
+        let old = |batch: &Batch| now.saturating_duration_since(batch.since) > self.patience;
+        let batches = self.batches.iter();
+        let keys: Vec<_> = batches.filter(|(_, b)| old(b)).map(|(&k, _)| k).collect();
+        keys.into_iter().for_each(|key| self.forget(key));
+    }
+
+    /// Forgets all batches.
+    pub fn close(&mut self) {
+        while let Some((&key, _)) = self.batches.first_key_value() {
+            self.forget(key);
+        }
+    }
+
+    /// The key of a timestamp, of which the bits count that the wire has.
+    fn key(&mut self, timestamp: u64) -> u64 {
+        // From one range on, so that what is earlier than the first has a smaller one.
+        let near = self.last.unwrap_or(Timestamp::WIRE_RANGE);
+        let key = Timestamp::unwrap(timestamp & WIRE, Timestamp(near)).0;
+        self.last = Some(key);
+        key
+    }
+
+    fn forget(&mut self, key: u64) {
+        let Some(batch) = self.batches.remove(&key) else {
             return;
         };
         self.only_theirs += batch.theirs.len() as u64;
@@ -293,9 +354,15 @@ mod tests {
     use super::*;
     use crate::config::tests::engine;
 
+    const OPTIONS: &str = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
+
     fn output() -> OutputConfig {
-        let options = "name=w,channels=16,dst=239.1.2.0+1:7148,jones_per_batch=64,taps=4";
-        engine(options, |_| {}).outputs[0].clone()
+        engine(OPTIONS, |_| {}).outputs[0].clone()
+    }
+
+    fn pairs() -> Pairs {
+        let output = output();
+        Pairs::new(&output, &engine(OPTIONS, |_| {}))
     }
 
     fn heap(substream: usize, timestamp: u64) -> KeptHeap {
@@ -314,7 +381,7 @@ mod tests {
         let (heaps, ahead) = (output.heap_bytes(), 5u64 << 48);
         let ours: Vec<u8> = [vec![1; heaps], vec![2; heaps]].concat();
         let mut seen = Vec::new();
-        let mut pairs = Pairs::new(&output, 1);
+        let (mut pairs, now) = (pairs(), Instant::now());
         let mut show = |pair: Pair<'_>| {
             seen.push((
                 pair.timestamp - ahead,
@@ -323,11 +390,11 @@ mod tests {
                 pair.theirs[0],
             ));
         };
-        pairs.add_theirs(heap(1, 128), &mut show);
-        pairs.add_ours(ahead + 128, ours.clone(), &mut show);
-        pairs.add_theirs(heap(0, 128), &mut show);
-        pairs.add_ours(ahead + 256, ours, &mut show);
-        pairs.add_theirs(heap(0, 256), &mut show);
+        pairs.add_theirs(heap(1, 128), now, &mut show);
+        pairs.add_ours(ahead + 128, ours.clone(), now, &mut show);
+        pairs.add_theirs(heap(0, 128), now, &mut show);
+        pairs.add_ours(ahead + 256, ours, now, &mut show);
+        pairs.add_theirs(heap(0, 256), now, &mut show);
         assert_eq!(seen, [(128, 1, 2, 11), (128, 0, 1, 10), (256, 0, 1, 10)]);
         assert_eq!((pairs.batches.len(), pairs.bytes), (1, 2 * heaps));
     }
@@ -335,14 +402,56 @@ mod tests {
     #[test]
     fn what_finds_no_half_is_counted_and_takes_no_more_memory() {
         let output = output();
-        let mut pairs = Pairs::new(&output, 1);
+        let (mut pairs, now) = (pairs(), Instant::now());
         pairs.room = 10 * output.batch_bytes();
         for i in 0..100 {
-            pairs.add_ours(i * 128, vec![0; output.batch_bytes()], |_| panic!());
-            pairs.add_theirs(heap(0, (1000 + i) * 128), |_| panic!());
+            pairs.add_ours(i * 128, vec![0; output.batch_bytes()], now, |_| panic!());
+            pairs.add_theirs(heap(0, (1000 + i) * 128), now, |_| panic!());
         }
         assert!(pairs.bytes <= pairs.room);
         assert!(pairs.only_ours > 150 && pairs.compared == 0, "{pairs:?}");
+    }
+
+    #[test]
+    fn what_finds_no_half_for_long_is_counted() {
+        let output = output();
+        let (mut pairs, begun) = (pairs(), Instant::now());
+        pairs.add_ours(128, vec![0; output.batch_bytes()], begun, |_| panic!());
+        pairs.add_theirs(heap(0, 256), begun, |_| panic!());
+        let later = begun + pairs.patience;
+        pairs.add_theirs(heap(1, 384), later, |_| panic!());
+        pairs.forget_old(later);
+        assert_eq!((pairs.only_ours, pairs.only_theirs), (0, 0));
+        pairs.forget_old(later + Duration::from_millis(1));
+        assert_eq!((pairs.only_ours, pairs.only_theirs), (2, 1));
+        assert_eq!((pairs.batches.len(), pairs.bytes), (1, output.heap_bytes()));
+        // At the end, all.
+        pairs.close();
+        assert_eq!((pairs.only_ours, pairs.only_theirs), (2, 2));
+        assert_eq!((pairs.batches.len(), pairs.bytes), (0, 0));
+    }
+
+    /// Though heaps wait from before the wire's timestamps began anew, and memory is full.
+    #[test]
+    fn halves_meet_behind_the_wrap_of_the_wire() {
+        let output = output();
+        let (mut pairs, now) = (pairs(), Instant::now());
+        pairs.room = 4 * output.batch_bytes();
+        let wrap = 3 * Timestamp::WIRE_RANGE;
+        for i in 1..=20 {
+            pairs.add_theirs(heap(0, (wrap - i * 128) & WIRE), now, |_| panic!());
+        }
+        let mut seen = Vec::new();
+        for i in 0..20 {
+            let (timestamp, data) = (wrap + i * 128, vec![0; output.batch_bytes()]);
+            let mut show = |pair: Pair<'_>| seen.push(pair.timestamp);
+            pairs.add_ours(timestamp, data, now, &mut show);
+            pairs.add_theirs(heap(0, i * 128), now, &mut show);
+        }
+        let expected = (0..20).map(|i| wrap + i * 128);
+        assert_eq!(seen, expected.collect::<Vec<_>>());
+        // The oldest made room.
+        assert_eq!(pairs.only_theirs, 20);
     }
 
     #[test]
