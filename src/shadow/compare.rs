@@ -183,7 +183,8 @@ impl Stream {
     fn show(&mut self) {
         let (pairs, counts) = (&self.pairs, self.windows.counts());
         let shown = &mut self.shown;
-        shown.heaps = pairs.compared;
+        shown.heaps = pairs.compared - counts.late;
+        shown.heaps_late = counts.late;
         shown.heaps_only_sent = pairs.only_theirs;
         shown.heaps_only_computed = pairs.only_ours;
         shown.windows_judged = counts.judged;
@@ -196,12 +197,14 @@ impl Stream {
 impl Rest<'_> {
     fn compare(&mut self, pair: &Pair<'_>, now: Instant) {
         let (channels, spectra, bits) = self.shape;
-        self.shown.first_timestamp.get_or_insert(pair.timestamp);
-        self.shown.last_timestamp = Some(pair.timestamp);
         let first = pair.substream * channels;
         let Some(sums) = self.windows.sums_of(pair.timestamp, now) else {
             return;
         };
+        let at = pair.timestamp;
+        let before = self.shown.first_timestamp.unwrap_or(at);
+        self.shown.first_timestamp = Some(before.min(at));
+        self.shown.last_timestamp = self.shown.last_timestamp.max(Some(at));
         let unequal = sums.add_heap((first, spectra), bits, pair.ours, pair.theirs);
         self.shown.samples += (ground::N_POL * channels * spectra) as u64;
         self.shown.samples_unequal += unequal;

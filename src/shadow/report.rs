@@ -27,6 +27,8 @@ pub struct ComparedStream {
     pub heaps_only_sent: u64,
     /// Heaps that were computed here, and did not come.
     pub heaps_only_computed: u64,
+    /// Heaps of which both were there too late to be compared.
+    pub heaps_late: u64,
     /// Timestamp of the first heap that was compared.
     pub first_timestamp: Option<u64>,
     /// Timestamp of the last.
@@ -144,13 +146,14 @@ impl fmt::Display for ShadowReport {
             )?;
             writeln!(
                 f,
-                "    judged {} times of {}; {} with changes, {} without an answer; {} heaps sent alone, {} computed alone",
+                "    judged {} times of {}; {} with changes, {} without an answer; {} heaps sent alone, {} computed alone, {} late",
                 stream.windows_judged,
                 stream.windows_judged + stream.windows_excused + stream.windows_unjudged,
                 stream.windows_excused,
                 stream.windows_unjudged,
                 stream.heaps_only_sent,
                 stream.heaps_only_computed,
+                stream.heaps_late,
             )?;
         }
         if self.left_out > 0 {
