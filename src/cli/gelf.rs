@@ -22,6 +22,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::Context;
 
+use super::log;
+
 /// Where messages go: `HOST` or `HOST:PORT`.
 const ADDRESS: &str = "KATSDP_LOG_GELF_ADDRESS";
 /// A JSON object of further fields of all messages.
@@ -188,7 +190,7 @@ impl Gelf {
         if let Err(error) = outcome
             && !self.failing.load(Ordering::Relaxed)
         {
-            let _ = writeln!(io::stderr(), "{ADDRESS}: a message was not sent: {error}");
+            say_unsent(&error);
         }
         self.failing.store(failed, Ordering::Relaxed);
     }
@@ -218,6 +220,22 @@ impl Gelf {
         }
         Ok(())
     }
+}
+
+/// Says on standard error that a message was not sent: one of the log's would come back here.
+fn say_unsent(error: &io::Error) {
+    let text = format!("{ADDRESS}: a message was not sent: {error}");
+    let line = match log::is_json() {
+        true => serde_json::json!({
+            "timestamp": precise(),
+            "level": "WARN",
+            "fields": {"message": text},
+            "target": module_path!(),
+        })
+        .to_string(),
+        false => text,
+    };
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// What takes messages to a collector.

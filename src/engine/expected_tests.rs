@@ -116,7 +116,7 @@ fn a_batch_with_a_change_asks_for_what_either_model_does() {
     let change = 5 * batch + batch / 2;
     for delay in [12_000.25, 30_000.25] {
         let model = LinearDelay::new(change as i64, delay, 0.0, 0.0, 0.0).unwrap();
-        let asked: [Vec<Asked>; N_POL] = [vec![(change, model)], Vec::new()];
+        let asked: [Vec<Asked>; N_POL] = [0, 1].map(|_| vec![(change, model)]);
         for end in (5 * batch..8 * batch).step_by(256) {
             let counted = counted(&output, &asked, &(0..end));
             assert_eq!(

@@ -146,9 +146,9 @@ fn a_collector_gets_every_message_with_the_controllers_fields() {
     assert_eq!(taken["_task"], "f.wide.3");
     assert_eq!(taken["_docker.image"], "karoo");
     assert_eq!(taken["_n"], 3);
-    assert_eq!(taken["_file"], "fgpu.rs");
-    assert_eq!(taken["_module"], "fgpu");
-    assert_eq!(taken["_logger_name"], "karoo::cli::fgpu");
+    assert_eq!(taken["_file"], "settled.rs");
+    assert_eq!(taken["_module"], "settled");
+    assert_eq!(taken["_logger_name"], "karoo::cli::fgpu::settled");
     assert!(taken["_line"].as_u64().unwrap() > 0 && taken["_func"].is_string());
     let precise = taken["_timestamp_precise"].as_str().unwrap();
     assert!(precise.len() == 27 && precise.ends_with('Z'), "{precise}");

@@ -55,18 +55,22 @@ impl Settled {
         let interfaces = interfaces.with(beside);
         let mut spare_chunks = spare_chunks(args, &config);
         let setting = Setting::of(args, args.place.has_gpu());
-        let footprint = |config: &FgpuConfig, spare_chunks| {
-            Footprint::of(setting, config, &interfaces, spare_chunks, 1)
+        let taken = |workers, config: &FgpuConfig, spare_chunks| {
+            Footprint::of(setting, config, &interfaces, spare_chunks, workers)
         };
-        for Decision { option, value, why } in
-            fit(matches, &mut config, &mut spare_chunks, footprint)
-        {
-            tracing::warn!(option, value, why, "lowered");
-        }
-        let taken = footprint(&config, spare_chunks);
-        let (plan, number) = args.place.plan(wishes(args, &config, &taken))?;
+        let lower = |workers, config: &mut FgpuConfig, spare_chunks: &mut usize| {
+            let taken = |config: &FgpuConfig, spare_chunks| taken(workers, config, spare_chunks);
+            for Decision { option, value, why } in fit(matches, config, spare_chunks, taken) {
+                tracing::warn!(option, value, why, "lowered");
+            }
+        };
+        lower(1, &mut config, &mut spare_chunks);
+        let at_least = taken(1, &config, spare_chunks);
+        let (plan, number) = args.place.plan(wishes(args, &config, &at_least))?;
+        // Each worker takes some more.
         let workers = plan.engines[number].workers.len();
-        let taken = Footprint::of(setting, &config, &interfaces, spare_chunks, workers);
+        lower(workers, &mut config, &mut spare_chunks);
+        let taken = taken(workers, &config, spare_chunks);
         if args.print_plan {
             print!("{}{taken}", plan::coloured(&plan));
             taken.check().map_err(Failure::usage)?;
