@@ -48,6 +48,7 @@ struct Stretch {
     int first_group; // group of the first block
     int ring;        // groups in the intermediate, a power of two; group i lies at i % ring
     int input_ring;  // numbers of each polarisation in the input of narrowband, a power of two
+    u32 number;      // of the chunk's first spectrum, counted from time 0; of meaning to the front end alone
 };
 
 // Counters of one batch.

@@ -83,10 +83,11 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
         if (g >= valid && g < valid_end) {
             const int n2 = column + c;
             const MidNumber to(out + granule(d, n2, g), (n2 * BACK_GROUP + place_in_part(g)) % 32);
+            const Draws draws(Draws::place(stretch.number + group * GROUP + g, blockIdx.z * N2 + n2));
 #pragma unroll
             for (int j = 0; j < LAST; j++) {
                 const int k1 = d + FOLD * j;
-                to.store(granule(j * FOLD, 0, 0), multiply(v[j], __ldg(&roots[root_of(k1, n2)])));
+                to.store(granule(j * FOLD, 0, 0), multiply(v[j], __ldg(&roots[root_of(k1, n2)])), draws, j >= LAST / 2);
             }
         }
     }

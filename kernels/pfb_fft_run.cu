@@ -139,7 +139,7 @@ struct Item {
         : g(spectrum_of(item / (BACK_GROUP * TILE) % PARTS, item % BACK_GROUP)), c(item / BACK_GROUP % TILE), d(item / (GROUP * TILE)) {}
 };
 
-__device__ __forceinline__ void transform(float2 *z, float2 *between, const float2 *__restrict__ roots, char *__restrict__ mid, int ring, const Run &run) {
+__device__ __forceinline__ void transform(float2 *z, float2 *between, const float2 *__restrict__ roots, char *__restrict__ mid, int ring, u32 number, const Run &run) {
     const u32 thread = threadIdx.x - FILTER_THREADS;
     const Item own(thread);
     // Roots of this block's columns, (k1, column), and of the first pass.
@@ -182,6 +182,7 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
         }
         const float2 *points = from + place(own.d * LAST, own.c) + own.g;
         const float2 *root = between + own.d * TILE + own.c;
+        const u32 drawn = Draws::place(number + (run.group + i) * GROUP + own.g, blockIdx.z * N2 + blockIdx.x * TILE + own.c);
         const MidNumber to(mid + ((run.group + i) & (ring - 1)) * GROUP_BYTES + granule(own.d, blockIdx.x * TILE + own.c, own.g), thread % 32);
 #pragma unroll
         for (int turn = 0; turn < TILE * GROUP * LINES / FFT_THREADS; turn++) {
@@ -194,10 +195,11 @@ __device__ __forceinline__ void transform(float2 *z, float2 *between, const floa
             Dft<LAST>::run(v);
             const int s = i * GROUP + own.g + more.g;
             if (s >= run.first && s < run.end) {
+                const Draws draws(drawn + Draws::place(more.g, more.c));
 #pragma unroll
                 for (int j = 0; j < LAST; j++) {
                     const int k1 = more.d + LINES * j;
-                    to.store(granule(k1, more.c, more.g), multiply(v[j], root[k1 * TILE + more.c]));
+                    to.store(granule(k1, more.c, more.g), multiply(v[j], root[k1 * TILE + more.c]), draws, j >= LAST / 2);
                 }
             }
         }
@@ -237,6 +239,6 @@ pfb_fft_run(const Element *__restrict__ pol0, const Element *__restrict__ pol1, 
         filter(z, reinterpret_cast<u32 *>(z + 2 * BUFFER), input, weights, stats, run);
     } else {
         fewer_registers();
-        transform(z, between, roots, mid + blockIdx.z * TRANSFORM_BYTES, stretch.ring, run);
+        transform(z, between, roots, mid + blockIdx.z * TRANSFORM_BYTES, stretch.ring, stretch.number, run);
     }
 }

@@ -290,6 +290,7 @@ impl GpuChanneliser {
         let args = FrontArgs {
             input,
             spectra: (first, end),
+            number: (start.0 / self.spectrum_samples as u64) as u32,
             intermediate: self.intermediate(),
             counters,
         };

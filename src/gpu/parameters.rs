@@ -64,9 +64,10 @@ pub(super) struct SpectraRange {
     pub first_group: i32,
     pub ring: i32,
     pub input_ring: i32,
+    pub number: u32,
 }
 
-// SAFETY: the same five integers as in geometry.cuh.
+// SAFETY: the same six integers as in geometry.cuh.
 unsafe impl DeviceRepr for SpectraRange {}
 
 /// `Stream` of correct.cuh.
@@ -109,6 +110,8 @@ pub(super) struct FrontArgs {
     pub input: FrontInput,
     /// First spectrum in the output chunk, and the one behind the last.
     pub spectra: (usize, usize),
+    /// Number of the output chunk's first spectrum, counted from time 0; may wrap around.
+    pub number: u32,
     /// Where filtered groups go.
     pub intermediate: Intermediate,
     /// [`COUNTERS`] per batch of the chunk, added to.

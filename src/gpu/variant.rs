@@ -331,6 +331,7 @@ impl KernelSet {
             first_group: first_group as i32,
             ring: (args.intermediate.groups * self.slice) as i32,
             input_ring: args.input.ring as i32,
+            number: args.number,
         };
         let groups = end.div_ceil(group) - first_group;
         let run = self.run(groups);
@@ -436,6 +437,7 @@ impl KernelSet {
             first_group: first as i32,
             ring: (args.intermediate.groups * self.slice) as i32,
             input_ring: 0,
+            number: 0,
         };
         let parameters = Stream {
             start: args.start,

@@ -5,6 +5,7 @@ mod support;
 
 mod batches;
 mod case;
+mod floor;
 mod looks;
 mod narrowband;
 mod shapes;

@@ -218,6 +218,7 @@ impl<'a> KernelTrial<'a> {
                 let front = FrontArgs {
                     input,
                     spectra: (first, end),
+                    number: (back.start / self.buffers.output.spectrum_samples() as u64) as u32,
                     intermediate: back.intermediate,
                     counters: back.counters,
                 };
