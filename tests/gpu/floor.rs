@@ -40,7 +40,8 @@ fn tones(channels: usize) -> Case {
             *sample = dithered.round() as i32;
         }
         case.packed[pol] = support::packed(case.samples[pol].iter().copied(), BITS);
-        case.gains[pol].fill(Complex32::new(gain(&case), 0.0));
+        let gain = Complex32::new(gain(&case), 0.0);
+        case.gains[pol].fill(gain);
     }
     case.fine.fill(FineDelay::default());
     case
