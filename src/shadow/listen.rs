@@ -129,8 +129,8 @@ impl Listener {
         }
     }
 
-    /// Whether the engine sent it: all engines of an array send to the same groups. Heaps without an
-    /// F-engine number are told apart by their counts.
+    /// Whether the engine sent it: all engines of an array send to the same groups. Heaps without
+    /// an F-engine number are told apart by their counts.
     fn is_of_engine(&self, kind: &Kind<'_>) -> bool {
         match kind {
             Kind::Spectra(spectra, _) => spectra.feng_id == self.feng_id,

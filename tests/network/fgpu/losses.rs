@@ -186,7 +186,8 @@ fn a_level_that_falls(name: &str) {
     telescope.digitiser.amplitude = 5;
     telescope.send_until(|_| (level() + 37.2).abs() < 0.1);
     telescope.send_for(3.0);
-    assert_eq!(active(&namespace), Vec::<String>::new());
+    // What a busy machine has cost is over some time, what a level might be taken for is not.
+    telescope.send_until(|_| active(&namespace).is_empty());
     telescope.end();
 }
 
