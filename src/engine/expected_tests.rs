@@ -107,8 +107,8 @@ proptest! {
     }
 }
 
-/// A delay that grows in the midst of a batch: its first half asks for the latest samples, and with
-/// the longer delay for later ones than the batch behind it.
+/// A delay that grows in the midst of a batch: its first half asks for the latest samples, its
+/// second for the earliest, and with the longer delay beyond those of the batches beside it.
 #[test]
 fn a_batch_with_a_change_asks_for_what_either_model_does() {
     let output = wideband("jones_per_batch=8192,taps=16");
@@ -117,12 +117,14 @@ fn a_batch_with_a_change_asks_for_what_either_model_does() {
     for delay in [12_000.25, 30_000.25] {
         let model = LinearDelay::new(change as i64, delay, 0.0, 0.0, 0.0).unwrap();
         let asked: [Vec<Asked>; N_POL] = [0, 1].map(|_| vec![(change, model)]);
-        for end in (5 * batch..8 * batch).step_by(256) {
-            let counted = counted(&output, &asked, &(0..end));
+        let ends = (5 * batch..8 * batch).step_by(256).map(|end| 0..end);
+        let starts = (3 * batch..6 * batch).step_by(256);
+        for span in ends.chain(starts.map(|start| start..9 * batch)) {
+            let counted = counted(&output, &asked, &span);
             assert_eq!(
                 counted,
-                by_looking(&output, 1, &asked, &(0..end)),
-                "{delay} {end}"
+                by_looking(&output, 1, &asked, &span),
+                "{delay} {span:?}"
             );
         }
     }
