@@ -138,6 +138,7 @@ fn backend(c: &mut Criterion) {
                     taps: TAPS,
                     w_cutoff: 1.0,
                     window_function: WindowFunction::Hann,
+                    oversampling: dsp::Oversampling::NONE,
                     dither: Dither::Uniform,
                     dither_seed: 1,
                     sample_bits: OutputBits::Eight,

@@ -130,6 +130,7 @@ impl Bench {
             lane: 0,
             watermarks: watermarks.clone(),
             stats: stats.clone(),
+            bell: Arc::default(),
             abort: StopFlag::default(),
         };
         let lcore = RxLcore::new(rx, parts);

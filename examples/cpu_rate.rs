@@ -62,6 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         taps,
         w_cutoff: 1.0,
         window_function: WindowFunction::Hann,
+        oversampling: dsp::Oversampling::NONE,
         dither: Dither::None,
         dither_seed: 1,
         sample_bits: OutputBits::Eight,

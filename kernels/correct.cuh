@@ -127,7 +127,7 @@ struct Correction {
 
     __device__ __forceinline__ Correction(float4 fine, const Stream &stream, int spectrum)
         : slope{fine.x * (-3.14159265358979324f / CHANNELS), fine.y * (-3.14159265358979324f / CHANNELS)},
-          phase{reduce(fine.z), reduce(fine.w)}, time(stream.start + u64(spectrum) * (u64(N) * SUBSAMPLING)), feng_id(stream.feng_id) {}
+          phase{reduce(fine.z), reduce(fine.w)}, time(stream.start + u64(spectrum) * (u64(HOP) * SUBSAMPLING)), feng_id(stream.feng_id) {}
 
     // The angle of channel k.
     __device__ __forceinline__ float angle(int pol, int k) const {

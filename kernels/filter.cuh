@@ -125,6 +125,61 @@ struct GroupPower : Power {
 
 #endif
 
+#if OVER > 1
+
+// Rows that a group's windows reach, at most.
+constexpr int GROUP_ROWS = ((GROUP - 1) * HOP + N - 1) / N + TAPS;
+
+// WIDTH columns from column q on through the filter of an oversampled bank, for all spectra of the group. A sample is decoded once; its weight differs
+// from spectrum to spectrum by where in the window it is.
+__device__ __forceinline__ void filter(const Input &input, const float *weights, int q, bool, int valid, int valid_end,
+                                       float2 (&y)[WIDTH][GROUP], GroupPower &power) {
+    // From the first sample of the group's first spectrum to the first of this column.
+    const int behind = (q - input.rotation) & N - 1;
+    const Source source(input, behind);
+    const int begin = valid * HOP, end = (valid_end - 1) * HOP + TAPS * N;
+#pragma unroll 1
+    for (int row = 0; row < GROUP_ROWS; row++) {
+        const int at = behind + row * N;
+        // What no valid spectrum needs may not exist.
+        if (at < begin || at >= end) {
+            continue;
+        }
+        const Values now = source.load(row);
+        float2 x[WIDTH];
+#pragma unroll
+        for (int c = 0; c < WIDTH; c++) {
+            x[c] = source.number(now, c);
+        }
+#pragma unroll
+        for (int g = 0; g < GROUP; g++) {
+            const int tap = at - g * HOP;
+            if (u32(tap) < u32(TAPS * N)) {
+                float w[WIDTH];
+                load_weights(weights + tap, w);
+#pragma unroll
+                for (int c = 0; c < WIDTH; c++) {
+                    y[c][g].x = fmaf(w[c], x[c].x, y[c][g].x);
+                    y[c][g].y = fmaf(w[c], x[c].y, y[c][g].y);
+                }
+            }
+        }
+        // As many samples as spectra are apart, from the begin of the last tap on, tile the time axis.
+        const int last = at - (TAPS - 1) * N, g_last = last / HOP;
+        if (last >= 0 && g_last >= valid && g_last < valid_end) {
+            power.enter(power.batch_of(g_last));
+#pragma unroll
+            for (int c = 0; c < WIDTH; c++) {
+                power.add(source, now, c);
+            }
+        }
+    }
+    // All threads are to leave in the same batch.
+    power.enter(power.batch_of(valid_end - 1));
+}
+
+#else
+
 // A group within one batch: without a branch, loads are far ahead of their use.
 __device__ __forceinline__ void filter_whole(const Source &source, const float *weights, float2 (&y)[WIDTH][GROUP], GroupPower &power) {
     Values values[AHEAD + 1];
@@ -214,3 +269,5 @@ __device__ __forceinline__ void filter(const Input &input, const float *weights,
     }
     filter_part(source, weights + q, y, power, valid, valid_end);
 }
+
+#endif

@@ -21,7 +21,13 @@
 //   SEED_LOW, SEED_HIGH
 //                     of the dither, two words of 32 bits
 //   STATISTICS        1: fft_post takes sums for statistics, in shared memory; 2: the same, in global memory; 3: post does; 0: none
+//   OVER, UNDER       where given, of an oversampled bank: spectra are N*UNDER/OVER apart, in lowest terms; OVER is a power of two
 #pragma once
+
+#ifndef OVER
+#define OVER 1
+#define UNDER 1
+#endif
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -29,6 +35,8 @@ typedef unsigned long long u64;
 constexpr int N1 = 1 << LOG_N1;
 constexpr int N2 = 1 << LOG_N2;
 constexpr int N = N1 * N2;
+// Elements of the input from spectrum to spectrum.
+constexpr int HOP = N / OVER * UNDER;
 constexpr int CHANNELS = BASEBAND == 1 ? N : N / 2;
 // Transforms per spectrum.
 constexpr int SERIES = BASEBAND ? 2 : 1;
@@ -36,6 +44,11 @@ constexpr int SERIES = BASEBAND ? 2 : 1;
 static_assert((WIDTH == 1 || WIDTH == 2) && TILE % WIDTH == 0 && N2 % TILE == 0, "whole tiles");
 static_assert(BITS >= 2 && BITS <= 16, "WIDTH samples lie within two words");
 static_assert(GROUP % BACK_GROUP == 0, "whole groups");
+static_assert((OVER & OVER - 1) == 0 && OVER >= UNDER && (OVER == 1 || N / OVER % 2 == 0), "WIDTH columns stay side by side");
+
+// Element n of time is in column n mod N of every spectrum that has it, so that phases count from time 0. Where in its transform a spectrum begins,
+// by its number from time 0: 0 without oversampling.
+__device__ __forceinline__ constexpr int rotation(u32 number) { return int(number * UNDER & OVER - 1) * (N / OVER); }
 
 // Whether two small parts of a group share adjacent spectra, the first one having the even ones: a block of the back end finishes both and stores
 // the results together, whole sectors of memory.

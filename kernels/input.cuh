@@ -28,6 +28,9 @@ struct Input {
     const Element *pol[2];
     long long offset[2];
     int ring; // numbers in a ring, a power of two
+#if OVER > 1
+    int rotation; // of the group's first spectrum
+#endif
 
 #if BASEBAND
     __device__ __forceinline__ const float2 *numbers() const { return pol[blockIdx.z]; }

@@ -30,8 +30,12 @@ pfb_fft(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
     const int valid = max(stretch.first - group * GROUP, 0);
     const int valid_end = min(stretch.end - group * GROUP, GROUP);
     // The offsets are those of the stretch's first spectrum; rows count from the group's first.
-    const long long lead = (long long)(group * GROUP - stretch.first) * N;
+    const long long lead = (long long)(group * GROUP - stretch.first) * HOP;
+#if OVER > 1
+    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring, rotation(stretch.number + group * GROUP)};
+#else
     const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
+#endif
 
     let_next_begin();
     wait_for_previous();

@@ -16,11 +16,15 @@ pfb_fir(const Element *__restrict__ pol0, const Element *__restrict__ pol1, u64 
     // Spectra of the group that this stretch has, and its first row, as in pfb_fft.
     const int valid = max(stretch.first - group * GROUP, 0);
     const int valid_end = min(stretch.end - group * GROUP, GROUP);
-    const long long lead = (long long)(group * GROUP - stretch.first) * N;
+    const long long lead = (long long)(group * GROUP - stretch.first) * HOP;
 
     GroupPower power(stats, group, valid);
     const bool whole = valid == 0 && valid_end == GROUP && power.batch_of(GROUP - 1) == power.batch;
+#if OVER > 1
+    const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring, rotation(stretch.number + group * GROUP)};
+#else
     const Input input = {{pol0, pol1}, {(long long)offset0 + lead, (long long)offset1 + lead}, stretch.input_ring};
+#endif
     float2 y[WIDTH][GROUP] = {};
     filter(input, weights, q, whole, valid, valid_end, y, power);
     power.add_together();

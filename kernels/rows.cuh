@@ -21,9 +21,18 @@ struct Run {
 struct Needed {
     int first, last;
 
-    __device__ __forceinline__ explicit Needed(const Run &run) : first(run.first), last(run.end + TAPS - 2) {}
+#if OVER > 1
+    // Spectra are COLUMN_HOP rows n1 apart; row n1 is so far behind the first one's begin.
+    static constexpr int COLUMN_HOP = N1 / OVER * UNDER;
+
+    __device__ __forceinline__ Needed(const Run &run, int n1)
+        : first((run.first * COLUMN_HOP + N1 - 1 - n1) / N1), last(((run.end - 1) * COLUMN_HOP + TAPS * N1 - 1 - n1) / N1) {}
+    __device__ __forceinline__ bool operator()(int row) const { return row >= first && row <= last; }
+#else
+    __device__ __forceinline__ Needed(const Run &run, int) : first(run.first), last(run.end + TAPS - 2) {}
     // The first row of a run is one of its first group's.
     __device__ __forceinline__ bool operator()(int row) const { return (row >= GROUP - 1 || row >= first) && row <= last; }
+#endif
 
     __device__ __forceinline__ void advance(int rows) {
         first -= rows;
@@ -44,7 +53,7 @@ struct Rows {
 
     __device__ __forceinline__ Rows(const Input &input, const Run &run, u32 *raw, int n1, int c0)
         : numbers(input.numbers()), first(input.first() + n1 * N2 + blockIdx.x * TILE + c0), mask(input.ring - 1),
-          own(reinterpret_cast<float2 *>(raw) + threadIdx.x), needed(run) {}
+          own(reinterpret_cast<float2 *>(raw) + threadIdx.x), needed(run, n1) {}
 
     __device__ __forceinline__ void copy(int slot, int row) const {
         const u32 at = first + row * N;
@@ -108,6 +117,9 @@ struct Rows {
     u32 *to;              // where it goes in slot 0
     Needed needed;
 
+    // The row n1 that this lane copies a piece of.
+    static __device__ __forceinline__ int piece_row() { return threadIdx.x / 32 * WARP_ROWS + threadIdx.x % 32 / (32 / WARP_ROWS); }
+
     // Of row n1 and the block's columns.
     static __device__ __forceinline__ long long bit(const Input &input, int pol, int n1) {
         return (input.offset[pol] + n1 * N2 + blockIdx.x * TILE) * BITS;
@@ -130,7 +142,7 @@ struct Rows {
     __device__ __forceinline__ Rows(const Input &input, const Run &run, u32 *raw, int n1, int c0)
         : word{word_of(input, raw, 0, n1, c0), word_of(input, raw, 1, n1, c0)},
           place{Place(place_of(input, 0, n1, c0) & 31), Place(place_of(input, 1, n1, c0) & 31)},
-          packed{packed_of(input, 0, n1, c0), packed_of(input, 1, n1, c0)}, from(nullptr), to(nullptr), needed(run) {
+          packed{packed_of(input, 0, n1, c0), packed_of(input, 1, n1, c0)}, from(nullptr), to(nullptr), needed(run, piece_row()) {
         // Lane (row n1 of the warp, polarisation, piece) copies that piece. A quarter of a warp, which asks for memory at a time, has whole rows.
         constexpr int EACH = 16 / WARP_ROWS;
         const int lane = threadIdx.x % 32, row = lane / (2 * EACH), pol = lane / EACH % 2, piece = lane % EACH;

@@ -60,8 +60,9 @@
 //! | `karoo_fft` | plans of rustfft, compiled once |
 //! | `dpdk-sys` | raw bindings to DPDK |
 //!
-//! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground::os`, [`memory`], [`gpu`] and [`cpu::simd`],
-//! nowhere else.
+//! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground` (`os`, `tsc`), `karoo_flow` (`queue`; of
+//! `kernels`: `simd`, `vector`, `chain`, `columns`, `jit`; `adapters::shared`), `karoo_modem`
+//! (`rx::simd`, `tx::filter`), [`memory`], [`gpu`] and [`cpu::simd`], nowhere else.
 #![deny(unsafe_code)]
 
 pub mod assembly;

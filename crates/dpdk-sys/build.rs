@@ -16,6 +16,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eal_(init|cleanup|wait_lcore|remote_launch|iova_mode|hotplug_add|hotplug_remove|has_hugepages)",
     "rte_eth_dev_(close|count_avail|get_port_by_name|get_name_by_port|start|stop|set_mtu|get_mtu|socket_id)",
     "rte_eth_(rx|tx)_queue_setup",
+    "rte_eth_dev_rx_intr_(enable|disable)",
     "rte_eth_dev_adjust_nb_rx_tx_desc",
     "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_enable|allmulticast_enable|macaddr_get)",
     "rte_eth_find_next_owned_by",

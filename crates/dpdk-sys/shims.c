@@ -199,6 +199,7 @@ int karoo_port_configure(uint16_t port, const struct karoo_port_options *options
         conf.rxmode.offloads |= RX_CHECKSUM;
     if (options->multi_segs)
         conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    conf.intr_conf.rxq = options->interrupts != 0;
     return rte_eth_dev_configure(port, options->rx_queues, options->tx_queues, &conf);
 }
 
@@ -236,6 +237,18 @@ int karoo_port_link(uint16_t port, struct karoo_link *link)
     link->speed_mbps = current.link_speed;
     link->up = current.link_status == RTE_ETH_LINK_UP;
     return 0;
+}
+
+int karoo_rx_interrupt_add(uint16_t port, uint16_t queue)
+{
+    return rte_eth_dev_rx_intr_ctl_q(port, queue, RTE_EPOLL_PER_THREAD, RTE_INTR_EVENT_ADD, NULL);
+}
+
+int karoo_rx_interrupt_wait(int milliseconds)
+{
+    struct rte_epoll_event event;
+
+    return rte_epoll_wait(RTE_EPOLL_PER_THREAD, &event, 1, milliseconds);
 }
 
 uint16_t karoo_eth_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)

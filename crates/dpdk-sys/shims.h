@@ -54,6 +54,7 @@ struct karoo_port_options {
     int split; /* receive queues are set up by karoo_rx_queue_setup_split */
     int multi_segs;
     int checksum; /* verify checksums */
+    int interrupts; /* receive queues can raise them */
 };
 
 /* Whether the device found a checksum of a received packet wrong. */
@@ -103,6 +104,10 @@ int karoo_rx_queue_setup_split(uint16_t port, uint16_t queue, uint16_t descripto
                                struct rte_mempool *headers, uint16_t header_bytes,
                                struct rte_mempool *payloads);
 int karoo_port_link(uint16_t port, struct karoo_link *link);
+/* Has this thread wait for interrupts of a receive queue from now on. */
+int karoo_rx_interrupt_add(uint16_t port, uint16_t queue);
+/* Waits for those that this thread was told to wait for; milliseconds at most. */
+int karoo_rx_interrupt_wait(int milliseconds);
 uint16_t karoo_eth_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t karoo_eth_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 

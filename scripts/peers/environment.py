@@ -32,6 +32,8 @@ def enter(*variables):
         not_run("network namespaces need root")
     if os.environ.get("KAROO_PEERS_ENTERED"):
         return
+    # Before the minutes that an environment takes.
+    program()
     environment = dict(os.environ, KAROO_PEERS_ENTERED="1")
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "scripts/peers"), *paths])
     python = venv() / "bin/python"
@@ -52,6 +54,7 @@ def venv():
             break
     else:
         not_run("katgpucbf needs Python 3.12 or newer, which KAROO_PEERS_PYTHON may name")
+    print(f"installing what {wanted.relative_to(ROOT)} names into {folder.relative_to(ROOT)}, once", file=sys.stderr)
     subprocess.run([path, "-m", "venv", "--clear", folder], check=True)
     # pymesos asks for a parser that has no wheel for such a Python.
     pip = [folder / "bin/pip", "install", "-q"]
@@ -64,7 +67,8 @@ def venv():
 def program():
     """Karoo's program: the one that KAROO names, or the newest that was built here."""
     if "KAROO" in os.environ:
-        return pathlib.Path(os.environ["KAROO"]).resolve()
+        named = pathlib.Path(os.environ["KAROO"]).resolve()
+        return named if named.is_file() else not_run(f"KAROO names {named}, which is no program")
     built = [ROOT / "target" / kind / "karoo" for kind in ("release", "debug")]
     built = [path for path in built if path.exists()]
     if not built:

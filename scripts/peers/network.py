@@ -1,11 +1,16 @@
 """Network namespaces with cables between them, and programs in them."""
 
+import contextlib
+import fcntl
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
 
+IFF_UP, IFF_LOOPBACK, IFF_RUNNING, IFF_MULTICAST, SIOCSIFFLAGS = 0x1, 0x8, 0x40, 0x1000, 0x8914
 ENGINE, PEER = "10.77.0.1", "10.77.0.100"
 
 
@@ -45,10 +50,54 @@ class Cable:
             subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
+class Loopback:
+    """A namespace with nothing but lo, by which multicast goes; this machine's own, where there can be no other.
+
+    Within the block this thread is in it, as are threads and programs that it starts: it needs no name.
+    """
+
+    name = None
+    # Whether it is not this machine's.
+    own = False
+
+    def __enter__(self):
+        self.before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        with contextlib.suppress(OSError):
+            os.unshare(os.CLONE_NEWNET)
+            self.own = True
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            # The structure ifreq: a name, and flags.
+            flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING | IFF_MULTICAST
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags))
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            os.setns(self.before)
+        os.close(self.before)
+
+
 def enter(namespace):
     """This thread's sockets are of the namespace from now on."""
     with open(f"/run/netns/{namespace}") as file:
         os.setns(file.fileno(), os.CLONE_NEWNET)
+
+
+def within(namespace):
+    """What runs a command in a namespace: nothing in this one."""
+    return ["ip", "netns", "exec", namespace] if namespace else []
+
+
+def drained(namespace, seconds=20):
+    """Waits until no datagram waits in a socket of the namespace."""
+    command = [*within(namespace), "cat", "/proc/net/udp"]
+
+    def waiting():
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+        # The fifth column has what waits to be sent and to be received, in hexadecimal.
+        return sum(int(line.split()[4].split(":")[1], 16) for line in lines)
+
+    return wait(lambda: waiting() == 0, seconds, f"sockets of {namespace or 'this namespace'} to be empty")
 
 
 class Program:
@@ -57,7 +106,8 @@ class Program:
     def __init__(self, namespace, log, *words, **options):
         self.log = log
         with open(log, "w") as file:
-            words = ["ip", "netns", "exec", namespace, *map(str, words)]
+            words = [*within(namespace), *map(str, words)]
+            options = {"start_new_session": True, **options}
             self.child = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, **options)
 
     def __enter__(self):
@@ -77,7 +127,8 @@ class Program:
         try:
             return self.child.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.child.kill()
+            # With processes that it has started.
+            os.killpg(self.child.pid, signal.SIGKILL)
             return self.child.wait()
 
     def until(self, words, seconds=60):

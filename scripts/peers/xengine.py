@@ -5,7 +5,6 @@ Prints a line of JSON at the end of its time, or as soon as it is told to end.
 
 import argparse
 import asyncio
-import collections
 import json
 import signal
 import time
@@ -48,27 +47,27 @@ async def receive(args):
     print("receiving", flush=True)
     sensors = base_recv.make_sensors(10.0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stream.stop)
-    # Patterns of antennas that were there, of each batch after all of them have come once.
-    patterns = collections.Counter()
-    differ = batches = 0
+    # Of each batch after all antennas have come once: its timestamp, and those that were there.
+    batches = {}
+    differ = 0
     whole_at = None
     async for chunk in recv.iter_chunks(data, layout, sensors, TimeConverter(args.sync_time, args.rate)):
         with chunk:
             present = chunk.present.reshape(args.batches, args.antennas).astype(bool)
             values = chunk.data.reshape(args.batches, args.antennas, -1)
-            for there, heaps in zip(present, values):
+            first = chunk.chunk_id * args.batches
+            for number, (there, heaps) in enumerate(zip(present, values), first):
                 if whole_at is None and there.all():
                     whole_at = time.monotonic()
                 if whole_at is None or time.monotonic() > whole_at + args.seconds:
                     continue
-                batches += 1
-                patterns["".join("01"[int(antenna)] for antenna in there)] += 1
+                batches[number * args.step] = "".join("01"[int(antenna)] for antenna in there)
                 # All antennas have the same signal and are steered alike.
                 some = heaps[there]
                 differ += int((some != some[:1]).any()) if len(some) else 0
         if whole_at is not None and time.monotonic() > whole_at + args.seconds:
             break
-    report = {"batches": batches, "patterns": patterns, "differ": differ, "statistics": statistics(stream)}
+    report = {"batches": batches, "differ": differ, "statistics": statistics(stream)}
     print(json.dumps(report), flush=True)
     stream.stop()
 

@@ -1,5 +1,6 @@
 //! What computes for engines, in which memory, and why.
 
+use std::fmt;
 use std::sync::Arc;
 
 use dpdk::{Eal, ExtPool};
@@ -33,6 +34,8 @@ pub struct BackendRequest {
     pub gpu: Option<String>,
     /// Where receive chunks are if a GPU computes.
     pub memory: MemoryChoice,
+    /// Of mixed memory: the share of chunks that are in the GPU's.
+    pub bar_share: f64,
     /// Receive chunks of each engine beside those that it needs.
     pub spare_chunks: usize,
     /// Which kernels compute there.
@@ -45,12 +48,27 @@ pub struct BackendRequest {
 pub struct Compute {
     /// Intake and pipelines.
     pub backend: engine::Backend,
-    /// Name and PCI address of the GPU, if one computes.
-    pub gpu: Option<String>,
+    /// The GPU, if one computes.
+    pub gpu: Option<GpuName>,
     /// Memory of receive chunks.
     pub recv_memory: Arc<dyn ChunkAllocator>,
     /// Memory of output chunks.
     pub send_memory: Arc<dyn ChunkAllocator>,
+}
+
+/// Which GPU computes.
+#[derive(Clone, Debug)]
+pub struct GpuName {
+    /// Its name and architecture.
+    pub name: String,
+    /// Its PCI address.
+    pub address: String,
+}
+
+impl fmt::Display for GpuName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.name, self.address)
+    }
 }
 
 /// The backend that was opened, for each engine.
@@ -134,10 +152,13 @@ fn on_gpu(
         receive_bytes(recv, tail, MemoryKind::Bar).saturating_add(spare)
     };
     let demand = engines.iter().map(demand).fold(0, u64::saturating_add);
-    let (recv_memory, chosen) = wanted.memory.open(&gpu, demand)?;
+    let (recv_memory, chosen) = wanted.memory.open(&gpu, demand, wanted.bar_share)?;
     let recv_memory: Arc<dyn ChunkAllocator> = recv_memory.into();
     let send_memory = Arc::new(PinnedAllocator::new(&gpu));
-    let name = format!("{} at {}", gpu.name(), gpu.address());
+    let name = GpuName {
+        name: gpu.name(),
+        address: gpu.address().to_owned(),
+    };
     let engine = |engine: &EngineConfig| -> Result<Compute, GpuError> {
         let (kind, kernels) = (recv_memory.kind(), &wanted.kernels);
         Ok(Compute {
@@ -149,7 +170,7 @@ fn on_gpu(
     };
     let engines = engines.iter().map(engine).collect::<Result<_, _>>()?;
     let chosen = chosen.into_iter().collect();
-    Ok((name, OpenedBackend { engines, chosen }))
+    Ok((name.to_string(), OpenedBackend { engines, chosen }))
 }
 
 /// The GPU at a PCI address; the first one where CUDA does not show that, or it is too old, or

@@ -10,7 +10,7 @@ use host::topology::Root;
 
 use crate::config::{EngineConfig, OutputConfig};
 use crate::gpu;
-use crate::memory::{ChunkLayout, MemoryKind, OUTPUT_CHUNKS};
+use crate::memory::{BAR_SHARE, ChunkLayout, MemoryKind, OUTPUT_CHUNKS};
 use crate::recv::{chunk_bytes, receive_bytes};
 
 const MIB: u64 = 1 << 20;
@@ -108,6 +108,7 @@ impl Demand {
         let mut demands = match kind {
             MemoryKind::Bar => Vec::new(),
             MemoryKind::Host | MemoryKind::Pinned => Self::received(engine, spare_chunks, kind),
+            MemoryKind::Mixed => Self::share(engine, spare_chunks, 1.0 - BAR_SHARE),
         };
         for output in &engine.outputs {
             demands.push(Self::output(engine, output));
@@ -123,15 +124,17 @@ impl Demand {
         let mut demands = vec![Self::fixed("CUDA", CUDA_ON_GPU, "")];
         match kind {
             MemoryKind::Bar => demands.extend(Self::received(engine, spare_chunks, kind)),
-            _ => {
-                let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());
-                demands.push(Self {
-                    what: "copies of receive chunks".to_owned(),
-                    bytes: (gpu::COPIES * layout.bytes()) as u64,
-                    option: "--recv-chunk-samples".to_owned(),
-                    value: engine.recv.chunk_samples,
-                });
-            }
+            MemoryKind::Mixed => demands.extend(Self::share(engine, spare_chunks, BAR_SHARE)),
+            MemoryKind::Host | MemoryKind::Pinned => {}
+        }
+        if kind != MemoryKind::Bar {
+            let layout = ChunkLayout::new(&engine.recv, engine.tail_samples());
+            demands.push(Self {
+                what: "copies of receive chunks".to_owned(),
+                bytes: (gpu::COPIES * layout.bytes()) as u64,
+                option: "--recv-chunk-samples".to_owned(),
+                value: engine.recv.chunk_samples,
+            });
         }
         for output in &engine.outputs {
             demands.push(Self::output(engine, output));
@@ -142,6 +145,15 @@ impl Demand {
                 option: "--send-chunk-jones".to_owned(),
                 value: engine.send.chunk_jones,
             });
+        }
+        demands
+    }
+
+    /// The share of mixed receive chunks that is of one kind, rounded up.
+    fn share(engine: &EngineConfig, spare_chunks: usize, share: f64) -> Vec<Self> {
+        let mut demands = Self::received(engine, spare_chunks, MemoryKind::Mixed);
+        for demand in &mut demands {
+            demand.bytes = (demand.bytes as f64 * share).ceil() as u64;
         }
         demands
     }

@@ -7,12 +7,14 @@
 //! * [`Stages`]: the rx lcores, engine and tx lcores of one engine, live or in a replay;
 //! * [`CaptureScan`]: what the head of a capture says; [`SourceLcore`]: a capture into rx queues;
 //! * [`Throttle`]: whether the kernel would stop the engine's threads;
-//! * [`drain`]: how long the engine's end may take.
+//! * [`drain`]: how long the engine's end may take;
+//! * [`EnergyMeter`]: what the GPU and the host's processors take.
 
 mod builder;
 mod compute;
 mod demand;
 mod drain;
+mod energy;
 mod realtime;
 mod scan;
 mod source;
@@ -21,10 +23,12 @@ mod threads;
 
 pub use builder::{BuiltEngine, BusyTimes, EngineBuilder, OutputPools, RunningEngine};
 pub use compute::{
-    BackendKind, BackendRequest, Compute, ComputeError, OpenedBackend, open_backend, outputs,
+    BackendKind, BackendRequest, Compute, ComputeError, GpuName, OpenedBackend, open_backend,
+    outputs,
 };
 pub use demand::{Available, Demand, DemandError};
 pub use drain::drain;
+pub use energy::{DeviceEnergy, EnergyMeter};
 pub use realtime::Throttle;
 pub use scan::{CaptureScan, ScanError};
 pub use source::{CaptureFeed, CaptureProgress, SourceLcore};

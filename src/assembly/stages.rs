@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, DpdkError, LcoreHandle, LcorePanic, RxQueue, TxQueue};
 use ground::stats::Latency;
-use ground::{IdlePolicy, Ticks, TscClock};
+use ground::{Bell, IdlePolicy, Ticks, TscClock};
 
 use super::Threads;
 use crate::config::EngineConfig;
@@ -154,11 +154,13 @@ impl Stages {
             .map(|_| Arc::new(Latency::new(config.clock)))
             .collect();
 
+        let bell = parts.steered.bell.clone();
         let start = Start {
             config,
             prefix: &parts.prefix,
             idle: &parts.idle,
             running: &running,
+            bell: &bell,
         };
         let watermarks = parts.reception.queues.iter();
         let watermarks = watermarks.map(|rx| rx.watermarks.clone()).collect();
@@ -254,6 +256,7 @@ struct Start<'a> {
     prefix: &'a str,
     idle: &'a StageIdle,
     running: &'a Arc<AtomicUsize>,
+    bell: &'a Arc<Bell>,
 }
 
 /// What the tx lcores of an engine send.
@@ -292,6 +295,7 @@ impl Start<'_> {
                 lane,
                 watermarks: rx.watermarks,
                 stats,
+                bell: self.bell.clone(),
                 abort: threads.abort().clone(),
             };
             let lcore = RxLcore::new(config, parts);
@@ -353,7 +357,7 @@ impl Start<'_> {
             paths,
             team.min_zero_copy_packets,
             ticks,
-            threads.abort(),
+            (self.bell, threads.abort()),
         );
         let mut handles = Vec::new();
         for (index, tx) in team.into_iter().enumerate() {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use dsp::remez::RemezError;
-use dsp::{OutputBits, SampleBits};
+use dsp::{OutputBits, Oversampling, SampleBits};
 use ground::N_POL;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::config::Narrowband;
 use crate::gpu::measure::{self, Buffers, KernelTrial};
-use crate::gpu::{Gpu, GpuError, Kernels};
+use crate::gpu::{Gpu, GpuEnergy, GpuError, Kernels};
 use crate::memory::BatchStats;
 
 mod scene;
@@ -31,6 +31,8 @@ pub struct Case {
     pub bits: SampleBits,
     /// Taps.
     pub taps: usize,
+    /// Spectra for each transform's length of time.
+    pub oversampling: Oversampling,
     /// By how much the band is narrower than the digitised one: 1 for wideband.
     pub decimation: usize,
     /// Of narrowband: width of the pass band as a fraction of the output band where no channel is
@@ -85,6 +87,15 @@ pub struct StatisticsRow {
     pub back_seconds: f64,
 }
 
+/// What the GPU takes while it does nothing but passes.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct EnergyRow {
+    /// Mean power of the whole card.
+    pub watts: f64,
+    /// Joules per 10⁹ samples of both polarisations.
+    pub joules_per_gigasample: f64,
+}
+
 /// What was found for a [`Case`].
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
@@ -94,6 +105,8 @@ pub struct Row {
     pub bits: u32,
     /// Taps.
     pub taps: usize,
+    /// Spectra for each transform's length of time.
+    pub oversampling: Oversampling,
     /// 1 for wideband.
     pub decimation: usize,
     /// Taps of narrowband's down-conversion.
@@ -119,6 +132,8 @@ pub struct Row {
     pub copy_fraction: f64,
     /// With sums for statistics.
     pub statistics: StatisticsRow,
+    /// What the GPU takes; nothing where it does not tell.
+    pub energy: Option<EnergyRow>,
     /// Bytes that were compared with the model in double precision.
     pub compared: usize,
     /// How many of them differ, all by one.
@@ -246,6 +261,7 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
             Failed::Gpu(error) => error.into(),
             Failed::Wrong(what) => wrong(what),
         })?;
+    let energy = energy(gpu, &trial, samples)?;
     let moved: usize = stages.iter().map(|stage| stage.bytes).sum();
     let ideal = N_POL * case.bits.bytes(samples) + data.len();
     // Those of the windows that begin in the pass.
@@ -255,6 +271,7 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
         channels: case.channels,
         bits: case.bits.get(),
         taps: case.taps,
+        oversampling: case.oversampling,
         decimation: case.decimation,
         ddc_taps: scene.output.narrowband.as_ref().map(Narrowband::ddc_taps),
         sample_bits: case.sample_bits.get(),
@@ -270,9 +287,34 @@ pub fn run(gpu: &Arc<Gpu>, machine: &Machine, case: &Case) -> Result<Row, Kernel
         moved_over_ideal: moved as f64 / ideal as f64,
         copy_fraction: moved as f64 / seconds / machine.copy_bandwidth,
         statistics,
+        energy,
         compared,
         differ,
     })
+}
+
+/// Has passes run for long enough that the counter of the GPU's energy, which moves ten times a
+/// second or more, tells it within a few percent.
+fn energy(
+    gpu: &Gpu,
+    trial: &KernelTrial<'_>,
+    samples: usize,
+) -> Result<Option<EnergyRow>, GpuError> {
+    const SETTLE: f64 = 0.3;
+    const SECONDS: f64 = 2.0;
+    let Ok(counter) = GpuEnergy::open(gpu.address()) else {
+        return Ok(None);
+    };
+    trial.run_for(SETTLE)?;
+    let before = counter.joules();
+    let (passes, seconds) = trial.run_for(SECONDS)?;
+    let taken = before
+        .zip(counter.joules())
+        .map(|(before, after)| after - before);
+    Ok(taken.map(|joules| EnergyRow {
+        watts: joules / seconds,
+        joules_per_gigasample: joules / (passes * samples) as f64 * 1e9,
+    }))
 }
 
 enum Failed {

@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dsp::SampleBits;
-use ground::SampleClock;
+use ground::{SampleClock, counted};
 use katcp::reading::unix_now;
 use nix::sys::statvfs::statvfs;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::log::LogTo;
-use super::{Failure, examples};
+use super::{Failure, Files, examples};
 use crate::assembly::Demand;
 use crate::config::units::{bytes, hertz, seconds};
 use crate::config::{
@@ -338,6 +338,8 @@ pub fn run(args: &DsimArgs) -> Result<(), Failure> {
 }
 
 fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
+    let files = Files::default().writes("--truth", args.truth.as_deref());
+    files.writes("--output", Some(path)).check()?;
     let to = To::Capture;
     let config = args.config(to)?;
     args.tell_doubts(&config);
@@ -362,9 +364,11 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     capture.finish().map_err(Failure::data)?;
     let samples = heaps.saturating_mul(args.heap_samples as u64);
     tracing::info!(
-        "{}: {frames} heaps, {samples} samples per polarisation, {} faults",
+        "{}: {}, {} per polarisation, {}",
         path.display(),
-        ledger.borrow().len(),
+        counted(frames, "heap"),
+        counted(samples, "sample"),
+        counted(ledger.borrow().len() as u64, "fault"),
     );
     if let Some(path) = &args.truth {
         let truth = Truth {

@@ -99,7 +99,9 @@ Examples:
     karoo qualify --report qualification
   Channels of an output of one's own, computed by the GPU:
     karoo qualify --backend cuda --only channelisation,channel-shape \\
-      --wideband name=wideband,channels=4096,dst=239.10.0.0+7";
+      --wideband name=wideband,channels=4096,dst=239.10.0.0+7
+  An engine that runs and is not in use, by its KATCP server:
+    karoo qualify --live m003h:7147";
 
 /// Of `karoo top`.
 pub const TOP: &str = "\
@@ -117,6 +119,8 @@ Examples:
   The same for a radio of 16 bits, sent a fifth of the time, as SigMF:
     karoo modem tx --input book.txt --mod qam256 --duty 0.2 --format ci16 \\
       --sample-rate 40M --output book.sigmf-meta
+  By a dataflow graph that makes frames on three threads:
+    karoo modem tx --input book.txt --output book.cf32 --graph --threads 3
   In packets of VITA 49.2 to a group, two million samples a second:
     karoo modem tx --input book.txt --output udp:239.1.2.3:4991 --sample-rate 2M";
 
@@ -165,7 +169,10 @@ Examples:
     karoo modem ber --rates 1e-3,1e-5 --errors 400 --report rates
   16-QAM in echoes, with a longer equaliser and more certainty:
     karoo modem ber --mod qam16 --eb-n0 14,18 --profile cost207RAx4 \\
-      --taps 64 --errors 1000 --json";
+      --taps 64 --errors 1000 --json
+  256-QAM behind a mixer whose branches differ, mended:
+    karoo modem ber --mod qam256 --frequency 20k --iq-gain 1 --iq-phase 5 \\
+      --dc 0.05,0 --correct";
 
 /// Of `karoo modem bench tx`.
 pub const MODEM_BENCH_TX: &str = "\

@@ -25,7 +25,7 @@ pub(super) mod launch;
 mod settled;
 
 use footprint::Footprint;
-pub(super) use settled::Settled;
+pub(super) use settled::{Beside, Settled};
 
 /// Run an F-engine: receive digitiser packets, channelise, and multicast spectra until told to end
 ///
@@ -179,7 +179,7 @@ pub fn run(args: &FgpuArgs, command: &Command, matches: &ArgMatches) -> Result<(
             "--send-rate-factor {factor}: output is sent more slowly than it comes to be"
         );
     }
-    let Some(settled) = Settled::find(args, matches, config, |_| Ok(Vec::new()))? else {
+    let Some(settled) = Settled::find(args, matches, config, |_, _| Ok(Beside::default()))? else {
         return Ok(());
     };
     let (katcp, sockets) = frame::bind(&args.options.serve)?;
@@ -218,6 +218,8 @@ fn wishes(args: &FgpuArgs, config: &FgpuConfig, footprint: &Footprint) -> Wishes
         tx_lcores: config.egress.interfaces.len().max(1),
         source,
         workers: args.workers.map(|workers| workers as usize),
+        // The plan of all engines says so.
+        shares_cpus: false,
         input_gbps: (!source).then_some(bits / 1e9),
         recv_interfaces,
         send_interfaces: config.egress.interfaces.clone(),

@@ -22,6 +22,7 @@ mod dsim;
 mod examples;
 mod failure;
 mod fgpu;
+mod files;
 mod flow;
 mod frame;
 mod gelf;
@@ -53,6 +54,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
+use files::Files;
 use log::LogFormat;
 
 use crate::config::heading;

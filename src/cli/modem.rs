@@ -4,12 +4,14 @@ mod algorithms;
 mod bench;
 mod ber;
 mod channel;
+mod ending;
 mod graph;
 mod link;
 mod messages;
 mod rx;
 mod samples;
 mod sink;
+mod soft;
 mod stream;
 mod tx;
 
@@ -44,9 +46,9 @@ enum Modem {
     Tx(Box<tx::TxArgs>),
     /// Receive frames: samples to bytes
     ///
-    /// Prints how many frames were delivered, and how many were not, by cause. Exit codes: 0 the
-    /// samples were received, whatever was in them; 1 an input or an output failed; 2 the command
-    /// line is wrong.
+    /// Prints how many frames were delivered, how many were not, by cause, and the level of the
+    /// samples. Exit codes: 0 the samples were received, whatever was in them; 1 an input or an
+    /// output failed; 2 the command line is wrong.
     #[command(after_help = examples::MODEM_RX)]
     Rx(Box<rx::RxArgs>),
     /// Do to samples what a radio and its surroundings do

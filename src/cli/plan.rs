@@ -10,7 +10,7 @@ use host;
 use host::placement::{HostPlan, MAX_ENGINES, Memory, Wishes, picture};
 use host::topology::{CoreTimes, CpuList, Machine, Root};
 
-use super::{Failure, colour, examples};
+use super::{Failure, Files, colour, examples};
 use crate::assembly::Demand;
 use crate::config::{FgpuOptions, List, heading};
 use crate::report::to_json;
@@ -32,16 +32,18 @@ pub struct PlanArgs {
     /// tx lcores of each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     tx_lcores: u16,
-    /// Interfaces to receive on, dealt out to the engines one after another; those that are fit for
-    /// it unless given
+    /// Let engine and tx lcores share CPUs where their share of time allows
+    #[arg(long)]
+    share_cpus: bool,
+    /// Interfaces to receive on, dealt out to the engines one after another; unless given, those
+    /// that are fit for it
     #[arg(long, value_name = "IFACE,…")]
     recv_interface: Option<List<String>>,
-    /// Interfaces to send on, dealt out to the engines one after another; those that they receive
-    /// on unless given
+    /// Interfaces to send on, dealt out to the engines one after another; unless given, those that
+    /// they receive on
     #[arg(long, value_name = "IFACE,…")]
     send_interface: Option<List<String>>,
-    /// CPUs that may be used; all of a recorded host's, those of this process otherwise, unless
-    /// given
+    /// CPUs that may be used; unless given, those of this process, or all of a recorded host
     #[arg(long, value_name = "CPU,…")]
     cpus: Option<CpuList>,
     /// Folder with a recorded host's proc and sys
@@ -61,6 +63,10 @@ pub struct PlanArgs {
 
 /// Runs the command.
 pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    Files::default()
+        .reads("--cores-file", args.cores_file.as_deref())
+        .writes("--picture", args.picture.as_deref())
+        .check()?;
     let root = Root::new(&args.root);
     let machine = Machine::read(&root).map_err(Failure::usage)?;
     let allowed = match &args.cpus {
@@ -116,6 +122,7 @@ fn wishes(args: &PlanArgs, engine: usize) -> Wishes {
     Wishes {
         rx: vec![None; args.rx_lcores.into()],
         tx_lcores: args.tx_lcores.into(),
+        shares_cpus: args.share_cpus,
         recv_interfaces: dealt(&args.recv_interface),
         send_interfaces: dealt(&args.send_interface),
         memory: usual_memory(),
@@ -209,6 +216,9 @@ pub struct PlaceOptions {
     /// they get CPUs of their own without knowing of each other
     #[arg(long, value_name = "I/N", default_value = "0/1", help_heading = heading::PLACE)]
     engine_slot: Slot,
+    /// Let engine and tx lcores, of all N engines, share CPUs where their share of time allows
+    #[arg(long, help_heading = heading::PLACE)]
+    share_cpus: bool,
     /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json
     /// if it is there]
     #[arg(long, value_name = "FILE", help_heading = heading::PLACE)]
@@ -230,6 +240,10 @@ impl PlaceOptions {
         let cores = core_times(&root, self.cores_file.as_deref())?;
         let Slot { number, count } = self.engine_slot;
         let allowed = usable(&root, &machine);
+        let wishes = Wishes {
+            shares_cpus: self.share_cpus,
+            ..wishes
+        };
         // What the options of the others name is not known.
         let other = Wishes {
             rx: vec![None; wishes.rx.len()],

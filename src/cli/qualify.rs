@@ -8,13 +8,15 @@ use std::{env, fs};
 use clap::{Args, ValueEnum};
 use ground::SampleClock;
 use host::topology::{Machine, Root};
+use katcp::Client;
 use katcp::reading::unix_now;
 
-use super::{Failure, colour, examples};
+use super::{Failure, Files, colour, examples};
 use crate::assembly::BackendKind;
 use crate::config::units::hertz;
 use crate::config::{ConfigError, heading, with_output_keys};
-use crate::qualify::{Chain, RULES, Rule, Subject};
+use crate::qualify::{Chain, LIVE_RULES, LiveRule, RULES, Rule, Subject, outputs};
+use crate::report::html::REPORT_FILES;
 use crate::report::qualification::{
     Checked, Limit, Qualification, Requirement, number, write_qualification,
 };
@@ -54,6 +56,10 @@ pub struct QualifyArgs {
     /// The program whose replay is measured [default: this one]
     #[arg(long, value_name = "PATH", help_heading = heading::MEASURE)]
     program: Option<PathBuf>,
+    /// Measure an engine that runs, whose KATCP server listens there, in place of replays: how soon
+    /// it does requests, and its sensors. It has no delays then
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["wideband", "narrowband", "program", "backend"], help_heading = heading::MEASURE)]
+    live: Option<String>,
     /// What computes
     #[arg(long, value_enum, default_value_t = BackendKind::Auto, help_heading = heading::COMPUTE)]
     backend: BackendKind,
@@ -92,69 +98,144 @@ impl QualifyArgs {
         subjects.map_err(Failure::usage)
     }
 
-    fn rules(&self) -> Result<Vec<&'static Rule>, Failure> {
-        for name in &self.only {
-            if !RULES.iter().any(|rule| rule.name == name) {
-                let names: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+    /// Those of `all` that are to be measured.
+    fn chosen<T>(
+        &self,
+        all: &'static [T],
+        name: fn(&T) -> &str,
+    ) -> Result<Vec<&'static T>, Failure> {
+        for given in &self.only {
+            if !all.iter().any(|rule| name(rule) == given) {
+                if let Some((rule, way_out)) = self.elsewhere(given) {
+                    let error = ConfigError::new("--only", given, rule, way_out);
+                    return Err(Failure::usage(error));
+                }
+                let names: Vec<_> = all.iter().map(name).collect();
                 let way_out = format!("there are {}", names.join(", "));
-                let error = ConfigError::new("--only", name, "is no requirement", way_out);
+                let error = ConfigError::new("--only", given, "is no requirement", way_out);
                 return Err(Failure::usage(error));
             }
         }
-        let chosen =
-            |rule: &&Rule| self.only.is_empty() || self.only.iter().any(|name| name == rule.name);
-        Ok(RULES.iter().filter(chosen).collect())
+        let chosen = |rule: &&T| self.only.is_empty() || self.only.iter().any(|n| n == name(rule));
+        Ok(all.iter().filter(chosen).collect())
+    }
+
+    /// The rule and the way out for a requirement that is measured with `--live` alone, or without
+    /// alone.
+    fn elsewhere(&self, given: &str) -> Option<(&'static str, &'static str)> {
+        match self.live {
+            None if LIVE_RULES.iter().any(|rule| rule.name == given) => Some((
+                "is measured of an engine that runs",
+                "give its --live HOST:PORT",
+            )),
+            Some(_) if RULES.iter().any(|rule| rule.name == given) => {
+                Some(("is measured of replays", "leave out --live"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes a requirement, and tells it.
+    fn note(&self, requirements: &mut Vec<Requirement>, requirement: Requirement, output: &str) {
+        if !self.json {
+            tell(&requirement, output);
+        }
+        requirements.push(requirement);
+    }
+
+    /// Measures replays.
+    fn replays(&self) -> Result<Qualification, Failure> {
+        let subjects = self.subjects()?;
+        let rules = self.chosen(&RULES, |rule: &Rule| rule.name)?;
+        let karoo = env::current_exe().map_err(Failure::data)?;
+        let program = self.program.clone().unwrap_or_else(|| karoo.clone());
+        let backend = self.backend.to_possible_value();
+        let backend = backend.map_or(String::new(), |value| value.get_name().to_owned());
+        let options = vec!["--backend".to_owned(), backend.clone()];
+        let chain = Chain::new(&karoo, &program, options).map_err(Failure::data)?;
+        let program_version = chain.version().map_err(Failure::usage)?;
+        let mut requirements = Vec::new();
+        for subject in &subjects {
+            for rule in rules.iter().filter(|rule| rule.concerns(subject)) {
+                let requirement = rule.measure(&chain, subject);
+                self.note(&mut requirements, requirement, subject.name());
+            }
+        }
+        Ok(Qualification {
+            program: program.display().to_string(),
+            program_version,
+            backend,
+            requirements,
+            ..Qualification::default()
+        })
+    }
+
+    /// Measures the engine at `address`.
+    fn running(&self, address: &str) -> Result<Qualification, Failure> {
+        let rules = self.chosen(&LIVE_RULES, |rule: &LiveRule| rule.name)?;
+        let mut client = Client::connect(address).map_err(Failure::data)?;
+        let mut requirements = Vec::new();
+        for output in outputs(&mut client, address).map_err(Failure::data)? {
+            for rule in &rules {
+                let requirement = rule.measure(&mut client, &output);
+                self.note(&mut requirements, requirement, &output);
+            }
+        }
+        let versions = client.request("version-list", &[]).map_err(Failure::data)?;
+        let version = versions
+            .informs()
+            .iter()
+            .map(|inform| inform.arguments().texts());
+        let version = version.filter(|of| of.first().is_some_and(|name| name == "katcp-device"));
+        Ok(Qualification {
+            program: address.to_owned(),
+            program_version: version
+                .flat_map(|of| of.into_iter().skip(1))
+                .collect::<Vec<_>>()
+                .join(" "),
+            requirements,
+            ..Qualification::default()
+        })
     }
 }
 
 /// Runs the command.
 pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
     if args.list {
+        let row =
+            |name: &str, title: &str, of: &[&str]| println!("{name:18} {title}{}", numbers(of));
         for rule in &RULES {
-            println!("{:18} {} {}", rule.name, rule.title, numbers(rule.numbers));
+            row(rule.name, rule.title, rule.numbers);
+        }
+        for rule in &LIVE_RULES {
+            row(rule.name, &format!("{} (--live)", rule.title), rule.numbers);
         }
         return Ok(());
     }
-    let (subjects, rules) = (args.subjects()?, args.rules()?);
-    let karoo = env::current_exe().map_err(Failure::data)?;
-    let program = args.program.clone().unwrap_or_else(|| karoo.clone());
-    let backend = args.backend.to_possible_value();
-    let backend = backend.map_or(String::new(), |value| value.get_name().to_owned());
-    let chain = Chain::new(
-        &karoo,
-        &program,
-        vec!["--backend".to_owned(), backend.clone()],
-    );
-    let chain = chain.map_err(Failure::data)?;
-    let program_version = chain.version().map_err(Failure::usage)?;
-
+    Files::default()
+        .reads("--program", args.program.as_deref())
+        .writes_into("--report", args.report.as_deref(), &REPORT_FILES)
+        .check()?;
     let begun = Instant::now();
-    let mut requirements = Vec::new();
-    for subject in &subjects {
-        for rule in rules.iter().filter(|rule| rule.concerns(subject)) {
-            let requirement = rule.measure(&chain, subject);
-            if !args.json {
-                tell(&requirement, subject.name());
-            }
-            requirements.push(requirement);
-        }
-    }
+    let measured = match &args.live {
+        Some(address) => args.running(address)?,
+        None => args.replays()?,
+    };
     let machine = Machine::read(&Root::host()).ok();
+    let requirements = measured.requirements;
     let report = Qualification {
         karoo: env!("CARGO_PKG_VERSION").to_owned(),
-        program: program.display().to_string(),
-        program_version,
         processor: machine.map_or(String::new(), |machine| machine.model),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
             .unwrap_or_default()
             .trim()
             .to_owned(),
-        backend,
         time: unix_now(),
         seconds: begun.elapsed().as_secs_f64(),
         adc_sample_rate: args.adc_sample_rate,
         passed: !requirements.is_empty() && requirements.iter().all(Requirement::passed),
         requirements,
+        ..measured
     };
     if let Some(folder) = &args.report {
         write_qualification(folder, &report).map_err(Failure::data)?;
@@ -178,7 +259,7 @@ pub fn run(args: &QualifyArgs) -> Result<(), Failure> {
 fn numbers(numbers: &[&str]) -> String {
     match numbers {
         [] => String::new(),
-        numbers => format!("({})", numbers.join(", ")),
+        numbers => format!(" ({})", numbers.join(", ")),
     }
 }
 

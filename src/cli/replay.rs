@@ -5,19 +5,21 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dsp::power::dbfs_words;
+use ground::counted;
 use katcp::reading::unix_now;
 
-use super::{Failure, colour, examples, log};
+use super::{Failure, Files, colour, examples, log};
 use crate::assembly::StageError;
 use crate::config::{
     CaptureOptions, ConfigError, Decision, EngineOptions, heading, with_output_keys,
 };
 use crate::gpu::{KernelOptions, MemoryChoice, Tune};
+use crate::net::CaptureWriter;
 use crate::replay::{
     self, AutoGainError, BackendKind, CaptureScan, ReplayError, ReplayOptions, Requests,
 };
 use crate::report::RunReport;
-use crate::report::html::write_report;
+use crate::report::html::{REPORT_FILES, write_report};
 use crate::report::verdict::{Grade, Verdict};
 
 /// Replay a capture of digitiser packets: channelise it exactly as a live engine would, without
@@ -67,6 +69,14 @@ pub struct ReplayArgs {
 /// Runs the command.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     check(args).map_err(Failure::usage)?;
+    let part = CaptureWriter::part_of(&args.output);
+    Files::default()
+        .reads("CAPTURE", Some(&args.capture))
+        .reads("--requests", args.requests.as_deref())
+        .writes("--output", Some(&args.output))
+        .writes("--output", part.as_deref())
+        .writes_into("--report", args.report.as_deref(), &REPORT_FILES)
+        .check()?;
     let scan = CaptureScan::new(&args.capture).map_err(Failure::data)?;
     let mut plan = replay::plan(&args.engine, &args.in_place, &scan, args.rx_queues)
         .map_err(Failure::usage)?;
@@ -107,9 +117,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         progress: !args.quiet,
     };
     let (report, spectra) = replay::run(&plan, &options).map_err(|error| match error {
-        ReplayError::SameFile(_) | ReplayError::Demand(_) | ReplayError::Compute(_) => {
-            Failure::usage(error)
-        }
+        ReplayError::Demand(_) | ReplayError::Compute(_) => Failure::usage(error),
         ReplayError::Stage(StageError::Engine(_)) => Failure::device(error),
         _ => Failure::data(error),
     })?;
@@ -176,8 +184,10 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
             .power_dbfs
             .map_or(String::new(), |dbfs| format!(", {}", dbfs_words(dbfs, 2)));
         println!(
-            "input {pol}    {} heaps, {} missing, {} samples clipped{power}",
-            counts.heaps, counts.missing_heaps, counts.clipped_samples
+            "input {pol}    {}, {} missing, {} clipped{power}",
+            counted(counts.heaps, "heap"),
+            counts.missing_heaps,
+            counted(counts.clipped_samples, "sample")
         );
     }
     let dropped: u64 = input.drops.values().sum();
@@ -198,11 +208,11 @@ fn summarise(report: &RunReport, args: &ReplayArgs) {
     for output in &report.outputs {
         let counts = &output.counts;
         println!(
-            "{:10} {} of {} batches, {} heaps sent, {} not sent, {} and {} samples clipped",
+            "{:10} {} of {}, {} sent, {} not sent, {} and {} samples clipped",
             counts.name,
             counts.batches,
-            output.expected_batches,
-            counts.heaps,
+            counted(output.expected_batches, "batch"),
+            counted(counts.heaps, "heap"),
             output.skipped_heaps,
             counts.clipped_samples[0],
             counts.clipped_samples[1]

@@ -124,7 +124,7 @@ pub fn run(args: &SchemaArgs) -> Result<(), Failure> {
     entries.push((live::SCHEMA, LIVE, live));
     let Some(name) = &args.name else {
         for (name, title, _) in entries {
-            println!("{name:18} {title}");
+            println!("{name:20} {title}");
         }
         return Ok(());
     };

@@ -9,10 +9,12 @@ use live::Shadow;
 use super::serve::Sockets;
 use super::{Failure, examples, fgpu, log, with_katgpucbf_syntax};
 use crate::config::units::seconds;
-use crate::config::{EngineConfig, FgpuOptions, OutputConfig, heading, with_output_keys};
+use crate::config::{
+    EngineConfig, FgpuConfig, FgpuOptions, OutputConfig, heading, with_output_keys,
+};
 use crate::fgpu::Interfaces;
 use crate::ports::{Interface, PortUse, without_driver};
-use crate::shadow::{FollowError, Follower};
+use crate::shadow::{self, FollowError, Follower};
 
 /// Options of `fgpu` that are taken and make no difference here.
 const HIDDEN: [&str; 21] = [
@@ -98,8 +100,13 @@ pub fn run(args: &ShadowArgs, matches: &ArgMatches) -> Result<(), Failure> {
     let mut config = fgpu::resolved(&args.engine)?;
     let names = std::mem::take(&mut config.egress.interfaces);
     let payload = config.engine.send.packet_payload;
-    let listened = |interfaces: &Interfaces| listened(interfaces, &names, payload);
-    let settled = fgpu::Settled::find(&args.engine, matches, config, listened)?;
+    let beside = |config: &FgpuConfig, interfaces: &Interfaces| {
+        Ok(fgpu::Beside {
+            ports: listened(interfaces, &names, payload)?,
+            demands: shadow::demands(&config.engine),
+        })
+    };
+    let settled = fgpu::Settled::find(&args.engine, matches, config, beside)?;
     let Some(mut settled) = settled else {
         return Ok(());
     };

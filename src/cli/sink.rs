@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use live::LiveArgs;
 
 use super::{Failure, colour, examples};
-use crate::config::{heading, with_output_keys};
+use crate::config::{SynthesisOptions, heading, with_output_keys};
 use crate::report::to_json;
 use crate::sink::{self, SinkError, SinkOptions};
 
 /// Take F-engine heaps in, from an interface while they come or from a capture, and check them
 ///
-/// From a capture, spectra are also written as arrays; where it has descriptors no option is
+/// From a capture, spectra can also be written as arrays; where it has descriptors no option is
 /// needed. Exit codes: 0 all that came was whole and right; 1 something is missing or wrong, or the
 /// run failed; 2 the command line is wrong.
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,11 @@ pub struct SinkArgs {
     /// and NAME.spectrum.svg of every stream here
     #[arg(long, value_name = "DIR", conflicts_with = "interface", help_heading = heading::RESULTS)]
     pub output_dir: Option<PathBuf>,
+    /// Invert the filter bank of an oversampled output: write NAME.samples.npy (sample, pol) into
+    /// the same folder; keys as the output had them: oversampling=M/N and, where they were given,
+    /// taps, w_cutoff, window_function, decimation, pass_bandwidth; gain=X divides
+    #[arg(long, value_name = "KEY=VALUE,…", requires = "output_dir", conflicts_with = "interface", help_heading = heading::RESULTS)]
+    pub synthesis: Option<SynthesisOptions>,
     /// Print the report as JSON
     #[arg(long, help_heading = heading::RESULTS)]
     pub json: bool,
@@ -70,9 +75,10 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         substreams: args.substreams,
         array_size: args.array_size,
         output_dir: args.output_dir.clone(),
+        synthesis: args.synthesis,
     };
     let report = sink::read(capture, &options).map_err(|error| match error {
-        SinkError::Unknown { .. } => Failure::usage(error),
+        SinkError::Unknown { .. } | SinkError::Synthesis { .. } => Failure::usage(error),
         _ => Failure::data(error),
     })?;
     if args.json {

@@ -40,7 +40,7 @@ const FIGURES: [&str; 4] = ["heaps in", "lost", "heaps out", "age of input"];
 #[derive(Debug, Args)]
 #[command(after_help = examples::TOP)]
 pub struct TopArgs {
-    /// Engines: host and --prometheus-port of each
+    /// Engines and sinks: host, and --prometheus-port or --http of each
     #[arg(value_name = "HOST:PORT", required = true)]
     engines: Vec<Address>,
     /// Print the table once, for scripts, and end

@@ -3,8 +3,8 @@
 use std::net::SocketAddrV4;
 use std::ops::Range;
 
-use dsp::{Dither, OutputBits, SampleBits, WindowFunction};
-use ground::SampleClock;
+use dsp::{Dither, OutputBits, Oversampling, SampleBits, WindowFunction, pfb};
+use ground::{SampleClock, Timestamp};
 
 use super::{ConfigError, Narrowband};
 
@@ -101,6 +101,8 @@ pub struct OutputConfig {
     pub w_cutoff: f64,
     /// Window of the prototype filter.
     pub window_function: WindowFunction,
+    /// Spectra for each transform's length of time (M/N).
+    pub oversampling: Oversampling,
     /// Dither before quantisation.
     pub dither: Dither,
     /// Key of the dither generator.
@@ -136,9 +138,9 @@ impl OutputConfig {
         self.narrowband.as_ref().map_or(1, Narrowband::subsampling)
     }
 
-    /// Samples of the PFB's input from one spectrum to the next, which is the length of the
-    /// transform: 2C real ones for wideband; complex ones for narrowband, 2C where the outer half
-    /// of the transform is discarded, C where it is not.
+    /// Samples of the PFB's input that a transform has, and the stride of its taps: 2C real ones
+    /// for wideband; complex ones for narrowband, 2C where the outer half of the transform is
+    /// discarded, C where it is not.
     pub fn pfb_step(&self) -> usize {
         match &self.narrowband {
             Some(Narrowband {
@@ -158,14 +160,52 @@ impl OutputConfig {
         }
     }
 
-    /// ADC samples between successive spectra (SS = 2CD).
+    /// Samples of the PFB's input from one spectrum to the next: as many as a transform has, or
+    /// N/M of them in an oversampled bank.
+    pub fn pfb_hop(&self) -> usize {
+        self.oversampling.hop(self.pfb_step())
+    }
+
+    /// ADC samples between successive spectra (SS = 2CD, or N/M of that): what X-engines call
+    /// samples between spectra.
     pub fn spectrum_samples(&self) -> usize {
+        self.pfb_hop().saturating_mul(self.subsampling())
+    }
+
+    /// ADC samples of one transform (2CD): what each tap of a window spans.
+    pub fn transform_samples(&self) -> usize {
         self.pfb_step().saturating_mul(self.subsampling())
     }
 
-    /// ADC samples that contribute to one spectrum: W = T·SS, and for narrowband L − S more.
+    /// ADC samples from a window's first to the first of its last tap. Σx² of a spectrum is over
+    /// the [`spectrum_samples`](Self::spectrum_samples) from there on, which tile the time axis.
+    pub fn last_tap(&self) -> usize {
+        let before = self.taps.saturating_sub(1);
+        before.saturating_mul(self.transform_samples())
+    }
+
+    /// Coefficients of the prototype filter, `taps` rows of [`pfb_step`](Self::pfb_step).
+    pub fn weights(&self) -> Vec<f32> {
+        let (step, taps) = (self.pfb_step(), self.taps);
+        let window = self.window_function;
+        pfb::prototype(step, taps, self.w_cutoff, window, self.oversampling)
+    }
+
+    /// Number of the spectrum at timestamp `t`, counted from time 0.
+    pub fn spectrum_number(&self, t: Timestamp) -> u64 {
+        t.0 / self.spectrum_samples().max(1) as u64
+    }
+
+    /// Where in its transform the first sample of the spectrum at timestamp `t` belongs
+    /// ([`Oversampling::rotation`]); 0 without oversampling.
+    pub fn rotation(&self, t: Timestamp) -> usize {
+        let number = self.spectrum_number(t);
+        self.oversampling.rotation(self.pfb_step(), number)
+    }
+
+    /// ADC samples that contribute to one spectrum: W = T·2CD, and for narrowband L − S more.
     pub fn window_samples(&self) -> usize {
-        let window = self.taps.saturating_mul(self.spectrum_samples());
+        let window = self.taps.saturating_mul(self.transform_samples());
         match &self.narrowband {
             None => window,
             Some(narrowband) => window
@@ -199,9 +239,15 @@ impl OutputConfig {
 
     /// ADC samples between successive heaps of a substream (SPH·SS).
     pub fn batch_samples(&self) -> usize {
-        self.jones_per_batch
-            .saturating_mul(self.decimation())
-            .saturating_mul(2)
+        match self.oversampling.is_none() {
+            true => self
+                .jones_per_batch
+                .saturating_mul(self.decimation())
+                .saturating_mul(2),
+            false => self
+                .spectra_per_heap()
+                .saturating_mul(self.spectrum_samples()),
+        }
     }
 
     /// ADC samples from the first to the last that contribute to so many successive batches.

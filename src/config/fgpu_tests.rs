@@ -298,6 +298,21 @@ fn every_rule_is_kept() {
             "multiple of the 1024 channels",
         ),
         (
+            "oversampling",
+            vec![wideband("channels=1024,dst=239.10.1.0,oversampling=10/9")],
+            "M must be a power of two, at most 1024",
+        ),
+        (
+            "oversampling, narrowband",
+            vec![narrow("decimation", "oversampling=4096/4095,decimation")],
+            "M must be a power of two, at most 1024",
+        ),
+        (
+            "oversampling, no ratio",
+            vec![wideband("channels=1024,dst=239.10.1.0,oversampling=1.2")],
+            "try oversampling=32/27",
+        ),
+        (
             "10, narrowband",
             vec![narrow("decimation", "jones_per_batch=1000000,decimation")],
             "multiple of the 1024",
@@ -340,7 +355,7 @@ fn every_rule_is_kept() {
             vec![wideband(
                 "channels=1024,dst=239.10.1.0,window_function=default",
             )],
-            "hann or rect",
+            "hann, rect or kaiser",
         ),
         (
             "22, dither",

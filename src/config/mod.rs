@@ -18,8 +18,10 @@ mod live;
 mod narrowband;
 mod options;
 mod outputs;
+mod prototype;
 mod serve;
 mod suboptions;
+mod synthesis;
 pub mod units;
 mod validate;
 
@@ -35,7 +37,9 @@ pub use live::{EgressConfig, FgpuConfig, InputConfig};
 pub use narrowband::{Narrowband, NarrowbandSpec};
 pub use options::{CaptureOptions, EngineOptions, InitialDelays, parse_delays};
 pub use outputs::{JONES_PER_BATCH, NarrowbandOptions, WidebandOptions, with_output_keys};
+pub use prototype::PrototypeOptions;
 pub use serve::{AiomonitorOptions, ServeOptions};
+pub use synthesis::SynthesisOptions;
 pub use validate::{check_rate, check_sync_time};
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::net::SocketAddrV4;
 use std::str::FromStr;
 
-use dsp::{Dither, OutputBits, WindowFunction};
+use dsp::{Dither, OutputBits, Oversampling, WindowFunction};
 use ground::SampleClock;
 
-use super::suboptions::{Key, SubOptions, choice};
+use super::prototype::PrototypeOptions;
+use super::suboptions::{Key, SubOptions, choice, key};
 use super::units::hertz;
 use super::validate::check_rate;
 use super::{ConfigError, Narrowband, NarrowbandSpec, OutputConfig};
@@ -16,8 +17,8 @@ use crate::net::endpoint;
 pub const JONES_PER_BATCH: usize = 1 << 20;
 /// Largest decimation of a narrowband output.
 const MAX_DECIMATION: usize = 1024;
-/// Most taps of its filter: the time of a design grows with their square, and this is up to half a
-/// minute.
+/// Most taps of its filter: the time of a design grows with their square, and this is up to some
+/// ten seconds.
 const MAX_DDC_TAPS: usize = 8192;
 
 /// One `--wideband` value.
@@ -37,6 +38,8 @@ pub struct WidebandOptions {
     pub w_cutoff: f64,
     /// Window of the filter.
     pub window_function: WindowFunction,
+    /// Spectra for each transform's length of time.
+    pub oversampling: Oversampling,
     /// Dither before quantisation.
     pub dither: Dither,
 }
@@ -52,6 +55,7 @@ impl WidebandOptions {
             taps: self.taps,
             w_cutoff: self.w_cutoff,
             window_function: self.window_function,
+            oversampling: self.oversampling,
             dither: self.dither,
             dither_seed,
             sample_bits: OutputBits::Eight,
@@ -61,6 +65,12 @@ impl WidebandOptions {
 
     /// The keys that both kinds of output have.
     fn take(given: &mut SubOptions<'_>) -> Result<Self, ConfigError> {
+        let PrototypeOptions {
+            taps,
+            w_cutoff,
+            window_function,
+            oversampling,
+        } = PrototypeOptions::take(given)?;
         Ok(Self {
             name: given.required(
                 "name",
@@ -84,29 +94,14 @@ impl WidebandOptions {
                 "1048576",
                 |s| s.parse().ok(),
             )?,
-            taps: given
-                .optional("taps", "a whole number", "16", |s| s.parse().ok())?
-                .unwrap_or(16),
-            w_cutoff: given
-                .optional("w_cutoff", "a number", "1.0", |s| s.parse().ok())?
-                .unwrap_or(1.0),
-            window_function: given
-                .optional("window_function", "hann or rect", "hann", choice)?
-                .unwrap_or(WindowFunction::Hann),
+            taps,
+            w_cutoff,
+            window_function,
+            oversampling,
             dither: given
                 .optional("dither", "none or uniform", "uniform", choice)?
                 .unwrap_or(Dither::Uniform),
         })
-    }
-}
-
-/// A key, what its value looks like, and what it means.
-const fn key(name: &'static str, value: &'static str, help: &'static str) -> Key {
-    Key {
-        name,
-        value,
-        help,
-        example: None,
     }
 }
 
@@ -119,7 +114,7 @@ const fn required(key: Key, example: &'static str) -> Key {
 }
 
 /// The keys of both kinds of output.
-const KEYS: [Key; 8] = [
+const KEYS: [Key; 9] = [
     required(
         key("name", "NAME", "name of the stream [required]"),
         "wideband",
@@ -145,12 +140,17 @@ const KEYS: [Key; 8] = [
     key(
         "w_cutoff",
         "X",
-        "scale of the width of a channel's response [1.0]",
+        "scale of the width of a channel's response [1.0; with kaiser, as deep stop bands need]",
     ),
     key(
         "window_function",
-        "hann|rect",
-        "window of the filter [hann]",
+        "hann|rect|kaiser",
+        "window of the filter [hann; kaiser with oversampling]",
+    ),
+    key(
+        "oversampling",
+        "M/N",
+        "spectra for each transform's length of time, such as 32/27, 4/3 or 8/7; M a power of two [1/1]",
     ),
     key(
         "dither",
@@ -361,6 +361,7 @@ mod tests {
     fn the_defaults_are_katgpucbfs() {
         let options: WidebandOptions = "name=w,channels=64,dst=239.1.2.3+1".parse().unwrap();
         assert_eq!((options.taps, options.w_cutoff), (16, 1.0));
+        assert!(options.oversampling.is_none());
         assert_eq!(
             (options.window_function, options.dither),
             (WindowFunction::Hann, Dither::Uniform)
@@ -416,6 +417,33 @@ mod tests {
             " name = n, channels=64 ,\n  dst=239.1.2.3+1, centre_frequency= 284 MHz,decimation=8 ";
         let parse = |text: &str| text.parse::<NarrowbandOptions>().expect("options");
         assert_eq!(parse(blanks), parse(plain));
+    }
+
+    #[test]
+    fn an_oversampled_output_has_a_filter_for_it() {
+        let parse = |keys: &str| -> WidebandOptions {
+            let text = format!("name=w,channels=64,dst=239.1.2.3+1,{keys}");
+            text.parse().expect("options")
+        };
+        let options = parse("oversampling=64/54");
+        assert_eq!(options.oversampling.to_string(), "32/27");
+        assert_eq!(options.window_function, WindowFunction::Kaiser);
+        assert!((0.95..0.97).contains(&options.w_cutoff));
+        let given = parse("oversampling=4/3,window_function=hann,w_cutoff=0.8");
+        assert_eq!(
+            (given.window_function, given.w_cutoff),
+            (WindowFunction::Hann, 0.8)
+        );
+        for value in ["27/32", "1.2", "17", "4/0"] {
+            let said = refusal(&format!(
+                "name=w,channels=64,dst=239.1.2.3,oversampling={value}"
+            ));
+            assert!(
+                said.contains("--wideband oversampling") || said.contains("oversampling"),
+                "{said}"
+            );
+            assert!(said.contains("32/27"), "{said}");
+        }
     }
 
     #[test]

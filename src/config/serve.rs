@@ -13,7 +13,8 @@ pub struct ServeOptions {
     /// Port of the KATCP server; 0: any
     #[arg(long, value_name = "PORT", default_value_t = 7147, help_heading = heading::CONTROL)]
     pub katcp_port: u16,
-    /// Port of the page of the engine and of http://…/metrics for Prometheus; none unless given
+    /// Port of http://…/metrics for Prometheus, and of an engine's live page at http://…/; none
+    /// unless given
     #[arg(long, value_name = "PORT", help_heading = heading::CONTROL)]
     pub prometheus_port: Option<u16>,
 }

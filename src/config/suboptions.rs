@@ -19,6 +19,16 @@ pub(super) struct Key {
     pub example: Option<&'static str>,
 }
 
+/// A key, what its value looks like, and what it means.
+pub(super) const fn key(name: &'static str, value: &'static str, help: &'static str) -> Key {
+    Key {
+        name,
+        value,
+        help,
+        example: None,
+    }
+}
+
 /// The `key=value` pairs of one option, taken out one by one.
 pub(super) struct SubOptions<'a> {
     option: &'a str,

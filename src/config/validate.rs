@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use dsp::Oversampling;
+
 use super::{ConfigError, EngineConfig, OutputConfig};
 
 /// Largest number of samples per polarisation in one input buffer.
@@ -244,7 +246,8 @@ impl OutputConfig {
             return Err(refuse(option("channels"), channels, rule, "try 1024"));
         }
         self.check_heaps()?;
-        let most = MAX_SAMPLES / self.spectrum_samples();
+        self.validate_oversampling()?;
+        let most = MAX_SAMPLES / self.transform_samples();
         if let Some(dst) = self.dst.iter().find(|dst| !dst.ip().is_multicast()) {
             let rule = "must be an IPv4 multicast group, 224.0.0.0 to 239.255.255.255";
             return Err(refuse(option("dst"), dst, rule, "try 239.10.10.0+7:7148"));
@@ -276,6 +279,33 @@ impl OutputConfig {
             ));
         }
         Ok(())
+    }
+}
+
+impl OutputConfig {
+    /// Spectra are whole samples apart, and at least two columns of a transform move together.
+    fn validate_oversampling(&self) -> Result<(), ConfigError> {
+        let (points, m) = (self.pfb_step(), self.oversampling.numerator());
+        if self.oversampling.is_none() || (points.is_multiple_of(m) && points / m >= 2) {
+            return Ok(());
+        }
+        let option = format!("{} oversampling of '{}'", self.option(), self.name);
+        let rule = format!(
+            "spectra must be whole samples apart: of M/N, M must be a power of two, at most {}, half of the transform's {points} points",
+            points / 2
+        );
+        // The nearest that would do, of those with few turns.
+        let near = |m: usize| {
+            let n = (m as f64 / self.oversampling.ratio()).round() as usize;
+            Oversampling::new(m, n.clamp(1, m - 1)).ok()
+        };
+        let of = near(32.min(points / 2)).map(|of| format!("try {of}"));
+        Err(refuse(
+            option,
+            self.oversampling,
+            rule,
+            of.unwrap_or_else(|| "try 4/3".to_owned()),
+        ))
     }
 }
 

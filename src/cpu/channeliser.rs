@@ -11,6 +11,7 @@ use num_complex::Complex32;
 use super::coefficients::Gains;
 use super::down::{Baseband, DownConverter};
 use super::group::{Kernels, Rows, Scratch, Spectra};
+use super::oversampled::{self, Hops};
 use super::simd::{GroupOutput, OutputGroups};
 use super::{Level, Workers, lock};
 use crate::config::PipelineConfig;
@@ -27,6 +28,8 @@ pub struct CpuChanneliser {
     /// In front of a narrowband output, with what it made of the current block.
     down: Option<DownConverter>,
     baseband: Baseband,
+    /// Of an oversampled output.
+    hops: Option<Hops>,
     batch_spectra: usize,
     workers: Arc<Workers>,
     scratch: Vec<Mutex<Scratch>>,
@@ -91,6 +94,7 @@ impl CpuChanneliser {
             kernels,
             down,
             baseband: Baseband::default(),
+            hops: Hops::new(output),
         }
     }
 
@@ -129,6 +133,20 @@ impl Front<'_> {
             kernels, baseband, ..
         } = self.pipeline;
         let row = first - self.block.first;
+        if let Some(hops) = &self.pipeline.hops {
+            let of = oversampled::Spectra {
+                number: self.start.0 / kernels.spectrum_samples as u64 + first as u64,
+                first: row,
+                to,
+                count,
+            };
+            let (input, offset) = (self.input, self.block.offset);
+            if self.pipeline.down.is_some() {
+                let from = (baseband, input, offset);
+                return kernels.front_down_hops(hops, scratch, rows, from, of);
+            }
+            return kernels.front_hops(hops, scratch, rows, input, offset, of);
+        }
         if self.pipeline.down.is_some() {
             return kernels.front_down(scratch, rows, baseband, row, to, count);
         }
@@ -247,9 +265,20 @@ impl Pipeline for CpuChanneliser {
         let groups = block.first / group..end.div_ceil(group);
         let last = groups.end - 1;
         if let Some(down) = &self.down {
-            let (rows, scratch) = (block.fine.len() + self.kernels.taps - 1, &self.scratch);
-            let baseband = &mut self.baseband;
-            down.run(&self.workers, scratch, input, block.offset, rows, baseband);
+            let spectra = block.fine.len();
+            let numbers = match &self.hops {
+                None => (spectra + self.kernels.taps - 1) * down.row(),
+                Some(hops) => hops.numbers(spectra),
+            };
+            let (scratch, baseband) = (&self.scratch, &mut self.baseband);
+            down.run(
+                &self.workers,
+                scratch,
+                input,
+                block.offset,
+                numbers,
+                baseband,
+            );
         }
         let output = OutputGroups::new(
             chunk.data,

@@ -14,7 +14,7 @@ use num_complex::Complex64;
 
 use super::group::Scratch;
 use super::lock;
-use super::simd::{self, DdcTaps, Level, Supported, Unpacker};
+use super::simd::{self, DdcTaps, Level, Supported, TILE, Unpacker};
 use super::workers::Workers;
 use crate::config::Narrowband;
 use crate::memory::SampleView;
@@ -44,7 +44,8 @@ pub(super) struct DownConverter {
 /// The rows of one block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Baseband {
-    /// Per polarisation; a row is its real parts, then its imaginary parts.
+    /// Per polarisation; a row is its real parts, then its imaginary parts. Behind the last there
+    /// is room for a tile of the filter's.
     pub rows: [Vec<f32>; N_POL],
     /// Σ x² of the samples that each row begins at and that lie before the next.
     pub power: [Vec<u64>; N_POL],
@@ -80,21 +81,27 @@ impl DownConverter {
         }
     }
 
+    /// Numbers per row.
+    pub fn row(&self) -> usize {
+        self.row
+    }
+
     /// Samples of the largest tile.
     pub fn tile_samples(&self) -> usize {
         (self.tile - 1) * self.subsampling + self.taps.span().max(self.subsampling)
     }
 
-    /// Computes `rows` rows of `input` from sample `offset` on.
+    /// Computes `numbers` numbers of `input`, in rows, from sample `offset` on.
     pub fn run(
         &self,
         workers: &Workers,
         scratch: &[Mutex<Scratch>],
         input: &SampleView<'_>,
         offset: [usize; N_POL],
-        rows: usize,
+        numbers: usize,
         baseband: &mut Baseband,
     ) {
+        let rows = numbers.div_ceil(self.row);
         let [x, y] = &mut baseband.rows;
         let [x_power, y_power] = &mut baseband.power;
         let first = self.tasks(0, rows, x, x_power);
@@ -108,7 +115,7 @@ impl DownConverter {
                 let Some(task) = task else {
                     break;
                 };
-                self.task(scratch, input, offset[task.pol], task);
+                self.task(scratch, input, offset[task.pol], task, numbers);
             }
             scratch.times.ddc += begun.elapsed();
         });
@@ -124,7 +131,7 @@ impl DownConverter {
         power: &'a mut Vec<u64>,
     ) -> impl Iterator<Item = Task<'a>> + use<'a> {
         let length = 2 * self.row;
-        plane.resize(plane.len().max(rows * length), 0.0);
+        plane.resize(plane.len().max(rows * length + TILE), 0.0);
         power.resize(power.len().max(rows), 0);
         let at_once = (TASK_OUTPUTS / self.row).max(1);
         let rows_of = plane[..rows * length].chunks_mut(at_once * length);
@@ -137,11 +144,21 @@ impl DownConverter {
         })
     }
 
-    fn task(&self, scratch: &mut Scratch, input: &SampleView<'_>, offset: usize, task: Task<'_>) {
+    /// `numbers` of the block: its last row may be short.
+    fn task(
+        &self,
+        scratch: &mut Scratch,
+        input: &SampleView<'_>,
+        offset: usize,
+        task: Task<'_>,
+        numbers: usize,
+    ) {
         let rows = task.rows.chunks_exact_mut(2 * self.row).zip(task.power);
         for ((row, power), index) in rows.zip(task.first..) {
             *power = 0;
             let (re, im) = row.split_at_mut(self.row);
+            let whole = self.row.min(numbers - index * self.row);
+            let (re, im) = (&mut re[..whole], &mut im[..whole]);
             let mut first = offset + index * self.row * self.subsampling;
             for (re, im) in re.chunks_mut(self.tile).zip(im.chunks_mut(self.tile)) {
                 let new = re.len() * self.subsampling;
@@ -220,6 +237,7 @@ mod tests {
             taps: 1,
             w_cutoff: 1.0,
             window_function: WindowFunction::Rect,
+            oversampling: dsp::Oversampling::NONE,
             dither: Dither::None,
             dither_seed: 0,
             sample_bits: OutputBits::Eight,
@@ -279,7 +297,7 @@ mod tests {
                     let kernels = Kernels::new(level, &pipeline, 16);
                     let scratch = [0, 1].map(|_| Mutex::new(kernels.scratch(down.tile_samples())));
                     let mut got = Baseband::default();
-                    down.run(&workers, &scratch, &input, offset, ROWS, &mut got);
+                    down.run(&workers, &scratch, &input, offset, ROWS * ROW, &mut got);
                     let (mut worst, mut squares) = (0.0f64, 0.0);
                     for (pol, offset) in offset.into_iter().enumerate() {
                         for k in 0..ROW * ROWS {

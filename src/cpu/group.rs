@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dsp::{Dither, OutputBits, pfb};
+use dsp::{Dither, OutputBits};
 use ground::{N_POL, Timestamp};
 use karoo_fft::{Fft, forward_f32};
 use num_complex::{Complex32, Complex64};
@@ -31,7 +31,7 @@ pub(super) struct Kernels {
     /// Transforms of one spectrum: wideband has one for both polarisations.
     transforms: usize,
     weights: Vec<f32>,
-    unpacker: Unpacker,
+    pub(super) unpacker: Unpacker,
     fft: Arc<dyn Fft<f32>>,
     dither: Option<(u64, u64)>,
     /// For statistics, which have one spectrum of so many of a group.
@@ -71,8 +71,8 @@ pub(super) struct Scratch {
     pub times: PhaseTimes,
     /// Samples in front of a down-conversion.
     pub tile: Vec<f32>,
-    samples: [Vec<f32>; N_POL],
-    partial: Vec<f32>,
+    pub(super) samples: [Vec<f32>; N_POL],
+    pub(super) partial: Vec<f32>,
     fft: Vec<Complex32>,
     quantised: Vec<u32>,
     coefficients: Coefficients,
@@ -84,7 +84,6 @@ impl Kernels {
     pub fn new(level: Level, config: &PipelineConfig<'_>, group: usize) -> Self {
         let (output, sample_bits, feng_id) = (config.output, config.sample_bits, config.feng_id);
         let step = output.pfb_step();
-        let (w_cutoff, window) = (output.w_cutoff, output.window_function);
         Self {
             at: Supported::new(level),
             channels: output.channels,
@@ -97,7 +96,7 @@ impl Kernels {
                 None => 1,
                 Some(_) => N_POL,
             },
-            weights: pfb::weights(step, output.taps, w_cutoff, window),
+            weights: output.weights(),
             unpacker: Unpacker::new(sample_bits, level),
             fft: forward_f32(step),
             dither: match output.dither {
@@ -111,12 +110,12 @@ impl Kernels {
 
     /// Complex numbers from row to row: room for the copy of element 0, and an odd number of
     /// cache lines so that rows do not fall on the same cache sets.
-    fn pitch(&self) -> usize {
+    pub(super) fn pitch(&self) -> usize {
         self.step.next_multiple_of(16) + 8
     }
 
     /// The same from spectrum to spectrum.
-    fn spectrum_pitch(&self) -> usize {
+    pub(super) fn spectrum_pitch(&self) -> usize {
         self.transforms * self.pitch()
     }
 
@@ -130,6 +129,11 @@ impl Kernels {
             Complex32::default();
             self.group * self.spectrum_pitch()
         ])
+    }
+
+    /// Rows from that of spectrum `first` of the group on.
+    pub(super) fn rows_from<'a>(&self, rows: &'a mut Rows, first: usize) -> &'a mut [Complex32] {
+        &mut rows.0[first * self.spectrum_pitch()..]
     }
 
     /// Buffers of one worker; `tile` samples in front of a down-conversion.
@@ -344,6 +348,7 @@ mod tests {
             taps: 4,
             w_cutoff: 1.0,
             window_function: WindowFunction::Hann,
+            oversampling: dsp::Oversampling::NONE,
             dither: Dither::None,
             dither_seed: 0,
             sample_bits: OutputBits::Eight,
@@ -471,7 +476,8 @@ mod tests {
                 let scratch = std::sync::Mutex::new(kernels.scratch(down.tile_samples()));
                 let (workers, mut baseband) = (Workers::unpinned(1).unwrap(), Baseband::default());
                 let scratches = std::slice::from_ref(&scratch);
-                down.run(&workers, scratches, &input, offset, 5, &mut baseband);
+                let numbers = 5 * output.pfb_step();
+                down.run(&workers, scratches, &input, offset, numbers, &mut baseband);
                 let (mut scratch, mut rows) = (scratch.into_inner().unwrap(), kernels.rows());
                 kernels.front_down(&mut scratch, &mut rows, &baseband, 0, 0, 2);
                 let spectra = kernels.spectra(&mut scratch, &mut rows, &fine, &Gains::new(64, 1.0));

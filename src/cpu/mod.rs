@@ -20,6 +20,7 @@ mod group;
 mod intake;
 mod meter;
 mod offline;
+mod oversampled;
 pub mod simd;
 mod sums;
 mod workers;

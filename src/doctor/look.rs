@@ -18,7 +18,7 @@ use super::evidence::{Blind, Evidence, IgmpPath};
 use super::finding::Ailment;
 use super::host::{Files, Named, since};
 use super::listener::Listener;
-use super::sight::Sight;
+use super::sight::{PROBED, Sight};
 use crate::ports::{Interface, Memberships};
 
 /// Bytes of frames that may wait.
@@ -34,9 +34,11 @@ const PROBE: Duration = Duration::from_millis(200);
 /// Messages that may wait to be heard, and more.
 const QUEUE: usize = 4096;
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// A query of IGMPv3 for 239.255.255.254, which this host is no member of and so has no answer to,
-/// with the defaults of robustness and interval (RFC 3376, 4.1).
-const QUERY: [u8; 12] = [0x11, 1, 0xfc, 0x82, 239, 255, 255, 254, 2, 125, 0, 0];
+/// A query of IGMPv3 for [`PROBED`], with the defaults of robustness and interval (RFC 3376, 4.1).
+const QUERY: [u8; 12] = {
+    let [a, b, c, d] = PROBED.octets();
+    [0x11, 1, 0xfc, 0x82, a, b, c, d, 2, 125, 0, 0]
+};
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! Sorts frames: what is in them, from where, to where.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::Ipv4Addr;
 
 use spead::{DigitiserHeap, Packet, SpectraRepr};
@@ -9,10 +10,15 @@ use super::evidence::{Flow, FlowKey, Wire};
 use crate::net::igmp::Message;
 use crate::net::{Datagram, FrameError};
 
-/// Flows that there is room for: what more come from somewhere are no digitisers.
+/// Flows that there is room for: what more come from somewhere are no digitisers. As many senders
+/// of fragments, and queriers.
 const FLOWS: usize = 4096;
 /// Bytes of Ethernet and IPv4 headers without tag and options.
 const HEADERS: usize = 34;
+
+/// The group that the doctor asks for itself, to see whether IGMP gets through. This host is no
+/// member of it, and so has no answer.
+pub(super) const PROBED: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 254);
 
 /// Takes in frames.
 #[derive(Debug, Default)]
@@ -55,16 +61,18 @@ impl Sight {
     fn note_fragment(&mut self, interface: &str, frame: &[u8]) {
         if let Some((src, dst)) = addresses(frame) {
             let key = (interface.to_owned(), src, dst);
-            *self.wire.fragments.entry(key).or_default() += 1;
+            let known = count(&mut self.wire.fragments, key);
+            self.wire.further += u64::from(!known);
         }
     }
 
     fn note_igmp(&mut self, interface: &str, frame: &[u8]) {
-        if let (Ok(Message::Query { .. }), Some((src, _))) =
+        if let (Ok(Message::Query { group, .. }), Some((src, _))) =
             (Message::parse(frame), addresses(frame))
+            && group != Some(PROBED)
         {
             let key = (interface.to_owned(), src);
-            *self.wire.queries.entry(key).or_default() += 1;
+            count(&mut self.wire.queries, key);
         }
     }
 
@@ -72,6 +80,17 @@ impl Sight {
     pub fn into_wire(self) -> Wire {
         self.wire
     }
+}
+
+/// Counts one of a kind, if there is room for that kind.
+fn count<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) -> bool {
+    let room = counts.len() < FLOWS;
+    match counts.entry(key) {
+        Entry::Occupied(mut entry) => *entry.get_mut() += 1,
+        Entry::Vacant(entry) if room => _ = entry.insert(1),
+        Entry::Vacant(_) => return false,
+    }
+    true
 }
 
 /// Source and destination of an IPv4 packet in an untagged frame.
@@ -119,6 +138,7 @@ mod tests {
 
     use super::*;
     use crate::net::frame::HEADERS_LEN;
+    use crate::net::igmp::{Version, query};
     use crate::net::{HeaderTemplate, MacAddr};
 
     fn frame(dst: &str, payload: &[u8]) -> Vec<u8> {
@@ -182,6 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn what_the_doctor_asks_itself_is_no_querier() {
+        let mut sight = Sight::default();
+        let from = |last| (MacAddr::default(), Ipv4Addr::new(10, 0, 0, last));
+        for (group, last) in [(Some(PROBED), 1), (None, 2)] {
+            let frame = query(Version::V3, group, 100, from(last));
+            sight.note("k0", None, &frame, 1.0);
+        }
+        let queries = sight.into_wire().queries;
+        assert_eq!(queries, [(("k0".to_owned(), from(2).1), 1)].into());
+    }
+
+    #[test]
     fn no_number_of_senders_fills_the_memory() {
         let mut sight = Sight::default();
         for number in 0..FLOWS + 10 {
@@ -190,5 +222,27 @@ mod tests {
         }
         let wire = sight.into_wire();
         assert_eq!((wire.flows.len(), wire.further), (FLOWS, 10));
+    }
+
+    #[test]
+    fn no_number_of_fragments_and_queriers_fills_the_memory() {
+        let mut sight = Sight::default();
+        // A query of IGMPv2 for all groups.
+        let query = [0x11, 100, 0xee, 0x9b, 0, 0, 0, 0];
+        for number in 0..FLOWS as u32 + 10 {
+            let mut fragment = frame("239.1.0.3:7148", b"half");
+            fragment[20] = 0x20;
+            fragment[26..30].copy_from_slice(&number.to_be_bytes());
+            sight.note("k0", None, &fragment, 1.0);
+            let mut asked = fragment[..HEADERS].to_vec();
+            asked[16..18].copy_from_slice(&28u16.to_be_bytes());
+            (asked[20], asked[23]) = (0, 2);
+            asked.extend_from_slice(&query);
+            sight.note("k0", None, &asked, 1.0);
+        }
+        let wire = sight.into_wire();
+        assert_eq!((wire.fragments.len(), wire.queries.len()), (FLOWS, FLOWS));
+        assert_eq!(wire.further, 10);
+        assert!(wire.fragments.values().all(|count| *count == 1));
     }
 }

@@ -31,7 +31,7 @@ pub use backend::{Backend, Block, FineDelay, Intake, Pipeline, PipelineError};
 pub use changes::RequestStats;
 pub use counts::OutputCounts;
 use ground::stats::{Phase, PhaseTimer, ThreadReport};
-use ground::{Idle, IdlePolicy, N_POL, StopFlag, Timestamp};
+use ground::{Idle, IdlePolicy, N_POL, Sleeper, StopFlag, Timestamp};
 pub use input::ChunkPresence;
 use input_statistics::InputLooks;
 pub use levels::KurtosisFlags;
@@ -77,6 +77,7 @@ pub struct Engine {
     finished: Arc<ArrayQueue<Finished>>,
     abort: StopFlag,
     idle: Idle,
+    sleeper: Sleeper,
     /// The last chunk collected, with its id: it waits for its successor's head.
     held: Option<(u64, ChunkPresence)>,
     /// Buffers for the presence of inputs.
@@ -116,6 +117,7 @@ impl Engine {
         let RequestQueues {
             outputs: ends,
             published,
+            bell,
         } = steered;
         let output = |(index, (parts, steered))| {
             Output::new(config, index, parts, steered, published.clone())
@@ -134,6 +136,7 @@ impl Engine {
             finished,
             abort,
             idle: Idle::new(idle),
+            sleeper: Sleeper::new(bell),
             held: None,
             absent: Default::default(),
         }
@@ -164,7 +167,11 @@ impl Engine {
                 Collected::Nothing => {
                     self.hand_over(timer)?;
                     self.outputs.iter_mut().for_each(Output::take_requests);
-                    self.idle.wait();
+                    if self.waits_for_backend() {
+                        self.idle.wait();
+                    } else {
+                        self.sleeper.wait(&mut self.idle, timer);
+                    }
                 }
                 Collected::End => {
                     timer.mark(Phase::WaitInput);
@@ -173,6 +180,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is something under way that nobody rings for when it is done.
+    fn waits_for_backend(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        !self.finishing.is_empty() || outputs.any(Output::waits_for_statistics)
     }
 
     /// Ends a turn. While chunks are being finished, only a finished one shows that the backend is
@@ -277,6 +290,7 @@ impl Engine {
             self.idle.reset();
             // The queue has room for every chunk of every output.
             let _ = self.finished.push(Finished::Chunk(index, chunk));
+            self.sleeper.bell().ring();
         }
         for output in &mut self.outputs {
             let published = output.publish_statistics();
@@ -300,14 +314,14 @@ impl Engine {
             let ended = output.end_period();
             ended.map_err(|source| of_output(output, source))?;
         }
-        let waits = |engine: &Self| engine.outputs.iter().any(Output::waits_for_statistics);
-        while (!self.finishing.is_empty() || waits(self)) && !self.abort.is_set() {
+        while self.waits_for_backend() && !self.abort.is_set() {
             self.hand_over(timer)?;
             self.idle.wait();
         }
         timer.mark(Phase::Compute);
         // The queue has room for all chunks and this.
         let _ = self.finished.push(Finished::End);
+        self.sleeper.bell().ring();
         while !self.is_accounted() && !self.abort.is_set() {
             timer.turn();
             self.idle.wait();

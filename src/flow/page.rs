@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use karoo_flow::place::rate_in_words;
 use karoo_flow::run::{Handle, Shape, Telemetry};
 use live::{
     Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, State, Verdict,
@@ -25,7 +26,7 @@ pub struct FlowPage {
 impl FlowPage {
     /// A page of the run that `handle` holds.
     pub fn new(name: &str, shape: Shape, handle: Handle) -> Self {
-        let rates = ["million ticks a second".to_owned()];
+        let rates = ["rate".to_owned()];
         Self {
             name: name.to_owned(),
             shape,
@@ -53,16 +54,13 @@ impl FlowPage {
         ticks(&self.now).saturating_sub(ticks(&self.last)) as f64 * 1e9 / self.span()
     }
 
-    /// The share of the time between the last two looks that a partition did not wait.
+    /// The share of the time between the last two looks that a partition did not wait. One that
+    /// does not run is not busy.
     fn busy(&self, index: usize) -> f64 {
-        let waited = |telemetry: &Telemetry| {
-            telemetry
-                .partitions
-                .get(index)
-                .map_or(0, |part| part.waiting)
-        };
-        let waited = waited(&self.now).saturating_sub(waited(&self.last)) as f64;
-        (1.0 - waited / self.span()).clamp(0.0, 1.0)
+        let worked =
+            |telemetry: &Telemetry| telemetry.partitions.get(index).map_or(0, |part| part.busy);
+        let worked = worked(&self.now).saturating_sub(worked(&self.last)) as f64;
+        (worked / self.span()).clamp(0.0, 1.0)
     }
 
     /// The partition that waits least, of those with nodes.
@@ -115,7 +113,7 @@ impl FlowPage {
     }
 
     fn verdict(&self) -> Verdict {
-        let rate = format!("{:.3} million ticks a second", self.rate() / 1e6);
+        let rate = format!("{} ticks a second", rate_in_words(self.rate()));
         let text = match self.bottleneck() {
             Some(at) if self.busy(at) > 0.9 => {
                 let name = &self.shape.partitions[at].name;
@@ -234,7 +232,7 @@ impl Source for FlowPage {
         self.last = std::mem::replace(&mut self.now, self.handle.telemetry());
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = since.unwrap_or_default().as_secs_f64();
-        self.rates.note(time, &[self.rate() / 1e6]);
+        self.rates.note(time, &[self.rate()]);
     }
 
     fn document(&mut self) -> Document {
@@ -258,7 +256,7 @@ impl Source for FlowPage {
             Panel::new(
                 "hour",
                 "Last hour",
-                Body::TimeSeries(self.rates.time_series("million")),
+                Body::TimeSeries(self.rates.time_series("ticks/s")),
             ),
         ];
         Document::new(self.name.clone(), panels)
@@ -266,5 +264,47 @@ impl Source for FlowPage {
 
     fn array(&mut self, _name: &str) -> Option<Array> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use karoo_flow::nodes::Counter;
+    use karoo_flow::{Builder, Executor, Scalar, Settings, Type};
+
+    use super::*;
+
+    #[test]
+    fn a_partition_that_does_not_run_is_not_busy() {
+        let g = Builder::new("aside");
+        let x = g.input("x", Type::F32);
+        let y = g.scope("way", || {
+            g.partition(0);
+            x.fir([0.5; 31])
+        });
+        // Nobody hears of it.
+        g.scope("aside", || {
+            g.partition(1);
+            let counter = Counter {
+                period: 9,
+                initial: 0,
+                output: Scalar::U32,
+            };
+            g.add(counter, []).gain(2);
+        });
+        g.output("y", y);
+        let executor = Executor::new(&g.build().unwrap(), Settings::default()).unwrap();
+        let writer: Box<dyn Write> = Box::new(std::io::sink());
+        let reader = Box::new(Cursor::new(vec![0; 1 << 20]));
+        let run = executor.prepare(vec![reader], vec![writer]).unwrap();
+        let mut page = FlowPage::new("aside", executor.shape(), run.handle());
+        run.run().unwrap();
+        page.note();
+        assert_eq!(page.shape.partitions[3].name, "partition 1");
+        assert_eq!(page.busy(3), 0.0);
+        assert!(page.busy(2) > 0.0);
+        assert_eq!(page.bottleneck(), Some(2));
     }
 }

@@ -66,24 +66,41 @@ pub struct PortReader {
 
 impl Read for PortReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (begin, mut idle) = (Instant::now(), Idle::new(IdlePolicy::Share));
-        while self.read == self.bytes.len() {
+        if self.read == self.bytes.len() {
             self.read = 0;
             self.bytes.clear();
-            let bytes = &mut self.bytes;
-            let keep = |payload: &[u8]| bytes.extend_from_slice(payload);
-            if self.receiver.receive(keep) == 0 {
-                let silent = self.idle.is_some_and(|idle| begin.elapsed() >= idle);
-                if silent || self.stop.is_set() {
-                    return Ok(0);
-                }
-                idle.wait();
-            }
+            let receiver = &mut self.receiver;
+            let receive =
+                |bytes: &mut Vec<u8>| receiver.receive(|payload| bytes.extend_from_slice(payload));
+            await_payload(receive, &mut self.bytes, self.idle, &self.stop);
         }
         let count = buffer.len().min(self.bytes.len() - self.read);
         buffer[..count].copy_from_slice(&self.bytes[self.read..][..count]);
         self.read += count;
         Ok(count)
+    }
+}
+
+/// Receives bursts, of which each call says how many packets it has, until there are bytes. There
+/// are none after so long without any, or once all is to stop: also where packets to others come
+/// without end.
+fn await_payload(
+    mut receive: impl FnMut(&mut Vec<u8>) -> usize,
+    bytes: &mut Vec<u8>,
+    idle: Option<Duration>,
+    stop: &Stop,
+) {
+    let (begin, mut rest) = (Instant::now(), Idle::new(IdlePolicy::Share));
+    loop {
+        let packets = receive(bytes);
+        let silent = idle.is_some_and(|idle| begin.elapsed() >= idle);
+        if !bytes.is_empty() || silent || stop.is_set() {
+            return;
+        }
+        match packets {
+            0 => rest.wait(),
+            _ => rest.reset(),
+        }
     }
 }
 
@@ -99,8 +116,11 @@ impl PortWriter {
     /// Puts the payload into a datagram, and waits for a buffer if there is none.
     fn datagram(&mut self) -> io::Result<()> {
         let mut idle = Idle::new(IdlePolicy::Share);
+        let begin = Instant::now();
         while !self.sender.push(&self.payload) {
             self.hand_over()?;
+            // A port that is stuck may keep all buffers.
+            self.check_stop(begin)?;
             idle.wait();
         }
         self.payload.clear();
@@ -110,20 +130,27 @@ impl PortWriter {
     /// Hands the batch to the port, as fast as that takes it.
     fn hand_over(&mut self) -> io::Result<()> {
         let mut idle = Idle::new(IdlePolicy::Share);
-        let begin = Instant::now();
+        let mut begin = Instant::now();
         while self.sender.waiting() > 0 {
             if self.sender.hand_over() > 0 {
                 idle.reset();
+                begin = Instant::now();
                 continue;
             }
-            if self.stop.is_set() && begin.elapsed() > Duration::from_secs(1) {
-                return Err(io::Error::other(
-                    "the port takes no packets, and all is to stop",
-                ));
-            }
+            self.check_stop(begin)?;
             idle.wait();
         }
         Ok(())
+    }
+
+    /// Fails if all is to stop, and the port has taken nothing for a second.
+    fn check_stop(&self, begin: Instant) -> io::Result<()> {
+        match self.stop.is_set() && begin.elapsed() > Duration::from_secs(1) {
+            true => Err(io::Error::other(
+                "the port takes no packets, and all is to stop",
+            )),
+            false => Ok(()),
+        }
     }
 }
 
@@ -143,5 +170,46 @@ impl Write for PortWriter {
             self.datagram()?;
         }
         self.hand_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than anything here takes.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// What is received where bursts never end that have nothing for us.
+    fn among_others(idle: Option<Duration>, stop: &Stop) -> Vec<u8> {
+        let (begin, mut bytes) = (Instant::now(), Vec::new());
+        let receive = |_: &mut Vec<u8>| {
+            assert!(begin.elapsed() < LONG, "the input does not end");
+            32
+        };
+        await_payload(receive, &mut bytes, idle, stop);
+        bytes
+    }
+
+    #[test]
+    fn packets_to_others_do_not_keep_an_input_from_its_end() {
+        let idle = Duration::from_millis(50);
+        assert!(among_others(Some(idle), &Stop::new()).is_empty());
+        let stop = Stop::new();
+        stop.set();
+        assert!(among_others(None, &stop).is_empty());
+    }
+
+    #[test]
+    fn what_has_come_is_given_before_the_end() {
+        let stop = Stop::new();
+        stop.set();
+        let mut bytes = Vec::new();
+        let receive = |bytes: &mut Vec<u8>| {
+            bytes.extend(b"samples");
+            1
+        };
+        await_payload(receive, &mut bytes, None, &stop);
+        assert_eq!(bytes, b"samples");
     }
 }

@@ -162,7 +162,7 @@ impl GpuChanneliser {
             spectrum_samples: output.spectrum_samples(),
             window_samples: output
                 .window_samples()
-                .max(output.taps.saturating_mul(output.spectrum_samples())),
+                .max(output.taps.saturating_mul(output.transform_samples())),
             batches,
             batch_spectra,
             batch_bytes: output.batch_bytes(),

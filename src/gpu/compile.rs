@@ -9,7 +9,7 @@ use super::GpuError;
 use super::cache::Cache;
 
 /// Sources by name, as `#include` and NVRTC's messages have them.
-const HEADERS: [(&CStr, &str); 17] = [
+const HEADERS: [(&CStr, &str); 18] = [
     (c"geometry.cuh", include_str!("../../kernels/geometry.cuh")),
     (c"barrier.cuh", include_str!("../../kernels/barrier.cuh")),
     (c"columns.cuh", include_str!("../../kernels/columns.cuh")),
@@ -28,6 +28,10 @@ const HEADERS: [(&CStr, &str); 17] = [
     (
         c"statistics.cuh",
         include_str!("../../kernels/statistics.cuh"),
+    ),
+    (
+        c"transform.cuh",
+        include_str!("../../kernels/transform.cuh"),
     ),
     (c"turns.cuh", include_str!("../../kernels/turns.cuh")),
     (c"tensor.cuh", include_str!("../../kernels/tensor.cuh")),
@@ -55,6 +59,12 @@ pub(super) const PFB_FFT: Source = Source {
 pub(super) const PFB_FFT_RUN: Source = Source {
     name: "pfb_fft_run",
     text: include_str!("../../kernels/pfb_fft_run.cu"),
+};
+
+/// The same for oversampled banks.
+pub(super) const PFB_FFT_HOPS: Source = Source {
+    name: "pfb_fft_hops",
+    text: include_str!("../../kernels/pfb_fft_hops.cu"),
 };
 
 /// Second half of the transform, and quantisation.

@@ -188,9 +188,9 @@ pub(super) struct Ddc {
     _memory: (CudaSlice<u32>, CudaSlice<f32>),
     /// Numbers of each, a power of two.
     ring: usize,
-    /// Of the filter bank: numbers from one spectrum to the next, and taps.
-    step: usize,
-    taps: usize,
+    /// Of the filter bank: numbers from one spectrum to the next, and of a window.
+    hop: usize,
+    window: usize,
 }
 
 /// Bytes of the rings for stretches of up to `spectra` spectra.
@@ -226,7 +226,7 @@ impl Ddc {
         ];
         let mixed = ddc::mixed(&narrowband.filter, &narrowband.mixer);
         let (table, scale) = table(&mixed, shape);
-        let (ring, step) = (Self::ring(output, spectra), output.pfb_step());
+        let ring = Self::ring(output, spectra);
         gpu.check_room(
             "the down-conversion's numbers",
             N_POL * ring * size_of::<Complex32>(),
@@ -245,15 +245,15 @@ impl Ddc {
             rings: [pol(0), pol(1)],
             _memory: (filter, rings),
             ring,
-            step,
-            taps: output.taps,
+            hop: output.pfb_hop(),
+            window: output.taps * output.pfb_step(),
         })
     }
 
     /// Numbers that a ring should have for stretches of up to `spectra` spectra.
     pub fn ring(output: &OutputConfig, spectra: usize) -> usize {
         let window = output.taps.saturating_mul(output.pfb_step());
-        let most = spectra.saturating_mul(output.pfb_step()) + window;
+        let most = spectra.saturating_mul(output.pfb_hop()) + window;
         // Half as much again as a window, at least, so that not every spectrum is a stretch of its
         // own.
         most.min(RING.max(window + window / 2)).next_power_of_two()
@@ -261,12 +261,17 @@ impl Ddc {
 
     /// Spectra of a stretch, at most.
     pub fn most_spectra(&self) -> usize {
-        self.ring / self.step - self.taps + 1
+        (self.ring - self.window) / self.hop + 1
     }
 
-    /// Bytes of the numbers of `spectra` spectra, both polarisations.
+    /// Numbers of each polarisation that `spectra` spectra need.
+    fn numbers(&self, spectra: usize) -> usize {
+        spectra.saturating_sub(1) * self.hop + self.window
+    }
+
+    /// Their bytes, both polarisations.
     pub fn bytes(&self, spectra: usize) -> usize {
-        N_POL * spectra * self.step * size_of::<Complex32>()
+        N_POL * self.numbers(spectra) * size_of::<Complex32>()
     }
 
     /// What the filter reads, if the rings have it: the first window begins `offset` samples behind
@@ -301,7 +306,7 @@ impl Ddc {
         spectra: usize,
     ) -> Result<FrontInput, DriverError> {
         let subsampling = self.shape.subsampling as u64;
-        let numbers = ((spectra + self.taps - 1) * self.step) as u64;
+        let numbers = self.numbers(spectra) as u64;
         let input = self.input(start, offset);
         let first = input.offset;
         let part = |pol: usize, held: &mut Held| {

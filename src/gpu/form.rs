@@ -63,7 +63,7 @@ pub struct KernelOptions {
     pub fft: Fft,
     /// How the GPU's kernels are divided into blocks (their shape): off (the first that fits), auto
     /// (the fastest, as stored or else measured), again (the fastest, measured anew), or a shape as
-    /// reports name it, several joined by +
+    /// reports name it, several joined by +; unless given, off in a replay and auto elsewhere
     #[arg(long, value_name = "HOW", help_heading = heading::COMPUTE)]
     pub tune: Option<Tune>,
 }
@@ -96,7 +96,7 @@ impl fmt::Display for KernelForm {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::FrontendInput;
+    use super::super::shape::{FilterForm, FrontendInput};
     use super::*;
 
     #[test]
@@ -104,8 +104,12 @@ mod tests {
         assert_eq!("off".parse(), Ok(Tune::Off));
         assert_eq!("auto".parse(), Ok(Tune::Auto));
         assert_eq!("again".parse(), Ok(Tune::Again));
-        let name = KernelShape::candidates(2048, 16, FrontendInput::Numbers, 90, 1 << 20, false)[0]
-            .to_string();
+        let filter = FilterForm {
+            input: FrontendInput::Numbers,
+            taps: 16,
+            oversampling: dsp::Oversampling::NONE,
+        };
+        let name = KernelShape::candidates(2048, filter, 90, 1 << 20, false)[0].to_string();
         assert_eq!(name.parse(), Ok(Tune::Fixed(name.clone())));
         let refusal = "fast".parse::<Tune>().unwrap_err();
         assert!(refusal.contains("auto"), "{refusal}");

@@ -24,7 +24,8 @@ pub const COPIES: usize = 3;
 ///
 /// A chunk in memory of the host is copied as soon as it comes, its head first, because its
 /// predecessor waits for that, and goes back when the copy is done. A chunk in memory of the GPU is
-/// read where it lies, and goes back when the last kernel that reads it is done.
+/// read where it lies, and goes back when the last kernel that reads it is done. Chunks of both
+/// kinds may follow each other.
 pub struct GpuIntake {
     streams: Arc<Streams>,
     layout: ChunkLayout,
@@ -70,7 +71,10 @@ impl GpuIntake {
         layout: &ChunkLayout,
         kind: MemoryKind,
     ) -> Result<Self, GpuError> {
-        let count = if kind.is_host() { COPIES } else { 0 };
+        let count = match kind {
+            MemoryKind::Bar => 0,
+            MemoryKind::Host | MemoryKind::Pinned | MemoryKind::Mixed => COPIES,
+        };
         let gpu = streams.gpu();
         let option = "--recv-chunk-samples";
         gpu.check_room("copies of receive chunks", count * layout.bytes(), option)?;
@@ -179,7 +183,11 @@ impl GpuIntake {
         let Some(loaded) = self.loaded.pop_front() else {
             return Ok(());
         };
-        self.spare.extend(loaded.ready);
+        if let Some(ready) = loaded.ready {
+            // Of a chunk that was not viewed: what fills it, or its tail, comes first.
+            self.streams.compute.wait(&ready)?;
+            self.spare.push(ready);
+        }
         match loaded.place {
             ChunkHome::Copy(index) => self.buffers[index].read.record(&self.streams.compute),
             ChunkHome::Own(chunk) => {

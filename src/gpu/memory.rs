@@ -9,7 +9,8 @@ use ground::os::Region;
 use super::{BarAllocator, BarError, Gpu, GpuError};
 use crate::config::Decision;
 use crate::memory::{
-    ChunkAllocator, ChunkMemory, FrozenChunk, MemoryError, MemoryKind, Purpose, Store,
+    ChunkAllocator, ChunkMemory, FrozenChunk, MemoryError, MemoryKind, MixedAllocator, Purpose,
+    Store,
 };
 
 /// Where rx lcores put samples for a GPU.
@@ -21,15 +22,19 @@ pub enum MemoryChoice {
     Bar,
     /// Pinned memory of the host, copied to the GPU.
     Pinned,
+    /// Some chunks in the GPU's memory, the others in pinned memory, or an error: both ways over
+    /// the bus add up.
+    Mixed,
 }
 
 impl MemoryChoice {
     /// An allocator for receive chunks of `demand` bytes in all, and what to report if the choice
-    /// was free.
+    /// was free. Of mixed memory, `bar_share` of the chunks are in the GPU's.
     pub fn open(
         self,
         gpu: &Gpu,
         demand: u64,
+        bar_share: f64,
     ) -> Result<(Box<dyn ChunkAllocator>, Option<Decision>), BarError> {
         let chosen = |kind: MemoryKind, why: String| {
             Some(Decision {
@@ -42,6 +47,11 @@ impl MemoryChoice {
         Ok(match self {
             Self::Pinned => (pinned(), None),
             Self::Bar => (Box::new(BarAllocator::open(gpu, demand)?), None),
+            Self::Mixed => {
+                let bar = BarAllocator::open(gpu, (demand as f64 * bar_share) as u64)?;
+                let mixed = MixedAllocator::new(Box::new(bar), pinned(), bar_share);
+                (Box::new(mixed), None)
+            }
             Self::Auto => match BarAllocator::open(gpu, demand) {
                 Ok(bar) => {
                     let why = "the CPU can write into the GPU's memory".to_owned();

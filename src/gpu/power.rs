@@ -35,7 +35,7 @@ impl Power {
         Ok(Self {
             function: gpu.function(POWER, &macros, 0)?,
             spectrum_samples,
-            last_tap: (output.taps - 1) * spectrum_samples,
+            last_tap: output.last_tap(),
         })
     }
 

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use dsp::SampleBits;
+use dsp::{Oversampling, SampleBits};
 use serde::Deserialize;
+
+use crate::config::OutputConfig;
 
 /// One entry of `kernels/shapes.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -31,6 +33,28 @@ pub(super) struct KernelShape {
     pub back_blocks: u32,
 }
 
+/// What the filter of a front kernel is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FilterForm {
+    pub input: FrontendInput,
+    pub taps: usize,
+    pub oversampling: Oversampling,
+}
+
+impl FilterForm {
+    /// That of `output`.
+    pub fn of(output: &OutputConfig, bits: SampleBits) -> Self {
+        Self {
+            input: match output.narrowband {
+                None => FrontendInput::Samples(bits),
+                Some(_) => FrontendInput::Numbers,
+            },
+            taps: output.taps,
+            oversampling: output.oversampling,
+        }
+    }
+}
+
 /// What a front kernel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrontendInput {
@@ -47,12 +71,11 @@ impl KernelShape {
     /// Architecture (90: sm_90) whose threads can take registers over from others.
     const REGISTERS_MOVE: i32 = 90;
 
-    /// Shapes for `points` and `taps` that run on an architecture and whose blocks fit `shared`
+    /// Shapes for `points` and a filter that run on an architecture and whose blocks fit `shared`
     /// bytes, the likeliest best first.
     pub fn candidates(
         points: usize,
-        taps: usize,
-        input: FrontendInput,
+        filter: FilterForm,
         architecture: i32,
         shared: usize,
         statistics: bool,
@@ -60,13 +83,21 @@ impl KernelShape {
         let mut all = Self::all();
         all.retain(|shape| {
             shape.points == points
-                && (taps <= Self::MOST_TAPS || shape.depth == 0)
+                && (shape.depth == 0 || shape.runs(filter))
                 // Four lanes of a warp have the same channels where sums are taken.
                 && (!statistics || shape.back_group >= 4)
                 && (shape.filter_registers == 0 || architecture == Self::REGISTERS_MOVE)
-                && shape.front_shared(input).max(shape.back_shared()) <= shared
+                && shape.front_shared(filter).max(shape.back_shared()) <= shared
         });
         all
+    }
+
+    /// Whether a front kernel for long runs can have the filter: as pfb_fft_run.cu and
+    /// pfb_fft_hops.cu have it.
+    fn runs(&self, filter: FilterForm) -> bool {
+        let of = filter.oversampling;
+        let hops = self.n1().is_multiple_of(of.numerator()) && of.ratio() <= 4.0;
+        filter.taps <= Self::MOST_TAPS && (of.is_none() || hops)
     }
 
     /// What the kernels around a library's transform are. They have no first factor; a tile is of
@@ -150,13 +181,13 @@ impl KernelShape {
     }
 
     /// Bytes of shared memory of a block of the front kernel.
-    pub fn front_shared(&self, input: FrontendInput) -> usize {
+    pub fn front_shared(&self, filter: FilterForm) -> usize {
         let columns = self.n1() * self.tile;
         let buffer = (columns * (self.group + 1) + self.back_group % 16) * 8;
         if self.depth == 0 {
             return buffer;
         }
-        let row = match input {
+        let row = match filter.input {
             FrontendInput::Samples(bits) => {
                 // Pieces of 16 bytes that a row of a tile may touch, for each polarisation, and
                 // what keeps rows in different banks.
@@ -171,7 +202,12 @@ impl KernelShape {
             FrontendInput::Numbers => columns * 8,
         };
         let roots = (columns + self.n1()) * 8;
-        2 * buffer + roots + self.depth * row
+        let weights = match filter.oversampling.is_none() {
+            true => 0,
+            // Four at a time.
+            false => (filter.taps * self.width).div_ceil(4) * 16 * (columns / self.width),
+        };
+        2 * buffer + roots + self.depth * row + weights
     }
 
     /// Groups of four numbers that a thread of the back kernel adds up for statistics, as
@@ -216,14 +252,22 @@ impl fmt::Display for KernelShape {
 mod tests {
     use super::*;
 
+    fn filter(taps: usize) -> FilterForm {
+        FilterForm {
+            input: FrontendInput::Samples(SampleBits::new(10).unwrap()),
+            taps,
+            oversampling: Oversampling::NONE,
+        }
+    }
+
     fn candidates(
         points: usize,
         taps: usize,
         architecture: i32,
         shared: usize,
     ) -> Vec<KernelShape> {
-        let samples = FrontendInput::Samples(SampleBits::new(10).unwrap());
-        KernelShape::candidates(points, taps, samples, architecture, shared, false)
+        let filter = filter(taps);
+        KernelShape::candidates(points, filter, architecture, shared, false)
     }
 
     #[test]
@@ -240,14 +284,12 @@ mod tests {
                 for taps in [1, 16, 17] {
                     let shared = shared << 10;
                     let samples = candidates(points, taps, architecture, shared);
-                    let numbers = KernelShape::candidates(
-                        points,
-                        taps,
-                        FrontendInput::Numbers,
-                        architecture,
-                        shared,
-                        false,
-                    );
+                    let numbers = FilterForm {
+                        input: FrontendInput::Numbers,
+                        ..filter(taps)
+                    };
+                    let numbers =
+                        KernelShape::candidates(points, numbers, architecture, shared, false);
                     for any in [!samples.is_empty(), !numbers.is_empty()] {
                         assert_eq!(
                             any,
@@ -269,6 +311,27 @@ mod tests {
                 .iter()
                 .all(|shape| shape.depth == 0)
         );
+    }
+
+    #[test]
+    fn long_runs_of_oversampled_banks_move_whole_rows() {
+        let long = |points: usize, taps: usize, m: usize, n: usize| {
+            let filter = FilterForm {
+                oversampling: Oversampling::new(m, n).unwrap(),
+                ..filter(taps)
+            };
+            let shapes = KernelShape::candidates(points, filter, 90, 227 << 10, false);
+            assert!(!shapes.is_empty(), "{points} points");
+            shapes[0].depth > 0
+        };
+        for points in [2048, 8192, 65536] {
+            assert!(long(points, 16, 32, 27), "{points} points");
+            assert!(long(points, 16, 4, 3), "{points} points");
+        }
+        assert!(!long(8192, 17, 32, 27));
+        assert!(!long(8192, 16, 128, 127));
+        assert!(!long(8192, 16, 8, 1));
+        assert!(!long(256, 16, 32, 27));
     }
 
     #[test]

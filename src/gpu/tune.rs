@@ -6,10 +6,10 @@ use dsp::SampleBits;
 use ground::Timestamp;
 
 use super::cache::Cache;
-use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_RUN};
+use super::compile::{self, FFT_POST, PFB_FFT, PFB_FFT_HOPS, PFB_FFT_RUN};
 use super::form::{Fft, KernelForm, Kernels, Tune};
 use super::measure::{self, Buffers, KernelTrial, Pass};
-use super::shape::{FrontendInput, KernelShape};
+use super::shape::{FilterForm, KernelShape};
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
 use crate::engine::FineDelay;
@@ -34,14 +34,14 @@ pub(super) fn pick(
     if wanted.fft == Fft::Cufft {
         return Ok(KernelForm::Cufft);
     }
-    let input = match output.narrowband {
-        None => FrontendInput::Samples(bits),
-        Some(_) => FrontendInput::Numbers,
-    };
+    let filter = FilterForm::of(output, bits);
     let points = output.pfb_step();
     let (architecture, shared) = (gpu.architecture(), gpu.shared());
-    let shapes =
-        KernelShape::candidates(points, output.taps, input, architecture, shared, statistics);
+    let mut shapes = KernelShape::candidates(points, filter, architecture, shared, statistics);
+    if !output.oversampling.is_none() {
+        // Threads of pfb_fft_hops are at spectra of two batches at most.
+        shapes.retain(|shape| shape.depth == 0 || output.spectra_per_heap() >= 8);
+    }
     let Some(&first) = shapes.first() else {
         tracing::warn!(
             points,
@@ -83,7 +83,11 @@ fn key(gpu: &Gpu, output: &OutputConfig, bits: SampleBits) -> Vec<u8> {
         output.sample_bits.get(),
         output.spectra_per_heap()
     );
-    compile::with_sources(key, &[PFB_FFT, PFB_FFT_RUN, FFT_POST])
+    if output.oversampling.is_none() {
+        return compile::with_sources(key, &[PFB_FFT, PFB_FFT_RUN, FFT_POST]);
+    }
+    let key = format!("{key}, oversampling {}", output.oversampling);
+    compile::with_sources(key, &[PFB_FFT, PFB_FFT_HOPS, FFT_POST])
 }
 
 /// The shape that is among `names`, which `+` joins.
@@ -156,12 +160,17 @@ fn measured(
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::FrontendInput;
     use super::*;
 
     #[test]
     fn a_stored_name_is_taken_if_it_is_one_of_the_shapes() {
-        let shapes =
-            KernelShape::candidates(16384, 16, FrontendInput::Numbers, 90, 227 << 10, false);
+        let filter = FilterForm {
+            input: FrontendInput::Numbers,
+            taps: 16,
+            oversampling: dsp::Oversampling::NONE,
+        };
+        let shapes = KernelShape::candidates(16384, filter, 90, 227 << 10, false);
         assert!(shapes.len() > 1);
         for shape in &shapes {
             assert_eq!(named(&shapes, &shape.to_string()), Some(*shape));

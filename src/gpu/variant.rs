@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
-use dsp::{Dither, SampleBits, pfb};
+use dsp::{Dither, SampleBits};
 use ground::N_POL;
 use num_complex::Complex64;
 
-use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_RUN, PFB_FIR, POST};
+use super::compile::{FFT_POST, PFB_FFT, PFB_FFT_HOPS, PFB_FFT_RUN, PFB_FIR, POST};
 use super::cufft::Transform;
 use super::form::KernelForm;
 use super::launch::{Arguments, Kernel};
 use super::parameters::{BackArgs, FrontArgs, Intermediate, SpectraRange, Stream};
-use super::shape::{FrontendInput, KernelShape};
+use super::shape::{FilterForm, KernelShape};
 use super::statistics::StatisticsForm;
 use super::{Gpu, GpuError};
 use crate::config::OutputConfig;
@@ -119,10 +119,11 @@ impl KernelSet {
             KernelForm::Cufft => KernelShape::plain(output.pfb_step()),
         };
         let points = shape.points;
-        let (transforms, baseband, input) = match &output.narrowband {
-            None => (1, 0, FrontendInput::Samples(bits)),
-            Some(_) if output.channels == points => (N_POL, 1, FrontendInput::Numbers),
-            Some(_) => (N_POL, 2, FrontendInput::Numbers),
+        let filter = FilterForm::of(output, bits);
+        let (transforms, baseband) = match &output.narrowband {
+            None => (1, 0),
+            Some(_) if output.channels == points => (N_POL, 1),
+            Some(_) => (N_POL, 2),
         };
         let slice = match form {
             KernelForm::Fused(_) => 1,
@@ -142,7 +143,8 @@ impl KernelSet {
             KernelForm::Fused(_) => shape.back_threads(),
             KernelForm::Cufft => POST_THREADS,
         };
-        let common = [
+        let of = output.oversampling;
+        let mut common = vec![
             ("BITS", u64::from(bits.get())),
             ("BASEBAND", baseband),
             ("SUBSAMPLING", output.subsampling() as u64),
@@ -151,6 +153,11 @@ impl KernelSet {
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
             ("BACK_THREADS", u64::from(back_threads)),
         ];
+        // Without, the code is what it is without these.
+        if !of.is_none() {
+            common.push(("OVER", of.numerator() as u64));
+            common.push(("UNDER", of.denominator() as u64));
+        }
         let results = shape.statistics_results(output.channels, output.narrowband.is_some());
         // How sums are taken, as geometry.cuh has it, bytes that a block keeps for them, and chunks
         // of which one is summed.
@@ -212,12 +219,13 @@ impl KernelSet {
             KernelForm::Fused(_) => {
                 let source = match shape.depth {
                     0 => PFB_FFT,
-                    _ => PFB_FFT_RUN,
+                    _ if of.is_none() => PFB_FFT_RUN,
+                    _ => PFB_FFT_HOPS,
                 };
                 let parts = shape.back_parts(output.spectra_per_heap());
                 // Two rows make a block: of one transform, or of both.
                 let pairs = shape.n1() * transforms / 2;
-                let front = front(source, shape.n2() / shape.tile, shape.front_shared(input))?;
+                let front = front(source, shape.n2() / shape.tile, shape.front_shared(filter))?;
                 (front, FFT_POST, pairs * parts, shape.back_shared())
             }
             KernelForm::Cufft => {
@@ -242,12 +250,7 @@ impl KernelSet {
         });
         let summing = summing.transpose()?;
         let back = back(back_source, columns, shared, 0)?;
-        let weights = pfb::weights(
-            output.pfb_step(),
-            output.taps,
-            output.w_cutoff,
-            output.window_function,
-        );
+        let weights = output.weights();
         let root = |k: usize| {
             let root = Complex64::cis(-std::f64::consts::TAU * k as f64 / points as f64);
             [root.re as f32, root.im as f32]
@@ -356,8 +359,8 @@ impl KernelSet {
         if self.shape.depth > 0 {
             arguments.arg(&run);
         }
-        // SAFETY: the arguments are those of pfb_fft, pfb_fft_run or pfb_fir, and the caller
-        // vouches for what they point to.
+        // SAFETY: the arguments are those of pfb_fft, pfb_fft_run, pfb_fft_hops or pfb_fir, and the
+        // caller vouches for what they point to.
         unsafe { self.front.launch(stream, &mut arguments, rows) }
     }
 

@@ -205,6 +205,12 @@ impl LcoreTroubles {
         without.into_iter().chain(busy).collect()
     }
 
+    /// Whether one that takes packets in had no time left between the last two looks.
+    pub fn rx_has_no_time(&self, lcores: &[LcoreCounts]) -> bool {
+        let mut pairs = self.troubles.iter().zip(lcores);
+        pairs.any(|(trouble, lcore)| lcore.receives && trouble.works >= WORKS)
+    }
+
     /// Whether one that takes packets in makes no turn.
     pub fn rx_stands_still(&self, now: Instant, lcores: &[LcoreCounts]) -> bool {
         let mut pairs = self.troubles.iter().zip(lcores);

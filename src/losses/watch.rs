@@ -260,7 +260,8 @@ impl Watch {
             let full = Cause::Dropped(DropCause::NoFreeChunk);
             [Cause::LcoreWithoutCpu, Cause::BusyLcore, full].contains(cause)
         };
-        if lossy || without.iter().chain(&found).any(slow) {
+        let late = self.lcores.rx_has_no_time(&counts.lcores);
+        if lossy || late || without.iter().chain(&found).any(slow) {
             self.times.note_slow(now.at);
         }
         found.extend(without);

@@ -17,10 +17,13 @@ pub enum MemoryKind {
     Pinned,
     /// Memory of a GPU that the CPU writes through the PCIe bus.
     Bar,
+    /// Of several chunks: some are `bar`, the others `pinned`. A single one is of either kind.
+    Mixed,
 }
 
 impl MemoryKind {
     /// Whether the CPU may read it in the data path. GPU memory gives it some megabytes per second.
+    /// Of mixed memory it may read some.
     pub fn is_host(self) -> bool {
         matches!(self, Self::Host | Self::Pinned)
     }
@@ -32,6 +35,7 @@ impl fmt::Display for MemoryKind {
             Self::Host => "host",
             Self::Pinned => "pinned",
             Self::Bar => "bar",
+            Self::Mixed => "mixed",
         })
     }
 }
@@ -63,9 +67,9 @@ pub unsafe trait ChunkMemory: Send + Sync + fmt::Debug {
     fn store(&self) -> Store;
 }
 
-/// Makes memory of one kind.
+/// Makes memory of one kind, or of two kinds in turn.
 pub trait ChunkAllocator: Send + Sync + fmt::Debug {
-    /// The kind.
+    /// The kind: that of each memory that it makes, or mixed.
     fn kind(&self) -> MemoryKind;
 
     /// At least `bytes` bytes.

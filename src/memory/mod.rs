@@ -1,9 +1,10 @@
 //! Chunk memory.
 //!
 //! A [`ChunkAllocator`] makes [`ChunkMemory`] of one [`MemoryKind`]: [`HostAllocator`] here, those
-//! of a GPU in [`gpu`](crate::gpu). [`Chunk`] lays one receive chunk out in it: packed samples; one
-//! presence flag and one saturation count per (pol, heap) lie in memory of the host, and so do
-//! copies of a few heaps where the CPU does not read the samples. Several rx lcores place heaps
+//! of a GPU in [`gpu`](crate::gpu); [`MixedAllocator`] makes some of one kind and some of another.
+//! [`Chunk`] lays one receive chunk out in it: packed samples; one presence flag and one saturation
+//! count per (pol, heap) lie in memory of the host, and so do copies of a few heaps where the CPU
+//! does not read the samples. Several rx lcores place heaps
 //! into a chunk at once through shared references, each with the [`Store`] that suits the memory,
 //! and publish them burst by burst; [`Chunk::freeze`] ends that and hands the whole chunk to one
 //! reader as a [`FrozenChunk`].
@@ -19,6 +20,7 @@ mod kept;
 #[cfg(test)]
 mod kept_tests;
 mod kind;
+mod mixed;
 mod output;
 #[cfg(test)]
 pub(crate) mod stand_in;
@@ -35,6 +37,7 @@ pub use kept::{HEAPS_PER_LOOK, is_looked_at};
 pub use kind::{
     CHUNK_ALIGNMENT, ChunkAllocator, ChunkMemory, HostAllocator, MemoryError, MemoryKind, Purpose,
 };
+pub use mixed::{BAR_SHARE, MixedAllocator};
 pub use output::{OUTPUT_CHUNKS, OutputMemory};
 pub use store::Store;
 pub use view::{BatchStats, OutputSpan, SampleView};

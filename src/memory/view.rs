@@ -29,11 +29,12 @@ pub struct BatchStats {
     /// Complex samples that quantisation clamped, per polarisation.
     pub saturated: [u64; N_POL],
     /// Σ x² over the last tap of each spectrum's window, per polarisation: with o the window's
-    /// first sample, T taps and SS = [`OutputConfig::spectrum_samples`], over samples o + (T −
-    /// 1)·SS … o + T·SS − 1. Those of successive spectra tile the time axis. Outputs of an engine
-    /// other than its first may leave it 0.
+    /// first sample, over SS = [`OutputConfig::spectrum_samples`] samples from o +
+    /// [`OutputConfig::last_tap`] on. Those of successive spectra tile the time axis. Outputs of an
+    /// engine other than its first may leave it 0.
     ///
     /// [`OutputConfig::spectrum_samples`]: crate::config::OutputConfig::spectrum_samples
+    /// [`OutputConfig::last_tap`]: crate::config::OutputConfig::last_tap
     pub power: [u64; N_POL],
 }
 

@@ -280,8 +280,9 @@ impl EngineMetrics {
             "receive chunks that nothing is in",
             plain(free),
         );
-        let kind = vec![("kind", self.memory.kind().to_string())];
-        let bytes = vec![(kind, self.memory.bytes() as f64)];
+        let kinds = self.memory.bytes_by_kind().into_iter();
+        let bytes = kinds.map(|(kind, bytes)| (vec![("kind", kind.to_string())], bytes as f64));
+        let bytes = bytes.collect();
         gauge(
             "karoo_receive_memory_bytes",
             "memory of receive chunks, by kind",

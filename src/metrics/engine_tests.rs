@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use katcp::Sensors;
 
 use super::*;
+use crate::assembly::EnergyMeter;
 use crate::engine::steer::Published;
 use crate::memory::HostAllocator;
 use crate::recv::receive_memory;
@@ -67,6 +68,7 @@ fn input_is_told_by_polarisation_and_cause() {
         state: EngineState {
             backend: "cpu",
             gpu: String::new(),
+            energy: EnergyMeter::default(),
             published: Arc::new(Published::new(1)),
             sensors: Sensors::default(),
             losses: Arc::default(),

@@ -9,6 +9,7 @@ use katcp::{SensorReading, SensorStatus, Sensors, Value, ValueType};
 use prometheus::proto::{MetricFamily, MetricType};
 
 use super::scrape::{Samples, by_pol, counter, family};
+use crate::assembly::EnergyMeter;
 use crate::config::{EngineConfig, OutputConfig};
 use crate::engine::OutputStatistics;
 use crate::engine::steer::Published;
@@ -21,6 +22,8 @@ pub struct EngineState {
     pub backend: &'static str,
     /// Name and PCI address of the GPU; empty if none computes.
     pub gpu: String,
+    /// What its devices take.
+    pub energy: EnergyMeter,
     /// What it publishes.
     pub published: Arc<Published>,
     /// What clients of its control see.
@@ -134,6 +137,13 @@ impl EngineState {
             "karoo_losses_begun",
             "how often a loss for this cause began",
             cause(|_, total| total.begun as f64),
+        );
+        let energy = self.energy.read().into_iter();
+        let energy = energy.map(|of| (vec![("device", of.device)], of.joules));
+        counter(
+            "karoo_energy_joules",
+            "energy that devices took, whoever used them",
+            energy.collect(),
         );
     }
 
@@ -269,6 +279,7 @@ mod tests {
         EngineState {
             backend: "cpu",
             gpu: String::new(),
+            energy: EnergyMeter::default(),
             published: Arc::new(Published::new(1)),
             sensors: Sensors::default(),
             losses: Arc::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dsp::delay::{DelayModels, DelayPoint};
 use dsp::mixer::Mixer;
-use dsp::{Dither, OutputBits, ddc, dither, pfb, quantise};
+use dsp::{Dither, OutputBits, ddc, dither, quantise};
 use ground::{N_POL, Timestamp};
 use karoo_fft::{Fft, forward_f64};
 use num_complex::{Complex32, Complex64};
@@ -27,7 +27,7 @@ pub struct Batch {
     /// Complex samples that quantisation clamped, per polarisation.
     pub saturated: [u64; N_POL],
     /// Σ x² over the last tap of each spectrum's window, per polarisation: the samples behind those
-    /// of the taps before it, one spectrum's worth ([`OutputConfig::spectrum_samples`]).
+    /// of the taps before it, as many as spectra are apart ([`OutputConfig::spectrum_samples`]).
     pub power: [u64; N_POL],
 }
 
@@ -74,7 +74,7 @@ impl Model {
     /// The model of `output` on engine `feng_id`.
     pub fn new(output: &OutputConfig, feng_id: u64) -> Self {
         let step = output.pfb_step();
-        let weights = pfb::weights(step, output.taps, output.w_cutoff, output.window_function);
+        let weights = output.weights();
         let ddc = output.narrowband.as_ref().map(|narrowband| Ddc {
             taps: ddc::mixed(&narrowband.filter, &narrowband.mixer),
             mixer: narrowband.mixer,
@@ -110,24 +110,27 @@ impl Model {
         folded
     }
 
-    /// Spectrum of the window whose first sample has timestamp `first`: C channels in ascending
-    /// order of frequency, before any correction.
+    /// Spectrum of the window whose first sample has timestamp `first`, from which phases count: C
+    /// channels in ascending order of frequency, before any correction.
     pub fn channelise(&self, source: &impl SampleSource, pol: usize, first: i64) -> Vec<Complex64> {
-        self.channelise_next(source, pol, first, &mut Window::default())
+        self.channelise_next(source, pol, first, 0, &mut Window::default())
     }
 
-    /// The same with what `window` has of an earlier one of the same source and polarisation.
+    /// The same with what `window` has of an earlier one of the same source and polarisation, and
+    /// with phases that count from `rotation` of the PFB's input before the window.
     fn channelise_next(
         &self,
         source: &impl SampleSource,
         pol: usize,
         first: i64,
+        rotation: usize,
         window: &mut Window,
     ) -> Vec<Complex64> {
         let subsampling = self.output.subsampling() as i64;
         let input = |t| self.input(source, pol, t);
         window.advance(first, subsampling, self.weights.len(), input);
         let mut bins = self.fir(window);
+        bins.rotate_right(rotation);
         self.fft.process(&mut bins);
         (0..self.output.channels)
             .map(|c| bins[self.output.bin(c)])
@@ -176,7 +179,8 @@ impl Model {
         std::array::from_fn(|pol| {
             let point = delays[pol].at(t);
             let window = &mut windows[pol];
-            let mut bins = self.channelise_next(source, pol, point.orig, window);
+            let rotation = self.output.rotation(t);
+            let mut bins = self.channelise_next(source, pol, point.orig, rotation, window);
             self.correct(&mut bins, &point, &gains[pol]);
             bins
         })
@@ -195,7 +199,7 @@ impl Model {
     ) -> Batch {
         let (channels, spectra) = (self.output.channels, self.output.spectra_per_heap());
         let step = self.output.spectrum_samples();
-        let last_tap = ((self.output.taps - 1) * step) as i64;
+        let last_tap = self.output.last_tap() as i64;
         let bits = self.output.sample_bits;
         let mut batch = Batch {
             data: vec![0; self.output.batch_bytes()],

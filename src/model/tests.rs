@@ -17,6 +17,7 @@ fn output(channels: usize, taps: usize) -> OutputConfig {
         taps,
         w_cutoff: 1.0,
         window_function: WindowFunction::Hann,
+        oversampling: dsp::Oversampling::NONE,
         dither: Dither::None,
         dither_seed: 1,
         sample_bits: OutputBits::Eight,
@@ -342,5 +343,93 @@ fn dither_is_that_of_the_spectrum_and_channel() {
         let expected = |x: f64, d: f32| (x + f64::from(d)).round() as i8;
         assert_eq!(batch.data[at], expected(x.re, d[2 * pol]));
         assert_eq!(batch.data[at + 1], expected(x.im, d[2 * pol + 1]));
+    }
+}
+
+fn oversampled(m: usize, n: usize, output: OutputConfig) -> OutputConfig {
+    let oversampling = dsp::Oversampling::new(m, n).expect("a ratio");
+    OutputConfig {
+        oversampling,
+        window_function: WindowFunction::Kaiser,
+        w_cutoff: WindowFunction::Kaiser.cutoff(output.taps, oversampling),
+        ..output
+    }
+}
+
+/// Over the whole window at once, with phases of absolute time: what an oversampled spectrum is.
+#[test]
+fn an_oversampled_spectrum_is_the_direct_sum_with_phases_from_time_0() {
+    let (channels, taps) = (16, 3);
+    let config = oversampled(8, 7, output(channels, taps));
+    assert_eq!((config.pfb_hop(), config.spectrum_samples()), (28, 28));
+    assert_eq!(config.batch_samples(), 4 * 28);
+    assert_eq!(config.window_samples(), 3 * 32);
+    let model = Model::new(&config, 0);
+    let source = |_pol, t| hash_sample(t);
+    let weights = config.weights();
+    for number in [0, 1, 2, 7, 8, 1 << 30] {
+        let t = number * 28;
+        let delays = delays(0.0, 0.0);
+        let spectrum = model.spectrum(&source, Timestamp(t), &delays, &gains(channels, one()));
+        for (k, fast) in spectrum[0].iter().enumerate() {
+            let term = |n: u64| {
+                let angle = -2.0 * PI * ((k as u64 * n) % 32) as f64 / 32.0;
+                let w = f64::from(weights[(n - t) as usize]);
+                Complex64::cis(angle) * w * f64::from(hash_sample(n))
+            };
+            let direct: Complex64 = (t..t + 96).map(term).sum();
+            assert!((fast - direct).norm() < 1e-9, "channel {k} of {number}");
+        }
+    }
+}
+
+/// The phase of a tone at a channel's centre is the same in every spectrum, of wideband and of
+/// narrowband, and delays turn it as they do without oversampling.
+#[test]
+fn a_tone_in_a_channels_centre_stands_still_in_an_oversampled_output() {
+    let (channels, k, amplitude) = (64, 20, 200_000_000.0);
+    for (m, n) in [(32, 27), (4, 3)] {
+        let wideband = oversampled(m, n, output(channels, 8));
+        let discard = oversampled(m, n, narrowband(None, 128));
+        let whole = oversampled(m, n, narrowband(Some(0.6), 256));
+        for config in [wideband, discard, whole] {
+            // In cycles per sample, and where the model's phase is the tone's own.
+            let (f, centre) = match &config.narrowband {
+                None => (k as f64 / (2 * channels) as f64, 0.25),
+                Some(narrowband) => {
+                    let centre = narrowband.centre_frequency / 1712e6;
+                    let width = 1.0 / (2 * channels * config.decimation()) as f64;
+                    (centre + (k as f64 - channels as f64 / 2.0) * width, centre)
+                }
+            };
+            // From a timestamp on at which single products would have lost the phase.
+            let first = config.batch_samples() as u64 * 1000;
+            let angle = |t: i64| 2.0 * PI * (f * (t - first as i64) as f64).fract() + 0.7;
+            let source = |_pol, t: u64| (amplitude * angle(t as i64).cos()) as i32;
+            let model = Model::new(&config, 0);
+            let of = |delay: f64, phase: f64| -> Vec<Complex64> {
+                let delays = aligned_delays(config.subsampling() as u32, delay, phase);
+                let spectrum = |s: u64| {
+                    let t = Timestamp(first + s * config.spectrum_samples() as u64);
+                    model.spectrum(&source, t, &delays, &gains(channels, one()))[0][k]
+                };
+                (0..2 * m as u64).map(spectrum).collect()
+            };
+            let still = of(0.0, 0.0);
+            for (s, x) in still.iter().enumerate() {
+                let error = (x / still[0] - 1.0).norm();
+                assert!(error < 2e-4, "{m}/{n}, spectrum {s}: {x} for {}", still[0]);
+            }
+            let (delay, phase) = (-13.3, 1.1);
+            let turn = Complex64::cis(-2.0 * PI * (f - centre) * delay + phase);
+            for (s, x) in of(delay, phase).iter().enumerate() {
+                let error = (x / still[0] / turn - 1.0).norm();
+                assert!(
+                    error < 2e-3,
+                    "{m}/{n}, spectrum {s}: {x} for {}",
+                    still[0] * turn
+                );
+            }
+        }
     }
 }

@@ -136,6 +136,7 @@ pub struct Intake {
     told: Arc<Mutex<Told>>,
     stop: StopFlag,
     worker: Worker,
+    full_scale: FullScale,
 }
 
 impl Intake {
@@ -195,6 +196,7 @@ impl Intake {
             told,
             stop,
             worker,
+            full_scale: settings.full_scale,
         })
     }
 
@@ -217,6 +219,11 @@ impl Intake {
 
     fn told(&self) -> Told {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Value that its integers' largest stands for.
+    pub fn full_scale(&self) -> FullScale {
+        self.full_scale
     }
 
     /// The stream's newest context.
@@ -269,22 +276,35 @@ struct Assembler {
 
 impl Assembler {
     fn packet(&mut self, bytes: &[u8]) {
-        let before = self.block.samples.len();
-        match self.reader.push(bytes, &mut self.block.samples) {
-            Ok(Piece::Restart) => {
-                let fresh = self.block.samples.split_off(before);
+        let placed = match self.reader.place(bytes) {
+            Ok(placed) => placed,
+            Err(error) => return tracing::debug!(%error, "a packet is left out"),
+        };
+        match placed.piece {
+            Piece::Restart => {
                 self.give(true);
-                self.block = Block {
-                    samples: fresh,
-                    restart: true,
-                };
+                self.block.restart = true;
             }
-            Ok(Piece::Context(context)) => self.now.context = Some(context),
-            Ok(Piece::Samples { .. } | Piece::Nothing) => {}
-            Err(error) => tracing::debug!(%error, "a packet is left out"),
+            Piece::Context(context) => self.now.context = Some(context),
+            Piece::Samples { lost, .. } => self.zeros(lost),
+            Piece::Nothing => {}
         }
+        self.block.samples.extend(placed.samples());
         if self.block.samples.len() >= BLOCK {
             self.give(false);
+        }
+    }
+
+    /// Adds zeros, a block at a time: a gap may be much longer than a block.
+    fn zeros(&mut self, mut lost: u64) {
+        while lost > 0 {
+            let samples = &mut self.block.samples;
+            let now = lost.min((2 * BLOCK - samples.len()) as u64);
+            samples.resize(samples.len() + now as usize, Complex32::default());
+            lost -= now;
+            if samples.len() >= BLOCK {
+                self.give(false);
+            }
         }
     }
 
@@ -322,6 +342,13 @@ impl Assembler {
     }
 
     fn socket(mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), IntakeError> {
+        let heard = self.hear(socket, idle);
+        // What came before a failure is not lost by it.
+        self.give(true);
+        heard
+    }
+
+    fn hear(&mut self, socket: &UdpSocket, idle: Option<Duration>) -> Result<(), IntakeError> {
         let mut bytes = vec![0; DATAGRAM];
         let mut last = Instant::now();
         while !self.stop.is_set() {
@@ -346,7 +373,6 @@ impl Assembler {
             }
             self.give(false);
         }
-        self.give(true);
         Ok(())
     }
 
@@ -382,6 +408,12 @@ impl Assembler {
     }
 
     fn capture(mut self, mut capture: CaptureReader) -> Result<(), IntakeError> {
+        let read = self.frames(&mut capture);
+        self.give(true);
+        read
+    }
+
+    fn frames(&mut self, capture: &mut CaptureReader) -> Result<(), IntakeError> {
         while let Some(frame) = capture.next_frame()? {
             if self.stop.is_set() {
                 break;
@@ -391,7 +423,6 @@ impl Assembler {
                 Err(_) => self.now.counts.no_datagrams += 1,
             }
         }
-        self.give(true);
         Ok(())
     }
 }

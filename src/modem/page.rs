@@ -11,9 +11,10 @@ use live::{
     Array, Axis, Body, Document, Figure, History, LogEntry, Panel, PointSeries, Series, Site,
     Source, Span, State, Verdict,
 };
+use prometheus::proto::MetricType;
 
 use super::watch::{BINS, Seen, Shared, Watcher};
-use crate::metrics::scrape::{Samples, Scrape, counter, plain, site, text};
+use crate::metrics::scrape::{Samples, Scrape, counter, family, plain, site, text};
 
 /// Seconds between two points of the last ten minutes, and how many points they have.
 const PAST: (f64, usize) = (2.0, 300);
@@ -77,6 +78,11 @@ impl ModemPage {
                 (State::Bad, text)
             }
         };
+        let (state, text) = match (seen.level.warning(), state) {
+            (Some(warning), State::Well) => (State::Warning, format!("{text}; {warning}")),
+            (Some(warning), worse) => (worse, format!("{text}; {warning}")),
+            (None, state) => (state, text),
+        };
         let text = match seen.ended {
             true => format!("ended: {text}"),
             false => text,
@@ -105,7 +111,11 @@ impl ModemPage {
                 "Hz",
             ),
             number("sample clock", last.map(|frame| frame.clock_ppm), "ppm"),
+            number("level", seen.level.decibels, seen.level.unit()),
         ];
+        if let Some(share) = seen.level.share() {
+            figures.push(Figure::new("at full scale", 100.0 * share, "%"));
+        }
         if let Some(packets) = &seen.packets {
             let stream = &packets.stream;
             figures.push(Figure::new("packets", stream.packets as f64, ""));
@@ -325,7 +335,80 @@ impl Scrape for ModemMetrics {
             let lost = "samples that zeros stand for";
             add("modem_lost_samples", lost, plain(stream.lost_samples));
         }
+        if let Some(clipped) = seen.clipped {
+            let what = "real and imaginary parts at full scale";
+            add("modem_input_clipped_parts", what, plain(clipped));
+        }
+        let level = &seen.level;
+        let to = level.full_scale.map_or("1", |_| "full-scale");
+        let power = match level.samples {
+            0 => f64::NAN,
+            _ => level.decibels.unwrap_or(f64::NEG_INFINITY),
+        };
+        let what = "mean power of the last second in dB, to the full scale or to 1";
+        let power = vec![(vec![("to", to.to_owned())], power)];
+        families.extend(family(
+            "modem_input_power_db",
+            what,
+            MetricType::GAUGE,
+            power,
+        ));
         drop(seen);
         text(families)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::modem::InputMeter;
+    use karoo_modem::formats::FullScale;
+    use num_complex::Complex32;
+
+    /// The page's document and the metrics of such samples.
+    fn shown(samples: &[Complex32], full_scale: Option<FullScale>) -> (String, String) {
+        let mut watcher = Watcher::new(0);
+        let counts = Counts {
+            delivered: 7,
+            ..Counts::default()
+        };
+        watcher.counts(counts, 0, None, None);
+        let mut meter = InputMeter::new(full_scale);
+        meter.take(samples);
+        watcher.level(&meter, 100.0);
+        // Not yet a second later.
+        meter.take(&[Complex32::ZERO; 100_000]);
+        watcher.level(&meter, 100.5);
+        let document = ModemPage::new("rx", &watcher).document();
+        let metrics = ModemMetrics {
+            shared: watcher.shared.clone(),
+            started: SystemTime::UNIX_EPOCH,
+        };
+        let document = serde_json::to_string(&document).unwrap();
+        (document, metrics.scrape().unwrap())
+    }
+
+    #[test]
+    fn the_level_is_shown_and_clipping_is_warned_of() {
+        let loud = vec![Complex32::new(1.0, 0.25); 2000];
+        let (page, metrics) = shown(&loud, FullScale::new(1.0).ok());
+        assert!(
+            page.contains("50 % of the parts are at full scale"),
+            "{page}"
+        );
+        assert!(page.contains("dBFS") && page.contains("at full scale\",\"value\":50.0"));
+        for line in [
+            "modem_input_clipped_parts_total 2000",
+            "modem_input_power_db{to=\"full-scale\"} 0.26",
+        ] {
+            assert!(metrics.contains(line), "{line}: {metrics}");
+        }
+        let (page, metrics) = shown(&loud, None);
+        assert!(page.contains("all of 7 frames delivered"), "{page}");
+        assert!(!metrics.contains("modem_input_clipped"), "{metrics}");
+        assert!(
+            metrics.contains("modem_input_power_db{to=\"1\"} 0.26"),
+            "{metrics}"
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! The kernel's UDP sockets.
 
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use karoo_flow::adapters::{first, resolve};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 
@@ -14,12 +15,6 @@ const BUFFER: usize = 32 << 20;
 /// How long a socket waits before it looks whether it is to stop.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// The first address of a name.
-fn resolve(peer: &str) -> io::Result<SocketAddr> {
-    let none = || io::Error::new(ErrorKind::NotFound, format!("{peer} has no address"));
-    peer.to_socket_addrs()?.next().ok_or_else(none)
-}
-
 fn open(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(
         Domain::for_address(address),
@@ -29,8 +24,12 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Takes datagrams to a peer: an address of this host, or a group that is joined by an interface.
+/// Of several addresses of a name, the first that can be had.
 pub fn receiver(peer: &str, interface: Option<&Interface>) -> io::Result<UdpSocket> {
-    let address = resolve(peer)?;
+    first(&resolve(peer)?, |address| receiver_at(address, interface))
+}
+
+fn receiver_at(address: SocketAddr, interface: Option<&Interface>) -> io::Result<UdpSocket> {
     let socket = open(address)?;
     let is_group = address.ip().is_multicast();
     if is_group {
@@ -54,9 +53,13 @@ pub fn receiver(peer: &str, interface: Option<&Interface>) -> io::Result<UdpSock
     Ok(socket.into())
 }
 
-/// Sends datagrams to a peer, to a group by an interface if one is named.
+/// Sends datagrams to a peer, to a group by an interface if one is named. Of several addresses of a
+/// name, to the first to which there is a way.
 pub fn sender(peer: &str, interface: Option<&Interface>) -> io::Result<UdpSocket> {
-    let address = resolve(peer)?;
+    first(&resolve(peer)?, |address| sender_at(address, interface))
+}
+
+fn sender_at(address: SocketAddr, interface: Option<&Interface>) -> io::Result<UdpSocket> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -71,4 +74,28 @@ pub fn sender(peer: &str, interface: Option<&Interface>) -> io::Result<UdpSocket
     }
     socket.connect(address)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_of_a_name_is_tried() {
+        // The second is one of this host; the first is for documents alone.
+        let addresses = ["192.0.2.1:0", "127.0.0.1:0"].map(|address| address.parse().unwrap());
+        let socket = first(&addresses, |address| receiver_at(address, None)).unwrap();
+        let here = socket.local_addr().unwrap();
+        assert_eq!(here.ip(), addresses[1].ip());
+        let sender = sender(&here.to_string(), None).unwrap();
+        sender.send(b"samples").unwrap();
+        let mut got = [0; 8];
+        assert_eq!(socket.recv(&mut got).unwrap(), 7);
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_had_is_named() {
+        let error = receiver("192.0.2.1:7000", None).unwrap_err().to_string();
+        assert!(error.starts_with("192.0.2.1:7000: "), "{error}");
+    }
 }

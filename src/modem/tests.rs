@@ -1,4 +1,6 @@
 use std::convert::Infallible;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use karoo_modem::formats::FullScale;
@@ -76,6 +78,28 @@ fn ramp(count: usize) -> Vec<Complex32> {
 
 /// What an intake makes of a capture of frames.
 fn taken(frames: &[Vec<u8>]) -> (Vec<Vec<Complex32>>, IntakeCounts) {
+    let (streams, ended) = taken_before(frames, &[]);
+    (streams, ended.unwrap())
+}
+
+/// What it makes of one with these bytes behind the frames, and how it ends.
+fn taken_before(
+    frames: &[Vec<u8>],
+    behind: &[u8],
+) -> (Vec<Vec<Complex32>>, Result<IntakeCounts, IntakeError>) {
+    let (blocks, ended) = blocks(frames, behind);
+    let mut streams = vec![Vec::new()];
+    for block in blocks {
+        match block.restart {
+            true => streams.push(block.samples),
+            false => streams.last_mut().unwrap().extend(block.samples),
+        }
+    }
+    (streams, ended)
+}
+
+/// The blocks that it makes of one.
+fn blocks(frames: &[Vec<u8>], behind: &[u8]) -> (Vec<Block>, Result<IntakeCounts, IntakeError>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.pcap");
     let mut writer = CaptureWriter::create(&path, Precision::Nanoseconds).unwrap();
@@ -83,18 +107,19 @@ fn taken(frames: &[Vec<u8>]) -> (Vec<Vec<Complex32>>, IntakeCounts) {
         writer.write_frame(0, &[frame]).unwrap();
     }
     writer.finish().unwrap();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(behind).unwrap();
     let place: Place = path.to_str().unwrap().parse().unwrap();
     let mut intake = Intake::open(&place, &IntakeSettings::default()).unwrap();
-    let (mut streams, mut block) = (vec![Vec::new()], Block::default());
+    let (mut blocks, mut block) = (Vec::new(), Block::default());
     loop {
         match intake.take(&mut block, LONG) {
             Taken::End => break,
             Taken::Nothing => panic!("nothing came"),
-            Taken::Block if block.restart => streams.push(block.samples.clone()),
-            Taken::Block => streams.last_mut().unwrap().extend(&block.samples),
+            Taken::Block => blocks.push(std::mem::take(&mut block)),
         }
     }
-    (streams, intake.finish().unwrap())
+    (blocks, intake.finish())
 }
 
 fn framed(payload: &[u8]) -> Vec<u8> {
@@ -124,6 +149,25 @@ fn what_a_capture_lacks_is_zeros_in_its_place() {
 }
 
 #[test]
+fn a_long_gap_comes_in_blocks_as_other_samples_do() {
+    const BLOCK: usize = 1 << 15;
+    let sent = ramp(64);
+    let mut packets = packets(&sent);
+    // A second later, which is a million samples.
+    packets[4][19] += 1;
+    let frames: Vec<_> = packets.iter().map(|packet| framed(packet)).collect();
+    let (blocks, ended) = blocks(&frames, &[]);
+    let longest = blocks.iter().map(|block| block.samples.len()).max();
+    assert!(longest.unwrap() < 2 * BLOCK + 16, "{longest:?}");
+    let got: Vec<Complex32> = blocks.into_iter().flat_map(|block| block.samples).collect();
+    let (before, after) = sent.split_at(48);
+    let gap = vec![Complex32::default(); 1_000_000];
+    assert!(got == [before, &gap, after].concat(), "{}", got.len());
+    let stream = ended.unwrap().stream;
+    assert_eq!((stream.gaps, stream.lost_samples), (1, 1_000_000));
+}
+
+#[test]
 fn a_stream_that_begins_anew_is_told_apart() {
     let sent = ramp(64);
     let mut frames: Vec<_> = packets(&sent).iter().map(|packet| framed(packet)).collect();
@@ -134,6 +178,17 @@ fn a_stream_that_begins_anew_is_told_apart() {
     let (streams, counts) = taken(&frames);
     assert_eq!(streams, [sent.clone(), sent[..16].to_vec()]);
     assert_eq!(counts.stream.restarts, 1);
+}
+
+#[test]
+fn what_comes_before_a_capture_fails_is_not_lost() {
+    let sent = ramp(640);
+    let frames: Vec<_> = packets(&sent).iter().map(|packet| framed(packet)).collect();
+    // A record that claims to be longer than any frame.
+    let (streams, ended) = taken_before(&frames, &[0xff; 64]);
+    assert_eq!(streams, [sent]);
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("longer than any frame"), "{error}");
 }
 
 proptest! {

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use karoo_fft::Fft;
-use karoo_modem::rx::{Counts, Outcome, ReceivedFrame};
+use karoo_modem::rx::{Counts, Metered, Outcome, ReceivedFrame};
 use karoo_modem::waveform::{FRAME_SYMBOLS, Modulation, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::eye::eye;
 use super::intake::IntakeCounts;
+use crate::report::modem::{InputLevel, InputMeter};
 
 /// Samples of one spectrum, and spectra of which a mean is taken.
 pub(super) const BINS: usize = 512;
@@ -29,6 +30,9 @@ pub(super) struct Seen {
     pub packets: Option<IntakeCounts>,
     pub bytes: u64,
     pub sample_rate: Option<f64>,
+    /// Level of about the last second, and parts at full scale since the begin, where one is known.
+    pub level: InputLevel,
+    pub clipped: Option<u64>,
     /// Powers, negative frequencies first, and of how many spectra.
     pub spectrum: Vec<f64>,
     pub spectra: u64,
@@ -83,6 +87,8 @@ pub struct Watcher {
     most: usize,
     /// Place of the first sample that is kept.
     first: u64,
+    /// What the input's meter had seen when the level was told, and when that was.
+    metered: (Metered, f64),
 }
 
 impl Watcher {
@@ -100,6 +106,7 @@ impl Watcher {
             kept: Vec::new(),
             most: (6 + 3 * threads) * FRAME,
             first: 0,
+            metered: (Metered::default(), 0.0),
         }
     }
 
@@ -136,6 +143,22 @@ impl Watcher {
             }
             seen.spectra += 1;
         }
+    }
+
+    /// Takes the level of the input, once a second.
+    pub fn level(&mut self, meter: &InputMeter, time: f64) {
+        if time - self.metered.1 >= 1.0 {
+            self.tell_level(meter);
+            self.metered.1 = time;
+        }
+    }
+
+    fn tell_level(&mut self, meter: &InputMeter) {
+        let all = meter.seen();
+        let before = std::mem::replace(&mut self.metered.0, all);
+        let mut seen = self.shared.seen();
+        seen.level = meter.of(&all.since(&before));
+        seen.clipped = meter.of(&all).clipped;
     }
 
     /// Takes a frame, whose payload is readable.
@@ -182,7 +205,11 @@ impl Watcher {
     }
 
     /// Tells that no more comes.
-    pub fn end(&self) {
+    pub fn end(&mut self, meter: &InputMeter) {
+        // The last level stays.
+        if meter.seen().samples > self.metered.0.samples {
+            self.tell_level(meter);
+        }
         self.shared.seen().ended = true;
     }
 }

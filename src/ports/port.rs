@@ -224,6 +224,8 @@ impl PortUse {
             mtu: None,
             // The kernel has joined the groups.
             promiscuous: false,
+            // The driver has none: its sockets wake who waits.
+            rx_interrupts: false,
             checksum: true,
         })?;
         Ok(OpenPort {
@@ -322,6 +324,7 @@ impl PortUse {
             tx_descriptors: self.tx_descriptors(interface),
             mtu: interface.mtu.and_then(|mtu| mtu.try_into().ok()),
             promiscuous: false,
+            rx_interrupts: preset.rx_interrupts,
             checksum: info.rx_checksum,
         })?;
         let StartedPort {
@@ -330,6 +333,7 @@ impl PortUse {
             mut tx,
         } = started;
         let mac = MacAddr(port.mac()?);
+        let wakes = rx.iter().all(RxQueue::wakes);
         let igmp = (control > 0).then_some(self.rx_queues as u16);
         let flows = steer(&port, steering, igmp, isolation == Some(Ok(())))?;
         tracing::info!(
@@ -338,6 +342,7 @@ impl PortUse {
             checksums = info.rx_checksum,
             receive_timestamps = info.rx_timestamp,
             send_at_timestamps = info.tx_timestamp,
+            receive_interrupts = wakes,
             "what the device does by itself"
         );
         let igmp = match (

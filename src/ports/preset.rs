@@ -29,6 +29,9 @@ pub struct Preset {
     /// Descriptors of each queue.
     #[serde(default = "descriptors")]
     pub descriptors: u16,
+    /// Whether receive queues raise interrupts, if the driver can, so that an idle engine sleeps.
+    #[serde(default = "yes")]
+    pub rx_interrupts: bool,
 }
 
 /// Whether huge pages are needed.
@@ -56,6 +59,10 @@ fn jumbo() -> u16 {
 
 fn descriptors() -> u16 {
     1024
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A preset that cannot be used.
@@ -202,10 +209,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let built_in = include_str!("../../dpdk-config/vfio-pci.toml");
         let load = || Preset::load(folder.path(), "vfio-pci", built_in);
-        assert_eq!(load().unwrap().descriptors, 1024);
+        let keys = || load().map(|preset| (preset.descriptors, preset.rx_interrupts));
+        assert_eq!(keys().unwrap(), (1024, true));
         let own = folder.path().join("vfio-pci.toml");
-        fs::write(&own, built_in.replace("vdevs", "descriptors = 4096\nvdevs")).unwrap();
-        assert_eq!(load().unwrap().descriptors, 4096);
+        let more = "descriptors = 4096\nrx_interrupts = false\nvdevs";
+        fs::write(&own, built_in.replace("vdevs", more)).unwrap();
+        assert_eq!(keys().unwrap(), (4096, false));
         fs::write(&own, "device = []").unwrap();
         let error = load().unwrap_err().to_string();
         assert!(

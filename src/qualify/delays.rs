@@ -12,9 +12,9 @@ use super::subject::Subject;
 use crate::report::qualification::{Checked, Curve};
 
 /// Largest delay and rates that MeerKAT asks for.
-const DELAY: f64 = 79.53e-6;
-const RATE: f64 = 2.56e-9;
-const PHASE_RATE: f64 = 49.22;
+pub(super) const DELAY: f64 = 79.53e-6;
+pub(super) const RATE: f64 = 2.56e-9;
+pub(super) const PHASE_RATE: f64 = 49.22;
 
 /// Half of the seconds between two UNIX times of today, which requests have in double precision.
 const RESOLVED: f64 = 0.5 / (1 << 22) as f64;
@@ -294,6 +294,19 @@ pub(super) fn application_time(chain: &Chain, subject: &Subject) -> Measured {
         limits: vec![90.0],
     };
     Ok((figures, vec![curve]))
+}
+
+/// Spectra a second that have delays of their own, at least.
+const UPDATES: f64 = 2500.0;
+
+/// How often delays and phases are made anew.
+pub(super) fn application_rate(chain: &Chain, subject: &Subject) -> Measured {
+    let spectra = chain.run(&Case::new(subject, noise(0), 64))?;
+    let steps = spectra.timestamps.windows(2).map(|two| two[1] - two[0]);
+    let longest = steps.max().unwrap_or(u64::MAX);
+    let rate = subject.rate() / longest as f64;
+    let figures = vec![Checked::at_least("spectra a second", rate, UPDATES, "")];
+    Ok((figures, Vec::new()))
 }
 
 #[cfg(test)]

@@ -149,35 +149,74 @@ pub(super) fn linearity(chain: &Chain, subject: &Subject) -> Measured {
     Ok((figures, vec![curve]))
 }
 
-/// The mean of all parts of noise.
+/// The mean of all parts of noise, and how many of them are zero.
 pub(super) fn rounding(chain: &Chain, subject: &Subject) -> Measured {
     let mut case = Case::new(subject, "x = wgn(0.1, 7); x; x;".to_owned(), 256);
     case.gain = noise_gain(chain, subject)? / 4.0;
     let spectra = chain.run(&case)?;
-    let (means, deviation) = means(&spectra, subject.pass_band());
-    let [real, imaginary] = means;
+    let parts = Parts::of(&spectra, subject.pass_band());
+    let ([real, imaginary], deviation) = parts.means();
     let limit = (5.0 * deviation).max(0.01);
+    let (zeros, deviation) = parts.zeros();
     let figures = vec![
         Checked::at_most("mean of real parts", real.abs(), limit, "counts"),
         Checked::at_most("mean of imaginary parts", imaginary.abs(), limit, "counts"),
+        Checked::at_most(
+            "zeros too many, of those that are due",
+            zeros.abs(),
+            (5.0 * deviation).max(0.1),
+            "",
+        ),
     ];
     Ok((figures, Vec::new()))
 }
 
-/// Means of the first polarisation's real and imaginary parts, and how far either is off by chance.
-fn means(spectra: &Spectra, channels: Range<usize>) -> ([f64; 2], f64) {
-    let (mut sums, mut squares, mut count) = ([0.0; 2], 0.0, 0.0);
-    for channel in channels {
-        for [first, _] in spectra.channel(channel) {
-            sums[0] += f64::from(first.re);
-            sums[1] += f64::from(first.im);
-            squares += f64::from(first.norm_sqr());
-            count += 1.0;
+/// Sums over the first polarisation's parts, as many real as imaginary ones.
+#[derive(Default)]
+struct Parts {
+    /// Of real and of imaginary parts.
+    sums: [f64; 2],
+    /// Of all squares.
+    squares: f64,
+    /// Real parts, or imaginary ones.
+    count: f64,
+    /// Parts that are zero, and that are one or minus one.
+    zeros: f64,
+    ones: f64,
+}
+
+impl Parts {
+    fn of(spectra: &Spectra, channels: Range<usize>) -> Self {
+        let mut of = Self::default();
+        for channel in channels {
+            for [first, _] in spectra.channel(channel) {
+                for (sum, part) in of.sums.iter_mut().zip([first.re, first.im]) {
+                    *sum += f64::from(part);
+                    of.squares += f64::from(part * part);
+                    of.zeros += f64::from(u8::from(part == 0.0));
+                    of.ones += f64::from(u8::from(part.abs() == 1.0));
+                }
+                of.count += 1.0;
+            }
         }
+        of
     }
-    // Of the mean of so many parts with this power.
-    let deviation = (squares / count / 2.0 / count).sqrt();
-    (sums.map(|sum| sum / count), deviation)
+
+    /// Means of real and of imaginary parts, and how far either is off by chance.
+    fn means(&self) -> ([f64; 2], f64) {
+        let deviation = (self.squares / self.count / 2.0 / self.count).sqrt();
+        (self.sums.map(|sum| sum / self.count), deviation)
+    }
+
+    /// By what share there are more zeros than ones and minus ones let expect of a normal
+    /// distribution, and how far that is off by chance. Rounding towards zero has twice as many,
+    /// and a mean of zero.
+    fn zeros(&self) -> (f64, f64) {
+        let power = self.squares / self.count / 2.0;
+        let due = self.ones / 2.0 * (0.5 / power).exp();
+        let deviation = (1.0 / self.zeros.max(1.0) + 1.0 / self.ones.max(1.0)).sqrt();
+        (self.zeros / due - 1.0, deviation)
+    }
 }
 
 #[cfg(test)]
@@ -201,12 +240,23 @@ mod tests {
 
     #[test]
     fn values_that_are_cut_off_are_told_from_rounded_ones() {
-        let off = |spectra: &Spectra| {
-            let (means, deviation) = means(spectra, 0..64);
-            means.map(|mean| mean.abs() / deviation)
+        let off = |quantise| {
+            let parts = Parts::of(&noise(quantise), 0..64);
+            let (means, deviation) = parts.means();
+            let mean = means.map(|mean| mean.abs() / deviation);
+            (
+                mean[0].min(mean[1]),
+                mean[0].max(mean[1]),
+                parts.zeros().0.abs(),
+            )
         };
-        assert!(off(&noise(f32::round)).iter().all(|&off| off < 5.0));
+        let (_, most, zeros) = off(f32::round);
+        assert!(most < 5.0 && zeros < 0.1, "{most}, {zeros}");
         // Towards minus infinity, as integers shift.
-        assert!(off(&noise(f32::floor)).iter().all(|&off| off > 5.0));
+        let (least, _, _) = off(f32::floor);
+        assert!(least > 5.0, "{least}");
+        // Towards zero, as numbers become integers.
+        let (_, most, zeros) = off(f32::trunc);
+        assert!(most < 5.0 && zeros > 0.9, "{most}, {zeros}");
     }
 }

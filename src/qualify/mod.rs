@@ -11,16 +11,20 @@
 //! | [`subject`] | the output that is measured, and what is known of it |
 //! | `response` | channels, their shape, and what leaks |
 //! | `narrowband` | the filter and the centre frequency of narrowband outputs |
-//! | `delays` | delay, phase, their rates, and when they begin |
+//! | `delays` | delay, phase, their rates, when they begin and how often they change |
+//! | `group_delay` | the delay of the filters |
 //! | `levels` | gains, linearity, rounding |
 //! | `tones`, `numbers` | what these measure with |
+//! | `live` | requests and sensors of an engine that runs |
 //!
 //! Requirements and limits are those of MeerKAT's correlator (CBF-REQ), as katgpucbf's
 //! qualification of its antenna-channelised-voltage stream has them.
 
 pub mod chain;
 mod delays;
+mod group_delay;
 mod levels;
+mod live;
 mod narrowband;
 mod numbers;
 mod response;
@@ -30,6 +34,7 @@ mod tones;
 use crate::report::qualification::{Checked, Curve, Requirement};
 
 pub use chain::{Chain, QualifyError};
+pub use live::{LIVE_RULES, LiveError, LiveRule, outputs};
 pub use subject::Subject;
 
 /// What was measured for a requirement.
@@ -56,7 +61,7 @@ fn every(_: &Subject) -> bool {
 }
 
 /// All requirements.
-pub const RULES: [Rule; 13] = [
+pub const RULES: [Rule; 15] = [
     Rule {
         name: "channelisation",
         title: "Tones come out in their channels",
@@ -145,6 +150,23 @@ pub const RULES: [Rule; 13] = [
         measure: delays::application_time,
     },
     Rule {
+        name: "application-rate",
+        title: "Delays and phases are made anew often enough",
+        numbers: &["CBF-REQ-0187", "CBF-REQ-0188"],
+        method: "Each spectrum has a delay and a phase of its own. So it is the rate of spectra, by their timestamps.",
+        concerns: every,
+        measure: delays::application_rate,
+    },
+    Rule {
+        name: "group-delay",
+        title: "The filters' delay is the one that sensors tell",
+        numbers: &[],
+        method: "Tones of 16 bits, one in each polarisation, by a 128th and by two thirds of a channel apart, in up to 16 channels: \
+                 how far their phases have run away from each other.",
+        concerns: every,
+        measure: group_delay::group_delay,
+    },
+    Rule {
         name: "gain",
         title: "Gains are applied",
         numbers: &["CBF-REQ-0119"],
@@ -165,7 +187,8 @@ pub const RULES: [Rule; 13] = [
         name: "rounding",
         title: "Values are rounded, not cut off",
         numbers: &[],
-        method: "Noise: the mean of all real and imaginary parts, which is half a count off if they are cut off.",
+        method: "Noise: the mean of all real and imaginary parts, which is half a count off if they are cut off downwards; and \
+                 zeros, of which there are twice as many as ones if they are cut off towards zero.",
         concerns: every,
         measure: levels::rounding,
     },

@@ -83,6 +83,12 @@ const OFFSETS: i64 = 192;
 /// Channels between two tones of a run.
 const APART: usize = 8;
 
+/// Amplitude of each of so many tones and of the mark, which together must not clip: what clips is
+/// heard in all channels.
+fn amplitude(tones: usize) -> f64 {
+    0.9 / (tones + 1) as f64
+}
+
 /// The response of a channel over the offset from its centre.
 pub(super) fn shape(chain: &Chain, subject: &Subject) -> Measured {
     let channels = subject.channels();
@@ -104,7 +110,7 @@ pub(super) fn shape(chain: &Chain, subject: &Subject) -> Measured {
                 .copied()
                 .collect::<Vec<_>>()
         });
-        let amplitude = 0.9 / places.len() as f64;
+        let amplitude = amplitude(places.len());
         let signals = halves.each_ref().map(|offsets| {
             let tones = places.iter().zip(offsets).map(|(&place, &offset)| {
                 let channel = place as f64 + offset as f64 / 128.0;
@@ -253,6 +259,14 @@ pub(super) fn floor(chain: &Chain, subject: &Subject) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tones_and_their_mark_do_not_clip_however_few_they_are() {
+        for tones in 1..=48 {
+            let highest = amplitude(tones) * (tones + 1) as f64;
+            assert!((0.8..1.0).contains(&highest), "{tones}: {highest}");
+        }
+    }
 
     #[test]
     fn widths_are_between_the_outermost_places_at_a_level() {

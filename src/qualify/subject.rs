@@ -81,6 +81,17 @@ impl Subject {
         self.config.channels
     }
 
+    /// Taps of the filter bank.
+    pub fn taps(&self) -> usize {
+        self.config.taps
+    }
+
+    /// Delay of all filters in samples, as sensors tell it: negative, for timestamps are those of
+    /// first samples.
+    pub fn group_delay(&self) -> f64 {
+        self.config.pfb_group_delay() + self.config.ddc_group_delay()
+    }
+
     /// Samples of the digitiser a second.
     pub fn rate(&self) -> f64 {
         self.rate

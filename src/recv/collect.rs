@@ -36,7 +36,7 @@ const UNDER_WAY: usize = 3;
 fn chunks(kind: MemoryKind) -> usize {
     match kind {
         MemoryKind::Host => CHUNKS,
-        MemoryKind::Pinned | MemoryKind::Bar => CHUNKS + UNDER_WAY,
+        MemoryKind::Pinned | MemoryKind::Bar | MemoryKind::Mixed => CHUNKS + UNDER_WAY,
     }
 }
 
@@ -89,10 +89,26 @@ impl ReceiveMemory {
 
     /// The kind of the chunks' memory.
     pub fn kind(&self) -> MemoryKind {
-        self.chunks[0].kind()
+        match self.bytes_by_kind()[..] {
+            [(kind, _)] => kind,
+            _ => MemoryKind::Mixed,
+        }
     }
 
-    /// Whether chunks keep copies of the heaps that are looked at.
+    /// Bytes of the chunk buffers of each kind that there is.
+    pub fn bytes_by_kind(&self) -> Vec<(MemoryKind, usize)> {
+        let mut kinds: Vec<(MemoryKind, usize)> = Vec::new();
+        for chunk in &self.chunks {
+            let (kind, bytes) = (chunk.kind(), chunk.layout().bytes());
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, all)) => *all += bytes,
+                None => kinds.push((kind, bytes)),
+            }
+        }
+        kinds
+    }
+
+    /// Whether chunks, or some of them, keep copies of the heaps that are looked at.
     pub fn keeps_copies(&self) -> bool {
         self.keeps_copies
     }
@@ -146,10 +162,10 @@ pub fn receive_memory_with(
     let layout = ChunkLayout::new(config, tail_samples);
     let spare = extras.spare_chunks;
     let count = chunks(allocator.kind()) + spare;
-    let keeps_copies = extras.looks && !allocator.kind().is_host();
     let host = HostAllocator::default();
     let chunk = |number| {
         let memory = allocator.allocate(Purpose::ReceiveChunk, layout.bytes())?;
+        let keeps_copies = extras.looks && !memory.kind().is_host();
         let chunk = Chunk::new(layout, number as BufferId, memory);
         Ok(Arc::new(if keeps_copies {
             let copies = host.allocate(Purpose::ReceiveChunk, Chunk::kept_bytes(&layout))?;
@@ -159,6 +175,7 @@ pub fn receive_memory_with(
         }))
     };
     let chunks = (0..count).map(chunk).collect::<Result<Box<[_]>, _>>()?;
+    let keeps_copies = extras.looks && !allocator.kind().is_host();
     let free = ArrayQueue::new(count);
     for number in 0..count {
         let _ = free.push(number as BufferId);
@@ -257,7 +274,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::memory::HostAllocator;
+    use crate::memory::stand_in::{BarStandIn, shut};
+    use crate::memory::{HostAllocator, MixedAllocator};
     use crate::recv::window::{LocatedChunk, WindowWriter};
 
     const HEAPS: usize = 4;
@@ -303,8 +321,38 @@ mod tests {
         }
         // What a GPU may be reading comes on top.
         let of = |kind| receive_bytes(&recv(), 16, kind) / chunk_bytes(&recv(), 16);
-        let [host, pinned, bar] = [MemoryKind::Host, MemoryKind::Pinned, MemoryKind::Bar].map(of);
-        assert_eq!([pinned, bar], [host + UNDER_WAY as u64; 2]);
+        let of_gpu = [MemoryKind::Pinned, MemoryKind::Bar, MemoryKind::Mixed].map(of);
+        assert_eq!(of_gpu, [of(MemoryKind::Host) + UNDER_WAY as u64; 3]);
+    }
+
+    /// Which of the chunks is filled decides whether its heaps are copied: some are read in place.
+    #[test]
+    fn mixed_chunks_are_each_of_their_kind() {
+        let host = Box::new(HostAllocator::default());
+        let mixed = MixedAllocator::new(Box::new(BarStandIn), host, 0.5);
+        let extras = Extras {
+            looks: true,
+            ..Extras::default()
+        };
+        let (memory, _) = receive_memory_with(&recv(), 16, 1, &mixed, extras).unwrap();
+        assert_eq!(memory.kind(), MemoryKind::Mixed);
+        assert!(memory.keeps_copies());
+        let half = memory.bytes() / 2;
+        let kinds = memory.bytes_by_kind();
+        assert_eq!(kinds, [(MemoryKind::Host, half), (MemoryKind::Bar, half)]);
+        let heap: Vec<u8> = (0..80).collect();
+        for buffer in 0..2 {
+            let chunk = memory.chunk(buffer).clone();
+            let slot = chunk.claim(1, 2).unwrap();
+            slot.looked_at().write(&heap, 0);
+            let frozen = chunk.freeze().unwrap();
+            if frozen.kind() == MemoryKind::Bar {
+                shut(&frozen);
+            }
+            let readable = frozen.readable(1, 2).expect("it was looked at");
+            assert_eq!(readable[..80], heap, "{}", frozen.kind());
+            assert_eq!(frozen.readable(1, 1), None);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Mbuf, MbufBatch, RxQueue};
 use ground::stats::{Phase, PhaseTimer};
-use ground::{Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
+use ground::{Bell, Idle, IdlePolicy, SampleClock, StopFlag, Timestamp};
 use spead::DigitiserHeap;
 
 use super::cause::{DropCause, RxStats};
@@ -36,6 +36,10 @@ const LEAP: Duration = Duration::from_millis(100);
 /// After this long without a heap, an lcore that the engine left behind counts as silent. Late
 /// packets arrive well before: NIC queues hold milliseconds.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// How long an lcore of a silent queue sleeps if nothing comes: how late it may notice that it is
+/// to end, or that others have had heaps.
+const SLEEP: Duration = Duration::from_millis(50);
 
 /// How to extend the first heap's 48-bit timestamp to 64 bits. Later heaps use the chunk that is
 /// being filled.
@@ -157,6 +161,8 @@ pub struct RxParts {
     pub watermarks: Arc<ArrayQueue<Watermark>>,
     /// Its counters.
     pub stats: Arc<RxStats>,
+    /// Wakes the lcores behind it, which sleep when nothing has come for a while.
+    pub bell: Arc<Bell>,
     /// Ends the lcore early.
     pub abort: StopFlag,
 }
@@ -164,9 +170,11 @@ pub struct RxParts {
 /// One rx lcore.
 pub struct RxLcore {
     queue: RxQueue,
+    /// The newest floor of all lcores when this one was last about to sleep.
+    foremost: u64,
     placer: HeapPlacer,
     watermarks: Arc<ArrayQueue<Watermark>>,
-    idle: IdlePolicy,
+    idle: Idle,
 }
 
 impl RxLcore {
@@ -181,6 +189,7 @@ impl RxLcore {
             epoch: config.epoch,
             ours: config.ours,
             stats: parts.stats,
+            bell: parts.bell,
             abort: parts.abort,
             idle: Idle::new(config.idle),
             newest: 0,
@@ -190,35 +199,35 @@ impl RxLcore {
         };
         Self {
             queue: parts.queue,
+            foremost: placer.lane.foremost(),
             placer,
             watermarks: parts.watermarks,
-            idle: config.idle,
+            idle: Idle::new(config.idle),
         }
     }
 
     /// Runs until the stream ends or the engine aborts.
     pub fn run(mut self, timer: &mut PhaseTimer) {
-        let mut idle = Idle::new(self.idle);
         let memory = self.placer.memory.clone();
         let mut stored = Vec::with_capacity(BURST);
         let mut batch: MbufBatch = MbufBatch::new();
         let mut frames = 0;
         let mut watermark = None;
+        let mut floor = self.placer.lane.floor();
         while !self.placer.abort.is_set() {
             timer.turn();
             // Taken before the burst: what came until then is in it.
             let follow = self.placer.follow();
-            let received = self.queue.rx_burst(&mut batch);
+            let received = self.receive(&mut batch, timer);
             // Taken after the burst: a watermark is published before the frames that follow it.
             watermark = watermark.or_else(|| self.next_watermark());
             if received == 0 && watermark.is_none_or(|mark: Watermark| mark.after > frames) {
                 if let Some(floor) = follow {
                     self.placer.lane.follow(floor);
                 }
-                idle.wait();
+                self.idle.wait();
                 continue;
             }
-            idle.reset();
             timer.mark(Phase::WaitInput);
             self.placer.lane.begin();
             let mut placed = 0;
@@ -245,12 +254,46 @@ impl RxLcore {
             publish(&mut stored);
             self.placer.lane.end();
             self.placer.stats.note_burst(received as u64, placed);
+            // What the lcores behind this one wait for: a chunk may be complete.
+            let raised = self.placer.lane.floor() > floor;
+            floor = self.placer.lane.floor();
+            if raised || placed > 0 && self.idle.is_quiet() {
+                self.placer.bell.ring();
+            }
+            if placed > 0 {
+                self.idle.reset();
+            }
             batch.clear();
             timer.mark(Phase::Work);
-            if self.placer.lane.floor() >= END_OF_STREAM {
+            if floor >= END_OF_STREAM {
                 break;
             }
         }
+    }
+
+    /// Receives what there is; if no queue has had a heap for a while, sleeps until there is
+    /// something.
+    #[inline]
+    fn receive(&mut self, batch: &mut MbufBatch, timer: &mut PhaseTimer) -> usize {
+        let received = self.queue.rx_burst(batch);
+        if received > 0 || !self.idle.is_quiet() {
+            return received;
+        }
+        self.sleep(batch, timer)
+    }
+
+    #[cold]
+    fn sleep(&mut self, batch: &mut MbufBatch, timer: &mut PhaseTimer) -> usize {
+        // While others have heaps, this one is to follow them closely.
+        let foremost = self.placer.lane.foremost();
+        if std::mem::replace(&mut self.foremost, foremost) != foremost {
+            self.idle.reset();
+            return 0;
+        }
+        if !self.queue.wakes() || !self.watermarks.is_empty() {
+            return 0;
+        }
+        timer.sleep(|| self.queue.sleep(batch, SLEEP))
     }
 
     fn next_watermark(&self) -> Option<Watermark> {
@@ -278,6 +321,7 @@ struct HeapPlacer {
     epoch: EpochHint,
     ours: Option<FlowTable>,
     stats: Arc<RxStats>,
+    bell: Arc<Bell>,
     abort: StopFlag,
     idle: Idle,
     /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector
@@ -426,6 +470,8 @@ impl HeapPlacer {
             // Between bursts, so that the collector sees the new floor and can free chunks.
             publish(stored);
             self.lane.end();
+            // Who moves the window may be asleep.
+            self.bell.ring();
             timer.turn();
             timer.mark(Phase::Work);
             self.idle.wait();

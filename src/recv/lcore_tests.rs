@@ -143,6 +143,7 @@ fn lcore(name: &str, memory: &Arc<ReceiveMemory>, lane: usize) -> (RxLcore, Ring
         lane,
         watermarks,
         stats,
+        bell: Arc::default(),
         abort,
     };
     let lcore = RxLcore::new(config, parts);

@@ -31,7 +31,7 @@ use crate::cpu::Workers;
 use crate::engine::steer::{ControlHandle, EnqueueError, Gains, Published, RequestQueues};
 use crate::engine::{ChunkObserver, OutputStats, StatisticsBoard};
 use crate::gpu::{Kernels, MemoryChoice};
-use crate::memory::MemoryError;
+use crate::memory::{BAR_SHARE, MemoryError};
 use crate::net::capture::Precision;
 use crate::net::{CaptureError, CaptureReader, CaptureWriter, MacAddr};
 use crate::recv::{EpochHint, InputStats, RxStats, WhenFull};
@@ -110,11 +110,6 @@ pub enum ReplayError {
     /// The user, or the system, asked it to stop.
     #[error("interrupted: no output was written")]
     Interrupted,
-    /// Input and output are one file.
-    #[error(
-        "--output {0}: it, or the .part that it is until complete, is the capture to read; give another name"
-    )]
-    SameFile(String),
 }
 
 /// The pictures' data, per output.
@@ -128,13 +123,6 @@ pub fn run(
     plan: &ReplayPlan,
     options: &ReplayOptions,
 ) -> Result<(RunReport, OutputSpectra), ReplayError> {
-    // What is written until the output is complete must not be the capture either.
-    let mut part = options.output.clone().into_os_string();
-    part.push(".part");
-    if same_file(&options.capture, &options.output) || same_file(&options.capture, Path::new(&part))
-    {
-        return Err(ReplayError::SameFile(options.output.display().to_string()));
-    }
     let cpus = allowed_cpus();
     let workers = options.workers.unwrap_or(cpus.len());
     Demand::check(Demand::of(&plan.engine, 0, workers))?;
@@ -144,6 +132,7 @@ pub fn run(
         backend: options.backend,
         gpu: None,
         memory: options.memory,
+        bar_share: BAR_SHARE,
         spare_chunks: 0,
         kernels: options.kernels.clone(),
         live: false,
@@ -206,10 +195,6 @@ fn stop_on_signal(abort: &StopFlag, output: &Path) {
     if let Err(error) = handler {
         tracing::warn!(%error, "an interrupt will leave an unfinished file");
     }
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// Mbufs that frames may be in: all rx rings, and a burst per rx lcore and the source's batches.

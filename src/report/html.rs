@@ -15,6 +15,9 @@ use super::verdict::{Verdict, explain, is_loss};
 use super::{figures, gaps, levels, picture};
 use crate::engine::OutputCounts;
 
+/// What a report's folder has.
+pub const REPORT_FILES: [&str; 2] = ["report.json", "report.html"];
+
 pub(super) const STYLE: &str = include_str!("report.css");
 /// Failed requests that the page lists.
 const FAILED_REQUESTS: usize = 20;
@@ -52,11 +55,10 @@ pub(super) fn write_pair(
         move |source| ReportError { path, source }
     };
     fs::create_dir_all(dir).map_err(failed(dir))?;
-    let json_path = dir.join("report.json");
+    let [json_path, html_path] = REPORT_FILES.map(|name| dir.join(name));
     let mut json = to_json(report).map_err(|error| failed(&json_path)(io::Error::other(error)))?;
     json.push('\n');
     replace(&json_path, json.as_bytes()).map_err(failed(&json_path))?;
-    let html_path = dir.join("report.html");
     replace(&html_path, page.as_bytes()).map_err(failed(&html_path))
 }
 

@@ -29,6 +29,7 @@ fn report() -> RunReport {
         taps: 16,
         w_cutoff: 1.0,
         window_function: WindowFunction::Hann,
+        oversampling: dsp::Oversampling::NONE,
         dither: Dither::Uniform,
         dither_seed: 1,
         sample_bits: OutputBits::Eight,

@@ -301,7 +301,7 @@ pub(super) fn presence_bar(pol: &PolReport) -> String {
 /// CSS class of a phase's colour.
 pub(super) fn phase_class(phase: &str) -> &'static str {
     match phase {
-        "wait" | "wait-in" => "ph-in",
+        "wait" | "wait-in" | "sleep" => "ph-in",
         "work" => "ph-work",
         "compute" => "ph-compute",
         "wait-out" => "ph-out",

@@ -9,7 +9,7 @@ use dpdk::{
     TxQueue, pool_bytes, pool_size,
 };
 use ground::stats::{Latency, Phase, PhaseTimer};
-use ground::{Idle, IdlePolicy, StopFlag, Ticks, Timestamp, Tsc};
+use ground::{Bell, Idle, IdlePolicy, Sleeper, StopFlag, Ticks, Timestamp, Tsc};
 
 use super::Pace;
 use super::packetiser::{HEADER_BYTES, Packetiser};
@@ -98,6 +98,13 @@ enum ChunkSource {
 }
 
 impl ChunkSource {
+    /// Wakes the lcores to which something was passed on.
+    fn ring(&self, bell: &Bell) {
+        if matches!(self, Self::Engine(_, others) if !others.is_empty()) {
+            bell.ring();
+        }
+    }
+
     fn pop(&self) -> Option<PassedChunk> {
         let (finished, others) = match self {
             Self::Engine(finished, others) => (finished.pop()?, others),
@@ -194,6 +201,7 @@ pub struct TxLcore<T = Tsc> {
     queue: TxQueue,
     batch: MbufBatch,
     idle: Idle,
+    sleeper: Sleeper,
     /// What paces go by.
     ticks: T,
     abort: StopFlag,
@@ -202,13 +210,14 @@ pub struct TxLcore<T = Tsc> {
 impl<T: Ticks> TxLcore<T> {
     /// Lcores that send what comes out of `finished`, one for each of `paths`, of which there are
     /// at most [`MAX_TX_LCORES`]. Chunks of fewer than `min_zero_copy_packets` packets through a
-    /// queue are copied. `ticks` is what the paces of outputs go by.
+    /// queue are copied. `ticks` is what the paces of outputs go by, `bell` wakes the lcores when
+    /// they sleep, `abort` ends them early.
     pub fn team(
         finished: Arc<ArrayQueue<Finished>>,
         paths: Vec<TxPath>,
         min_zero_copy_packets: usize,
         ticks: &T,
-        abort: &StopFlag,
+        (bell, abort): (&Arc<Bell>, &StopFlag),
     ) -> Vec<Self> {
         let passed = || Arc::new(ArrayQueue::new(finished.capacity()));
         let others: Vec<_> = (1..paths.len()).map(|_| passed()).collect();
@@ -246,6 +255,7 @@ impl<T: Ticks> TxLcore<T> {
             queue: path.queue,
             batch: MbufBatch::new(),
             idle: Idle::new(path.idle),
+            sleeper: Sleeper::new(bell.clone()),
             ticks: ticks.clone(),
             abort: abort.clone(),
         };
@@ -269,8 +279,12 @@ impl<T: Ticks> TxLcore<T> {
                     Some(PassedChunk::Chunk(output, chunk)) => {
                         timer.mark(Phase::WaitInput);
                         self.outputs[output].wait(chunk);
+                        self.source.ring(self.sleeper.bell());
                     }
-                    Some(PassedChunk::End) => ended = true,
+                    Some(PassedChunk::End) => {
+                        ended = true;
+                        self.source.ring(self.sleeper.bell());
+                    }
                     None => {}
                 }
             }
@@ -286,9 +300,11 @@ impl<T: Ticks> TxLcore<T> {
             } else {
                 // Completions still have to be polled, so that chunks return to their pool.
                 self.flush_some(timer);
-                self.idle.wait();
                 if waiting {
+                    self.idle.wait();
                     timer.mark(Phase::WaitOutput);
+                } else {
+                    self.sleeper.wait(&mut self.idle, timer);
                 }
             }
         }

@@ -109,7 +109,13 @@ impl Bench {
             idle: IdlePolicy::Share,
         };
         let abort = StopFlag::default();
-        let mut team = TxLcore::team(finished, vec![path], usize::MAX, &Tsc, &abort);
+        let mut team = TxLcore::team(
+            finished,
+            vec![path],
+            usize::MAX,
+            &Tsc,
+            (&Arc::default(), &abort),
+        );
         Self {
             lcore: team.remove(0),
             sink,

@@ -92,7 +92,7 @@ impl Followed {
 }
 
 /// What a sensor is about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
     output: usize,
     pol: usize,
@@ -115,6 +115,19 @@ struct Shape {
     inside: u64,
 }
 
+/// Where it goes what an engine tells.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The engine of this process.
+    pub steering: ControlHandle,
+    /// Newest timestamps of heaps that came.
+    pub newest: Newest,
+    /// For who compares.
+    pub followed: Arc<Followed>,
+    /// Whether changes are given to the engine of this process, or heard and left.
+    pub follow: bool,
+}
+
 /// A connection to an engine, and what it has said.
 pub struct Follower {
     address: String,
@@ -123,6 +136,11 @@ pub struct Follower {
     shapes: Vec<Shape>,
     sensors: BTreeMap<String, Subject>,
     settings: Vec<Setting>,
+    /// Sensors of which the last reading could not be used.
+    unusable: BTreeSet<String>,
+    /// What the engine of this process had no room for, and from which sample on the other may
+    /// have it.
+    refused: BTreeMap<Subject, u64>,
 }
 
 impl Follower {
@@ -166,6 +184,8 @@ impl Follower {
             shapes: config.outputs.iter().map(shape).collect(),
             settings: config.outputs.iter().map(setting).collect(),
             sensors,
+            unusable: BTreeSet::new(),
+            refused: BTreeMap::new(),
         };
         for report in follower.subscribe()? {
             follower.read(&report)?;
@@ -247,43 +267,25 @@ impl Follower {
         Ok(())
     }
 
-    /// Asks the engine whether it has told everything, and follows it, until stopped. If it does
-    /// not `follow`, changes are heard and left.
-    pub fn run(
-        mut self,
-        steering: &ControlHandle,
-        newest: &Newest,
-        followed: &Arc<Followed>,
-        follow: bool,
-        stop: &StopFlag,
-    ) {
+    /// Asks the engine whether it has told everything, and follows it, until stopped.
+    pub fn run(mut self, target: &Target, stop: &StopFlag) {
         while !stop.is_set() {
-            let outcome = self.look(steering, newest, followed, follow);
-            let Err(error) = outcome else { continue };
-            let lost = matches!(error, FollowError::Client(_));
-            tracing::warn!(%error, "what the engine has cannot be followed");
-            thread::sleep(AGAIN);
-            if lost {
-                followed.lost.store(true, Ordering::Relaxed);
-                self.connect_again(steering, newest, followed, follow, stop);
+            if let Err(error) = self.look(target) {
+                tracing::warn!(%error, "what the engine has cannot be followed");
+                thread::sleep(AGAIN);
+                target.followed.lost.store(true, Ordering::Relaxed);
+                self.connect_again(target, stop);
             }
         }
     }
 
     /// Connects until it has heard all sensors: an engine that answers and does not tell what it
     /// has would be taken to have changed nothing.
-    fn connect_again(
-        &mut self,
-        steering: &ControlHandle,
-        newest: &Newest,
-        followed: &Followed,
-        follow: bool,
-        stop: &StopFlag,
-    ) {
+    fn connect_again(&mut self, target: &Target, stop: &StopFlag) {
         let mut said = String::new();
         while !stop.is_set() {
-            let Err(error) = self.reconnect(steering, newest, followed, follow) else {
-                followed.lost.store(false, Ordering::Relaxed);
+            let Err(error) = self.reconnect(target) else {
+                target.followed.lost.store(false, Ordering::Relaxed);
                 tracing::info!(engine = self.address, "connected again");
                 return;
             };
@@ -296,49 +298,46 @@ impl Follower {
         }
     }
 
-    fn reconnect(
-        &mut self,
-        steering: &ControlHandle,
-        newest: &Newest,
-        followed: &Followed,
-        follow: bool,
-    ) -> Result<(), FollowError> {
+    fn reconnect(&mut self, target: &Target) -> Result<(), FollowError> {
         self.client = Client::connect(&self.address[..])?;
         for report in self.subscribe()? {
-            self.apply(&report, steering, newest, followed, follow)?;
+            self.apply(&report, target);
         }
         Ok(())
     }
 
     /// One question, and what comes of it and within a moment.
-    fn look(
-        &mut self,
-        steering: &ControlHandle,
-        newest: &Newest,
-        followed: &Followed,
-        follow: bool,
-    ) -> Result<(), FollowError> {
+    fn look(&mut self, target: &Target) -> Result<(), ClientError> {
         let asked = Instant::now();
         let steady = self.client.sensor_value(STEADY)?;
         let mut wait = Duration::ZERO;
         while let Some(report) = self.client.next_report(wait)? {
-            self.apply(&report, steering, newest, followed, follow)?;
+            self.apply(&report, target);
         }
+        self.give_again(target);
+        let followed = &target.followed;
         if let (Some(steady), Some(settled)) =
             (parse_integer(&steady.text()), asked.checked_sub(SETTLE))
         {
             followed.changes.steady(steady.max(0) as u64, settled);
         }
-        *followed.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        if self.has_all(target) {
+            *followed.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        }
         let now = Timestamp(self.sample_at(unix_now()));
-        steering.tell_time(now);
+        target.steering.tell_time(now);
         loop {
             wait = POLL.saturating_sub(asked.elapsed());
             match self.client.next_report(wait)? {
-                Some(report) => self.apply(&report, steering, newest, followed, follow)?,
+                Some(report) => self.apply(&report, target),
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Whether the engine of this process has been given all that the other has told.
+    fn has_all(&self, target: &Target) -> bool {
+        !target.follow || (self.unusable.is_empty() && self.refused.is_empty())
     }
 
     /// Which sample the digitisers are at, by a clock.
@@ -347,54 +346,95 @@ impl Follower {
     }
 
     /// Does what a report says.
-    fn apply(
-        &mut self,
-        report: &SensorReport,
-        steering: &ControlHandle,
-        newest: &Newest,
-        followed: &Followed,
-        follow: bool,
-    ) -> Result<(), FollowError> {
-        let Some(subject) = self.read(report)? else {
-            return Ok(());
+    fn apply(&mut self, report: &SensorReport, target: &Target) {
+        let sensor = &report.name;
+        let subject = match self.read(report) {
+            Ok(subject) => {
+                self.unusable.remove(sensor);
+                subject
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what the engine has cannot be followed");
+                self.unusable.insert(sensor.clone());
+                return;
+            }
         };
+        let Some(subject) = subject else { return };
+        if !target.follow {
+            tracing::info!(sensor, "has changed, which is not followed");
+            return;
+        }
         let Subject {
             output,
             pol,
             is_delay,
         } = subject;
-        let (setting, shape) = (&self.settings[output], &self.shapes[output]);
-        if !follow {
-            tracing::info!(sensor = report.name, "has changed, which is not followed");
-            return Ok(());
-        }
         // The engine may have sent some of it by now.
         let now = Timestamp(self.sample_at(unix_now()));
-        let newest = Timestamp::unwrap(newest[output].load(Ordering::Relaxed), now);
+        let newest = Timestamp::unwrap(target.newest[output].load(Ordering::Relaxed), now);
         let said = self.sample_at(report.timestamp);
-        let mut from = newest.0.min(said).saturating_sub(shape.inside);
-        let handle = &steering.outputs()[output];
+        let inside = self.shapes[output].inside;
+        let from = newest.0.min(said).saturating_sub(inside);
+        let (from, count) = match is_delay {
+            true => (from.max(self.begins(output, pol)), &target.followed.delays),
+            false => (from, &target.followed.gains),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.give(subject, from, target) {
+            tracing::warn!(
+                sensor,
+                %error,
+                "the engine of this process did not take it: it is given again"
+            );
+        }
+    }
+
+    /// Sample at which a delay model begins.
+    fn begins(&self, output: usize, pol: usize) -> u64 {
+        let start = self.settings[output].delays[pol].start();
+        u64::try_from(start).unwrap_or_default()
+    }
+
+    /// Gives what the engine has now to that of this process. The other may have had it, or what
+    /// was refused before, `from` that sample on.
+    fn give(&mut self, subject: Subject, from: u64, target: &Target) -> Result<(), EnqueueError> {
+        let Subject {
+            output,
+            pol,
+            is_delay,
+        } = subject;
+        let before = self.refused.remove(&subject);
+        let from = before.map_or(from, |before| before.min(from));
+        let (setting, handle) = (&self.settings[output], &target.steering.outputs()[output]);
         let done = match is_delay {
-            true => {
-                from = from.max(u64::try_from(setting.delays[pol].start()).unwrap_or_default());
-                followed.delays.fetch_add(1, Ordering::Relaxed);
-                handle.set_delays(setting.delays)
-            }
-            false => {
-                followed.gains.fetch_add(1, Ordering::Relaxed);
-                handle.set_gains(pol, setting.gains[pol].clone())
-            }
+            true => handle.set_delays(setting.delays),
+            false => handle.set_gains(pol, setting.gains[pol].clone()),
         };
-        let to = match done {
-            Ok(to) => to.0.max(from) + shape.batch_samples,
+        let taken = match done {
+            Ok(taken) => taken.0,
             Err(error) => {
-                tracing::warn!(sensor = report.name, %error, "the engine of this process did not take it");
-                from
+                self.refused.insert(subject, from);
+                return Err(error);
             }
         };
-        followed.changes.begin(output, from, to, Instant::now());
-        tracing::debug!(sensor = report.name, from, to, "followed");
+        let begins = match is_delay {
+            true => self.begins(output, pol),
+            false => from,
+        };
+        let to = taken.max(from).max(begins) + self.shapes[output].batch_samples;
+        let changes = &target.followed.changes;
+        changes.begin(output, from, to, Instant::now());
+        tracing::debug!(output, pol, is_delay, from, to, "followed");
         Ok(())
+    }
+
+    /// Gives again what was refused.
+    fn give_again(&mut self, target: &Target) {
+        for (subject, from) in self.refused.clone() {
+            if self.give(subject, from, target).is_ok() {
+                tracing::info!(?subject, "taken now");
+            }
+        }
     }
 }
 

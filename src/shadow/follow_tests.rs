@@ -66,6 +66,16 @@ fn wait(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// Where changes go, before any heap came.
+fn target(steering: ControlHandle) -> Target {
+    Target {
+        steering,
+        newest: Arc::new(vec![AtomicU64::new(0)]),
+        followed: Arc::default(),
+        follow: true,
+    }
+}
+
 #[test]
 fn what_an_engine_has_is_taken_over_and_followed() {
     let fake = Fake::start();
@@ -81,11 +91,9 @@ fn what_an_engine_has_is_taken_over_and_followed() {
         [[complex(0.5, 0.0)], [complex(2.0, 1.0)]]
     );
 
-    let (followed, stop) = (Arc::<Followed>::default(), StopFlag::default());
-    let newest: Newest = Arc::new(vec![AtomicU64::new(0)]);
-    let (told, ended) = (followed.clone(), stop.clone());
-    let work = move || follower.run(&steering, &newest, &told, true, &ended);
-    let thread = thread::spawn(work);
+    let (target, stop) = (target(steering), StopFlag::default());
+    let (followed, ended) = (target.followed.clone(), stop.clone());
+    let thread = thread::spawn(move || follower.run(&target, &ended));
     wait("an answer", || followed.told().is_some());
     assert!(!followed.changes.excuse(0, (0, u64::MAX)));
     let now = (unix_now() - fake.config.clock.sync_time) * fake.config.clock.adc_sample_rate;
@@ -126,6 +134,73 @@ fn engines_of_other_outputs_and_no_engines_are_refused() {
     assert!(error.contains("sensor w.input0.eq: 3 gains"), "{error}");
 }
 
+#[test]
+fn a_change_for_which_there_was_no_room_is_given_again() {
+    let fake = Fake::start();
+    let mut follower = Follower::connect(&fake.address(), &fake.config).unwrap();
+    // Full of what it begins with.
+    let (steering, queues) = ControlHandle::new(&fake.config, 2);
+    follower.take_over(&steering).unwrap();
+    let target = target(steering);
+    let (followed, output) = (&target.followed, &target.steering.outputs()[0]);
+    let gain = || output.gains(0).unwrap().values().to_vec();
+    let given = num_complex::Complex32::new(0.75, 0.0);
+    for (number, gain) in ["[3+0j]", "[0.75+0j]"].into_iter().enumerate() {
+        fake.sensors.set(fake.gains, text(gain));
+        wait("a change", || {
+            follower.look(&target).unwrap();
+            followed.gains.load(Ordering::Relaxed) > number as u64
+        });
+    }
+    let told = followed.told();
+    follower.look(&target).unwrap();
+    assert_eq!(followed.told(), told, "it has not told what was not taken");
+    assert_ne!(gain(), [given]);
+    assert!(!followed.changes.excuse(0, (0, u64::MAX)));
+
+    while queues.outputs[0].take().is_some() {}
+    follower.look(&target).unwrap();
+    assert_eq!(gain(), [given]);
+    assert!(followed.told() > told);
+    assert!(followed.changes.excuse(0, (0, u64::MAX)));
+    assert_eq!(queues.outputs[0].take().iter().count(), 1);
+    follower.look(&target).unwrap();
+    assert!(queues.outputs[0].take().is_none(), "given once");
+}
+
+#[test]
+fn a_reading_that_cannot_be_used_is_not_taken_to_be_told() {
+    let fake = Fake::start();
+    let mut follower = Follower::connect(&fake.address(), &fake.config).unwrap();
+    let (steering, _queues) = ControlHandle::new(&fake.config, 16);
+    let mut target = target(steering);
+    follower.look(&target).unwrap();
+    fake.sensors.set(fake.gains, text("[1, 2, 3]"));
+    wait("a reading", || {
+        follower.look(&target).unwrap();
+        !follower.unusable.is_empty()
+    });
+    let told = target.followed.told();
+    assert!(told.is_some());
+    follower.look(&target).unwrap();
+    assert_eq!(target.followed.told(), told);
+    // Where nothing is followed it makes no difference.
+    target.follow = false;
+    follower.look(&target).unwrap();
+    assert!(target.followed.told() > told);
+    target.follow = true;
+
+    let told = target.followed.told();
+    fake.sensors.set(fake.gains, text("[0.75+0j]"));
+    wait("a reading", || {
+        follower.look(&target).unwrap();
+        target.followed.told() > told
+    });
+    let gains = target.steering.outputs()[0].gains(0).unwrap();
+    let given = num_complex::Complex32::new(0.75, 0.0);
+    assert_eq!(gains.values(), [given]);
+}
+
 /// The client's next connection to an engine that is about to say something.
 fn accept(engine: &TcpListener) -> BufReader<TcpStream> {
     let (mut client, _) = engine.accept().unwrap();
@@ -140,11 +215,9 @@ fn an_engine_that_refuses_its_sensors_is_not_taken_to_have_told_everything() {
     let fake = Fake::start();
     let follower = Follower::connect(&fake.address(), &fake.config).unwrap();
     let (steering, _queues) = ControlHandle::new(&fake.config, 16);
-    let (followed, stop) = (Arc::<Followed>::default(), StopFlag::default());
-    let newest: Newest = Arc::new(vec![AtomicU64::new(0)]);
-    let (told, ended) = (followed.clone(), stop.clone());
-    let work = move || follower.run(&steering, &newest, &told, true, &ended);
-    let thread = thread::spawn(work);
+    let (target, stop) = (target(steering), StopFlag::default());
+    let (followed, ended) = (target.followed.clone(), stop.clone());
+    let thread = thread::spawn(move || follower.run(&target, &ended));
     wait("an answer", || followed.told().is_some());
     let address = fake.server.address();
     drop(fake.server);

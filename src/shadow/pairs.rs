@@ -212,10 +212,23 @@ pub struct Pairs {
     pub compared: u64,
 }
 
+/// Bytes of halves of an output that wait for the other, with the batch that makes them too many.
+fn room(output: &OutputConfig, engine: &EngineConfig) -> usize {
+    let streams = engine.outputs.len().max(1);
+    (WAITING / streams).max(4 * output.batch_bytes())
+}
+
+/// Bytes of halves that wait at most: for the thread that compares, and for their others.
+pub fn most_bytes(engine: &EngineConfig) -> u64 {
+    let outputs = engine.outputs.iter();
+    let paired = outputs.map(|output| room(output, engine) + output.batch_bytes());
+    let largest = engine.outputs.iter().map(OutputConfig::batch_bytes).max();
+    (WAITING + largest.unwrap_or_default() + paired.sum::<usize>()) as u64
+}
+
 impl Pairs {
     /// Pairs of an output of this engine.
     pub fn new(output: &OutputConfig, engine: &EngineConfig) -> Self {
-        let streams = engine.outputs.len();
         let chunk = engine.send.chunk_jones / output.channels * output.spectrum_samples();
         let inside = (chunk + 2 * engine.recv.chunk_samples) as f64 / engine.clock.adc_sample_rate;
         let patience = Duration::try_from_secs_f64(PATIENCE + inside);
@@ -226,7 +239,7 @@ impl Pairs {
             heap_bytes: output.heap_bytes(),
             batches: BTreeMap::new(),
             bytes: 0,
-            room: (WAITING / streams.max(1)).max(4 * output.batch_bytes()),
+            room: room(output, engine),
             only_theirs: 0,
             only_ours: 0,
             compared: 0,

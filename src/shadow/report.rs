@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ground::counted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -55,6 +56,26 @@ impl ComparedStream {
             channels: output.channels,
             every,
             ..Self::default()
+        }
+    }
+
+    /// Why nothing of it was judged.
+    fn why_unjudged(&self) -> String {
+        match (self.windows_excused, self.windows_unjudged) {
+            (0, 0) if self.heaps == 0 => "no heap of both came together".to_owned(),
+            (0, 0) => "it was too short to be judged".to_owned(),
+            (excused, 0) => format!(
+                "gains or delays changed in each of {}; leave them as they are for a second or more",
+                counted(excused, "time")
+            ),
+            (0, unjudged) => format!(
+                "the engine did not answer in any of {}; see that its KATCP server does",
+                counted(unjudged, "time")
+            ),
+            (excused, unjudged) => format!(
+                "gains or delays changed in {}, and the engine did not answer in {unjudged} more",
+                counted(excused, "time")
+            ),
         }
     }
 }
@@ -122,10 +143,11 @@ impl ShadowReport {
         self.differences.len() as u64 + self.differences_more
     }
 
-    /// Streams of which nothing was judged.
-    pub fn unheard(&self) -> Vec<&str> {
-        let unheard = self.streams.iter().filter(|s| s.windows_judged == 0);
-        unheard.map(|stream| &stream.name[..]).collect()
+    /// Streams of which nothing was judged, each with why.
+    pub fn unjudged(&self) -> Vec<String> {
+        let unjudged = self.streams.iter().filter(|s| s.windows_judged == 0);
+        let words = |s: &ComparedStream| format!("{} ({})", s.name, s.why_unjudged());
+        unjudged.map(words).collect()
     }
 }
 
@@ -133,16 +155,23 @@ impl fmt::Display for ShadowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {:.1} s, {} changes of gains and {} of delays taken over",
-            self.engine, self.seconds, self.gain_changes, self.delay_changes
+            "{}: {:.1} s, {} of gains and {} of delays taken over",
+            self.engine,
+            self.seconds,
+            counted(self.gain_changes, "change"),
+            self.delay_changes
         )?;
         for stream in &self.streams {
             let samples = stream.samples.max(1) as f64;
             let share = stream.samples_unequal as f64 / samples;
             writeln!(
                 f,
-                "  {}: {} heaps of {} samples compared (1 batch in {}), {:.2e} of samples not equal to the bit",
-                stream.name, stream.heaps, stream.samples, stream.every, share
+                "  {}: {} of {} compared (1 batch in {}), {:.2e} of samples not equal to the bit",
+                stream.name,
+                counted(stream.heaps, "heap"),
+                counted(stream.samples, "sample"),
+                stream.every,
+                share
             )?;
             writeln!(
                 f,
@@ -169,11 +198,60 @@ impl fmt::Display for ShadowReport {
         for difference in &self.differences {
             writeln!(f, "  {difference}")?;
         }
-        match (self.count(), self.unheard()) {
-            (0, unheard) if unheard.is_empty() => f.write_str("equal: nothing differs"),
-            (0, unheard) => write!(f, "nothing can be said of {}", unheard.join(", ")),
+        match (self.count(), self.unjudged()) {
+            (0, unjudged) if unjudged.is_empty() => f.write_str("equal: nothing differs"),
+            (0, unjudged) => write!(f, "nothing can be said of {}", unjudged.join(", ")),
             (1, _) => f.write_str("1 difference"),
             (n, _) => write!(f, "{n} differences"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_why_nothing_was_judged() {
+        let stream = |name: &str, heaps, excused, unjudged| ComparedStream {
+            name: name.to_owned(),
+            heaps,
+            windows_excused: excused,
+            windows_unjudged: unjudged,
+            ..ComparedStream::default()
+        };
+        let streams = vec![
+            stream("silent", 0, 0, 0),
+            stream("steered", 900, 31, 0),
+            stream("mute", 900, 0, 32),
+            stream("both", 900, 33, 34),
+            ComparedStream {
+                windows_judged: 1,
+                ..stream("judged", 900, 35, 0)
+            },
+        ];
+        let compared = Compared {
+            streams,
+            ..Compared::default()
+        };
+        let report = ShadowReport::new("engine:7148", 1.0, (0, 0), compared, Heard::default());
+        let wanted = [
+            ("silent", "no heap of both"),
+            ("steered", "changed in each of 31 times"),
+            ("mute", "did not answer in any of 32 times"),
+            (
+                "both",
+                "changed in 33 times, and the engine did not answer in 34 more",
+            ),
+        ];
+        let unjudged = report.unjudged();
+        assert_eq!(unjudged.len(), wanted.len(), "{unjudged:?}");
+        for (text, (name, why)) in unjudged.iter().zip(wanted) {
+            assert!(text.starts_with(name) && text.contains(why), "{text}");
+        }
+        assert!(
+            report.to_string().ends_with(&unjudged.join(", ")),
+            "{report}"
+        );
     }
 }

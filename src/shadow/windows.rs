@@ -103,6 +103,13 @@ pub struct Windows {
     counts: WindowCounts,
 }
 
+/// Bytes of an output's sums at most: of windows that are open, that wait for the engine, that is
+/// judged, and of longer ones.
+pub fn most_bytes(output: &OutputConfig) -> u64 {
+    let windows = OPEN + WAITING + 1 + (LEVELS - 1);
+    (windows * N_POL * output.channels * size_of::<Cell>()) as u64
+}
+
 impl Windows {
     /// Windows of an output of which one batch in `every` is compared.
     pub fn new(output: &OutputConfig, clock: SampleClock, every: u64) -> Self {

@@ -2,28 +2,24 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 
 use dsp::OutputBits;
 use dsp::quantise::nibbles;
-use ground::{N_POL, Timestamp};
+use ground::{N_POL, Timestamp, counted};
 use spead::SpectraRepr;
 
-use super::files::{npy_header, write_npy};
+use super::files::write_npy;
 use super::layout::{Layout, gcd};
-use super::{Kind, SinkError, StreamReport, spectrum};
-
-/// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
-const JONES: usize = N_POL * 2;
+use super::output::{JONES, Output, widening, write_error};
+use super::ranges::Ranges;
+use super::{Kind, SinkError, SinkOptions, StreamReport, spectrum, synthesis};
+use crate::config::SynthesisOptions;
 
 /// A heap of which something arrived.
 enum Heap {
     /// Heap count, and the byte ranges that arrived.
-    Open(u64, Vec<(u64, u64)>),
+    Open(u64, Ranges),
     /// Heap count.
     Whole(u64),
 }
@@ -32,6 +28,7 @@ enum Heap {
 pub(super) struct Assembler {
     layout: Layout,
     output: Option<Output>,
+    synthesis: Option<SynthesisOptions>,
     /// By batch and substream.
     heaps: HashMap<(usize, usize), Heap>,
     counts: HashSet<u64>,
@@ -43,16 +40,10 @@ pub(super) struct Assembler {
     report: StreamReport,
 }
 
-struct Output {
-    dir: PathBuf,
-    path: PathBuf,
-    file: File,
-    header: u64,
-}
-
 impl Assembler {
     /// Creates the output file, all zeros, if there is a folder for it.
-    pub(super) fn new(layout: Layout, dir: Option<&Path>) -> Result<Self, SinkError> {
+    pub(super) fn new(layout: Layout, options: &SinkOptions) -> Result<Self, SinkError> {
+        let dir = options.output_dir.as_deref();
         let output = dir.map(|dir| Output::create(&layout, dir)).transpose()?;
         let channels = layout.channels as usize;
         let mut stream = Self {
@@ -63,6 +54,7 @@ impl Assembler {
             power: [vec![0; channels], vec![0; channels]],
             jones: vec![0; channels],
             report: StreamReport::default(),
+            synthesis: options.synthesis,
             layout,
         };
         for count in &stream.layout.control_counts {
@@ -124,7 +116,7 @@ impl Assembler {
         };
         let heap = self.heaps.entry((batch, sub)).or_insert_with(|| {
             report.repeated_heap_counts += u64::from(!self.counts.insert(spectra.heap_count));
-            Heap::Open(spectra.heap_count, Vec::new())
+            Heap::Open(spectra.heap_count, Ranges::default())
         });
         let (Heap::Open(count, _) | Heap::Whole(count)) = heap;
         if *count != spectra.heap_count {
@@ -139,12 +131,11 @@ impl Assembler {
             spectra.payload_offset,
             spectra.payload_offset + payload.len() as u64,
         );
-        if ranges.iter().any(|r| r.0 < range.1 && range.0 < r.1) {
+        if !ranges.add(range.0, range.1) {
             report.duplicate_packets += 1;
             return Ok(());
         }
-        ranges.push(range);
-        if ranges.iter().map(|r| r.1 - r.0).sum::<u64>() == layout.heap_bytes() {
+        if ranges.bytes() == layout.heap_bytes() {
             *heap = Heap::Whole(*count);
         }
         report.packets += 1;
@@ -181,15 +172,15 @@ impl Assembler {
             if let Some(output) = &self.output {
                 let base = batch as u64 * self.layout.batch_bytes() + sub as u64 * heap_bytes;
                 let widening = widening(self.layout.bits);
-                for range in ranges {
-                    let zeros = vec![0; ((range.1 - range.0) * widening) as usize];
-                    output.write(&zeros, (base + range.0) * widening)?;
+                for (begin, end) in ranges.parts() {
+                    output.clear((base + begin) * widening, (base + end) * widening)?;
                 }
             }
         }
         self.describe();
         if self.output.is_some() {
             self.write_tables()?;
+            self.synthesise()?;
         }
         Ok(self.report)
     }
@@ -214,7 +205,7 @@ impl Assembler {
         // narrowband streams.
         let steps = layout.batches.windows(2).map(|w| w[1] - w[0]);
         report.batch_samples = match steps.fold(0, gcd) {
-            0 => layout.batch_samples(),
+            0 => layout.batch_samples,
             step => step,
         };
         if let (Some(first), Some(last)) = (report.first_timestamp, report.last_timestamp) {
@@ -234,45 +225,88 @@ impl Assembler {
         });
 
         let missing = layout.destinations.iter().filter(|d| d.is_none()).count();
-        let mut problem = |n: u64, what: &str| {
+        let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
             if n > 0 {
-                report.problems.push(format!("{n} {what}"));
+                let what = if n == 1 { one } else { many };
+                report.problems.push(format!("{} {what}", counted(n, noun)));
             }
         };
-        problem(missing as u64, "substreams have no packets at all");
-        problem(report.incomplete_heaps, "heaps lack packets");
+        problem(
+            missing as u64,
+            "substream",
+            ["has no packets at all", "have no packets at all"],
+        );
+        problem(
+            report.incomplete_heaps,
+            "heap",
+            ["lacks packets", "lack packets"],
+        );
         problem(
             report.missing_heaps,
-            "heaps of captured batches are missing",
+            "heap",
+            [
+                "of a captured batch is missing",
+                "of captured batches are missing",
+            ],
         );
-        problem(report.duplicate_packets, "packets came twice");
+        problem(
+            report.duplicate_packets,
+            "packet",
+            ["came twice", "came twice"],
+        );
         problem(
             report.duplicate_heap_packets,
-            "packets belong to second heaps of the same timestamp and substream",
+            "packet",
+            [
+                "belongs to a second heap of the same timestamp and substream",
+                "belong to second heaps of the same timestamp and substream",
+            ],
         );
         problem(
             report.wrong_size_packets,
-            "packets belong to heaps of the wrong size",
+            "packet",
+            [
+                "belongs to a heap of the wrong size",
+                "belong to heaps of the wrong size",
+            ],
         );
         problem(
             report.bad_timestamp_packets,
-            "packets have timestamps that are no multiples of the batch",
+            "packet",
+            [
+                "has a timestamp that is no multiple of the batch",
+                "have timestamps that are no multiples of the batch",
+            ],
         );
         problem(
             report.misplaced_packets,
-            "packets have another F-engine number or first channel than their destination",
+            "packet",
+            [
+                "has another F-engine number or first channel than its destination",
+                "have another F-engine number or first channel than their destination",
+            ],
         );
-        problem(report.packets_after_stop, "packets follow the stop heap");
-        problem(report.repeated_heap_counts, "heap counts are used twice");
-        problem(report.missing_heap_counts, "heap counts are left out");
+        problem(
+            report.packets_after_stop,
+            "packet",
+            ["follows the stop heap", "follow the stop heap"],
+        );
+        problem(
+            report.repeated_heap_counts,
+            "heap count",
+            ["is used twice", "are used twice"],
+        );
+        problem(
+            report.missing_heap_counts,
+            "heap count",
+            ["is left out", "are left out"],
+        );
         if let Some(step) = layout.array_size.filter(|&step| step > 0) {
             let wrong = |c: &&u64| **c % step != layout.feng_id;
             let wrong = self.counts.iter().filter(wrong).count();
-            let what = format!(
-                "heap counts do not leave {} when divided by {step}",
-                layout.feng_id
-            );
-            problem(wrong as u64, &what);
+            let rest = format!("leave {} when divided by {step}", layout.feng_id);
+            let [one, many] = ["does", "do"].map(|verb| format!("{verb} not {rest}"));
+            problem(wrong as u64, "heap count", [&one, &many]);
         }
         for (heaps, what) in [
             (&layout.descriptor_heaps, "descriptor heaps"),
@@ -288,15 +322,50 @@ impl Assembler {
                 ));
             }
         }
-        if report.batch_samples > layout.batch_samples() {
+        let wideband = layout.wideband_samples();
+        if !layout.batch_samples.is_multiple_of(wideband) {
             report.notes.push(format!(
-                "a wideband batch has {} samples: this is a narrowband stream, or batches are missing at even distances",
-                layout.batch_samples()
+                "a wideband batch has {wideband} samples without oversampling: this is an oversampled stream"
+            ));
+        } else if report.batch_samples > wideband {
+            report.notes.push(format!(
+                "a wideband batch has {wideband} samples: this is a narrowband stream, or batches are missing at even distances"
             ));
         }
         if batches == 0 {
             report.notes.push("there are no spectra".to_owned());
         }
+    }
+
+    /// Samples, if they are asked for.
+    fn synthesise(&mut self) -> Result<(), SinkError> {
+        let (Some(output), Some(options)) = (&self.output, &self.synthesis) else {
+            return Ok(());
+        };
+        let layout = &self.layout;
+        if !layout.synthesised {
+            let note = "its batches are not those that --synthesis is for: there are no samples";
+            self.report.notes.push(note.to_owned());
+            return Ok(());
+        }
+        let to = output.dir.join(format!("{}.samples.npy", layout.name));
+        let substreams = 0..layout.destinations.len();
+        let whole = |batch: usize| {
+            let mut heaps = substreams.clone().map(|sub| self.heaps.get(&(batch, sub)));
+            heaps.all(|heap| matches!(heap, Some(Heap::Whole(_))))
+        };
+        let from = (&*output.path, output.header);
+        let written = synthesis::write(layout, options, from, whole, &to);
+        let written = written.map_err(|failure| match failure {
+            synthesis::Failure::Io(source) => write_error(&to, source),
+            synthesis::Failure::Bank(source) => SinkError::Synthesis {
+                channels: layout.channels,
+                source,
+            },
+        })?;
+        self.report.files.push(written.file.clone());
+        self.report.synthesis = Some(written);
+        Ok(())
     }
 
     /// Presence, timestamps, picture.
@@ -339,47 +408,6 @@ impl Assembler {
     }
 }
 
-impl Output {
-    fn create(layout: &Layout, dir: &Path) -> Result<Self, SinkError> {
-        std::fs::create_dir_all(dir).map_err(|e| write_error(dir, e))?;
-        let path = dir.join(format!("{}.npy", layout.name));
-        let shape = [
-            layout.batches.len() as u64,
-            layout.channels,
-            layout.spectra_per_heap,
-            N_POL as u64,
-            2,
-        ];
-        let header = npy_header("|i1", &shape);
-        let open = || {
-            let file = File::create(&path)?;
-            file.write_all_at(&header, 0)?;
-            let data = layout.batches.len() as u64;
-            let length = data.checked_mul(layout.batch_bytes() * widening(layout.bits));
-            let length = length.and_then(|n| n.checked_add(header.len() as u64));
-            file.set_len(length.ok_or(io::ErrorKind::FileTooLarge)?)?;
-            Ok(file)
-        };
-        Ok(Self {
-            dir: dir.to_owned(),
-            file: open().map_err(|e| write_error(&path, e))?,
-            header: header.len() as u64,
-            path,
-        })
-    }
-
-    fn write(&self, bytes: &[u8], at: u64) -> Result<(), SinkError> {
-        self.file
-            .write_all_at(bytes, self.header + at)
-            .map_err(|e| write_error(&self.path, e))
-    }
-}
-
-/// Bytes of the output file for each on the wire.
-fn widening(bits: OutputBits) -> u64 {
-    (JONES / bits.jones_bytes()) as u64
-}
-
 /// Real and imaginary parts of a payload, a byte each.
 fn widened(payload: &[u8], bits: OutputBits) -> Cow<'_, [u8]> {
     match bits {
@@ -410,12 +438,5 @@ fn add_power(
             jones[channel] += u64::from(place == 0);
         }
         done = end;
-    }
-}
-
-fn write_error(path: &Path, source: io::Error) -> SinkError {
-    SinkError::Write {
-        path: path.display().to_string(),
-        source,
     }
 }

@@ -9,6 +9,8 @@ use ground::Timestamp;
 use spead::descriptor::ElementType;
 use spead::{Descriptor, item};
 
+use crate::config::SynthesisOptions;
+
 use super::{Kind, Route, SinkError, SinkOptions, SinkReport, walk};
 
 /// More channels than any F-engine has: the shape is wrong.
@@ -42,6 +44,11 @@ pub struct Layout {
     pub array_size: Option<u64>,
     /// Heap counts of descriptor and stop heaps.
     pub control_counts: Vec<u64>,
+    /// What timestamps are multiples of: ADC samples of a wideband batch, as those of narrowband
+    /// streams are; of an oversampled stream, of its batch.
+    pub batch_samples: u64,
+    /// Whether it is of the output whose filter bank is to be inverted, by its timestamps.
+    pub synthesised: bool,
     /// Descriptor heaps by substream.
     pub descriptor_heaps: Vec<u64>,
     /// Stop heaps by substream.
@@ -59,9 +66,36 @@ impl Layout {
         self.channels * self.spectra_per_heap * self.bits.jones_bytes() as u64
     }
 
-    /// ADC samples in a wideband batch; the batches of narrowband streams are multiples of it.
-    pub fn batch_samples(&self) -> u64 {
+    /// ADC samples in a wideband batch.
+    pub fn wideband_samples(&self) -> u64 {
         2 * self.channels * self.spectra_per_heap
+    }
+
+    /// What timestamps, in ascending order, are multiples of, and whether that is the batch of
+    /// `synthesis`. A few timestamps may be wrong: it is what most of them are multiples of, or
+    /// their most frequent distance.
+    fn find_batch_samples(&self, synthesis: Option<&SynthesisOptions>) -> (u64, bool) {
+        let fits = |samples: &u64| {
+            let even = self.batches.iter().filter(|&t| t % samples == 0).count();
+            2 * even >= self.batches.len()
+        };
+        let asked = synthesis.map(|of| {
+            let samples = of.spectrum_samples(self.channels as usize) as u64;
+            (samples * self.spectra_per_heap).max(1)
+        });
+        if let Some(asked) = asked.filter(fits) {
+            return (asked, true);
+        }
+        let wideband = self.wideband_samples();
+        if fits(&wideband) {
+            return (wideband, false);
+        }
+        let mut distances = BTreeMap::new();
+        for pair in self.batches.windows(2) {
+            *distances.entry(pair[1] - pair[0]).or_insert(0) += 1;
+        }
+        let most = distances.into_iter().max_by_key(|&(_, count)| count);
+        (most.map_or(wideband, |(distance, _)| distance), false)
     }
 }
 
@@ -174,23 +208,30 @@ fn group(found: BTreeMap<Route, Substream>) -> Vec<Vec<(Route, Substream)>> {
     let mut sorted: Vec<_> = found.into_iter().collect();
     sorted.sort_by_key(|((src, dst), _)| (*src, dst.port(), *dst.ip()));
     let mut groups: Vec<Vec<(Route, Substream)>> = Vec::new();
+    // What is known of the last group: looking at all of it again would take long where there are
+    // very many destinations.
+    let (mut feng_id, mut described, mut last_channel) = (None, None, None);
     for (route, sub) in sorted {
+        let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
         let continues = groups.last().is_some_and(|group| {
-            group.iter().all(|(other, have)| {
-                let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
-                other.0 == route.0
-                    && same(have.feng_id, sub.feng_id)
-                    && (have.described.is_none()
-                        || sub.described.is_none()
-                        || have.described == sub.described)
-                    && (have.first_channel.is_none()
-                        || sub.first_channel.is_none()
-                        || have.first_channel < sub.first_channel)
-            })
+            group[0].0.0 == route.0
+                && same(feng_id, sub.feng_id)
+                && (described.is_none() || sub.described.is_none() || described == sub.described)
+                && (last_channel.is_none()
+                    || sub.first_channel.is_none()
+                    || last_channel < sub.first_channel)
         });
-        match groups.last_mut() {
-            Some(group) if continues => group.push((route, sub)),
-            _ => groups.push(vec![(route, sub)]),
+        if !continues {
+            (feng_id, described, last_channel) = (None, None, None);
+            groups.push(Vec::new());
+        }
+        feng_id = feng_id.or(sub.feng_id);
+        last_channel = sub.first_channel.or(last_channel);
+        if described.is_none() {
+            described.clone_from(&sub.described);
+        }
+        if let Some(group) = groups.last_mut() {
+            group.push((route, sub));
         }
     }
     groups
@@ -254,6 +295,8 @@ fn layout(
         destinations: vec![None; substreams],
         batches: Vec::new(),
         array_size: None,
+        batch_samples: 0,
+        synthesised: false,
         control_counts: Vec::new(),
         descriptor_heaps: vec![0; substreams],
         stop_heaps: vec![0; substreams],
@@ -277,10 +320,11 @@ fn layout(
         layout.batches.extend(sub.timestamps);
     }
     unwrap(&mut layout.batches);
-    let step = layout.batch_samples();
-    layout.batches.retain(|t| t % step == 0);
     layout.batches.sort_unstable();
     layout.batches.dedup();
+    let (step, synthesised) = layout.find_batch_samples(options.synthesis.as_ref());
+    (layout.batch_samples, layout.synthesised) = (step, synthesised);
+    layout.batches.retain(|t| t % step == 0);
     layout.array_size = options.array_size.or_else(|| {
         let least = counts.iter().copied().min()?;
         let step = counts.iter().fold(0, |g, c| gcd(g, c - least));

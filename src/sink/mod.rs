@@ -12,19 +12,24 @@ mod assemble;
 mod files;
 pub mod layout;
 pub mod live;
+mod output;
+mod ranges;
 pub mod report;
 pub mod spectrum;
+pub mod synthesis;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
+use dsp::synthesis::SynthesisError;
 use spead::{Descriptor, Packet, SpectraRepr, StopRepr, descriptor};
 
+use crate::config::SynthesisOptions;
 use crate::net::{CaptureError, CaptureReader, Datagram};
 
-pub use report::{SinkReport, StreamReport};
+pub use report::{SinkReport, StreamReport, SynthesisReport};
 
 /// What the capture does not say, and where to write.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +44,8 @@ pub struct SinkOptions {
     pub array_size: Option<u64>,
     /// Folder for arrays and pictures; nothing is written where not given.
     pub output_dir: Option<PathBuf>,
+    /// The filter bank that is to be inverted, if any; what comes of it goes to the same folder.
+    pub synthesis: Option<SynthesisOptions>,
 }
 
 /// Why a capture gives no spectra.
@@ -78,6 +85,14 @@ pub enum SinkError {
         /// What must hold.
         rule: &'static str,
     },
+    /// The filter bank has no inverse.
+    #[error("--synthesis: a stream of {channels} channels: {source}")]
+    Synthesis {
+        /// Channels of the stream.
+        channels: u64,
+        /// Why.
+        source: SynthesisError,
+    },
     /// An output file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
@@ -94,7 +109,7 @@ pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkErr
     let (layouts, mut report) = layout::survey(capture, options)?;
     let mut streams = layouts
         .into_iter()
-        .map(|layout| assemble::Assembler::new(layout, options.output_dir.as_deref()))
+        .map(|layout| assemble::Assembler::new(layout, options))
         .collect::<Result<Vec<_>, _>>()?;
     let mut by_route = BTreeMap::new();
     for (i, stream) in streams.iter().enumerate() {

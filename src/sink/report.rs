@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 
 use dsp::OutputBits;
+use ground::counted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -155,18 +156,41 @@ pub struct StreamReport {
     pub mean_power_db: [Option<f64>; 2],
     /// Files written.
     pub files: Vec<String>,
+    /// What the inverse of its filter bank came to, if that was asked for.
+    pub synthesis: Option<SynthesisReport>,
     /// What is wrong, in words.
     pub problems: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<String>,
 }
 
+/// Samples that spectra were made of.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SynthesisReport {
+    /// The array: (sample, polarisation), real for wideband, complex for narrowband. Samples that
+    /// depend on heaps which did not come are no numbers.
+    pub file: String,
+    /// Samples per polarisation: all that successive batches have every spectrum of.
+    pub samples: u64,
+    /// Timestamp of the first, in delayed time; before the first batch's by what the filter needs.
+    pub first_timestamp: i64,
+    /// ADC samples from sample to sample.
+    pub step: u64,
+    /// Batches that they are of: the longest run without gaps.
+    pub batches: u64,
+    /// By how much noise of the spectra, such as that of quantisation, is stronger in the samples,
+    /// relative to white noise that went through both.
+    pub noise_db: f64,
+}
+
 impl fmt::Display for SinkReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {}, {} frames",
-            self.capture, self.format, self.frames
+            "{}: {}, {}",
+            self.capture,
+            self.format,
+            counted(self.frames, "frame")
         )?;
         write_ignored(f, &self.ignored)?;
         for stream in &self.streams {
@@ -206,9 +230,9 @@ impl fmt::Display for StreamReport {
         writeln!(f, "{}: F-engine {}, {range}", self.name, self.feng_id)?;
         writeln!(
             f,
-            "  shape      {} channels in {} substreams, {} spectra per heap of {} bits, batches of {} samples",
-            self.channels,
-            self.destinations.len(),
+            "  shape      {} in {}, {} spectra per heap of {} bits, batches of {} samples",
+            counted(self.channels, "channel"),
+            counted(self.destinations.len() as u64, "substream"),
             self.spectra_per_heap,
             self.sample_bits.get(),
             self.batch_samples
@@ -228,8 +252,12 @@ impl fmt::Display for StreamReport {
         }
         writeln!(
             f,
-            "  heaps      {} whole, {} incomplete, {} missing; {} packets, {} bytes",
-            self.heaps, self.incomplete_heaps, self.missing_heaps, self.packets, self.bytes
+            "  heaps      {} whole, {} incomplete, {} missing; {}, {}",
+            self.heaps,
+            self.incomplete_heaps,
+            self.missing_heaps,
+            counted(self.packets, "packet"),
+            counted(self.bytes, "byte")
         )?;
         let step = self
             .array_size
@@ -253,6 +281,13 @@ impl fmt::Display for StreamReport {
         )?;
         for file in &self.files {
             writeln!(f, "  wrote      {file}")?;
+        }
+        if let Some(of) = &self.synthesis {
+            writeln!(
+                f,
+                "  samples    {} per polarisation, {} ADC samples apart, from timestamp {}, of {} batches; noise of quantisation {:+.1} dB",
+                of.samples, of.step, of.first_timestamp, of.batches, of.noise_db
+            )?;
         }
         for note in &self.notes {
             writeln!(f, "  note       {note}")?;

@@ -1,9 +1,9 @@
 //! The CUDA backend against the golden model and the CPU backend. Without a CUDA device, the tests
 //! say so and pass.
 
-use dsp::{Dither, SampleBits};
+use dsp::{Dither, Oversampling, SampleBits, WindowFunction};
 use ground::Timestamp;
-use karoo::config::PipelineConfig;
+use karoo::config::{OutputConfig, PipelineConfig};
 use karoo::engine::{Block, FineDelay, Intake as _, Pipeline};
 use karoo::gpu::measure::{Buffers, KernelTrial, Pass};
 use karoo::gpu::{Gpu, GpuChanneliser, GpuIntake, Kernels, OutputChunks, Streams};
@@ -44,6 +44,43 @@ fn agrees_with_the_cpu_for_many_taps() {
     for taps in [1, 2, 4, 31, 32, 33, 64] {
         let case = Case::new(output(1024, taps, 32, Dither::Uniform), 12, 1, 30.0, 78);
         compare(&gpu, &format!("{taps} taps"), &case, &[]);
+    }
+}
+
+/// Long runs, those of any number of taps, and cuFFT; with every ratio that kernels differ for.
+#[test]
+fn agrees_with_the_cpu_when_oversampled() {
+    let Some(gpu) = device() else { return };
+    for (log, taps, m, n) in [
+        (6, 4, 32, 27),
+        (8, 16, 4, 3),
+        (10, 16, 32, 27),
+        (11, 5, 8, 7),
+        (12, 16, 32, 27),
+        (12, 20, 32, 27),
+        (12, 16, 4, 1),
+        (12, 16, 8, 1),
+        (13, 16, 64, 63),
+        (15, 16, 4, 3),
+        (16, 4, 32, 27),
+    ] {
+        let of = Oversampling::new(m, n).unwrap();
+        let config = OutputConfig {
+            oversampling: of,
+            window_function: WindowFunction::Kaiser,
+            w_cutoff: WindowFunction::Kaiser.cutoff(taps, of),
+            ..output(
+                1 << log,
+                taps,
+                if log % 2 == 0 { 24 } else { 32 },
+                Dither::Uniform,
+            )
+        };
+        for bits in [10, 16] {
+            let case = Case::new(config.clone(), bits, 2, 30.0, log);
+            let what = format!("{} channels, {taps} taps, {of}, {bits} bits", 1 << log);
+            compare(&gpu, &what, &case, &[3, 21]);
+        }
     }
 }
 

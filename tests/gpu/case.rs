@@ -49,7 +49,8 @@ impl Case {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let offset = [5, 1029];
         let spectra = batches * config.spectra_per_heap();
-        let count = (spectra + config.taps) * config.spectrum_samples() + 1029;
+        let window = config.taps * config.transform_samples();
+        let count = spectra * config.spectrum_samples() + window + 1029;
         let count = count.next_multiple_of(HEAP_SAMPLES);
         let scale = 1i32 << (bits - 1);
         let samples: [Vec<i32>; 2] = std::array::from_fn(|_| {

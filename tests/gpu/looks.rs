@@ -6,7 +6,7 @@ use karoo::memory::MemoryKind;
 
 use crate::support::{device, rig};
 
-/// In `bar` memory they are those of copies.
+/// In `bar` memory they are those of copies, in mixed memory some are.
 #[test]
 fn statistics_of_input_are_those_of_its_samples_in_every_memory() {
     if device().is_none() {
@@ -15,6 +15,7 @@ fn statistics_of_input_are_those_of_its_samples_in_every_memory() {
     for (choice, kind) in [
         (MemoryChoice::Pinned, MemoryKind::Pinned),
         (MemoryChoice::Bar, MemoryKind::Bar),
+        (MemoryChoice::Mixed, MemoryKind::Mixed),
     ] {
         rig::check_looks(
             |config| match rig::compute(config, BackendKind::Cuda, choice) {

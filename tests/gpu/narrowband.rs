@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsp::delay::{DelayModels, LinearDelay};
 use dsp::mixer::Mixer;
-use dsp::{Dither, OutputBits, SampleBits};
+use dsp::{Dither, OutputBits, Oversampling, SampleBits, WindowFunction};
 use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::engine::steer::Gains;
@@ -298,6 +298,30 @@ fn every_transform_agrees_with_the_model() {
         let of = narrowband(4, None, pass);
         let case = Case::new(config(channels, taps, 16, of), 10, 200 + channels as u64);
         case.check(&gpu, &format!("{channels} channels, {taps} taps"));
+    }
+}
+
+#[test]
+fn oversampled_outputs_agree_with_the_model() {
+    let Some(gpu) = device() else { return };
+    for (channels, taps, pass, m, n) in [
+        (64, 16, None, 32, 27),
+        (1024, 16, Some(0.6), 32, 27),
+        (1024, 4, None, 4, 3),
+        (2048, 17, None, 8, 7),
+    ] {
+        let of = narrowband(4, None, pass);
+        let oversampling = Oversampling::new(m, n).unwrap();
+        let config = OutputConfig {
+            oversampling,
+            window_function: WindowFunction::Kaiser,
+            ..config(channels, taps, 32, of)
+        };
+        let case = Case::new(config, 10, 500 + channels as u64);
+        case.check(
+            &gpu,
+            &format!("{channels} channels, {taps} taps, {oversampling}"),
+        );
     }
 }
 

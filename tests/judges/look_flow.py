@@ -28,13 +28,13 @@ def look(url, width, height):
     browser = Browser(width, height)
     try:
         browser.open(url)
-        browser.wait("documents", DOCUMENTS, lambda count: count >= 3, seconds=60)
+        browser.wait("documents", DOCUMENTS, lambda count: count >= 3)
         names = browser.run(NAMES)
         if set(names) != WANTED:
             raise SystemExit(f"the picture has {names}")
         if browser.run(ARROWS) != 4:
             raise SystemExit("the picture has not four arrows")
-        browser.wait("the limit", MARKED, lambda marked: marked == ["partition 1"], seconds=60)
+        browser.wait("the limit", MARKED, lambda marked: marked == ["partition 1"])
         # How long each waits depends on who else has the CPUs. But who reads from the limit waits longer for blocks
         # than the limit does.
         def waits(rows):
@@ -43,7 +43,7 @@ def look(url, width, height):
             behind = times.get(("partition 1", "partition 2"), (0, 0))
             return len(times) == 4 and behind[1] > 50 and behind[1] > before[1]
 
-        browser.wait("waiting by queue", ROWS, waits, seconds=60)
+        browser.wait("waiting by queue", ROWS, waits)
         check_fits(browser, width)
         check_loads(browser, url)
     finally:

@@ -23,9 +23,9 @@ def look(url, width, height):
     browser = Browser(width, height)
     try:
         browser.open(url)
-        browser.wait("documents", DOCUMENTS, lambda count: count >= 3, seconds=60)
+        browser.wait("documents", DOCUMENTS, lambda count: count >= 3)
         for panel in ("constellation", "eye"):
-            browser.wait(panel, POINTS.format(panel), lambda count: count > 1000, seconds=60)
+            browser.wait(panel, POINTS.format(panel), lambda count: count > 1000)
         for panel in ("spectrum", "taps"):
             if browser.run(CREST, f"#panel-{panel} canvas") is None:
                 raise SystemExit(f"{panel} shows no curve")
@@ -36,8 +36,12 @@ def look(url, width, height):
             raise SystemExit(f"EVM: {evm}")
         if carrier[1] != "Hz" or not 150 < float(carrier[0]) < 250:
             raise SystemExit(f"carrier: {carrier}")
+        # Frames of a power of 1 at full duty, three samples a symbol, and noise of a third of a hundredth.
+        level = figures["level"].split()
+        if " ".join(level[1:]) != "dB to a power of 1" or not -1 < float(level[0].replace("−", "-")) < 1:
+            raise SystemExit(f"level: {level}")
         before = int(browser.run(COUNTS)["delivered"])
-        browser.wait("more frames", COUNTS, lambda counts: int(counts["delivered"]) > before, seconds=60)
+        browser.wait("more frames", COUNTS, lambda counts: int(counts["delivered"]) > before)
         browser.wait("all well", VERDICT, lambda state: state == "well")
         browser.wait("the text", LOG, lambda text: "to be or not to be" in text)
         check_fits(browser, width)
@@ -51,6 +55,8 @@ def main():
     metrics = serves(url)
     if 'modem_frames_total{outcome="delivered"}' not in metrics:
         raise SystemExit(f"the metrics are {metrics}")
+    if 'modem_input_power_db{to="1"}' not in metrics:
+        raise SystemExit(f"the metrics have no level: {metrics}")
     for width, height in [(1280, 900), (390, 844)]:
         look(url, width, height)
 

@@ -3,7 +3,9 @@
 //!
 //! Needs python3 with the packages of `scripts/requirements.txt`; `scripts/test` sees to that.
 
+use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -24,6 +26,8 @@ use crate::support::python::python;
 const STREAM: &str = "wideband";
 const CHANNELS: usize = 32768;
 const CHUNK: u64 = 1 << 25;
+/// Set in the process that a test starts for itself.
+const APART: &str = "KAROO_TEST_APART";
 
 fn config() -> EngineConfig {
     let clock = SampleClock {
@@ -239,6 +243,23 @@ fn a_halt_leaves_no_request_without_a_reply() {
 
 #[test]
 fn hostile_clients_cost_only_themselves() {
+    // Its memory is measured: other tests have theirs in another process.
+    if env::var_os(APART).is_none() {
+        let path = env::current_exe().expect("path");
+        let name = "katcp::hostile_clients_cost_only_themselves";
+        let apart = Command::new(path)
+            .args(["--exact", name, "--nocapture"])
+            .env(APART, "1")
+            .output()
+            .expect("runs");
+        let [told, wrong] =
+            [apart.stdout, apart.stderr].map(|of| String::from_utf8_lossy(&of).into_owned());
+        assert!(
+            apart.status.success() && told.contains("1 passed"),
+            "{told}\n{wrong}"
+        );
+        return;
+    }
     let running = start();
     let address = running.control.address();
     let [port, pid] = [u32::from(address.port()), std::process::id()].map(|n| n.to_string());

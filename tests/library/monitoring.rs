@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::support::data;
 
-/// Metrics that only an engine with a GPU has.
-const GPU_METRICS: [&str; 1] = ["karoo_gpu_busy_seconds_total"];
+/// Metrics that only an engine with a GPU has, or on a host that tells of its processors' energy.
+const GPU_METRICS: [&str; 2] = ["karoo_gpu_busy_seconds_total", "karoo_energy_joules_total"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

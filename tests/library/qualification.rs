@@ -246,6 +246,7 @@ fn vlbi_filters_are_flat_and_keep_aliases_out() {
     let output = OutputConfig {
         w_cutoff: 0.0,
         window_function: WindowFunction::Rect,
+        oversampling: dsp::Oversampling::NONE,
         ..narrowband(256, 1, 8, Some(pass))
     };
     let (start, amplitude) = (multiple(&output, 1 << 20), 30_000.0);

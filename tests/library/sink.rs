@@ -263,7 +263,7 @@ fn a_lost_packet_costs_its_heap() {
     };
     let report = read(&sent, options).unwrap();
     let stream = &report.streams[0];
-    assert_eq!(stream.problems, ["1 heaps lack packets"]);
+    assert_eq!(stream.problems, ["1 heap lacks packets"]);
     assert_eq!((stream.heaps, stream.incomplete_heaps), (11, 1));
     let (_, present) = array::<bool>(&dir.path().join("stream0.present.npy"));
     let absent: Vec<usize> = (0..12).filter(|&i| !present[i]).collect();
@@ -284,10 +284,10 @@ fn every_fault_is_named() {
         problems(&sent)
     };
     let heap = |d: &Datagram, like: &Datagram| d.payload[8..16] == like.payload[8..16];
-    let lacks = "stream0: 1 heaps lack packets";
+    let lacks = "stream0: 1 heap lacks packets";
 
     let twice = edit(&|sent, i| sent.insert(i + 9, sent[i].clone()));
-    assert_eq!(twice, ["stream0: 1 packets came twice"]);
+    assert_eq!(twice, ["stream0: 1 packet came twice"]);
     let no_heap = edit(&|sent, i| {
         let like = sent[i].clone();
         sent.retain(|d| !heap(d, &like));
@@ -295,8 +295,8 @@ fn every_fault_is_named() {
     assert_eq!(
         no_heap,
         [
-            "stream0: 1 heaps of captured batches are missing",
-            "stream0: 1 heap counts are left out"
+            "stream0: 1 heap of a captured batch is missing",
+            "stream0: 1 heap count is left out"
         ]
     );
     let timestamp = edit(&|sent, i| sent[i].payload[47] += 1);
@@ -304,7 +304,7 @@ fn every_fault_is_named() {
         timestamp,
         [
             lacks,
-            "stream0: 1 packets have timestamps that are no multiples of the batch"
+            "stream0: 1 packet has a timestamp that is no multiple of the batch"
         ]
     );
     let frequency = edit(&|sent, i| sent[i].payload[63] += 1);
@@ -312,7 +312,7 @@ fn every_fault_is_named() {
         frequency,
         [
             lacks,
-            "stream0: 1 packets have another F-engine number or first channel than their destination"
+            "stream0: 1 packet has another F-engine number or first channel than its destination"
         ]
     );
     let size = edit(&|sent, i| sent[i].payload[22] += 1);
@@ -320,7 +320,7 @@ fn every_fault_is_named() {
         size,
         [
             lacks,
-            "stream0: 1 packets belong to heaps of the wrong size"
+            "stream0: 1 packet belongs to a heap of the wrong size"
         ]
     );
     let residue = edit(&|sent, i| {
@@ -342,7 +342,7 @@ fn every_fault_is_named() {
         let late = sent.remove(i);
         sent.push(late);
     });
-    assert_eq!(late, ["stream0: 1 packets follow the stop heap"]);
+    assert_eq!(late, ["stream0: 1 packet follows the stop heap"]);
 }
 
 #[test]

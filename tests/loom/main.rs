@@ -1,6 +1,7 @@
 //! Model checks: every interleaving of the lock-free parts, whose sources are compiled here with
 //! loom's atomics.
 
+mod bell;
 mod chunk;
 mod latest;
 mod sent_chunks;

@@ -106,6 +106,45 @@ fn packets_that_the_kernel_drops_are_counted() {
     assert!(port.port.stats().unwrap().rx_missed > missed);
 }
 
+#[test]
+fn a_packet_wakes_who_sleeps() {
+    let commands = [
+        "ip link add k0 type veth peer name k1",
+        "ip link set k0 addrgenmode none mtu 9000 up",
+        "ip link set k1 addrgenmode none mtu 9000 up",
+        "ip address add 10.88.1.1/24 dev k1",
+        "ip route add 239.0.0.0/8 dev k1",
+    ];
+    if !in_namespace(&commands) {
+        return;
+    }
+    let mut port = port(Eal::for_tests(), "wakes");
+    let queue = &mut port.rx[0];
+    assert!(queue.wakes());
+    let mut batch: MbufBatch = MbufBatch::new();
+    // What came before, such as reports of memberships.
+    while queue.sleep(&mut batch, Duration::from_millis(10)) > 0 {
+        batch.clear();
+    }
+    let socket = UdpSocket::bind((Ipv4Addr::new(10, 88, 1, 1), 0)).unwrap();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let woken = scope.spawn(|| queue.sleep(&mut batch, 10 * TOO_LONG));
+        socket.send_to(&[1; 100], "239.1.2.3:7148").unwrap();
+        assert!(woken.join().unwrap() > 0);
+    });
+    assert!(begun.elapsed() < TOO_LONG);
+    // A link that goes down is told once, and wakes nobody for ever.
+    run("ip link set k0 down").expect("down");
+    batch.clear();
+    queue.sleep(&mut batch, Duration::from_millis(1));
+    let begun = Instant::now();
+    while queue.sleep(&mut batch, Duration::from_millis(50)) > 0 {
+        batch.clear();
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+}
+
 /// The groups that the bridge would forward to the port, and the seconds until it forgets them.
 fn memberships() -> BTreeMap<String, f64> {
     let list = run("bridge -s mdb show dev br0").expect("the bridge's groups");

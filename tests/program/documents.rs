@@ -164,7 +164,7 @@ fn what_the_modem_tells_keeps_its_schemas() {
     check("modem-tx", &karoo_ok(tx));
     check(
         "modem-rx",
-        &karoo_ok(["modem", "rx", "--json", "--input", &packets]),
+        &karoo_ok(["modem", "rx", "--json", "--correct", "--input", &packets]),
     );
     let link = [
         "modem", "link", "--json", "--input", &text, "--output", &got,

@@ -223,3 +223,30 @@ fn benches_refuse_numbers_that_are_too_large() {
         refused(&payload, &["--payload"]);
     }
 }
+
+/// As a plan states it: an engine's, and what waits to be compared.
+#[test]
+fn a_shadow_states_the_memory_of_its_comparison() {
+    let host = |said: &str| {
+        let (_, rest) = said.split_once("  host: ").expect(said);
+        rest.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let output = format!("--wideband={OUTPUT}");
+    let more = ["--backend=cpu", &output];
+    let (code, engine) = run(&[&FGPU[..], &more].concat());
+    assert_eq!(code, Some(0), "{engine}");
+    let line = [&["shadow", "localhost:1"][..], &FGPU[1..], &more].concat();
+    let (code, shadow) = run(&line);
+    assert_eq!(code, Some(0), "{shadow}");
+    for words in [
+        "heaps that wait to be compared",
+        "the comparison's sums of 'w'",
+    ] {
+        assert!(
+            shadow.contains(words) && !engine.contains(words),
+            "{shadow}"
+        );
+    }
+    // A queue and a room of 256 MiB each.
+    assert!(host(&shadow) >= host(&engine) + 512, "{engine}\n{shadow}");
+}

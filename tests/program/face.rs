@@ -5,12 +5,13 @@ use std::fs;
 
 use crate::support::{data, karoo};
 
-pub const COMMANDS: [&str; 37] = [
+pub const COMMANDS: [&str; 39] = [
     "",
     "replay",
     "fgpu",
     "doctor",
     "shadow",
+    "qualify",
     "dsim",
     "sink",
     "top",
@@ -26,6 +27,7 @@ pub const COMMANDS: [&str; 37] = [
     "modem tx",
     "modem rx",
     "modem channel",
+    "modem link",
     "modem ber",
     "modem bench",
     "modem bench tx",

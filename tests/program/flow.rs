@@ -14,12 +14,12 @@ use tempfile::tempdir;
 
 use crate::support::{browser, documents, karoo, karoo_ok};
 
-fn graph(name: &str) -> String {
+pub fn graph(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/flow/graphs");
     folder.join(name).to_str().unwrap().to_owned()
 }
 
-fn json(text: &str) -> Value {
+pub fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -116,6 +116,17 @@ fn a_loop_that_would_stand_still_is_refused_with_the_way_out() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("would stand still"), "{text}");
     assert!(text.contains("make its blocks smaller"), "{text}");
+    // Which blocks are small enough is in the message, and no longer ones are.
+    let (_, rest) = text.split_once("it runs with --block ").unwrap();
+    let block: u64 = rest.lines().next().unwrap().parse().unwrap();
+    let with = |block: u64| {
+        let (graph, block) = (graph("agc.toml"), block.to_string());
+        karoo(["flow", "check", &graph, "--guess", "--block", &block]).status
+    };
+    assert!(
+        with(block).success() && !with(2 * block).success(),
+        "{block}"
+    );
 }
 
 #[test]
@@ -305,32 +316,6 @@ fn a_run_between_sockets_ends_at_a_signal_behind_what_came_in() {
 }
 
 #[test]
-fn a_bench_has_both_rates() {
-    let args = [
-        "flow",
-        "bench",
-        "graph",
-        &graph("filter.toml"),
-        "--guess",
-        "--seconds",
-        "0.05",
-        "--runs",
-        "1",
-        "--json",
-    ];
-    let report = karoo_ok(args);
-    documents::check("flow-bench-graph", &report);
-    let report = json(&report);
-    let graph = &report["graphs"][0];
-    let ratio = graph["measured"].as_f64().unwrap() / graph["expected"].as_f64().unwrap();
-    assert!(
-        (ratio / graph["ratio"].as_f64().unwrap() - 1.0).abs() < 1e-9,
-        "{report}"
-    );
-    assert!(ratio > 0.0);
-}
-
-#[test]
 fn what_is_wrong_is_named_with_the_way_out() {
     let folder = tempdir().unwrap();
     let broken = folder.path().join("broken.toml");
@@ -341,7 +326,10 @@ fn what_is_wrong_is_named_with_the_way_out() {
     .unwrap();
     let broken = broken.to_str().unwrap();
     let (filter, missing) = (graph("filter.toml"), folder.path().join("none.toml"));
-    let cases: [(&[&str], i32, &str); 7] = [
+    let samples = folder.path().join("samples");
+    fs::write(&samples, [0; 64]).unwrap();
+    let samples = samples.to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["flow", "check", broken], 1, "broken.toml:2"),
         (
             &["flow", "check", missing.to_str().unwrap()],
@@ -365,6 +353,11 @@ fn what_is_wrong_is_named_with_the_way_out() {
             1,
             "x: /nowhere/at/all",
         ),
+        (
+            &["flow", "run", &filter, "-i", samples, "-o", samples],
+            2,
+            "samples: it is --input x=",
+        ),
     ];
     for (args, code, wanted) in cases {
         let output = karoo(args);
@@ -372,6 +365,7 @@ fn what_is_wrong_is_named_with_the_way_out() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
         assert!(text.contains(wanted), "{args:?}: {text}");
     }
+    assert_eq!(fs::read(samples).unwrap(), [0; 64]);
 }
 
 /// A graph whose second partition has far more to do than the others.
@@ -442,35 +436,6 @@ fn a_browser_sees_the_graph_with_its_limit_and_waiting_by_queue() {
             >= 2,
         "{table}"
     );
-}
-
-#[test]
-fn queues_and_chains_are_measured() {
-    let queues = karoo_ok([
-        "flow", "bench", "queues", "--bytes", "64,1024", "--rounds", "1", "--json",
-    ]);
-    documents::check("flow-bench-queues", &queues);
-    let queues = json(&queues);
-    assert_eq!(queues["schema"], "karoo/flow-bench-queues");
-    let rows = queues["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 10);
-    assert!(rows.iter().all(|row| row["ns"].as_f64().unwrap() > 0.0));
-    let args = [
-        "flow",
-        "bench",
-        "chain",
-        "--kernels",
-        "3",
-        "--samples",
-        "40960",
-        "--rounds",
-        "1",
-        "--json",
-    ];
-    let chain = karoo_ok(args);
-    documents::check("flow-bench-chain", &chain);
-    let chain = json(&chain);
-    assert!(chain["rows"][0]["flow"].as_f64().unwrap() > 0.0, "{chain}");
 }
 
 #[test]

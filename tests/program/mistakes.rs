@@ -1,12 +1,34 @@
 //! Mistakes that people make on command lines: each is answered with what was meant, and values
 //! that are most often typing errors are warned of.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use crate::support::{data, host, karoo};
 
 const WIDEBAND: &str = "name=w,channels=64,dst=239.10.1.0+1,jones_per_batch=4096,taps=4";
+/// A dataflow graph with an input and an output.
+const GAIN: &str = r#"
+name = "gain"
+
+[[node]]
+path = "x"
+kind = "input"
+of = "f32"
+
+[[node]]
+path = "twice"
+kind = "gain"
+gain = 2.0
+from = ["x"]
+
+[[node]]
+path = "y"
+kind = "output"
+from = ["twice"]
+"#;
 /// An account without rights.
 const NOBODY: u32 = 65534;
 
@@ -219,4 +241,105 @@ fn colours_are_shown_where_they_are_wanted() {
     assert!(coloured.starts_with("\u{1b}["), "{coloured}");
     let (_, plain) = run("NO_COLOR", &["sink", "missing.pcap"]);
     assert!(plain.starts_with("error: "), "{plain}");
+}
+
+#[test]
+fn what_a_command_reads_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (input, soft, hard) = (at("input"), at("soft"), at("hard"));
+    fs::write(&input, GAIN).unwrap();
+    symlink(&input, &soft).unwrap();
+    fs::hard_link(&input, &hard).unwrap();
+    let (link, report) = (at("out.pcap.part"), at("report.html"));
+    symlink(&input, &link).unwrap();
+    symlink(&input, &report).unwrap();
+    let (port, folder, out) = (format!("x={input}"), at(""), at("out.pcap"));
+    let cases: [(&[&str], [&str; 2]); 15] = [
+        (
+            &["flow", "check", &input, "--dot", &soft],
+            ["--dot", "GRAPH"],
+        ),
+        (
+            &["flow", "check", &input, "--svg", &hard],
+            ["--svg", "GRAPH"],
+        ),
+        (
+            &["flow", "check", &input, "--costs", &soft],
+            ["--costs", "GRAPH"],
+        ),
+        (
+            &["flow", "plan", &input, "--output", &hard],
+            ["--output", "GRAPH"],
+        ),
+        (
+            &[
+                "flow",
+                "plan",
+                &out,
+                "--costs",
+                &hard,
+                "--cores-file",
+                &input,
+            ],
+            ["--costs", "--cores-file"],
+        ),
+        (
+            &["flow", "plan", &out, "--costs", &out],
+            ["--costs", "GRAPH"],
+        ),
+        (
+            &["flow", "run", &input, "-i", &out, "-o", &soft],
+            ["--output y=", "GRAPH"],
+        ),
+        (
+            &["flow", "run", &input, "-i", &port, "--telemetry", &hard],
+            ["--telemetry", "GRAPH"],
+        ),
+        (
+            &["flow", "bench", "graph", &input, "--costs", &soft],
+            ["--costs", "GRAPH"],
+        ),
+        (
+            &["modem", "rx", "--input", &input, "--output", &hard],
+            ["--output", "--input"],
+        ),
+        (
+            &["modem", "rx", "--input", &input, "--report", &folder],
+            ["--report", "--input"],
+        ),
+        (
+            &["modem", "channel", "--input", &input, "--output", &soft],
+            ["--output", "--input"],
+        ),
+        (
+            &["replay", &input, "--output", &hard],
+            ["--output", "CAPTURE"],
+        ),
+        (
+            &["replay", &input, "--output", &out],
+            ["--output", "CAPTURE"],
+        ),
+        (
+            &["replay", "none", "--requests", &input, "--output", &soft],
+            ["--output", "--requests"],
+        ),
+    ];
+    for (args, options) in cases {
+        let output = karoo(args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+        for option in options {
+            assert!(text.contains(option), "{args:?}: {text}");
+        }
+        assert!(text.contains("would be lost"), "{args:?}: {text}");
+        assert_eq!(fs::read_to_string(&input).unwrap(), GAIN, "{args:?}");
+    }
+    let once = ["plan", "--picture", &input, "--cores-file", &soft];
+    assert!(stderr(&karoo(once)).contains("--picture"), "plan");
+    let twice = ["dsim", "--output", &out, "--truth", &at("./out.pcap")];
+    assert!(
+        stderr(&karoo(twice)).contains("is written there too"),
+        "dsim"
+    );
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use karoo_modem::formats::{FullScale, Recording, SampleFormat, SampleReader};
+use karoo_modem::rx::{Receiver, RxConfig};
 use karoo_modem::tx::Transmitter;
 use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, pad_message};
 use num_complex::Complex32;
@@ -157,6 +158,30 @@ fn error_rates_stand_beside_theory_and_depend_not_on_threads() {
     assert!(fs::read_to_string(&svg).unwrap().contains("qpsk"));
 }
 
+/// Where soft values and the majority read some frames otherwise.
+#[test]
+fn the_majority_of_ber_has_two_names_of_which_one_is_shown() {
+    let ber = [
+        "modem",
+        "ber",
+        "--mod",
+        "bpsk",
+        "--eb-n0=-1",
+        "--frames",
+        "40",
+        "--json",
+    ];
+    let measured = |vote: &[&str]| json(&karoo_ok(ber.iter().chain(vote)));
+    let majority = measured(&["--vote", "majority"]);
+    assert_eq!(majority, measured(&["--majority"]));
+    assert_ne!(majority, measured(&[]));
+    let help = karoo_ok(["modem", "ber", "--help"]);
+    assert!(
+        help.contains("--vote") && !help.contains("--majority"),
+        "{help}"
+    );
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_the_way_out() {
     let folder = tempdir().unwrap();
@@ -299,6 +324,123 @@ fn what_was_sent_comes_back_through_a_channel() {
     assert!(bytes.iter().all(|bytes| *bytes == message));
     let page = fs::read_to_string(folder.path().join("report/report.html")).unwrap();
     assert!(page.contains("5 frames received, none lost") && page.contains("data:image/png"));
+}
+
+#[test]
+fn a_graph_sends_the_same_bytes_by_any_number_of_threads() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // Three payloads and a part of one, which with --repeat stands in the middle too.
+    let message: Vec<u8> = (0..40_000u32).map(|i| (i * i / 11) as u8).collect();
+    fs::write(at("message"), &message).unwrap();
+    let run = |name: &str, way: &[&str]| {
+        let (metadata, data) = (format!("{name}.sigmf-meta"), format!("{name}.sigmf-data"));
+        let tx = "--mod qam256 --repeat 2 --duty 0.8 --lead 100 --gain -3 --scramble --source 5 \
+                  --format ci16 --sample-rate 80M --json";
+        let places = [
+            "modem",
+            "tx",
+            "--input",
+            &at("message"),
+            "--output",
+            &at(&metadata),
+        ];
+        let told = karoo_ok(
+            places
+                .into_iter()
+                .chain(tx.split_whitespace())
+                .chain(way.to_vec()),
+        );
+        (
+            json(&told),
+            fs::read(at(&metadata)).unwrap(),
+            fs::read(at(&data)).unwrap(),
+        )
+    };
+    let alone = run("alone", &[]);
+    assert_eq!(
+        (&alone.0["frames"], &alone.0["bytes"]),
+        (&8.into(), &80_000.into())
+    );
+    let ways = [
+        &["--graph", "--threads", "1"][..],
+        &["--graph", "--threads", "3"],
+        &["--graph"],
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        let graph = run(&format!("graph-{number}"), way);
+        assert_eq!(graph.0, alone.0, "{way:?}");
+        assert!(graph.2 == alone.2, "{way:?}");
+        let without_names = |metadata: &[u8]| {
+            let mut value: serde_json::Value = serde_json::from_slice(metadata).unwrap();
+            value["global"]
+                .as_object_mut()
+                .unwrap()
+                .remove("core:dataset");
+            value["captures"][0]
+                .as_object_mut()
+                .unwrap()
+                .remove("core:datetime");
+            value
+        };
+        assert_eq!(without_names(&graph.1), without_names(&alone.1));
+    }
+    let threads = karoo([
+        "modem",
+        "tx",
+        "--input",
+        "x",
+        "--output",
+        "y",
+        "--threads",
+        "2",
+    ]);
+    assert_eq!(threads.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&threads.stderr).contains("--graph"));
+}
+
+#[test]
+fn soft_values_of_a_file_are_the_librarys_and_have_the_signs_of_bits() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let message: Vec<u8> = (0..9000u32).map(|i| ((i * i) >> 2) as u8).collect();
+    fs::write(at("message"), &message).unwrap();
+    let (sent, soft) = (at("sent.cf32"), at("soft"));
+    let tx = ["modem", "tx", "--mod", "qam16", "-i", &at("message"), "-o"];
+    karoo_ok(tx.iter().chain(&[sent.as_str()]));
+    let rx = [
+        "modem",
+        "rx",
+        "-i",
+        &sent,
+        "--threads",
+        "2",
+        "--soft",
+        &soft,
+    ];
+    karoo_ok(rx);
+    let bytes = fs::read(&soft).unwrap();
+    let values: Vec<f32> = bytes
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|four| f32::from_le_bytes(*four))
+        .collect();
+    let config = RxConfig {
+        soft: true,
+        ..RxConfig::default()
+    };
+    let (mut receiver, mut frames) = (Receiver::new(&config).unwrap(), Vec::new());
+    let air = samples(Path::new(&sent), SampleFormat::Cf32);
+    receiver.push(&air, &mut frames);
+    receiver.finish(&mut frames);
+    assert_eq!(frames.len(), 2);
+    let wanted: Vec<f32> = frames.iter().flat_map(|frame| frame.soft.clone()).collect();
+    assert!(values == wanted && values.len() == 2 * 4 * 12_256);
+    let bodies: Vec<u8> = frames.iter().flat_map(|frame| frame.body.clone()).collect();
+    for (i, value) in values.iter().enumerate() {
+        assert_eq!(*value < 0.0, bodies[i / 8] >> (i % 8) & 1 == 1, "{i}");
+    }
 }
 
 #[test]

@@ -238,13 +238,13 @@ fn whole_plans_stay_as_they_are() {
     ] {
         let got = plan(&host::record(name), &["--engines", engines]);
         let path = data(&format!("hosts/{name}-{engines}.plan"));
-        if std::env::var_os("KAROO_ACCEPT").is_some() {
+        if std::env::var_os("KAROO_TEST_ACCEPT").is_some() {
             std::fs::write(&path, &got).unwrap();
         }
         let kept = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             got, kept,
-            "{name}: KAROO_ACCEPT=1 keeps the new plan, once it was looked at"
+            "{name}: KAROO_TEST_ACCEPT=1 keeps the new plan, once it was looked at"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::tempdir;
@@ -36,21 +37,43 @@ fn what_is_right_meets_the_requirements_and_has_a_report() {
     let folder = tempdir().unwrap();
     let report = folder.path().join("report");
     let more = ["--wideband", OUTPUT, "--report", report.to_str().unwrap()];
-    let (document, code) = qualify("channelisation,phase,application-time,gain,rounding", &more);
+    let all = "channelisation,phase,application-time,application-rate,group-delay,gain,rounding";
+    let (document, code) = qualify(all, &more);
     assert_eq!(
         (code, &document["passed"]),
         (Some(0), &true.into()),
         "{document}"
     );
-    assert_eq!(document["requirements"].as_array().unwrap().len(), 5);
+    assert_eq!(document["requirements"].as_array().unwrap().len(), 7);
     let page = fs::read_to_string(report.join("report.html")).unwrap();
-    assert!(page.contains("All 5 requirements are met"), "{page}");
+    assert!(page.contains("All 7 requirements are met"), "{page}");
     documents::check(
         "qualification",
         &fs::read_to_string(report.join("report.json")).unwrap(),
     );
 }
 
+/// Needs Debian's chromium; without, it passes.
+#[test]
+fn the_page_is_printed_by_chromium_where_there_is_one() {
+    if let Err(error) = Command::new("chromium").arg("--version").output() {
+        println!("no chromium: {error}");
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let report = folder.path().to_str().unwrap();
+    let (document, code) = qualify("gain", &["--wideband", OUTPUT, "--report", report]);
+    assert_eq!(code, Some(0), "{document}");
+    let pdf = fs::read(folder.path().join("report.pdf")).unwrap();
+    assert!(pdf.starts_with(b"%PDF-"));
+    assert!(pdf.trim_ascii_end().ends_with(b"%%EOF"));
+    assert!(
+        pdf.windows(6)
+            .any(|part| part == b"/Page\n" || part == b"/Page ")
+    );
+}
+
+/// With the right window it takes as long again: that is in `scripts/check-release`.
 #[test]
 fn a_wrong_window_makes_channels_too_wide() {
     let wrong = format!("{OUTPUT},window_function=rect");
@@ -60,10 +83,10 @@ fn a_wrong_window_makes_channels_too_wide() {
         (Some(1), &false.into()),
         "{document}"
     );
-    let name = "width at -53 dB over";
-    let (right, code) = qualify("channel-shape", &["--wideband", OUTPUT]);
-    assert_eq!(code, Some(0), "{right}");
-    assert!(figure(&right, "channel-shape", name) < 2.0);
+    // At -53 dB they reach into the channels beside them, at -3 dB they are as they should be.
+    assert!(figure(&document, "channel-shape", "width at -53 dB over") > 2.0);
+    let narrow = figure(&document, "channel-shape", "width at -3 dB");
+    assert!((0.9..1.0).contains(&narrow), "{narrow}");
 }
 
 #[test]
@@ -83,6 +106,28 @@ fn a_phase_that_is_off_by_two_degrees_is_told() {
     assert!(figure(&document, "phase", "largest error, π") < 1.0);
 }
 
+/// Its group delay is that of half as many taps.
+#[test]
+fn a_group_delay_that_is_not_the_one_that_is_told_is_found() {
+    let folder = tempdir().unwrap();
+    let program = folder.path().join("off");
+    let karoo = env!("CARGO_BIN_EXE_karoo");
+    let script = format!("#!/bin/bash\nexec {karoo} \"${{@/,taps=16/,taps=8}}\"\n");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = format!("{OUTPUT},taps=16");
+    let more = [
+        "--wideband",
+        &output,
+        "--program",
+        program.to_str().unwrap(),
+    ];
+    let (document, code) = qualify("group-delay", &more);
+    assert_eq!(code, Some(1), "{document}");
+    let delay = figure(&document, "group-delay", "group delay");
+    assert!((delay + (8.0 * 512.0 - 1.0) / 2.0).abs() < 0.5, "{delay}");
+}
+
 #[test]
 fn a_program_that_fails_is_no_success() {
     let (document, code) = qualify(
@@ -100,12 +145,14 @@ fn a_program_that_fails_is_no_success() {
 fn requirements_are_listed_and_others_refused() {
     let list = karoo_ok(["qualify", "--list"]);
     assert!(
-        list.lines().count() == 13 && list.contains("CBF-REQ-0126"),
+        list.lines().count() == 17 && list.contains("CBF-REQ-0126"),
         "{list}"
     );
+    assert!(list.lines().all(|line| line == line.trim_end()), "{list}");
     let narrow = ["--only", "filter-response", "--wideband", OUTPUT];
     for (more, wanted) in [
         (&["--only", "speed"][..], "channelisation"),
+        (&["--only", "request-time"][..], "give its --live HOST:PORT"),
         (&["--wideband", "name=w"][..], "channels"),
         (&["--program", "/nowhere/karoo"][..], "/nowhere/karoo"),
         (&narrow[..], "--list"),

@@ -290,6 +290,7 @@ pub fn output(
         taps,
         w_cutoff: 1.0,
         window_function: WindowFunction::Hann,
+        oversampling: dsp::Oversampling::NONE,
         dither,
         dither_seed: 0x0123_4567_89AB_CDEF,
         sample_bits: OutputBits::Eight,

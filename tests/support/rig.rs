@@ -19,8 +19,8 @@ use karoo::engine::{
 };
 use karoo::gpu::{Fft, Kernels, MemoryChoice, Tune};
 use karoo::memory::{
-    ChunkAllocator, ChunkMemory, FrozenChunk, HEAPS_PER_LOOK, HostAllocator, MemoryError,
-    MemoryKind, Purpose, Store, is_looked_at,
+    BAR_SHARE, ChunkAllocator, ChunkMemory, FrozenChunk, HEAPS_PER_LOOK, HostAllocator,
+    MemoryError, MemoryKind, Purpose, Store, is_looked_at,
 };
 use karoo::recv::window::{ChunkWindow, LocatedChunk, WindowWriter};
 use karoo::recv::{END_OF_STREAM, Extras, InputStats, ReceiveMemory, receive_memory_with};
@@ -206,6 +206,7 @@ pub fn compute(
         backend,
         gpu: None,
         memory,
+        bar_share: BAR_SHARE,
         spare_chunks: 0,
         kernels: Kernels {
             fft: Fft::default(),

@@ -44,8 +44,9 @@ mod ring;
 mod sockets;
 #[cfg(feature = "nic")]
 mod split;
+mod start;
 
-pub use device::{Device, DeviceInfo, PortConfig};
+pub use device::{Device, DeviceInfo};
 pub use eal::{Eal, EalConfig, EalError, HugePages, free_huge_pages_mib, plain_mib};
 pub use error::{DpdkError, Errno, Memory};
 pub use extbuf::{AttachError, ExtBuffer, ExtMemory, ExtPool, MAX_HANDLES, SharedBuffer};
@@ -60,6 +61,7 @@ pub use sockets::{SocketConfig, SocketGroups, SocketPort};
 pub use split::{
     DmaMemory, PayloadPool, SplitBatch, SplitConfig, SplitPacket, SplitPort, SplitQueue,
 };
+pub use start::PortConfig;
 
 /// Packets per burst.
 pub const BURST: usize = 32;

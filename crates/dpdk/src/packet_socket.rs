@@ -1,9 +1,12 @@
 //! Sockets of the AF_PACKET driver, asked for what the kernel dropped: DPDK 22.11's does not tell.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use std::{fs, mem};
+
+use super::sockets::wait;
 
 /// Sockets of one port, and what they dropped so far.
 #[derive(Debug, Default)]
@@ -30,6 +33,16 @@ impl PacketSockets {
             dropped: AtomicU64::new(0),
         };
         (made, sockets)
+    }
+
+    /// Whether there are any, to wake who waits.
+    pub(super) fn wake(&self) -> bool {
+        !self.sockets.is_empty()
+    }
+
+    /// Waits until a packet comes to one of them, for so long at most.
+    pub(super) fn wait(&self, most: Duration) {
+        wait(self.sockets.iter().map(OwnedFd::as_fd), most);
     }
 
     /// Packets that found no room in a ring, since the start.

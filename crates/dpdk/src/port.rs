@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::device::{Device, DeviceInfo};
 use super::dma::Mapping;
@@ -45,8 +46,8 @@ pub struct StartedPort {
 pub(super) fn queues(
     device: Device,
     pools: Vec<MbufPool>,
-    tx_queues: u16,
-    tx_descriptors: u16,
+    (tx_queues, tx_descriptors): (u16, u16),
+    interrupts: bool,
 ) -> StartedPort {
     let rx_queues = pools.len() as u16;
     let inner = Arc::new(Inner {
@@ -61,7 +62,7 @@ pub(super) fn queues(
     let (rx, tx) = (0..rx_queues, 0..tx_queues);
     StartedPort {
         rx: rx
-            .map(|queue| RxQueue(RxEnd::Device(handle(queue))))
+            .map(|queue| RxQueue(RxEnd::Device(handle(queue), Interrupts::of(interrupts))))
             .collect(),
         tx: tx
             .map(|queue| TxQueue(TxEnd::Device(handle(queue))))
@@ -96,11 +97,43 @@ struct QueueId {
     inner: Arc<Inner>,
 }
 
+impl QueueId {
+    /// Has this thread wait for the receive queue's interrupts; false if the driver cannot.
+    fn await_interrupts(&self) -> bool {
+        let _control = self.inner.device.eal.control();
+        // SAFETY: the port is started while `inner` lives, and has the queue.
+        unsafe { dpdk_sys::karoo_rx_interrupt_add(self.inner.device.port, self.queue) == 0 }
+    }
+
+    /// Has the receive queue raise an interrupt for the next packet; false if the driver cannot.
+    fn enable_interrupts(&self) -> bool {
+        // SAFETY: the port is started while `inner` lives, and has the queue.
+        unsafe { dpdk_sys::rte_eth_dev_rx_intr_enable(self.inner.device.port, self.queue) == 0 }
+    }
+}
+
 #[derive(Debug)]
 enum RxEnd {
-    Device(QueueId),
+    Device(QueueId, Interrupts),
     /// With number and port.
     Sockets(Box<ReceiveSockets>, (u16, Arc<Sockets>)),
+}
+
+/// Of a receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interrupts {
+    /// It raises none.
+    None,
+    /// The thread that waits for them is to be told.
+    New,
+    /// It was told.
+    Awaited,
+}
+
+impl Interrupts {
+    fn of(wanted: bool) -> Self {
+        if wanted { Self::New } else { Self::None }
+    }
 }
 
 #[derive(Debug)]
@@ -119,7 +152,7 @@ impl RxQueue {
     #[inline]
     pub fn rx_burst<const N: usize>(&mut self, batch: &mut MbufBatch<N>) -> usize {
         let QueueId { queue, inner } = match &mut self.0 {
-            RxEnd::Device(id) => id,
+            RxEnd::Device(id, _) => id,
             RxEnd::Sockets(sockets, _) => return sockets.rx_burst(batch),
         };
         batch.extend_raw(|free, room| {
@@ -128,6 +161,64 @@ impl RxQueue {
             // `free` has room for `room` pointers.
             unsafe { dpdk_sys::karoo_eth_rx_burst(inner.device.port, *queue, free, room).into() }
         })
+    }
+
+    /// Whether a packet that comes wakes a thread that [sleeps](Self::sleep) here. A queue that
+    /// wakes nobody has to be polled.
+    pub fn wakes(&self) -> bool {
+        match &self.0 {
+            RxEnd::Sockets(sockets, _) => sockets.wakes(),
+            RxEnd::Device(id, Interrupts::None) => id.inner.device.sockets.wake(),
+            RxEnd::Device(..) => true,
+        }
+    }
+
+    /// Sleeps until a packet comes, for so long at most, and receives as
+    /// [`rx_burst`](Self::rx_burst) does. Only receives if the queue [wakes](Self::wakes) nobody.
+    /// Always to be called on the same thread.
+    pub fn sleep<const N: usize>(&mut self, batch: &mut MbufBatch<N>, most: Duration) -> usize {
+        match &mut self.0 {
+            RxEnd::Sockets(sockets, _) => sockets.wait(most),
+            RxEnd::Device(id, Interrupts::None) => id.inner.device.sockets.wait(most),
+            RxEnd::Device(id, interrupts) => {
+                let awaited = *interrupts == Interrupts::Awaited || id.await_interrupts();
+                *interrupts = match awaited && id.enable_interrupts() {
+                    true => Interrupts::Awaited,
+                    false => Interrupts::None,
+                };
+                if *interrupts == Interrupts::Awaited {
+                    return self.sleep_on_interrupts(batch, most);
+                }
+                let port = id.inner.device.name();
+                let queue = id.queue;
+                tracing::warn!(
+                    port,
+                    queue,
+                    "no interrupts can be had: it is polled for ever"
+                );
+            }
+        }
+        self.rx_burst(batch)
+    }
+
+    /// Interrupts are on. What came before raises none: it is looked for before the thread sleeps.
+    fn sleep_on_interrupts<const N: usize>(
+        &mut self,
+        batch: &mut MbufBatch<N>,
+        most: Duration,
+    ) -> usize {
+        let mut received = self.rx_burst(batch);
+        if received == 0 {
+            let milliseconds = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
+            // SAFETY: this thread was told what to wait for.
+            unsafe { dpdk_sys::karoo_rx_interrupt_wait(milliseconds) };
+            received = self.rx_burst(batch);
+        }
+        if let RxEnd::Device(id, _) = &self.0 {
+            // SAFETY: the port is started while `inner` lives, and has the queue.
+            unsafe { dpdk_sys::rte_eth_dev_rx_intr_disable(id.inner.device.port, id.queue) };
+        }
+        received
     }
 
     /// Throws away what came while nobody received: a ring that was full has a gap behind it, and
@@ -147,7 +238,7 @@ impl RxQueue {
     /// Its number.
     pub fn index(&self) -> u16 {
         match &self.0 {
-            RxEnd::Device(id) => id.queue,
+            RxEnd::Device(id, _) => id.queue,
             RxEnd::Sockets(_, (queue, _)) => *queue,
         }
     }
@@ -155,7 +246,7 @@ impl RxQueue {
     /// Its port.
     pub fn port(&self) -> Port {
         Port(match &self.0 {
-            RxEnd::Device(id) => Behind::Device(Arc::clone(&id.inner)),
+            RxEnd::Device(id, _) => Behind::Device(Arc::clone(&id.inner)),
             RxEnd::Sockets(_, (_, sockets)) => Behind::Sockets(Arc::clone(sockets)),
         })
     }

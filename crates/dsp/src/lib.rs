@@ -5,6 +5,8 @@
 //! | [`formats`] | formats of samples, in and out |
 //! | [`unpack`] | packed digitiser samples |
 //! | [`pfb`] | prototype filter of the polyphase filter bank |
+//! | [`oversampling`] | by how much channels come faster than they are wide |
+//! | [`synthesis`] | the window that inverts an oversampled filter bank |
 //! | [`double`] | numbers of twice a double's precision |
 //! | [`remez`] | equiripple filters (Parks–McClellan) |
 //! | [`mixer`] | phase of a narrowband output's mixer, exact from ADC timestamp 0 |
@@ -36,12 +38,15 @@ pub mod formats;
 pub mod kurtosis;
 pub mod level;
 pub mod mixer;
+pub mod oversampling;
 pub mod pfb;
 pub mod power;
 pub mod quantise;
 pub mod remez;
+pub mod synthesis;
 pub mod unpack;
 
 pub use dither::Dither;
 pub use formats::{OutputBits, SampleBits, SampleBitsError};
+pub use oversampling::{Oversampling, OversamplingError};
 pub use pfb::WindowFunction;

@@ -8,8 +8,11 @@
 //! the error alternates between ±δ on r + 1 points. P is held by its values on r of them, in
 //! barycentric form, which is stable for any number of taps.
 
+mod interpolant;
+
 use std::f64::consts::PI;
-use std::ops::{Add, Div, Mul, Sub};
+
+use interpolant::{Interpolant, LANES, Real, barycentric_weights};
 
 use super::double::Double;
 
@@ -22,6 +25,11 @@ const TOLERANCE: f64 = 1e-9;
 /// An error that is none: some of the last digits of a sum of terms near 1, and five orders below
 /// what single precision holds.
 const NOISE: f64 = 64.0 * f64::EPSILON;
+/// Coefficients larger than so many times the largest response wanted are of a polynomial that went
+/// its own way between the bands.
+const MOST_GAIN: f64 = 1e3;
+/// Points among which the largest is looked for at once.
+const STRETCH: usize = 64 * LANES;
 
 /// A stretch of frequencies with one desired response.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,11 +84,20 @@ pub fn remez(taps: usize, bands: &[Band]) -> Result<Vec<f64>, RemezError> {
     }
     check(bands)?;
     let grid = Grid::new(taps, bands);
-    let extremal = grid.exchange()?;
+    let (extremal, exchanges) = grid.exchange()?;
     // Outside of the bands P goes its own way, by up to 1/δ as much as rounding errors of its
     // values on the nodes: there it is known to a few digits, or none, unless it has twice as many.
     let (response, _) = grid.interpolate::<Double>(&extremal);
-    Ok(impulse_response(taps, &response))
+    let filter = impulse_response(taps, &response);
+    let largest = |of: f64, x: f64| of.max(x.abs());
+    let desired = bands.iter().map(|band| band.desired).fold(0.0, largest);
+    let most = filter.iter().copied().fold(0.0, largest);
+    if most.is_finite() && most <= MOST_GAIN * desired {
+        Ok(filter)
+    } else {
+        // Twice as many digits were too few.
+        Err(RemezError::NotConverged { taps, exchanges })
+    }
 }
 
 fn check(bands: &[Band]) -> Result<(), RemezError> {
@@ -122,6 +139,8 @@ struct Point {
 struct Grid {
     taps: usize,
     points: Vec<Point>,
+    /// x of each.
+    places: Vec<f64>,
     /// Index behind the last point of each band.
     ends: Vec<usize>,
 }
@@ -160,7 +179,13 @@ impl Grid {
             }
             ends.push(points.len());
         }
-        Self { taps, points, ends }
+        let places = points.iter().map(|point| point.x).collect();
+        Self {
+            taps,
+            points,
+            places,
+            ends,
+        }
     }
 
     /// Functions that P is a sum of: r. There is one extremal point more.
@@ -181,14 +206,18 @@ impl Grid {
         let (mut chosen, mut next, mut largest) = (Vec::with_capacity(count), 0, 1.0);
         for _ in 0..count {
             chosen.push(next);
-            let (from, scale) = (self.points[next].x, 1.0 / largest);
+            let (from, scale) = (self.places[next], 1.0 / largest);
             largest = 0.0;
-            for (i, (product, point)) in products.iter_mut().zip(&self.points).enumerate() {
-                *product *= scale * (point.x - from).abs();
-                if *product > largest {
-                    (next, largest) = (i, *product);
+            // Only where a stretch has the largest is it asked which one of them it is.
+            let (mut best, stretches) = (0, self.places.chunks(STRETCH));
+            for (i, (products, places)) in products.chunks_mut(STRETCH).zip(stretches).enumerate() {
+                let here = multiply(products, places, from, scale);
+                if here > largest {
+                    (best, largest) = (i * STRETCH, here);
                 }
             }
+            let first = products[best..].iter().position(|&p| p == largest);
+            next = best + first.unwrap_or(0);
         }
         chosen.sort_unstable();
         Some(
@@ -198,8 +227,9 @@ impl Grid {
         )
     }
 
-    /// Exchanges extremal points until the error is the same at all of them and nowhere larger.
-    fn exchange(&self) -> Result<Vec<usize>, RemezError> {
+    /// Exchanges extremal points until the error is the same at all of them and nowhere larger; how
+    /// many exchanges that took, too.
+    fn exchange(&self) -> Result<(Vec<usize>, usize), RemezError> {
         let failed = |exchanges| RemezError::NotConverged {
             taps: self.taps,
             exchanges,
@@ -223,7 +253,7 @@ impl Grid {
             let next = next.ok_or_else(|| failed(exchanges))?;
             let equal = common * (1.0 + TOLERANCE) + f64::EPSILON * heaviest;
             if largest <= equal.max(NOISE * heaviest) || next == extremal {
-                return Ok(extremal);
+                return Ok((extremal, exchanges));
             }
             before = (common, std::mem::replace(&mut extremal, next));
         }
@@ -233,8 +263,9 @@ impl Grid {
     /// The weighted error of the P whose is ±δ on `extremal`, at each point of the grid, and |δ|.
     fn errors<T: Real>(&self, extremal: &[usize]) -> (Vec<f64>, f64) {
         let (interpolant, deviation) = self.interpolate::<T>(extremal);
-        let error = |p: &Point| p.weight * (interpolant.at(p.x) - p.desired);
-        let mut errors: Vec<f64> = self.points.iter().map(error).collect();
+        let values = interpolant.at(&self.places);
+        let error = |(p, value): (&Point, f64)| p.weight * (value - p.desired);
+        let mut errors: Vec<f64> = self.points.iter().zip(values).map(error).collect();
         let deviation = deviation.into();
         // Known without the rounding that would hide a small one, and with it the alternation.
         for (i, &at) in extremal.iter().enumerate() {
@@ -325,96 +356,49 @@ fn sign(i: usize) -> f64 {
     if i.is_multiple_of(2) { 1.0 } else { -1.0 }
 }
 
-/// Numbers of any precision.
-trait Real:
-    Copy
-    + From<f64>
-    + Into<f64>
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-{
-}
-
-impl Real for f64 {}
-impl Real for Double {}
-
-/// Π `factors`, as a number and a power of two: those of thousands leave the range of a double, at
-/// either end.
-fn product<T: Real>(factors: impl Iterator<Item = T>) -> (T, i32) {
-    const STEP: i32 = 300;
-    let (small, large) = (2f64.powi(-STEP), 2f64.powi(STEP));
-    factors.fold((T::from(1.0), 0), |(product, exponent), factor| {
-        let product = product * factor;
-        match product.into().abs() {
-            size if size < small => (product * T::from(large), exponent - STEP),
-            size if size > large => (product * T::from(small), exponent + STEP),
-            _ => (product, exponent),
+/// Multiplies each product by `scale` times the distance of its place from `from`; the largest of
+/// them.
+fn multiply(products: &mut [f64], places: &[f64], from: f64, scale: f64) -> f64 {
+    let mut largest = [0.0; LANES];
+    let places = places.chunks(LANES);
+    for (products, places) in products.chunks_mut(LANES).zip(places) {
+        for ((product, place), largest) in products.iter_mut().zip(places).zip(&mut largest) {
+            *product *= scale * (place - from).abs();
+            *largest = if *product > *largest {
+                *product
+            } else {
+                *largest
+            };
         }
-    })
-}
-
-/// 1/Πⱼ(xᵢ − xⱼ), and the power of two that they are to be multiplied by.
-fn barycentric_weights<T: Real>(nodes: &[f64]) -> (Vec<T>, i32) {
-    let product = |i: usize| {
-        let others = nodes[..i].iter().chain(&nodes[i + 1..]);
-        product(others.map(|&other| T::from(nodes[i]) - T::from(other)))
-    };
-    let products: Vec<(T, i32)> = (0..nodes.len()).map(product).collect();
-    let least = products.iter().map(|p| p.1).min().unwrap_or(0);
-    let weight = |(product, exponent): (T, i32)| T::from(2f64.powi(least - exponent)) / product;
-    (products.into_iter().map(weight).collect(), -least)
-}
-
-/// A polynomial by its values on nodes.
-///
-/// P(x) = Πⱼ(x − xⱼ)·Σᵢ bᵢ·P(xᵢ)/(x − xᵢ): what rounding does is as if values changed by some of
-/// their last digits (N. J. Higham, "The numerical stability of barycentric Lagrange
-/// interpolation", IMA J. Numer. Anal. 24 (2004)), small ones by less. The quotient of two sums
-/// that is in wider use loses the stop band where nodes are not yet well placed.
-struct Interpolant<T> {
-    /// xᵢ, P(xᵢ) and bᵢ·P(xᵢ).
-    nodes: Vec<(f64, T, T)>,
-    /// Power of two that the terms are to be multiplied by.
-    exponent: i32,
-}
-
-impl<T: Real> Interpolant<T> {
-    fn at(&self, x: f64) -> f64 {
-        if let Some((_, value, _)) = self.nodes.iter().find(|(node, ..)| *node == x) {
-            return (*value).into();
-        }
-        let difference = |node: f64| T::from(x) - T::from(node);
-        let terms = self
-            .nodes
-            .iter()
-            .map(|(node, _, term)| *term / difference(*node));
-        let sum = terms.fold(T::from(0.0), |sum, term| sum + term);
-        let (product, exponent) = product(self.nodes.iter().map(|(node, ..)| difference(*node)));
-        (sum * product).into() * 2f64.powi(exponent + self.exponent)
     }
+    largest.into_iter().fold(0.0, f64::max)
 }
 
 /// Samples A(k/L) and transforms them: h\[n\] = (A(0) + 2·Σₖ A(k/L)·cos(2πk(n − (L−1)/2)/L))/L.
 fn impulse_response(taps: usize, response: &Interpolant<Double>) -> Vec<f64> {
     let length = taps as f64;
-    let amplitude = |k: usize| {
-        let f = k as f64 / length;
-        common_factor(taps, f) * response.at((2.0 * PI * f).cos())
-    };
-    let amplitudes: Vec<f64> = (0..taps.div_ceil(2)).map(amplitude).collect();
+    let frequency = |k: usize| k as f64 / length;
+    let places: Vec<f64> = (0..taps.div_ceil(2))
+        .map(|k| (2.0 * PI * frequency(k)).cos())
+        .collect();
+    let values = response.at(&places);
+    let amplitude = |(k, value)| common_factor(taps, frequency(k)) * value;
+    let amplitudes: Vec<f64> = values.into_iter().enumerate().map(amplitude).collect();
     // cos(πj/L) for every j that the sum asks for: 2k(n − (L−1)/2) = k(2n − L + 1).
     let cosines: Vec<f64> = (0..2 * taps)
         .map(|j| (PI * j as f64 / length).cos())
         .collect();
     let coefficient = |n: usize| {
         let offset = (2 * n + 1).abs_diff(taps);
-        let terms = amplitudes.iter().enumerate().skip(1);
-        let sum: f64 = terms
-            .map(|(k, a)| a * cosines[k * offset % (2 * taps)])
-            .sum();
-        (amplitudes[0] + 2.0 * sum) / length
+        let mut turn = 0;
+        let terms = amplitudes.iter().skip(1).map(|a| {
+            turn += offset;
+            if turn >= 2 * taps {
+                turn -= 2 * taps;
+            }
+            a * cosines[turn]
+        });
+        (amplitudes[0] + 2.0 * terms.sum::<f64>()) / length
     };
     let half: Vec<f64> = (0..taps.div_ceil(2)).map(coefficient).collect();
     (0..taps).map(|n| half[n.min(taps - 1 - n)]).collect()

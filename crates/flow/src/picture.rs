@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 const WIDTH: usize = 210;
 const GAP: usize = 130;
+/// Beside the boxes: arrows back leave and come as wide as this.
+const MARGIN: usize = 40;
 const LINE: usize = 16;
 /// Characters that fit a line of a box.
 const FITS: usize = 30;
@@ -54,7 +56,7 @@ pub(crate) fn some(names: &[String], most: usize) -> Vec<String> {
     shown
 }
 
-/// Draws boxes from left to right as the arrows go. Arrows back go below.
+/// Draws boxes from left to right as the arrows go. Arrows back, and those past a column, go below.
 pub(crate) fn draw(blocks: &[Block], arrows: &[Arrow]) -> String {
     let columns = columns(blocks.len(), arrows);
     let mut places: Vec<Place> = Vec::new();
@@ -64,7 +66,8 @@ pub(crate) fn draw(blocks: &[Block], arrows: &[Arrow]) -> String {
         let height = block.lines.len() * LINE + 14;
         places.push(Place { column, y, height });
     }
-    let width = columns.iter().max().map_or(0, |last| last + 1) * (WIDTH + GAP);
+    let last = columns.iter().max().copied().unwrap_or(0);
+    let width = last * (WIDTH + GAP) + WIDTH + 2 * MARGIN;
     let height = places
         .iter()
         .map(|place| place.y + place.height)
@@ -72,7 +75,7 @@ pub(crate) fn draw(blocks: &[Block], arrows: &[Arrow]) -> String {
         .unwrap_or(0)
         + 80;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-{MARGIN} 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" \
          markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n"
@@ -84,7 +87,7 @@ pub(crate) fn draw(blocks: &[Block], arrows: &[Arrow]) -> String {
             to.column * (WIDTH + GAP),
         );
         let (y1, y2) = (from.y + from.height / 2, to.y + to.height / 2);
-        let low = if x2 > x1 {
+        let low = if to.column == from.column + 1 {
             0
         } else {
             from.height.max(to.height) / 2 + 40

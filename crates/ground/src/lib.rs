@@ -5,11 +5,13 @@
 //! | count time in samples | [`Timestamp`], [`SampleClock`] |
 //! | measure time | [`tsc`], [`TscClock`]; tests bring [`Ticks`] of their own |
 //! | idle in a polling loop | [`Idle`] with an [`IdlePolicy`] |
+//! | sleep where nothing comes, and be woken | [`Sleeper`] and a [`Bell`] |
 //! | ask threads to end | [`StopFlag`] |
 //! | say where a thread's time goes | [`stats::PhaseTimer`], read through [`stats::PhaseTimes`] |
 //! | notice threads that hang | [`stats::Liveness`] |
 //! | pin threads, prefer a NUMA node, map memory | [`os`] |
 //! | read a file that a user named | [`files::read_text`] |
+//! | say how many of something there are | [`counted`] |
 //!
 //! A data thread books its time, and another thread reads the books:
 //!
@@ -27,6 +29,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod bell;
 pub mod files;
 mod idle;
 pub mod os;
@@ -34,8 +37,16 @@ pub mod stats;
 mod stop;
 mod tsc;
 mod units;
+mod words;
 
-pub use idle::{Idle, IdlePolicy};
+mod sync {
+    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub use std::sync::{Condvar, Mutex};
+}
+
+pub use bell::Bell;
+pub use idle::{Idle, IdlePolicy, Sleeper};
 pub use stop::{StopFlag, StopOnPanic};
 pub use tsc::{Ticks, Tsc, TscClock, tsc};
 pub use units::{N_POL, SampleClock, Timestamp};
+pub use words::counted;

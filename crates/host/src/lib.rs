@@ -5,6 +5,7 @@
 //! |---|---|
 //! | read a host's CPUs, nodes, NICs and GPUs | [`topology::Machine`] |
 //! | place the threads and buffers of engines | [`placement::plan`] |
+//! | read what the processors take | [`energy::PackageEnergy`] |
 //! | check and change settings of the host | [`tuning::check`], [`tuning::apply`] |
 //!
 //! Everything is read below a [`topology::Root`], so that a recorded host can be planned for and
@@ -23,6 +24,7 @@
 //! assert_eq!(plan.engines[0].lcore_cpus(), [1, 2, 3, 4]);
 //! ```
 
+pub mod energy;
 pub mod placement;
 pub mod topology;
 pub mod tuning;

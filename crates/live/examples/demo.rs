@@ -167,6 +167,7 @@ impl Source for Demo {
                     figures: vec![
                         Figure::new("input", 1.712e9, "S/s"),
                         Figure::new("lost", 0.0, "%"),
+                        Figure::in_words("document", made.to_string()),
                     ],
                 },
             ),

@@ -97,7 +97,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    socket.listen(128)?;
+    // Many clients at once, on a busy host, wait here and are not turned away.
+    socket.listen(1024)?;
     Ok(socket.into())
 }
 

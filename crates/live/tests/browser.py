@@ -87,11 +87,11 @@ class Browser:
     def run(self, script, *arguments):
         return self.call("POST", f"{self.session}/execute/sync", {"script": script, "args": list(arguments)})
 
-    def wait(self, what, script, accept, seconds=15):
+    def wait(self, what, script, accept, *arguments, seconds=60):
         """Runs the script until its outcome is acceptable, and returns that."""
         until = time.monotonic() + seconds
         while True:
-            value = self.run(script)
+            value = self.run(script, *arguments)
             if accept(value):
                 return value
             if time.monotonic() > until:

@@ -6,8 +6,19 @@ import sys
 from browser import BRIGHT, CREST, DOCUMENTS, VERDICT, Browser, check_fits, check_loads
 
 
-def crest(browser):
-    return browser.run(CREST, "#panel-spectrum canvas")
+# Which document it shows, by its figure.
+SHOWN = """
+const boxes = [...document.querySelectorAll('#panel-figures .values div')];
+return Number(boxes.find((box) => box.querySelector('span').textContent === 'document').querySelector('b').textContent);
+"""
+# At one moment: a page that is held up leaves documents out.
+TONE = f"return [(() => {{ {SHOWN} }})(), (() => {{ {CREST} }})()];"
+
+
+def tone(browser):
+    """Where the tone is in the band, in sixteenths of it, and the column where it is shown."""
+    document, column = browser.run(TONE, "#panel-spectrum canvas")
+    return document % 16, column
 
 
 def look(url, fault, width, height, pictures):
@@ -17,14 +28,15 @@ def look(url, fault, width, height, pictures):
         browser.wait("documents", DOCUMENTS, lambda count: count >= 2)
         check_fits(browser, width)
         # The tone moves with every document, by 1/16 of the band, and begins anew.
-        places = [crest(browser)]
+        places = {}
         while len(places) < 4:
-            seen = browser.run(DOCUMENTS)
-            browser.wait("the next document", DOCUMENTS, lambda count, seen=seen: count > seen)
-            places.append(crest(browser))
-        steps = [(after - before) for before, after in zip(places, places[1:])]
-        inner = [step for step in steps if step > 0]
-        if len(inner) < 2 or any(not 0.03 < step < 0.2 for step in inner):
+            sixteenth, column = tone(browser)
+            if sixteenth not in places:
+                places[sixteenth] = column
+            browser.wait("the next tone", TONE, lambda seen: seen[0] % 16 != sixteenth, "#panel-spectrum canvas")
+        first, *others = sorted(places)
+        steps = [(places[other] - places[first]) / (other - first) for other in others]
+        if any(not 0.03 < step < 0.07 for step in steps):
             raise SystemExit(f"the tone is seen at {places}")
         rows = browser.run("return Number(document.querySelector('#panel-waterfall canvas').dataset.rows)")
         if rows < 4:

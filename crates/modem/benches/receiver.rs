@@ -137,7 +137,8 @@ fn by_graph() {
                     Ok(())
                 },
             )
-            .expect("it runs");
+            .expect("it runs")
+            .counts;
             assert_eq!(
                 counts.detected,
                 counts.delivered + counts.cut,

@@ -6,25 +6,29 @@ use std::hint::black_box;
 use karoo_modem::tx::Transmitter;
 use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Frame, Header, Modulation, Scrambler};
 
-/// Frames of a round: some 20 ms.
-const FRAMES: u32 = 64;
-const ROUNDS: u32 = 15;
+/// Frames of a round: some 50 ms.
+const FRAMES: u32 = 1024;
+const ROUNDS: u32 = 9;
 
 /// Seconds that this thread has run.
 fn thread_seconds() -> f64 {
+    // The kernel brings the count up to date when a thread yields.
+    std::thread::yield_now();
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
     let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
     nanoseconds.map_or(f64::NAN, |ns: f64| ns / 1e9)
 }
 
-/// Samples per second of the thread in the best round.
+/// Samples per second of the thread, the median of the rounds.
 fn rate(mut round: impl FnMut() -> usize) -> f64 {
     let rates = (0..ROUNDS).map(|_| {
         let begun = thread_seconds();
         let samples = round();
         samples as f64 / (thread_seconds() - begun)
     });
-    rates.fold(0.0, f64::max)
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
 }
 
 fn main() {

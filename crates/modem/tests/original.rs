@@ -1,6 +1,6 @@
 //! Frames held against the original's own framing code, `cyclopsASCIILink`. It is compiled where
 //! `KAROO_CYCLOPS_SOURCE` names its folder (the one with `src/cyclopsFraming.c`); without, the
-//! tests say so and pass.
+//! tests say so and pass. `scripts/check-release` wants it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -79,9 +79,16 @@ fn build(source: &Path, folder: &Path) -> PathBuf {
 #[test]
 fn symbols_are_those_of_the_originals_framing_code() {
     let Some(source) = env::var_os("KAROO_CYCLOPS_SOURCE") else {
-        println!("no original beside: KAROO_CYCLOPS_SOURCE names no source of cyclopsASCIILink");
+        println!("no framing code of the original: KAROO_CYCLOPS_SOURCE names no cyclopsASCIILink");
         return;
     };
+    let code = Path::new(&source).join("src/cyclopsFraming.c");
+    let there = code.is_file();
+    assert!(
+        there,
+        "KAROO_CYCLOPS_SOURCE: {} is not there",
+        code.display()
+    );
     let folder = tempfile::tempdir().unwrap();
     let program = build(Path::new(&source), folder.path());
     let text: Vec<u8> = (0..15_000u32).map(|i| b'a' + (i * i % 26) as u8).collect();

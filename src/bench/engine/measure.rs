@@ -12,9 +12,10 @@ use super::rig::{Remains, Rig};
 use super::sink::SinkFindings;
 use super::watched::{Clients, Servers, WatchedBench, WatchedLatency, WatchedRound, slot};
 use super::{
-    BenchCheck, BenchCounts, BenchError, BenchOptions, EngineBench, Latency, LookCounts, Probe,
-    RxRate, check,
+    BenchCheck, BenchCounts, BenchError, BenchOptions, CoreCount, EnergyRate, EngineBench, Latency,
+    LookCounts, Probe, RxRate, check,
 };
+use crate::assembly::{DeviceEnergy, EnergyMeter};
 use crate::bench::search::{FoundRate, Method, ladder};
 use crate::config::EngineConfig;
 
@@ -48,6 +49,7 @@ pub struct Bench<'a> {
     /// CPUs of those who look; none if there are none left.
     pub client_cpus: Vec<usize>,
     pub tsc: TscClock,
+    pub energy: EnergyMeter,
 }
 
 /// What came of all measurements.
@@ -66,6 +68,7 @@ struct Measured {
     probe: Probe,
     lcores: Vec<ThreadReport>,
     placed: Vec<u64>,
+    energy: Vec<DeviceEnergy>,
 }
 
 impl Bench<'_> {
@@ -122,6 +125,8 @@ impl Bench<'_> {
             found: search_found,
             start_up,
             rx: rx_rates(&measured, &configs[0]),
+            energy: energy_rates(&measured),
+            cores: CoreCount::of(&measured.lcores),
             measured: measured.probe,
             latency: latencies(configs.len(), &found, &[ALONE]),
             watched: self
@@ -301,14 +306,14 @@ impl Bench<'_> {
     fn measure(&self, rate: f64, seconds: f64, slot: usize) -> Result<Measured, BenchError> {
         let rig = &self.rig;
         let (counts, placed, devices) = (rig.counts(), rig.placed(), rig.devices());
-        let before = rig.threads.reports();
+        let (before, joules) = (rig.threads.reports(), self.energy.read());
         let start = tsc();
         rig.threads.forget_longest_turns();
         rig.window.open(slot);
         let paused = self.pause(seconds);
         rig.window.close();
         let seconds = self.tsc.seconds(tsc() - start);
-        let after = rig.threads.reports();
+        let (after, energy) = (rig.threads.reports(), self.energy.read());
         let devices = rig
             .devices()
             .into_iter()
@@ -337,6 +342,7 @@ impl Bench<'_> {
                 .map(since)
                 .chain(devices)
                 .collect(),
+            energy: DeviceEnergy::between(&joules, &energy),
             placed: rig
                 .placed()
                 .iter()
@@ -434,6 +440,23 @@ fn watched(
         latency,
         looks,
     }
+}
+
+/// What each device took for the samples of all engines.
+fn energy_rates(measured: &Measured) -> Vec<EnergyRate> {
+    let Probe {
+        reached,
+        seconds,
+        engines,
+        ..
+    } = &measured.probe;
+    let gigasamples = reached * seconds * engines.len() as f64;
+    let rate = |taken: &DeviceEnergy| EnergyRate {
+        device: taken.device.clone(),
+        watts: taken.joules / seconds,
+        joules_per_gigasample: taken.joules / gigasamples,
+    };
+    measured.energy.iter().map(rate).collect()
 }
 
 /// The rx lcores are those called so; their order is that of `placed`.

@@ -25,7 +25,7 @@ mod watched;
 pub use check::BenchCheck;
 pub use error::BenchError;
 pub use options::BenchOptions;
-pub use report::{BenchCounts, EngineBench, Latency, Probe, RxRate};
+pub use report::{BenchCounts, CoreCount, EnergyRate, EngineBench, Latency, Probe, RxRate};
 pub use watched::{LookCounts, WatchedBench, WatchedLatency, WatchedRound};
 
 use cpus::Cpus;
@@ -36,7 +36,7 @@ use measure::Bench;
 use rig::Rig;
 use watched::Servers;
 
-use crate::assembly::{BackendRequest, Demand, open_backend};
+use crate::assembly::{BackendRequest, Demand, EnergyMeter, open_backend};
 use crate::config::EngineConfig;
 use crate::cpu::Workers;
 use crate::gpu::Tune;
@@ -54,12 +54,16 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         backend: options.backend,
         gpu: None,
         memory: options.memory,
+        bar_share: options.bar_share,
         spare_chunks: options.spare_chunks(),
         kernels: options.kernels.kernels(Tune::Auto),
         live: true,
     };
     check_memory(options, &configs)?;
     let opened = open_backend(&wanted, &configs, || Workers::pinned(&cpus.workers))?;
+    let gpu = opened.engines.first().and_then(|of| of.gpu.as_ref());
+    let energy = EnergyMeter::open(gpu.map(|gpu| &*gpu.address));
+    tracing::debug!("the backend was opened");
     let eal = Eal::init(&EalConfig {
         worker_cpus: cpus.lcores,
         memory_mib: Rig::memory_mib(options, &configs),
@@ -69,6 +73,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         // Where the main thread cannot be pinned, it shares another CPU: slower, not wrong.
         let _ = run_on([main]);
     }
+    tracing::debug!("DPDK was started");
     let rig = Rig::start(&eal, options, &configs, opened.engines, &abort);
     let rig = rig.inspect_err(|_| abort.set())?;
     let servers = options
@@ -80,6 +85,7 @@ pub fn run(options: &BenchOptions) -> Result<EngineBench, BenchError> {
         client_cpus: cpus.clients,
         rig,
         tsc: eal.tsc_clock(),
+        energy,
     };
     let mut report = bench.run(&configs, &cpus.all)?;
     report.huge_pages = eal.huge_pages();

@@ -2,19 +2,20 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use dsp::{Dither, OutputBits, SampleBits, WindowFunction, pfb};
+use dsp::{Dither, OutputBits, Oversampling, SampleBits, WindowFunction};
 use ground::{IdlePolicy, N_POL, SampleClock};
 use live::connections::Limits;
 
 use super::signal::BenchSignal;
 use super::watched::slot;
-use crate::assembly::{BackendKind, Stages};
+use crate::assembly::{BackendKind, StageIdle, Stages};
 use crate::config::units::seconds;
 use crate::config::{
     ConfigError, EngineConfig, Narrowband, NarrowbandSpec, OutputConfig, RecvConfig, SendConfig,
     heading,
 };
 use crate::gpu::{KernelOptions, MemoryChoice};
+use crate::memory::BAR_SHARE;
 use crate::net::endpoint::DEFAULT_PORT;
 use crate::send::MAX_TX_LCORES;
 
@@ -98,6 +99,9 @@ pub struct BenchOptions {
     /// who look [default: all that there are, in order]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = heading::PLACE)]
     pub cpus: Vec<usize>,
+    /// Engines whose engine and tx lcores share one CPU; 0: each lcore has a CPU of its own
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::PLACE)]
+    pub share_cpus: usize,
     /// Let lcores share CPUs where there are too few
     #[arg(long, help_heading = heading::PLACE)]
     pub oversubscribe: bool,
@@ -107,6 +111,9 @@ pub struct BenchOptions {
     /// Where receive chunks are if a GPU computes
     #[arg(long, value_enum, default_value_t = MemoryChoice::Auto, help_heading = heading::COMPUTE)]
     pub memory: MemoryChoice,
+    /// With --memory mixed: the share of receive chunks that are in the GPU's memory
+    #[arg(long, value_name = "SHARE", default_value_t = BAR_SHARE, help_heading = heading::COMPUTE)]
+    pub bar_share: f64,
     /// Which kernels; the fastest unless said otherwise.
     #[command(flatten)]
     pub kernels: KernelOptions,
@@ -119,6 +126,9 @@ pub struct BenchOptions {
     /// PFB taps
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = heading::OUTPUTS)]
     pub taps: usize,
+    /// Spectra for each transform's length of time, M/N, as outputs' key of the same name
+    #[arg(long, value_name = "M/N", default_value = "1/1", help_heading = heading::OUTPUTS)]
+    pub oversampling: Oversampling,
     /// Narrowband outputs of each engine beside its wideband one
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::OUTPUTS)]
     pub narrowband: usize,
@@ -194,6 +204,10 @@ impl BenchOptions {
                 return refuse(option, value.to_string(), "must be positive", "try 1");
             }
         }
+        if !(0.0..=1.0).contains(&self.bar_share) {
+            let share = self.bar_share.to_string();
+            return refuse("--bar-share", share, "must be 0 to 1", "try 0.5");
+        }
         if let Some(confidence) = self.confidence.filter(|p| !(0.5..1.0).contains(p)) {
             let rule = "must be from 0.5 to below 1";
             return refuse("--confidence", confidence.to_string(), rule, "try 0.95");
@@ -260,6 +274,27 @@ impl BenchOptions {
             IdlePolicy::Share
         } else {
             IdlePolicy::Poll
+        }
+    }
+
+    /// The same of the lcores of an engine.
+    pub fn engine_idle(&self) -> StageIdle {
+        let rest = match self.share_cpus {
+            0 => self.idle(),
+            _ => IdlePolicy::Share,
+        };
+        StageIdle {
+            rx: vec![self.idle(); self.rx_queues],
+            engine: rest,
+            tx: vec![rest; self.tx_queues],
+        }
+    }
+
+    /// CPUs for the engine and tx lcores of all engines.
+    pub fn modest_cpus(&self) -> usize {
+        match self.share_cpus {
+            0 => self.engines * (1 + self.tx_queues),
+            engines => self.engines.div_ceil(engines),
         }
     }
 
@@ -350,6 +385,10 @@ impl BenchOptions {
         let first = (engine * (1 + self.narrowband) + number) * self.substreams;
         let group = u32::from(Ipv4Addr::new(239, 10, 0, 0)) + first as u32;
         let dst = |i| SocketAddrV4::new(Ipv4Addr::from(group + i), DEFAULT_PORT);
+        let window_function = match self.oversampling.is_none() {
+            true => WindowFunction::Hann,
+            false => WindowFunction::Kaiser,
+        };
         OutputConfig {
             name: match narrowband {
                 None => "wideband".into(),
@@ -359,8 +398,9 @@ impl BenchOptions {
             dst: (0..self.substreams as u32).map(dst).collect(),
             jones_per_batch: self.jones_per_batch,
             taps: self.taps,
-            w_cutoff: 1.0,
-            window_function: WindowFunction::Hann,
+            w_cutoff: window_function.cutoff(self.taps, self.oversampling),
+            window_function,
+            oversampling: self.oversampling,
             dither: self.dither,
             dither_seed: engine as u64,
             sample_bits: OutputBits::Eight,
@@ -373,8 +413,7 @@ impl BenchOptions {
 /// in a channel is σ²·Σw², half of it in either part.
 fn gain(config: &EngineConfig) -> f64 {
     let output = &config.outputs[0];
-    let (step, window) = (output.spectrum_samples(), output.window_function);
-    let weights = pfb::weights(step, output.taps, output.w_cutoff, window);
+    let weights = output.weights();
     let power: f64 = weights.iter().map(|&w| f64::from(w).powi(2)).sum();
     OUTPUT_RMS / (BenchSignal::deviation(config.recv.sample_bits) * (power / 2.0).sqrt())
 }

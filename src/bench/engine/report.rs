@@ -1,6 +1,6 @@
 //! What `karoo bench engine` says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ground::stats::ThreadReport;
@@ -192,6 +192,56 @@ pub struct RxRate {
     pub gbps_at_work: f64,
 }
 
+/// What a device took while measured.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct EnergyRate {
+    /// Its name: `gpu` and its PCI address, or a processor package's.
+    pub device: String,
+    /// Mean power of the whole device, whoever else used it.
+    pub watts: f64,
+    /// Joules per 10⁹ samples of both polarisations, of all engines together.
+    pub joules_per_gigasample: f64,
+}
+
+/// CPUs that engines run on, generators and sinks aside.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CoreCount {
+    /// CPUs with any rx, engine or tx lcore.
+    pub cpus: usize,
+    /// How many that is for each engine.
+    pub per_engine: f64,
+    /// CPUs for whose time they were at work, summed over all these lcores.
+    pub at_work: f64,
+}
+
+impl CoreCount {
+    /// Of the lcores of a bench, by their names.
+    pub(super) fn of(lcores: &[ThreadReport]) -> Self {
+        let name = |lcore: &ThreadReport| {
+            let name = lcore.name.rsplit('-').next().unwrap_or_default();
+            name.trim_end_matches(|c: char| c.is_ascii_digit())
+                .to_owned()
+        };
+        let ours = |lcore: &&ThreadReport| {
+            lcore.core.is_some() && matches!(&*name(lcore), "rx" | "engine" | "tx")
+        };
+        let ours: Vec<_> = lcores.iter().filter(ours).collect();
+        let cpus: BTreeSet<_> = ours.iter().filter_map(|lcore| lcore.core).collect();
+        let engines = ours.iter().filter(|lcore| name(lcore) == "engine").count();
+        let at_work = |lcore: &&ThreadReport| -> f64 {
+            let all: f64 = lcore.phases.iter().map(|phase| phase.1).sum();
+            let waits = |phase: &&(String, f64)| phase.0.starts_with("wait");
+            let waited: f64 = lcore.phases.iter().filter(waits).map(|phase| phase.1).sum();
+            1.0 - waited / all.max(1e-9)
+        };
+        Self {
+            cpus: cpus.len(),
+            per_engine: cpus.len() as f64 / engines.max(1) as f64,
+            at_work: ours.iter().map(at_work).sum(),
+        }
+    }
+}
+
 /// A whole run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EngineBench {
@@ -232,6 +282,10 @@ pub struct EngineBench {
     pub compute: Vec<ThreadReport>,
     /// Rx lcores while measured.
     pub rx: Vec<RxRate>,
+    /// What devices took while measured, as far as they tell.
+    pub energy: Vec<EnergyRate>,
+    /// CPUs of the engines.
+    pub cores: CoreCount,
 }
 
 impl Documented for EngineBench {
@@ -364,6 +418,22 @@ impl fmt::Display for EngineBench {
         )?;
         if let Some(wrong) = &self.first_wrong {
             writeln!(f, "           WRONG: {wrong}")?;
+        }
+        let CoreCount {
+            cpus,
+            per_engine,
+            at_work,
+        } = self.cores;
+        writeln!(
+            f,
+            "cores      {cpus} of engines, {per_engine:.2} each, at work as much as {at_work:.2}"
+        )?;
+        for taken in &self.energy {
+            writeln!(
+                f,
+                "energy     {}: {:.1} W, {:.2} J per Gsample of both polarisations",
+                taken.device, taken.watts, taken.joules_per_gigasample
+            )?;
         }
         for rx in &self.rx {
             writeln!(

@@ -23,7 +23,7 @@ use super::signal::BenchSignal;
 use super::sink::{BenchSinkLcore, MeasuredSpan, SinkFindings, SinkStats, Sinks, Stream};
 use super::watched::ShownEngine;
 use crate::assembly::{
-    Compute, EngineBuilder, Reception, RunningEngine, RxStage, Threads, Transmission,
+    Compute, EnergyMeter, EngineBuilder, Reception, RunningEngine, RxStage, Threads, Transmission,
 };
 use crate::config::EngineConfig;
 use crate::engine::Engine;
@@ -69,6 +69,7 @@ impl Running {
         let state = EngineState {
             backend: "",
             gpu: String::new(),
+            energy: EnergyMeter::default(),
             published: self.published.clone(),
             sensors: Sensors::default(),
             losses: losses.clone(),
@@ -173,6 +174,7 @@ impl Rig {
             let (engine, kind) = around.engine(number, config, compute, &mut threads)?;
             memory = kind;
             engines.push(engine);
+            tracing::debug!(number, "an engine was started");
         }
         let pace = Arc::new(GeneratorPace::default());
         let sending = engines.iter();
@@ -356,7 +358,7 @@ impl Around<'_> {
         let engine = EngineBuilder::new(config, compute, reception, transmission)
             .steered(steered)
             .prefix(prefix)
-            .idle(self.options.idle())
+            .idle(self.options.engine_idle())
             .build(self.eal)?
             .start(threads)?;
         let kind = engine.memory.kind().to_string();

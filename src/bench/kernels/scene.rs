@@ -60,16 +60,23 @@ impl Scene {
                 decimation: case.decimation,
                 source,
             })?;
-        let spectra = (case.samples / (2 * case.channels * case.decimation)).max(1);
+        let transform = 2 * case.channels * case.decimation;
+        let spectra = (case.samples / case.oversampling.hop(transform)).max(1);
         let spectra_per_heap = spectra.min(SPECTRA_PER_HEAP);
+        let spectra = spectra / spectra_per_heap * spectra_per_heap;
+        let window_function = match case.oversampling.is_none() {
+            true => WindowFunction::Hann,
+            false => WindowFunction::Kaiser,
+        };
         let output = OutputConfig {
             name: "bench".into(),
             channels: case.channels,
             dst: Vec::new(),
             jones_per_batch: case.channels * spectra_per_heap,
             taps: case.taps,
-            w_cutoff: 1.0,
-            window_function: WindowFunction::Hann,
+            w_cutoff: window_function.cutoff(case.taps, case.oversampling),
+            window_function,
+            oversampling: case.oversampling,
             dither: Dither::Uniform,
             dither_seed: 0x0123_4567_89AB_CDEF,
             sample_bits: case.sample_bits,
@@ -211,7 +218,7 @@ impl Scene {
     /// time axis.
     pub fn compare_power(&self, stats: &[BatchStats]) -> Result<(), String> {
         let batch_samples = self.output.batch_samples() as u64;
-        let last_tap = (self.output.window_samples() - self.output.spectrum_samples()) as u64;
+        let last_tap = self.output.last_tap() as u64;
         for (batch, stats) in stats.iter().enumerate() {
             for pol in 0..N_POL {
                 let t = START + batch as u64 * batch_samples;

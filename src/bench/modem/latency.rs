@@ -8,10 +8,13 @@ use karoo_modem::waveform::{FRAME_SYMBOLS, Modulation, SAMPLES_PER_SYMBOL};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::threads::{new_tasks, own_without_cpu, tasks};
 use super::{ModemBenchError, stream};
 
 /// Frames of the stream that is received again and again.
 const FRAMES: usize = 16;
+/// How long frames of the first pass are waited for.
+const WARM: Duration = Duration::from_secs(1);
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -39,7 +42,7 @@ pub struct LatencyRow {
     pub block: usize,
     /// Threads that decode, beside the one that finds frames; 0 does both on one.
     pub decoders: usize,
-    /// Frames that came.
+    /// Frames that came behind the first pass.
     pub frames: u64,
     /// Frames that did not come, or came with a wrong check field.
     pub lost: u64,
@@ -55,21 +58,44 @@ pub struct LatencyRow {
     pub most: f64,
     /// Share of blocks that came when the receiver was still at work on those before.
     pub waited: f64,
+    /// Time in which the receiver's threads were ready to run and had no CPU, all together, by the
+    /// wall-clock time.
+    pub without_cpu: f64,
 }
 
-/// Gives blocks to a receiver when each is due.
+/// Gives blocks to a receiver when each is due. Before, it receives the stream once as fast as it
+/// can, for nothing: memory that is touched for the first time may cost more than a frame.
 pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchError> {
     let samples = stream(bench.modulation, 1.0, FRAMES)?;
+    let before = tasks();
     let mut receiver = Receiver::new(&bench.config)?;
+    let decoders = new_tasks(&before);
+    let without_cpu = || {
+        let decoding = decoders.iter().map(|task| task.without_cpu());
+        own_without_cpu() + decoding.sum::<f64>()
+    };
     let mut frames: Vec<ReceivedFrame> = Vec::new();
+    for block in samples.chunks(bench.block) {
+        receiver.push(block, &mut frames);
+    }
+    let warmed = Instant::now();
+    // The last frame is complete with later samples.
+    while frames.len() + 1 < FRAMES && warmed.elapsed() < WARM {
+        receiver.push(&[], &mut frames);
+    }
+    frames.clear();
+    let had_none = without_cpu();
     let mut times = Vec::new();
-    let (mut given, mut waited, mut blocks, mut sent) = (0u64, 0u64, 0u64, 0u64);
+    let first = samples.len() as u64;
+    let (mut given, mut waited, mut blocks, mut sent) = (first, 0u64, 0u64, FRAMES as u64);
     let begun = Instant::now();
-    let due = |sample: u64| begun + Duration::from_secs_f64(sample as f64 / bench.rate);
+    let due = |sample: u64| begun + Duration::from_secs_f64((sample - first) as f64 / bench.rate);
     let mut take = |frames: &mut Vec<ReceivedFrame>| {
         for frame in frames.drain(..) {
             let last = frame.start + (SAMPLES_PER_SYMBOL * FRAME_SYMBOLS) as u64;
-            times.push(due(last).elapsed().as_secs_f64() * 1e6);
+            if last >= first {
+                times.push(due(last).elapsed().as_secs_f64() * 1e6);
+            }
         }
     };
     loop {
@@ -92,6 +118,8 @@ pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchErr
             break;
         }
     }
+    let seconds = begun.elapsed().as_secs_f64();
+    let had_none = without_cpu() - had_none;
     receiver.finish(&mut frames);
     times.sort_by(f64::total_cmp);
     let at = |share: f64| {
@@ -104,7 +132,7 @@ pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchErr
         rate: bench.rate,
         block: bench.block,
         decoders: bench.config.threads,
-        frames: delivered,
+        frames: delivered.saturating_sub(FRAMES as u64),
         lost: sent.saturating_sub(delivered),
         least: at(0.0),
         median: at(0.5),
@@ -112,5 +140,6 @@ pub fn measure_latency(bench: &LatencyBench) -> Result<LatencyRow, ModemBenchErr
         of_999: at(0.999),
         most: at(1.0),
         waited: waited as f64 / blocks.max(1) as f64,
+        without_cpu: had_none / seconds,
     })
 }

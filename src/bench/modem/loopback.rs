@@ -2,9 +2,12 @@
 //!
 //! The converter is one without a radio: it copies blocks, as fast as they come or at a rate.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ground::stats::{Phase, PhaseTimer, PhaseTimes};
+use ground::{TscClock, tsc};
 use karoo_modem::rx::{Receiver, RxConfig};
 use karoo_modem::tx::{Transmitter, blank_symbols};
 use karoo_modem::waveform::{Frame, Modulation, SAMPLES_PER_SYMBOL};
@@ -13,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::link::{Sender, Taker, Transfer, link};
-use super::threads::{own_seconds, tasks};
+use super::threads::{new_tasks, own_seconds, tasks};
 use super::{ModemBenchError, frames};
 
 /// Blocks that a queue holds.
@@ -105,47 +108,10 @@ pub struct Phases {
     pub write: f64,
 }
 
-/// Takes the time, if that is wanted.
-struct Watch {
-    last: Option<Instant>,
-    phases: Phases,
-}
-
-impl Watch {
-    fn new(telemetry: bool) -> Watch {
-        Watch {
-            last: telemetry.then(Instant::now),
-            phases: Phases::default(),
-        }
-    }
-
-    /// Adds the time since the last call to a phase.
-    fn to(&mut self, phase: fn(&mut Phases) -> &mut f64) {
-        if let Some(last) = &mut self.last {
-            let now = Instant::now();
-            *phase(&mut self.phases) += (now - *last).as_secs_f64();
-            *last = now;
-        }
-    }
-
-    fn row(self, name: &str, own: f64, seconds: f64) -> ThreadRow {
-        let Phases {
-            wait_in,
-            compute,
-            wait_out,
-            write,
-        } = self.phases;
-        let shares = Phases {
-            wait_in: wait_in / seconds,
-            compute: compute / seconds,
-            wait_out: wait_out / seconds,
-            write: write / seconds,
-        };
-        ThreadRow {
-            name: name.to_owned(),
-            cpu: own / seconds,
-            phases: self.last.map(|_| shares),
-        }
+/// What a thread's times are booked under: taken by all, if telemetry is on.
+fn mark(timer: &mut Option<PhaseTimer>, phase: Phase) {
+    if let Some(timer) = timer {
+        timer.mark(phase);
     }
 }
 
@@ -163,35 +129,87 @@ fn wait(naps: bool, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A thread's watch, its CPU time and what it counted.
+/// Waits for a block; false at the end.
+fn next_block(from: &mut Taker, naps: bool) -> bool {
+    let mut ended = false;
+    wait(naps, || {
+        ended = from.has_ended();
+        ended || from.has_block()
+    });
+    !ended
+}
+
+/// A thread's CPU time and what it counted.
 struct Done {
-    watch: Watch,
     cpu: f64,
     count: u64,
 }
 
+/// One of the threads, and where it books its time.
+struct Watched {
+    name: &'static str,
+    times: Option<Arc<PhaseTimes>>,
+}
+
+impl Watched {
+    fn new(name: &'static str, telemetry: bool) -> Watched {
+        let times = telemetry.then(|| PhaseTimes::new(name, None));
+        Watched { name, times }
+    }
+
+    fn timer(&self) -> Option<PhaseTimer> {
+        self.times.clone().map(PhaseTimer::start)
+    }
+
+    /// Its row, with `cpu` seconds out of those of the wall clock.
+    fn row(self, cpu: f64, seconds: f64, clock: TscClock) -> ThreadRow {
+        let shares = |times: Arc<PhaseTimes>| {
+            let report = times.report(clock);
+            // In the order in which `Phase` has them.
+            let mut shares = report.phases.iter().map(|(_, spent)| spent / seconds);
+            let mut next = || shares.next().unwrap_or(0.0);
+            Phases {
+                wait_in: next(),
+                write: next(),
+                compute: next(),
+                wait_out: next(),
+            }
+        };
+        ThreadRow {
+            name: self.name.to_owned(),
+            cpu: cpu / seconds,
+            phases: self.times.map(shares),
+        }
+    }
+}
+
 /// Sends frames in turn until it is time; counts them.
-fn transmit(bench: &LoopBench, frames: &[Frame], blanks: usize, mut to: Sender) -> Done {
+fn transmit(
+    bench: &LoopBench,
+    mut timer: Option<PhaseTimer>,
+    frames: &[Frame],
+    blanks: usize,
+    mut to: Sender,
+) -> Done {
     let (begun, own) = (Instant::now(), own_seconds());
-    let mut watch = Watch::new(bench.telemetry);
     let mut transmitter = Transmitter::new(1.0);
     let (mut samples, mut count) = (Vec::new(), 0);
     let naps = bench.rate.is_some();
-    let mut pass = |samples: &mut Vec<Complex32>, watch: &mut Watch| {
+    let mut pass = |samples: &mut Vec<Complex32>, timer: &mut Option<PhaseTimer>| {
         let whole = samples.len() / bench.block * bench.block;
         for block in samples[..whole].chunks_exact(bench.block) {
             wait(naps, || to.has_room());
-            watch.to(|phases| &mut phases.wait_out);
+            mark(timer, Phase::WaitOutput);
             to.write(block);
-            watch.to(|phases| &mut phases.write);
+            mark(timer, Phase::Work);
         }
         samples.drain(..whole);
     };
     for frame in frames.iter().cycle() {
         transmitter.frame(frame, &mut samples);
         transmitter.blanks(blanks, &mut samples);
-        watch.to(|phases| &mut phases.compute);
-        pass(&mut samples, &mut watch);
+        mark(&mut timer, Phase::Compute);
+        pass(&mut samples, &mut timer);
         count += 1;
         if begun.elapsed() >= bench.time {
             break;
@@ -200,68 +218,60 @@ fn transmit(bench: &LoopBench, frames: &[Frame], blanks: usize, mut to: Sender) 
     transmitter.blanks(TAIL, &mut samples);
     let whole = samples.len().next_multiple_of(bench.block);
     samples.resize(whole, Complex32::default());
-    pass(&mut samples, &mut watch);
+    pass(&mut samples, &mut timer);
     let cpu = own_seconds() - own;
-    Done { watch, cpu, count }
+    Done { cpu, count }
 }
 
 /// Copies blocks from one queue to the other; counts samples.
-fn convert(bench: &LoopBench, mut from: Taker, mut to: Sender) -> Done {
+fn convert(
+    bench: &LoopBench,
+    mut timer: Option<PhaseTimer>,
+    mut from: Taker,
+    mut to: Sender,
+) -> Done {
     let (begun, own) = (Instant::now(), own_seconds());
-    let mut watch = Watch::new(bench.telemetry);
     let mut count = 0;
     let naps = bench.rate.is_some();
-    loop {
-        let mut ended = false;
-        wait(naps, || {
-            ended = from.has_ended();
-            ended || from.has_block()
-        });
-        watch.to(|phases| &mut phases.wait_in);
-        if ended {
-            break;
-        }
+    while next_block(&mut from, naps) {
+        mark(&mut timer, Phase::WaitInput);
         wait(naps, || to.has_room());
         if let Some(rate) = bench.rate {
             let due = begun + Duration::from_secs_f64(count as f64 / rate);
             wait(naps, || Instant::now() >= due);
         }
-        watch.to(|phases| &mut phases.wait_out);
+        mark(&mut timer, Phase::WaitOutput);
         from.read(|block| {
             to.write(block);
         });
-        watch.to(|phases| &mut phases.write);
+        mark(&mut timer, Phase::Work);
         count += bench.block as u64;
     }
     let cpu = own_seconds() - own;
-    Done { watch, cpu, count }
+    Done { cpu, count }
 }
 
 /// Receives; counts frames that were delivered.
-fn receive(bench: &LoopBench, receiver: &mut Receiver, mut from: Taker) -> Done {
+fn receive(
+    bench: &LoopBench,
+    mut timer: Option<PhaseTimer>,
+    receiver: &mut Receiver,
+    mut from: Taker,
+) -> Done {
     let own = own_seconds();
-    let mut watch = Watch::new(bench.telemetry);
     let mut frames = Vec::new();
     let naps = bench.rate.is_some();
-    loop {
-        let mut ended = false;
-        wait(naps, || {
-            ended = from.has_ended();
-            ended || from.has_block()
-        });
-        watch.to(|phases| &mut phases.wait_in);
-        if ended {
-            break;
-        }
+    while next_block(&mut from, naps) {
+        mark(&mut timer, Phase::WaitInput);
         from.read(|block| receiver.push(block, &mut frames));
         frames.clear();
-        watch.to(|phases| &mut phases.compute);
+        mark(&mut timer, Phase::Compute);
     }
     receiver.finish(&mut frames);
-    watch.to(|phases| &mut phases.compute);
+    mark(&mut timer, Phase::Compute);
     let cpu = own_seconds() - own;
     let count = receiver.counts().delivered;
-    Done { watch, cpu, count }
+    Done { cpu, count }
 }
 
 /// Runs all three.
@@ -273,29 +283,32 @@ pub fn measure_loop(bench: &LoopBench) -> Result<LoopRow, ModemBenchError> {
     let ((to_converter, of_transmitter), (to_receiver, of_converter)) = (queue()?, queue()?);
     let before = tasks();
     let mut receiver = Receiver::new(&bench.config)?;
-    let mut decoders = tasks();
-    decoders.retain(|task| !before.contains(task));
-    let begun = Instant::now();
+    let decoders = new_tasks(&before);
+    let watched = ["transmitter", "converter", "receiver"];
+    let watched = watched.map(|name| Watched::new(name, bench.telemetry));
+    let [of_sending, of_converting, of_receiving] = watched.each_ref().map(Watched::timer);
+    let (begun, ticks) = (Instant::now(), tsc());
     let joined = thread::scope(|scope| {
         let threads = [
-            scope.spawn(|| transmit(bench, &frames, blanks, to_converter)),
-            scope.spawn(move || convert(bench, of_transmitter, to_receiver)),
+            scope.spawn(|| transmit(bench, of_sending, &frames, blanks, to_converter)),
+            scope.spawn(move || convert(bench, of_converting, of_transmitter, to_receiver)),
         ];
-        let received = receive(bench, &mut receiver, of_converter);
+        let received = receive(bench, of_receiving, &mut receiver, of_converter);
         let seconds = begun.elapsed().as_secs_f64();
+        let clock = TscClock::new((tsc().wrapping_sub(ticks) as f64 / seconds) as u64);
         let decoding: f64 = decoders.iter().map(|task| task.seconds()).sum();
         let joined = threads.map(|thread| thread.join());
-        (joined, received, seconds, decoding)
+        (joined, received, (seconds, clock), decoding)
     });
-    let ([Ok(sent), Ok(converted)], received, seconds, decoding) = joined else {
+    let ([Ok(sent), Ok(converted)], received, (seconds, clock), decoding) = joined else {
         return Err(ModemBenchError::Thread);
     };
     let (count, samples, delivered) = (sent.count, converted.count, received.count);
-    let mut threads = vec![
-        sent.watch.row("transmitter", sent.cpu, seconds),
-        converted.watch.row("converter", converted.cpu, seconds),
-        received.watch.row("receiver", received.cpu, seconds),
-    ];
+    let spent = [sent.cpu, converted.cpu, received.cpu];
+    let rows = watched.into_iter().zip(spent);
+    let mut threads: Vec<_> = rows
+        .map(|(thread, cpu)| thread.row(cpu, seconds, clock))
+        .collect();
     if bench.config.threads > 0 {
         threads.push(ThreadRow {
             name: "decoders".to_owned(),

@@ -12,7 +12,7 @@ use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::threads::{Task, own_seconds, tasks};
+use super::threads::{Task, new_tasks, own_seconds, tasks};
 use super::{ModemBenchError, Spread, stream};
 
 /// Frames of the stream that is received again and again.
@@ -115,8 +115,7 @@ impl Prepared {
     fn new(config: &RxConfig) -> Result<Prepared, ModemBenchError> {
         let before = tasks();
         let receiver = Receiver::new(config)?;
-        let mut decoders = tasks();
-        decoders.retain(|task| !before.contains(task));
+        let decoders = new_tasks(&before);
         Ok(Prepared { receiver, decoders })
     }
 }
@@ -180,7 +179,7 @@ fn receive_by_graph(
         Ok(count)
     };
     let copies = Copies::Number(bench.config.threads);
-    let counts = graph::receive(&bench.config, copies, read, |_| Ok(()))?;
+    let counts = graph::receive(&bench.config, copies, read, |_| Ok(()))?.counts;
     let seconds = begun
         .get()
         .map_or(0.0, |begun| begun.elapsed().as_secs_f64());

@@ -126,6 +126,7 @@ fn latency_is_that_of_every_frame() {
     assert_eq!((row.frames, row.lost), (16, 0));
     // A receiver that looks past a frame's last symbol cannot be done with it earlier.
     assert!(0.0 < row.least && row.least <= row.median && row.median <= row.most);
+    assert!(row.without_cpu >= 0.0, "{row:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `karoo bench kernels`: what the GPU's kernels take.
 
 use clap::Args;
-use dsp::{OutputBits, SampleBits};
+use dsp::{OutputBits, Oversampling, SampleBits};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,6 +30,9 @@ pub struct KernelArgs {
     /// Taps of the filter bank
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = heading::OUTPUTS)]
     taps: usize,
+    /// Spectra for each transform's length of time, M/N, as outputs' key of the same name
+    #[arg(long, value_name = "M/N", default_value = "1/1", help_heading = heading::OUTPUTS)]
+    oversampling: Oversampling,
     /// Decimations of outputs, powers of two up to 64: 1 for wideband, others for narrowband
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1", help_heading = heading::OUTPUTS)]
     decimation: Vec<usize>,
@@ -159,6 +162,19 @@ fn cases(args: &KernelArgs) -> Result<Vec<Case>, ConfigError> {
                 "try 16",
             ));
         }
+        let m = args.oversampling.numerator();
+        let points = match args.pass_fraction {
+            None => 2 * channels,
+            Some(_) => channels,
+        };
+        if !args.oversampling.is_none() && (!m.is_power_of_two() || m > points / 2) {
+            let rule = format!(
+                "of M/N, M must be a power of two, at most {} with {channels} channels",
+                points / 2
+            );
+            let (option, of) = ("--oversampling", args.oversampling);
+            return Err(ConfigError::new(option, of, rule, "try 32/27"));
+        }
         for &bits in &args.bits {
             let width = SampleBits::new(bits)
                 .ok_or_else(|| ConfigError::new("--bits", bits, "must be 2 to 16", "try 10"))?;
@@ -167,6 +183,7 @@ fn cases(args: &KernelArgs) -> Result<Vec<Case>, ConfigError> {
                     channels,
                     bits: width,
                     taps: args.taps,
+                    oversampling: args.oversampling,
                     decimation,
                     pass_fraction: args.pass_fraction,
                     sample_bits,
@@ -198,10 +215,13 @@ fn print_head(machine: &Machine) {
         "stat: time of passes over that of passes none of which is summed for statistics, on the average;"
     );
     println!(
+        "J/Gs: joules of the whole card per Gsample of both polarisations while nothing but passes runs, and watts;"
+    );
+    println!(
         "copy: bytes moved per second over those of a copy; differ: bytes off by one of those compared with the model."
     );
     println!(
-        "{:>8} {:>10} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12}  stages, kernels",
+        "{:>8} {:>10} {:>4} {:>4} {:>8} {:>6} {:>6} {:>5} {:>6} {:>11} {:>12}  stages, kernels",
         "channels",
         "decimation",
         "bits",
@@ -211,6 +231,7 @@ fn print_head(machine: &Machine) {
         "moved",
         "copy",
         "stat",
+        "J/Gs",
         "differ"
     );
 }
@@ -224,6 +245,10 @@ fn print_row(row: &Row) {
     let ddc = row.ddc_rate.map_or(String::new(), |rate| {
         format!(", ddc at {:.0} Gsample/s", rate * 1e-9)
     });
+    let oversampled = match row.oversampling.is_none() {
+        true => String::new(),
+        false => format!(", oversampled by {}", row.oversampling),
+    };
     let statistics = &row.statistics;
     let mut sums = format!(", back {:.1} with sums", statistics.back_seconds * 1e6);
     if statistics.every > 1 {
@@ -232,8 +257,11 @@ fn print_row(row: &Row) {
     if statistics.kernels != row.kernels {
         sums += &format!(" by {}", statistics.kernels);
     }
+    let energy = row.energy.map_or("-".to_owned(), |energy| {
+        format!("{:.2}, {:.0} W", energy.joules_per_gigasample, energy.watts)
+    });
     println!(
-        "{:>8} {:>10} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>6.3} {:>12}  {}{ddc}; {}{sums}",
+        "{:>8} {:>10} {:>4} {:>4} {:>8.1} {:>6.1} {:>6.2} {:>5.2} {:>6.3} {energy:>11} {:>12}  {}{ddc}{oversampled}; {}{sums}",
         row.channels,
         row.decimation,
         row.bits,

@@ -33,11 +33,15 @@ impl Setting {
             BackendKind::Cuda => true,
             BackendKind::Auto => has_gpu,
         };
-        let bar = args.options.use_vkgdr || args.memory == MemoryChoice::Bar;
-        let kind = match (on_gpu, bar) {
-            (false, _) => MemoryKind::Host,
-            (true, false) => MemoryKind::Pinned,
-            (true, true) => MemoryKind::Bar,
+        let memory = match args.options.use_vkgdr {
+            true => MemoryChoice::Bar,
+            false => args.memory,
+        };
+        let kind = match memory {
+            _ if !on_gpu => MemoryKind::Host,
+            MemoryChoice::Bar => MemoryKind::Bar,
+            MemoryChoice::Mixed => MemoryKind::Mixed,
+            MemoryChoice::Auto | MemoryChoice::Pinned => MemoryKind::Pinned,
         };
         Self { kind, on_gpu }
     }
@@ -53,11 +57,11 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// That of an engine.
+    /// That of an engine, and of what stands `beside` it.
     pub fn of(
         setting: Setting,
         config: &FgpuConfig,
-        interfaces: &Interfaces,
+        (interfaces, beside): (&Interfaces, &[Demand]),
         spare_chunks: usize,
         workers: usize,
     ) -> Self {
@@ -65,6 +69,7 @@ impl Footprint {
         let engine = &config.engine;
         let mut host = Demand::on_host(engine, spare_chunks, workers, kind);
         host.extend(interfaces.demands(config));
+        host.extend_from_slice(beside);
         host.extend(Demand::of_process(on_gpu));
         Self {
             host,

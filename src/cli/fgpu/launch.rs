@@ -11,7 +11,9 @@ use host::placement::{EnginePlan, HostPlan, Lcore};
 use katcp::{ReservedAddress, SensorInfo, Sensors, ValueType};
 
 use super::FgpuArgs;
-use crate::assembly::{BackendRequest, Compute, StageError, Threads, drain, open_backend};
+use crate::assembly::{
+    BackendRequest, Compute, EnergyMeter, StageError, Threads, drain, open_backend,
+};
 use crate::cli::Failure;
 use crate::cli::frame::StopReason;
 use crate::cli::losses::Losses;
@@ -25,6 +27,7 @@ use crate::engine::steer::{ControlHandle, Published, REQUESTS};
 use crate::fgpu::{Interfaces, LiveEngine, LiveError, LiveParts};
 use crate::gpu::{MemoryChoice, Tune};
 use crate::losses::{Counters, LossRecord};
+use crate::memory::BAR_SHARE;
 use crate::metrics::{EngineMetrics, EngineState, site};
 use crate::page::{EnginePage, EngineParts};
 
@@ -52,6 +55,7 @@ impl Launch<'_> {
         let config = self.config;
         let constants = constants(&compute);
         let gpu = compute.gpu.clone();
+        let energy = EnergyMeter::open(gpu.as_ref().map(|gpu| &*gpu.address));
         let (steering, steered) = ControlHandle::new(&config.engine, REQUESTS);
         let published = steered.published.clone();
         let log = AppliedLog::new(&config.engine);
@@ -72,7 +76,8 @@ impl Launch<'_> {
         let sensors = Sensors::paced("karoo.", period);
         let state = EngineState {
             backend: if gpu.is_some() { "cuda" } else { "cpu" },
-            gpu: gpu.unwrap_or_default(),
+            gpu: gpu.map(|gpu| gpu.to_string()).unwrap_or_default(),
+            energy,
             published: published.clone(),
             sensors: sensors.clone(),
             losses: lost.clone(),
@@ -190,6 +195,7 @@ impl Launch<'_> {
             } else {
                 args.memory
             },
+            bar_share: BAR_SHARE,
             spare_chunks: self.spare_chunks,
             kernels: args.kernels.kernels(Tune::Auto),
             live: true,

@@ -8,13 +8,22 @@ use katcp::reading::unix_now;
 use super::footprint::{Footprint, Setting, fit};
 use super::launch::Launch;
 use super::{FgpuArgs, spare_chunks, wishes};
-use crate::assembly::Throttle;
+use crate::assembly::{Demand, Throttle};
 use crate::cli::log::LogLevel;
 use crate::cli::serve::{Serving, Sockets};
 use crate::cli::{Failure, plan};
 use crate::config::{Decision, FgpuConfig};
 use crate::fgpu::Interfaces;
 use crate::ports::{Interface, PortUse};
+
+/// What is opened and kept in memory beside an engine.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Beside {
+    /// Further interfaces.
+    pub ports: Vec<(Interface, PortUse)>,
+    /// What it takes of the host's memory, without that of interfaces.
+    pub demands: Vec<Demand>,
+}
 
 /// An engine whose configuration and placement are settled.
 pub(in crate::cli) struct Settled {
@@ -28,13 +37,13 @@ pub(in crate::cli) struct Settled {
 
 impl Settled {
     /// Finds interfaces, places threads and buffers, and sees to it that there is memory. `matches`
-    /// is the parsed form of `args`; `beside` tells what else is opened. `None` if the plan was to
-    /// be printed, which it is.
+    /// is the parsed form of `args`; `beside` tells what there is beside it. `None` if the plan was
+    /// to be printed, which it is.
     pub fn find(
         args: &FgpuArgs,
         matches: &ArgMatches,
         mut config: FgpuConfig,
-        beside: impl FnOnce(&Interfaces) -> Result<Vec<(Interface, PortUse)>, Failure>,
+        beside: impl FnOnce(&FgpuConfig, &Interfaces) -> Result<Beside, Failure>,
     ) -> Result<Option<Self>, Failure> {
         for doubt in config.engine.doubts(Some(unix_now())) {
             tracing::warn!("{doubt}");
@@ -51,12 +60,13 @@ impl Settled {
             tracing::warn!("{text}");
         }
         let interfaces = Interfaces::find(&mut config).map_err(Failure::usage)?;
-        let beside = beside(&interfaces)?;
-        let interfaces = interfaces.with(beside);
+        let Beside { ports, demands } = beside(&config, &interfaces)?;
+        let interfaces = interfaces.with(ports);
         let mut spare_chunks = spare_chunks(args, &config);
         let setting = Setting::of(args, args.place.has_gpu());
         let taken = |workers, config: &FgpuConfig, spare_chunks| {
-            Footprint::of(setting, config, &interfaces, spare_chunks, workers)
+            let beside = (&interfaces, &demands[..]);
+            Footprint::of(setting, config, beside, spare_chunks, workers)
         };
         let lower = |workers, config: &mut FgpuConfig, spare_chunks: &mut usize| {
             let taken = |config: &FgpuConfig, spare_chunks| taken(workers, config, spare_chunks);

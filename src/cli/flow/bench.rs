@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{load, plan};
-use crate::cli::{Failure, examples};
+use crate::cli::{Failure, Files, examples};
 use crate::report::{Documented, to_json};
 
 pub(in crate::cli) use chain::Report as ChainReport;
@@ -138,6 +138,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
 }
 
 fn graphs(args: &GraphArgs) -> Result<(), Failure> {
+    let read = |files: Files, path: &PathBuf| files.reads("GRAPH", Some(path));
+    let files = args.graphs.iter().fold(Files::default(), read);
+    args.costs.files(args.cores.files(files)).check()?;
     let cores = args.cores.cores()?;
     let mut report = Report {
         cpus: cores.cpus.clone(),

@@ -4,14 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use ground::counted;
 use karoo_flow::analysis::{Network, Report};
-use karoo_flow::place::{Costs, network};
-use karoo_flow::{Executor, Graph, NodeId, Settings};
+use karoo_flow::place::{Costs, longest_block, network};
+use karoo_flow::{Graph, NodeId, Settings};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::load;
-use crate::cli::Failure;
+use crate::cli::{Failure, Files};
 use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
@@ -20,9 +21,9 @@ pub struct CheckArgs {
     /// The graph: TOML, or GraphML as Laminar's exporter writes it
     #[arg(help_heading = None::<&str>, value_name = "GRAPH")]
     graph: PathBuf,
-    /// Ticks in the blocks of queues
-    #[arg(long, value_name = "TICKS", default_value_t = Settings::default().block, value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
-    block: u64,
+    /// Ticks in the blocks of queues [default: 1024, or fewer where samples are long]
+    #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
+    block: Option<u64>,
     /// Blocks that each queue holds
     #[arg(long, value_name = "BLOCKS", default_value_t = Settings::default().capacity as u64, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     capacity: u64,
@@ -77,14 +78,20 @@ impl Documented for Checked {
 
 /// Runs the command.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let files = Files::default().reads("GRAPH", Some(&args.graph));
+    let files = files
+        .writes("--dot", args.dot.as_deref())
+        .writes("--svg", args.svg.as_deref());
+    args.costs.files(files).check()?;
     let loaded = load::graph(&args.graph)?;
     let graph = &loaded.graph;
+    let chosen = || longest_block(graph, Settings::default().block);
     let settings = Settings {
-        block: args.block,
+        block: args.block.unwrap_or_else(chosen),
         capacity: args.capacity as usize,
         ..Settings::default()
     };
-    let executor = Executor::new(graph, settings);
+    let executor = load::executor(graph, settings);
     let (mut problems, mut report, mut measured) = (Vec::new(), None, false);
     match &executor {
         Err(found) => problems.extend(found.0.iter().map(ToString::to_string)),
@@ -163,14 +170,20 @@ fn ports(graph: &Graph, ids: impl Iterator<Item = NodeId>, input: bool) -> Vec<P
 
 fn show(checked: &Checked) {
     println!(
-        "{}: {} nodes in {} subsystems, {} bytes of state",
-        checked.graph, checked.nodes, checked.subsystems, checked.state_bytes
+        "{}: {} in {}, {} of state",
+        checked.graph,
+        counted(checked.nodes as u64, "node"),
+        counted(checked.subsystems as u64, "subsystem"),
+        counted(checked.state_bytes, "byte")
     );
     for (what, ports) in [("input", &checked.inputs), ("output", &checked.outputs)] {
         for port in ports {
             println!(
-                "{what:<8} {}: {}, {} bytes, at rate {}",
-                port.name, port.of, port.bytes, port.rate
+                "{what:<8} {}: {}, {}, at rate {}",
+                port.name,
+                port.of,
+                counted(port.bytes as u64, "byte"),
+                port.rate
             );
         }
     }

@@ -1,5 +1,6 @@
 //! What the commands read: graphs, costs of nodes, distances of cores.
 
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
@@ -9,10 +10,10 @@ use ground::files::read_text;
 use ground::os::allowed_cpus;
 use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
 use karoo_flow::place::{Calibration, Cores, Costs, fingerprint, measure};
-use karoo_flow::{Graph, Loaded, Registry};
+use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
 
 use crate::bench;
-use crate::cli::Failure;
+use crate::cli::{Failure, Files};
 
 /// CPUs between which all pairs are measured on the spot, at most.
 const FEW: usize = 8;
@@ -45,6 +46,26 @@ fn kinds() -> Registry {
     kinds
 }
 
+/// A graph that is ready to run. If it would stand still with blocks as long as these, the error
+/// says with which it would not.
+pub fn executor(graph: &Graph, settings: Settings) -> Result<Executor, Problems> {
+    let with = |block| Settings {
+        block,
+        ..settings.clone()
+    };
+    Executor::new(graph, settings.clone()).map_err(|mut problems| {
+        let stuck = problems.0.iter_mut().find(|of| of.cause == Cause::Loop);
+        if let Some(stuck) = stuck {
+            let mut shorter = successors(Some(settings.block / 2), |block| Some(block / 2))
+                .take_while(|block| *block > 0);
+            if let Some(block) = shorter.find(|&block| Executor::new(graph, with(block)).is_ok()) {
+                stuck.text += &format!("; it runs with --block {block}");
+            }
+        }
+        problems
+    })
+}
+
 /// Where the costs of nodes come from.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Costs")]
@@ -65,6 +86,11 @@ pub struct CostOptions {
 }
 
 impl CostOptions {
+    /// Adds the file of costs, which may be made.
+    pub fn files(&self, files: Files) -> Files {
+        files.writes("--costs", self.costs.as_deref().filter(|_| !self.guess))
+    }
+
     /// The costs of a graph's nodes: kept ones, or measured and kept.
     pub fn costs(&self, graph: &Graph, cpu: Option<usize>) -> Result<Costs, Failure> {
         if self.guess {
@@ -127,6 +153,11 @@ pub struct CoreOptions {
 }
 
 impl CoreOptions {
+    /// Adds the file of distances.
+    pub fn files(&self, files: Files) -> Files {
+        files.reads("--cores-file", self.cores_file.as_deref())
+    }
+
     /// The CPUs with their distances.
     pub fn cores(&self) -> Result<Cores, Failure> {
         let cpus: Vec<usize> = match &self.cpus {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use karoo_flow::Graph;
-use karoo_flow::place::{Costs, Grouping, Plan, PlanError, Wishes, plan};
+use karoo_flow::place::{Costs, Grouping, Plan, PlanError, Wishes, longest_block, plan};
 
 use super::load;
-use crate::cli::Failure;
+use crate::cli::{Failure, Files};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -49,7 +49,7 @@ pub struct WishOptions {
     /// Ticks in the blocks of all queues [default: chosen, for each queue]
     #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
     block: Option<u64>,
-    /// The most ticks in a block that is chosen
+    /// The most ticks in a block that is chosen; a signal has at most 1 MiB in one
     #[arg(long, value_name = "TICKS", default_value_t = Wishes::default().longest_block, value_parser = clap::value_parser!(u64).range(1..=1 << 22))]
     longest_block: u64,
     /// Blocks that each queue holds
@@ -74,8 +74,9 @@ fn pin(text: &str) -> Result<(String, usize), String> {
 
 impl WishOptions {
     /// Ticks in a block, where no plan says it.
-    pub fn block(&self) -> u64 {
-        self.block.unwrap_or(self.longest_block)
+    pub fn block(&self, graph: &Graph) -> u64 {
+        let chosen = || longest_block(graph, self.longest_block);
+        self.block.unwrap_or_else(chosen)
     }
 
     /// Blocks that each queue holds.
@@ -114,6 +115,9 @@ impl WishOptions {
 
 /// Runs the command.
 pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let files = Files::default().reads("GRAPH", Some(&args.graph));
+    let files = files.writes("--output", args.output.as_deref());
+    args.costs.files(args.cores.files(files)).check()?;
     let loaded = load::graph(&args.graph)?;
     let cores = args.cores.cores()?;
     let costs = args

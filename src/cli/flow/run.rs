@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ground::counted;
 use ground::files::read_text;
 use karoo_flow::adapters::{Address, Stop};
-use karoo_flow::place::Plan;
+use karoo_flow::place::{Plan, rate_in_words};
 use karoo_flow::run::{Handle, Outcome, Telemetry};
 use karoo_flow::{Executor, Graph, NodeId, Settings};
 use schemars::JsonSchema;
@@ -19,9 +20,9 @@ use serde::Serialize;
 
 use super::change::ChangeAt;
 use super::{load, plan};
-use crate::cli::Failure;
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
+use crate::cli::{Failure, Files};
 use crate::flow::{FlowPage, open};
 use crate::ports::{PORT_SCHEME, PortAddress};
 use crate::report::{Documented, to_json};
@@ -114,6 +115,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             "--input {path}=…: the input {path} has no address; each input needs one"
         )));
     }
+    files(args, graph, &inputs, &outputs).check()?;
     if inputs.is_empty() && args.limit.is_none() {
         tracing::info!("the graph has no inputs that could end: it runs until it is told to end");
     }
@@ -123,7 +125,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         .iter()
         .map(|change| change.path.clone())
         .collect();
-    let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;
+    let executor =
+        load::executor(graph, settings).map_err(|found| Failure::data(found.to_string()))?;
     let sockets = Sockets::bind("--http", args.http)?;
     let mut serving = Serving::start(sockets, level)?;
     let mut table = args.telemetry.as_ref().map(Table::new).transpose()?;
@@ -139,7 +142,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         let (stop_too, done, shape) = (&stop, &done, executor.shape());
         let (rows, mut next) = (&mut table, Instant::now() + EVERY);
         let watcher = scope.spawn(move || {
-            let mut handle: Option<Handle> = None;
+            let (mut handle, mut ends): (Option<Handle>, bool) = (None, false);
             while !done.load(Ordering::Acquire) {
                 if let Ok(new) = newest.try_recv() {
                     let page = FlowPage::new(graph.name(), shape.clone(), new.clone());
@@ -150,8 +153,12 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
                 }
                 if let Some(why) = serving.told_to_end() {
                     tracing::info!(%why, "ending");
-                    stop_too.set();
+                    ends = true;
+                }
+                if ends {
+                    // Also a run that began later. It knows before its inputs end within a sample.
                     handle.as_ref().inspect(|handle| handle.quit());
+                    stop_too.set();
                 }
                 if let Some((rows, handle)) = rows.as_mut().zip(handle.as_ref())
                     && Instant::now() >= next
@@ -363,6 +370,32 @@ fn ports(
     Ok(ports)
 }
 
+/// The files of all options.
+fn files(
+    args: &RunArgs,
+    graph: &Graph,
+    inputs: &[(NodeId, Option<End>)],
+    outputs: &[(NodeId, Option<End>)],
+) -> Files {
+    let file = |end: &Option<End>| match end {
+        Some(End::Plain(Address::File(path))) => Some(path.clone()),
+        _ => None,
+    };
+    let mut files = Files::default().reads("GRAPH", Some(&args.graph));
+    for (id, end) in inputs {
+        let option = format!("--input {}=", graph.path(*id));
+        files = files.reads(&option, file(end).as_deref());
+    }
+    for (id, end) in outputs {
+        let option = format!("--output {}=", graph.path(*id));
+        files = files.writes(&option, file(end).as_deref());
+    }
+    let files = files
+        .reads("--plan", args.plan.as_deref())
+        .writes("--telemetry", args.telemetry.as_deref());
+    args.costs.files(args.cores.files(files))
+}
+
 /// How the graph is to run, and the ticks a second that are expected if costs were measured.
 fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Failure> {
     let marked = graph.ids().any(|id| graph.partition(id).is_some());
@@ -384,7 +417,7 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
     let mut settings = match &made {
         Some(plan) => plan.settings(graph).map_err(Failure::usage)?,
         None => Settings {
-            block: args.wishes.block(),
+            block: args.wishes.block(graph),
             capacity: args.wishes.capacity(),
             ..Settings::default()
         },
@@ -405,16 +438,16 @@ fn words(done: &Done) -> String {
     let expected = done
         .expected_ticks_per_second
         .map_or(String::new(), |rate| {
-            format!(", {:.3} million were expected", rate / 1e6)
+            format!(", {} were expected", rate_in_words(rate))
         });
     let bottleneck = done.telemetry.bottleneck();
     let limit = bottleneck.map_or(String::new(), |part| format!("limit   {}\n", part.name));
     format!(
-        "{}: {} ticks in {:.3} s, {:.3} million a second{expected}\n{limit}{}",
+        "{}: {} in {:.3} s, {} a second{expected}\n{limit}{}",
         done.graph,
-        done.ticks,
+        counted(done.ticks, "tick"),
         done.seconds,
-        done.ticks_per_second / 1e6,
+        rate_in_words(done.ticks_per_second),
         done.telemetry.to_string().trim_end()
     )
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use karoo_modem::rx::original::FEEDBACK;
-use karoo_modem::rx::{Acquisition, Equaliser, RxConfigError};
+use karoo_modem::rx::{Acquisition, Equaliser, ModeVote, RxConfigError};
 
 use crate::cli::Failure;
 
@@ -18,6 +18,15 @@ pub(super) struct Algorithms {
     /// How the equaliser's taps are found
     #[arg(long, value_enum, value_name = "WAY", default_value_t)]
     equaliser: Start,
+    /// How the modulation is read from its three copies
+    #[arg(long, value_enum, value_name = "WAY", default_value_t)]
+    vote: Vote,
+    /// Find DC and IQ imbalance of the front end blindly, and take them off
+    #[arg(long)]
+    pub correct: bool,
+    /// As --vote majority, by the name that karoo modem ber had for it
+    #[arg(long, hide = true, conflicts_with = "vote")]
+    majority: bool,
 }
 
 /// How frames are found and sampled.
@@ -40,7 +49,25 @@ enum Start {
     Lms,
 }
 
+/// How the modulation is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Vote {
+    /// Values are added up before a decision
+    #[default]
+    Soft,
+    /// The majority of decided bits, as in the original
+    Majority,
+}
+
 impl Algorithms {
+    /// How the modulation is read.
+    pub fn vote(&self) -> ModeVote {
+        match self.majority || self.vote == Vote::Majority {
+            true => ModeVote::Majority,
+            false => ModeVote::Soft,
+        }
+    }
+
     /// How frames are found.
     pub fn acquisition(&self) -> Acquisition {
         match self.acquisition {
@@ -66,7 +93,7 @@ pub(super) fn refused(error: RxConfigError) -> Failure {
         RxConfigError::Taps(_) => "--taps",
         RxConfigError::Step(_) => "--step",
         RxConfigError::Feedback(_) => "--feedback",
-        RxConfigError::Threads(_) => "--threads",
+        RxConfigError::Threads(_) | RxConfigError::NoThread { .. } => "--threads",
     };
     Failure::usage(format!("{option}: {error}"))
 }

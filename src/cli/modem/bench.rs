@@ -24,6 +24,7 @@ use serde::Serialize;
 use crate::bench::modem::ModemBenchError;
 use crate::cli::Failure;
 use crate::config::units::seconds;
+use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -165,6 +166,45 @@ fn failed(error: ModemBenchError) -> Failure {
         }
         _ => Failure::usage(error),
     }
+}
+
+/// How rows are shown.
+struct Shown<R> {
+    /// Lines above all.
+    head: String,
+    /// Lines of a row.
+    row: fn(&R) -> String,
+    /// Frames of a row that were lost.
+    lost: fn(&R) -> u64,
+}
+
+/// Runs benches one after the other, prints their rows as they come, or all as JSON.
+fn measure_all<B, R, D: Documented>(
+    (cpus, json): (&CpuOptions, bool),
+    benches: &[B],
+    measure: fn(&B) -> Result<R, ModemBenchError>,
+    shown: &Shown<R>,
+    document: impl FnOnce(Place, Vec<R>) -> D,
+) -> Result<(), Failure> {
+    let machine = cpus.keep()?;
+    if !json {
+        machine.print();
+        print!("{}", shown.head);
+    }
+    let mut rows = Vec::new();
+    for bench in benches {
+        let row = measure(bench).map_err(failed)?;
+        if !json {
+            println!("{}", (shown.row)(&row));
+        }
+        rows.push(row);
+    }
+    let lost = rows.iter().map(shown.lost).sum();
+    if json {
+        let document = to_json(&document(machine, rows)).map_err(Failure::data)?;
+        println!("{document}");
+    }
+    none_lost(lost)
 }
 
 /// Frames that were lost are a failure: what a receiver loses it need not decode.

@@ -16,8 +16,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{self, Algorithms};
+use super::channel::FrontEndOptions;
 use super::samples;
-use crate::cli::Failure;
+use crate::cli::{Failure, Files};
 use crate::config::units::hertz;
 use crate::report::error_rates::error_rates_svg;
 use crate::report::modem::{RatesRun, bit_rates, write_rates};
@@ -72,6 +73,8 @@ pub struct BerArgs {
     /// Paths by name: none, manual or cost207RAx4
     #[arg(long, value_name = "NAME", default_value_t = Profile::None, value_parser = Profile::from_str, help_heading = "Channel")]
     profile: Profile,
+    #[command(flatten, next_help_heading = "Channel")]
+    front_end: FrontEndOptions,
     /// Taps of the receiver's equaliser: a multiple of 8, from 8 to 128
     #[arg(
         long,
@@ -82,9 +85,6 @@ pub struct BerArgs {
     taps: usize,
     #[command(flatten, next_help_heading = "Receiver")]
     algorithms: Algorithms,
-    /// Read the modulation by the original's majority instead of soft values
-    #[arg(long, help_heading = "Receiver")]
-    majority: bool,
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -172,13 +172,16 @@ impl BerArgs {
                 clock_ppm: self.clock,
                 frequency: self.frequency / self.sample_rate,
                 paths: self.profile.paths(),
+                iq: self.front_end.iq(),
+                dc: self.front_end.dc(),
                 ..ChannelSettings::default()
             },
             receiver: RxConfig {
                 acquisition: self.algorithms.acquisition(),
+                correct: self.algorithms.correct,
                 equaliser: self.algorithms.equaliser(),
                 taps: self.taps,
-                vote: self.vote(),
+                vote: self.algorithms.vote(),
                 ..RxConfig::default()
             },
             frames: self.frames,
@@ -232,18 +235,25 @@ fn print(point: &TrialPoint) {
 impl BerArgs {
     /// Channel and receiver, in words.
     fn setting(&self) -> String {
-        let vote = match self.majority {
-            true => "majority of the mode's copies",
-            false => "soft values of the mode",
+        let vote = match self.algorithms.vote() {
+            ModeVote::Majority => "majority of the mode's copies",
+            ModeVote::Soft => "soft values of the mode",
         };
-        format!(
+        let mut setting = format!(
             "carrier {} Hz of {} Msample/s · clock {} ppm · paths {} · {} taps · {vote}",
             self.frequency,
             self.sample_rate / 1e6,
             self.clock,
             self.profile,
             self.taps,
-        )
+        );
+        if let Some(faults) = self.front_end.words() {
+            setting += &format!(" · {faults}");
+        }
+        if self.algorithms.correct {
+            setting += " · DC and IQ imbalance taken off";
+        }
+        setting
     }
 
     fn write_svg(&self, path: &Path, points: &[TrialPoint]) -> Result<(), Failure> {
@@ -261,23 +271,20 @@ impl BerArgs {
     fn write_report(&self, dir: &Path, seconds: f64, points: &[TrialPoint]) -> Result<(), Failure> {
         let run = RatesRun {
             setting: self.setting(),
-            white: self.profile == Profile::None,
-            vote: self.vote(),
+            white: self.profile == Profile::None && self.front_end.words().is_none(),
+            vote: self.algorithms.vote(),
             seconds,
         };
         write_rates(dir, &run, points).map_err(Failure::data)
-    }
-
-    fn vote(&self) -> ModeVote {
-        match self.majority {
-            true => ModeVote::Majority,
-            false => ModeVote::Soft,
-        }
     }
 }
 
 /// Runs the command.
 pub fn run(args: &BerArgs) -> Result<(), Failure> {
+    Files::default()
+        .writes("--svg", args.svg.as_deref())
+        .writes_into("--report", args.report.as_deref(), &["report.html"])
+        .check()?;
     let trials = args.trials();
     if let Some(trial) = trials.first() {
         trial.channel.check().map_err(Failure::usage)?;

@@ -104,6 +104,22 @@ pub struct ChannelOptions {
         conflicts_with = "snr"
     )]
     es_n0: Option<f64>,
+    #[command(flatten)]
+    front_end: FrontEndOptions,
+    /// Bits of the converter [default: none, samples stay floats]
+    #[arg(long, value_name = "BITS")]
+    bits: Option<u32>,
+    /// Value at which the converter clips
+    #[arg(long, value_name = "VALUE", default_value_t = 4.0)]
+    clip: f64,
+    /// Seed of noise and fading
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+}
+
+/// Faults of the receiver's front end.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct FrontEndOptions {
     /// Gain of Q against I in dB
     #[arg(
         long,
@@ -123,15 +139,37 @@ pub struct ChannelOptions {
     /// What is added to I and to Q
     #[arg(long, value_name = "I,Q", default_value = "0,0", allow_hyphen_values = true, value_parser = complex)]
     dc: Complex64,
-    /// Bits of the converter [default: none, samples stay floats]
-    #[arg(long, value_name = "BITS")]
-    bits: Option<u32>,
-    /// Value at which the converter clips
-    #[arg(long, value_name = "VALUE", default_value_t = 4.0)]
-    clip: f64,
-    /// Seed of noise and fading
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    seed: u64,
+}
+
+impl FrontEndOptions {
+    /// Differences between the branches of its mixer.
+    pub fn iq(&self) -> IqImbalance {
+        IqImbalance {
+            gain_db: self.iq_gain,
+            phase_degrees: self.iq_phase,
+        }
+    }
+
+    /// What it adds.
+    pub fn dc(&self) -> Complex64 {
+        self.dc
+    }
+
+    /// The same in words, if it has any.
+    pub fn words(&self) -> Option<String> {
+        let FrontEndOptions {
+            iq_gain,
+            iq_phase,
+            dc,
+        } = self;
+        let any = self.iq() != IqImbalance::default() || *dc != Complex64::default();
+        any.then(|| {
+            format!(
+                "IQ {iq_gain} dB, {iq_phase} degrees, DC {}, {}",
+                dc.re, dc.im
+            )
+        })
+    }
 }
 
 fn number(text: &str) -> Result<f64, String> {
@@ -191,11 +229,8 @@ impl ChannelOptions {
             },
             fading,
             snr_db: self.snr.or(self.es_n0.map(|ratio| ratio - per_symbol)),
-            iq: IqImbalance {
-                gain_db: self.iq_gain,
-                phase_degrees: self.iq_phase,
-            },
-            dc: self.dc,
+            iq: self.front_end.iq(),
+            dc: self.front_end.dc(),
             converter: self.bits.map(|bits| Converter {
                 bits,
                 full_scale: self.clip,

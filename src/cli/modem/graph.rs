@@ -1,18 +1,22 @@
-//! Receiving by a dataflow graph.
+//! Receiving and sending by a dataflow graph.
 
 use std::io;
 use std::num::NonZero;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use karoo_flow::adapters::Stop;
 use karoo_modem::formats::ReadCounts;
-use karoo_modem::graph::{self, Copies, GraphError};
-use karoo_modem::rx::{Counts, ReceivedFrame, RxConfig};
+use karoo_modem::graph::{self, Copies, GraphError, Received, SendFrames};
+use karoo_modem::rx::{ReceivedFrame, RxConfig};
 use num_complex::Complex32;
 
 use super::algorithms::refused;
+use super::ending::{EndOptions, Watch};
+use super::messages::next_message;
 use super::sink::{Sink, lock};
-use super::stream::{EndOptions, Source, Watch};
+use super::stream::Source;
 use crate::cli::Failure;
 
 /// What a thread of a run failed with: the run itself tells it as text alone.
@@ -50,14 +54,14 @@ fn copies(threads: Option<usize>) -> Copies {
     }
 }
 
-/// Receives bytes until they end or somebody wants the end, and says what was counted and read.
+/// Receives bytes until they end or somebody wants the end, and says what was received and read.
 pub fn receive(
     config: &RxConfig,
     threads: Option<usize>,
     source: Source,
     sink: &mut Sink,
     (watch, end): (&Watch, &EndOptions),
-) -> Result<(Counts, ReadCounts), Failure> {
+) -> Result<(Received, ReadCounts), Failure> {
     let mut input = match source {
         Source::Bytes(input) => input,
         Source::Packets(place, ..) => {
@@ -68,6 +72,7 @@ pub fn receive(
     };
     let (failed, stop) = (Failed::default(), watch.stop().clone());
     let (failed_too, gatherer) = (failed.clone(), sink.gatherer.clone());
+    let meter = sink.meter.clone();
     let read_counts = Arc::new(Mutex::new(input.counts()));
     let counts_too = read_counts.clone();
     let read = move |samples: &mut Vec<Complex32>| {
@@ -80,6 +85,7 @@ pub fn receive(
         if let Some(gatherer) = &gatherer {
             lock(gatherer).samples(&samples[before..]);
         }
+        lock(&meter).take(&samples[before..]);
         *lock(&counts_too) = input.counts();
         Ok(count)
     };
@@ -92,9 +98,40 @@ pub fn receive(
         }
         done.map_err(|error| failed.keep(error))
     };
-    let counts = graph::receive(config, copies(threads), read, each);
-    let counts = counts.map_err(|error| failed.of(error))?;
+    let received = graph::receive(config, copies(threads), read, each);
+    let received = received.map_err(|error| failed.of(error))?;
     sink.flush()?;
     let read = *lock(&read_counts);
-    Ok((counts, read))
+    Ok((received, read))
+}
+
+/// Sends messages until there are no more or somebody wants the end: each as a frame and 24 blank
+/// symbols, whose samples `each` takes with the number of bytes that are in it.
+pub fn send(
+    node: &SendFrames,
+    threads: Option<usize>,
+    messages: Receiver<Result<Vec<u8>, Failure>>,
+    stop: Stop,
+    mut each: impl FnMut(&[Complex32], usize) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = Failed::default();
+    let failed_too = failed.clone();
+    // Frames come out in the order of their messages.
+    let (read_sizes, sizes) = mpsc::channel();
+    let read = move |bytes: &mut Vec<u8>, _: usize| {
+        let message = next_message(&messages, || stop.is_set());
+        let message = message.map_err(|failure| failed_too.keep(failure))?;
+        let Some(message) = message else {
+            return Ok(0);
+        };
+        bytes.extend(&message);
+        // Whoever takes samples is there as long as the graph is.
+        let _ = read_sizes.send(message.len());
+        Ok(message.len())
+    };
+    let samples = |samples: &[Complex32]| {
+        let used = sizes.try_recv().unwrap_or_default();
+        each(samples, used).map_err(|failure| failed.keep(failure))
+    };
+    graph::send(node, copies(threads), read, samples).map_err(|error| failed.of(error))
 }

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Args;
+use ground::counted;
 use karoo_flow::adapters::Stop;
 use karoo_modem::channel::Channel;
+use karoo_modem::formats::FullScale;
 use karoo_modem::rx::{Counts, RxConfig};
 use karoo_modem::tx::{Transmitter, blank_symbols};
 use karoo_modem::waveform::Modulation;
@@ -18,10 +20,11 @@ use serde::Serialize;
 
 use super::algorithms::refused;
 use super::channel::ChannelOptions;
+use super::ending::{EndOptions, Watch};
 use super::messages::{FrameSettings, messages};
 use super::samples::{self, is_standard};
 use super::sink::{self, Sink, SinkSettings};
-use super::stream::{EndOptions, Source, Watch};
+use super::stream::Source;
 use crate::cli::Failure;
 use crate::modem::Pace;
 use crate::report::{Documented, to_json};
@@ -129,7 +132,7 @@ impl Near {
             } else {
                 match self.messages.try_recv() {
                     Ok(message) => {
-                        let (frame, used) = self.frames.frame(&message?)?;
+                        let (frame, used) = self.frames.frame(&message?);
                         self.transmitter.frame(&frame, &mut samples);
                         self.pause = self.blanks;
                         self.sent.frames += 1;
@@ -192,6 +195,9 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     config.check().map_err(refused)?;
     let settings = args.channel.settings(Some(args.sample_rate))?;
     let channel = Channel::new(&settings).map_err(Failure::usage)?;
+    // What a channel can have, samples can.
+    let clip = settings.converter.map(|converter| converter.full_scale);
+    let full_scale = clip.and_then(|value| FullScale::new(value as f32).ok());
     samples::not_the_same(samples::file(&args.input), samples::file(&args.output))?;
     let payload = args.modulation.payload_bytes();
     let at_once = is_standard(&args.input);
@@ -221,6 +227,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         },
         output,
         watcher: watch.watcher(&format!("{} over a channel", args.modulation), args.threads),
+        meter: sink::meter(full_scale),
         sample_rate: Some(args.sample_rate),
         ..Sink::default()
     };
@@ -229,8 +236,8 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         .name("near".to_owned())
         .spawn(move || near.run())
         .map_err(Failure::data)?;
-    let mut source = Source::Link(taken, args.sample_rate);
-    let counts = sink::receive(&config, &mut source, &mut sink, (&watch, &args.end));
+    let mut source = Source::Link(taken, args.sample_rate, full_scale);
+    let received = sink::receive(&config, &mut source, &mut sink, (&watch, &args.end));
     watch.stop().set();
     // Whoever waits to give samples goes on.
     drop(source);
@@ -243,7 +250,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         sent,
         seconds: begun.elapsed().as_secs_f64(),
         bytes: sink.bytes,
-        counts: counts?,
+        counts: received?.counts,
     };
     report(args, to_standard, &linked)
 }
@@ -255,8 +262,13 @@ fn report(args: &LinkArgs, to_standard: bool, linked: &Linked) -> Result<(), Fai
     }
     let (sent, counts) = (&linked.sent, &linked.counts);
     let mut text = format!(
-        "{} frames of {} sent, {} delivered; {} bytes sent, {} received; {:.2} s",
-        sent.frames, linked.modulation, counts.delivered, sent.bytes, linked.bytes, linked.seconds
+        "{} of {} sent, {} delivered; {} sent, {} received; {:.2} s",
+        counted(sent.frames, "frame"),
+        linked.modulation,
+        counts.delivered,
+        counted(sent.bytes, "byte"),
+        linked.bytes,
+        linked.seconds
     );
     if sent.most_late > LATE {
         text += &format!(

@@ -3,16 +3,21 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
-use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, pad_message};
+use karoo_modem::graph::SendFrames;
+use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, frame_message};
 
 use super::samples::is_standard;
 use crate::cli::Failure;
 
 /// Messages that may wait to be sent.
 const WAITING: usize = 16;
+
+/// How long a look for messages lasts.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What frames are like.
 #[derive(Clone, Copy, Debug)]
@@ -40,21 +45,28 @@ impl FrameSettings {
     }
 
     /// A frame, and how many bytes of the message are in it.
-    pub fn frame(&self, message: &[u8]) -> Result<(Frame, usize), Failure> {
-        let (mut payload, used) = pad_message(message, self.modulation);
-        if self.scramble {
-            Scrambler::demo().apply(&mut payload);
-        }
+    pub fn frame(&self, message: &[u8]) -> (Frame, usize) {
         let header = Header {
             source: self.source,
             destination: self.destination,
             network: self.network,
-            // A payload has at most 12 252 bytes.
-            length: used as u16,
             ..Header::new(self.modulation)
         };
-        let frame = Frame::new(header, &payload, self.check).map_err(Failure::data)?;
-        Ok((frame, used))
+        let scrambler = self.scramble.then(Scrambler::demo);
+        frame_message(message, header, self.check, scrambler)
+    }
+
+    /// The node of a graph that makes such frames, of a power that is `gain` squared.
+    pub fn node(&self, gain: f32) -> SendFrames {
+        SendFrames {
+            modulation: self.modulation,
+            check: self.check,
+            scramble: self.scramble,
+            source: self.source,
+            destination: self.destination,
+            network: self.network,
+            gain,
+        }
     }
 }
 
@@ -101,6 +113,21 @@ pub fn messages(
     let thread = thread::Builder::new().name("messages".to_owned());
     thread.spawn(work).map_err(Failure::data)?;
     Ok(messages)
+}
+
+/// Waits for a message: none if no more come, or as soon as somebody wants the end.
+pub fn next_message(
+    messages: &Receiver<Result<Vec<u8>, Failure>>,
+    has_ended: impl Fn() -> bool,
+) -> Result<Option<Vec<u8>>, Failure> {
+    while !has_ended() {
+        match messages.recv_timeout(LOOK) {
+            Ok(message) => return message.map(Some),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(None)
 }
 
 /// Sends what is read, until the end or until nobody wants more.

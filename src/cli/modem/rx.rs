@@ -6,20 +6,24 @@ use std::thread;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use ground::counted;
 use karoo_modem::formats::{FullScale, ReadCounts, SampleFormat};
-use karoo_modem::rx::{Acquisition, Counts, Level, ModeVote, RxConfig};
+use karoo_modem::graph::Received;
+use karoo_modem::rx::{Acquisition, Counts, Level, RxConfig};
 use karoo_modem::waveform::{CheckField, ModeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{Algorithms, refused};
+use super::ending::{EndOptions, Watch};
 use super::graph;
 use super::samples::{self, is_standard};
 use super::sink::{self, FrameDone, Gatherer, Sink, SinkSettings, lock};
-use super::stream::{self, EndOptions, LayoutOptions, PacketOptions, Source, Watch};
-use crate::cli::Failure;
+use super::soft::SoftOutput;
+use super::stream::{self, LayoutOptions, PacketOptions, Source};
+use crate::cli::{Failure, Files};
 use crate::modem::{IntakeCounts, Place};
-use crate::report::modem::ModemRun;
+use crate::report::modem::{Corrected, InputLevel, ModemRun};
 use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
@@ -35,7 +39,8 @@ pub struct RxArgs {
     format: Option<SampleFormat>,
     #[command(flatten)]
     layout: LayoutOptions,
-    /// Value that 32767 stands for in ci16 [default: what metadata say, else 4]
+    /// Value that 32767 stands for in ci16, and at which the converter of cf32 clipped [default:
+    /// what metadata say, else 4 for ci16]
     #[arg(long, value_name = "VALUE", value_parser = samples::full_scale)]
     full_scale: Option<FullScale>,
     /// Samples per second, for frequencies in Hz [default: what metadata or context packets say]
@@ -63,6 +68,15 @@ pub struct RxArgs {
     /// Expect the original's modulations alone, without 64-QAM
     #[arg(long, help_heading = "Frames")]
     cyclops: bool,
+    /// Soft values of the bits of bodies as little-endian floats, ln P(0)/P(1), in transmission
+    /// order; of frames that are delivered or whose check field is wrong, as scrambled as they came
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "graph",
+        help_heading = "Frames"
+    )]
+    soft: Option<PathBuf>,
     /// Folder for report.html, a page with pictures
     #[arg(long, value_name = "DIR", help_heading = "Frames")]
     report: Option<PathBuf>,
@@ -88,15 +102,6 @@ pub struct RxArgs {
         help_heading = "Receiver"
     )]
     step: f32,
-    /// How the modulation is read from its three copies
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WAY",
-        default_value_t,
-        help_heading = "Receiver"
-    )]
-    vote: Vote,
     /// Receive bytes by a dataflow graph; without --threads, its placement says how many threads
     /// decode
     #[arg(long, conflicts_with = "http", help_heading = "Receiver")]
@@ -131,16 +136,6 @@ enum Check {
     Pad,
 }
 
-/// How the modulation is read.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Vote {
-    /// Values are added up before a decision
-    #[default]
-    Soft,
-    /// The majority of decided bits, as in the original
-    Majority,
-}
-
 /// What was received.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Done {
@@ -148,6 +143,10 @@ pub struct Done {
     bytes: u64,
     cut_bytes: u64,
     counts: Counts,
+    /// Level of the samples as they came.
+    level: InputLevel,
+    /// What --correct took off them.
+    correction: Option<Corrected>,
     /// What has become of packets, if samples came in packets.
     packets: Option<IntakeCounts>,
     frames: Vec<FrameDone>,
@@ -162,13 +161,11 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let config = RxConfig {
         acquisition: args.algorithms.acquisition(),
+        correct: args.algorithms.correct,
         taps: args.taps,
         equaliser: args.algorithms.equaliser(),
         step: args.step,
-        vote: match args.vote {
-            Vote::Soft => ModeVote::Soft,
-            Vote::Majority => ModeVote::Majority,
-        },
+        vote: args.algorithms.vote(),
         modes: if args.cyclops {
             ModeSet::Cyclops
         } else {
@@ -178,7 +175,7 @@ fn config(args: &RxArgs) -> Result<RxConfig, Failure> {
             Check::Crc => CheckField::Crc,
             Check::Pad => CheckField::Pad,
         },
-        soft: false,
+        soft: args.soft.is_some(),
         points: args.report.is_some() || args.http.is_some(),
         threads: match args.algorithms.acquisition() {
             Acquisition::Original { .. } => 0,
@@ -196,14 +193,14 @@ fn receive(
     config: &RxConfig,
     mut source: Source,
     (sink, watch): (&mut Sink, &Watch),
-) -> Result<(Counts, ReadCounts, Option<Source>), Failure> {
+) -> Result<(Received, ReadCounts, Option<Source>), Failure> {
     let ends = (watch, &args.end);
     if args.graph {
-        let (counts, read) = graph::receive(config, args.threads, source, sink, ends)?;
-        return Ok((counts, read, None));
+        let (received, read) = graph::receive(config, args.threads, source, sink, ends)?;
+        return Ok((received, read, None));
     }
-    let counts = sink::receive(config, &mut source, sink, ends)?;
-    Ok((counts, source.read_counts(), Some(source)))
+    let received = sink::receive(config, &mut source, sink, ends)?;
+    Ok((received, source.read_counts(), Some(source)))
 }
 
 /// Runs the command.
@@ -224,10 +221,12 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         args.sample_rate,
         watch.stop(),
     )?;
-    samples::not_the_same(
-        args.input.file(),
-        args.output.as_deref().and_then(samples::file),
-    )?;
+    let files = samples::reads(Files::default(), args.input.file());
+    files
+        .writes("--output", args.output.as_deref().and_then(samples::file))
+        .writes("--soft", args.soft.as_deref())
+        .writes_into("--report", args.report.as_deref(), &["report.html"])
+        .check()?;
     let mut sink = Sink {
         settings: SinkSettings {
             keep_failed: args.keep_failed,
@@ -236,27 +235,34 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
             prompt: args.input.is_live(),
         },
         output: sink::output(args.output.as_deref())?,
+        soft: args.soft.as_deref().map(SoftOutput::create).transpose()?,
         gatherer: args.report.is_some().then(Gatherer::default),
         watcher: watch.watcher(&args.input.to_string(), config.threads),
+        meter: sink::meter(source.full_scale()),
         sample_rate: args.sample_rate.or(source.sample_rate()),
         ..Sink::default()
     };
     let begun = Instant::now();
-    let (mut counts, read, source) = receive(args, &config, source, (&mut sink, &watch))?;
+    let (received, read, source) = receive(args, &config, source, (&mut sink, &watch))?;
     let seconds = begun.elapsed().as_secs_f64();
     watch.finish();
+    let mut counts = received.counts;
     // Some were taken for 0 when they were read.
     counts.bad_samples += read.not_finite;
     let packets = match source {
         Some(source) => source.finish()?,
         None => None,
     };
+    let level = lock(&sink.meter).level();
+    let correction = received.correction.map(Corrected::from);
     if let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) {
         let run = ModemRun {
             input: args.input.to_string(),
             sample_rate: sink.sample_rate,
             seconds,
             bytes: sink.bytes,
+            level,
+            correction,
             machine: match args.graph {
                 true => format!("{}, by a graph", config.level),
                 false => format!("{}, {} decoding threads", config.level, config.threads),
@@ -270,6 +276,8 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         bytes: sink.bytes,
         cut_bytes: read.cut_bytes,
         counts,
+        level,
+        correction,
         packets,
         frames: sink.done,
     };
@@ -284,11 +292,10 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
     }
     let counts = &done.counts;
     let mut text = format!(
-        "{} frame{} delivered, {} bytes, {} samples in {:.2} s",
-        counts.delivered,
-        if counts.delivered == 1 { "" } else { "s" },
-        done.bytes,
-        counts.samples,
+        "{} delivered, {}, {} in {:.2} s",
+        counted(counts.delivered, "frame"),
+        counted(done.bytes, "byte"),
+        counted(counts.samples, "sample"),
         done.seconds
     );
     let lost = [
@@ -302,6 +309,16 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\nnot delivered: {count} {what}");
+    }
+    text += &format!("\nlevel {}", done.level.words());
+    if let Some(clipped) = done.level.clipped {
+        text += &format!(", {} at full scale", counted(clipped, "part"));
+    }
+    if let Some(warning) = done.level.warning() {
+        text += &format!("\n{warning}");
+    }
+    if let Some(correction) = &done.correction {
+        text += &format!("\ntaken off: {}", correction.words());
     }
     if let Some(packets) = &done.packets {
         text += &stream::words(packets);

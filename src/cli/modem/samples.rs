@@ -10,7 +10,7 @@ use karoo_modem::formats::{
 };
 use num_complex::Complex32;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, Files};
 use crate::config::units::hertz;
 
 /// Labels in metadata, at most.
@@ -72,21 +72,33 @@ pub fn full_scale(text: &str) -> Result<FullScale, String> {
     FullScale::new(value).map_err(|error| error.to_string())
 }
 
+/// The files of samples by a name: of a recording, metadata and data.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    RecordingPaths::of(path).map_or(vec![path.to_owned()], |paths| vec![paths.meta, paths.data])
+}
+
+/// Adds the input, if it is a file.
+pub fn reads(files: Files, input: Option<&Path>) -> Files {
+    let parts = input.into_iter().flat_map(parts);
+    parts.fold(files, |files, part| files.reads("--input", Some(&part)))
+}
+
+/// Adds the output, if it is a file.
+pub fn writes(files: Files, output: Option<&Path>) -> Files {
+    let parts = output.into_iter().flat_map(parts);
+    parts.fold(files, |files, part| files.writes("--output", Some(&part)))
+}
+
 /// Refuses to write over what is read.
 pub fn not_the_same(input: Option<&Path>, output: Option<&Path>) -> Result<(), Failure> {
-    let Some((input, output)) = input.zip(output) else {
-        return Ok(());
-    };
-    let real = |path: &Path| {
-        let path = RecordingPaths::of(path).map_or(path.to_owned(), |paths| paths.data);
-        fs::canonicalize(path).ok()
-    };
-    match real(input).is_some_and(|input| real(output) == Some(input)) {
-        true => Err(Failure::usage(format!(
-            "--output {}: it is the input, which would be lost; name another file",
-            output.display()
-        ))),
-        false => Ok(()),
+    writes(reads(Files::default(), input), output).check()
+}
+
+/// The full scale of samples, if it is known.
+fn known(format: SampleFormat, said: Option<FullScale>) -> Option<FullScale> {
+    match format {
+        SampleFormat::Ci16 => Some(said.unwrap_or_default()),
+        SampleFormat::Cf32 => said,
     }
 }
 
@@ -94,6 +106,8 @@ pub fn not_the_same(input: Option<&Path>, output: Option<&Path>) -> Result<(), F
 pub struct Input {
     path: PathBuf,
     reader: SampleReader<Box<dyn Read + Send>>,
+    /// Full scale: of integers always known, of floats where somebody says it.
+    pub full_scale: Option<FullScale>,
     /// Samples per second and frequency, where metadata say them.
     pub recording: Option<Recording>,
 }
@@ -110,6 +124,7 @@ impl Input {
         Input {
             path: name.into(),
             reader: SampleReader::new(source, format, scale.unwrap_or_default()),
+            full_scale: known(format, scale),
             recording: None,
         }
     }
@@ -130,6 +145,7 @@ impl Input {
             return Ok(Input {
                 path: path.to_owned(),
                 reader: SampleReader::new(source, format, scale.unwrap_or_default()),
+                full_scale: known(format, scale),
                 recording: None,
             });
         };
@@ -164,10 +180,11 @@ impl Input {
         let skipped = &mut (&mut data).take(recording.header_bytes);
         io::copy(skipped, &mut io::sink()).map_err(|error| failed(&paths.data, error))?;
         let source: Box<dyn Read + Send> = Box::new(data.take(bytes));
-        let scale = scale.or(recording.full_scale).unwrap_or_default();
+        let scale = scale.or(recording.full_scale);
         Ok(Input {
             path: paths.data,
-            reader: SampleReader::new(source, recording.format, scale),
+            reader: SampleReader::new(source, recording.format, scale.unwrap_or_default()),
+            full_scale: known(recording.format, scale),
             recording: Some(recording),
         })
     }

@@ -5,6 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use karoo_modem::formats::FullScale;
+use karoo_modem::graph::Received;
 use karoo_modem::rx::{Counts, Outcome, ReceivedFrame, Receiver, RxConfig};
 use karoo_modem::waveform::{Modulation, Scrambler};
 use katcp::reading::unix_now;
@@ -13,11 +15,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::refused;
+use super::ending::{EndOptions, Watch};
 use super::samples::is_standard;
-use super::stream::{EndOptions, Next, Source, Watch};
+use super::soft::SoftOutput;
+use super::stream::{Next, Source};
 use crate::cli::Failure;
 use crate::modem::Watcher;
-use crate::report::modem::ModemGatherer;
+use crate::report::modem::{InputMeter, ModemGatherer};
 
 /// Frames of which all that is known is kept; later ones are counted.
 const MOST_FRAMES: usize = 1_000_000;
@@ -49,6 +53,14 @@ pub struct FrameDone {
 /// What makes the report: a graph has samples on one thread, and frames on another.
 pub type Gatherer = Arc<Mutex<ModemGatherer>>;
 
+/// What measures the input, likewise.
+pub type SharedMeter = Arc<Mutex<InputMeter>>;
+
+/// One of samples whose full scale is known, or not.
+pub fn meter(full_scale: Option<FullScale>) -> SharedMeter {
+    Arc::new(Mutex::new(InputMeter::new(full_scale)))
+}
+
 /// What is behind a lock, also where a thread that held it failed.
 pub fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,8 +87,10 @@ pub struct SinkSettings {
 pub struct Sink {
     pub settings: SinkSettings,
     pub output: Option<Payloads>,
+    pub soft: Option<SoftOutput>,
     pub gatherer: Option<Gatherer>,
     pub watcher: Option<Watcher>,
+    pub meter: SharedMeter,
     pub sample_rate: Option<f64>,
     pub bytes: u64,
     pub done: Vec<FrameDone>,
@@ -103,6 +117,9 @@ pub fn output(path: Option<&Path>) -> Result<Option<Payloads>, Failure> {
 impl Sink {
     /// Writes what has been held back.
     pub fn flush(&mut self) -> Result<(), Failure> {
+        if let Some(soft) = &mut self.soft {
+            soft.flush()?;
+        }
         match &mut self.output {
             Some((name, output)) => output.flush().map_err(|error| written(name, &error)),
             None => Ok(()),
@@ -116,6 +133,9 @@ impl Sink {
         for mut frame in frames.drain(..) {
             if let Some(gatherer) = &self.gatherer {
                 lock(gatherer).frame(&frame);
+            }
+            if let Some(soft) = &mut self.soft {
+                soft.frame(&frame)?;
             }
             if self.settings.keep_frames && self.done.len() < MOST_FRAMES {
                 self.done.push(self.done(&frame));
@@ -175,13 +195,14 @@ fn written(name: &str, error: &io::Error) -> Failure {
     Failure::data(format!("{name}: {error}"))
 }
 
-/// Receives until the samples end or somebody wants the end, and says what was counted.
+/// Receives until the samples end or somebody wants the end, and says what was counted and what was
+/// taken off.
 pub fn receive(
     config: &RxConfig,
     source: &mut Source,
     sink: &mut Sink,
     (watch, end): (&Watch, &EndOptions),
-) -> Result<Counts, Failure> {
+) -> Result<Received, Failure> {
     let mut receiver = Receiver::new(config).map_err(refused)?;
     let mut before = Counts::default();
     let (mut block, mut frames): (Vec<Complex32>, Vec<ReceivedFrame>) = Default::default();
@@ -209,8 +230,10 @@ pub fn receive(
         if let Some(gatherer) = &sink.gatherer {
             lock(gatherer).samples(&block);
         }
+        lock(&sink.meter).take(&block);
         if let Some(watcher) = &mut sink.watcher {
             watcher.samples(&block);
+            watcher.level(&lock(&sink.meter), unix_now());
         }
         // Also where nothing came: threads may have frames.
         receiver.push(&block, &mut frames);
@@ -225,9 +248,12 @@ pub fn receive(
     sink.frames(&mut frames)?;
     sink.flush()?;
     before += receiver.counts();
-    if let Some(watcher) = &sink.watcher {
+    if let Some(watcher) = &mut sink.watcher {
         watcher.counts(before, sink.bytes, source.counts(), sink.sample_rate);
-        watcher.end();
+        watcher.end(&lock(&sink.meter));
     }
-    Ok(before)
+    Ok(Received {
+        counts: before,
+        correction: receiver.correction(),
+    })
 }

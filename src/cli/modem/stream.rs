@@ -1,11 +1,11 @@
-//! Streams of samples on the command line: where they come from and go to, and what ends them.
+//! Streams of samples on the command line: where they come from and go to.
 
 use std::io::{BufWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use ground::counted;
 use ground::os::allowed_cpus;
 use karoo_flow::adapters::Stop;
 use karoo_modem::formats::{FullScale, PlanarReader, PlanarWriter, ReadCounts, SampleFormat};
@@ -15,12 +15,8 @@ use num_complex::Complex32;
 
 use super::samples::{Input, Output};
 use crate::cli::Failure;
-use crate::cli::log::{self, LogTo};
-use crate::cli::serve::{Serving, Sockets};
-use crate::config::units;
 use crate::modem::{
-    Block, Intake, IntakeCounts, IntakeSettings, ModemPage, Outlet, OutletCounts, OutletSettings,
-    Place, Taken, Watcher,
+    Block, Intake, IntakeCounts, IntakeSettings, Outlet, OutletCounts, OutletSettings, Place, Taken,
 };
 
 /// Samples by which a frame's last pulse reaches behind its last symbol.
@@ -77,18 +73,6 @@ impl PacketOptions {
     }
 }
 
-/// When receiving ends, if its samples do not.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "End")]
-pub struct EndOptions {
-    /// Seconds after which it ends
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: Option<Duration>,
-    /// Frames after which it ends, delivered or not
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    frames: Option<u64>,
-}
-
 /// What is done to packets that are sent.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Packets")]
@@ -99,21 +83,6 @@ pub struct LossOptions {
     /// Which packets those are
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     lose_seed: u64,
-}
-
-impl EndOptions {
-    /// Whether there are as many frames as are wanted.
-    pub fn is_enough(&self, frames: u64) -> bool {
-        self.frames.is_some_and(|wanted| frames >= wanted)
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let value = units::seconds(text).map_err(|error| error.to_string())?;
-    match Duration::try_from_secs_f64(value) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("it must be a number of seconds above 0".to_owned()),
-    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -127,78 +96,6 @@ fn share(text: &str) -> Result<f64, String> {
 fn rate(hertz: f64) -> Result<SampleRate, Failure> {
     let failed = |error| Failure::usage(format!("--sample-rate: {error}"));
     SampleRate::new(hertz).map_err(failed)
-}
-
-/// Signals, heard as long as a stream that nothing else ends goes on.
-pub struct Watch {
-    serving: Option<Serving>,
-    has_page: bool,
-    stop: Stop,
-}
-
-impl Watch {
-    /// Listens if the stream is live; else signals end the process.
-    pub fn start(is_live: bool, http: Option<u16>) -> Result<Watch, Failure> {
-        let serving = match is_live {
-            true => {
-                let level = log::start(LogTo::default());
-                let sockets = Sockets::bind("--http", http)?;
-                Some(Serving::start(sockets, level)?)
-            }
-            false => None,
-        };
-        let told = serving.as_ref().map(|serving| serving.told().clone());
-        Ok(Watch {
-            serving,
-            has_page: http.is_some(),
-            stop: told.unwrap_or_default(),
-        })
-    }
-
-    /// Ends it after the time that `end` names, also where an input waits for a peer.
-    pub fn end_after(&self, end: &EndOptions) -> Result<(), Failure> {
-        let Some(seconds) = end.seconds else {
-            return Ok(());
-        };
-        let stop = self.stop.clone();
-        let wait = move || {
-            thread::sleep(seconds);
-            stop.set();
-        };
-        let thread = thread::Builder::new().name("end".to_owned()).spawn(wait);
-        thread.map(drop).map_err(Failure::data)
-    }
-
-    /// What the receiver of a stream, which decodes on so many threads, is to tell its page, if it
-    /// has one: shown from now on.
-    pub fn watcher(&mut self, name: &str, threads: usize) -> Option<Watcher> {
-        let serving = self.serving.as_mut().filter(|_| self.has_page)?;
-        let watcher = Watcher::new(threads);
-        serving.show(ModemPage::site(name, &watcher));
-        Some(watcher)
-    }
-
-    /// What ends inputs that wait for a peer.
-    pub fn stop(&self) -> &Stop {
-        &self.stop
-    }
-
-    /// Whether somebody wants the end.
-    pub fn has_ended(&self) -> bool {
-        let told = self.serving.as_ref().and_then(Serving::told_to_end);
-        if let Some(why) = told {
-            tracing::info!(%why, "ending");
-            self.stop.set();
-        }
-        self.stop.is_set()
-    }
-
-    /// Ends it; a signal then ends the process.
-    pub fn finish(self) {
-        if let Some(serving) = self.serving {
-            serving.stop();
-        }
-    }
 }
 
 /// What came of a look at a source.
@@ -220,8 +117,8 @@ pub enum Source {
     Bytes(Box<Input>),
     /// Packets.
     Packets(Place, Box<Intake>, Block),
-    /// Blocks of a link, and their rate.
-    Link(Receiver<Vec<Complex32>>, f64),
+    /// Blocks of a link, their rate, and the full scale of its converter.
+    Link(Receiver<Vec<Complex32>>, f64, Option<FullScale>),
 }
 
 impl Source {
@@ -275,7 +172,16 @@ impl Source {
         match self {
             Source::Bytes(input) => input.recording.as_ref()?.sample_rate,
             Source::Packets(_, intake, _) => Some(intake.context()?.sample_rate.hertz()),
-            Source::Link(_, rate) => Some(*rate),
+            Source::Link(_, rate, _) => Some(*rate),
+        }
+    }
+
+    /// Value that is the samples' full scale, if it is known.
+    pub fn full_scale(&self) -> Option<FullScale> {
+        match self {
+            Source::Bytes(input) => input.full_scale,
+            Source::Packets(_, intake, _) => Some(intake.full_scale()),
+            Source::Link(_, _, full_scale) => *full_scale,
         }
     }
 
@@ -306,7 +212,7 @@ impl Source {
                     }
                 }
             },
-            Source::Link(blocks, _) => match blocks.recv_timeout(SHORT) {
+            Source::Link(blocks, ..) => match blocks.recv_timeout(SHORT) {
                 Ok(block) => {
                     *samples = block;
                     Ok(Next::Samples)
@@ -468,8 +374,9 @@ impl Destination {
 pub fn words(packets: &IntakeCounts) -> String {
     let counts = &packets.stream;
     let mut text = format!(
-        "\n{} packets of samples, {} of context",
-        counts.packets, counts.contexts
+        "\n{} of samples, {} of context",
+        counted(counts.packets, "packet"),
+        counts.contexts
     );
     let causes = [
         (counts.lost_samples, "samples lost, for which zeros stand"),

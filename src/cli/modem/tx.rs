@@ -2,28 +2,28 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
 
 use clap::{Args, ValueEnum};
+use ground::counted;
 use karoo_modem::formats::{FullScale, SampleFormat};
 use karoo_modem::tx::{Transmitter, blank_symbols};
-use karoo_modem::waveform::{CheckField, Modulation};
+use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Modulation};
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::messages::{FrameSettings, messages};
+use super::ending::Watch;
+use super::graph;
+use super::messages::{FrameSettings, messages, next_message};
 use super::samples;
-use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions, Watch};
+use super::stream::{Destination, LayoutOptions, LossOptions, PacketOptions};
 use crate::cli::Failure;
 use crate::modem::{OutletCounts, Place};
 use crate::report::{Documented, to_json};
 
 /// Blank symbols that are made at once.
 const BLANKS: u64 = 1 << 14;
-/// How long a look for messages lasts.
-const LOOK: Duration = Duration::from_millis(50);
 /// Blank symbols behind the last frame of a stream.
 const BEHIND: usize = 400;
 /// Seconds behind its time from which on a stream of packets is said to be late.
@@ -62,6 +62,12 @@ pub struct TxArgs {
     /// Blank symbols before the first frame
     #[arg(long, value_name = "SYMBOLS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     lead: u64,
+    /// Send by a dataflow graph, which makes frames on several threads
+    #[arg(long)]
+    graph: bool,
+    /// Threads that make frames [default: what the graph's placement gives them]
+    #[arg(long, value_name = "N", requires = "graph", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Samples: a raw file, or SigMF by the names .sigmf-meta and .sigmf-data; - is standard
     /// output; tcp:HOST:PORT, tcp-listen:ADDRESS:PORT; shm:NAME; or packets of VITA 49.2, as DIFI
     /// has them: udp:ADDRESS:PORT, dpdk:INTERFACE:GROUP:PORT, a capture FILE.pcap
@@ -94,6 +100,10 @@ impl TxArgs {
     /// Whether it goes on until somebody ends it.
     pub fn is_live(&self) -> bool {
         self.output.is_live()
+    }
+
+    fn amplitude(&self) -> f32 {
+        10f64.powf(self.gain / 20.0) as f32
     }
 }
 
@@ -150,15 +160,23 @@ struct Sender<'a> {
 impl Sender<'_> {
     /// A frame with `message`, and the pause behind it.
     fn frame(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let args = self.args;
-        let (frame, used) = self.frame_settings.frame(message)?;
-        self.output.frame(args.modulation.name());
-        self.samples.clear();
-        self.transmitter.frame(&frame, &mut self.samples);
-        self.output.write(&self.samples)?;
+        let (frame, used) = self.frame_settings.frame(message);
+        let mut samples = std::mem::take(&mut self.samples);
+        samples.clear();
+        self.transmitter.frame(&frame, &mut samples);
+        let written = self.write_frame(&samples, used);
+        self.samples = samples;
+        written?;
+        self.pause(self.blanks)
+    }
+
+    /// A frame's samples, with `used` bytes of a message in it.
+    fn write_frame(&mut self, samples: &[Complex32], used: usize) -> Result<(), Failure> {
+        self.output.frame(self.args.modulation.name());
+        self.output.write(samples)?;
         self.frames += 1;
         self.bytes += used as u64;
-        self.pause(self.blanks)
+        Ok(())
     }
 
     fn pause(&mut self, symbols: u64) -> Result<(), Failure> {
@@ -173,14 +191,25 @@ impl Sender<'_> {
         Ok(())
     }
 
+    /// All messages by a graph, until somebody wants the end.
+    fn all_by_graph(
+        &mut self,
+        messages: Receiver<Result<Vec<u8>, Failure>>,
+    ) -> Result<(), Failure> {
+        let node = self.frame_settings.node(self.args.amplitude());
+        let stop = self.watch.stop().clone();
+        let threads = self.args.threads.map(usize::from);
+        graph::send(&node, threads, messages, stop, |samples, used| {
+            // They end with the blanks that fill a frame's last block.
+            self.write_frame(samples, used)?;
+            self.pause(self.blanks - BLANK_SYMBOLS as u64)
+        })
+    }
+
     /// All messages, until somebody wants the end.
     fn all(&mut self, messages: &Receiver<Result<Vec<u8>, Failure>>) -> Result<(), Failure> {
-        while !self.watch.has_ended() {
-            match messages.recv_timeout(LOOK) {
-                Ok(message) => self.frame(&message?)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+        while let Some(message) = next_message(messages, || self.watch.has_ended())? {
+            self.frame(&message)?;
         }
         Ok(())
     }
@@ -241,7 +270,7 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
     let mut sender = Sender {
         args,
         frame_settings,
-        transmitter: Transmitter::new(10f64.powf(args.gain / 20.0) as f32),
+        transmitter: Transmitter::new(args.amplitude()),
         output,
         watch,
         blanks,
@@ -250,7 +279,10 @@ pub fn run(args: &TxArgs) -> Result<(), Failure> {
         samples: Vec::new(),
     };
     sender.pause(args.lead)?;
-    sender.all(&messages)?;
+    match args.graph {
+        true => sender.all_by_graph(messages)?,
+        false => sender.all(&messages)?,
+    }
     report(args, &sender.finish()?)
 }
 
@@ -261,16 +293,21 @@ fn report(args: &TxArgs, sent: &Sent) -> Result<(), Failure> {
         return Ok(());
     }
     let mut text = format!(
-        "{} frames of {}, {} bytes, {} samples, {} parts clipped",
-        sent.frames, sent.modulation, sent.bytes, sent.samples, sent.clipped
+        "{} of {}, {}, {}, {} clipped",
+        counted(sent.frames, "frame"),
+        sent.modulation,
+        counted(sent.bytes, "byte"),
+        counted(sent.samples, "sample"),
+        counted(sent.clipped, "part")
     );
     if let Some(packets) = &sent.packets {
         let left_out = &packets.left_out;
-        text += &format!("; {} packets", packets.packets);
+        text += &format!("; {}", counted(packets.packets, "packet"));
         if left_out.packets > 0 {
             text += &format!(
-                ", {} left out, which touches {} frames",
-                left_out.packets, left_out.frames
+                ", {} left out, which touches {}",
+                left_out.packets,
+                counted(left_out.frames, "frame")
             );
         }
         if packets.most_late > LATE {

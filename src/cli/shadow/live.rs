@@ -25,7 +25,7 @@ use crate::ports::OpenPort;
 use crate::report::to_json;
 use crate::shadow::{
     ComparedStream, Comparer, ComparerHandle, Followed, Follower, Heard, Inlet, Listener,
-    OurBatches, Selection, ShadowReport, queue,
+    OurBatches, Selection, ShadowReport, Target, queue,
 };
 
 /// A shadow whose configuration and placement are settled.
@@ -75,9 +75,14 @@ impl Shadow<'_> {
         let comparer = Comparer::start(&config.engine, self.every, outlet, followed.clone());
         let begun = comparer.map_err(Failure::data).and_then(|comparer| {
             let ears = self.listen(&eal, inlet, |newest| {
-                let (follow, followed) = (!self.args.no_follow, followed.clone());
-                let (steering, stop) = (steering.clone(), following.clone());
-                let work = move || follower.run(&steering, &newest, &followed, follow, &stop);
+                let target = Target {
+                    steering,
+                    newest,
+                    followed: followed.clone(),
+                    follow: !self.args.no_follow,
+                };
+                let stop = following.clone();
+                let work = move || follower.run(&target, &stop);
                 thread::Builder::new().name("follow".to_owned()).spawn(work)
             })?;
             Ok((comparer, ears))
@@ -262,7 +267,7 @@ fn print(report: &ShadowReport, json: bool) -> Result<(), Failure> {
         println!("{}", to_json(report).map_err(Failure::data)?);
         return Ok(());
     }
-    let style = match report.count() == 0 && report.unheard().is_empty() {
+    let style = match report.count() == 0 && report.unjudged().is_empty() {
         true => colour::GOOD,
         false => colour::BAD,
     };
@@ -272,11 +277,11 @@ fn print(report: &ShadowReport, json: bool) -> Result<(), Failure> {
 }
 
 fn outcome(report: &ShadowReport) -> Result<(), Failure> {
-    match (report.count(), report.unheard()) {
-        (0, unheard) if unheard.is_empty() => Ok(()),
-        (0, unheard) => Err(Failure::data(format!(
-            "nothing of {} could be compared",
-            unheard.join(", ")
+    match (report.count(), report.unjudged()) {
+        (0, unjudged) if unjudged.is_empty() => Ok(()),
+        (0, unjudged) => Err(Failure::data(format!(
+            "nothing could be compared of {}",
+            unjudged.join(", ")
         ))),
         (1, _) => Err(Failure::data("1 difference")),
         (n, _) => Err(Failure::data(format!("{n} differences"))),

@@ -20,6 +20,8 @@ use crate::engine::steer::{
 /// How often events are looked for. Sensors carry the time of the data, so that nothing but
 /// promptness depends on it.
 const PERIOD: Duration = Duration::from_millis(20);
+/// The same of an engine that has told nothing for so long: nobody waits for more.
+const IDLE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// How often it is told for which share of the time a device was busy.
 const BUSY_WINDOW: Duration = Duration::from_secs(1);
@@ -122,17 +124,24 @@ impl SensorFeed {
 
     /// Keeps the sensors up to date. Never ends.
     pub async fn run(mut self) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (period, after) = IDLE;
+        let mut told = Instant::now();
         loop {
-            ticks.tick().await;
-            self.update(Instant::now());
+            let now = Instant::now();
+            if self.update(now) {
+                told = now;
+            }
+            let is_idle = now.saturating_duration_since(told) >= after;
+            tokio::time::sleep(if is_idle { period } else { PERIOD }).await;
         }
     }
 
-    /// Shows all that was published, and what has not been for too long. It is `now`.
-    pub fn update(&mut self, now: Instant) {
+    /// Shows all that was published, and what has not been for too long. It is `now`. Returns
+    /// whether the engine has told anything.
+    pub fn update(&mut self, now: Instant) -> bool {
+        let mut told = false;
         while let Some(event) = self.published.next_event() {
+            told = true;
             match event {
                 EngineEvent::Received(received) => self.received(&received, now),
                 EngineEvent::Sent(sent) => self.sent(&sent),
@@ -169,6 +178,7 @@ impl SensorFeed {
         if let Some(reason) = &mut self.reason {
             reason.update(now);
         }
+        told
     }
 
     fn set(&self, sensor: SensorId, timestamp: f64, status: SensorStatus, value: Value) {

@@ -74,7 +74,7 @@ pub use published::{
 
 use dsp::delay::LinearDelay;
 use dsp::{Dither, OutputBits};
-use ground::{N_POL, Timestamp};
+use ground::{Bell, N_POL, Timestamp};
 
 use crate::config::EngineConfig;
 use crate::engine::{OutputStatistics, TestRequest};
@@ -190,6 +190,8 @@ struct Shared {
     models: AtomicUsize,
     /// What time it was when control told it last; 0 where nobody does.
     now: AtomicU64,
+    /// Wakes the engine.
+    bell: Arc<Bell>,
 }
 
 /// Control's end of an engine: cheap to clone.
@@ -204,6 +206,7 @@ impl ControlHandle {
     pub fn new(config: &EngineConfig, requests: usize) -> (Self, RequestQueues) {
         let steady = Arc::new(AtomicU64::new(0));
         let published = Arc::new(Published::new(config.outputs.len()));
+        let bell = Arc::<Bell>::default();
         let output = |output: &crate::config::OutputConfig| {
             let gain = Complex32::new(config.gain as f32, 0.0);
             let gains = Gains::uniform(output.channels, gain);
@@ -220,6 +223,7 @@ impl ControlHandle {
                 end: AtomicU64::new(0),
                 models: AtomicUsize::new(0),
                 now: AtomicU64::new(0),
+                bell: bell.clone(),
             })
         };
         let shared: Vec<_> = config.outputs.iter().map(output).collect();
@@ -235,6 +239,7 @@ impl ControlHandle {
         let steered = RequestQueues {
             outputs: shared.into_iter().map(OutputRequests).collect(),
             published,
+            bell,
         };
         (Self { outputs, steady }, steered)
     }
@@ -417,6 +422,7 @@ impl OutputHandle {
             output: self.name().to_owned(),
             waiting: requests.len(),
         })?;
+        self.shared.bell.ring();
         fence(Ordering::SeqCst);
         let end = self.shared.end.load(Ordering::Relaxed);
         let effective = self.at.unwrap_or(Timestamp(end));
@@ -437,6 +443,9 @@ pub struct RequestQueues {
     pub outputs: Vec<OutputRequests>,
     /// Where it tells what happens.
     pub published: Arc<Published>,
+    /// Wakes the lcores of the engine when they sleep: requests ring it, and whoever else gives
+    /// them something to do.
+    pub bell: Arc<Bell>,
 }
 
 impl RequestQueues {

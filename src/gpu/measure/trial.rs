@@ -1,6 +1,7 @@
 //! The kernels of one output on these buffers.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use cudarc::driver::sys::{
     CUdeviceptr, CUevent_flags, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
@@ -152,7 +153,7 @@ impl<'a> KernelTrial<'a> {
         let window = output.window_samples() - output.spectrum_samples();
         let samples = spectra * output.spectrum_samples() + window;
         let samples = N_POL * self.buffers.bits.bytes(samples);
-        let numbers = |ddc: &Ddc| ddc.bytes(spectra + output.taps - 1);
+        let numbers = |ddc: &Ddc| ddc.bytes(*spectra);
         match stage {
             TimedStage::Convert => samples + self.ddc.as_ref().map_or(0, numbers),
             TimedStage::Front => {
@@ -243,6 +244,27 @@ impl<'a> KernelTrial<'a> {
     /// over all sets.
     pub fn time(&self, stage: Option<TimedStage>, replays: usize) -> Result<f64, GpuError> {
         try_time(&[self], stage, replays).map_err(failed)
+    }
+
+    /// Runs passes for at least so many seconds. Returns how many, and how long they took.
+    pub fn run_for(&self, seconds: f64) -> Result<(usize, f64), GpuError> {
+        self.try_run_for(seconds).map_err(failed)
+    }
+
+    fn try_run_for(&self, seconds: f64) -> Result<(usize, f64), DriverError> {
+        /// Graphs on the stream before it is waited for: the GPU never waits.
+        const QUEUED: usize = 32;
+        let stream = &self.buffers.stream;
+        let passes = graph(&[self], None, ROUNDS, Delays::Given)?;
+        let (begun, mut made) = (Instant::now(), 0);
+        while begun.elapsed().as_secs_f64() < seconds {
+            for _ in 0..QUEUED {
+                passes.launch()?;
+            }
+            stream.synchronize()?;
+            made += QUEUED * ROUNDS * self.sets.len();
+        }
+        Ok((made, begun.elapsed().as_secs_f64()))
     }
 
     /// What a pass over the first set makes: batches in wire layout, and their counts.

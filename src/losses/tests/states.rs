@@ -88,6 +88,18 @@ fn an_lcore_that_waits_for_its_cpu_is_named_where_that_matters() {
     }
 }
 
+/// It is not said to be at its limit yet, and what it takes in late is not of another time.
+#[test]
+fn heaps_are_late_where_an_rx_lcore_now_and_then_has_no_time() {
+    let mut engine = engine(&[lcore("rx0", true), lcore("tx", true)]);
+    let said = engine.run(30, |counts| {
+        whole(counts);
+        lcores(counts, [0.97, 0.5][counts.chunks as usize % 2], 0.0);
+        counts.newest = counts.newest.map(|newest| newest - (1.1 * RATE) as u64);
+    });
+    assert_eq!(said, []);
+}
+
 #[test]
 fn an_rx_lcore_near_its_limit_is_said_before_it_loses_anything() {
     let mut engine = engine(&[lcore("rx0", true), lcore("tx", true)]);

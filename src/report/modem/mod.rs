@@ -1,5 +1,6 @@
 //! The report of a modem's receiver: what was gathered, and one page that needs nothing but itself.
 
+mod input;
 mod page;
 mod pictures;
 mod rates;
@@ -15,6 +16,7 @@ use num_complex::Complex32;
 
 use super::html::{ReportError, replace};
 
+pub use input::{Corrected, InputLevel, InputMeter};
 pub use rates::{RatesRun, bit_rates, write_rates};
 
 /// Samples of one spectrum.
@@ -39,6 +41,10 @@ pub struct ModemRun {
     pub seconds: f64,
     /// Bytes of payload that were written.
     pub bytes: u64,
+    /// Level of the input.
+    pub level: InputLevel,
+    /// What was taken off it, if that was asked for.
+    pub correction: Option<Corrected>,
     /// What loops were compiled for, and threads.
     pub machine: String,
 }

@@ -6,7 +6,7 @@ use karoo_modem::rx::{Counts, Outcome};
 use quick_xml::escape::escape;
 
 use super::super::html::{STYLE, grouped, seconds, write_tiles};
-use super::{ModemGatherer, ModemRun, pictures};
+use super::{InputLevel, ModemGatherer, ModemRun, pictures};
 
 /// The whole page.
 pub(super) fn page(gathered: &ModemGatherer, run: &ModemRun, counts: &Counts) -> String {
@@ -28,6 +28,7 @@ pub(super) fn page(gathered: &ModemGatherer, run: &ModemRun, counts: &Counts) ->
     verdict(&mut out, counts);
     tiles(&mut out, run, counts);
     causes(&mut out, counts);
+    input_of(&mut out, run);
     constellations(&mut out, gathered);
     curves(&mut out, gathered, run);
     frames(&mut out, gathered, run, counts);
@@ -88,6 +89,7 @@ fn tiles(out: &mut String, run: &ModemRun, counts: &Counts) {
         ),
         (grouped(counts.delivered), "frames delivered".to_owned()),
         (grouped(run.bytes), "bytes written".to_owned()),
+        level(&run.level),
         (seconds(run.seconds), "run time".to_owned()),
         (
             format!(
@@ -98,6 +100,25 @@ fn tiles(out: &mut String, run: &ModemRun, counts: &Counts) {
         ),
     ];
     write_tiles(out, &tiles);
+}
+
+/// The tile of the input's level.
+fn level(level: &InputLevel) -> (String, String) {
+    let Some(decibels) = level.decibels else {
+        return ("–".to_owned(), "level".to_owned());
+    };
+    let decibels = format!("{decibels:.1}").replace('-', "−");
+    (decibels, format!("{}, level", level.unit()))
+}
+
+/// What is wrong with the input's level, and what was taken off it.
+fn input_of(out: &mut String, run: &ModemRun) {
+    if let Some(warning) = run.level.warning() {
+        let _ = write!(out, "<p><strong>{warning}.</strong></p>");
+    }
+    if let Some(correction) = &run.correction {
+        let _ = write!(out, "<p>Taken off: {}.</p>", correction.words());
+    }
 }
 
 fn causes(out: &mut String, counts: &Counts) {

@@ -64,7 +64,9 @@ fn verdict(out: &mut String, report: &Qualification) {
     let failed = report.requirements.iter().filter(|of| !of.passed()).count();
     let (class, text) = match (all, failed) {
         (0, _) => ("bad", "Nothing was measured".to_owned()),
+        (1, 0) => ("good", "The requirement is met".to_owned()),
         (_, 0) => ("good", format!("All {all} requirements are met")),
+        (1, _) => ("bad", "The requirement is not met".to_owned()),
         (_, 1) => ("bad", format!("1 of {all} requirements is not met")),
         _ => ("bad", format!("{failed} of {all} requirements are not met")),
     };

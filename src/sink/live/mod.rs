@@ -10,10 +10,12 @@ mod check;
 mod lcore;
 mod power;
 mod report;
+mod shape;
 mod track;
 
 pub use check::{Asked, CheckedSpectra, Checker, Inlet};
 pub use lcore::{Seen, Shown, SinkLcore, SinkParts};
 pub use power::{ChannelPowers, StreamView};
 pub use report::{LiveReport, LiveStream};
-pub use track::{KeptHeap, Shape, Tracker};
+pub use shape::Shape;
+pub use track::{KeptHeap, Tracker};

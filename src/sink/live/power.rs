@@ -2,7 +2,8 @@
 
 use ground::N_POL;
 
-use super::track::{Shape, add_power};
+use super::shape::Shape;
+use super::track::add_power;
 
 /// Powers of a stream since they were last taken.
 #[derive(Clone, Debug, PartialEq)]

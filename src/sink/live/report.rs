@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ground::counted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -104,8 +105,10 @@ impl fmt::Display for LiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {:.1} s, {} frames",
-            self.interface, self.seconds, self.frames
+            "{}: {:.1} s, {}",
+            self.interface,
+            self.seconds,
+            counted(self.frames, "frame")
         )?;
         write_ignored(f, &self.ignored)?;
         for stream in &self.streams {

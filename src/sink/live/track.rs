@@ -7,52 +7,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use dsp::OutputBits;
-use ground::{N_POL, Timestamp};
-use spead::{Descriptor, SpectraRepr, item};
+use ground::{N_POL, Timestamp, counted};
+use spead::SpectraRepr;
 
 use super::power::{ChannelPowers, PowerSums};
-use crate::sink::layout::{MAX_CHANNELS, gcd, shape_of};
+use super::shape::Shape;
+use crate::sink::layout::gcd;
+use crate::sink::ranges::Ranges;
 use crate::sink::{Kind, StreamReport};
 
 /// Batches of which heaps may still come.
 const OPEN: usize = 4;
-/// Bytes of a heap whose shape a descriptor tells: more is not an F-engine's, and each heap takes
-/// memory.
-const LARGEST_HEAP: u64 = 1 << 28;
 /// Power is added up of one batch in so many.
 const POWER_EVERY: u64 = 8;
-
-/// What a stream's heaps are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Channels of one substream.
-    pub channels: u64,
-    /// Spectra in a heap.
-    pub spectra: u64,
-    /// Bits of each real and imaginary part.
-    pub bits: OutputBits,
-}
-
-impl Shape {
-    fn heap_bytes(self) -> u64 {
-        self.channels * self.spectra * self.bits.jones_bytes() as u64
-    }
-
-    /// As a descriptor says; `None` if that is not of spectra.
-    fn described(dst: SocketAddrV4, descriptors: &[Descriptor]) -> Option<Self> {
-        let raw = descriptors.iter().find(|d| d.id == item::FENG_RAW)?;
-        let (channels, spectra, bits) = shape_of(dst, &raw.shape, &raw.element).ok()?;
-        let shape = Self {
-            channels,
-            spectra,
-            bits,
-        };
-        let sane = (1..=MAX_CHANNELS).contains(&channels)
-            && (1..=LARGEST_HEAP).contains(&spectra)
-            && shape.heap_bytes() <= LARGEST_HEAP;
-        sane.then_some(shape)
-    }
-}
 
 /// A heap that is whole, with all its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +40,7 @@ enum Heap {
     Nothing,
     Open {
         count: u64,
-        ranges: Vec<(u64, u64)>,
+        ranges: Ranges,
         /// Its bytes, if they are to be kept.
         data: Option<Vec<u8>>,
     },
@@ -249,7 +216,7 @@ impl Tracker {
         if matches!(heap, Heap::Nothing) {
             *heap = Heap::Open {
                 count: spectra.heap_count,
-                ranges: Vec::new(),
+                ranges: Ranges::default(),
                 data: keep().then(|| vec![0; shape.heap_bytes() as usize]),
             };
         }
@@ -274,14 +241,9 @@ impl Tracker {
         }
         let start = spectra.payload_offset;
         let end = start + payload.len() as u64;
-        if end > shape.heap_bytes() || ranges.iter().any(|r| r.0 < end && start < r.1) {
+        if end > shape.heap_bytes() || !ranges.add(start, end) {
             counts.duplicate_packets += 1;
             return None;
-        }
-        match ranges.last_mut() {
-            // Packets come in order, as a rule.
-            Some(last) if last.1 == start => last.1 = end,
-            _ => ranges.push((start, end)),
         }
         counts.packets += 1;
         counts.bytes += payload.len() as u64;
@@ -293,7 +255,7 @@ impl Tracker {
             let of = (sub, self.destinations.len());
             self.powers.add(shape, of, (timestamp, start), payload);
         }
-        if ranges.iter().map(|r| r.1 - r.0).sum::<u64>() < shape.heap_bytes() {
+        if ranges.bytes() < shape.heap_bytes() {
             return None;
         }
         let data = data.take();
@@ -393,38 +355,78 @@ impl Tracker {
         }
         self.judge_oldest(all_came);
         let mut report = self.report();
-        let mut problem = |n: u64, what: &str| {
+        let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
             if n > 0 {
-                report.problems.push(format!("{n} {what}"));
+                let what = if n == 1 { one } else { many };
+                report.problems.push(format!("{} {what}", counted(n, noun)));
             }
         };
-        problem(report.incomplete_heaps, "heaps lack packets");
+        problem(
+            report.incomplete_heaps,
+            "heap",
+            ["lacks packets", "lack packets"],
+        );
         problem(
             report.missing_heaps,
-            "heaps of received batches are missing",
+            "heap",
+            [
+                "of a received batch is missing",
+                "of received batches are missing",
+            ],
         );
         problem(
             report.duplicate_packets,
-            "packets came twice, or do not fit their heap",
+            "packet",
+            [
+                "came twice, or does not fit its heap",
+                "came twice, or do not fit their heap",
+            ],
         );
         problem(
             report.duplicate_heap_packets,
-            "packets belong to second heaps of the same timestamp and substream",
+            "packet",
+            [
+                "belongs to a second heap of the same timestamp and substream",
+                "belong to second heaps of the same timestamp and substream",
+            ],
         );
         problem(
             report.wrong_size_packets,
-            "packets belong to heaps of an unknown or wrong size",
+            "packet",
+            [
+                "belongs to a heap of an unknown or wrong size",
+                "belong to heaps of an unknown or wrong size",
+            ],
         );
         problem(
             report.bad_timestamp_packets,
-            "packets have timestamps that are no multiples of the batch",
+            "packet",
+            [
+                "has a timestamp that is no multiple of the batch",
+                "have timestamps that are no multiples of the batch",
+            ],
         );
         problem(
             report.misplaced_packets,
-            "packets have an F-engine number, first channel or heap count that is not their destination's",
+            "packet",
+            [
+                "has an F-engine number, first channel or heap count that is not its destination's",
+                "have an F-engine number, first channel or heap count that is not their destination's",
+            ],
         );
-        problem(report.packets_after_stop, "packets follow the stop heap");
-        problem(self.late_packets, "packets came after four later batches");
+        problem(
+            report.packets_after_stop,
+            "packet",
+            ["follows the stop heap", "follow the stop heap"],
+        );
+        problem(
+            self.late_packets,
+            "packet",
+            [
+                "came after four later batches",
+                "came after four later batches",
+            ],
+        );
         if report.heaps == 0 {
             report.problems.push("no heap came".to_owned());
         }

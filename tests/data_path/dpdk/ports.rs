@@ -1,5 +1,9 @@
 //! Ports: queues that are rings, and devices that need no hardware.
 
+use std::time::Duration;
+
+use dpdk::BURST;
+
 use super::*;
 
 #[test]
@@ -84,6 +88,26 @@ fn port_names_can_be_used_again() {
     }
     let error = Device::by_name(eal, "0000:99:00.0").expect_err("no such port");
     assert!(matches!(error, DpdkError::NoSuchPort { .. }), "{error}");
+}
+
+/// The driver has no interrupts, which is known when they are asked for.
+#[test]
+fn a_queue_that_wakes_nobody_is_polled() {
+    let device = Device::vdev(Eal::for_tests(), "net_null8", "size=1024").expect("null device");
+    let config = PortConfig {
+        rx_pools: vec![pool("null_wakes", 511, 2048)],
+        rx_descriptors: 256,
+        rx_interrupts: true,
+        ..PortConfig::default()
+    };
+    let mut port = device.start(&config).expect("start");
+    let mut batch: MbufBatch = MbufBatch::new();
+    let received = port.rx[0].sleep(&mut batch, Duration::from_secs(3600));
+    assert_eq!(received, BURST);
+    assert!(!port.rx[0].wakes());
+    batch.clear();
+    let received = port.rx[0].sleep(&mut batch, Duration::from_secs(3600));
+    assert_eq!(received, BURST);
 }
 
 #[test]

@@ -105,6 +105,31 @@ fn frames_come_as_they_were_sent() {
     assert_eq!(port.port.info().unwrap().driver, "UDP sockets");
 }
 
+#[test]
+fn a_datagram_wakes_who_sleeps() {
+    let to = group(20, 7148);
+    let mut port = open("wakes", &[vec![to], vec![]], 1 << 20).started;
+    let silent = port.rx.pop().expect("a queue");
+    assert!(!silent.wakes(), "it has no socket");
+    let mut queue = port.rx.pop().expect("a queue");
+    assert!(queue.wakes());
+    let mut batch: MbufBatch = MbufBatch::new();
+    assert_eq!(queue.sleep(&mut batch, Duration::from_millis(1)), 0);
+    let mut sent: MbufBatch = MbufBatch::new();
+    for number in 0..2 {
+        let frame = frame(&format!("wakeup{number}"), (50_000, 4), to, &[b"wake up"]);
+        sent.push(frame).expect("room");
+        // Within moments, whether it sleeps already or not.
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let woken = scope.spawn(|| queue.sleep(&mut batch, 10 * TOO_LONG));
+            assert_eq!(port.tx[0].tx_burst(&mut sent), 1);
+            assert_eq!(woken.join().unwrap(), 1);
+        });
+        assert!(begun.elapsed() < TOO_LONG);
+    }
+}
+
 /// Time to live and UDP port are the frame's.
 #[test]
 fn the_kernels_headers_are_those_of_the_frame() {

@@ -295,7 +295,8 @@ fn an_rx_lcore_beyond_its_limit(name: &str) {
     telescope.slow_down(0);
     telescope.send_until_over(&["rx-missed", "missing-heaps", "busy-lcore"]);
     let log = telescope.end();
-    line(&log, &["missing-heaps", "see rx-missed"]);
+    // A busy machine may lose some for want of free chunks as well.
+    line(&log, &["missing-heaps", "lost here, see", "rx-missed"]);
     assert!(!log.contains("wrong-time"), "{log}");
 }
 

@@ -12,6 +12,7 @@ mod doctor;
 mod ends;
 mod face;
 mod hostile;
+mod idle;
 mod link;
 mod losses;
 mod received;

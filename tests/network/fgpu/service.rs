@@ -170,18 +170,20 @@ impl Stopped {
         stopped
     }
 
-    /// Stops a thread while it sleeps: there it holds no lock that others wait for.
+    /// Stops a thread while it naps or sleeps: there it holds no lock that others wait for.
     fn asleep(process: u32, name: &str) -> Self {
         let thread = thread_of(process, name);
         ptrace::seize(thread, ptrace::Options::empty()).unwrap();
         let stopped = Self(thread);
         let syscall = format!("/proc/{process}/task/{thread}/syscall");
-        let sleep = format!("{} ", nix::libc::SYS_clock_nanosleep);
+        let sleeps = [nix::libc::SYS_clock_nanosleep, nix::libc::SYS_futex];
+        let sleeps = sleeps.map(|call| format!("{call} "));
         let begun = Instant::now();
         loop {
             ptrace::interrupt(thread).unwrap();
             waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
-            if fs::read_to_string(&syscall).unwrap().starts_with(&sleep) {
+            let call = fs::read_to_string(&syscall).unwrap();
+            if sleeps.iter().any(|sleep| call.starts_with(sleep)) {
                 return stopped;
             }
             assert!(begun.elapsed() < TOO_LONG, "{name} never sleeps");

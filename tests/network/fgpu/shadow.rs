@@ -229,3 +229,41 @@ fn a_delay_that_grows_by_a_picosecond_in_a_million_samples_is_told() {
     let delay = found["delay_ps"].as_f64().unwrap() * 1e-12;
     assert!(delay > 0.0 && delay < 6.0 * samples / HZ, "{found}");
 }
+
+/// The engine is steered by it, which the shadow follows.
+#[test]
+fn an_engine_that_runs_is_qualified() {
+    let Some(mut pair) = Pair::start("qualified", &[], &[]) else {
+        return;
+    };
+    let karoo = env!("CARGO_BIN_EXE_karoo");
+    let namespace = &pair.cable.engine;
+    let command = format!("netns exec {namespace} {karoo} qualify --json --live 127.0.0.1:{KATCP}");
+    let ran = Command::new("ip")
+        .args(command.split(' '))
+        .output()
+        .unwrap();
+    let report = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(
+        ran.status.code(),
+        Some(0),
+        "{report}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    check("qualification", &report);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let requirements = report["requirements"].as_array().unwrap();
+    let names = requirements.iter().map(|of| of["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["request-time", "delay-sensors"]);
+    assert!(
+        report["program_version"]
+            .as_str()
+            .unwrap()
+            .contains("karoo"),
+        "{report}"
+    );
+    pair.judge(1);
+    let report = pair.end(0);
+    // A phase, a delay, two models, and none after each.
+    assert!(report["delay_changes"].as_u64() >= Some(4), "{report}");
+}

@@ -27,6 +27,9 @@ use super::rig::{CHUNK, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, TOO_LONG
 /// Slow enough that a busy machine loses none.
 pub const RATE: f64 = 2e5;
 const HEAP: u64 = 4096;
+/// What was not sent for so many samples is sent late: tests, and the machine, take their time. An
+/// engine misses input for longer before it says that nothing comes.
+const PAUSE: u64 = (2.0 * RATE) as u64;
 pub const POLS: [u64; 2] = [0, 1];
 
 /// An engine, and a digitiser that never skips a heap by itself.
@@ -231,10 +234,10 @@ impl Digitiser {
         self.sync_time -= seconds;
     }
 
-    /// Goes on if it has only just stopped, else begins with the next chunk.
+    /// Goes on if it has only paused, else begins with the next chunk.
     fn begin(&mut self) {
         let now = self.now();
-        if now > self.next + CHUNK {
+        if now > self.next + PAUSE {
             self.next = now.next_multiple_of(CHUNK);
         }
     }

@@ -26,7 +26,7 @@ fn wrong_options_are_usage_errors_with_a_way_out() {
         ),
         (
             "name=w,channels=64,dst=239.1.1.1,window_function=Hann",
-            "hann or rect",
+            "hann, rect or kaiser",
         ),
         ("name=w,channels=96,dst=239.1.1.1", "power of two"),
         ("name=w,channels=32,dst=239.1.1.1", "at least 64"),

@@ -12,9 +12,14 @@ mod send;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::SocketError;
 use socket2::{InterfaceIndexOrAddress, Socket};
 
 pub(super) use self::receive::ReceiveSockets;
@@ -182,6 +187,26 @@ struct SocketCounts {
     tx_bytes: AtomicU64,
     rx_errors: AtomicU64,
     tx_errors: AtomicU64,
+}
+
+/// Waits until one of these sockets has something to read, for so long at most. Does not wait if
+/// there are none. A signal ends it early.
+pub(super) fn wait<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, most: Duration) {
+    let mut sockets: Vec<_> = sockets
+        .map(|socket| PollFd::new(socket, PollFlags::POLLIN))
+        .collect();
+    if sockets.is_empty() {
+        return;
+    }
+    let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::ZERO);
+    let ready = poll(&mut sockets, most).unwrap_or(0);
+    for socket in sockets.iter().filter(|_| ready > 0) {
+        let events = socket.revents().unwrap_or(PollFlags::empty());
+        if events.contains(PollFlags::POLLERR) {
+            // That a link was down is told until somebody asks: nobody would sleep before.
+            let _ = getsockopt(&socket.as_fd(), SocketError);
+        }
+    }
 }
 
 fn add(count: &AtomicU64, more: usize) {

@@ -2,13 +2,17 @@
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::Socket;
 
 use super::messages::{Messages, Received};
 use super::options::{ask_receive_buffer, udp};
-use super::{DESTINATION, DESTINATION_PORT, HEADERS, SOURCE, SOURCE_PORT, SocketCounts, TTL, add};
+use super::{
+    DESTINATION, DESTINATION_PORT, HEADERS, SOURCE, SOURCE_PORT, SocketCounts, TTL, add, wait,
+};
 use crate::error::DpdkError;
 use crate::{BURST, MbufBatch, MbufPool};
 
@@ -112,6 +116,17 @@ impl ReceiveSockets {
             self.next = (self.next + 1) % self.listeners.len();
         }
         batch.len() - before
+    }
+
+    /// Whether there are sockets, to wake who waits.
+    pub(crate) fn wakes(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// Waits until a datagram comes to one of the sockets, for so long at most.
+    pub(crate) fn wait(&self, most: Duration) {
+        let sockets = self.listeners.iter();
+        wait(sockets.map(|listener| listener.socket.as_fd()), most);
     }
 
     /// Receives from one of the sockets.

@@ -146,7 +146,13 @@ pub fn run(files: &[String]) {
         };
         match Graph::from_graphml(&text, path) {
             Ok(loaded) => {
-                measure(path, &loaded.graph, settings.clone());
+                for step in [512, 1024, 2048] {
+                    let settings = Settings {
+                        step,
+                        ..settings.clone()
+                    };
+                    measure(path, &loaded.graph, settings);
+                }
             }
             Err(problems) => println!("{path}: {problems}"),
         }

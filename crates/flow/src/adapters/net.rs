@@ -5,12 +5,33 @@ use std::net::UdpSocket;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use super::stop::{LOOK, Stop};
+use super::stop::{LAST, LOOK, Stop, takes_nothing};
 
-/// The first address of a name.
-fn resolve(peer: &str) -> io::Result<SocketAddr> {
-    let none = || io::Error::new(ErrorKind::NotFound, format!("{peer} has no address"));
-    peer.to_socket_addrs()?.next().ok_or_else(none)
+/// All addresses of a name, of which there is one at least.
+pub fn resolve(peer: &str) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = peer.to_socket_addrs()?.collect();
+    match addresses.is_empty() {
+        true => Err(io::Error::new(
+            ErrorKind::NotFound,
+            format!("{peer} has no address"),
+        )),
+        false => Ok(addresses),
+    }
+}
+
+/// What opens at the first address at which it does; the error names the last one.
+pub fn first<T>(
+    addresses: &[SocketAddr],
+    mut open: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut last = ErrorKind::NotFound.into();
+    for &address in addresses {
+        match open(address) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+        }
+    }
+    Err(last)
 }
 
 fn stopped(what: &str) -> io::Error {
@@ -24,28 +45,35 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Connects. A peer that does not listen yet is tried again until `stop` is set.
+    /// Connects to the first address of the peer's name that answers. A peer that does not listen
+    /// yet is tried again until `stop` is set.
     pub fn connect(peer: &str, stop: &Stop) -> io::Result<Stream> {
+        Stream::connect_to(&resolve(peer)?, stop)
+    }
+
+    fn connect_to(addresses: &[SocketAddr], stop: &Stop) -> io::Result<Stream> {
         const TRIES: usize = 100;
-        let address = resolve(peer)?;
-        let mut last = None;
-        for _ in 0..TRIES {
-            match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+        let mut tries = 0;
+        loop {
+            let mut refused = false;
+            let connected = first(addresses, |address| {
+                TcpStream::connect_timeout(&address, Duration::from_secs(5))
+                    .inspect_err(|error| refused |= error.kind() == ErrorKind::ConnectionRefused)
+            });
+            tries += 1;
+            match connected {
                 Ok(stream) => return Stream::of(stream, stop),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => last = Some(error),
+                Err(_) if stop.is_set() => return Err(stopped("the peer listens")),
+                // One that refuses may be about to listen.
+                Err(_) if refused && tries < TRIES => std::thread::sleep(LOOK),
                 Err(error) => return Err(error),
             }
-            if stop.is_set() {
-                return Err(stopped("the peer listens"));
-            }
-            std::thread::sleep(LOOK);
         }
-        Err(last.unwrap_or_else(|| ErrorKind::TimedOut.into()))
     }
 
     /// Waits for one peer.
     pub fn accept(local: &str, stop: &Stop) -> io::Result<Stream> {
-        let listener = TcpListener::bind(resolve(local)?)?;
+        let listener = first(&resolve(local)?, TcpListener::bind)?;
         listener.set_nonblocking(true)?;
         loop {
             match listener.accept() {
@@ -64,6 +92,7 @@ impl Stream {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
         Ok(Stream {
             stream,
             stop: stop.clone(),
@@ -92,7 +121,17 @@ impl Read for Stream {
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
+        let begin = Instant::now();
+        loop {
+            match self.stream.write(bytes) {
+                Err(error) if waits(&error) => {
+                    if self.stop.is_set() && begin.elapsed() > LAST {
+                        return Err(takes_nothing());
+                    }
+                }
+                other => return other,
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -113,9 +152,8 @@ pub(super) struct Datagrams {
 
 impl Datagrams {
     pub fn bind(local: &str, idle: Option<Duration>, stop: &Stop) -> io::Result<Datagrams> {
-        let address = resolve(local)?;
-        let socket = UdpSocket::bind(address)?;
-        match address.ip() {
+        let socket = first(&resolve(local)?, UdpSocket::bind)?;
+        match socket.local_addr()?.ip() {
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
             }
@@ -139,14 +177,14 @@ impl Read for Datagrams {
         let begin = Instant::now();
         while self.at == self.end {
             match self.socket.recv(&mut self.datagram) {
+                // An empty one is no sample.
                 Ok(bytes) => (self.at, self.end) = (0, bytes),
-                Err(error) if waits(&error) => {
-                    let idle = self.idle.is_some_and(|idle| begin.elapsed() >= idle);
-                    if idle || self.stop.is_set() {
-                        return Ok(0);
-                    }
-                }
+                Err(error) if waits(&error) => {}
                 Err(error) => return Err(error),
+            }
+            let idle = self.idle.is_some_and(|idle| begin.elapsed() >= idle);
+            if self.at == self.end && (idle || self.stop.is_set()) {
+                return Ok(0);
             }
         }
         let count = buffer.len().min(self.end - self.at);
@@ -165,13 +203,15 @@ pub(super) struct Sender {
 
 impl Sender {
     pub fn connect(peer: &str, bytes: usize) -> io::Result<Sender> {
-        let address = resolve(peer)?;
-        let any: IpAddr = match address {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.connect(address)?;
+        let socket = first(&resolve(peer)?, |address| {
+            let any: IpAddr = match address {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.connect(address)?;
+            Ok(socket)
+        })?;
         Ok(Sender {
             socket,
             datagram: Vec::with_capacity(bytes),
@@ -208,5 +248,64 @@ impl Write for Sender {
         } else {
             self.send()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses of this host at which nobody listens, but for the last.
+    fn addresses(listener: &TcpListener) -> Vec<SocketAddr> {
+        let listens = listener.local_addr().unwrap();
+        let refuses = |last| SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), listens.port());
+        vec![refuses(2), refuses(3), listens]
+    }
+
+    #[test]
+    fn each_address_of_a_name_is_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = addresses(&listener);
+        let mut writer = Stream::connect_to(&addresses, &Stop::new()).unwrap();
+        writer.write_all(b"samples").unwrap();
+        drop(writer);
+        let mut got = String::new();
+        let (mut reader, _) = listener.accept().unwrap();
+        reader.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "samples");
+    }
+
+    /// A reader of datagrams would wait for ever if they came faster than it looks whether it is
+    /// to end.
+    #[test]
+    fn empty_datagrams_do_not_keep_an_input_from_its_end() {
+        let idle = Some(Duration::from_millis(100));
+        let mut reader = Datagrams::bind("127.0.0.1:0", idle, &Stop::new()).unwrap();
+        let to = reader.socket.local_addr().unwrap();
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || ended.send(reader.read(&mut [0; 8]).unwrap()));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (begin, long) = (Instant::now(), Duration::from_secs(60));
+        let read = loop {
+            // Once the reader is gone, nobody listens.
+            let _ = socket.send_to(&[], to);
+            match end.recv_timeout(Duration::from_micros(100)) {
+                Ok(read) => break read,
+                Err(_) => assert!(begin.elapsed() < long, "the input does not end"),
+            }
+        };
+        assert_eq!(read, 0);
+    }
+
+    #[test]
+    fn the_last_address_is_named_if_none_opens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = listener.local_addr().unwrap();
+        let error = first(&[taken, taken], TcpListener::bind).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert!(
+            error.to_string().starts_with(&format!("{taken}: ")),
+            "{error}"
+        );
     }
 }

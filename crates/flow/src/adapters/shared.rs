@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use super::stop::Stop;
+use super::stop::{LAST, Stop, takes_nothing};
 
 /// Bytes of the count.
 const COUNT: usize = size_of::<AtomicI64>();
@@ -258,7 +258,7 @@ impl SharedWriter {
 
 impl Write for SharedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut looks = 0;
+        let (mut looks, begin) = (0, Instant::now());
         loop {
             self.has_reader = self.has_reader || self.taken.try_wait();
             let room = self.segment.ring - self.segment.full()?;
@@ -271,6 +271,9 @@ impl Write for SharedWriter {
                 return Err(io::Error::other("stopped before a reader came"));
             }
             pause(&mut looks);
+            if looks >= LOOKS && self.stop.is_set() && begin.elapsed() > LAST {
+                return Err(takes_nothing());
+            }
         }
     }
 
@@ -286,7 +289,7 @@ impl Write for SharedWriter {
             if full != last {
                 (last, since) = (full, Instant::now());
             }
-            if full == 0 || self.stop.is_set() && since.elapsed() > Duration::from_secs(1) {
+            if full == 0 || self.stop.is_set() && since.elapsed() > LAST {
                 return Ok(());
             }
             pause(&mut looks);

@@ -9,6 +9,7 @@ use super::latency::Latency;
 use super::network::{Network, Queue};
 use super::ratio::{Period, maximum_cycle_ratio};
 use crate::picture::{Arrow, Block, draw};
+use crate::place::counted;
 use crate::problem::Problems;
 
 /// What is found about a live network.
@@ -163,9 +164,9 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "memory   {} bytes in {} queues",
+            "memory   {} bytes in {}",
             self.memory,
-            self.network.queues.len()
+            counted(self.network.queues.len() as u64, "queue")
         )?;
         for latency in &self.latencies {
             write!(
@@ -180,7 +181,7 @@ impl fmt::Display for Report {
                 f,
                 "{}",
                 if latency.blocks > 0 {
-                    format!(", {} blocks later", latency.blocks)
+                    format!(", {} later", counted(latency.blocks, "block"))
                 } else {
                     String::new()
                 }
@@ -194,19 +195,19 @@ impl fmt::Display for Report {
                 .chain(cycle.partitions.first().copied());
             write!(
                 f,
-                "cycle    {}: {} blocks, {:.2} a partition, {:.1} ns",
+                "cycle    {}: {}, {:.2} a partition, {:.1} ns",
                 self.names(ring),
-                cycle.blocks,
+                counted(cycle.blocks, "block"),
                 cycle.blocks_per_partition(),
                 cycle.period.nanoseconds()
             )?;
             writeln!(
                 f,
                 "{}",
-                if cycle.missing > 0 {
-                    format!("; {} more are needed", cycle.missing)
-                } else {
-                    String::new()
+                match cycle.missing {
+                    0 => String::new(),
+                    1 => "; 1 more is needed".to_owned(),
+                    missing => format!("; {missing} more are needed"),
                 }
             )?;
         }

@@ -2,6 +2,7 @@
 //! wrong, by line.
 
 mod graphml;
+mod nesting;
 mod tables;
 
 use std::collections::HashMap;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Table, Value};
 
+use super::nesting::{MAX_NESTING, too_deep};
 use super::{MAX_NODES, check};
 use crate::graph::{Draft, Graph, ScopeId, Source, join};
 use crate::node::Registry;
@@ -64,6 +65,11 @@ struct Reader<'a> {
 
 pub(super) fn read(text: &str, file: &str, registry: &Registry) -> Result<Graph, Problems> {
     let lines = Lines::new(text);
+    if let Some(at) = too_deep(text) {
+        let place = format!("{file}:{}", lines.of(at));
+        let rule = format!("tables and lists nest at most {MAX_NESTING} deep");
+        return Err(Problems::one(Cause::Limit, place, rule));
+    }
     let parsed: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| lines.of(span.start));
         Problems::one(Cause::Format, format!("{file}:{line}"), error.message())

@@ -229,9 +229,10 @@ impl<T: Float> Raw<T> {
                     #[expect(clippy::needless_range_loop, reason = "of the sums of each train")]
                     for column in 0..C {
                         let tap = self.taps.add(from + count * column + row);
-                        // Products that are no part of a fused addition need registers: the
-                        // compiler must not read all taps first, or sums go to memory.
-                        let tap = V::all(if FUSED { *tap } else { tap.read_volatile() });
+                        // The compiler must not read all taps first, or sums go to memory. With 32
+                        // registers there is room for both, but for products of their own.
+                        let room = FUSED && size_of::<V>() > 32;
+                        let tap = V::all(if room { *tap } else { tap.read_volatile() });
                         for train in 0..S {
                             let sum = sums[train][column];
                             sums[train][column] = add::<V, FUSED>(tap, samples[train], sum);

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use super::lane::Lane;
 use super::op::Op;
 use super::simd::{self, Level, Width, Work};
-use super::{chain, element, fir, rearrange, recur, table};
+use super::{chain, element, fir, formula, rearrange, recur, table};
 use crate::types::Scalar;
 
 /// Where a run lies.
@@ -145,6 +145,7 @@ fn one(op: &Operation, memory: &mut Memory) {
     match op {
         Op::Fir { .. } | Op::Dot { .. } => fir::run(op, memory),
         Op::Chain { d, first, links } => chain::run(*d, *first, links, memory),
+        Op::Formula { d, parts } => formula::run(*d, parts, memory),
         Op::Recur { d, turns } => recur::run(*d, turns, memory),
         _ => {
             let level = memory.level;

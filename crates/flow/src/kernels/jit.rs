@@ -24,8 +24,10 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 
 use super::execute::{Operation, View};
+use super::formula::Lookup;
 use super::lane::Lane;
 use super::op::{Arithmetic, Op};
+use super::places::Places;
 use crate::nodes::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::number::Rounding;
 use crate::types::Scalar;

@@ -21,8 +21,10 @@ mod jit;
 #[cfg(not(feature = "jit"))]
 #[path = "no_jit.rs"]
 mod jit;
+mod limited;
 mod links;
 mod op;
+mod places;
 mod rearrange;
 mod recur;
 mod table;
@@ -34,6 +36,8 @@ mod chain;
 #[allow(unsafe_code)]
 mod columns;
 #[allow(unsafe_code)]
+mod formula;
+#[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
 mod vector;
@@ -43,9 +47,11 @@ pub(crate) use code::{Changeable, Changing, Making};
 pub use code::{Code, Initial, Planes, Reg};
 pub(crate) use execute::{Memory, Operation, View, execute};
 pub(crate) use fir::scratch;
+pub(crate) use formula::{Item, Lookup, PARTS, Part};
 pub(crate) use jit::{Compiled, compile};
 pub(crate) use links::{Link, Operand, Turn, With};
 pub(crate) use op::{Arithmetic, Fold, Op, Term};
+pub(crate) use places::Places;
 pub(crate) use recur::TURNS;
 pub use simd::Level;
 pub(crate) use table::Line;

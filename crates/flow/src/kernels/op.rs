@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::code::Initial;
+use super::formula::{Lookup, Part};
 use super::links::{Link, Turn};
 use crate::nodes::{BitwiseOp, Comparison, FunctionOf, ShiftKind};
 use crate::number::Rounding;
@@ -119,6 +120,12 @@ pub(crate) enum Op<R> {
         first: R,
         links: Vec<Link<R>>,
     },
+    /// Operations on floats and conditions, the last of which makes `d`: what the others make is
+    /// not needed elsewhere.
+    Formula {
+        d: R,
+        parts: Vec<Part<R>>,
+    },
     /// A loop: from what `d` was one sample ago to what it is, by one operation after the other.
     Recur {
         d: R,
@@ -219,11 +226,7 @@ pub(crate) enum Op<R> {
     Lut {
         d: R,
         a: R,
-        table: Arc<[u64]>,
-        nearest: bool,
-        first: f64,
-        by: f64,
-        divide: bool,
+        lookup: Lookup,
     },
     /// Entries by a place in double precision, interpolated.
     Blend {
@@ -316,6 +319,7 @@ impl<R: Copy> Op<R> {
                 let others = links.iter().flat_map(Link::runs);
                 (Some(*d), [*first].into_iter().chain(others).collect())
             }
+            Formula { d, parts } => (Some(*d), parts.iter().flat_map(Part::runs).collect()),
             Recur { d, turns } => (Some(*d), turns.iter().flat_map(Turn::runs).collect()),
             Remember { a, .. } => (None, vec![*a]),
             Enable { from, .. } => (None, from.clone()),
@@ -392,6 +396,10 @@ impl<R: Copy> Op<R> {
                 d: f(d),
                 first: f(first),
                 links: links.into_iter().map(|link| link.map(&f)).collect(),
+            },
+            Formula { d, parts } => Formula {
+                d: f(d),
+                parts: parts.into_iter().map(|part| part.map(&f)).collect(),
             },
             Recur { d, turns } => Recur {
                 d: f(d),
@@ -484,22 +492,10 @@ impl<R: Copy> Op<R> {
                 y: f(y),
                 x: f(x),
             },
-            Lut {
-                d,
-                a,
-                table,
-                nearest,
-                first,
-                by,
-                divide,
-            } => Lut {
+            Lut { d, a, lookup } => Lut {
                 d: f(d),
                 a: f(a),
-                table,
-                nearest,
-                first,
-                by,
-                divide,
+                lookup,
             },
             Blend { d, a, table } => Blend {
                 d: f(d),

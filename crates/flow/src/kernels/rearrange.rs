@@ -8,6 +8,7 @@ use crate::types::Scalar;
 const PLACES: usize = 64;
 use bytemuck::Pod;
 
+use super::formula::Lookup;
 use super::op::Op;
 
 /// A word of a table.
@@ -30,25 +31,16 @@ words!(u8, u16, u32, u64);
 
 /// Takes entries by their places: first so many places, then their entries.
 #[inline(always)]
-fn look<T: Word, A: Pod>(
-    memory: &mut Memory,
-    d: View,
-    a: View,
-    table: &[u64],
-    place: impl Fn(A) -> f64,
-) {
+fn look<T: Word, A: Pod + Into<f64>>(memory: &mut Memory, d: View, a: View, lookup: &Lookup) {
+    let (table, place) = (&lookup.table, lookup.places);
     memory.write::<T, _>(d, |out, inputs| {
-        let last = (table.len() - 1) as f64;
         let mut places = [0i32; PLACES];
         for (out, a) in out
             .chunks_mut(PLACES)
             .zip(inputs.get::<A>(a).chunks(PLACES))
         {
             for (to, &a) in places.iter_mut().zip(a) {
-                // Below the table is 0, not-a-number too.
-                let at = place(a);
-                let at = if at > 0.0 { at } else { 0.0 };
-                *to = if at < last { at } else { last } as i32;
+                *to = place.of(a.into());
             }
             for (out, &place) in out.iter_mut().zip(&places) {
                 *out = table
@@ -154,23 +146,10 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) -> bool {
                 }
             }))
         }
-        Op::Lut {
-            d,
-            a,
-            table,
-            nearest,
-            first,
-            by,
-            divide,
-        } => {
-            let half = if *nearest { 0.5 } else { -0.0 };
-            sized!(d.scalar, T => match (a.scalar, divide) {
-                (Scalar::F32, false) => look::<T, f32>(memory, *d, *a, table, |a| (f64::from(a) - first) * by + half),
-                (Scalar::F32, true) => look::<T, f32>(memory, *d, *a, table, |a| (f64::from(a) - first) / by + half),
-                (_, false) => look::<T, f64>(memory, *d, *a, table, |a| (a - first) * by + half),
-                (_, true) => look::<T, f64>(memory, *d, *a, table, |a| (a - first) / by + half),
-            })
-        }
+        Op::Lut { d, a, lookup } => sized!(d.scalar, T => match a.scalar {
+            Scalar::F32 => look::<T, f32>(memory, *d, *a, lookup),
+            _ => look::<T, f64>(memory, *d, *a, lookup),
+        }),
         Op::Table { d, a, table } => sized!(d.scalar, T => memory.write::<T, _>(*d, |out, inputs| {
             let last = table.len() as i64 - 1;
             for (out, &a) in out.iter_mut().zip(inputs.get::<i64>(*a)) {

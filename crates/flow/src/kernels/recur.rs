@@ -4,6 +4,7 @@
 
 use super::element::Real;
 use super::execute::{Inputs, Memory, View};
+use super::limited::Limited;
 use super::links::{Operand, Turn, With};
 use super::simd::{self, Width, Work};
 use crate::nodes::Comparison;
@@ -14,15 +15,21 @@ pub(crate) const TURNS: usize = 16;
 
 /// An operand: one number for all samples, or one for each.
 #[derive(Clone, Copy)]
-struct Each<'a, T> {
-    numbers: &'a [T],
+pub(super) struct Each<'a, T> {
+    pub numbers: &'a [T],
     /// All bits for a number for each sample, otherwise none.
     mask: usize,
 }
 
 impl<T: Real> Each<'_, T> {
+    /// Whether it is the same number for all samples.
     #[inline(always)]
-    fn at(&self, sample: usize) -> T {
+    pub fn is_same(&self) -> bool {
+        self.mask == 0
+    }
+
+    #[inline(always)]
+    pub fn at(&self, sample: usize) -> T {
         self.numbers[sample & self.mask]
     }
 }
@@ -57,7 +64,7 @@ fn holds<T: Real>(relation: Comparison, x: T, y: T) -> bool {
 }
 
 #[inline(always)]
-fn within<T: Real>(x: T, high: T, low: T) -> T {
+pub(super) fn within<T: Real>(x: T, high: T, low: T) -> T {
     let raised = if x < low { low } else { x };
     if x > high { high } else { raised }
 }
@@ -75,21 +82,12 @@ impl<T: Real> Work for Recur<'_, T> {
         // What is frequent goes without a choice of the operation for each sample.
         match *self.steps {
             [Step::Within(high, low), Step::Add(a)] => {
-                let mut x = self.before;
-                for (sample, out) in self.out.iter_mut().enumerate() {
-                    x = within(x, high.at(sample), low.at(sample)).add(a.at(sample));
-                    *out = x;
-                }
-                return;
+                let keep = None;
+                return Limited { high, low, a, keep }.all(self.before, self.out);
             }
             [Step::Within(high, low), Step::Add(a), Step::Keep(c, when)] => {
-                let mut x = self.before;
-                for ((sample, out), &c) in self.out.iter_mut().enumerate().zip(c) {
-                    let sum = within(x, high.at(sample), low.at(sample)).add(a.at(sample));
-                    x = if (c != 0) == when { x } else { sum };
-                    *out = x;
-                }
-                return;
+                let keep = Some((c, when));
+                return Limited { high, low, a, keep }.all(self.before, self.out);
             }
             [Step::Multiply(a), Step::Add(b)] => {
                 let mut x = self.before;

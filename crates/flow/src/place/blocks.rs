@@ -182,7 +182,7 @@ impl<'a> Network<'a> {
             (_, End::Core(core)) | (End::Core(core), _) => rates[core][core],
             _ => 1.0,
         };
-        1.0 / rate
+        self.model.queues.read_byte_ns.max(1.0 / rate)
     }
 
     fn latency(&self, from: End, to: End) -> f64 {
@@ -324,7 +324,7 @@ impl<'a> Network<'a> {
                 wait(from, end, to, free * link.block as i64);
             }
         }
-        match maximum_cycle_ratio(nodes, &arcs) {
+        let mut speed = match maximum_cycle_ratio(nodes, &arcs) {
             Some((period, cycle)) => {
                 let mut critical: Vec<usize> =
                     cycle.iter().map(|&arc| owner(arcs[arc].from)).collect();
@@ -343,6 +343,27 @@ impl<'a> Network<'a> {
                 critical: Vec::new(),
                 busy,
             },
+        };
+        // However little its ends have to do, a queue passes one block after the other.
+        for link in &self.links {
+            let through = self.through(link);
+            if through > speed.period {
+                speed.period = through;
+                speed.critical = vec![link.from, link.to];
+            }
+        }
+        speed
+    }
+
+    /// Nanoseconds for each tick that a link between cores takes at least. Blocks of partitions
+    /// with copies go through several queues.
+    fn through(&self, link: &Link) -> f64 {
+        match (link.from, link.to) {
+            (End::Core(from), End::Core(to)) => {
+                let queues = self.sharers[from].max(self.sharers[to]);
+                self.model.through(link.bytes()) / (link.block * queues) as f64
+            }
+            _ => 0.0,
         }
     }
 
@@ -352,9 +373,19 @@ impl<'a> Network<'a> {
         for (item, &at) in self.model.items.iter().zip(self.place) {
             busy[at] += item.work(self.step.min(unit[at]));
         }
+        for pass in &self.model.passes {
+            for at in pass.cores(self.place) {
+                busy[at] += pass.work(self.step.min(unit[at]));
+            }
+        }
+        let costs = self.model.queues;
+        for (core, busy) in busy.iter_mut().enumerate() {
+            if self.place.contains(&core) {
+                *busy += costs.step_ns / self.step.min(unit[core]) as f64;
+            }
+        }
         busy[self.index(End::Inputs)] = self.outside.inputs;
         busy[self.index(End::Outputs)] = self.outside.outputs;
-        let costs = self.model.queues;
         for link in &self.links {
             let (bytes, block) = (link.bytes(), link.block as f64);
             // What threads of the outside do with queues is in what was measured of them.

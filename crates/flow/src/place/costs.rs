@@ -9,7 +9,7 @@ use super::transfers::TransferCost;
 use crate::graph::{Graph, NodeId};
 
 /// Version of the file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 3;
 
 /// The time that a node takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,17 @@ pub struct Cost {
     pub per_tick: f64,
     /// Nanoseconds for each step, however long.
     pub per_step: f64,
+}
+
+/// Nodes that go over their samples in one pass.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pass {
+    /// The nodes, by path.
+    pub nodes: Vec<String>,
+    /// What the pass takes however few of them there are: to read and to write. Each partition that
+    /// has some of the nodes has a pass of its own.
+    pub cost: Cost,
 }
 
 /// The costs of one graph on one machine.
@@ -31,8 +42,11 @@ pub struct Costs {
     pub graph: String,
     /// Whether nodes were measured.
     pub measured: bool,
-    /// Nodes, by path.
+    /// Nodes, by path, without what their passes take.
     pub nodes: BTreeMap<String, Cost>,
+    /// Passes of several nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passes: Vec<Pass>,
     /// Queues.
     pub queues: QueueCosts,
     /// What blocks of some sizes take from one core to another, in each way that there is.
@@ -75,10 +89,35 @@ impl Costs {
             graph: fingerprint(graph),
             measured: false,
             nodes: graph.ids().map(|id| (graph.path(id), node(id))).collect(),
+            passes: Vec::new(),
             queues: QueueCosts::default(),
             transfers: Vec::new(),
             inputs: Cost::default(),
             outputs: Cost::default(),
+        }
+    }
+
+    /// Takes out of nodes that one unit runs what its pass takes: `least`, or all that they take if
+    /// that is less.
+    pub(super) fn share(&mut self, units: Vec<Vec<String>>, least: Cost) {
+        for nodes in units {
+            let known = |path: &String| self.nodes.get(path).copied().unwrap_or_default();
+            let all = nodes.iter().map(known).fold(Cost::default(), |a, b| Cost {
+                per_tick: a.per_tick + b.per_tick,
+                per_step: a.per_step + b.per_step,
+            });
+            let cost = Cost {
+                per_tick: least.per_tick.min(all.per_tick),
+                per_step: least.per_step.min(all.per_step),
+            };
+            let rest = |all: f64, pass: f64| if all > 0.0 { 1.0 - pass / all } else { 1.0 };
+            for path in &nodes {
+                if let Some(own) = self.nodes.get_mut(path) {
+                    own.per_tick *= rest(all.per_tick, cost.per_tick);
+                    own.per_step *= rest(all.per_step, cost.per_step);
+                }
+            }
+            self.passes.push(Pass { nodes, cost });
         }
     }
 
@@ -92,7 +131,11 @@ impl Costs {
                 .iter()
                 .all(|t| *t >= 0.0 && *t < 1e12)
         };
-        (right && costs.nodes.values().all(number)).then_some(costs)
+        let mut all = costs
+            .nodes
+            .values()
+            .chain(costs.passes.iter().map(|pass| &pass.cost));
+        (right && all.all(number)).then_some(costs)
     }
 
     /// The costs as JSON, to be kept.

@@ -110,7 +110,17 @@ impl<'a> Look<'a> {
                 loads[at] += item.work(step) * block;
             }
         }
+        for pass in &self.model.passes {
+            for at in pass.cores(place).into_iter().filter(|&at| at != NOWHERE) {
+                loads[at] += pass.work(step) * block;
+            }
+        }
         let costs = self.model.queues;
+        for (core, load) in loads.iter_mut().enumerate() {
+            if place.contains(&core) {
+                *load += costs.step_ns * block / step as f64;
+            }
+        }
         for &Crossing {
             from, to, bytes, ..
         } in crossings
@@ -119,7 +129,7 @@ impl<'a> Look<'a> {
             let line = self.cores.latency_ns[from][to];
             loads[from] += costs.send_ns + line + costs.byte_ns * bytes;
             let rate = self.cores.gigabytes_per_second[from][to];
-            loads[to] += costs.receive_ns + line + bytes / rate;
+            loads[to] += costs.receive_ns + line + bytes * costs.read_byte_ns.max(1.0 / rate);
         }
         // Queues from and to the outside.
         let mut outside = vec![(0.0, 0.0); loads.len()];
@@ -141,7 +151,7 @@ impl<'a> Look<'a> {
         for (at, (read, written)) in outside.into_iter().enumerate() {
             if read > 0.0 {
                 let rate = self.cores.gigabytes_per_second[at][at];
-                loads[at] += costs.receive_ns + read / rate;
+                loads[at] += costs.receive_ns + read * costs.read_byte_ns.max(1.0 / rate);
             }
             if written > 0.0 {
                 loads[at] += costs.send_ns + costs.byte_ns * written;
@@ -155,17 +165,28 @@ impl<'a> Look<'a> {
     pub fn period(&self, place: &[usize]) -> f64 {
         let crossings = self.crossings(place);
         let loads = self.loads(place, &crossings);
-        let found = maximum_cycle_ratio(loads.len(), &self.arcs(&crossings, &loads));
+        // Initial blocks take room of a queue only where all is placed: one more reader of the
+        // signal, and the delay is no content of the queue any more.
+        let filled = !place.contains(&NOWHERE);
+        let found = maximum_cycle_ratio(loads.len(), &self.arcs(&crossings, &loads, filled));
         // Every core waits for itself: without a ratio some loop has no block.
-        found.map_or(f64::INFINITY, |(period, _)| self.per_tick(period))
+        let period = found.map_or(f64::INFINITY, |(period, _)| self.per_tick(period));
+        // However little its ends have to do, a queue passes one block after the other.
+        let through = crossings
+            .iter()
+            .map(|crossing| self.model.through(crossing.bytes));
+        through.fold(period, |period, time| {
+            period.max(time / self.sizes.block as f64)
+        })
     }
 
     fn per_tick(&self, period: Period) -> f64 {
         period.nanoseconds() / 1000.0 / self.sizes.block as f64
     }
 
-    /// The dependences of cores on one another, in picoseconds.
-    fn arcs(&self, crossings: &[Crossing], loads: &[f64]) -> Vec<Dependence> {
+    /// The dependences of cores on one another, in picoseconds. Queues that are not `filled` have
+    /// the room of their initial blocks too.
+    fn arcs(&self, crossings: &[Crossing], loads: &[f64], filled: bool) -> Vec<Dependence> {
         let picoseconds = |time: f64| (time * 1000.0).round().clamp(0.0, 1e15) as u64;
         let own = loads.iter().enumerate().map(|(at, &load)| Dependence {
             from: at,
@@ -181,7 +202,8 @@ impl<'a> Look<'a> {
                 time: picoseconds(loads[from] + self.cores.latency_ns[from][to]),
                 tokens,
             };
-            let room = self.sizes.capacity.saturating_sub(crossing.initial).max(1);
+            let taken = if filled { crossing.initial } else { 0 };
+            let room = self.sizes.capacity.saturating_sub(taken).max(1);
             [arc(from, to, crossing.initial), arc(to, from, room)]
         });
         own.chain(queues).collect()

@@ -5,8 +5,10 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::costs::{Cost, Costs, VERSION, fingerprint};
+use super::longest::longest_block;
 use super::model::QueueCosts;
 use super::transfers;
+use crate::builder::Builder;
 use crate::graph::{Graph, NodeId};
 use crate::queue::queue;
 use crate::run::{Executor, Outcome, PartitionTelemetry, Settings, Telemetry};
@@ -16,6 +18,9 @@ use crate::types::{Scalar, Type};
 const ENOUGH: u64 = 16;
 /// How many times as long a slow graph may run.
 const LONGER: u32 = 20;
+/// Nanoseconds of a step that may be the partition's own, beside nodes and queues. More is what
+/// other programs took.
+const MOST_BESIDE: f64 = 200.0;
 /// How often the time is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -52,7 +57,8 @@ pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String>
         graph: fingerprint(graph),
         measured: true,
         nodes: Default::default(),
-        queues: queues(),
+        passes: Vec::new(),
+        queues: in_place(graph, queues(), &a, &b),
         transfers: transfers::measure(calibration.cpu),
         inputs: straight(&a, &b, |run| run.inputs),
         outputs: straight(&a, &b, |run| run.outputs),
@@ -71,15 +77,74 @@ pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String>
             costs.nodes.insert(graph.path(id), cost);
         }
     }
+    if !a.units.is_empty() {
+        let least = least(calibration)?;
+        costs.share(a.units, least);
+    }
     Ok(costs)
+}
+
+/// What queues cost in the graph itself, where the other end is another thread: `alone` is what
+/// they cost on one core.
+fn in_place(graph: &Graph, alone: QueueCosts, a: &Measured, b: &Measured) -> QueueCosts {
+    let periods = crate::interpreter::periods(graph).unwrap_or_default();
+    let bytes = |id: NodeId, kind: Type| {
+        let period = periods.get(id.index()).copied().unwrap_or(1).max(1);
+        kind.bytes() as f64 / period as f64
+    };
+    let read: f64 = graph
+        .inputs()
+        .map(|id| bytes(id, graph.node(id).outputs[0]))
+        .sum();
+    let written: f64 = graph
+        .outputs()
+        .map(|id| bytes(id, graph.node(id).inputs[0]))
+        .sum();
+    let per_byte = |cost: Cost, bytes: f64| match bytes > 0.0 {
+        true => cost.per_tick / bytes,
+        false => 0.0,
+    };
+    let reading = straight(a, b, |run| run.reading);
+    let writing = straight(a, b, |run| run.writing);
+    QueueCosts {
+        byte_ns: alone.byte_ns.max(per_byte(writing, written)),
+        read_byte_ns: per_byte(reading, read),
+        step_ns: reading.per_step + writing.per_step + a.beside,
+        ..alone
+    }
+}
+
+/// What a pass takes that does next to nothing: one gain of floats.
+fn least(calibration: Calibration) -> Result<Cost, String> {
+    let g = Builder::new("gain");
+    g.output("y", g.input("x", Type::F32).gain(0.5));
+    let graph = g.build().map_err(|problems| problems.to_string())?;
+    let calibration = Calibration {
+        time: calibration.time / 4,
+        ..calibration
+    };
+    let long = Settings::default().step;
+    let (a, b) = (
+        Measured::of(&graph, calibration, long)?,
+        Measured::of(&graph, calibration, long / 4)?,
+    );
+    let all = |run: &Measured| run.nodes.iter().map(|node| node.1).sum();
+    Ok(straight(&a, &b, all))
 }
 
 /// What one run tells, in nanoseconds for each step.
 struct Measured {
     step: u64,
     nodes: Vec<(String, f64)>,
+    /// The nodes of units that have several.
+    units: Vec<Vec<String>>,
     inputs: f64,
     outputs: f64,
+    /// What goes into reading from queues and into writing to them, and what is left of a step
+    /// beside these and the nodes.
+    reading: f64,
+    writing: f64,
+    beside: f64,
 }
 
 /// The line through two runs.
@@ -104,6 +169,7 @@ impl Measured {
         let settings = Settings {
             partitions: Some(vec![0; graph.nodes().len()]),
             step,
+            block: longest_block(graph, Settings::default().block),
             cpus: calibration.cpu.map(|cpu| (0, cpu)).into_iter().collect(),
             ..Settings::default()
         };
@@ -118,8 +184,9 @@ impl Measured {
         };
         let outcome = noise(graph, &executor, enough)?;
         let telemetry = &outcome.telemetry;
-        let mut nodes = Vec::new();
+        let (mut nodes, mut units) = (Vec::new(), Vec::new());
         let mut taken = step;
+        let (mut reading, mut writing, mut beside) = (0.0, 0.0, 0.0);
         for (part, times) in shape.partitions.iter().zip(&telemetry.partitions) {
             if part.units.is_empty() {
                 continue;
@@ -132,6 +199,10 @@ impl Measured {
                 ));
             }
             let clock = clock();
+            (reading, writing) = (times.reading as f64, times.writing as f64);
+            let busy = times.busy as f64 / times.ticks.max(1) as f64 * part.step as f64;
+            let known = reading + writing + times.computing as f64;
+            beside = (busy - known).clamp(0.0, MOST_BESIDE);
             let own: Vec<f64> = times
                 .units
                 .iter()
@@ -142,6 +213,7 @@ impl Measured {
             let whole = (times.steps.median as f64 - reads).max(1.0);
             let scale = (whole / own.iter().sum::<f64>().max(1.0)).min(1.0);
             let all: Vec<String> = part.units.iter().flatten().cloned().collect();
+            units.extend(part.units.iter().filter(|unit| unit.len() > 1).cloned());
             for (unit, time) in part.units.iter().zip(own) {
                 // What is done for all nodes together.
                 let unit = if unit.is_empty() { &all } else { unit };
@@ -158,12 +230,16 @@ impl Measured {
         Ok(Measured {
             step: taken,
             nodes,
+            units,
             inputs: if graph.inputs().next().is_some() {
                 outside("inputs")
             } else {
                 0.0
             },
             outputs: outside("outputs"),
+            reading,
+            writing,
+            beside,
         })
     }
 }
@@ -270,6 +346,8 @@ fn queues() -> QueueCosts {
         send_ns: fixed,
         receive_ns: fixed,
         byte_ns: byte,
+        read_byte_ns: 0.0,
+        step_ns: 0.0,
     }
 }
 

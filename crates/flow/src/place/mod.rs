@@ -33,21 +33,27 @@ mod cores;
 mod costs;
 mod evaluate;
 mod exact;
+mod free;
+mod longest;
 mod measure;
 mod model;
 mod network;
+mod pins;
 mod plan;
 mod search;
 mod show;
 mod transfers;
 
 pub use cores::Cores;
-pub use costs::{Cost, Costs, fingerprint};
+pub use costs::{Cost, Costs, Pass, fingerprint};
 pub use evaluate::{Crossing, Sizes};
+pub use longest::longest_block;
 pub use measure::{Calibration, measure, run_on_noise};
-pub use model::{Grouping, Item, Model, QueueCosts, Signal};
+pub use model::{Grouping, Item, Model, Pass as ItemPass, QueueCosts, Signal};
 pub use network::network;
 pub use plan::{Partition, Plan, PlanError, Queue, SCHEMA, VERSION, Wishes, place, plan};
+pub(crate) use show::counted;
+pub use show::rate_in_words;
 pub use transfers::{TransferCost, fastest, measure_transfers};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::costs::Costs;
+use super::transfers;
 use crate::graph::{Graph, NodeId, ScopeId, Source, ancestors};
 use crate::node::can_be_copied;
 use crate::nodes::{INPUT, OUTPUT};
@@ -53,6 +54,14 @@ pub struct QueueCosts {
     pub receive_ns: f64,
     /// Nanoseconds to write one byte into a block.
     pub byte_ns: f64,
+    /// Nanoseconds to read one byte out of a block, at least: cores that are far from each other
+    /// take longer.
+    #[serde(default)]
+    pub read_byte_ns: f64,
+    /// Nanoseconds that each step of a partition takes beside its nodes and the bytes of its
+    /// queues.
+    #[serde(default)]
+    pub step_ns: f64,
 }
 
 impl Default for QueueCosts {
@@ -61,8 +70,21 @@ impl Default for QueueCosts {
             send_ns: 40.0,
             receive_ns: 40.0,
             byte_ns: 0.05,
+            read_byte_ns: 0.0,
+            step_ns: 0.0,
         }
     }
+}
+
+/// What one pass over memory does for several items.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pass {
+    /// The items. Each core that has some of them has a pass of its own.
+    pub items: Vec<usize>,
+    /// Nanoseconds for each tick, beside what the items take.
+    pub per_tick: f64,
+    /// Nanoseconds for each step, however long.
+    pub per_step: f64,
 }
 
 /// All that placement looks at.
@@ -70,12 +92,17 @@ impl Default for QueueCosts {
 pub struct Model {
     /// What stays together.
     pub items: Vec<Item>,
+    /// Passes of several items.
+    pub passes: Vec<Pass>,
     /// What passes between them.
     pub signals: Vec<Signal>,
     /// Ticks that all blocks must be multiples of.
     pub round: u64,
     /// What queues cost.
     pub queues: QueueCosts,
+    /// What blocks of some bytes take from one core to another, in nanoseconds: shorter ones first,
+    /// and none less than a shorter one.
+    pub transfers: Vec<(f64, f64)>,
 }
 
 /// How nodes are grouped before they are placed.
@@ -123,17 +150,67 @@ impl Model {
             item.pure &= is_pure(graph, id);
         }
         let signals = groups.signals(graph, &periods);
+        let paths: HashMap<String, usize> = graph
+            .ids()
+            .filter_map(|id| Some((graph.path(id), groups.item[id.index()]?)))
+            .collect();
+        let passes = costs.passes.iter().map(|pass| {
+            let items = pass
+                .nodes
+                .iter()
+                .filter_map(|path| paths.get(path).copied());
+            let mut items: Vec<usize> = items.collect();
+            items.sort_unstable();
+            items.dedup();
+            Pass {
+                items,
+                per_tick: pass.cost.per_tick,
+                per_step: pass.cost.per_step,
+            }
+        });
         Ok(Model {
+            passes: passes.filter(|pass| !pass.items.is_empty()).collect(),
             items,
             signals,
             round: round as u64,
             queues: costs.queues,
+            transfers: transfers::times(&costs.transfers),
         })
     }
 
     /// Nanoseconds of all items for each tick, with steps of so many ticks.
     pub fn work(&self, step: u64) -> f64 {
         self.items.iter().map(|item| item.work(step)).sum()
+    }
+
+    /// Nanoseconds that a block of so many bytes takes from one core to another at least, if that
+    /// was measured.
+    pub(super) fn through(&self, bytes: f64) -> f64 {
+        let behind = self.transfers.partition_point(|&(known, _)| known < bytes);
+        match (
+            behind.checked_sub(1).map(|at| self.transfers[at]),
+            self.transfers.get(behind),
+        ) {
+            (Some((a, from)), Some(&(b, to))) => from + (to - from) * (bytes - a) / (b - a),
+            (Some((most, ns)), None) => ns * bytes / most,
+            (None, Some(&(_, ns))) => ns,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+impl Pass {
+    /// Nanoseconds for each tick, with steps of so many ticks.
+    pub fn work(&self, step: u64) -> f64 {
+        self.per_tick + self.per_step / step.max(1) as f64
+    }
+
+    /// The cores that it runs on.
+    pub(super) fn cores(&self, place: &[usize]) -> Vec<usize> {
+        let mut cores: Vec<usize> = self.items.iter().map(|&item| place[item]).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores
     }
 }
 

@@ -10,7 +10,10 @@ use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::{Look, Sizes};
 use super::exact::{Best, improve};
+use super::free::{apart, copy, left};
+use super::longest::longest_between;
 use super::model::{Grouping, Model};
+use super::pins::pin;
 use super::search::search;
 use super::transfers::fastest;
 use crate::graph::Graph;
@@ -31,7 +34,7 @@ pub struct Wishes {
     pub pins: Vec<(String, usize)>,
     /// Ticks in a block, if they are not to be chosen.
     pub block: Option<u64>,
-    /// The most ticks in a block that is chosen.
+    /// The most ticks in a block that is chosen, and fewer where samples are long.
     pub longest_block: u64,
     /// Blocks that each queue holds.
     pub capacity: u64,
@@ -179,6 +182,7 @@ pub fn plan(
     wishes: &Wishes,
 ) -> Result<Plan, PlanError> {
     cores.check().map_err(PlanError::Cores)?;
+    let cores = &left(graph, cores, wishes);
     let mut model = Model::of(graph, costs, wishes.grouping).map_err(PlanError::Graph)?;
     pin(&mut model, graph, cores, &wishes.pins)?;
     let mut best: Option<Plan> = None;
@@ -194,75 +198,42 @@ pub fn plan(
             inputs: costs.inputs.per_tick + costs.inputs.per_step / sizes.block as f64,
             outputs: costs.outputs.per_tick + costs.outputs.per_step / sizes.block as f64,
         };
-        let mut network = Network::new(&model, cores, &placed, sizes, outside);
-        let copies = if wishes.copies {
-            copy(&mut network)
-        } else {
-            Vec::new()
+        // Also with what has no state on a core of its own, which may have copies then.
+        let apart = match wishes.copies {
+            true => apart(&Network::new(&model, cores, &placed, sizes, outside)),
+            false => None,
         };
-        let speed = match wishes.block {
-            Some(_) => network.speed(),
-            None => network.lengthen(wishes.longest_block),
-        };
-        let mut made = Plan::new(
-            graph,
-            &network,
-            speed,
-            &copies,
-            proved && free == 0,
-            costs.measured,
-        );
-        for queue in &mut made.queues {
-            queue.transfer = fastest(&costs.transfers, queue.bytes);
-        }
-        let better = best
-            .as_ref()
-            .is_none_or(|best| made.period_ns < best.period_ns * 0.99);
-        let goes_on = better && wishes.copies;
-        if better {
-            best = Some(made);
+        let mut goes_on = false;
+        for (placed, proved) in [(Some(placed), proved && free == 0), (apart, false)] {
+            let Some(placed) = placed else {
+                continue;
+            };
+            let mut network = Network::new(&model, cores, &placed, sizes, outside);
+            let copies = match wishes.copies {
+                true => copy(&mut network),
+                false => Vec::new(),
+            };
+            let speed = match wishes.block {
+                Some(_) => network.speed(),
+                None => network.lengthen(longest_between(&model.signals, wishes.longest_block)),
+            };
+            let mut made = Plan::new(graph, &network, speed, &copies, proved, costs.measured);
+            for queue in &mut made.queues {
+                queue.transfer = fastest(&costs.transfers, queue.bytes);
+            }
+            let better = best
+                .as_ref()
+                .is_none_or(|best| made.period_ns < best.period_ns * 0.99);
+            if better {
+                best = Some(made);
+                goes_on = wishes.copies;
+            }
         }
         if !goes_on {
             break;
         }
     }
     best.ok_or_else(|| PlanError::Cores("there are no CPUs".into()))
-}
-
-/// Gives free cores to the partitions that limit the rate, as far as they have no state. The core
-/// of each partition with the cores of its copies.
-fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
-    let mut free: Vec<usize> = (0..network.cores.cpus.len())
-        .filter(|core| !network.place.contains(core))
-        .collect();
-    let mut copies: Vec<(usize, Vec<usize>)> = Vec::new();
-    while !free.is_empty() {
-        let speed = network.speed();
-        let [End::Core(limit)] = speed.critical[..] else {
-            break;
-        };
-        if !network.may_share(limit) {
-            break;
-        }
-        let before = network.sharers[limit];
-        let kept = network.links.clone();
-        network.share(limit, before + 1);
-        if network.speed().period >= speed.period * 0.98 {
-            network.links = kept;
-            network.sharers[limit] = before;
-            break;
-        }
-        // The nearest of those that are free.
-        let distance = |core: usize| network.cores.latency_ns[limit][core];
-        let nearest =
-            (0..free.len()).min_by(|&a, &b| distance(free[a]).total_cmp(&distance(free[b])));
-        let core = free.swap_remove(nearest.unwrap_or(0));
-        match copies.iter_mut().find(|(of, _)| *of == limit) {
-            Some((_, known)) => known.push(core),
-            None => copies.push((limit, vec![core])),
-        }
-    }
-    copies
 }
 
 /// The best placement of a model that is found: the core of each item, whether it is proved to be
@@ -315,7 +286,7 @@ fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
     if let Some(block) = wishes.block {
         return vec![block.max(1).next_multiple_of(round)];
     }
-    let most = wishes.longest_block.max(round);
+    let most = longest_between(&model.signals, wishes.longest_block).max(round);
     let loops = model.signals.iter().any(|signal| signal.delay > 0);
     if !loops {
         // Nothing is gained by shorter blocks.
@@ -337,47 +308,6 @@ fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
     // Enough of them, from the longest to the shortest.
     let step = sizes.len().div_ceil(16);
     sizes.into_iter().step_by(step.max(1)).collect()
-}
-
-/// Pins items by the paths of their nodes or of subsystems around these.
-fn pin(
-    model: &mut Model,
-    graph: &Graph,
-    cores: &Cores,
-    pins: &[(String, usize)],
-) -> Result<(), PlanError> {
-    for (path, cpu) in pins {
-        let Some(core) = cores.cpus.iter().position(|known| known == cpu) else {
-            let known: Vec<String> = cores.cpus.iter().map(usize::to_string).collect();
-            return Err(PlanError::Pin(format!(
-                "{path} is to run on CPU {cpu}: there are {}",
-                known.join(", ")
-            )));
-        };
-        let inside = format!("{path}/");
-        let mut found = false;
-        for item in &mut model.items {
-            let here = |path_of: String| path_of == *path || path_of.starts_with(&inside);
-            if !item.nodes.iter().any(|&id| here(graph.path(id))) {
-                continue;
-            }
-            found = true;
-            if item.pinned.is_some_and(|other| other != core) {
-                return Err(PlanError::Pin(format!(
-                    "{path} is to run on CPU {cpu}, and is in one piece with what is to run on \
-                     another: {}",
-                    item.name
-                )));
-            }
-            item.pinned = Some(core);
-        }
-        if !found {
-            return Err(PlanError::Pin(format!(
-                "{path}: no node that runs on a core has this path, nor is it a subsystem around one"
-            )));
-        }
-    }
-    Ok(())
 }
 
 impl Plan {

@@ -125,21 +125,21 @@ impl fmt::Display for Plan {
             let cpu = place_of(partition);
             writeln!(
                 f,
-                "partition {}{cpu}: {:.3} ns a tick, {} nodes: {}",
+                "partition {}{cpu}: {:.3} ns a tick, {}: {}",
                 partition.id,
                 partition.busy_ns,
-                partition.nodes.len(),
+                counted(partition.nodes.len() as u64, "node"),
                 some(&partition.nodes, 8).join(", ")
             )?;
         }
         for queue in &self.queues {
             writeln!(
                 f,
-                "{} -> {}: {} blocks of {} ticks, {} bytes each, {} at the start",
+                "{} -> {}: {} of {}, {} bytes each, {} at the start",
                 self.name(queue.from, "inputs"),
                 self.name(queue.to, "outputs"),
-                queue.capacity,
-                queue.block,
+                counted(queue.capacity, "block"),
+                counted(queue.block, "tick"),
                 queue.bytes,
                 queue.initial
             )?;
@@ -163,9 +163,42 @@ impl fmt::Display for Plan {
         };
         writeln!(
             f,
-            "expected: {:.3} ns a tick, {:.3} million ticks a second, set by {limit}; {best}{guess}",
+            "expected: {:.3} ns a tick, {} ticks a second, set by {limit}; {best}{guess}",
             self.period_ns,
-            self.rate() / 1e6
+            rate_in_words(self.rate())
         )
+    }
+}
+
+/// So many of something.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
+
+/// A rate with three places, in millions or thousands where it has some.
+pub fn rate_in_words(rate: f64) -> String {
+    match rate {
+        1e6.. => format!("{:.3} million", rate / 1e6),
+        1e3.. => format!("{:.3} thousand", rate / 1e3),
+        _ => format!("{rate:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_rates_are_not_zero_millions() {
+        let rates = [517_063_123.0, 1e6, 4_233.7, 12.5, 0.0].map(rate_in_words);
+        let wanted = [
+            "517.063 million",
+            "1.000 million",
+            "4.234 thousand",
+            "12.500",
+            "0.000",
+        ];
+        assert_eq!(rates, wanted);
     }
 }

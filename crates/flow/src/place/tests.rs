@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::blocks::{End, Link, Network, Outside};
+use super::costs::{Cost, Costs};
 use super::evaluate::{Look, NOWHERE, Sizes};
-use super::model::{Item, Model, QueueCosts, Signal};
+use super::model::{Item, Model, Pass, QueueCosts, Signal};
 use super::search::search;
 use super::{Cores, Wishes, place};
 
@@ -78,8 +79,14 @@ fn models(items: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Model
                     }
                 })
                 .collect(),
+            passes: vec![Pass {
+                items: (0..count.div_ceil(2)).collect(),
+                per_tick: 1.5,
+                per_step: 40.0,
+            }],
             round: 1,
             queues: QueueCosts::default(),
+            transfers: vec![(64.0, 30.0), (512.0, 700.0), (4096.0, 900.0)],
         })
     })
 }
@@ -189,6 +196,142 @@ proptest! {
     }
 }
 
+/// A delay fills a queue only while one core reads it. The search places one item after another and
+/// drops what is slower already, so what it has placed must not seem slower for its initial blocks.
+#[test]
+fn room_that_initial_blocks_take_is_no_bound() {
+    const BLOCK: u64 = 100;
+    let signal = |from: usize, to: &[usize], delay: u64| Signal {
+        from: Some(from),
+        to: to.to_vec(),
+        out: false,
+        bytes: 1.0,
+        delay,
+    };
+    let model = Model {
+        items: vec![Item::default(); 4],
+        // From item 0 to item 1 by way of item 2, and directly through a queue that holds a block.
+        signals: vec![
+            signal(0, &[1, 3], BLOCK),
+            signal(0, &[2], 0),
+            signal(2, &[1], 0),
+        ],
+        round: 1,
+        queues: QueueCosts::default(),
+        ..Model::default()
+    };
+    let cores = Cores::alike(vec![0, 1, 2], 1000.0, 8.0);
+    let look = Look::new(&model, &cores, sizes(BLOCK));
+    let all = look.period(&[0, 1, 2, 2]);
+    let without = look.period(&[0, 1, 2, NOWHERE]);
+    assert!(
+        without <= all,
+        "{without} without the second reader, {all} with it"
+    );
+}
+
+/// A row of gains that are one pass: each does next to nothing, and the pass and the queues take
+/// all the time.
+fn gains(count: usize) -> Model {
+    Model {
+        items: vec![
+            Item {
+                per_tick: 0.01,
+                ..Item::default()
+            };
+            count
+        ],
+        passes: vec![Pass {
+            items: (0..count).collect(),
+            per_tick: 0.25,
+            per_step: 0.0,
+        }],
+        signals: (0..count)
+            .map(|at| Signal {
+                from: at.checked_sub(1),
+                to: vec![at],
+                out: false,
+                bytes: 4.0,
+                delay: 0,
+            })
+            .collect(),
+        round: 1,
+        queues: QueueCosts {
+            send_ns: 0.0,
+            receive_ns: 0.0,
+            byte_ns: 0.0,
+            ..QueueCosts::default()
+        },
+        transfers: vec![(1024.0, 400.0), (4096.0, 1024.0)],
+    }
+}
+
+#[test]
+fn each_core_has_a_pass_of_its_own() {
+    let model = gains(8);
+    let cores = Cores::alike(vec![0, 1], 0.0, 1e9);
+    let look = Look::new(&model, &cores, sizes(1024));
+    let loads = look.loads(&[0, 0, 0, 0, 0, 0, 1, 1], &[]);
+    // Six gains and two of a hundredth, each with a pass of a quarter, for 1024 ticks.
+    for (load, wanted) in loads.iter().zip([0.31, 0.27]) {
+        assert!((load / 1024.0 - wanted).abs() < 1e-6, "{loads:?}");
+    }
+    let network = Network::new(
+        &model,
+        &cores,
+        &[0, 0, 0, 0, 0, 0, 1, 1],
+        sizes(1024),
+        Outside::default(),
+    );
+    let busy = network.speed().busy;
+    assert!(
+        (busy[0] - 0.31).abs() < 1e-6 && (busy[1] - 0.27).abs() < 1e-6,
+        "{busy:?}"
+    );
+}
+
+#[test]
+fn no_partition_is_faster_than_its_queues() {
+    let model = gains(64);
+    let cores = Cores::alike((0..8).collect(), 0.0, 1e9);
+    // 1024 floats are 4096 bytes, and take 1024 ns from core to core, with both ends at once.
+    let look = Look::new(&model, &cores, sizes(1024));
+    let apart: Vec<usize> = (0..64).map(|item| item / 8).collect();
+    assert!((look.period(&apart) - 1.0).abs() < 1e-6);
+    let network = Network::new(&model, &cores, &apart, sizes(1024), Outside::default());
+    let speed = network.speed();
+    assert!((speed.period - 1.0).abs() < 1e-6, "{speed:?}");
+    assert!(matches!(speed.critical[..], [End::Core(a), End::Core(b)] if b == a + 1));
+    // One core takes 0.89 ns for all, which is less.
+    let wishes = Wishes {
+        block: Some(1024),
+        ..Wishes::default()
+    };
+    let ((found, _), _) = place(&model, &cores, &wishes);
+    assert!(found.iter().all(|&core| core == found[0]), "{found:?}");
+}
+
+#[test]
+fn what_a_pass_takes_is_taken_out_of_its_nodes() {
+    let g = crate::Builder::new("two");
+    g.output("y", g.input("x", crate::Type::F32).gain(2.0).gain(3.0));
+    let mut costs = Costs::guessed(&g.build().unwrap());
+    let cost = |per_tick: f64, per_step: f64| Cost { per_tick, per_step };
+    costs.nodes = [("a", 1.0), ("b", 3.0)]
+        .map(|(path, per_tick)| (path.to_string(), cost(per_tick, 20.0)))
+        .into();
+    let unit = || vec![vec!["a".to_string(), "b".to_string()]];
+    let mut little = costs.clone();
+    little.share(unit(), cost(0.5, 100.0));
+    // Of 4 ns a tick an eighth is the pass; of 40 ns a step all.
+    assert_eq!(little.passes[0].cost, cost(0.5, 40.0));
+    assert_eq!(little.nodes["a"], cost(0.875, 0.0));
+    assert_eq!(little.nodes["b"], cost(2.625, 0.0));
+    costs.share(unit(), cost(9.0, 0.0));
+    assert_eq!(costs.passes[0].cost, cost(4.0, 0.0));
+    assert_eq!(costs.nodes["b"], cost(0.0, 20.0));
+}
+
 /// Runs a network in time: each end begins as soon as its queues let it. The period of the second
 /// half, in nanoseconds for each tick.
 fn in_time(network: &Network, busy: &[f64], ticks: u64) -> Option<f64> {
@@ -275,7 +418,7 @@ proptest! {
                 per_tick: f64::from(time), ..Item::default()
             }).collect(),
             round: 1,
-            queues: QueueCosts { send_ns: 3.0, receive_ns: 2.0, byte_ns: 0.1 },
+            queues: QueueCosts { send_ns: 3.0, receive_ns: 2.0, byte_ns: 0.1, read_byte_ns: 0.2, step_ns: 5.0 },
             ..Model::default()
         };
         let cores = Cores::alike(vec![0, 1, 2], 7.0, 4.0);

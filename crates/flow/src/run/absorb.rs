@@ -51,7 +51,8 @@ fn samples(layout: &Layout, edge: usize, port: &Port) -> usize {
 fn has_room(layout: &Layout, edge: usize, port: usize) -> bool {
     let ends = &layout.edges[edge];
     let port = &ends.ports[port];
-    port.initial.len() < samples(layout, edge, port) * ends.capacity.saturating_sub(1)
+    let most = samples(layout, edge, port).saturating_mul(ends.capacity.saturating_sub(1));
+    port.initial.len() < most
 }
 
 /// What a delay puts out before its first input.

@@ -382,7 +382,7 @@ impl Sender {
         self.end.say();
     }
 
-    pub fn times(&self) -> &QueueTimes {
+    pub fn times(&self) -> &Arc<QueueTimes> {
         &self.end.times
     }
 }
@@ -436,7 +436,7 @@ impl Receiver {
         self.end.say();
     }
 
-    pub fn times(&self) -> &QueueTimes {
+    pub fn times(&self) -> &Arc<QueueTimes> {
         &self.end.times
     }
 }

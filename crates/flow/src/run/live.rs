@@ -38,21 +38,19 @@ pub(super) fn check(layout: &Layout, name: &str) -> Result<(), Problems> {
     }
     problems.unless(())?;
     let mut round: u128 = 1;
-    for edge in &layout.edges {
-        round = round / gcd(round, edge.block.into()) * u128::from(edge.block);
-    }
     // All copies of a partition have their turn in a round.
     for edge in &layout.edges {
         for turns in [edge.writes.turns, edge.reads.turns] {
-            round =
-                round / gcd(round, (edge.block * turns).into()) * u128::from(edge.block * turns);
+            let ticks = u128::from(edge.block) * u128::from(turns);
+            // One that has grown too long stays so.
+            round = (round / gcd(round, ticks)).saturating_mul(ticks);
         }
     }
-    let steps: u128 = layout
+    let steps = layout
         .parts
         .iter()
         .map(|part| round / u128::from(part.step))
-        .sum();
+        .fold(0, u128::saturating_add);
     if steps > MAX_STEPS.into() {
         let text = "the blocks of its queues have no common round that is short enough to be \
                     checked: give them sizes that divide one another";

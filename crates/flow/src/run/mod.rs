@@ -69,6 +69,7 @@ pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 use crate::graph::Graph;
 use crate::kernels::Level;
 use crate::literal::Literals;
+use crate::place::counted;
 use crate::problem::{Cause, Problems};
 use crate::queue::sync;
 use crate::types::Type;
@@ -350,10 +351,16 @@ impl Executor {
                 .collect()
         };
         let name = |index: usize| parts[index].name(index);
+        let ends = |edge: &layout::Edge, index| edge.from == index || edge.to == index;
+        let runs = |index| {
+            let mut edges = self.layout.edges.iter();
+            index == OUT || edges.any(|edge| ends(edge, index))
+        };
         Counts {
             parts: plans
                 .iter()
-                .map(|plan| PartTimes::new(plan.units.len()))
+                .enumerate()
+                .map(|(index, plan)| PartTimes::new(plan.units.len(), runs(index)))
                 .collect(),
             names: Names {
                 parts: parts
@@ -376,6 +383,7 @@ impl Executor {
                 .map(|_| Arc::new(QueueTimes::new()))
                 .collect(),
             latency: Spread::new(),
+            made: Instant::now(),
             begin: Mutex::new(None),
             whole: Default::default(),
             notes: Default::default(),
@@ -531,20 +539,21 @@ impl fmt::Display for Executor {
             let nodes = part.items.iter().flatten().count();
             writeln!(
                 f,
-                "{}: {nodes} nodes, {} ticks at once",
+                "{}: {}, {} at once",
                 part.name(index),
-                part.step
+                counted(nodes as u64, "node"),
+                counted(part.step, "tick")
             )?;
         }
         for edge in edges {
             writeln!(
                 f,
-                "{} -> {}: {} signals, {} blocks of {} ticks, {} at the start",
+                "{} -> {}: {}, {} of {}, {} at the start",
                 parts[edge.from].name(edge.from),
                 parts[edge.to].name(edge.to),
-                edge.ports.len(),
-                edge.capacity,
-                edge.block,
+                counted(edge.ports.len() as u64, "signal"),
+                counted(edge.capacity as u64, "block"),
+                counted(edge.block, "tick"),
                 edge.initial
             )?;
         }

@@ -1,14 +1,15 @@
 //! The outside: raw samples from readers into blocks, and from blocks to writers.
 
 use std::io::{ErrorKind, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::control::Failure;
+use super::control::{Failure, panicked};
 use super::lane::{Shape, Store};
 use super::telemetry::{EVERY, add};
-use super::worker::{Ends, Stopped};
+use super::worker::{Ends, Stopped, Waits};
 use crate::types::Type;
 
 /// Rounds whose begin is remembered. More than that many under way are not timed.
@@ -55,10 +56,29 @@ pub(super) struct Inlet {
     pub begins: Arc<Begins>,
 }
 
-/// Fills `bytes` as far as the reader goes.
-fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> std::io::Result<usize> {
+/// Lets a reader or a writer work, which may fail or panic. Whoever waits for its thread would wait
+/// for ever.
+fn guarded<T>(
+    path: &str,
+    what: &str,
+    work: impl FnOnce() -> std::io::Result<T>,
+) -> Result<T, Failure> {
+    let fail = |text: String| Failure::node(path.into(), text);
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|error| fail(format!("cannot be {what}: {error}"))),
+        Err(panic) => Err(fail(panicked(&*panic))),
+    }
+}
+
+/// Fills `bytes` as far as the reader goes, or until `ends` says so: it may take very long where
+/// little comes at a time.
+fn fill(
+    reader: &mut dyn Read,
+    bytes: &mut [u8],
+    ends: impl Fn() -> bool,
+) -> std::io::Result<usize> {
     let mut filled = 0;
-    while filled < bytes.len() {
+    while filled < bytes.len() && !ends() {
         match reader.read(&mut bytes[filled..]) {
             Ok(0) => break,
             Ok(more) => filled += more,
@@ -127,23 +147,26 @@ impl Inlet {
 
     /// Reads the samples of a step. Returns the tick before which they all are there.
     fn round(&mut self, at: u64, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
-        let end = self.ends.control.end();
+        let control = &self.ends.control;
+        let end = control.end();
+        let ends = || control.quits() || control.stopped();
         let mut got = at + self.step;
         for (port, reader) in self.ports.iter().zip(&mut self.readers) {
-            let fail = |text: String| Failure::node(port.path.clone(), text);
             let samples = (self.step / port.period) as usize;
-            // Nothing is read that is behind the end.
-            let due = (end - at).div_ceil(port.period).min(samples as u64) as usize;
+            // Nothing is read that is behind the end, of the run or of another input.
+            let due = (end.min(got) - at).div_ceil(port.period) as usize;
+            let due = due.min(samples);
             bytes.clear();
             bytes.resize(samples * port.kind.bytes(), 0);
             let wanted = due * port.kind.bytes();
-            let read = fill(reader.as_mut(), &mut bytes[..wanted])
-                .map_err(|error| fail(format!("cannot be read: {error}")))?;
+            let fill = || fill(reader.as_mut(), &mut bytes[..wanted], ends);
+            let read = guarded(&port.path, "read", fill)?;
             let (whole, torn) = (read / port.kind.bytes(), read % port.kind.bytes());
-            if torn > 0 {
+            // Somebody wants the end, which is not that of the samples.
+            if torn > 0 && !ends() {
                 let size = port.kind.bytes();
                 let text = format!("ends {torn} bytes into a sample of {size}: give whole samples");
-                return Err(fail(text));
+                return Err(Failure::node(port.path.clone(), text));
             }
             if whole < due {
                 got = got.min(at + whole as u64 * port.period);
@@ -174,9 +197,7 @@ impl Outlet<'_> {
         let result = self.run();
         let flushed = result.and_then(|ticks| {
             for (port, writer) in self.ports.iter().zip(&mut self.writers) {
-                let fail =
-                    |error| Failure::node(port.path.clone(), format!("cannot be written: {error}"));
-                writer.flush().map_err(fail)?;
+                guarded(&port.path, "written", || writer.flush())?;
             }
             Ok(ticks)
         });
@@ -214,7 +235,9 @@ impl Outlet<'_> {
             // What has come of inputs is mostly behind them. Not so what delays put out.
             if self.bound && control.sent() < next {
                 self.ends.say();
+                let waits = Waits::begin(&counts, [&counts.parts[super::layout::OUT].empty]);
                 control.await_sent(next, self.ends.patience);
+                waits.end();
             }
             let end = control.end();
             if at >= end || control.stopped() {
@@ -238,9 +261,7 @@ impl Outlet<'_> {
             let samples = (end - at).div_ceil(port.period).min(all) as usize;
             bytes.clear();
             self.store.write(port.signal, samples, bytes);
-            writer.write_all(bytes).map_err(|error| {
-                Failure::node(port.path.clone(), format!("cannot be written: {error}"))
-            })?;
+            guarded(&port.path, "written", || writer.write_all(bytes))?;
         }
         Ok(())
     }

@@ -5,8 +5,10 @@
 //! at what was. At the end of a step, last samples move to the front.
 
 mod chains;
+mod choices;
 mod delays;
 mod draft;
+mod formulas;
 mod groups;
 mod memory;
 mod recur;

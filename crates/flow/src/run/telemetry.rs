@@ -2,12 +2,13 @@
 //! steps take.
 //!
 //! Clocks are read where a thread waits anyway, and in one step of many. A thread that does not
-//! wait pays for a count a step.
+//! wait pays for a count a step. A wait counts from its begin on: one that has no end yet would
+//! otherwise look like work.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -66,38 +67,64 @@ pub struct Quantiles {
     pub most: u64,
 }
 
+/// Nanoseconds that one thread has waited, up to now.
+///
+/// In one word, so that whoever looks never sees a part of a change: twice the nanoseconds of all
+/// waits; during a wait, twice the time at which it would have begun if it were all of them, and 1.
+#[derive(Default)]
+pub(super) struct Waited(AtomicU64);
+
+impl Waited {
+    /// A wait begins at so many nanoseconds of the counts' clock.
+    pub fn begin(&self, now: u64) {
+        let all = self.0.load(Ordering::Relaxed) / 2;
+        self.0
+            .store(2 * (now - all.min(now)) + 1, Ordering::Relaxed);
+    }
+
+    /// The wait ends.
+    pub fn end(&self, now: u64) {
+        let begun = self.0.load(Ordering::Relaxed) / 2;
+        self.0
+            .store(2 * now.saturating_sub(begun), Ordering::Relaxed);
+    }
+
+    fn until(&self, now: u64) -> u64 {
+        let word = self.0.load(Ordering::Relaxed);
+        if word.is_multiple_of(2) {
+            word / 2
+        } else {
+            now.saturating_sub(word / 2)
+        }
+    }
+}
+
 /// What one queue tells.
 pub(super) struct QueueTimes {
-    /// Nanoseconds that its ends have waited.
-    writer: AtomicU64,
-    reader: AtomicU64,
+    /// How long its ends have waited.
+    pub writer: Waited,
+    pub reader: Waited,
     pub fill: Spread,
 }
 
 impl QueueTimes {
     pub fn new() -> QueueTimes {
         QueueTimes {
-            writer: AtomicU64::new(0),
-            reader: AtomicU64::new(0),
+            writer: Waited::default(),
+            reader: Waited::default(),
             fill: Spread::new(),
         }
-    }
-
-    pub fn waited_to_write(&self, time: Duration) {
-        add(&self.writer, time.as_nanos() as u64);
-    }
-
-    pub fn waited_to_read(&self, time: Duration) {
-        add(&self.reader, time.as_nanos() as u64);
     }
 }
 
 /// What one partition tells.
 pub(super) struct PartTimes {
+    /// Whether it has a thread: nothing comes out of one without queues.
+    runs: bool,
     pub ticks: AtomicU64,
-    /// Nanoseconds of waiting for blocks to read, and for room to write.
-    pub empty: AtomicU64,
-    pub full: AtomicU64,
+    /// Waiting for blocks to read, and for room to write.
+    pub empty: Waited,
+    pub full: Waited,
     /// Nanoseconds of copying from and to queues in the steps that were timed.
     pub reading: AtomicU64,
     pub writing: AtomicU64,
@@ -111,11 +138,12 @@ pub(super) struct PartTimes {
 }
 
 impl PartTimes {
-    pub fn new(units: usize) -> PartTimes {
+    pub fn new(units: usize, runs: bool) -> PartTimes {
         PartTimes {
+            runs,
             ticks: AtomicU64::new(0),
-            empty: AtomicU64::new(0),
-            full: AtomicU64::new(0),
+            empty: Waited::default(),
+            full: Waited::default(),
             reading: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             steps: Spread::new(),
@@ -148,6 +176,8 @@ pub(super) struct Counts {
     /// From the reading of a block of inputs to the writing of the outputs that are of the same
     /// ticks.
     pub latency: Spread,
+    /// What the clock counts from, before any wait.
+    pub made: Instant,
     pub begin: Mutex<Option<Instant>>,
     /// Nanoseconds of the whole run, once it has ended.
     pub whole: AtomicU64,
@@ -225,23 +255,32 @@ impl Counts {
             .push(text);
     }
 
+    /// Nanoseconds of the clock.
+    pub fn now(&self) -> u64 {
+        self.made.elapsed().as_nanos() as u64
+    }
+
     /// What the counts say now.
     pub fn show(&self) -> Telemetry {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let begin = *self.begin.lock().unwrap_or_else(PoisonError::into_inner);
+        // One look for what has gone by and for waits: what is left is work.
+        let now = self.now();
+        let begin = begin.map_or(now, |begin| (begin - self.made).as_nanos() as u64);
         let elapsed = match get(&self.whole) {
-            0 => begin.map_or(0, |begin| begin.elapsed().as_nanos() as u64),
+            0 => now.saturating_sub(begin),
             whole => whole,
         };
         let part = |(times, (name, units)): (&PartTimes, &(String, Vec<String>))| {
             let timed = get(&times.timed).max(1);
             let by_unit = get(&times.timed).saturating_sub(get(&times.whole)).max(1);
-            let (empty, full) = (get(&times.empty), get(&times.full));
+            let (empty, full) = (times.empty.until(now), times.full.until(now));
             let waiting = empty + full;
+            let here = if times.runs { elapsed } else { 0 };
             PartitionTelemetry {
                 name: name.clone(),
                 ticks: get(&times.ticks),
-                busy: elapsed.saturating_sub(waiting),
+                busy: here.saturating_sub(waiting),
                 waiting,
                 waiting_to_read: empty,
                 waiting_to_write: full,
@@ -260,8 +299,8 @@ impl Counts {
             QueueTelemetry {
                 from: names.0.clone(),
                 to: names.1.clone(),
-                full: get(&times.writer),
-                empty: get(&times.reader),
+                full: times.writer.until(now),
+                empty: times.reader.until(now),
                 capacity: names.2,
                 fill: times.fill.show(),
             }

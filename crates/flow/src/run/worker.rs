@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::bell::Bell;
 use super::change::{self, Follower};
-use super::control::{Control, Failure};
+use super::control::{Control, Failure, panicked};
 use super::lane::Store;
 use super::link::{Receiver, Sender};
 use super::plan::Plan;
 use super::settings::Patience;
-use super::telemetry::{Counts, EVERY, add};
+use super::telemetry::{Counts, EVERY, Waited, add};
 use super::unit::{self, Fault};
 
 /// The queues of one part, and how it waits for them.
@@ -43,6 +43,25 @@ pub(super) struct Worker {
 /// Everything is to end.
 pub(super) struct Stopped;
 
+/// A wait, which counts as one from its begin on.
+pub(super) struct Waits<'a, const N: usize> {
+    counts: &'a Counts,
+    all: [&'a Waited; N],
+}
+
+impl<'a, const N: usize> Waits<'a, N> {
+    pub fn begin(counts: &'a Counts, all: [&'a Waited; N]) -> Waits<'a, N> {
+        let now = counts.now();
+        all.iter().for_each(|waited| waited.begin(now));
+        Waits { counts, all }
+    }
+
+    pub fn end(self) {
+        let now = self.counts.now();
+        self.all.iter().for_each(|waited| waited.end(now));
+    }
+}
+
 impl Ends {
     /// Waits until all queues let a step begin.
     pub fn begin(&mut self) -> Result<(), Stopped> {
@@ -52,18 +71,20 @@ impl Ends {
             }
             self.say();
             let Ends {
+                part,
                 receivers,
                 bell,
                 patience,
                 control,
+                counts,
                 ..
             } = self;
             let receiver = &mut receivers[index];
-            let begin = Instant::now();
+            let counts: &Counts = counts;
+            let (queue, own) = (receiver.times().clone(), &counts.parts[*part].empty);
+            let waits = Waits::begin(counts, [&queue.reader, own]);
             bell.wait(*patience, || receiver.may_begin() || control.stopped());
-            let time = begin.elapsed();
-            receiver.times().waited_to_read(time);
-            add(&self.counts.parts[self.part].empty, time.as_nanos() as u64);
+            waits.end();
             self.go_on()?;
         }
         self.room(Sender::may_begin)
@@ -77,18 +98,20 @@ impl Ends {
             }
             self.say();
             let Ends {
+                part,
                 senders,
                 bell,
                 patience,
                 control,
+                counts,
                 ..
             } = self;
             let sender = &mut senders[index];
-            let begin = Instant::now();
+            let counts: &Counts = counts;
+            let (queue, own) = (sender.times().clone(), &counts.parts[*part].full);
+            let waits = Waits::begin(counts, [&queue.writer, own]);
             bell.wait(*patience, || has(sender) || control.stopped());
-            let time = begin.elapsed();
-            sender.times().waited_to_write(time);
-            add(&self.counts.parts[self.part].full, time.as_nanos() as u64);
+            waits.end();
             self.go_on()?;
         }
         self.go_on()
@@ -144,11 +167,7 @@ impl Worker {
                 control.fail(Failure::node(self.paths[item].clone(), text));
             }
             Err(panic) => {
-                let text = panic
-                    .downcast_ref::<&str>()
-                    .map(|text| text.to_string())
-                    .or_else(|| panic.downcast_ref::<String>().cloned())
-                    .unwrap_or_default();
+                let text = panicked(&*panic);
                 let paths = self.plan.units.get(self.now).map(|unit| {
                     let paths = unit.items.iter().map(|&item| self.paths[item].as_str());
                     paths.collect::<Vec<&str>>().join(", ")

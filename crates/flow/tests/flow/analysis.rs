@@ -220,7 +220,7 @@ fn reports_are_text_json_and_dot() {
     );
     assert!(
         text.contains(
-            "cycle    a -> b \"q\" -> a: 1 blocks, 0.50 a partition, 220.0 ns; 2 more are needed"
+            "cycle    a -> b \"q\" -> a: 1 block, 0.50 a partition, 220.0 ns; 2 more are needed"
         ),
         "{text}"
     );

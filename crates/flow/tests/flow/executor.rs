@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 
-use karoo_flow::nodes::{Compare, Comparison, Counter, Machine};
+use karoo_flow::nodes::{Compare, Comparison, Counter, Hold, Machine};
 use karoo_flow::run::Failure;
 use karoo_flow::{Builder, Executor, Graph, Interpreter, Scalar, Settings, Type, Value};
 
@@ -47,7 +47,7 @@ fn delays_become_initial_blocks_by_whole_blocks_alone() {
             (Ok(executor), Some(initial)) => {
                 let text = executor.to_string();
                 let line = format!(
-                    "partition 1 -> partition 0: 1 signals, 8 blocks of {block} ticks, {initial} at the start"
+                    "partition 1 -> partition 0: 1 signal, 8 blocks of {block} ticks, {initial} at the start"
                 );
                 assert!(text.contains(&line), "{text}");
                 let inputs = [samples(333, 5)];
@@ -454,5 +454,41 @@ fn a_filter_longer_than_its_steps_has_the_interpreters_bits() {
         let executor = Executor::new(&graph, settings).unwrap();
         let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
         assert_eq!(executor.run_values(&inputs).unwrap(), wanted);
+    }
+}
+
+/// The delay is worked on ahead of what it delays, since both are in a loop, and starts with
+/// another value than the one that is held.
+#[test]
+fn a_value_that_is_held_from_the_start_is_delayed_in_a_loop() {
+    let g = Builder::new("held");
+    let x = g.input("x", Type::F32);
+    let past = g.feedback("past", Type::F32, 131, 1);
+    let never = x.compare(Comparison::Greater, x);
+    let held = g.enabled("held", never, || {
+        past.out().then(Hold {
+            initial: (-1.0).into(),
+        })
+    });
+    let delayed = held.delay(87, 0.25);
+    past.close(delayed.gain(0.5));
+    g.output("y", delayed);
+    let graph = g.build().unwrap();
+    let inputs = [samples(300, 3)];
+    let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+    let start = [
+        vec![Value::from(0.25f32); 87],
+        vec![Value::from(-1.0f32); 213],
+    ]
+    .concat();
+    assert!(wanted == [start]);
+    for step in [23, 87, 300] {
+        let settings = Settings {
+            step,
+            ..Settings::default()
+        };
+        let executor = Executor::new(&graph, settings).unwrap();
+        let found = executor.run_values(&inputs).unwrap();
+        assert!(found == wanted, "in steps of {step}");
     }
 }

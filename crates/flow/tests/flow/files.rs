@@ -2,7 +2,7 @@
 
 use karoo_flow::nodes::{Counter, Down, Fir, Lookup, Lut, Machine};
 use karoo_flow::{
-    Builder, Cause, Graph, Interpreter, Literals, Number, Registry, Scalar, Type, Value,
+    Builder, Cause, Graph, Interpreter, Literals, Number, Problems, Registry, Scalar, Type, Value,
 };
 use proptest::prelude::*;
 
@@ -256,6 +256,84 @@ from = ['w:3']
     assert!(problems.to_string().starts_with("n.toml:2: "), "{problems}");
 }
 
+/// What is wrong with a file that nests too deep. It is read where there is little stack, so that a
+/// reader that follows the nesting by calls of its own ends here.
+fn too_deep(read: impl FnOnce() -> Result<Graph, Problems> + Send + 'static) -> String {
+    let thread = std::thread::Builder::new().stack_size(512 << 10);
+    let read = thread.spawn(read).unwrap().join().unwrap();
+    let problems = read.unwrap_err();
+    let limits = problems.0.iter().filter(|of| of.cause == Cause::Limit);
+    assert_eq!(limits.count(), problems.0.len(), "{problems:.300}");
+    problems.to_string()
+}
+
+#[test]
+fn toml_that_nests_too_deep_is_refused_by_line() {
+    const DEEP: usize = 100_000;
+    let (dots, opened, closed) = (".a".repeat(DEEP), "{a=".repeat(DEEP), "}".repeat(DEEP));
+    // What the format's own limits let pass.
+    let (dotted, many) = (format!("{{a{} = ", ".a".repeat(78)), 78);
+    for (what, text) in [
+        ("a key", format!("node{dots} = 1")),
+        ("a header", format!("[[node{dots}]]")),
+        (
+            "lists",
+            format!("node = {}{}", "[".repeat(DEEP), "]".repeat(DEEP)),
+        ),
+        ("tables", format!("node = {opened}1{closed}")),
+        ("not closed", format!("node = {opened}")),
+        (
+            "both",
+            format!(
+                "node = [{{of = {}1{}}}]",
+                dotted.repeat(many),
+                "}".repeat(many)
+            ),
+        ),
+    ] {
+        let text = format!("name = 'deep'\n{text}\n");
+        let read = move || Graph::from_toml(&text, "deep.toml", &Registry::standard());
+        let rule = "deep.toml:2: tables and lists nest at most 64 deep";
+        assert_eq!(too_deep(read), rule, "{what}");
+    }
+}
+
+#[test]
+fn subsystems_that_nest_too_deep_are_refused_by_line() {
+    let (mut text, mut path) = ("name = 'deep'\n".to_owned(), "a".to_owned());
+    for _ in 0..2000 {
+        text += &format!("[[scope]]\npath = '{path}'\n");
+        path += "/a";
+    }
+    let read = move || Graph::from_toml(&text, "deep.toml", &Registry::standard());
+    let problems = too_deep(read);
+    // The graph itself is the first of the 64.
+    let (place, rule) = problems.lines().next().unwrap().split_once(": a/").unwrap();
+    assert_eq!(place, "deep.toml:128");
+    assert!(
+        rule.ends_with("/a: subsystems nest at most 64 deep"),
+        "{rule}"
+    );
+
+    let (opened, closed) = ("<node id=\"n\"><graph>", "</graph></node>");
+    for (many, limit) in [
+        (100, "subsystems nest at most 64"),
+        (100_000, "elements nest at most 256"),
+    ] {
+        let subsystem = "<data key=\"block_node_type\">Subsystem</data>";
+        let ids = (0..many).map(|id| opened.replace("\"n\"", &format!("\"n{id}\"")));
+        let opened: String = ids
+            .map(|node| node.replace("<graph>", subsystem) + "<graph>")
+            .collect();
+        let closed = closed.repeat(many);
+        let text = format!("<graphml>\n<graph>{opened}{closed}</graph></graphml>");
+        let read = move || Graph::from_graphml(&text, "deep.graphml").map(|loaded| loaded.graph);
+        let problems = too_deep(read);
+        assert!(problems.starts_with("deep.graphml:2: "), "{problems:.300}");
+        assert!(problems.contains(limit), "{problems:.300}");
+    }
+}
+
 /// Runs what has loaded, if it is small.
 fn try_to_run(graph: &Graph) {
     if let Ok(mut interpreter) =
@@ -379,4 +457,105 @@ fn every_test_graph_of_laminar_loads_and_all_but_two_run() {
         "{refused:?}"
     );
     assert_eq!(found.len(), 30);
+}
+
+/// A file of Laminar's with these blocks, each with arcs from the input and to the output.
+fn blocks(blocks: &[(&str, &[(&str, &str)])]) -> String {
+    let data = |key: &str, value: &str| format!("<data key=\"{key}\">{value}</data>");
+    let node = |id: &str, all: &[(&str, &str)]| {
+        let all: String = all.iter().map(|(key, value)| data(key, value)).collect();
+        format!("<node id=\"{id}\">{all}</node>\n")
+    };
+    let arc = |from: &str, to: &str, port: usize| {
+        let all = [
+            data("arc_src_port", "1"),
+            data("arc_dst_port", &port.to_string()),
+            data("arc_datatype", "double"),
+            data("arc_dimension", "[1, 1]"),
+        ];
+        let all = all.concat();
+        format!("<edge source=\"{from}\" target=\"{to}\">{all}</edge>\n")
+    };
+    let master = |name| [("instance_name", name), ("block_node_type", "Master")];
+    let mut text = format!(
+        "<graphml><graph>{}{}",
+        node("in", &master("Input Master")),
+        node("out", &master("Output Master"))
+    );
+    for (index, (name, parameters)) in blocks.iter().enumerate() {
+        let id = format!("n{index}");
+        let block = [("instance_name", *name), ("block_node_type", "Standard")];
+        text += &node(&id, &[&block[..], parameters].concat());
+        text += &arc("in", &id, 1);
+        // Outputs have as many ports as blocks have inputs, at most.
+        if index < 100 {
+            text += &arc(&id, "out", index + 1);
+        }
+    }
+    text + "</graph></graphml>"
+}
+
+#[test]
+fn as_many_blocks_as_a_file_may_have_can_have_one_name() {
+    const MANY: usize = 100_000;
+    let pass = ("twin", &[("block_function", "SignalSpecification")][..]);
+    let loaded = Graph::from_graphml(&blocks(&vec![pass; MANY]), "twins.graphml").unwrap();
+    let graph = loaded.graph;
+    // The input, the outputs, and they.
+    assert_eq!(graph.nodes().len(), 1 + 100 + MANY);
+    for name in ["twin", "twin_2", "twin_3", "twin_100000"] {
+        assert!(graph.find(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn names_that_look_like_numbered_ones_are_kept_apart() {
+    let pass = &[("block_function", "SignalSpecification")][..];
+    let names = ["a_2", "a", "a", "a", "a_2"];
+    let text = blocks(&names.map(|name| (name, pass)));
+    let graph = Graph::from_graphml(&text, "twins.graphml").unwrap().graph;
+    for name in ["a", "a_2", "a_3", "a_4", "a_2_2"] {
+        assert!(graph.find(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn inputs_without_arcs_count_as_nodes() {
+    let sum = [("block_function", "Sum"), ("Inputs", "4096")];
+    let text = blocks(&[("wide", &sum[..]); 80]);
+    let problems = Graph::from_graphml(&text, "wide.graphml").unwrap_err();
+    assert!(
+        problems
+            .0
+            .iter()
+            .all(|problem| problem.cause == Cause::Limit)
+    );
+    let text = problems.to_string();
+    assert!(text.contains("at most 262144"), "{text}");
+}
+
+#[test]
+fn breakpoints_are_even_as_far_as_their_digits_tell() {
+    let loads = |points: &str| {
+        let entries = "[1, 2, 3, 4]";
+        let table = [
+            ("block_function", "Lookup_n-D"),
+            ("InterpMethod", "Flat"),
+            ("NumberOfTableDimensions", "1"),
+            ("Numeric.BreakpointsForDimension1", points),
+            ("Numeric.Table", entries),
+        ];
+        let loaded = Graph::from_graphml(&blocks(&[("lut", &table)]), "lut.graphml").unwrap();
+        let id = loaded.graph.find("lut").unwrap();
+        loaded.graph.node(id).node.kind() == "lut"
+    };
+    // Thirds in five digits, as the exporter writes them; the same of thousands.
+    assert!(loads("[0.33333, 0.66667, 1, 1.3333]"));
+    assert!(loads("[1333.3, 1666.7, 2000, 2333.3]"));
+    assert!(loads("[1e-6, 2e-6, 3e-6, 4e-6]"));
+    // However near they are to each other.
+    assert!(!loads("[1e-6, 2e-6, 3e-6, 9e-6]"));
+    assert!(!loads("[0, 1e-5, 9e-5, 1e-4]"));
+    assert!(!loads("[0, 1, 3, 4]"));
+    assert!(!loads("[1000, 1000.01, 1000.05, 1000.1]"));
 }

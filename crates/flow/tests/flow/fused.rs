@@ -1,7 +1,9 @@
 //! What the executor makes one pass of, or one filter, has the interpreter's bytes at every level.
 
 use karoo_flow::kernels::Level;
-use karoo_flow::nodes::{Comparison, Criterion, Saturate, Sum, Switch};
+use karoo_flow::nodes::{
+    Comparison, Criterion, Logic, LogicOp, Lookup, Lut, Saturate, Sum, Switch,
+};
 use karoo_flow::{Builder, Executor, Graph, Interpreter, Settings, Type, Value, Wire};
 use proptest::prelude::*;
 
@@ -20,7 +22,12 @@ fn hold(graph: &Graph, steps: &[u64]) {
             samples.iter().map(|value| value.cast(kind)).collect()
         })
         .collect();
-    let wanted = bytes(&Interpreter::new(graph).unwrap().run(&inputs).unwrap());
+    hold_for(graph, &inputs, steps);
+}
+
+/// The same for some inputs.
+fn hold_for(graph: &Graph, inputs: &[Vec<Value>], steps: &[u64]) {
+    let wanted = bytes(&Interpreter::new(graph).unwrap().run(inputs).unwrap());
     for level in Level::available() {
         for &step in steps {
             let settings = Settings {
@@ -30,7 +37,7 @@ fn hold(graph: &Graph, steps: &[u64]) {
                 ..Settings::default()
             };
             let executor = Executor::new(graph, settings).unwrap();
-            let got = bytes(&executor.run_values(&inputs).unwrap());
+            let got = bytes(&executor.run_values(inputs).unwrap());
             assert!(got == wanted, "{level}, steps of {step}: other bytes");
         }
     }
@@ -170,5 +177,193 @@ proptest! {
         }
         g.output("z", closed);
         hold(&g.build().unwrap(), &[step, 512]);
+    }
+}
+
+fn switch() -> Switch {
+    Switch {
+        criterion: Criterion::NotZero,
+        threshold: 0.0,
+        output: None,
+    }
+}
+
+const RELATIONS: [Comparison; 6] = [
+    Comparison::Less,
+    Comparison::LessEqual,
+    Comparison::Greater,
+    Comparison::GreaterEqual,
+    Comparison::Equal,
+    Comparison::Unequal,
+];
+
+/// A table that is only asked for what is between two limits: outside, a number takes its place
+/// before, and another one behind.
+fn guarded<'g>(x: Wire<'g>, kind: Type, low: f64, high: f64, table: Lut) -> Wire<'g> {
+    let g = x.builder();
+    let number = |number: f64| g.constant(kind, number);
+    let below = x.compare(Comparison::LessEqual, number(low));
+    let above = x.compare(Comparison::GreaterEqual, number(high));
+    let either = g.add(
+        Logic {
+            operation: LogicOp::Or,
+            inputs: 2,
+        },
+        [above, below],
+    );
+    let safe = g.add(switch(), [number(low), either, x]);
+    let found = safe.then(table);
+    let found = g.add(switch(), [number(9.5), above, found]);
+    g.add(switch(), [number(-9.5), below, found])
+}
+
+fn table(kind: Type, entries: u32, between: Lookup, step: f64) -> Lut {
+    let entries: Vec<f64> = (0..entries).map(|at| f64::from(at * at) - 3.25).collect();
+    Lut {
+        first: -1.0,
+        step,
+        table: entries.as_slice().into(),
+        between,
+        output: kind.scalar,
+    }
+}
+
+/// Numbers of all sizes, some of which are none.
+fn odd(seed: u32) -> Vec<Value> {
+    let number = |(n, value): (usize, Value)| match n % 23 {
+        3 => f32::NAN,
+        5 => f32::INFINITY,
+        7 => f32::NEG_INFINITY,
+        11 => -0.0,
+        13 => 0.0,
+        17 => f32::MAX,
+        _ => value.to_f64s()[0] as f32,
+    };
+    let all = samples(1500, seed).into_iter().enumerate();
+    all.map(|at| Value::from(number(at))).collect()
+}
+
+#[test]
+fn guarded_tables_have_the_interpreters_bytes() {
+    for kind in [Type::F32, Type::F64] {
+        for (entries, between, step) in [
+            (1, Lookup::Below, 0.25),
+            (2, Lookup::Nearest, 0.3),
+            (17, Lookup::Below, 0.125),
+            (300, Lookup::Nearest, 0.01),
+            (300, Lookup::Linear, 0.01),
+        ] {
+            let g = Builder::new("guarded");
+            let x = g.input("x", kind);
+            let table = table(kind, entries, between, step);
+            g.output("guarded", guarded(x, kind, -0.75, 1.5, table.clone()));
+            g.output("alone", x.then(table));
+            let graph = g.build().unwrap();
+            let inputs: Vec<Value> = odd(9).iter().map(|value| value.cast(kind)).collect();
+            hold_for(&graph, &[inputs], &[1, 5, 64, 127, 640, 1024]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn choices_and_tables_have_the_interpreters_bytes(
+        turns in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>(), -2.0..2.0f64), 1..24),
+        double in any::<bool>(),
+        step in 1..700u64,
+    ) {
+        let kind = if double { Type::F64 } else { Type::F32 };
+        let g = Builder::new("choices");
+        let (x, y) = (g.input("x", kind), g.input("y", kind));
+        let given = g.input("on", Type::BOOL);
+        let mut wires = vec![x, y];
+        let mut conditions = vec![given];
+        for &(what, one, other, number) in &turns {
+            // Mostly the last ones, so that much is read once.
+            let pick = |from: &[Wire<'_>], which: u8| {
+                let back = usize::from(which) % if which > 200 { 7 } else { 2 };
+                from.len() - 1 - back.min(from.len() - 1)
+            };
+            let (a, b) = (wires[pick(&wires, one)], wires[pick(&wires, other)]);
+            let c = conditions[pick(&conditions, other)];
+            let constant = g.constant(kind, number);
+            let relation = RELATIONS[usize::from(what / 16) % 6];
+            match what % 13 {
+                0 => conditions.push(a.compare(relation, b)),
+                1 => conditions.push(a.compare(relation, constant)),
+                2 => {
+                    let operation = [LogicOp::And, LogicOp::Or, LogicOp::Xor, LogicOp::Nor];
+                    let operation = operation[usize::from(what / 16) % 4];
+                    let other = conditions[pick(&conditions, one)];
+                    conditions.push(g.add(Logic { operation, inputs: 2 }, [c, other]));
+                }
+                3 => conditions.push(g.add(Logic { operation: LogicOp::Not, inputs: 1 }, [c])),
+                4 | 5 => wires.push(g.add(switch(), [a, c, b])),
+                6 => wires.push(g.add(switch(), [constant, c, b])),
+                7 => wires.push(a.then(Saturate { low: number - 0.5, high: number + 0.5 })),
+                8 => {
+                    let between = [Lookup::Below, Lookup::Nearest][usize::from(what / 16) % 2];
+                    wires.push(a.then(table(kind, 40, between, 0.1 + number.abs())));
+                }
+                9 => wires.push(guarded(a, kind, number - 1.0, number + 0.5, table(kind, 9, Lookup::Below, 0.25))),
+                10 => wires.push(a + b),
+                11 => wires.push(a * constant - b),
+                _ => wires.push(a.delay(1, number)),
+            }
+        }
+        let last = g.add(switch(), [wires[wires.len() - 1], conditions[conditions.len() - 1], x]);
+        g.output("z", last);
+        let on = samples(1500, 4).into_iter().map(|value| Value::from(value.to_f64s()[0] > 0.3));
+        let inputs = [odd(1), odd(5_555_555)].map(|all| all.iter().map(|v| v.cast(kind)).collect());
+        let inputs: Vec<Vec<Value>> = inputs.into_iter().chain([on.collect()]).collect();
+        hold_for(&g.build().unwrap(), &inputs, &[step, 1024]);
+    }
+
+    #[test]
+    fn limited_sums_have_the_interpreters_bytes(
+        pull in prop::sample::select(vec![0.0, 0.01, -0.01, 2.5, -2.5]),
+        frozen in prop::sample::select(vec![0usize, 1, 31, 64, 400, usize::MAX]),
+        limits in 0..4u8,
+        step in 1..700u64,
+    ) {
+        let g = Builder::new("integrator");
+        let kind = Type::F32;
+        let [x, high, low] = ["x", "high", "low"].map(|name| g.input(name, kind));
+        let freeze = g.input("freeze", Type::BOOL);
+        let (high, low) = match limits {
+            0 => (g.constant(kind, 1.5), g.constant(kind, -1.25)),
+            // The lower limit may be above the higher one, and either may be no number.
+            _ => (high, low),
+        };
+        let feedback = g.feedback("past", kind, 1, 0.25);
+        let past = feedback.out();
+        let bounded = g.add(switch(), [low, past.compare(Comparison::Less, low), past]);
+        let above = past.compare(Comparison::Greater, high);
+        let bounded = g.add(switch(), [high, above, bounded]);
+        let sum = bounded + x;
+        feedback.close(if frozen == 0 { sum } else { g.add(switch(), [past, freeze, sum]) });
+        g.output("y", bounded);
+        g.output("z", past);
+        let x: Vec<Value> = samples(1500, 3)
+            .iter()
+            .map(|value| Value::from((value.to_f64s()[0] * 0.2 + pull) as f32))
+            .collect();
+        let limit = |sign: f32, seed: u32| -> Vec<Value> {
+            let of = |(n, value): (usize, Value)| {
+                let random = value.to_f64s()[0] as f32;
+                Value::from(match limits {
+                    1 => sign * 1.5,
+                    2 => sign * 1.5 + random * 0.01,
+                    _ if n % 700 == 0 => f32::NAN,
+                    _ => random,
+                })
+            };
+            samples(1500, seed).into_iter().enumerate().map(of).collect()
+        };
+        let freeze = (0..1500).map(|n| Value::from(n / frozen.clamp(1, 1500) % 2 == 1)).collect();
+        let inputs = [x, limit(1.0, 8), limit(-1.0, 999_999), freeze];
+        hold_for(&g.build().unwrap(), &inputs, &[step, 33, 512]);
     }
 }

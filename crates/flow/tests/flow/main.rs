@@ -6,6 +6,7 @@ mod bytes;
 mod changes;
 mod copies;
 mod deadlocks;
+mod ends;
 mod executor;
 mod files;
 mod fused;

@@ -18,13 +18,16 @@ pub enum Phase {
     Compute,
     /// Ready to hand over, but nobody takes.
     WaitOutput,
+    /// Asleep in the kernel, because nothing has come for long.
+    Sleep,
 }
 
-const PHASES: [(Phase, &str); 4] = [
+const PHASES: [(Phase, &str); 5] = [
     (Phase::WaitInput, "wait-in"),
     (Phase::Work, "work"),
     (Phase::Compute, "compute"),
     (Phase::WaitOutput, "wait-out"),
+    (Phase::Sleep, "sleep"),
 ];
 
 /// Where one data thread spent its time.
@@ -139,6 +142,16 @@ impl PhaseTimer {
         }
     }
 
+    /// Lets the thread `sleep` because it has nothing to do, after it has waited for input. How
+    /// long that takes is no part of a turn.
+    pub fn sleep<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
+        self.mark(Phase::WaitInput);
+        let slept = sleep();
+        self.mark(Phase::Sleep);
+        self.turn = self.last;
+        slept
+    }
+
     /// Books the time since the last mark under `phase`.
     #[inline]
     pub fn mark(&mut self, phase: Phase) {
@@ -156,5 +169,35 @@ impl PhaseTimer {
 impl Drop for PhaseTimer {
     fn drop(&mut self) {
         self.times.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sleep_is_a_phase_of_its_own_and_no_part_of_a_turn() {
+        let times = PhaseTimes::new("rx0", None);
+        let mut timer = PhaseTimer::start(times.clone());
+        let (begun, slept) = (tsc(), Duration::from_millis(20));
+        timer.turn();
+        let ticks = timer.sleep(|| {
+            let begun = tsc();
+            std::thread::sleep(slept);
+            tsc().wrapping_sub(begun)
+        });
+        timer.turn();
+        let all = tsc().wrapping_sub(begun);
+        let of = |phase: Phase| times.ticks[phase as usize].load(Ordering::Relaxed);
+        assert!((ticks..=all).contains(&of(Phase::Sleep)));
+        assert!(times.longest_turn.load(Ordering::Relaxed) <= all - ticks);
+        assert_eq!(
+            of(Phase::Work) + of(Phase::Compute) + of(Phase::WaitOutput),
+            0
+        );
+        assert_eq!(times.progress(), Some(2));
     }
 }

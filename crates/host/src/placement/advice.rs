@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ground::IdlePolicy;
 
-use super::{EnginePlan, PACKET_BUFFERS, Warning, Wishes};
+use super::{EnginePlan, FULL, PACKET_BUFFERS, Warning, Wishes};
 use crate::topology::{CpuList, Link, Machine, PciDevice};
 
 /// What a quadrant of the I/O die of EPYC Rome and Milan carries between PCIe and memory, each way
@@ -17,6 +17,9 @@ const QUADRANT_PROCESSORS: [(u32, std::ops::RangeInclusive<u32>); 2] =
 /// Gb/s of payload that one rx lcore was seen to place without loss, the most that was tried: 1.75
 /// Gsample/s of both polarisations at 10 bits (docs/performance.md, "One rx lcore for an engine").
 const RX_LCORE_GBPS: f64 = 35.0;
+
+/// Share of a CPU's time that control, metrics and drivers take.
+const HOUSEKEEPING: f64 = 0.1;
 
 /// All warnings, in the order of the harm that they do.
 pub(super) fn warnings(
@@ -33,7 +36,8 @@ pub(super) fn warnings(
         warnings.bridge(machine, engine);
         warnings.nodes(machine, engine);
     }
-    warnings.cpus(machine, engines, allowed);
+    let shares = wishes.iter().any(|wishes| wishes.shares_cpus);
+    warnings.cpus(machine, engines, allowed, shares);
     warnings.links(machine, engines);
     warnings.partition(machine);
     warnings.huge_pages(machine, engines);
@@ -147,9 +151,11 @@ impl Warnings {
     }
 
     /// CPUs and cores that are shared, or not there.
-    fn cpus(&mut self, machine: &Machine, engines: &[EnginePlan], allowed: &CpuList) {
+    fn cpus(&mut self, machine: &Machine, engines: &[EnginePlan], allowed: &CpuList, shares: bool) {
         let mut users: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
         let mut lcores = CpuList::default();
+        // CPUs that were to be shared, and are no fuller than they should be.
+        let mut meant: BTreeMap<usize, f64> = BTreeMap::new();
         for (number, engine) in engines.iter().enumerate() {
             let name = |name: &str| match engines.len() {
                 1 => name.to_owned(),
@@ -161,6 +167,7 @@ impl Warnings {
                     .or_default()
                     .insert(name(&lcore.name));
                 lcores.extend([lcore.cpu]);
+                *meant.entry(lcore.cpu).or_insert(0.0) += lcore.role.share();
                 if !machine.cpus.contains_key(&lcore.cpu) {
                     let text = format!(
                         "{} is to run on CPU {}, which is not online; there are {}",
@@ -172,6 +179,7 @@ impl Warnings {
                 }
             }
             for cpu in engine.housekeeping.iter() {
+                *meant.entry(cpu).or_insert(0.0) += HOUSEKEEPING;
                 users
                     .entry(cpu)
                     .or_default()
@@ -182,7 +190,9 @@ impl Warnings {
             let names = cpus.iter().filter_map(|cpu| users.get(&cpu)).flatten();
             names.cloned().collect::<Vec<_>>().join(", ")
         };
-        for cpu in lcores.iter().filter(|cpu| users[cpu].len() > 1) {
+        let is_meant = |cpu: &usize| shares && meant.get(cpu).is_some_and(|share| *share <= FULL);
+        let crowded = |cpu: &usize| users[cpu].len() > 1 && !is_meant(cpu);
+        for cpu in lcores.iter().filter(crowded) {
             let text = format!(
                 "CPU {cpu} is shared by {}: they nap when idle, and hold each other up; {} CPUs may be used",
                 names(&[cpu].into_iter().collect()),

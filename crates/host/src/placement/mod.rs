@@ -42,6 +42,9 @@ pub struct Wishes {
     pub source: bool,
     /// Compute threads of the CPU backend, if their number matters.
     pub workers: Option<usize>,
+    /// Whether engine and tx lcores, of other engines too, share CPUs where their share of time
+    /// allows ([`Role::share`]).
+    pub shares_cpus: bool,
     /// Gb/s of payload that it receives, if that is known.
     pub input_gbps: Option<f64>,
     /// Interface of each rx lcore; the last one counts for those beyond.
@@ -101,7 +104,25 @@ pub enum Role {
     Source,
 }
 
+/// Up to which share of a CPU's time lcores are put together on it.
+pub const FULL: f64 = 0.8;
+
 impl Role {
+    /// Share of a CPU's time for which it is at work, at the rate that one rx lcore places
+    /// (docs/performance.md, "Ten antennas on one GPU").
+    pub fn share(self) -> f64 {
+        match self {
+            Self::Rx(_) | Self::Source => 1.0,
+            Self::Engine => 0.3,
+            Self::Tx(_) => 0.15,
+        }
+    }
+
+    /// Whether others may have its CPU too: it mostly waits.
+    fn is_modest(self) -> bool {
+        self.share() < FULL
+    }
+
     /// The lcore's name, in metrics too, in an engine with so many tx lcores.
     pub fn name(self, tx_lcores: usize) -> String {
         match self {

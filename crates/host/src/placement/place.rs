@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use ground::IdlePolicy;
 
-use super::{Lcore, Role, Thread, Wishes};
+use super::{FULL, Lcore, Role, Thread, Wishes};
 use crate::topology::{CpuList, Distances, Machine};
 
 /// What can be had of a CPU, best first.
@@ -40,6 +40,8 @@ pub(super) struct CpuPlacer<'a> {
     common: CpuList,
     /// Threads on each CPU.
     users: BTreeMap<usize, usize>,
+    /// Share of time of the lcores on each CPU that may be shared.
+    shared: BTreeMap<usize, f64>,
 }
 
 /// Where an engine is at home.
@@ -73,6 +75,7 @@ impl<'a> CpuPlacer<'a> {
             allowed: allowed.clone(),
             common,
             users: BTreeMap::new(),
+            shared: BTreeMap::new(),
         }
     }
 
@@ -147,7 +150,7 @@ impl<'a> CpuPlacer<'a> {
             self.users.entry(cpu).or_insert(0);
         }
         let unnamed = wishes.rx.iter().filter(|cpu| cpu.is_none()).count()
-            + if wishes.tx.is_none() {
+            + if wishes.tx.is_none() && !wishes.shares_cpus {
                 wishes.tx_lcores
             } else {
                 0
@@ -169,8 +172,16 @@ impl<'a> CpuPlacer<'a> {
                     idle: IdlePolicy::Poll,
                     why: format!("named by {option}"),
                 },
-                None => self.lcore(role, wishes, home, &housekeeping, &lcores),
+                None => {
+                    let beside = self.beside_others(role, wishes, home, &lcores);
+                    beside.unwrap_or_else(|| self.lcore(role, wishes, home, &housekeeping, &lcores))
+                }
             };
+            let alone = self.users.get(&lcore.cpu).is_none_or(|others| *others == 0);
+            let joins = alone || self.shared.contains_key(&lcore.cpu);
+            if wishes.shares_cpus && role.is_modest() && wish.is_none() && joins {
+                *self.shared.entry(lcore.cpu).or_insert(0.0) += role.share();
+            }
             *self.users.entry(lcore.cpu).or_insert(0) += 1;
             lcores.push(lcore);
         }
@@ -244,6 +255,51 @@ impl<'a> CpuPlacer<'a> {
         }
     }
 
+    /// A CPU where an lcore that mostly waits joins others that do, if that is wished: those of its
+    /// own engine, else, where that has no core left, those that leave the least.
+    fn beside_others(
+        &self,
+        role: Role,
+        wishes: &Wishes,
+        home: &Home,
+        placed: &[Lcore],
+    ) -> Option<Lcore> {
+        if !(wishes.shares_cpus && role.is_modest()) {
+            return None;
+        }
+        let node_of = |cpu: usize| self.machine.cpus.get(&cpu).map(|at| at.node);
+        // None but lcores that share it are on such a CPU.
+        let room = self.shared.iter().filter(|&(&cpu, &taken)| {
+            taken + role.share() <= FULL && node_of(cpu) == Some(home.node)
+        });
+        let (ours, others): (Vec<_>, Vec<_>) =
+            room.partition(|&(&cpu, _)| placed.iter().any(|lcore| lcore.cpu == cpu));
+        let others = match self.whole_cores(&home.cpus) {
+            0 => others,
+            _ => Vec::new(),
+        };
+        let fullest = |cpus: Vec<(&usize, &f64)>| {
+            let fullest = cpus.into_iter().max_by(|a, b| a.1.total_cmp(b.1));
+            fullest.map(|(&cpu, &taken)| (cpu, taken))
+        };
+        let (cpu, taken) = fullest(ours).or_else(|| fullest(others))?;
+        let why = format!(
+            "with lcores that are at work for {:.0} % of the time, as this one is for {:.0} %",
+            100.0 * taken,
+            100.0 * role.share()
+        );
+        Some(Lcore {
+            name: role.name(wishes.tx_lcores),
+            role,
+            cpu,
+            idle: IdlePolicy::Share,
+            why: match wishes.interface(role) {
+                Some(interface) => format!("{interface}; {why}"),
+                None => why,
+            },
+        })
+    }
+
     /// The best CPU for an lcore.
     fn lcore(
         &self,
@@ -264,7 +320,11 @@ impl<'a> CpuPlacer<'a> {
         // The lowest core last: the kernel's own work is there.
         let lowest = self.allowed.first().map(|cpu| self.machine.core(cpu));
         let rank = |cpu: usize| {
-            let tier = self.tier(cpu, home, housekeeping);
+            let mut tier = self.tier(cpu, home, housekeeping);
+            if wishes.shares_cpus && tier == Tier::Taken && !self.users.contains_key(&cpu) {
+                // Engines that share CPUs leave some of theirs.
+                tier = Tier::Near;
+            }
             let users = self.users.get(&cpu).copied().unwrap_or(0);
             (
                 tier,

@@ -76,6 +76,53 @@ fn engines_of_a_host_do_not_meet() {
     }
 }
 
+/// Twice as many CPUs as engines are enough if those lcores share that mostly wait.
+#[test]
+fn engine_and_tx_lcores_share_cpus_where_that_is_wished() {
+    let machine = Machine::unknown(&(0..32).collect());
+    let wishes = Wishes {
+        rx: vec![None],
+        tx_lcores: 1,
+        shares_cpus: true,
+        ..Wishes::default()
+    };
+    let engines = vec![wishes; 10];
+    for (allowed, most) in [("0-19", 20), ("0-31", 32), ("8-24", 17)] {
+        let plan = plan(&machine, &engines, &allowed.parse().unwrap(), None);
+        let (mut rx, mut rest) = (CpuList::default(), BTreeMap::new());
+        for lcore in plan.engines.iter().flat_map(|engine| &engine.lcores) {
+            if let Role::Rx(_) = lcore.role {
+                assert!(!rx.contains(lcore.cpu), "{allowed}: {}", lcore.cpu);
+                rx.extend([lcore.cpu]);
+            } else {
+                *rest.entry(lcore.cpu).or_insert(0.0) += lcore.role.share();
+                assert_eq!(lcore.idle, Share);
+            }
+        }
+        assert!(rx.len() + rest.len() <= most, "{allowed}: {rx} {rest:?}");
+        assert!(
+            rest.keys().all(|&cpu| !rx.contains(cpu)),
+            "{allowed}: {rx} {rest:?}"
+        );
+        assert!(
+            rest.values().all(|&share| share <= FULL),
+            "{allowed}: {rest:?}"
+        );
+    }
+    // Where there are enough, no engine meets another.
+    let plan = plan(&machine, &engines, &"0-19".parse().unwrap(), None);
+    let warned: Vec<_> = plan.warnings.iter().map(|warning| warning.rule).collect();
+    assert!(!warned.contains(&"too-few-cores"), "{:?}", plan.warnings);
+    for (number, engine) in plan.engines.iter().enumerate() {
+        let cpus = engine.lcore_cpus();
+        assert!(
+            cpus.iter().all(|cpu| cpu / 2 == number),
+            "{number}: {cpus:?}"
+        );
+        assert_eq!(cpus[1], cpus[2]);
+    }
+}
+
 /// One rx lcore was seen to place 1.75 Gsample/s of both polarisations at 10 bits
 /// (docs/performance.md).
 #[test]

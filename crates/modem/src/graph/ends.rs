@@ -9,9 +9,18 @@ use bytemuck::Pod;
 /// Numbers of things in blocks that were read.
 type Counts = Arc<Mutex<VecDeque<u32>>>;
 
-/// Readers of blocks of `size` things that `read` appends, filled up with zeros at the end, and of
-/// how many there are in each. Behind the end come `flush` blocks with none.
-pub(super) fn blocks<T: Pod, R>(read: R, size: usize, flush: usize) -> (Blocks<T, R>, Used)
+/// How what is read becomes blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Blocks are full but for the last; as many as told, with nothing in them, come behind it.
+    Stream(usize),
+    /// What is read at once is a block.
+    Messages,
+}
+
+/// Readers of blocks of `size` things that `read` appends, each filled up with zeros, and of how
+/// many there are in each.
+pub(super) fn blocks<T: Pod, R>(read: R, size: usize, cut: Cut) -> (Blocks<T, R>, Used)
 where
     R: FnMut(&mut Vec<T>) -> io::Result<usize>,
 {
@@ -22,7 +31,7 @@ where
         things: Vec::new(),
         given: None,
         ended: false,
-        flush,
+        cut,
         counts: counts.clone(),
     };
     let used = Used {
@@ -42,7 +51,7 @@ pub(super) struct Blocks<T, R> {
     /// Bytes of the present block that were given.
     given: Option<usize>,
     ended: bool,
-    flush: usize,
+    cut: Cut,
     counts: Counts,
 }
 
@@ -54,13 +63,16 @@ impl<T: Pod, R: FnMut(&mut Vec<T>) -> io::Result<usize>> Blocks<T, R> {
         }
         while !self.ended && self.things.len() < self.size {
             self.ended = (self.read)(&mut self.things)? == 0;
+            if self.cut == Cut::Messages {
+                break;
+            }
         }
         let count = self.things.len().min(self.size);
         if count == 0 {
-            let Some(left) = self.flush.checked_sub(1) else {
-                return Ok(false);
-            };
-            self.flush = left;
+            match &mut self.cut {
+                Cut::Stream(flush @ 1..) => *flush -= 1,
+                Cut::Stream(0) | Cut::Messages => return Ok(false),
+            }
         }
         if count < self.size {
             self.things.resize(self.size, T::zeroed());

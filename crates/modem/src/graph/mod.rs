@@ -22,8 +22,8 @@
 //!     samples.extend(&block);
 //!     Ok(block.len())
 //! };
-//! let counts = receive(&RxConfig::default(), Copies::Number(2), read, |_frame| Ok(())).unwrap();
-//! assert_eq!((counts.samples, counts.delivered), (3000, 0));
+//! let received = receive(&RxConfig::default(), Copies::Number(2), read, |_frame| Ok(())).unwrap();
+//! assert_eq!((received.counts.samples, received.counts.delivered), (3000, 0));
 //! ```
 
 mod bytes;
@@ -41,7 +41,7 @@ use karoo_flow::{Builder, Graph, Mismatch, Problems, Registry, Type};
 
 pub use decode::DecodeFrames;
 pub use record::{FrameRecord, RecordError};
-pub use run::{Copies, GraphError, receive, send};
+pub use run::{Copies, GraphError, Received, receive, send};
 pub use search::{BLOCK, SearchFrames};
 pub use send::SendFrames;
 
@@ -74,15 +74,20 @@ fn expect(kind: &str, found: &[Type], wanted: &[Type]) -> Result<(), Mismatch> {
 }
 
 /// A receiver's graph: inputs `samples` (blocks of [`BLOCK`] samples) and `used` (how many of them
-/// there are; fewer end the stream), outputs `frames` and `counts`.
+/// there are; fewer end the stream), outputs `frames`, `counts` and `correction`.
 pub fn receiver(config: &RxConfig) -> Result<Graph, Problems> {
     let g = Builder::new("modem-rx");
     let samples = g.input("samples", Type::F32.vector(2 * BLOCK));
     let used = g.input("used", Type::U32);
     let found = g.scope("finding", || {
         g.partition(0);
-        g.add(SearchFrames::default(), [samples, used])
-            .named("search")
+        g.add(
+            SearchFrames {
+                correct: config.correct,
+            },
+            [samples, used],
+        )
+        .named("search")
     });
     let frames = g.scope("decoding", || {
         g.partition(1);
@@ -90,6 +95,7 @@ pub fn receiver(config: &RxConfig) -> Result<Graph, Problems> {
     });
     g.output("frames", frames);
     g.output("counts", found.port(1));
+    g.output("correction", found.port(2));
     g.build()
 }
 

@@ -43,7 +43,7 @@ pub(super) fn receiving(config: &RxConfig) -> NodeCosts {
     let mut decoder = Decoder::new(config);
     let decoding = Cell::new(0.0);
     let both = nanoseconds(|| {
-        let mut acquirer = Acquirer::new(config.level);
+        let mut acquirer = Acquirer::new(config.level, config.correct);
         acquirer.push(&samples, |samples, start| {
             decoding.set(nanoseconds(|| drop(decoder.decode(samples, start))));
         });

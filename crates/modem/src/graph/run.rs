@@ -6,15 +6,15 @@ use std::io::{self, Read, Write};
 use karoo_flow::place::PlanError;
 use karoo_flow::run::Failure;
 use karoo_flow::{Executor, Problems};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 use super::bytes::{Take, complexes};
-use super::ends::{Records, blocks};
+use super::ends::{Cut, Records, blocks};
 use super::placing::{receiving, sending, settings};
 use super::record::{self, FrameRecord};
-use super::search::{BLOCK, COUNTS};
+use super::search::{BLOCK, CORRECTION, COUNTS};
 use super::send::{SAMPLES, SendFrames};
-use crate::rx::{Acquisition, Counts, ReceivedFrame, RxConfig, RxConfigError};
+use crate::rx::{Acquisition, Correction, Counts, ReceivedFrame, RxConfig, RxConfigError};
 
 /// Ticks behind the end of the samples in which frames that were found come out.
 const FLUSH: usize = 4;
@@ -49,6 +49,15 @@ pub enum GraphError {
     Run(Failure),
 }
 
+/// What a graph has received.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Received {
+    /// Counts of samples and frames.
+    pub counts: Counts,
+    /// What was taken off samples at their end, if [`RxConfig::correct`] says so.
+    pub correction: Option<Correction>,
+}
+
 /// Receives samples by a graph. `read` appends samples, and returns how many: 0 at the end. Frames
 /// come in their order, and `each` may fail with what it was to write them to.
 ///
@@ -59,7 +68,7 @@ pub fn receive(
     copies: Copies,
     read: impl FnMut(&mut Vec<Complex32>) -> io::Result<usize> + Send + 'static,
     mut each: impl FnMut(ReceivedFrame) -> io::Result<()>,
-) -> Result<Counts, GraphError> {
+) -> Result<Received, GraphError> {
     config.check()?;
     if config.acquisition != Acquisition::Fits {
         return Err(GraphError::Original);
@@ -67,7 +76,7 @@ pub fn receive(
     let graph = super::receiver(config).map_err(GraphError::Graph)?;
     let settings = settings(&graph, copies, || receiving(config))?;
     let executor = Executor::new(&graph, settings).map_err(GraphError::Graph)?;
-    let (samples, used) = blocks(read, BLOCK, FLUSH);
+    let (samples, used) = blocks(read, BLOCK, Cut::Stream(FLUSH));
     let done = RefCell::new(Counts::default());
     let mut not_acquired = 0;
     let frames = Records::new(
@@ -90,25 +99,41 @@ pub fn receive(
         seen = std::array::from_fn(|_| all.u64().unwrap_or(0));
         Ok(())
     });
+    let mut off = [0.0; CORRECTION];
+    let correction = Records::new(8 * CORRECTION, |bytes: &[u8]| {
+        let mut all = Take(bytes);
+        off = std::array::from_fn(|_| all.f64().unwrap_or(0.0));
+        Ok(())
+    });
     let readers: Vec<Box<dyn Read + Send>> = vec![Box::new(samples), Box::new(used)];
-    let writers: Vec<Box<dyn Write + '_>> = vec![Box::new(frames), Box::new(counts)];
+    let writers: Vec<Box<dyn Write + '_>> =
+        vec![Box::new(frames), Box::new(counts), Box::new(correction)];
     let run = executor
         .prepare(readers, writers)
         .map_err(GraphError::Run)?;
     run.run().map_err(GraphError::Run)?;
     let [samples, bad_samples, detected, before, cut] = seen;
-    Ok(Counts {
+    let counts = Counts {
         samples,
         bad_samples,
         detected,
         not_acquired: before + not_acquired,
         cut,
         ..done.into_inner()
+    };
+    let correction = Correction {
+        dc: Complex64::new(off[0], off[1]),
+        image: Complex64::new(off[2], off[3]),
+    };
+    Ok(Received {
+        counts,
+        correction: config.correct.then_some(correction),
     })
 }
 
-/// Sends messages by a graph, each a frame and 24 blank symbols. `read` appends at most as many
-/// bytes as it is told, and returns how many: 0 at the end. `each` takes a frame's samples.
+/// Sends messages by a graph, each a frame and 24 blank symbols. `read` appends a message of at
+/// most as many bytes as it is told, and returns how many: 0 at the end. `each` takes a frame's
+/// samples.
 pub fn send(
     node: &SendFrames,
     copies: Copies,
@@ -119,7 +144,8 @@ pub fn send(
     let settings = settings(&graph, copies, || sending(node))?;
     let executor = Executor::new(&graph, settings).map_err(GraphError::Graph)?;
     let size = node.modulation.payload_bytes();
-    let (payloads, used) = blocks(move |bytes: &mut Vec<u8>| read(bytes, size), size, 0);
+    let read = move |bytes: &mut Vec<u8>| read(bytes, size);
+    let (payloads, used) = blocks(read, size, Cut::Messages);
     let samples = Records::new(8 * SAMPLES, |bytes: &[u8]| each(&complexes(bytes)));
     let readers: Vec<Box<dyn Read + Send>> = vec![Box::new(payloads), Box::new(used)];
     let run = executor

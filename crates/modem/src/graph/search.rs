@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bytes::{Put, complexes, put_floats};
 use super::expect;
-use crate::rx::{Acquirer, BEFORE, BEHIND, Level, Samples, Start};
+use crate::rx::{Acquirer, BEFORE, BEHIND, Correction, Level, Samples, Start};
 use crate::waveform::FRAME_SYMBOLS;
 
 pub(super) const KIND: &str = "modem_search";
@@ -24,18 +24,25 @@ pub(super) const SAMPLES: usize = (BEFORE + 3 * (FRAME_SYMBOLS as i64 - 1) + BEH
 pub(super) const FOUND: usize = HEAD + 8 * SAMPLES;
 /// Numbers of the output of counts.
 pub(super) const COUNTS: usize = 5;
+/// Numbers of the output of what is taken off.
+pub(super) const CORRECTION: usize = 4;
 
 /// Finds frames in samples. Inputs: a block of [`BLOCK`] samples, real and imaginary parts in turn;
 /// how many of them there are, fewer of which end the stream. Outputs: a frame with its samples, or
-/// zeros; counts of samples, bad samples, fields detected, of these not acquired, of these cut.
+/// zeros; counts of samples, bad samples, fields detected, of these not acquired, of these cut; DC
+/// and image of the [`Correction`](crate::rx::Correction) that is taken off samples now, real and
+/// imaginary parts in turn.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SearchFrames {}
+#[serde(deny_unknown_fields, default)]
+pub struct SearchFrames {
+    /// Whether DC and IQ imbalance of the front end are found blindly and taken off.
+    pub correct: bool,
+}
 
 impl SearchFrames {
-    fn running() -> Search {
+    fn running(&self) -> Search {
         Search {
-            acquirer: Acquirer::new(Level::detect()),
+            acquirer: Acquirer::new(Level::detect(), self.correct),
             waiting: VecDeque::new(),
             ended: false,
         }
@@ -50,27 +57,35 @@ impl Node for SearchFrames {
         2
     }
     fn outputs(&self) -> usize {
-        2
+        3
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         expect(KIND, inputs, &[Type::F32.vector(2 * BLOCK), Type::U32])?;
-        Ok(vec![Type::U8.vector(FOUND), Type::U64.vector(COUNTS)])
+        Ok(outputs())
     }
     fn declared(&self) -> Option<Vec<Type>> {
-        Some(vec![Type::U8.vector(FOUND), Type::U64.vector(COUNTS)])
+        Some(outputs())
     }
     fn state_bytes(&self, _: &[Type], _: &[Type]) -> u64 {
         (8 * SAMPLES) as u64
     }
     fn start(&self, _: &[Type], _: &[Type]) -> Box<dyn Step> {
-        Box::new(ByBytes(SearchFrames::running()))
+        Box::new(ByBytes(self.running()))
     }
     fn start_bytes(&self, _: &[Type], _: &[Type]) -> Option<Box<dyn ByteStep>> {
-        Some(Box::new(SearchFrames::running()))
+        Some(Box::new(self.running()))
     }
     fn parameters(&self) -> Option<toml::Table> {
         karoo_flow::table(self)
     }
+}
+
+fn outputs() -> Vec<Type> {
+    vec![
+        Type::U8.vector(FOUND),
+        Type::U64.vector(COUNTS),
+        Type::F64.vector(CORRECTION),
+    ]
 }
 
 struct Search {
@@ -101,7 +116,7 @@ fn put(samples: Samples, start: &Start, found: &mut [u8]) {
 
 impl ByteStep for Search {
     fn compute(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-        let [found, counts] = outputs else {
+        let [found, counts, correction] = outputs else {
             return;
         };
         let mut free = match self.waiting.pop_front() {
@@ -146,6 +161,11 @@ impl ByteStep for Search {
             seen.cut,
         ] {
             counts.u64(count);
+        }
+        let Correction { dc, image } = self.acquirer.correction().unwrap_or_default();
+        let mut correction = Put(correction);
+        for part in [dc.re, dc.im, image.re, image.im] {
+            correction.f64(part);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::expect;
 use crate::tx::Transmitter;
 use crate::waveform::{
     BLANK_SYMBOLS, CheckField, FRAME_SYMBOLS, Frame, Header, Modulation, SAMPLES_PER_SYMBOL,
-    Scrambler, pad_message,
+    Scrambler, frame_message,
 };
 
 pub(super) const KIND: &str = "modem_send";
@@ -66,20 +66,14 @@ impl SendFrames {
 
     /// The frame with a message of at most a payload; it is padded.
     pub fn frame(&self, message: &[u8]) -> Frame {
-        let (mut payload, used) = pad_message(message, self.modulation);
-        if self.scramble {
-            Scrambler::demo().apply(&mut payload);
-        }
         let header = Header {
             source: self.source,
             destination: self.destination,
             network: self.network,
-            // A payload has at most 12 252 bytes.
-            length: used as u16,
             ..Header::new(self.modulation)
         };
-        Frame::new(header, &payload, self.check)
-            .unwrap_or_else(|_| unreachable!("a padded payload has the right size"))
+        let scrambler = self.scramble.then(Scrambler::demo);
+        frame_message(message, header, self.check, scrambler).0
     }
 
     fn running(&self) -> Send {

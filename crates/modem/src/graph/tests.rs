@@ -7,8 +7,8 @@ use num_complex::Complex32;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rx::tests::{mixed, receive as alone};
-use crate::rx::{Counts, Equaliser, Outcome, ReceivedFrame};
+use crate::rx::tests::mixed;
+use crate::rx::{Equaliser, Outcome, ReceivedFrame, Receiver};
 use crate::tx::Transmitter;
 use crate::waveform::{BLANK_SYMBOLS, Modulation};
 
@@ -18,7 +18,7 @@ fn by_graph(
     copies: Copies,
     samples: &[Complex32],
     parts: usize,
-) -> (Vec<ReceivedFrame>, Counts) {
+) -> (Vec<ReceivedFrame>, Received) {
     let mut parts: Vec<Vec<Complex32>> = samples.chunks(parts).map(<[_]>::to_vec).collect();
     parts.reverse();
     let read = move |samples: &mut Vec<Complex32>| {
@@ -31,8 +31,17 @@ fn by_graph(
         frames.push(frame);
         Ok(())
     };
-    let counts = receive(config, copies, read, each).unwrap();
-    (frames, counts)
+    let received = receive(config, copies, read, each).unwrap();
+    (frames, received)
+}
+
+/// The same without a graph.
+fn alone(config: &RxConfig, samples: &[Complex32]) -> (Vec<ReceivedFrame>, Received) {
+    let (mut receiver, mut frames) = (Receiver::new(config).unwrap(), Vec::new());
+    receiver.push(samples, &mut frames);
+    receiver.finish(&mut frames);
+    let (counts, correction) = (receiver.counts(), receiver.correction());
+    (frames, Received { counts, correction })
 }
 
 proptest! {
@@ -43,9 +52,10 @@ proptest! {
         copies in 1usize..5,
         parts in 1usize..100_000,
         points: bool,
+        correct: bool,
         cut in 0usize..60_000,
     ) {
-        let config = RxConfig { points, ..RxConfig::default() };
+        let config = RxConfig { points, correct, ..RxConfig::default() };
         let samples = &mixed()[..mixed().len() - cut];
         let graph = by_graph(&config, Copies::Number(copies), samples, parts);
         prop_assert_eq!(graph, alone(&config, samples));
@@ -104,20 +114,21 @@ fn a_graph_sends_the_same_samples() {
         ..SendFrames::new(Modulation::Qam16)
     };
     let size = node.modulation.payload_bytes();
-    let message: Vec<u8> = (0..3 * size + 100).map(|i| (i * i / 7) as u8).collect();
+    let whole: Vec<u8> = (0..size).map(|i| (i * i / 7) as u8).collect();
+    let messages = [&whole[..], &whole[1..], b"short", &whole, b"x", b"last"];
     let mut wanted = Vec::new();
     let mut transmitter = Transmitter::new(1.0);
-    for part in message.chunks(size) {
-        transmitter.frame(&node.frame(part), &mut wanted);
+    for message in messages {
+        transmitter.frame(&node.frame(message), &mut wanted);
         transmitter.blanks(BLANK_SYMBOLS, &mut wanted);
     }
     for copies in [Copies::Number(1), Copies::Number(3), Copies::Placed(4)] {
-        let mut rest = message.clone();
+        let mut rest: Vec<Vec<u8>> = messages.iter().rev().map(|m| m.to_vec()).collect();
         let read = move |bytes: &mut Vec<u8>, most: usize| {
-            let part = rest.drain(..rest.len().min(most).min(1000));
-            let before = bytes.len();
-            bytes.extend(part);
-            Ok(bytes.len() - before)
+            let message = rest.pop().unwrap_or_default();
+            assert!(message.len() <= most);
+            bytes.extend(&message);
+            Ok(message.len())
         };
         let mut samples: Vec<Complex32> = Vec::new();
         send(&node, copies, read, |of_frame| {
@@ -126,6 +137,32 @@ fn a_graph_sends_the_same_samples() {
         })
         .unwrap();
         assert_eq!(samples, wanted);
+    }
+}
+
+#[test]
+fn the_interpreter_sends_the_same_samples_as_blocks_of_any_size() {
+    let node = SendFrames::new(Modulation::Qam64);
+    let graph = transmitter(&node).unwrap();
+    let size = node.modulation.payload_bytes();
+    let (mut payloads, mut used) = (Vec::new(), Vec::new());
+    for number in 0..7 {
+        let bytes: Vec<u8> = (0..size).map(|i| (i * number) as u8).collect();
+        payloads.extend(Value::read(Type::U8.vector(size), &bytes));
+        // The first has no bytes: zeros stand for its frame.
+        used.push(Value::from((number * size / 6) as u32));
+    }
+    let inputs = [payloads, used];
+    let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+    for (block, step, copies) in [(1, 1, 2), (2, 1, 1), (3, 2, 3), (7, 7, 2)] {
+        let settings = Settings {
+            block,
+            step,
+            copies: [(1, vec![None; copies - 1])].into(),
+            ..Settings::default()
+        };
+        let executor = Executor::new(&graph, settings).unwrap();
+        assert_eq!(executor.run_values(&inputs).unwrap(), wanted, "{block}");
     }
 }
 

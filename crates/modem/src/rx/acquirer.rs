@@ -15,6 +15,7 @@ use num_complex::Complex32;
 use super::acquire::{LOOK_AHEAD, Start, find_end};
 use super::bank::Bank;
 use super::blocks::Samples;
+use super::correct::{Correction, Corrector};
 use super::decoder::BEHIND;
 use super::frame::Counts;
 use super::search::{CHUNK, Hit, PERIOD, REACH, Search};
@@ -45,6 +46,7 @@ pub(crate) struct Acquirer {
     bank: Bank,
     search: Search,
     state: State,
+    corrector: Option<Corrector>,
     values: Vec<f32>,
     first: i64,
     /// Where the stream has ended.
@@ -53,7 +55,8 @@ pub(crate) struct Acquirer {
 }
 
 impl Acquirer {
-    pub fn new(level: Level) -> Acquirer {
+    /// One that takes off DC and IQ imbalance first, or not.
+    pub fn new(level: Level, correct: bool) -> Acquirer {
         let mut search = Search::new(level);
         search.restart(0);
         Acquirer {
@@ -61,6 +64,7 @@ impl Acquirer {
             bank: Bank::new(),
             search,
             state: State::Searching,
+            corrector: correct.then(|| Corrector::new(level)),
             values: vec![0.0; 2 * AHEAD],
             first: -(AHEAD as i64),
             end: None,
@@ -71,7 +75,10 @@ impl Acquirer {
     /// Takes samples in and hands on each frame that is complete.
     pub fn push(&mut self, samples: &[Complex32], emit: impl FnMut(Samples, &Start)) {
         self.counts.samples += samples.len() as u64;
-        self.counts.bad_samples += simd::take_in(self.level, LIMIT, samples, &mut self.values);
+        self.counts.bad_samples += match &mut self.corrector {
+            Some(corrector) => corrector.push(samples, &mut self.values),
+            None => simd::take_in(self.level, LIMIT, samples, &mut self.values),
+        };
         self.advance(emit);
     }
 
@@ -80,10 +87,18 @@ impl Acquirer {
         if self.end.is_some() {
             return;
         }
+        if let Some(corrector) = &mut self.corrector {
+            corrector.finish(&mut self.values);
+        }
         self.end = Some(self.behind());
         let frame = 3 * FRAME_SYMBOLS + LOOK_AHEAD as usize + BACK as usize;
         self.values.resize(self.values.len() + 2 * frame, 0.0);
         self.advance(emit);
+    }
+
+    /// What is taken off samples, if anything.
+    pub fn correction(&self) -> Option<Correction> {
+        self.corrector.as_ref().map(Corrector::correction)
     }
 
     /// The position behind the last sample.

@@ -49,6 +49,9 @@ pub enum ModeVote {
 pub struct RxConfig {
     /// How frames are found.
     pub acquisition: Acquisition,
+    /// Whether DC and IQ imbalance of the front end are found blindly and taken off: a
+    /// [`Correction`](super::Correction).
+    pub correct: bool,
     /// Taps of the equaliser, one a symbol: a multiple of 8, from 8 to 128.
     pub taps: usize,
     /// How the taps are found.
@@ -77,6 +80,7 @@ impl Default for RxConfig {
     fn default() -> RxConfig {
         RxConfig {
             acquisition: Acquisition::Fits,
+            correct: false,
             taps: 16,
             equaliser: Equaliser::LeastSquares,
             step: 0.0,
@@ -106,6 +110,14 @@ pub enum RxConfigError {
     /// More threads than any machine has use for.
     #[error("{0} threads: at most 1024, such as one for each core")]
     Threads(usize),
+    /// More threads than the system lets this process have.
+    #[error("{wanted} threads: the system starts no more of them here; give at most {started}")]
+    NoThread {
+        /// How many were asked for.
+        wanted: usize,
+        /// How many there could be.
+        started: usize,
+    },
 }
 
 impl RxConfig {

@@ -22,6 +22,7 @@
 //! | `decoder` | one frame: training, header, body, loops |
 //! | `acquire`, `fit`, `solve` | end of the STF; timing and frequency; least squares |
 //! | `search`, `blocks` | detection; correlations with known blocks |
+//! | `correct`, `meter` | DC and IQ imbalance; level of the input |
 //! | `decide` | decisions and soft values |
 //! | [`original`] | the original's algorithms |
 //! | `bank`, `simd` | filters of fractional delay; loops for the processor at hand |
@@ -32,10 +33,12 @@ mod acquirer;
 mod bank;
 mod blocks;
 mod config;
+mod correct;
 mod decide;
 mod decoder;
 mod fit;
 mod frame;
+mod meter;
 pub mod original;
 mod pool;
 mod receiver;
@@ -52,7 +55,9 @@ pub(crate) use {
 };
 
 pub use config::{Acquisition, Equaliser, ModeVote, RxConfig, RxConfigError};
+pub use correct::Correction;
 pub use frame::{Counts, Outcome, ReceivedFrame};
+pub use meter::{Meter, Metered};
 pub use receiver::Receiver;
 pub use simd::Level;
 pub use solve::Planar;

@@ -6,6 +6,7 @@ use super::acquire::Start;
 use super::acquirer::Acquirer;
 use super::blocks::Samples;
 use super::config::{Acquisition, RxConfig, RxConfigError};
+use super::correct::Correction;
 use super::decoder::{BEHIND, Decoder};
 use super::frame::{Counts, ReceivedFrame};
 use super::original::Front;
@@ -55,9 +56,12 @@ impl Receiver {
             Acquisition::Fits => {
                 let workers = match config.threads {
                     0 => Workers::Here(decoder()),
-                    _ => Workers::Threads(Pool::new(config)),
+                    _ => Workers::Threads(Pool::new(config)?),
                 };
-                Way::Fits(Box::new(Acquirer::new(config.level)), workers)
+                Way::Fits(
+                    Box::new(Acquirer::new(config.level, config.correct)),
+                    workers,
+                )
             }
         };
         Ok(Receiver {
@@ -95,6 +99,15 @@ impl Receiver {
                 acquirer.finish(|samples, start| give(workers, counts, frames, samples, start));
                 take(workers, counts, frames, true);
             }
+        }
+    }
+
+    /// What is taken off samples now, if [`RxConfig::correct`] says so; nothing before there are
+    /// enough.
+    pub fn correction(&self) -> Option<Correction> {
+        match &self.way {
+            Way::Original(front, _) => front.correction(),
+            Way::Fits(acquirer, _) => acquirer.correction(),
         }
     }
 

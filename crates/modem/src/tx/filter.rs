@@ -15,10 +15,10 @@ pub const HISTORY_SYMBOLS: usize = RRC_SPAN;
 const PHASE_TAPS: usize = HISTORY_SYMBOLS + 1;
 type Taps = [[f32; PHASE_TAPS]; SAMPLES_PER_SYMBOL];
 
-/// Points that are filtered together: six accumulators of eight lanes hide the latency of a sum.
-const GROUP: usize = 8;
 /// Points that are filtered before the next are fetched: they stay in the first cache.
 const BLOCK: usize = 512;
+/// Real and imaginary parts of a block's samples of one phase.
+type Phase = [f32; 2 * BLOCK];
 
 /// Points to samples. It remembers the last 16 points.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct PulseShaper {
     /// History, then the points of a block, then zeros up to a whole group; real and imaginary
     /// parts in turns.
     window: Vec<f32>,
+    /// Samples of a block, by phase.
+    phases: Box<[Phase; SAMPLES_PER_SYMBOL]>,
 }
 
 impl PulseShaper {
@@ -40,54 +42,54 @@ impl PulseShaper {
         PulseShaper {
             taps,
             window: vec![0.0; 2 * (HISTORY_SYMBOLS + BLOCK)],
+            phases: Box::new([[0.0; 2 * BLOCK]; SAMPLES_PER_SYMBOL]),
         }
     }
 
     /// Appends three samples for each point.
     pub fn shape(&mut self, points: &[Complex32], samples: &mut Vec<Complex32>) {
+        samples.reserve(SAMPLES_PER_SYMBOL * points.len());
         for block in points.chunks(BLOCK) {
             let count = block.len();
             let fresh = &mut self.window[2 * HISTORY_SYMBOLS..];
             for (parts, point) in fresh.chunks_exact_mut(2).zip(block) {
                 (parts[0], parts[1]) = (point.re, point.im);
             }
-            let start = samples.len();
-            let whole = count.next_multiple_of(GROUP) * SAMPLES_PER_SYMBOL;
-            samples.resize(start + whole, Complex32::default());
-            simd::filter_groups(&self.taps, &self.window, &mut samples[start..]);
-            samples.truncate(start + count * SAMPLES_PER_SYMBOL);
+            simd::filter(&self.taps, &self.window, count, &mut self.phases);
+            let [a, b, c] = self.phases.each_ref().map(|phase| phase.chunks_exact(2));
+            let triples = a.zip(b).zip(c).take(count);
+            let part = |parts: &[f32]| Complex32::new(parts[0], parts[1]);
+            samples.extend(triples.flat_map(|((a, b), c)| [part(a), part(b), part(c)]));
             self.window
                 .copy_within(2 * count..2 * (count + HISTORY_SYMBOLS), 0);
         }
     }
 }
 
-/// Samples of whole groups of points, which stand behind 16 earlier ones in `window`.
+/// Samples of `count` points, which stand behind 16 earlier ones in `window`, and of as many behind
+/// them as fill a group: `PARTS` real and imaginary parts, whose sums hide each other's latency.
 #[inline(always)]
-fn filter_groups(taps: &Taps, window: &[f32], samples: &mut [Complex32]) {
-    let groups = samples.chunks_exact_mut(GROUP * SAMPLES_PER_SYMBOL);
-    for (group, out) in groups.enumerate() {
-        filter_group(taps, &window[2 * group * GROUP..], out);
-    }
-}
-
-/// Samples of eight points, which stand behind 16 earlier ones in `window`.
-#[inline(always)]
-fn filter_group(taps: &Taps, window: &[f32], out: &mut [Complex32]) {
-    let window: &[f32] = &window[..2 * (HISTORY_SYMBOLS + GROUP)];
-    let mut sums = [[0.0f32; 2 * GROUP]; SAMPLES_PER_SYMBOL];
-    for i in 0..PHASE_TAPS {
-        let from = 2 * (HISTORY_SYMBOLS - i);
-        let points = &window[from..from + 2 * GROUP];
-        for (sums, taps) in sums.iter_mut().zip(taps) {
-            for (sum, part) in sums.iter_mut().zip(points) {
-                *sum += taps[i] * part;
+fn filter<const PARTS: usize>(
+    taps: &Taps,
+    window: &[f32],
+    count: usize,
+    phases: &mut [Phase; SAMPLES_PER_SYMBOL],
+) {
+    const { assert!((2 * BLOCK).is_multiple_of(PARTS)) };
+    for from in (0..2 * count).step_by(PARTS) {
+        let window = &window[from..from + 2 * HISTORY_SYMBOLS + PARTS];
+        let mut sums = [[0.0f32; PARTS]; SAMPLES_PER_SYMBOL];
+        for i in 0..PHASE_TAPS {
+            let newest = 2 * (HISTORY_SYMBOLS - i);
+            let points = &window[newest..newest + PARTS];
+            for (sums, taps) in sums.iter_mut().zip(taps) {
+                for (sum, part) in sums.iter_mut().zip(points) {
+                    *sum += taps[i] * part;
+                }
             }
         }
-    }
-    for (j, out) in out.chunks_exact_mut(SAMPLES_PER_SYMBOL).enumerate() {
-        for (sample, sums) in out.iter_mut().zip(&sums) {
-            *sample = Complex32::new(sums[2 * j], sums[2 * j + 1]);
+        for (phase, sums) in phases.iter_mut().zip(&sums) {
+            phase[from..from + PARTS].copy_from_slice(sums);
         }
     }
 }
@@ -98,19 +100,45 @@ fn filter_group(taps: &Taps, window: &[f32], out: &mut [Complex32]) {
 mod simd {
     use super::*;
 
-    pub(super) fn filter_groups(taps: &Taps, window: &[f32], samples: &mut [Complex32]) {
+    pub(super) fn filter(
+        taps: &Taps,
+        window: &[f32],
+        count: usize,
+        phases: &mut [Phase; SAMPLES_PER_SYMBOL],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has what the function is compiled for.
+            return unsafe { with_avx512(taps, window, count, phases) };
+        }
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has what the function is compiled for.
-            return unsafe { with_avx2(taps, window, samples) };
+            // SAFETY: as above.
+            return unsafe { with_avx2(taps, window, count, phases) };
         }
-        super::filter_groups(taps, window, samples);
+        super::filter::<16>(taps, window, count, phases);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn with_avx512(
+        taps: &Taps,
+        window: &[f32],
+        count: usize,
+        phases: &mut [Phase; SAMPLES_PER_SYMBOL],
+    ) {
+        super::filter::<32>(taps, window, count, phases);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn with_avx2(taps: &Taps, window: &[f32], samples: &mut [Complex32]) {
-        super::filter_groups(taps, window, samples);
+    pub(super) fn with_avx2(
+        taps: &Taps,
+        window: &[f32],
+        count: usize,
+        phases: &mut [Phase; SAMPLES_PER_SYMBOL],
+    ) {
+        super::filter::<16>(taps, window, count, phases);
     }
 }
 
@@ -121,14 +149,26 @@ mod tests {
     #[test]
     fn wide_vectors_give_the_same_bytes() {
         let shaper = PulseShaper::new(0.7);
-        let window: Vec<f32> = (0..2 * (HISTORY_SYMBOLS + 64))
+        let window: Vec<f32> = (0..2 * (HISTORY_SYMBOLS + BLOCK))
             .map(|i| (i as f32 * 0.37).sin())
             .collect();
-        let mut plain = vec![Complex32::default(); 64 * SAMPLES_PER_SYMBOL];
-        let mut wide = plain.clone();
-        filter_groups(&shaper.taps, &window, &mut plain);
-        simd::filter_groups(&shaper.taps, &window, &mut wide);
-        let bits = |x: &Complex32| (x.re.to_bits(), x.im.to_bits());
-        assert!(plain.iter().map(bits).eq(wide.iter().map(bits)));
+        let of = |filter: &dyn Fn(&mut [Phase; SAMPLES_PER_SYMBOL])| {
+            let mut phases = [[0.0; 2 * BLOCK]; SAMPLES_PER_SYMBOL];
+            filter(&mut phases);
+            phases.map(|phase| phase.map(f32::to_bits))
+        };
+        let narrow = of(&|phases| filter::<2>(&shaper.taps, &window, BLOCK, phases));
+        let groups = of(&|phases| filter::<16>(&shaper.taps, &window, BLOCK, phases));
+        let wide = of(&|phases| simd::filter(&shaper.taps, &window, BLOCK, phases));
+        assert!(narrow == groups && groups == wide);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            #[allow(unsafe_code)]
+            // SAFETY: the processor has what the function is compiled for.
+            let avx2 = of(&|phases| unsafe {
+                simd::with_avx2(&shaper.taps, &window, BLOCK, phases);
+            });
+            assert!(avx2 == narrow);
+        }
     }
 }

@@ -29,6 +29,6 @@ mod tests;
 
 pub use context::{CONTEXT_BYTES, Context, ContextError};
 pub use packet::{DIFI_OUI, HEADER_BYTES, Packet, PacketError, PacketKind};
-pub use reader::{Piece, StreamCounts, StreamError, StreamReader};
+pub use reader::{Piece, Placed, StreamCounts, StreamError, StreamReader};
 pub use time::{PICOSECONDS, PacketTime, SampleRate, SampleRateError};
 pub use writer::{OutPacket, PACKET_SAMPLES, StreamWriter, samples_within};

@@ -57,6 +57,42 @@ pub enum Piece {
     Nothing,
 }
 
+/// A packet whose place is known, and whose samples are still to be appended.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// What it did. Where zeros are lacking, they go before its samples.
+    pub piece: Piece,
+    body: &'a [u8],
+    scale: f32,
+}
+
+impl Placed<'_> {
+    fn nothing(piece: Piece) -> Self {
+        Placed {
+            piece,
+            body: &[],
+            scale: 0.0,
+        }
+    }
+
+    /// Zeros that go before its samples.
+    pub fn lost(&self) -> u64 {
+        match self.piece {
+            Piece::Samples { lost, .. } => lost,
+            Piece::Restart | Piece::Context(_) | Piece::Nothing => 0,
+        }
+    }
+
+    /// Its samples, of which only one that was placed has any.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = Complex32> {
+        let scale = self.scale;
+        self.body.chunks_exact(4).map(move |bytes| {
+            let part = |at: usize| f32::from(i16::from_be_bytes([bytes[at], bytes[at + 1]]));
+            Complex32::new(part(0), part(2)) * scale
+        })
+    }
+}
+
 /// Why a packet was left out.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum StreamError {
@@ -115,13 +151,23 @@ impl StreamReader {
         bytes: &[u8],
         samples: &mut Vec<Complex32>,
     ) -> Result<Piece, StreamError> {
+        let placed = self.place(bytes)?;
+        let zeros = samples.len() + placed.lost() as usize;
+        samples.resize(zeros, Complex32::default());
+        samples.extend(placed.samples());
+        Ok(placed.piece)
+    }
+
+    /// Takes a packet as [`push`](Self::push) does, but leaves it to the caller to append zeros and
+    /// samples: a gap may be longer than what the caller has room for at once.
+    pub fn place<'a>(&mut self, bytes: &'a [u8]) -> Result<Placed<'a>, StreamError> {
         let packet = Packet::new_checked(bytes).inspect_err(|_| self.counts.refused += 1)?;
         if *self.stream.get_or_insert(packet.stream) != packet.stream {
             self.counts.other_streams += 1;
-            return Ok(Piece::Nothing);
+            return Ok(Placed::nothing(Piece::Nothing));
         }
         match packet.kind {
-            PacketKind::Data => Ok(self.data(&packet, samples)),
+            PacketKind::Data => Ok(self.data(&packet)),
             PacketKind::Context => {
                 let refused = &mut self.counts.contexts_refused;
                 let context = Context::from_body(packet.body).inspect_err(|_| *refused += 1)?;
@@ -130,15 +176,15 @@ impl StreamReader {
                     // Places of another rate are no places of this one.
                     self.start = None;
                 }
-                Ok(Piece::Context(context))
+                Ok(Placed::nothing(Piece::Context(context)))
             }
         }
     }
 
-    fn data(&mut self, packet: &Packet<'_>, samples: &mut Vec<Complex32>) -> Piece {
+    fn data<'a>(&mut self, packet: &Packet<'a>) -> Placed<'a> {
         let Some(rate) = self.rate else {
             self.counts.without_rate += 1;
-            return Piece::Nothing;
+            return Placed::nothing(Piece::Nothing);
         };
         let expected = self.count.map(|count| (count + 1) % 16);
         let in_sequence = expected.is_none_or(|expected| expected == packet.count);
@@ -150,7 +196,7 @@ impl StreamReader {
             None => None,
             Some(lost) if lost < 0 && lost.unsigned_abs() <= u128::from(self.most_lost) => {
                 self.counts.late += 1;
-                return Piece::Nothing;
+                return Placed::nothing(Piece::Nothing);
             }
             Some(lost) => u64::try_from(lost)
                 .ok()
@@ -161,7 +207,6 @@ impl StreamReader {
             Some(lost) => {
                 self.counts.lost_samples += lost;
                 self.counts.gaps += u64::from(lost > 0);
-                samples.resize(samples.len() + lost as usize, Complex32::default());
                 self.next += lost;
                 Piece::Samples {
                     first: self.next,
@@ -178,15 +223,15 @@ impl StreamReader {
                 }
             }
         };
-        let parts = packet.body.chunks_exact(4);
-        let count = parts.len() as u64;
-        samples.extend(parts.map(|bytes| {
-            let part = |at: usize| f32::from(i16::from_be_bytes([bytes[at], bytes[at + 1]]));
-            Complex32::new(part(0), part(2)) * self.scale
-        }));
+        let placed = Placed {
+            piece,
+            body: packet.body,
+            scale: self.scale,
+        };
+        let count = placed.samples().len() as u64;
         self.next += count;
         self.counts.samples += count;
         self.counts.packets += 1;
-        piece
+        placed
     }
 }

@@ -2,7 +2,29 @@
 
 use std::sync::LazyLock;
 
-use super::Modulation;
+use super::{CheckField, Frame, Header, Modulation};
+
+/// A frame of `message`, cut to what fits, padded and, with a scrambler, scrambled. The header's
+/// length becomes the second value: how many bytes of the message fit.
+pub fn frame_message(
+    message: &[u8],
+    header: Header,
+    check: CheckField,
+    scrambler: Option<&Scrambler>,
+) -> (Frame, usize) {
+    let (mut payload, used) = pad_message(message, header.modulation);
+    if let Some(scrambler) = scrambler {
+        scrambler.apply(&mut payload);
+    }
+    let header = Header {
+        // A payload has at most 12 252 bytes.
+        length: used as u16,
+        ..header
+    };
+    let frame = Frame::new(header, &payload, check)
+        .unwrap_or_else(|_| unreachable!("a padded payload has the right size"));
+    (frame, used)
+}
 
 /// A payload of `message`, cut to what fits, and padding. The second value is how many bytes of
 /// the message fit.
@@ -73,7 +95,7 @@ impl Scrambler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waveform::{point, unpack_bits};
+    use crate::waveform::{CHECK_BYTES, point, unpack_bits};
 
     #[test]
     fn the_stream_has_the_golden_bytes() {
@@ -109,5 +131,34 @@ mod tests {
         assert_eq!((payload.len(), used), (3060, 3060));
         let (payload, used) = pad_message(b"abc", Modulation::Qam256);
         assert_eq!((&payload[..6], used), (b"abc\x88\x00\x88".as_slice(), 3));
+    }
+
+    #[test]
+    fn a_framed_message_keeps_the_header_but_for_its_length() {
+        for modulation in Modulation::ALL {
+            let header = Header {
+                source: 7,
+                network: 300,
+                ..Header::new(modulation)
+            };
+            let scrambler = Scrambler::demo();
+            let (frame, used) = frame_message(b"hello", header, CheckField::Pad, Some(scrambler));
+            assert_eq!(used, 5);
+            assert_eq!(
+                *frame.header(),
+                Header {
+                    length: 5,
+                    ..header
+                }
+            );
+            let mut payload = frame.body()[..modulation.payload_bytes()].to_vec();
+            scrambler.apply(&mut payload);
+            assert_eq!(payload, pad_message(b"hello", modulation).0);
+            assert_eq!(frame.body().len(), payload.len() + CHECK_BYTES);
+        }
+        let long = vec![7; 4000];
+        let (frame, used) =
+            frame_message(&long, Header::new(Modulation::Qpsk), CheckField::Crc, None);
+        assert_eq!((frame.header().length, used), (3060, 3060));
     }
 }

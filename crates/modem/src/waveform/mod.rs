@@ -30,7 +30,7 @@ pub use golay::{
     preamble, stf,
 };
 pub use header::{Header, ModeSet, mode_by_majority, mode_by_soft_values};
-pub use message::{Scrambler, pad_message};
+pub use message::{Scrambler, frame_message, pad_message};
 pub use modulation::{Modulation, UnknownModulation};
 pub use pulse::{ROLL_OFF, RRC_SPAN, RRC_TAPS, rrc, rrc_taps, rrc_value};
 

@@ -7,11 +7,11 @@ use karoo_modem::waveform::Modulation;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CpuOptions, Place, block, config, decoders, failed, mega, none_lost, time};
+use super::{CpuOptions, Place, Shown, block, config, decoders, measure_all, mega, time};
 use crate::bench::modem::{LatencyBench, LatencyRow, measure_latency};
 use crate::cli::modem::samples::rate;
 use crate::cli::{Failure, examples};
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 /// Measure the time from a frame's last sample to its last byte, while samples come at a rate
 ///
@@ -72,57 +72,50 @@ pub fn run(args: &LatencyArgs) -> Result<(), Failure> {
             time: args.seconds,
         }));
     }
-    let machine = args.cpus.keep()?;
-    if !args.json {
-        machine.print();
-        println!(
-            "{} at {} Msample/s; microseconds from a frame's last sample to its last byte",
-            args.modulation,
-            mega(args.rate)
-        );
-        println!(
-            "{:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>4}",
-            "decoders",
-            "block",
-            "least",
-            "median",
-            "99 %",
-            "99.9 %",
-            "most",
-            "waited",
-            "frames",
-            "lost"
-        );
-    }
-    let mut rows = Vec::new();
-    for bench in &benches {
-        let row = measure_latency(bench).map_err(failed)?;
-        if !args.json {
-            println!(
-                "{:8} {:7} {:9.1} {:9.1} {:9.1} {:9.1} {:9.1} {:5.1} % {:7} {:4}",
-                row.decoders,
-                row.block,
-                row.least,
-                row.median,
-                row.of_99,
-                row.of_999,
-                row.most,
-                100.0 * row.waited,
-                row.frames,
-                row.lost,
-            );
-        }
-        rows.push(row);
-    }
-    let lost = rows.iter().map(|row| row.lost).sum();
-    if args.json {
-        let taps = args.taps;
-        let report = Report {
-            machine,
-            taps,
-            rows,
-        };
-        println!("{}", to_json(&report).map_err(Failure::data)?);
-    }
-    none_lost(lost)
+    let head = format!(
+        "{} at {} Msample/s; microseconds from a frame's last sample to its last byte\n\
+         {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>4}\n",
+        args.modulation,
+        mega(args.rate),
+        "decoders",
+        "block",
+        "least",
+        "median",
+        "99 %",
+        "99.9 %",
+        "most",
+        "waited",
+        "no CPU",
+        "frames",
+        "lost"
+    );
+    let shown = Shown {
+        head,
+        row: line,
+        lost: |row| row.lost,
+    };
+    let document = |machine, rows| Report {
+        machine,
+        taps: args.taps,
+        rows,
+    };
+    let how = (&args.cpus, args.json);
+    measure_all(how, &benches, measure_latency, &shown, document)
+}
+
+fn line(row: &LatencyRow) -> String {
+    format!(
+        "{:8} {:7} {:9.1} {:9.1} {:9.1} {:9.1} {:9.1} {:5.1} % {:5.1} % {:7} {:4}",
+        row.decoders,
+        row.block,
+        row.least,
+        row.median,
+        row.of_99,
+        row.of_999,
+        row.most,
+        100.0 * row.waited,
+        100.0 * row.without_cpu,
+        row.frames,
+        row.lost,
+    )
 }

@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    CpuOptions, FrameOptions, Place, block, config, decoders, failed, mega, none_lost, time,
+    CpuOptions, FrameOptions, Place, Shown, block, config, decoders, measure_all, mega, time,
 };
 use crate::bench::modem::{LoopBench, LoopRow, Transfer, measure_loop};
 use crate::cli::modem::samples::rate;
 use crate::cli::{Failure, examples};
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 /// Send and receive through a converter without a radio, and measure what all threads do
 ///
@@ -102,33 +102,22 @@ impl LoopArgs {
 
 pub fn run(args: &LoopArgs) -> Result<(), Failure> {
     let benches = args.benches()?;
-    let machine = args.cpus.keep()?;
-    if !args.json {
-        machine.print();
-    }
-    let mut rows = Vec::new();
-    for bench in &benches {
-        let row = measure_loop(bench).map_err(failed)?;
-        if !args.json {
-            print(&row);
-        }
-        rows.push(row);
-    }
-    let lost = rows.iter().map(|row| row.lost).sum();
-    if args.json {
-        let taps = args.taps;
-        let report = Report {
-            machine,
-            taps,
-            rows,
-        };
-        println!("{}", to_json(&report).map_err(Failure::data)?);
-    }
-    none_lost(lost)
+    let shown = Shown {
+        head: String::new(),
+        row: lines,
+        lost: |row| row.lost,
+    };
+    let document = |machine, rows| Report {
+        machine,
+        taps: args.taps,
+        rows,
+    };
+    let how = (&args.cpus, args.json);
+    measure_all(how, &benches, measure_loop, &shown, document)
 }
 
-fn print(row: &LoopRow) {
-    println!(
+fn lines(row: &LoopRow) -> String {
+    let mut text = format!(
         "\n{} at a duty cycle of {}, blocks of {}, {}{}: {:.1} Msample/s, {:.2} Msymbol/s, {:.1} \
          Mb/s of payload; {} frames in {:.2} s, {} lost",
         row.modulation,
@@ -147,9 +136,13 @@ fn print(row: &LoopRow) {
         row.lost,
     );
     for thread in &row.threads {
-        let mut line = format!("  {:12} {:5.1} % of a CPU", thread.name, 100.0 * thread.cpu);
+        text += &format!(
+            "\n  {:12} {:5.1} % of a CPU",
+            thread.name,
+            100.0 * thread.cpu
+        );
         if let Some(phases) = &thread.phases {
-            line += &format!(
+            text += &format!(
                 "; waits for blocks {:.1} %, works {:.1} %, waits for room {:.1} %, copies {:.1} %",
                 100.0 * phases.wait_in,
                 100.0 * phases.compute,
@@ -157,6 +150,6 @@ fn print(row: &LoopRow) {
                 100.0 * phases.write,
             );
         }
-        println!("{line}");
     }
+    text
 }

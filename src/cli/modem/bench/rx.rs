@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    CpuOptions, FrameOptions, Place, block, config, decoders, failed, mega, none_lost, time,
+    CpuOptions, FrameOptions, Place, Shown, block, config, decoders, measure_all, mega, time,
 };
 use crate::bench::modem::{RxBench, RxRow, Spread, Way, measure_receiver};
 use crate::cli::{Failure, examples};
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 /// Measure how fast receivers take samples, by modulation, duty cycle, threads and block
 ///
@@ -107,9 +107,11 @@ fn spread(rates: Option<Spread>) -> String {
     rates.map_or("-".to_owned(), text)
 }
 
-fn print_head() {
-    println!(
-        "{:10} {:>6} {:>5} {:>8} {:>7} {:>9} {:>18} {:>18} {:>18} {:>10} {:>7} {:>4}",
+fn head() -> String {
+    let each = "median, best";
+    format!(
+        "{:10} {:>6} {:>5} {:>8} {:>7} {:>9} {:>18} {:>18} {:>18} {:>10} {:>7} {:>4}\n\
+         {:50} {each:>18} {each:>18} {each:>18}\n",
         "modulation",
         "duty",
         "by",
@@ -122,13 +124,12 @@ fn print_head() {
         "Msymbol/s",
         "frames",
         "lost",
-    );
-    let each = "median, best";
-    println!("{:50} {each:>18} {each:>18} {each:>18}", "");
+        "",
+    )
 }
 
-fn print(row: &RxRow) {
-    println!(
+fn line(row: &RxRow) -> String {
+    format!(
         "{:10} {:6} {:>5} {:8} {:7} {:9} {:>18} {:>18} {:>18} {:10.1} {:7} {:4}",
         row.modulation,
         row.duty,
@@ -142,33 +143,21 @@ fn print(row: &RxRow) {
         mega(row.symbols),
         row.frames,
         row.lost,
-    );
+    )
 }
 
 pub fn run(args: &RxArgs) -> Result<(), Failure> {
     let benches = args.benches()?;
-    let machine = args.cpus.keep()?;
-    if !args.json {
-        machine.print();
-        print_head();
-    }
-    let mut rows = Vec::new();
-    for bench in &benches {
-        let row = measure_receiver(bench).map_err(failed)?;
-        if !args.json {
-            print(&row);
-        }
-        rows.push(row);
-    }
-    let lost = rows.iter().map(|row| row.lost).sum();
-    if args.json {
-        let taps = args.taps;
-        let report = Report {
-            machine,
-            taps,
-            rows,
-        };
-        println!("{}", to_json(&report).map_err(Failure::data)?);
-    }
-    none_lost(lost)
+    let shown = Shown {
+        head: head(),
+        row: line,
+        lost: |row| row.lost,
+    };
+    let document = |machine, rows| Report {
+        machine,
+        taps: args.taps,
+        rows,
+    };
+    let how = (&args.cpus, args.json);
+    measure_all(how, &benches, measure_receiver, &shown, document)
 }

@@ -6,10 +6,10 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CpuOptions, FrameOptions, Place, failed, mega, time};
+use super::{CpuOptions, FrameOptions, Place, Shown, measure_all, mega, time};
 use crate::bench::modem::{TxBench, TxRow, measure_transmitter};
 use crate::cli::{Failure, examples};
-use crate::report::{Documented, to_json};
+use crate::report::Documented;
 
 /// Measure how fast transmitters make samples, by modulation, duty cycle and threads
 ///
@@ -48,47 +48,54 @@ impl Documented for Report {
     const TITLE: &'static str = "What karoo modem bench tx --json measured";
 }
 
+fn head() -> String {
+    format!(
+        "{:10} {:>6} {:>7} {:>18} {:>18} {:>10} {:>12}\n{:25} {:>18} {:>18}\n",
+        "modulation",
+        "duty",
+        "threads",
+        "Msample/s",
+        "per core",
+        "Msymbol/s",
+        "Mb/s payload",
+        "",
+        "median, best",
+        "median, best",
+    )
+}
+
+fn line(row: &TxRow) -> String {
+    format!(
+        "{:10} {:6} {:7} {:9.1}{:9.1} {:9.1}{:9.1} {:10.1} {:12.1}",
+        row.modulation,
+        row.duty,
+        row.threads,
+        mega(row.wall.median),
+        mega(row.wall.best),
+        mega(row.core.median),
+        mega(row.core.best),
+        mega(row.symbols),
+        mega(row.goodput),
+    )
+}
+
 pub fn run(args: &TxArgs) -> Result<(), Failure> {
-    let machine = args.cpus.keep()?;
-    if !args.json {
-        machine.print();
-        println!(
-            "{:10} {:>6} {:>7} {:>18} {:>18} {:>10} {:>12}",
-            "modulation", "duty", "threads", "Msample/s", "per core", "Msymbol/s", "Mb/s payload"
-        );
-        println!("{:25} {:>18} {:>18}", "", "median, best", "median, best");
-    }
-    let mut rows = Vec::new();
+    let mut benches = Vec::new();
     for (modulation, duty) in args.frames.each() {
-        for &threads in &args.threads {
-            let row = measure_transmitter(&TxBench {
-                modulation,
-                duty,
-                threads: threads.into(),
-                time: args.seconds,
-                rounds: args.rounds.into(),
-            })
-            .map_err(failed)?;
-            if !args.json {
-                println!(
-                    "{:10} {:6} {:7} {:9.1}{:9.1} {:9.1}{:9.1} {:10.1} {:12.1}",
-                    row.modulation,
-                    row.duty,
-                    row.threads,
-                    mega(row.wall.median),
-                    mega(row.wall.best),
-                    mega(row.core.median),
-                    mega(row.core.best),
-                    mega(row.symbols),
-                    mega(row.goodput),
-                );
-            }
-            rows.push(row);
-        }
+        benches.extend(args.threads.iter().map(|&threads| TxBench {
+            modulation,
+            duty,
+            threads: threads.into(),
+            time: args.seconds,
+            rounds: args.rounds.into(),
+        }));
     }
-    if args.json {
-        let report = Report { machine, rows };
-        println!("{}", to_json(&report).map_err(Failure::data)?);
-    }
-    Ok(())
+    let shown = Shown {
+        head: head(),
+        row: line,
+        lost: |_| 0,
+    };
+    let document = |machine, rows| Report { machine, rows };
+    let how = (&args.cpus, args.json);
+    measure_all(how, &benches, measure_transmitter, &shown, document)
 }

@@ -99,9 +99,11 @@ impl Block<'_> {
         let at = |index: usize| points.at(index).0.to_f64();
         let last = points.len() - 1;
         let step = (at(last) - at(0)) / last as f64;
-        let even = (0..=last).all(|index| {
-            (at(index) - at(0) - step * index as f64).abs() < 1e-6 * step.abs() + 1e-4
-        });
+        // The exporter may have written five digits only; more than that is not forgiven.
+        let digits = 1e-4 * at(0).abs().max(at(last).abs());
+        let allowed = digits.min(0.05 * step.abs()) + 1e-6 * step.abs();
+        let even =
+            (0..=last).all(|index| (at(index) - at(0) - step * index as f64).abs() <= allowed);
         if !even {
             return unknown("Lookup_n-D with breakpoints that are not evenly spaced");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::kinds::numbers;
 use super::translate::{BlockArc, Translator};
+use crate::file::MAX_NODES;
 use crate::graph::{NodeId, ScopeId, Source};
 use crate::nodes::{self, MAX_INPUTS};
 use crate::problem::Cause;
@@ -179,6 +180,12 @@ impl Translator<'_> {
                 }
                 let (path, scope) = (self.draft.path(id), self.draft.nodes[index].scope);
                 let line = self.lines.get(&path).copied().unwrap_or(0);
+                if self.draft.nodes.len() >= MAX_NODES {
+                    let text = format!(
+                        "a file has at most {MAX_NODES} nodes, and inputs without an arc count"
+                    );
+                    return self.wrong(Cause::Limit, line, &path, text);
+                }
                 self.note(
                     line,
                     format!(

@@ -35,6 +35,8 @@ pub(super) struct Translator<'a> {
     /// A type for inputs that have no arc.
     pub(super) grounds: HashMap<NodeId, Type>,
     pub(super) names: HashSet<(ScopeId, String)>,
+    /// The number that the next one of a name gets.
+    pub(super) numbers: HashMap<(ScopeId, String), usize>,
     pub(super) lines: HashMap<String, usize>,
     pub(super) notes: Vec<String>,
     pub(super) problems: Problems,
@@ -56,6 +58,7 @@ pub(super) fn translate(document: Document, file: &str) -> Result<Loaded, Proble
         inputs: HashMap::new(),
         grounds: HashMap::new(),
         names: HashSet::new(),
+        numbers: HashMap::new(),
         lines: HashMap::new(),
         notes: vec![],
         problems: Problems::default(),
@@ -135,14 +138,17 @@ impl Translator<'_> {
     /// A name that is the only one in its subsystem.
     fn name(&mut self, scope: ScopeId, name: &str) -> String {
         let name = clean(name);
-        let mut unique = name.clone();
-        for count in 2.. {
+        let number = self.numbers.entry((scope, name.clone())).or_insert(1);
+        loop {
+            let unique = match *number {
+                1 => name.clone(),
+                number => format!("{name}_{number}"),
+            };
+            *number += 1;
             if self.names.insert((scope, unique.clone())) {
-                break;
+                return unique;
             }
-            unique = format!("{name}_{count}");
         }
-        unique
     }
 
     pub(super) fn place(

@@ -150,15 +150,15 @@ impl Making<'_, '_> {
                 let result = self.call(atan2 as *const () as usize, &[y, x]);
                 self.cast(result, Scalar::F64, scalar, Rounding::Zero)?
             }
-            Op::Lut {
-                a,
-                table,
-                nearest,
-                first,
-                by,
-                divide,
-                ..
-            } => {
+            Op::Lut { a, lookup, .. } => {
+                let Lookup { table, places } = lookup;
+                let Places {
+                    nearest,
+                    first,
+                    by,
+                    divide,
+                    ..
+                } = places;
                 let value = self.read(*a);
                 let value = self.double(value, a.scalar)?;
                 let first = self.builder.ins().f64const(*first);

@@ -8,7 +8,7 @@ use super::super::{
 };
 use super::arithmetic::fitted;
 use crate::kernels::lane::bits;
-use crate::kernels::{Arithmetic, Code, Initial, Op, Planes, Reg};
+use crate::kernels::{self, Arithmetic, Code, Initial, Op, Planes, Reg};
 use crate::number::Number;
 use crate::types::{Scalar, Type};
 
@@ -136,14 +136,18 @@ pub(in super::super) fn lut(node: &Lut, code: &mut Code, inputs: &[Planes], out:
         } else {
             let table = parts.map(|number| bits(number, scalar)).collect();
             let nearest = node.between == Lookup::Nearest;
-            code.push(Op::Lut {
-                d,
-                a: place,
-                table,
+            let places = kernels::Places {
                 nearest,
                 first,
                 by,
                 divide,
+                last: (node.table.len() - 1) as f64,
+            };
+            let lookup = kernels::Lookup { table, places };
+            code.push(Op::Lut {
+                d,
+                a: place,
+                lookup,
             });
         }
     };

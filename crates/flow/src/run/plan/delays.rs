@@ -50,6 +50,7 @@ impl Planning<'_> {
             }
             self.drafts[index].ops = kept;
         }
+        self.own_pasts();
         for index in 0..self.drafts.len() {
             let kind = self.drafts[index].kind;
             let ops = std::mem::take(&mut self.drafts[index].ops);
@@ -78,6 +79,24 @@ impl Planning<'_> {
                 }
             }
             self.drafts[index].ops = kept;
+        }
+    }
+
+    /// Some operations go on from what they themselves made last, in front of the present samples.
+    /// That comes first: a delay with other values at its start gets a copy.
+    fn own_pasts(&mut self) {
+        let ops = || self.drafts.iter().flat_map(|draft| &draft.ops);
+        let makers = ops().filter_map(|op| match op {
+            Op::Expand { d, .. } | Op::Accumulate { d, .. } | Op::Count { d, .. } => Some(*d),
+            _ => None,
+        });
+        let made: HashSet<Reg> = makers.collect();
+        let pasts = ops().filter_map(|op| match op {
+            Op::Past { d, a, by: 1, .. } if made.contains(a) => Some(*d),
+            _ => None,
+        });
+        for d in pasts.collect::<Vec<_>>() {
+            self.view(d);
         }
     }
 

@@ -28,7 +28,7 @@ impl Planning<'_> {
             .clone()
             .all(|item| Some(&item.enables) == enables && item.period == period);
         let context = enables.filter(|enables| alike && !enables.is_empty());
-        let context = context.map(|enables| self.context(enables, period));
+        let context = context.map(|enables| self.context(&items, enables, period));
         let mark = self.code.mark();
         self.now = items.clone();
         if alike && items.iter().all(|&item| self.emit(item, context)) {
@@ -61,8 +61,9 @@ impl Planning<'_> {
         });
     }
 
-    /// The context of some enable signals; where it is new, its samples are found from here on.
-    fn context(&mut self, enables: &[usize], period: u64) -> usize {
+    /// The context of some enable signals; where it is new, its samples are found from here on, for
+    /// the nodes that are the first in it.
+    fn context(&mut self, items: &[usize], enables: &[usize], period: u64) -> usize {
         if let Some(known) = self.contexts.iter().position(|known| known == enables) {
             return known;
         }
@@ -74,7 +75,7 @@ impl Planning<'_> {
             .map(|&signal| self.input(signal, None).re)
             .collect();
         self.drafts.push(Draft {
-            items: vec![],
+            items: items.to_vec(),
             ops: vec![Op::Enable { context, from }],
             kind: Kind::Vector,
             period,
@@ -114,7 +115,7 @@ impl Planning<'_> {
             }
         }
         self.drafts.push(Draft {
-            items: vec![],
+            items: items.to_vec(),
             ops,
             kind: Kind::Vector,
             period,

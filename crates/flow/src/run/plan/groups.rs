@@ -19,6 +19,8 @@ impl Planning<'_> {
     /// The units in operations: loops without what is not of the loop, and without what nobody
     /// reads.
     pub(super) fn groups(&mut self) -> Vec<Group> {
+        // A run under several names alone keeps nothing.
+        self.histories.retain(|_, history| history.past > 0);
         let mut groups = Vec::new();
         for Draft {
             items,
@@ -100,6 +102,7 @@ impl Planning<'_> {
         let used = uses(self, groups);
         self.filters(groups, &used);
         improve::prune(&mut ops(groups, true), kept, &|reg| self.place(reg));
+        self.formulas(groups, kept);
         let used = uses(self, groups);
         self.chains(groups, kept, &used);
     }

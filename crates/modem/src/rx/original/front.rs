@@ -10,6 +10,7 @@ use super::{
 };
 use crate::rx::acquirer::LIMIT;
 use crate::rx::config::RxConfig;
+use crate::rx::correct::{Correction, Corrector};
 use crate::rx::frame::Counts;
 use crate::rx::search::{CHUNK, REACH};
 use crate::rx::simd::{self, Level};
@@ -55,6 +56,7 @@ pub(crate) struct Front {
     level: Level,
     taps: usize,
     filter: Vec<f32>,
+    corrector: Option<Corrector>,
     /// Samples that are to be filtered, from [`REACH`] before the next one on.
     values: Vec<f32>,
     filtered: Vec<f32>,
@@ -114,6 +116,7 @@ impl Front {
             level: config.level,
             taps: config.taps,
             filter: rrc_taps().iter().map(|&tap| tap as f32).collect(),
+            corrector: config.correct.then(|| Corrector::new(config.level)),
             values: vec![0.0; 2 * REACH],
             filtered: vec![0.0; 2 * CHUNK],
             next: 0,
@@ -132,10 +135,18 @@ impl Front {
         }
     }
 
+    /// What is taken off samples, if anything.
+    pub fn correction(&self) -> Option<Correction> {
+        self.corrector.as_ref().map(Corrector::correction)
+    }
+
     /// Takes samples in and hands on each frame whose symbols are complete.
     pub fn push(&mut self, samples: &[Complex32], mut emit: impl FnMut(&Packet)) {
         self.counts.samples += samples.len() as u64;
-        self.counts.bad_samples += simd::take_in(self.level, LIMIT, samples, &mut self.values);
+        self.counts.bad_samples += match &mut self.corrector {
+            Some(corrector) => corrector.push(samples, &mut self.values),
+            None => simd::take_in(self.level, LIMIT, samples, &mut self.values),
+        };
         self.advance(&mut emit);
     }
 
@@ -143,6 +154,9 @@ impl Front {
     pub fn finish(&mut self, mut emit: impl FnMut(&Packet)) {
         if std::mem::replace(&mut self.ended, true) {
             return;
+        }
+        if let Some(corrector) = &mut self.corrector {
+            corrector.finish(&mut self.values);
         }
         // Filter, delays and the equaliser's window behind the last symbol, and a whole chunk.
         let behind = 2 * REACH + 100 + 3 * self.taps + CHUNK;

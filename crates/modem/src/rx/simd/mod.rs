@@ -6,12 +6,14 @@
 //! features are the only `unsafe` of the receiver.
 #![allow(unsafe_code)]
 
+mod front;
 mod interpolate;
 mod samples;
 mod symbols;
 
 use std::fmt;
 
+pub(crate) use front::*;
 pub(crate) use interpolate::interpolate;
 pub(crate) use samples::*;
 pub(crate) use symbols::*;

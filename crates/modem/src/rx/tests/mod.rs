@@ -1,5 +1,6 @@
 //! The receiver as a whole, on samples of the transmitter.
 
+mod front_end;
 mod hostile;
 
 use std::sync::LazyLock;

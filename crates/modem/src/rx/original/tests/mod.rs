@@ -255,6 +255,65 @@ fn one_missing_peak_loses_the_timing() {
 }
 
 #[test]
+fn taps_between_samples_are_the_references() {
+    let golden = [
+        (0.5, [-0.0922, 0.58576, 0.58576, -0.0922]),
+        (0.25, [-0.07969, 0.84458, 0.28405, -0.05861]),
+    ];
+    for (mu, golden) in golden {
+        // The newest sample comes first, and what was one sample late is the second of four.
+        let mut line = VariableDelay::default();
+        let response: Vec<f64> = (0..6)
+            .map(|n| {
+                let x = Complex32::new(f32::from(u8::from(n == 0)), 0.0);
+                line.next(x, 1.0 + mu as f32).re.into()
+            })
+            .collect();
+        for (i, wanted) in golden.into_iter().enumerate() {
+            let tap = farrow_taps(mu)[i];
+            assert!((tap - wanted).abs() < 6e-6, "{mu}: tap {i} is {tap}");
+            assert!((response[i] - wanted).abs() < 1e-5, "{mu}: {response:?}");
+        }
+        assert_eq!(response[4..], [0.0, 0.0]);
+    }
+}
+
+/// Taps by the reference's figures. What they are to be: an amplitude proportional to frequency,
+/// off by as much wherever it errs most (Parks–McClellan).
+#[test]
+fn the_differentiator_is_the_references_and_equiripple() {
+    let golden = [
+        -0.001528, 0.002440, -0.002016, 0.002703, -0.004288, 0.008236, -0.022637, 0.202758,
+    ];
+    assert_eq!(DIFFERENTIATOR, golden);
+    let amplitude = |turn: f64| -> f64 {
+        let taps = golden.iter().enumerate();
+        taps.map(|(k, tap)| 2.0 * tap * (turn * (7.5 - k as f64)).sin())
+            .sum()
+    };
+    let turns: Vec<f64> = (1..=1000)
+        .map(|i| f64::from(i) * std::f64::consts::PI / 1000.0)
+        .collect();
+    let slopes: Vec<f64> = turns.iter().map(|turn| amplitude(*turn) / turn).collect();
+    // Eight free taps have nine extremes, at the band's ends and between.
+    let is_extreme = |i: usize| {
+        let beside = |j: usize| slopes.get(j).map_or(0.0, |slope| slopes[i] - slope);
+        beside(i.wrapping_sub(1)) * beside(i + 1) >= 0.0
+    };
+    let extremes: Vec<f64> = (0..slopes.len())
+        .filter(|&i| is_extreme(i))
+        .map(|i| slopes[i])
+        .collect();
+    assert_eq!(extremes.len(), 9, "{extremes:?}");
+    let (low, high) = (extremes[0], extremes[1]);
+    for (i, slope) in extremes.iter().enumerate() {
+        let wanted = if i % 2 == 0 { low } else { high };
+        assert!((slope - wanted).abs() < 5e-5, "{extremes:?}");
+    }
+    assert!((high / low - 1.0).abs() < 0.03, "{extremes:?}");
+}
+
+#[test]
 fn interpolation_errs_as_much_as_the_reference_says() {
     let clean = Filtered::new(&random_frame());
     for (mu, decibels) in [(0.0, -60.0), (0.25, -42.5), (0.5, -40.3)] {

@@ -1,0 +1,358 @@
+//! Operations with conditions in one pass: numbers are compared, chosen and looked up.
+//!
+//! What one operation makes for the next ones stays in the nearest cache: all operations go over
+//! some numbers, and then over the next ones. Conditions are as wide as numbers there.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use super::execute::{Inputs, Memory, View};
+use super::op::Arithmetic;
+use super::places::Places;
+use super::simd::{self, Width, Work};
+use super::vector::{Array, Choice, Float};
+use crate::nodes::{BitwiseOp, Comparison};
+use crate::types::Scalar;
+
+/// The most operations of one formula.
+pub(crate) const PARTS: usize = 24;
+/// Numbers that all operations go over before the next ones.
+const TILE: usize = 128;
+/// The most numbers of a vector.
+const WIDEST: usize = 8;
+/// The most operands.
+const ITEMS: usize = 4;
+
+/// What an operation of a formula works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item<R> {
+    /// The bits of a number for ever.
+    Constant(u64),
+    Run(R),
+    /// What an operation of the formula has made.
+    Part(usize),
+}
+
+/// An operation of a formula, on numbers or conditions that are there.
+#[derive(Clone, Debug)]
+pub(crate) enum Part<R> {
+    Calculate(Arithmetic, [Item<R>; 2]),
+    Negate(Item<R>),
+    Compare(Comparison, [Item<R>; 2]),
+    /// A run of conditions.
+    Condition(R),
+    /// Two conditions become one.
+    Both(BitwiseOp, [usize; 2]),
+    Not(usize),
+    /// The first where the condition holds, otherwise the second.
+    Choose(usize, [Item<R>; 2]),
+    /// The third where the relation of the first to the second holds, otherwise the fourth.
+    ChooseBy(Comparison, [Item<R>; 4]),
+    Lut(Item<R>, Lookup),
+}
+
+/// A table of entries.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    pub table: Arc<[u64]>,
+    pub places: Places,
+}
+
+impl<R: Copy> Item<R> {
+    fn run(self) -> Option<R> {
+        match self {
+            Item::Run(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    fn map<T>(self, f: impl Fn(R) -> T) -> Item<T> {
+        match self {
+            Item::Constant(bits) => Item::Constant(bits),
+            Item::Run(run) => Item::Run(f(run)),
+            Item::Part(part) => Item::Part(part),
+        }
+    }
+}
+
+impl<R: Copy> Part<R> {
+    /// What it works on; conditions are parts.
+    pub fn items(&self) -> [Option<Item<R>>; ITEMS] {
+        match *self {
+            Part::Calculate(_, [a, b]) | Part::Compare(_, [a, b]) => [Some(a), Some(b), None, None],
+            Part::Negate(a) | Part::Lut(a, _) => [Some(a), None, None, None],
+            Part::Condition(_) => [None; 4],
+            Part::Both(_, both) => {
+                let [a, b] = both.map(|part| Some(Item::Part(part)));
+                [a, b, None, None]
+            }
+            Part::Not(a) => [Some(Item::Part(a)), None, None, None],
+            Part::Choose(c, [a, b]) => [Some(Item::Part(c)), Some(a), Some(b), None],
+            Part::ChooseBy(_, all) => all.map(Some),
+        }
+    }
+
+    /// The runs that it reads.
+    pub fn runs(&self) -> impl Iterator<Item = R> + use<R> {
+        let condition = match self {
+            Part::Condition(run) => Some(*run),
+            _ => None,
+        };
+        let items = self.items().into_iter().flatten();
+        items.filter_map(Item::run).chain(condition)
+    }
+
+    /// Gives the parts that it works on other numbers.
+    pub fn renumber(&mut self, f: impl Fn(usize) -> usize) {
+        let item = |item: &mut Item<R>| {
+            if let Item::Part(part) = item {
+                *part = f(*part);
+            }
+        };
+        match self {
+            Part::Calculate(_, ab) | Part::Compare(_, ab) => ab.iter_mut().for_each(item),
+            Part::Negate(a) | Part::Lut(a, _) => item(a),
+            Part::Condition(_) => {}
+            Part::Both(_, both) => both.iter_mut().for_each(|part| *part = f(*part)),
+            Part::Not(a) => *a = f(*a),
+            Part::Choose(c, ab) => {
+                *c = f(*c);
+                ab.iter_mut().for_each(item);
+            }
+            Part::ChooseBy(_, all) => all.iter_mut().for_each(item),
+        }
+    }
+
+    pub fn map<T>(self, f: impl Fn(R) -> T) -> Part<T> {
+        match self {
+            Part::Calculate(with, ab) => Part::Calculate(with, ab.map(|item| item.map(&f))),
+            Part::Negate(a) => Part::Negate(a.map(f)),
+            Part::Compare(relation, ab) => Part::Compare(relation, ab.map(|item| item.map(&f))),
+            Part::Condition(run) => Part::Condition(f(run)),
+            Part::Both(with, both) => Part::Both(with, both),
+            Part::Not(a) => Part::Not(a),
+            Part::Choose(c, ab) => Part::Choose(c, ab.map(|item| item.map(&f))),
+            Part::ChooseBy(relation, all) => Part::ChooseBy(relation, all.map(|item| item.map(&f))),
+            Part::Lut(a, lookup) => Part::Lut(a.map(f), lookup),
+        }
+    }
+}
+
+/// Where an item's numbers are: the address of the first, how far the next one is, and how much
+/// further those of the next tile are for each number of a tile.
+#[derive(Clone, Copy)]
+struct Place<T> {
+    first: *const T,
+    step: usize,
+    along: usize,
+}
+
+/// Room for what the operations make of one tile.
+type Slots<T> = [MaybeUninit<[T; TILE]>; PARTS];
+
+struct Formula<'a, T> {
+    parts: &'a [Part<View>],
+    places: &'a [[Place<T>; ITEMS]],
+    /// The conditions of runs.
+    conditions: &'a [&'a [u8]],
+    slots: *mut [T; TILE],
+    out: &'a mut [T],
+}
+
+impl<T: Float> Formula<'_, T> {
+    /// All operations for some numbers: whole vectors, at most a tile.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Lanes`](super::vector::Lanes); runs and outputs have numbers for all of them, and
+    /// operations work on what is there.
+    #[inline(always)]
+    unsafe fn tile<V: Choice<Real = T>>(&mut self, at: usize, numbers: usize) {
+        // SAFETY: the caller's; slots are as long as tiles, and are written before they are read.
+        unsafe {
+            for (index, part) in self.parts.iter().enumerate() {
+                let to: *mut T = if index + 1 == self.parts.len() {
+                    self.out.as_mut_ptr().add(at)
+                } else {
+                    self.slots.add(index).cast()
+                };
+                let places = &self.places[index];
+                let [a, b, c, d] = [0, 1, 2, 3].map(|item| {
+                    let place = places[item];
+                    (place.first.wrapping_add(place.along * at), place.step)
+                });
+                macro_rules! by {
+                    ($a:ident, $b:ident => $value:expr) => {
+                        each!(a, b, c, d => { let ($a, $b) = (a, b); $value }.choose(c, d))
+                    };
+                }
+                macro_rules! each {
+                    ($($name:ident),* => $value:expr) => {{
+                        let mut number = 0;
+                        while number < numbers {
+                            $(let $name = V::load($name.0.add($name.1 * number));)*
+                            $value.store(to.add(number));
+                            number += V::COUNT;
+                        }
+                    }};
+                }
+                match part {
+                    Part::Calculate(Arithmetic::Add, _) => each!(a, b => a.add(b)),
+                    Part::Calculate(Arithmetic::Subtract, _) => each!(a, b => a.sub(b)),
+                    Part::Calculate(Arithmetic::Multiply, _) => each!(a, b => a.mul(b)),
+                    Part::Calculate(Arithmetic::Divide, _) => each!(a, b => a.div(b)),
+                    Part::Negate(_) => each!(a => a.neg()),
+                    Part::Compare(Comparison::Less, _) => each!(a, b => a.less(b)),
+                    Part::Compare(Comparison::LessEqual, _) => each!(a, b => a.less_equal(b)),
+                    Part::Compare(Comparison::Greater, _) => each!(a, b => b.less(a)),
+                    Part::Compare(Comparison::GreaterEqual, _) => each!(a, b => b.less_equal(a)),
+                    Part::Compare(Comparison::Equal, _) => each!(a, b => a.equal(b)),
+                    Part::Compare(Comparison::Unequal, _) => each!(a, b => a.equal(b).not()),
+                    Part::Condition(_) => {
+                        let conditions = &self.conditions[index][at..at + numbers];
+                        for (number, &condition) in conditions.iter().enumerate() {
+                            to.add(number).write(T::condition(condition != 0));
+                        }
+                    }
+                    Part::Both(BitwiseOp::And, _) => each!(a, b => a.and(b)),
+                    Part::Both(BitwiseOp::Or, _) => each!(a, b => a.or(b)),
+                    Part::Both(_, _) => each!(a, b => a.xor(b)),
+                    Part::Not(_) => each!(a => a.not()),
+                    Part::Choose(..) => each!(a, b, c => a.choose(b, c)),
+                    Part::ChooseBy(Comparison::Less, _) => by!(a, b => a.less(b)),
+                    Part::ChooseBy(Comparison::LessEqual, _) => by!(a, b => a.less_equal(b)),
+                    Part::ChooseBy(Comparison::Greater, _) => by!(a, b => b.less(a)),
+                    Part::ChooseBy(Comparison::GreaterEqual, _) => by!(a, b => b.less_equal(a)),
+                    Part::ChooseBy(Comparison::Equal, _) => by!(a, b => a.equal(b)),
+                    Part::ChooseBy(Comparison::Unequal, _) => by!(a, b => a.equal(b).not()),
+                    Part::Lut(_, lookup) => {
+                        let mut places = [0i32; TILE];
+                        V::places(a.0, &lookup.places, &mut places[..numbers]);
+                        let entries = lookup.table.as_ptr();
+                        let mut number = 0;
+                        while number < numbers {
+                            let places = places.as_ptr().add(number);
+                            V::entries(places, entries).store(to.add(number));
+                            number += V::COUNT;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for a tile.
+    #[inline(always)]
+    unsafe fn all<V: Choice<Real = T>>(&mut self) {
+        let count = self.out.len();
+        let mut at = 0;
+        // SAFETY: the caller's.
+        unsafe {
+            while at < count {
+                let numbers = TILE.min(count - at);
+                let whole = numbers - numbers % V::COUNT;
+                if whole > 0 {
+                    self.tile::<V>(at, whole);
+                }
+                if whole < numbers {
+                    self.tile::<Array<T, 1>>(at + whole, numbers - whole);
+                }
+                at += numbers;
+            }
+        }
+    }
+}
+
+impl<T: Float> Work for Formula<'_, T> {
+    type Result = ();
+    #[inline(always)]
+    fn work(mut self, width: Width) {
+        // SAFETY: the processor has the vectors of the width that is given; the rest has been seen
+        // to when the formula was made.
+        unsafe {
+            match width {
+                Width::Any => self.all::<Array<T>>(),
+                _ => self.all::<T::Half>(),
+            }
+        }
+    }
+}
+
+pub(super) fn run(d: View, parts: &[Part<View>], memory: &mut Memory) {
+    match d.scalar {
+        Scalar::F32 => formula::<f32>(d, parts, memory),
+        _ => formula::<f64>(d, parts, memory),
+    }
+}
+
+fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
+    let level = memory.level;
+    memory.write::<T, _>(d, |out, inputs: Inputs| {
+        assert!(!parts.is_empty() && parts.len() <= PARTS);
+        let mut constants = [[[T::default(); WIDEST]; ITEMS]; PARTS];
+        for (constants, part) in constants.iter_mut().zip(parts) {
+            for (constant, item) in constants.iter_mut().zip(part.items()) {
+                if let Some(Item::Constant(bits)) = item {
+                    *constant = [T::from_bits(bits); WIDEST];
+                }
+            }
+        }
+        let mut slots: Slots<T> = [const { MaybeUninit::uninit() }; PARTS];
+        let slots: *mut [T; TILE] = slots.as_mut_ptr().cast();
+        let none = Place {
+            first: slots.cast_const().cast(),
+            step: 0,
+            along: 0,
+        };
+        let mut places = [[none; ITEMS]; PARTS];
+        let mut conditions: [&[u8]; PARTS] = [&[]; PARTS];
+        for (index, part) in parts.iter().enumerate() {
+            for (which, item) in part.items().into_iter().enumerate() {
+                let place = match item {
+                    None => continue,
+                    Some(Item::Constant(_)) => Place {
+                        first: constants[index][which].as_ptr(),
+                        step: 0,
+                        along: 0,
+                    },
+                    Some(Item::Run(view)) => {
+                        let numbers = inputs.get::<T>(view);
+                        assert_eq!(numbers.len(), out.len());
+                        Place {
+                            first: numbers.as_ptr(),
+                            step: 1,
+                            along: 1,
+                        }
+                    }
+                    Some(Item::Part(made)) => {
+                        assert!(made < index);
+                        Place {
+                            first: slots.wrapping_add(made).cast_const().cast(),
+                            step: 1,
+                            along: 0,
+                        }
+                    }
+                };
+                places[index][which] = place;
+            }
+            match part {
+                Part::Condition(view) => {
+                    conditions[index] = inputs.get::<u8>(*view);
+                    assert_eq!(conditions[index].len(), out.len());
+                }
+                Part::Lut(_, lookup) => assert!(!lookup.table.is_empty()),
+                _ => {}
+            }
+        }
+        let formula = Formula {
+            parts,
+            places: &places[..parts.len()],
+            conditions: &conditions,
+            slots,
+            out,
+        };
+        simd::at(level.narrow(), formula);
+    });
+}

@@ -1,0 +1,79 @@
+//! Cores that are free: for threads of the outside, and for copies of partitions without state.
+
+use super::blocks::{End, Network};
+use super::cores::Cores;
+use super::plan::Wishes;
+use crate::graph::Graph;
+
+/// From so many cores on, those of the threads that read and write are no large part.
+const MANY_CORES: usize = 8;
+
+/// The cores for partitions: all, or, where there are many, those that the threads leave which read
+/// inputs and write outputs. A partition that shares its core with one of these threads waits for
+/// its turn, and all that are behind it wait too.
+pub(super) fn left(graph: &Graph, cores: &Cores, wishes: &Wishes) -> Cores {
+    let threads = usize::from(graph.inputs().next().is_some())
+        + usize::from(graph.outputs().next().is_some());
+    let count = cores.cpus.len();
+    match count >= MANY_CORES && wishes.pins.is_empty() {
+        true => cores.only(&cores.cpus[..count - threads]),
+        false => cores.clone(),
+    }
+}
+
+/// Gives free cores to the partitions that limit the rate, as far as they have no state. The core
+/// of each partition with the cores of its copies.
+pub(super) fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
+    let mut free: Vec<usize> = (0..network.cores.cpus.len())
+        .filter(|core| !network.place.contains(core))
+        .collect();
+    let mut copies: Vec<(usize, Vec<usize>)> = Vec::new();
+    while !free.is_empty() {
+        let speed = network.speed();
+        let [End::Core(limit)] = speed.critical[..] else {
+            break;
+        };
+        if !network.may_share(limit) {
+            break;
+        }
+        let before = network.sharers[limit];
+        let kept = network.links.clone();
+        network.share(limit, before + 1);
+        if network.speed().period >= speed.period * 0.98 {
+            network.links = kept;
+            network.sharers[limit] = before;
+            break;
+        }
+        // The nearest of those that are free.
+        let distance = |core: usize| network.cores.latency_ns[limit][core];
+        let nearest =
+            (0..free.len()).min_by(|&a, &b| distance(free[a]).total_cmp(&distance(free[b])));
+        let core = free.swap_remove(nearest.unwrap_or(0));
+        match copies.iter_mut().find(|(of, _)| *of == limit) {
+            Some((_, known)) => known.push(core),
+            None => copies.push((limit, vec![core])),
+        }
+    }
+    copies
+}
+
+/// The placement with what has no state on a core of its own, where that shares the core which
+/// limits the rate with what has. By itself the queue between them may cost more than it gains;
+/// copies gain more.
+pub(super) fn apart(network: &Network) -> Option<Vec<usize>> {
+    let [End::Core(limit)] = network.speed().critical[..] else {
+        return None;
+    };
+    let core = (0..network.cores.cpus.len()).find(|core| !network.place.contains(core))?;
+    let mut place = network.place.to_vec();
+    let (mut moved, mut stays) = (false, false);
+    let items = network.model.items.iter().zip(&mut place);
+    for (item, at) in items.filter(|(_, at)| **at == limit) {
+        if item.pure && item.pinned.is_none() {
+            (*at, moved) = (core, true);
+        } else {
+            stays = true;
+        }
+    }
+    (moved && stays).then_some(place)
+}

@@ -1,0 +1,259 @@
+//! Operations with conditions whose results nobody else reads become formulas.
+
+use super::*;
+use crate::kernels::{Arithmetic, Fold, Item, PARTS, Part};
+use crate::nodes::{BitwiseOp, Comparison};
+
+/// The place of an operation: its group and its index there.
+type At = (usize, usize);
+
+/// A formula while it is made.
+#[derive(Default)]
+struct Making {
+    parts: Vec<Part<Reg>>,
+    /// The parts that make runs.
+    made: HashMap<Reg, usize>,
+    /// Comparisons that there are.
+    compared: Vec<(Comparison, [Item<Reg>; 2], usize)>,
+}
+
+impl Making {
+    fn push(&mut self, part: Part<Reg>) -> usize {
+        self.parts.push(part);
+        self.parts.len() - 1
+    }
+
+    fn compare(&mut self, relation: Comparison, ab: [Item<Reg>; 2]) -> usize {
+        let known = self.compared.iter();
+        let known = known.filter(|known| (known.0, known.1) == (relation, ab));
+        if let Some(part) = known.map(|known| known.2).next() {
+            return part;
+        }
+        let part = self.push(Part::Compare(relation, ab));
+        self.compared.push((relation, ab, part));
+        part
+    }
+}
+
+impl Planning<'_> {
+    /// Puts comparisons, choices and tables, with what is calculated for them alone, into
+    /// formulas.
+    pub(super) fn formulas(&self, groups: &mut [Group], kept: &HashSet<Reg>) {
+        let mut writers: HashMap<Reg, At> = HashMap::new();
+        let mut readers: HashMap<Reg, Vec<At>> = HashMap::new();
+        for (number, group) in groups.iter().enumerate() {
+            for (index, op) in group.ops.iter().enumerate() {
+                let (d, from) = op.ends();
+                if let Some(d) = d.filter(|_| group.kind == Kind::Vector) {
+                    writers.insert(self.place(d).0, (number, index));
+                }
+                for a in from {
+                    readers
+                        .entry(self.place(a).0)
+                        .or_default()
+                        .push((number, index));
+                }
+            }
+        }
+        let mut taken: HashSet<At> = HashSet::new();
+        let mut found: Vec<(At, Vec<At>, Vec<Part<Reg>>)> = Vec::new();
+        let all = groups.iter().enumerate().rev();
+        let all =
+            all.flat_map(|(number, group)| (0..group.ops.len()).rev().map(move |i| (number, i)));
+        for at in all {
+            let op = &groups[at.0].ops[at.1];
+            let fits = groups[at.0].kind == Kind::Vector && !taken.contains(&at);
+            let Some(d) = op.ends().0.filter(|_| fits) else {
+                continue;
+            };
+            let d = self.place(d).0;
+            let float = self.code.plane(d).scalar.is_float();
+            if !float || !self.fits(op, d) {
+                continue;
+            }
+            // What is read here alone comes in, one after the other.
+            let mut inner: Vec<At> = vec![at];
+            let mut next = 0;
+            while let Some(&(group, index)) = inner.get(next) {
+                next += 1;
+                for a in groups[group].ops[index].ends().1 {
+                    let (root, ago) = self.place(a);
+                    let only = ago == 0
+                        && !kept.contains(&root)
+                        && !self.histories.contains_key(&root)
+                        && readers[&root].iter().all(|reader| inner.contains(reader));
+                    let Some(&writer) = writers.get(&root).filter(|_| only) else {
+                        continue;
+                    };
+                    let op = &groups[writer.0].ops[writer.1];
+                    if !inner.contains(&writer) && self.fits(op, d) {
+                        inner.push(writer);
+                        // Others may be read by this one and by those that there were.
+                        next = 0;
+                    }
+                }
+            }
+            inner.sort_unstable();
+            let ops = inner
+                .iter()
+                .map(|&(group, index)| &groups[group].ops[index]);
+            let chooses = |op: &Op<Reg>| {
+                matches!(
+                    op,
+                    Op::Choose { .. } | Op::ChooseBy { .. } | Op::Clamp { .. }
+                )
+            };
+            let looks = ops.clone().any(|op| matches!(op, Op::Lut { .. }));
+            if !looks && (inner.len() < 2 || !ops.clone().any(chooses)) {
+                continue;
+            }
+            let mut making = Making::default();
+            for op in ops {
+                self.part(op, &mut making);
+            }
+            choices::settle(&mut making.parts);
+            if making.parts.len() <= PARTS {
+                taken.extend(&inner);
+                found.push((at, inner, making.parts));
+            }
+        }
+        for (at, inner, parts) in found {
+            let mut items: Vec<usize> = Vec::new();
+            for (group, _) in inner {
+                items.extend(&groups[group].items);
+            }
+            taken.remove(&at);
+            let into = &mut groups[at.0];
+            if let Some(d) = into.ops[at.1].ends().0 {
+                into.ops[at.1] = Op::Formula { d, parts };
+            }
+            // What it takes is for all whose operations it does.
+            for item in items {
+                if !into.items.contains(&item) {
+                    into.items.push(item);
+                }
+            }
+        }
+        for (number, group) in groups.iter_mut().enumerate() {
+            let mut index = 0;
+            group.ops.retain(|_| {
+                index += 1;
+                !taken.contains(&(number, index - 1))
+            });
+        }
+    }
+
+    /// Whether an operation may be a part of the formula of a run.
+    fn fits(&self, op: &Op<Reg>, d: Reg) -> bool {
+        let of = self.code.plane(self.place(d).0);
+        let is = |reg: Reg, scalar: Scalar| {
+            let plane = self.code.plane(self.place(reg).0);
+            let alike = (plane.len, plane.period, plane.context) == (of.len, of.period, of.context);
+            plane.scalar == scalar && (alike || self.bits(reg).is_some())
+        };
+        let number = |reg: &Reg| is(*reg, of.scalar);
+        let condition = |reg: &Reg| is(*reg, Scalar::Bool) && self.bits(*reg).is_none();
+        match op {
+            Op::Calculate { d, a, b, .. } => [d, a, b].into_iter().all(number),
+            Op::Fold { d, a, b, c, .. } => [d, a, b, c].into_iter().all(number),
+            Op::Negate { d, a } | Op::Lut { d, a, .. } => [d, a].into_iter().all(number),
+            Op::Compare { d, a, b, .. } => condition(d) && number(a) && number(b),
+            Op::Bits { with, d, a, b } => {
+                *with != BitwiseOp::Not && [d, a, b].into_iter().all(condition)
+            }
+            Op::Not { d, a } => [d, a].into_iter().all(condition),
+            Op::Choose { d, c, a, b } => condition(c) && [d, a, b].into_iter().all(number),
+            Op::ChooseBy { d, x, y, a, b, .. } => [d, x, y, a, b].into_iter().all(number),
+            Op::Clamp { d, a, low, high } => [d, a, low, high].into_iter().all(number),
+            _ => false,
+        }
+    }
+
+    /// Adds an operation that [`fits`](Planning::fits).
+    fn part(&self, op: &Op<Reg>, making: &mut Making) {
+        let item = |making: &Making, reg: Reg| {
+            let (root, ago) = self.place(reg);
+            match (making.made.get(&root), self.bits(reg)) {
+                (Some(&part), _) if ago == 0 => Item::Part(part),
+                (_, Some(bits)) => Item::Constant(bits),
+                _ => Item::Run(reg),
+            }
+        };
+        let condition = |making: &mut Making, reg: Reg| match item(making, reg) {
+            Item::Part(part) => part,
+            _ => {
+                let part = making.push(Part::Condition(reg));
+                if self.place(reg).1 == 0 {
+                    making.made.insert(self.place(reg).0, part);
+                }
+                part
+            }
+        };
+        let part = match op {
+            &Op::Calculate { with, a, b, .. } => {
+                let ab = [item(making, a), item(making, b)];
+                making.push(Part::Calculate(with, ab))
+            }
+            &Op::Fold { with, a, b, c, .. } => {
+                let (ab, c) = ([item(making, a), item(making, b)], item(making, c));
+                let product = making.push(Part::Calculate(Arithmetic::Multiply, ab));
+                let product = Item::Part(product);
+                let (with, ab) = match with {
+                    Fold::Add => (Arithmetic::Add, [product, c]),
+                    Fold::Less => (Arithmetic::Subtract, [product, c]),
+                    Fold::From => (Arithmetic::Subtract, [c, product]),
+                };
+                making.push(Part::Calculate(with, ab))
+            }
+            &Op::Negate { a, .. } => {
+                let a = item(making, a);
+                making.push(Part::Negate(a))
+            }
+            &Op::Compare { relation, a, b, .. } => {
+                let ab = [item(making, a), item(making, b)];
+                making.compare(relation, ab)
+            }
+            &Op::Bits { with, a, b, .. } => {
+                let both = [condition(making, a), condition(making, b)];
+                making.push(Part::Both(with, both))
+            }
+            &Op::Not { a, .. } => {
+                let a = condition(making, a);
+                making.push(Part::Not(a))
+            }
+            &Op::Choose { c, a, b, .. } => {
+                let c = condition(making, c);
+                let ab = [item(making, a), item(making, b)];
+                making.push(Part::Choose(c, ab))
+            }
+            &Op::ChooseBy {
+                relation,
+                x,
+                y,
+                a,
+                b,
+                ..
+            } => {
+                let xy = [item(making, x), item(making, y)];
+                let c = making.compare(relation, xy);
+                let ab = [item(making, a), item(making, b)];
+                making.push(Part::Choose(c, ab))
+            }
+            &Op::Clamp { a, low, high, .. } => {
+                let [a, low, high] = [a, low, high].map(|reg| item(making, reg));
+                let above = making.compare(Comparison::Greater, [a, high]);
+                let below = making.compare(Comparison::Less, [a, low]);
+                let other = making.push(Part::Choose(above, [high, a]));
+                making.push(Part::Choose(below, [low, Item::Part(other)]))
+            }
+            Op::Lut { a, lookup, .. } => {
+                let a = item(making, *a);
+                making.push(Part::Lut(a, lookup.clone()))
+            }
+            _ => return,
+        };
+        if let Some(d) = op.ends().0 {
+            making.made.insert(self.place(d).0, part);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Files that a command reads and writes.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::Failure;
+
+/// One file that two options name, of which one writes it.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum SharedFile {
+    /// The other one reads it.
+    #[error("{written}: it is {read}, which would be lost; name another file")]
+    Read {
+        /// The option that writes, with its value.
+        written: String,
+        /// What reads, with its value.
+        read: String,
+    },
+    /// The other one writes it too.
+    #[error("{written}: {other} is written there too; name another file")]
+    Written {
+        /// The option that writes, with its value.
+        written: String,
+        /// The other one, with its value.
+        other: String,
+    },
+}
+
+/// The files that a command is to read and to write. Whichever it does first, none is made anew
+/// that it reads, nor twice.
+#[derive(Debug, Default)]
+pub struct Files {
+    read: Vec<(String, Identity)>,
+    written: Vec<(String, Identity)>,
+}
+
+impl Files {
+    /// Adds what an option, or an argument, reads, if it is given.
+    pub fn reads(mut self, option: &str, path: Option<&Path>) -> Self {
+        self.read.extend(given(option, path));
+        self
+    }
+
+    /// Adds what an option writes, if it is given.
+    pub fn writes(mut self, option: &str, path: Option<&Path>) -> Self {
+        self.written.extend(given(option, path));
+        self
+    }
+
+    /// Adds files of these names in the folder that an option writes into, if it is given.
+    pub fn writes_into(mut self, option: &str, folder: Option<&Path>, names: &[&str]) -> Self {
+        for name in names {
+            let path = folder.map(|folder| folder.join(name));
+            self.written.extend(given(option, path.as_deref()));
+        }
+        self
+    }
+
+    /// Refuses to write over what is read, or twice.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.find().map_or(Ok(()), |why| Err(Failure::usage(why)))
+    }
+
+    fn find(&self) -> Option<SharedFile> {
+        self.written
+            .iter()
+            .enumerate()
+            .find_map(|(at, (text, file))| {
+                let written = text.clone();
+                let same = |files: &[(String, Identity)]| {
+                    let found = files.iter().find(|(_, other)| other == file);
+                    found.map(|(text, _)| text.clone())
+                };
+                if let Some(read) = same(&self.read) {
+                    return Some(SharedFile::Read { written, read });
+                }
+                let other = same(&self.written[..at])?;
+                Some(SharedFile::Written { written, other })
+            })
+    }
+}
+
+/// An option as it is given, with `=` behind it where a part of its value is before its path.
+fn given(option: &str, path: Option<&Path>) -> Option<(String, Identity)> {
+    let path = path?;
+    let between = if option.ends_with('=') { "" } else { " " };
+    let text = format!("{option}{between}{}", path.display());
+    Some((text, Identity::of(path)?))
+}
+
+/// A file, by whatever path: links, hard or symbolic, lead to the same one.
+#[derive(Debug, PartialEq)]
+enum Identity {
+    /// Device and inode.
+    There(u64, u64),
+    /// One that is still to be made, in a folder that is there.
+    New(PathBuf),
+}
+
+impl Identity {
+    /// None of what is not made anew, such as a pipe or a device, or where there is no folder.
+    fn of(path: &Path) -> Option<Identity> {
+        match fs::metadata(path) {
+            Ok(meta) => meta.is_file().then(|| Self::There(meta.dev(), meta.ino())),
+            Err(_) => {
+                let folder = path.parent()?;
+                let here = folder.as_os_str().is_empty();
+                let folder = if here { Path::new(".") } else { folder };
+                let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+                Some(Self::New(real.join(path.file_name()?)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn found(read: &Path, written: &Path) -> Option<SharedFile> {
+        let files = Files::default().reads("GRAPH", Some(read));
+        files.writes("--output", Some(written)).find()
+    }
+
+    #[test]
+    fn a_file_is_the_same_by_each_of_its_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let graph = at("graph");
+        fs::write(&graph, "").unwrap();
+        fs::create_dir(at("sub")).unwrap();
+        fs::hard_link(&graph, at("hard")).unwrap();
+        symlink(&graph, at("soft")).unwrap();
+        for path in ["graph", "sub/../graph", "hard", "soft"] {
+            let written = format!("--output {}", at(path).display());
+            let read = format!("GRAPH {}", graph.display());
+            let same = SharedFile::Read { written, read };
+            assert_eq!(found(&graph, &at(path)), Some(same));
+        }
+        fs::write(at("other"), "").unwrap();
+        for path in ["other", "new", "nowhere/graph"] {
+            assert_eq!(found(&graph, &at(path)), None);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_still_to_be_made_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).unwrap();
+        let files = Files::default().writes_into("--report", Some(folder.path()), &["a", "b"]);
+        let files = files.writes("--output y=", Some(&at("sub/../b")));
+        let text = files.find().unwrap().to_string();
+        let (written, other) = (at("sub/../b"), at("b"));
+        let wanted = format!(
+            "--output y={}: --report {} ",
+            written.display(),
+            other.display()
+        );
+        assert!(text.starts_with(&wanted), "{text}");
+        let other = Files::default().writes("--svg", Some(&at("c")));
+        assert_eq!(other.writes("--dot", Some(&at("d"))).find(), None);
+    }
+
+    #[test]
+    fn devices_are_read_and_written_at_once() {
+        let device = Path::new("/dev/null");
+        assert_eq!(found(device, device), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! What ends a stream: options, signals, and who looks at it meanwhile.
+
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use karoo_flow::adapters::Stop;
+
+use crate::cli::Failure;
+use crate::cli::log::{self, LogTo};
+use crate::cli::serve::{Serving, Sockets};
+use crate::config::units;
+use crate::modem::{ModemPage, Watcher};
+
+/// When receiving ends, if its samples do not.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "End")]
+pub struct EndOptions {
+    /// Seconds after which it ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Frames after which it ends, delivered or not
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
+}
+
+impl EndOptions {
+    /// Whether there are as many frames as are wanted.
+    pub fn is_enough(&self, frames: u64) -> bool {
+        self.frames.is_some_and(|wanted| frames >= wanted)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value = units::seconds(text).map_err(|error| error.to_string())?;
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("it must be a number of seconds above 0".to_owned()),
+    }
+}
+
+/// Signals, heard as long as a stream that nothing else ends goes on.
+pub struct Watch {
+    serving: Option<Serving>,
+    has_page: bool,
+    stop: Stop,
+}
+
+impl Watch {
+    /// Listens if the stream is live; else signals end the process.
+    pub fn start(is_live: bool, http: Option<u16>) -> Result<Watch, Failure> {
+        let serving = match is_live {
+            true => {
+                let level = log::start(LogTo::default());
+                let sockets = Sockets::bind("--http", http)?;
+                Some(Serving::start(sockets, level)?)
+            }
+            false => None,
+        };
+        let told = serving.as_ref().map(|serving| serving.told().clone());
+        Ok(Watch {
+            serving,
+            has_page: http.is_some(),
+            stop: told.unwrap_or_default(),
+        })
+    }
+
+    /// Ends it after the time that `end` names, also where an input waits for a peer.
+    pub fn end_after(&self, end: &EndOptions) -> Result<(), Failure> {
+        let Some(seconds) = end.seconds else {
+            return Ok(());
+        };
+        let stop = self.stop.clone();
+        let wait = move || {
+            thread::sleep(seconds);
+            stop.set();
+        };
+        let thread = thread::Builder::new().name("end".to_owned()).spawn(wait);
+        thread.map(drop).map_err(Failure::data)
+    }
+
+    /// What the receiver of a stream, which decodes on so many threads, is to tell its page, if it
+    /// has one: shown from now on.
+    pub fn watcher(&mut self, name: &str, threads: usize) -> Option<Watcher> {
+        let serving = self.serving.as_mut().filter(|_| self.has_page)?;
+        let watcher = Watcher::new(threads);
+        serving.show(ModemPage::site(name, &watcher));
+        Some(watcher)
+    }
+
+    /// What ends inputs that wait for a peer.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Whether somebody wants the end.
+    pub fn has_ended(&self) -> bool {
+        let told = self.serving.as_ref().and_then(Serving::told_to_end);
+        if let Some(why) = told {
+            tracing::info!(%why, "ending");
+            self.stop.set();
+        }
+        self.stop.is_set()
+    }
+
+    /// Ends it; a signal then ends the process.
+    pub fn finish(self) {
+        if let Some(serving) = self.serving {
+            serving.stop();
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What is known of a receiver's input as a whole: its level, and what was taken off it.
+
+use karoo_modem::formats::FullScale;
+use karoo_modem::rx::{Correction, Level, Meter, Metered};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Share of parts at full scale that is still no fault. Of noise whose parts reach a full scale so
+/// often, what is cut off is 50 dB below it; a duty cycle of a tenth hides tenfold.
+const SHARE: f64 = 1e-4;
+
+/// Level of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct InputLevel {
+    /// Samples that were measured.
+    pub samples: u64,
+    /// Mean power in dB to the full scale, that is to a carrier whose parts just reach it, or to 1
+    /// where no full scale is known; none if all samples are 0.
+    pub decibels: Option<f64>,
+    /// Value that is the full scale; none for floats of which nobody says it.
+    pub full_scale: Option<f32>,
+    /// Real and imaginary parts at full scale, which as integers of 16 bits are ±32767 or −32768;
+    /// none without one.
+    pub clipped: Option<u64>,
+}
+
+impl InputLevel {
+    fn new(seen: &Metered, full_scale: Option<f32>) -> InputLevel {
+        InputLevel {
+            samples: seen.samples,
+            decibels: seen.decibels(f64::from(full_scale.unwrap_or(1.0))),
+            full_scale,
+            clipped: full_scale.map(|_| seen.clipped),
+        }
+    }
+
+    /// What its decibels are to.
+    pub fn unit(&self) -> &'static str {
+        match self.full_scale {
+            Some(_) => "dBFS",
+            None => "dB to a power of 1",
+        }
+    }
+
+    /// The level in words.
+    pub fn words(&self) -> String {
+        let Some(decibels) = self.decibels else {
+            return "no power".to_owned();
+        };
+        // Adding 0 leaves no minus before it.
+        let tenths = (10.0 * decibels).round() / 10.0 + 0.0;
+        format!("{tenths:.1} {}", self.unit())
+    }
+
+    /// Share of the parts that are at full scale, where one is known.
+    pub fn share(&self) -> Option<f64> {
+        let parts = (2 * self.samples).max(1);
+        Some(self.clipped? as f64 / parts as f64)
+    }
+
+    /// What is wrong with it, and the way out.
+    pub fn warning(&self) -> Option<String> {
+        let share = self.share().filter(|share| *share > SHARE)?;
+        let percent = 100.0 * share;
+        let digits = if percent < 1.0 { 2 } else { 0 };
+        Some(format!(
+            "{percent:.digits$} % of the parts are at full scale: lower the gain ahead of it"
+        ))
+    }
+}
+
+/// Measures the level of a stream whose full scale is known, or not.
+pub struct InputMeter {
+    meter: Meter,
+    full_scale: Option<f32>,
+}
+
+impl Default for InputMeter {
+    fn default() -> InputMeter {
+        InputMeter::new(None)
+    }
+}
+
+impl InputMeter {
+    /// A meter that has seen nothing yet.
+    pub fn new(full_scale: Option<FullScale>) -> InputMeter {
+        let full_scale = full_scale.map(FullScale::value);
+        InputMeter {
+            meter: Meter::new(Level::detect(), full_scale),
+            full_scale,
+        }
+    }
+
+    /// Takes samples.
+    pub fn take(&mut self, samples: &[num_complex::Complex32]) {
+        self.meter.take(samples);
+    }
+
+    /// What was seen so far.
+    pub fn seen(&self) -> Metered {
+        self.meter.seen()
+    }
+
+    /// The level of a part of what was seen.
+    pub fn of(&self, seen: &Metered) -> InputLevel {
+        InputLevel::new(seen, self.full_scale)
+    }
+
+    /// The level of all that was seen so far.
+    pub fn level(&self) -> InputLevel {
+        self.of(&self.seen())
+    }
+}
+
+/// DC and IQ imbalance as they were taken off the input at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Corrected {
+    /// Offset of I, as samples have it.
+    pub dc_i: f64,
+    /// Offset of Q.
+    pub dc_q: f64,
+    /// Gain of Q against I in dB.
+    pub iq_gain_db: f64,
+    /// Degrees by which I and Q were not at right angles.
+    pub iq_phase_degrees: f64,
+    /// Power of the signal's image by the signal's in dB; none if no image was believed.
+    pub image_db: Option<f64>,
+}
+
+impl From<Correction> for Corrected {
+    fn from(correction: Correction) -> Corrected {
+        let imbalance = correction.imbalance();
+        let image_db = 20.0 * correction.image.norm().log10();
+        Corrected {
+            dc_i: correction.dc.re,
+            dc_q: correction.dc.im,
+            iq_gain_db: imbalance.gain_db,
+            iq_phase_degrees: imbalance.phase_degrees,
+            image_db: image_db.is_finite().then_some(image_db),
+        }
+    }
+}
+
+impl Corrected {
+    /// The same in words.
+    pub fn words(&self) -> String {
+        let dc = format!("DC {:.4}, {:.4}", self.dc_i, self.dc_q);
+        match self.image_db {
+            Some(image) => format!(
+                "{dc}; IQ gain {:.2} dB, phase {:.2} degrees, an image of {image:.1} dB",
+                self.iq_gain_db, self.iq_phase_degrees
+            ),
+            None => format!("{dc}; no image that is told from the signal"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_complex::{Complex32, Complex64};
+
+    fn level(samples: &[Complex32], full_scale: Option<f32>) -> InputLevel {
+        let full_scale = full_scale.map(|value| FullScale::new(value).unwrap());
+        let mut meter = InputMeter::new(full_scale);
+        meter.take(samples);
+        meter.level()
+    }
+
+    #[test]
+    fn levels_are_told_to_a_full_scale_or_to_1() {
+        let samples = [Complex32::new(0.5, 0.0); 1000];
+        let known = level(&samples, Some(2.0));
+        assert_eq!(known.words(), "-12.0 dBFS");
+        assert_eq!((known.clipped, known.warning()), (Some(0), None));
+        let floats = level(&samples, None);
+        assert_eq!(floats.words(), "-6.0 dB to a power of 1");
+        assert_eq!((floats.clipped, floats.warning()), (None, None));
+        let one = level(&[Complex32::new(0.9999, 0.0)], None);
+        assert_eq!(one.words(), "0.0 dB to a power of 1");
+        assert_eq!(level(&[Complex32::ZERO; 9], None).words(), "no power");
+        assert_eq!(InputMeter::default().level().share(), None);
+    }
+
+    #[test]
+    fn more_than_a_few_parts_at_full_scale_are_warned_of() {
+        let mut samples = vec![Complex32::new(0.1, 0.1); 10_000];
+        samples[7].re = -1.0;
+        samples[8].im = 1.0;
+        assert_eq!(level(&samples, Some(1.0)).warning(), None);
+        samples[9].im = 1.2;
+        let warning = level(&samples, Some(1.0)).warning().unwrap();
+        assert!(warning.starts_with("0.01 % of the parts"), "{warning}");
+        let all = level(&[Complex32::new(1.0, -1.0); 10], Some(1.0));
+        assert!(all.warning().unwrap().starts_with("100 % of the parts"));
+        assert_eq!(all.words(), "3.0 dBFS");
+    }
+
+    #[test]
+    fn what_was_taken_off_is_told_with_its_image_or_without() {
+        let dc = Complex64::new(0.05, -0.02);
+        let image = Complex64::new(-0.06, 0.03);
+        let words = Corrected::from(Correction { dc, image }).words();
+        assert!(
+            words.starts_with("DC 0.0500, -0.0200; IQ gain 1.04 dB, phase"),
+            "{words}"
+        );
+        assert!(words.ends_with("an image of -23.5 dB"), "{words}");
+        let image = Complex64::default();
+        let without = Corrected::from(Correction { dc, image });
+        assert_eq!((without.image_db, without.iq_gain_db), (None, 0.0));
+        assert!(without.words().contains("no image"));
+    }
+}

@@ -1,0 +1,90 @@
+//! The file that a stream's spectra are written into.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use dsp::OutputBits;
+use ground::N_POL;
+
+use super::SinkError;
+use super::files::npy_header;
+use super::layout::Layout;
+
+/// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
+pub(super) const JONES: usize = N_POL * 2;
+/// Zeros that are written at once.
+const ZEROS: u64 = 1 << 20;
+
+/// The file of a stream's spectra, and its folder.
+pub(super) struct Output {
+    pub dir: PathBuf,
+    pub path: PathBuf,
+    file: File,
+    /// Bytes before the spectra.
+    pub header: u64,
+}
+
+impl Output {
+    /// Creates it, all zeros.
+    pub fn create(layout: &Layout, dir: &Path) -> Result<Self, SinkError> {
+        std::fs::create_dir_all(dir).map_err(|e| write_error(dir, e))?;
+        let path = dir.join(format!("{}.npy", layout.name));
+        let shape = [
+            layout.batches.len() as u64,
+            layout.channels,
+            layout.spectra_per_heap,
+            N_POL as u64,
+            2,
+        ];
+        let header = npy_header("|i1", &shape);
+        let open = || {
+            let file = File::create(&path)?;
+            file.write_all_at(&header, 0)?;
+            let data = layout.batches.len() as u64;
+            let length = data.checked_mul(layout.batch_bytes() * widening(layout.bits));
+            let length = length.and_then(|n| n.checked_add(header.len() as u64));
+            file.set_len(length.ok_or(io::ErrorKind::FileTooLarge)?)?;
+            Ok(file)
+        };
+        Ok(Self {
+            dir: dir.to_owned(),
+            file: open().map_err(|e| write_error(&path, e))?,
+            header: header.len() as u64,
+            path,
+        })
+    }
+
+    /// Writes zeros, a part at a time: a heap may be as large as memory.
+    pub fn clear(&self, from: u64, to: u64) -> Result<(), SinkError> {
+        let zeros = vec![0; (to - from).min(ZEROS) as usize];
+        let mut at = from;
+        while at < to {
+            let now = (to - at).min(ZEROS);
+            self.write(&zeros[..now as usize], at)?;
+            at += now;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes at a place of the spectra.
+    pub fn write(&self, bytes: &[u8], at: u64) -> Result<(), SinkError> {
+        self.file
+            .write_all_at(bytes, self.header + at)
+            .map_err(|e| write_error(&self.path, e))
+    }
+}
+
+/// Bytes of the output file for each on the wire.
+pub(super) fn widening(bits: OutputBits) -> u64 {
+    (JONES / bits.jones_bytes()) as u64
+}
+
+/// What is said of a file that cannot be written.
+pub(super) fn write_error(path: &Path, source: io::Error) -> SinkError {
+    SinkError::Write {
+        path: path.display().to_string(),
+        source,
+    }
+}
