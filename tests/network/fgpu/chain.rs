@@ -2,7 +2,7 @@
 //! two cables.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -159,6 +159,18 @@ pub fn request(namespace: &str, port: u16, line: &str) -> String {
                 return reply.to_owned();
             }
         }
+    })
+}
+
+/// A sensor's value, as it is written.
+pub fn sensor(namespace: &str, port: u16, name: &str) -> String {
+    Cable::within(namespace, || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+        writeln!(stream, "?sensor-value {name}").unwrap();
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with("#sensor-value"));
+        line.unwrap().rsplit(' ').next().unwrap().to_owned()
     })
 }
 

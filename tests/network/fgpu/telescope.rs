@@ -4,8 +4,7 @@
 //! one text a second: `FOLDER/FAULT/SECONDS.txt`.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -21,8 +20,8 @@ use spead::DigitiserRepr;
 use spead::digitiser::PREAMBLE_LEN;
 
 use super::cable::{Cable, TEST};
-use super::chain::Karoo;
-use super::rig::{CHUNK, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, TOO_LONG, get};
+use super::chain::{Karoo, sensor};
+use super::rig::{CHUNK, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, get};
 
 /// Slow enough that a busy machine loses none.
 pub const RATE: f64 = 2e5;
@@ -343,17 +342,7 @@ pub fn active(namespace: &str) -> Vec<String> {
 
 /// Why the device is degraded, by its sensor.
 pub fn reason(namespace: &str) -> String {
-    Cable::within(namespace, || {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).unwrap();
-        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
-        stream
-            .write_all(b"?sensor-value karoo.device-status-reason\n")
-            .unwrap();
-        let lines = BufReader::new(stream).lines().map(Result::unwrap);
-        let mut values = lines.filter(|line| line.starts_with("#sensor-value"));
-        let line = values.next().unwrap();
-        line.rsplit(' ').next().unwrap().replace("\\_", " ")
-    })
+    sensor(namespace, KATCP, "karoo.device-status-reason").replace("\\_", " ")
 }
 
 /// What stands in for the kernel's word on its clock, and makes rx0 slow.
