@@ -78,7 +78,9 @@ fn read(args: &SinkArgs, capture: &Path) -> Result<(), Failure> {
         synthesis: args.synthesis,
     };
     let report = sink::read(capture, &options).map_err(|error| match error {
-        SinkError::Unknown { .. } | SinkError::Synthesis { .. } => Failure::usage(error),
+        SinkError::Unknown { .. } | SinkError::Synthesis { .. } | SinkError::OverCapture { .. } => {
+            Failure::usage(error)
+        }
         _ => Failure::data(error),
     })?;
     if args.json {

@@ -93,6 +93,17 @@ pub enum SinkError {
         /// Why.
         source: SynthesisError,
     },
+    /// An output file is the capture itself.
+    #[error(
+        "--output-dir: {written} is the capture {capture}, which would be lost; \
+         name another folder"
+    )]
+    OverCapture {
+        /// The file that would be written.
+        written: String,
+        /// The capture.
+        capture: String,
+    },
     /// An output file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
@@ -107,6 +118,7 @@ pub enum SinkError {
 /// them.
 pub fn read(capture: &Path, options: &SinkOptions) -> Result<SinkReport, SinkError> {
     let (layouts, mut report) = layout::survey(capture, options)?;
+    output::spare(capture, &layouts, options)?;
     let mut streams = layouts
         .into_iter()
         .map(|layout| assemble::Assembler::new(layout, options))

@@ -2,20 +2,61 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use dsp::OutputBits;
 use ground::N_POL;
 
-use super::SinkError;
 use super::files::npy_header;
 use super::layout::Layout;
+use super::{SinkError, SinkOptions};
 
 /// Bytes of a Jones vector in the output file: two polarisations, real and imaginary part.
 pub(super) const JONES: usize = N_POL * 2;
 /// Zeros that are written at once.
 const ZEROS: u64 = 1 << 20;
+
+/// How the names of a stream's files end; those of samples, last, are made by a synthesis alone.
+const ENDINGS: [&str; 5] = [
+    "npy",
+    "present.npy",
+    "timestamps.npy",
+    "spectrum.svg",
+    "samples.npy",
+];
+
+/// Refuses to write over the capture, before anything is written.
+pub(super) fn spare(
+    capture: &Path,
+    layouts: &[Layout],
+    options: &SinkOptions,
+) -> Result<(), SinkError> {
+    // By whatever path: links lead to the same file.
+    let identity = |path: &Path| {
+        let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file());
+        meta.map(|meta| (meta.dev(), meta.ino()))
+    };
+    let (Some(dir), Some(read)) = (&options.output_dir, identity(capture)) else {
+        return Ok(());
+    };
+    let made = match options.synthesis {
+        Some(_) => &ENDINGS[..],
+        None => &ENDINGS[..ENDINGS.len() - 1],
+    };
+    for layout in layouts {
+        for ending in made {
+            let path = dir.join(format!("{}.{ending}", layout.name));
+            if identity(&path) == Some(read) {
+                return Err(SinkError::OverCapture {
+                    written: path.display().to_string(),
+                    capture: capture.display().to_string(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
 
 /// The file of a stream's spectra, and its folder.
 pub(super) struct Output {

@@ -220,6 +220,53 @@ fn a_whole_capture_gives_its_spectra() {
     assert!(svg.contains("channel") && svg.contains("dB"));
 }
 
+/// Files of an earlier run are made anew, as other commands do; the capture is not.
+#[test]
+fn the_capture_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let capture = file("output.pcap");
+    write(&capture, "239.10.0.252:7148", &Sender::whole().sent, None)
+        .finish()
+        .unwrap();
+    let before = std::fs::read(&capture).unwrap();
+    let options = SinkOptions {
+        output_dir: Some(dir.path().to_owned()),
+        ..SinkOptions::default()
+    };
+    for name in [
+        "stream0.npy",
+        "stream0.present.npy",
+        "stream0.timestamps.npy",
+        "stream0.spectrum.svg",
+    ] {
+        std::fs::hard_link(&capture, file(name)).unwrap();
+        for read in [&capture, &file(name)] {
+            let error = sink::read(read, &options).unwrap_err();
+            assert!(matches!(error, SinkError::OverCapture { .. }), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains(name) && text.contains("would be lost"),
+                "{text}"
+            );
+        }
+        std::fs::remove_file(file(name)).unwrap();
+        let files = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(
+            (files, std::fs::read(&capture).unwrap() == before),
+            (1, true)
+        );
+    }
+    // What no stream of this capture is written to, or no run without a synthesis.
+    for name in ["stream1.npy", "stream0.samples.npy"] {
+        std::fs::hard_link(&capture, file(name)).unwrap();
+    }
+    for _ in 0..2 {
+        sink::read(&capture, &options).unwrap();
+    }
+    assert!(std::fs::read(&capture).unwrap() == before);
+}
+
 /// Batches before and after the wrap of timestamps on the wire are one ascending sequence,
 /// whichever comes first.
 #[test]
