@@ -45,6 +45,52 @@ fn a_file_comes_over_the_link_in_its_time() {
     assert!(seconds > 7.0 * 48_360.0 / 2e6, "{linked}");
 }
 
+/// The level is that of the signal, noise and faults; what is taken off are the faults.
+#[test]
+fn a_link_tells_the_level_of_its_input_and_what_was_taken_off() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("message"), [0x5a; 20_000]).unwrap();
+    let told = |options: &str| -> (String, Value) {
+        let (message, back) = (at("message"), at("back"));
+        let link = ["modem", "link", "--input", &message, "--output", &back];
+        let faults = "--es-n0 25 --frequency 5k --iq-gain 1 --iq-phase 5 --dc 0.05,-0.02";
+        let all = link.into_iter().chain(faults.split(' '));
+        let all: Vec<&str> = all.chain(options.split_whitespace()).collect();
+        let json = karoo_ok(all.iter().chain(&["--json"]));
+        (karoo_ok(&all), serde_json::from_str(&json).unwrap())
+    };
+    let near = |told: &Value, wanted: f64, within: f64| {
+        let found = told.as_f64().unwrap();
+        assert!((found - wanted).abs() < within, "{found} {wanted}");
+    };
+    let (text, json) = told("");
+    assert!(json["correction"].is_null(), "{json}");
+    let level = &json["level"];
+    assert_eq!(level["samples"], json["counts"]["samples"]);
+    assert!(level["full_scale"].is_null() && level["clipped"].is_null());
+    // The mean gain of I and Q, and the blanks between frames.
+    near(&level["decibels"], 0.5, 1.0);
+    assert!(text.contains(" dB to a power of 1"), "{text}");
+    assert!(!text.contains("taken off"), "{text}");
+
+    let (text, json) = told("--bits 12 --clip 0.9");
+    let level = &json["level"];
+    near(&level["full_scale"], 0.9, 1e-6);
+    assert!(level["clipped"].as_u64() > Some(1000), "{json}");
+    assert!(text.contains("parts at full scale"), "{text}");
+    assert!(text.contains("lower the gain"), "{text}");
+
+    let (text, json) = told("--correct");
+    let correction = &json["correction"];
+    assert!(text.contains("taken off: DC 0.0"), "{text}");
+    near(&correction["dc_i"], 0.05, 0.02);
+    near(&correction["dc_q"], -0.02, 0.02);
+    near(&correction["iq_gain_db"], 1.0, 0.3);
+    near(&correction["iq_phase_degrees"], 5.0, 2.0);
+    near(&correction["image_db"], -22.8, 2.5);
+}
+
 /// What is typed appears, line by line, while the link goes on.
 #[test]
 fn lines_come_over_the_link_as_they_are_typed() {

@@ -23,10 +23,11 @@ use super::channel::ChannelOptions;
 use super::ending::{EndOptions, Watch};
 use super::messages::{FrameSettings, messages};
 use super::samples::{self, is_standard};
-use super::sink::{self, Sink, SinkSettings};
+use super::sink::{self, Sink, SinkSettings, lock};
 use super::stream::Source;
 use crate::cli::Failure;
 use crate::modem::Pace;
+use crate::report::modem::{Corrected, InputLevel, input_lines};
 use crate::report::{Documented, to_json};
 
 /// Samples that are given together, and how many such blocks may wait.
@@ -64,6 +65,9 @@ pub struct LinkArgs {
     /// Threads that decode frames; 0 finds and decodes them on one thread
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
+    /// Find DC and IQ imbalance of the front end blindly, and take them off
+    #[arg(long)]
+    correct: bool,
     /// Port of a live page, and of /metrics for Prometheus
     #[arg(long, value_name = "PORT")]
     http: Option<u16>,
@@ -85,6 +89,10 @@ pub struct Linked {
     /// Bytes of payloads that were received.
     bytes: u64,
     counts: Counts,
+    /// Level of the samples as they came.
+    level: InputLevel,
+    /// What --correct took off them.
+    correction: Option<Corrected>,
 }
 
 /// What was sent over it.
@@ -187,6 +195,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     let usage = |error| Failure::usage(format!("--duty: {error}"));
     let blanks = blank_symbols(args.duty).map_err(usage)?;
     let config = RxConfig {
+        correct: args.correct,
         taps: args.taps,
         threads: args.threads,
         points: args.http.is_some(),
@@ -245,12 +254,15 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         .join()
         .map_err(|_| Failure::data("the thread that sends panicked"))??;
     watch.finish();
+    let received = received?;
     let linked = Linked {
         modulation: args.modulation,
         sent,
         seconds: begun.elapsed().as_secs_f64(),
         bytes: sink.bytes,
-        counts: received?.counts,
+        counts: received.counts,
+        level: lock(&sink.meter).level(),
+        correction: received.correction.map(Corrected::from),
     };
     report(args, to_standard, &linked)
 }
@@ -270,6 +282,7 @@ fn report(args: &LinkArgs, to_standard: bool, linked: &Linked) -> Result<(), Fai
         linked.bytes,
         linked.seconds
     );
+    text += &input_lines(&linked.level, linked.correction.as_ref());
     if sent.most_late > LATE {
         text += &format!(
             "\nup to {:.1} s behind the clock: {} samples per second are too many here",

@@ -23,7 +23,7 @@ use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
 use crate::cli::{Failure, Files};
 use crate::modem::{IntakeCounts, Place};
-use crate::report::modem::{Corrected, InputLevel, ModemRun};
+use crate::report::modem::{Corrected, InputLevel, ModemRun, input_lines};
 use crate::report::{Documented, to_json};
 
 #[derive(Debug, Args)]
@@ -310,16 +310,7 @@ fn report(args: &RxArgs, to_standard: bool, done: &Done) -> Result<(), Failure> 
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!("\nnot delivered: {count} {what}");
     }
-    text += &format!("\nlevel {}", done.level.words());
-    if let Some(clipped) = done.level.clipped {
-        text += &format!(", {} at full scale", counted(clipped, "part"));
-    }
-    if let Some(warning) = done.level.warning() {
-        text += &format!("\n{warning}");
-    }
-    if let Some(correction) = &done.correction {
-        text += &format!("\ntaken off: {}", correction.words());
-    }
+    text += &input_lines(&done.level, done.correction.as_ref());
     if let Some(packets) = &done.packets {
         text += &stream::words(packets);
     }

@@ -1,5 +1,6 @@
 //! What is known of a receiver's input as a whole: its level, and what was taken off it.
 
+use ground::counted;
 use karoo_modem::formats::FullScale;
 use karoo_modem::rx::{Correction, Level, Meter, Metered};
 use schemars::JsonSchema;
@@ -153,6 +154,21 @@ impl Corrected {
             None => format!("{dc}; no image that is told from the signal"),
         }
     }
+}
+
+/// Level and clipping of an input, and what was taken off it, as lines of a command's text.
+pub fn input_lines(level: &InputLevel, correction: Option<&Corrected>) -> String {
+    let mut text = format!("\nlevel {}", level.words());
+    if let Some(clipped) = level.clipped {
+        text += &format!(", {} at full scale", counted(clipped, "part"));
+    }
+    if let Some(warning) = level.warning() {
+        text += &format!("\n{warning}");
+    }
+    if let Some(correction) = correction {
+        text += &format!("\ntaken off: {}", correction.words());
+    }
+    text
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use num_complex::Complex32;
 
 use super::html::{ReportError, replace};
 
-pub use input::{Corrected, InputLevel, InputMeter};
+pub use input::{Corrected, InputLevel, InputMeter, input_lines};
 pub use rates::{RatesRun, bit_rates, write_rates};
 
 /// Samples of one spectrum.
