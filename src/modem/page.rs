@@ -11,10 +11,11 @@ use live::{
     Array, Axis, Body, Document, Figure, History, LogEntry, Panel, PointSeries, Series, Site,
     Source, Span, State, Verdict,
 };
-use prometheus::proto::MetricType;
+use prometheus::proto::{MetricFamily, MetricType};
 
 use super::watch::{BINS, Seen, Shared, Watcher};
 use crate::metrics::scrape::{Samples, Scrape, counter, family, plain, site, text};
+use crate::report::modem::Corrected;
 
 /// Seconds between two points of the last ten minutes, and how many points they have.
 const PAST: (f64, usize) = (2.0, 300);
@@ -115,6 +116,15 @@ impl ModemPage {
         ];
         if let Some(share) = seen.level.share() {
             figures.push(Figure::new("at full scale", 100.0 * share, "%"));
+        }
+        if let Some(taken) = &seen.correction {
+            figures.extend([
+                Figure::new("DC of I", taken.dc_i, ""),
+                Figure::new("DC of Q", taken.dc_q, ""),
+                Figure::new("IQ gain", taken.iq_gain_db, "dB"),
+                Figure::new("IQ phase", taken.iq_phase_degrees, "degrees"),
+                number("image", taken.image_db, "dB"),
+            ]);
         }
         if let Some(packets) = &seen.packets {
             let stream = &packets.stream;
@@ -299,6 +309,36 @@ impl Source for ModemPage {
     }
 }
 
+/// What is taken off the input, by the names that JSON has for it.
+fn corrections(taken: &Corrected) -> impl Iterator<Item = MetricFamily> {
+    let part = |part: &str, value| (vec![("part", part.to_owned())], value);
+    let alone = |value| vec![(Vec::new(), value)];
+    let rows = [
+        (
+            "modem_input_dc",
+            "offset that is taken off each part of samples, as samples have it",
+            vec![part("i", taken.dc_i), part("q", taken.dc_q)],
+        ),
+        (
+            "modem_input_iq_gain_db",
+            "gain of Q against I in dB, which is taken off",
+            alone(taken.iq_gain_db),
+        ),
+        (
+            "modem_input_iq_phase_degrees",
+            "degrees by which I and Q are not at right angles, which are taken off",
+            alone(taken.iq_phase_degrees),
+        ),
+        (
+            "modem_input_image_db",
+            "power of the image that is taken off, by the signal's, in dB; NaN if none is believed",
+            alone(taken.image_db.unwrap_or(f64::NAN)),
+        ),
+    ];
+    let rows = rows.into_iter();
+    rows.filter_map(|(name, what, samples)| family(name, what, MetricType::GAUGE, samples))
+}
+
 /// Counts for Prometheus.
 struct ModemMetrics {
     shared: Arc<Shared>,
@@ -353,6 +393,7 @@ impl Scrape for ModemMetrics {
             MetricType::GAUGE,
             power,
         ));
+        families.extend(seen.correction.iter().flat_map(corrections));
         drop(seen);
         text(families)
     }
@@ -363,9 +404,21 @@ mod tests {
     use super::*;
     use crate::report::modem::InputMeter;
     use karoo_modem::formats::FullScale;
-    use num_complex::Complex32;
+    use karoo_modem::rx::Correction;
+    use num_complex::{Complex32, Complex64};
 
-    /// The page's document and the metrics of such samples.
+    /// The page's document and the metrics of what a watcher saw.
+    fn told(watcher: &Watcher) -> (String, String) {
+        let document = ModemPage::new("rx", watcher).document();
+        let metrics = ModemMetrics {
+            shared: watcher.shared.clone(),
+            started: SystemTime::UNIX_EPOCH,
+        };
+        let document = serde_json::to_string(&document).unwrap();
+        (document, metrics.scrape().unwrap())
+    }
+
+    /// The same of such samples.
     fn shown(samples: &[Complex32], full_scale: Option<FullScale>) -> (String, String) {
         let mut watcher = Watcher::new(0);
         let counts = Counts {
@@ -379,13 +432,43 @@ mod tests {
         // Not yet a second later.
         meter.take(&[Complex32::ZERO; 100_000]);
         watcher.level(&meter, 100.5);
-        let document = ModemPage::new("rx", &watcher).document();
-        let metrics = ModemMetrics {
-            shared: watcher.shared.clone(),
-            started: SystemTime::UNIX_EPOCH,
-        };
-        let document = serde_json::to_string(&document).unwrap();
-        (document, metrics.scrape().unwrap())
+        told(&watcher)
+    }
+
+    #[test]
+    fn what_is_taken_off_is_shown_where_it_is_asked_for() {
+        let watcher = Watcher::new(0);
+        let (page, metrics) = told(&watcher);
+        assert!(!page.contains("DC of I"), "{page}");
+        assert!(!metrics.contains("modem_input_dc"), "{metrics}");
+        let dc = Complex64::new(0.5, -0.25);
+        let image = Complex64::new(-0.1, 0.0);
+        watcher.correction(Some(Correction { dc, image }));
+        let (page, metrics) = told(&watcher);
+        for figure in [
+            "DC of I\",\"value\":0.5",
+            "DC of Q\",\"value\":-0.25",
+            "IQ gain\",\"value\":1.74",
+            "IQ phase\",\"value\":0.0",
+            "image\",\"value\":-20.0",
+        ] {
+            assert!(page.contains(figure), "{figure}: {page}");
+        }
+        for line in [
+            "modem_input_dc{part=\"i\"} 0.5\n",
+            "modem_input_dc{part=\"q\"} -0.25\n",
+            "modem_input_iq_gain_db 1.74",
+            "modem_input_iq_phase_degrees 0\n",
+            "modem_input_image_db -20\n",
+        ] {
+            assert!(metrics.contains(line), "{line}: {metrics}");
+        }
+        // No image that is believed.
+        let image = Complex64::default();
+        watcher.correction(Some(Correction { dc, image }));
+        let (page, metrics) = told(&watcher);
+        assert!(page.contains("image\",\"value\":null"), "{page}");
+        assert!(metrics.contains("modem_input_image_db NaN"), "{metrics}");
     }
 
     #[test]

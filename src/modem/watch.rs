@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use karoo_fft::Fft;
-use karoo_modem::rx::{Counts, Metered, Outcome, ReceivedFrame};
+use karoo_modem::rx::{Correction, Counts, Metered, Outcome, ReceivedFrame};
 use karoo_modem::waveform::{FRAME_SYMBOLS, Modulation, SAMPLES_PER_SYMBOL};
 use num_complex::Complex32;
 
 use super::eye::eye;
 use super::intake::IntakeCounts;
-use crate::report::modem::{InputLevel, InputMeter};
+use crate::report::modem::{Corrected, InputLevel, InputMeter};
 
 /// Samples of one spectrum, and spectra of which a mean is taken.
 pub(super) const BINS: usize = 512;
@@ -33,6 +33,8 @@ pub(super) struct Seen {
     /// Level of about the last second, and parts at full scale since the begin, where one is known.
     pub level: InputLevel,
     pub clipped: Option<u64>,
+    /// What is taken off the input, if that is asked for.
+    pub correction: Option<Corrected>,
     /// Powers, negative frequencies first, and of how many spectra.
     pub spectrum: Vec<f64>,
     pub spectra: u64,
@@ -187,6 +189,11 @@ impl Watcher {
         seen.points = frame.points.iter().step_by(each).copied().collect();
         seen.taps.clone_from(&frame.taps);
         seen.eye = eye;
+    }
+
+    /// Tells what is taken off the input.
+    pub fn correction(&self, correction: Option<Correction>) {
+        self.shared.seen().correction = correction.map(Corrected::from);
     }
 
     /// Tells what was counted.

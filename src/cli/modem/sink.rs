@@ -242,6 +242,7 @@ pub fn receive(
             let mut counts = before;
             counts += receiver.counts();
             watcher.counts(counts, sink.bytes, source.counts(), sink.sample_rate);
+            watcher.correction(receiver.correction());
         }
     }
     receiver.finish(&mut frames);
@@ -250,6 +251,7 @@ pub fn receive(
     before += receiver.counts();
     if let Some(watcher) = &mut sink.watcher {
         watcher.counts(before, sink.bytes, source.counts(), sink.sample_rate);
+        watcher.correction(receiver.correction());
         watcher.end(&lock(&sink.meter));
     }
     Ok(Received {
