@@ -1,12 +1,20 @@
 #!/bin/bash
-# Builds the programs that `benches/queues` can run beside ours: into a folder outside this tree.
+# Builds the programs that `benches/queues` and `benches/speed` can run beside ours: into a folder outside this tree.
 #
 #   build.sh SPSCQUEUE LAMINAR OUT
+#   build.sh futuresdr OUT
 #
 # SPSCQUEUE: a checkout of github.com/rigtorp/SPSCQueue. LAMINAR: one of
 # github.com/ucb-cyarp/laminarCommCharacterize. Clang is needed: Laminar's copies are its built-in.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
+if [ "$1" = futuresdr ]; then
+    # FutureSDR 0.8 uses what Rust gives for all to see from 1.98 on.
+    export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zcrate-attr=feature(float_algebraic) ${MACHINE:--Ctarget-cpu=x86-64-v3}"
+    cargo build --release --locked --manifest-path "$here/chain_futuresdr/Cargo.toml" --target-dir "$2/futuresdr"
+    cp "$2/futuresdr/release/chain_futuresdr" "$2/"
+    exit
+fi
 spsc=$1 laminar=$2/src out=$3
 mkdir -p "$out"
 # For the machine that it will run on: x86-64-v3 has AVX2, which Laminar's own settings would use.
