@@ -138,7 +138,8 @@ impl<'a, T: Real> Step<'a, T> {
 }
 
 struct Chain<'a, T> {
-    first: &'a [T],
+    /// What the first operation reads, if that is not what `out` has so far.
+    first: Option<&'a [T]>,
     steps: &'a [Step<'a, T>],
     out: &'a mut [T],
 }
@@ -156,7 +157,7 @@ impl<T: Float> Chain<'_, T> {
             let read = |from: &[T], m: usize| V::load(from.as_ptr().add(at + m * V::COUNT));
             let mut all = [V::all(T::default()); M];
             for (m, it) in all.iter_mut().enumerate() {
-                *it = read(self.first, m);
+                *it = read(self.first.unwrap_or(self.out), m);
             }
             macro_rules! each {
                 ($it:ident, $m:ident => $value:expr) => {
@@ -247,7 +248,7 @@ impl<T: Float> Chain<'_, T> {
         let reads = self.steps.iter().flat_map(Step::reads).flatten();
         assert!(
             reads
-                .chain([self.first])
+                .chain(self.first)
                 .all(|numbers| numbers.len() == count)
         );
         let mut at = 0;
@@ -268,7 +269,7 @@ impl<T: Float> Chain<'_, T> {
             }
         }
         for at in at..count {
-            let mut number = self.first[at];
+            let mut number = self.first.map_or(self.out[at], |first| first[at]);
             for step in self.steps {
                 number = step.one(number, at);
             }
@@ -318,7 +319,7 @@ fn chain<T: Float>(d: View, first: View, links: &[Link<View>], memory: &mut Memo
             }
         }
         let chain = Chain {
-            first: inputs.get::<T>(first),
+            first: ((first.lane, first.first) != (d.lane, d.first)).then(|| inputs.get::<T>(first)),
             steps: &steps[..count],
             out,
         };

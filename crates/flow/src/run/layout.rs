@@ -62,8 +62,9 @@ pub(super) struct Part {
     /// A node is `None` once a queue has taken its place.
     pub items: Vec<Option<Item>>,
     pub shapes: Vec<Shape>,
-    /// Signals that queues read or write.
-    pub crossing: Vec<usize>,
+    /// The signals that go to other parts, and those that come from them.
+    pub sent: Vec<usize>,
+    pub received: Vec<usize>,
     /// Ticks that are worked on at once.
     pub step: u64,
     /// Ticks after which all rates begin anew.
@@ -283,8 +284,8 @@ impl Layout {
     pub fn cross(&mut self) {
         for edge in &self.edges {
             for port in &edge.ports {
-                self.parts[edge.from].crossing.push(port.from);
-                self.parts[edge.to].crossing.push(port.to);
+                self.parts[edge.from].sent.push(port.from);
+                self.parts[edge.to].received.push(port.to);
             }
         }
     }
@@ -335,7 +336,8 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
         copy: 0,
         items: Vec::new(),
         shapes: Vec::new(),
-        crossing: Vec::new(),
+        sent: Vec::new(),
+        received: Vec::new(),
         step: 1,
         round: 1,
         sub_block: None,

@@ -10,6 +10,7 @@ mod delays;
 mod draft;
 mod formulas;
 mod groups;
+mod in_place;
 mod memory;
 mod recur;
 

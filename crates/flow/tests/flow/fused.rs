@@ -56,6 +56,29 @@ fn filters_of_any_length_have_the_interpreters_bytes() {
     }
 }
 
+/// A delay between two partitions is a part of their queue: the first sends on what it gets.
+#[test]
+fn chains_write_over_nothing_that_is_sent_or_read_later() {
+    for kind in [Type::F32, Type::F64] {
+        let g = Builder::new("sent");
+        let x = g.input("x", kind);
+        let (late, louder) = g.scope("first", || {
+            g.partition(0);
+            (x.delay(64, 0), x.gain(1.5).gain(0.3))
+        });
+        let late = g.scope("second", || {
+            g.partition(1);
+            late.gain(0.5).gain(7.0)
+        });
+        let again = louder.gain(1.1).gain(0.7);
+        g.output("late", late);
+        g.output("louder", louder);
+        g.output("again", again);
+        g.output("both", again.gain(0.9).gain(0.4) + louder + x);
+        hold(&g.build().unwrap(), &[8, 32, 64]);
+    }
+}
+
 /// A filter written as gains, delays and sums: with the delays in front or behind the gains.
 fn written_out<'g>(x: Wire<'g>, taps: usize, behind: bool) -> Wire<'g> {
     let gain = |tap: usize| 0.3 - (tap * 5 % 7) as f64 * 0.11;

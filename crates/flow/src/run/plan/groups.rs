@@ -171,17 +171,30 @@ impl Planning<'_> {
 
     /// Runs that others than the operations read or write.
     fn elsewhere(&self, groups: &[Group]) -> HashSet<Reg> {
+        let crossing = self.part.sent.iter().chain(&self.part.received);
+        self.runs(crossing).chain(self.slow(groups)).collect()
+    }
+
+    /// Runs that nodes read or write which are no operations.
+    pub(super) fn slow(&self, groups: &[Group]) -> HashSet<Reg> {
         let slow = groups.iter().filter(|group| group.kind == Kind::Slow);
         let items = slow.flat_map(|group| &group.items);
         let signals = items
             .filter_map(|&item| self.part.items[item].as_ref())
-            .flat_map(|item| item.from.iter().chain(&item.to).chain(&item.enables))
-            .chain(&self.part.crossing);
+            .flat_map(|item| item.from.iter().chain(&item.to).chain(&item.enables));
+        self.runs(signals).collect()
+    }
+
+    /// The runs of signals.
+    pub(super) fn runs<'s>(
+        &self,
+        signals: impl Iterator<Item = &'s usize>,
+    ) -> impl Iterator<Item = Reg> {
         let regs = signals.flat_map(|&signal| {
             let planes = self.signals[signal];
             [Some(planes.re), planes.im].into_iter().flatten()
         });
-        regs.map(|reg| self.place(reg).0).collect()
+        regs.map(|reg| self.place(reg).0)
     }
 
     /// Runs that keep their memory: those with a past, those that are constant, and those that

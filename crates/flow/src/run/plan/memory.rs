@@ -7,11 +7,14 @@ impl Planning<'_> {
     pub(super) fn lay(mut self, level: Level, compile: bool) -> Plan {
         let groups = self.groups();
         let kept = self.kept(&groups);
+        let in_place = self.in_place(&groups);
+        let root = |reg: Reg| in_place.root(self.place(reg).0);
         let mut store = Store::default();
         let mut moves = Vec::new();
         let mut places: HashMap<Reg, View> = HashMap::new();
-        for &reg in &kept {
-            places.insert(reg, self.lane(reg, &mut store, &mut moves));
+        for reg in kept.iter().map(|&reg| in_place.root(reg)) {
+            let lane = || self.lane(reg, &mut store, &mut moves);
+            places.entry(reg).or_insert_with(lane);
         }
         // A run that is kept for a part of the step alone shares its memory with others.
         let mut last: HashMap<Reg, usize> = HashMap::new();
@@ -28,7 +31,7 @@ impl Planning<'_> {
             for (index, op) in group.ops.iter().enumerate() {
                 let (d, from) = op.ends();
                 for reg in from.into_iter().chain(d) {
-                    last.insert(self.place(reg).0, now + times(group, index));
+                    last.insert(root(reg), now + times(group, index));
                 }
             }
             now += length(group);
@@ -48,7 +51,7 @@ impl Planning<'_> {
                 });
                 let (d, from) = op.ends();
                 for reg in d.into_iter().chain(from) {
-                    let root = self.place(reg).0;
+                    let root = root(reg);
                     if places.contains_key(&root) {
                         continue;
                     }
@@ -72,10 +75,10 @@ impl Planning<'_> {
             now += length(group);
         }
         let of = |reg: Reg| {
-            let (root, ago) = self.place(reg);
+            let ago = self.place(reg).1;
             let plane = self.code.plane(reg);
             // What nobody reads or writes has no place, and needs none.
-            let view = places.get(&root).copied().unwrap_or(View {
+            let view = places.get(&root(reg)).copied().unwrap_or(View {
                 lane: 0,
                 first: ago * plane.len,
                 len: plane.len,
