@@ -59,9 +59,9 @@ fn delays_that_jump(name: &str) {
     };
     telescope.send_for(3.0);
     let namespace = telescope.namespace();
-    // Of 6000 samples, and back.
+    // Of 40 000 samples, and back: more than two chunks, wherever in its chunk a request comes.
     let from = telescope.digitiser.sync_time();
-    for delay in ["0.03", "0", "0.03", "0", "0.03", "0", "0.03", "0"] {
+    for delay in ["0.2", "0", "0.2", "0", "0.2", "0", "0.2", "0"] {
         let line = format!("?delays w {from} {delay},0:0,0 {delay},0:0,0");
         let reply = request(&namespace, KATCP, &line);
         assert!(reply.starts_with("!delays ok"), "{reply}");
