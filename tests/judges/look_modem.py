@@ -40,6 +40,10 @@ def look(url, width, height):
         level = figures["level"].split()
         if " ".join(level[1:]) != "dB to a power of 1" or not -1 < float(level[0].replace("−", "-")) < 1:
             raise SystemExit(f"level: {level}")
+        # What --correct takes off is what the channel put on.
+        offset = figures["DC of I"].split()
+        if not 0.04 < float(offset[0]) < 0.06:
+            raise SystemExit(f"DC of I: {offset}")
         before = int(browser.run(COUNTS)["delivered"])
         browser.wait("more frames", COUNTS, lambda counts: int(counts["delivered"]) > before)
         browser.wait("all well", VERDICT, lambda state: state == "well")
@@ -57,6 +61,8 @@ def main():
         raise SystemExit(f"the metrics are {metrics}")
     if 'modem_input_power_db{to="1"}' not in metrics:
         raise SystemExit(f"the metrics have no level: {metrics}")
+    if 'modem_input_dc{part="i"}' not in metrics:
+        raise SystemExit(f"the metrics do not say what is taken off: {metrics}")
     for width, height in [(1280, 900), (390, 844)]:
         look(url, width, height)
 

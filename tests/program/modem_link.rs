@@ -139,6 +139,9 @@ fn a_browser_sees_the_link() {
             "20",
             "--frequency",
             "200",
+            "--dc",
+            "0.05,0",
+            "--correct",
         ]);
     browser::look("look_modem.py", &args.collect::<Vec<_>>());
 }
