@@ -3,10 +3,7 @@
 use super::chain::request;
 use super::losses::side_by_side;
 use super::rig::{KATCP, METRICS, get};
-use super::telescope::{Telescope, active};
-
-/// So that a busy machine loses nothing.
-const SPARE: [&str; 1] = ["--recv-spare-chunks=64"];
+use super::telescope::{SPARE, Telescope, active};
 
 #[test]
 fn faults_of_output_and_doubled_input_are_seen_in_metrics() {

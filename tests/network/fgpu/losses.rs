@@ -10,7 +10,7 @@ use std::thread;
 
 use super::rig::{METRICS, SOURCE, get};
 use super::service::Stopped;
-use super::telescope::{Digitiser, Telescope, active, reason, verdict};
+use super::telescope::{Digitiser, SPARE, Telescope, active, reason, verdict};
 
 /// A test that is told its own name.
 pub type Named = (&'static str, fn(&str));
@@ -115,7 +115,7 @@ fn no_input_at_first_and_later(name: &str) {
 }
 
 fn another_time_and_a_jump(name: &str) {
-    let Some(mut telescope) = Telescope::start(name, -1000.0, &[], &[]) else {
+    let Some(mut telescope) = Telescope::start(name, -1000.0, &SPARE, &[]) else {
         return;
     };
     let sync_time = telescope.digitiser.sync_time();

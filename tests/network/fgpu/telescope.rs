@@ -23,6 +23,9 @@ use super::cable::{Cable, TEST};
 use super::chain::{Karoo, sensor};
 use super::rig::{CHUNK, ENGINE_OPTIONS, KATCP, METRICS, OUTPUT, SOURCE, get};
 
+/// So that a busy machine loses nothing.
+pub const SPARE: [&str; 1] = ["--recv-spare-chunks=64"];
+
 /// Slow enough that a busy machine loses none.
 pub const RATE: f64 = 2e5;
 const HEAP: u64 = 4096;
