@@ -2,7 +2,9 @@
 //!
 //! A line for each: the time of a sample in the steps that telemetry looked at, reading and
 //! computing, the best and the median, and what writing to the queue takes in the mean. Files of
-//! graphs (GraphML) may be given.
+//! graphs (GraphML) may be given. With `--rates CPU` there is a line for each of these files alone:
+//! the rate of whole runs, whose partition is on that CPU, and whose threads that read and write
+//! are on any of those of the program (`taskset`).
 
 use std::hint::black_box;
 use std::io::{Read, sink};
@@ -58,21 +60,9 @@ fn measure(name: &str, graph: &Graph, settings: Settings) -> Option<f64> {
     let shape = executor.shape();
     let mut found: Option<f64> = None;
     for _ in 0..3 {
-        let readers = graph
-            .inputs()
-            .enumerate()
-            .map(|(port, id)| {
-                let kind = graph.node(id).outputs[0];
-                // Behind the signal come settings: those of a gain control.
-                let set = [0.0, 0.3, 0.01, 0.0, 5.0, -5.0]
-                    .get(port)
-                    .filter(|_| port > 0);
-                Box::new(Noise::new(kind, set.copied())) as Box<dyn Read + Send>
-            })
-            .collect();
         let writers = graph.outputs().map(|_| Box::new(sink()) as _).collect();
         let run = executor
-            .prepare(readers, writers)
+            .prepare(readers(graph), writers)
             .expect("as many as there are");
         let outcome = run.run().expect("nothing fails");
         let parts = shape.partitions.iter().zip(&outcome.telemetry.partitions);
@@ -98,9 +88,63 @@ fn measure(name: &str, graph: &Graph, settings: Settings) -> Option<f64> {
     found
 }
 
+/// Noise, and behind it the settings of a gain control.
+fn readers(graph: &Graph) -> Vec<Box<dyn Read + Send>> {
+    let ports = graph.inputs().enumerate();
+    let noise = ports.map(|(port, id)| {
+        let set = [0.0, 0.3, 0.01, 0.0, 5.0, -5.0].get(port);
+        let set = set.filter(|_| port > 0);
+        Box::new(Noise::new(graph.node(id).outputs[0], set.copied())) as Box<dyn Read + Send>
+    });
+    noise.collect()
+}
+
+/// The rates of whole runs, in millions of samples a second: the median of three for each step.
+fn rates(files: &[String], cpu: usize) {
+    for path in files {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let loaded =
+            Graph::from_graphml(&text, path).unwrap_or_else(|told| panic!("{path}: {told}"));
+        let graph = loaded.graph;
+        for step in [512, 1024, 2048] {
+            let settings = Settings {
+                block: step,
+                step,
+                limit: Some(1 << 27),
+                cpus: [(0, cpu)].into_iter().collect(),
+                partitions: Some(vec![0; graph.nodes().len()]),
+                ..Settings::default()
+            };
+            let executor = Executor::new(&graph, settings).expect("one partition can run");
+            let mut found: Vec<f64> = (0..3)
+                .map(|_| {
+                    let writers = graph.outputs().map(|_| Box::new(sink()) as _).collect();
+                    let run = executor.prepare(readers(&graph), writers);
+                    let outcome = run.expect("as many as there are").run();
+                    let outcome = outcome.expect("nothing fails");
+                    outcome.ticks as f64 * 1e3 / outcome.telemetry.elapsed.max(1) as f64
+                })
+                .collect();
+            found.sort_by(f64::total_cmp);
+            println!(
+                "{path}: {:.1} M samples a second in steps of {step}",
+                found[1]
+            );
+        }
+    }
+}
+
 /// The filter of 49 taps, as a share of what the processor's multipliers and adders could do, and
 /// whatever graphs are given.
 pub fn run(files: &[String]) {
+    if let [name, cpu, files @ ..] = files
+        && name == "--rates"
+    {
+        let cpu = cpu
+            .parse()
+            .unwrap_or_else(|_| panic!("--rates {cpu}: give a CPU's number"));
+        return rates(files, cpu);
+    }
     let settings = Settings {
         block: 2048,
         limit: Some(1 << 24),
