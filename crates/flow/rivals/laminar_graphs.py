@@ -41,7 +41,8 @@ PARTITIONS = """
     for(auto n : design->getNodes()){
         if(GeneralHelper::isType<Node, MasterNode>(n) != nullptr) continue;
         const char* second = getenv("SECOND");
-        bool found = second && std::regex_search(n->getFullyQualifiedName(true), std::regex(second));
+        std::string path = n->getFullyQualifiedName(true);
+        bool found = second && std::regex_search(path, std::regex(second));
         n->setPartitionNum(found ? 1 : 0);
     }
 """
@@ -164,7 +165,8 @@ def run(options):
         own, theirs = statistics.median(ours), statistics.median(theirs)
         ratio = own / max(theirs, 1e-9)
         setting = name.removeprefix(graph)
-        print(f"{graph:<24} {parts:>4} {own:8.1f} {theirs:8.1f} {ratio:6.2f}  {setting}", flush=True)
+        line = f"{graph:<24} {parts:>4} {own:8.1f} {theirs:8.1f} {ratio:6.2f}  {setting}"
+        print(line, flush=True)
 
 
 def main():

@@ -155,7 +155,7 @@ pub fn run(files: &[String]) {
     let x = g.input("x", Type::F32.complex());
     g.output("y", x.fir(taps.as_slice()));
     let graph = g.build().expect("a filter is right");
-    for (step, level) in [64, 128, 256, 512, 1024, 2048]
+    for (step, level) in [64, 128, 256, 512, 1024, 2048, 4096, 8192]
         .into_iter()
         .flat_map(|step| {
             Level::available()
@@ -166,6 +166,7 @@ pub fn run(files: &[String]) {
         .filter(|&(_, level)| level != Level::PORTABLE)
     {
         let settings = Settings {
+            block: step.max(2048),
             step,
             level: Some(level),
             ..settings.clone()
