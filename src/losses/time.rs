@@ -35,8 +35,8 @@ pub struct Times {
     ahead: VecDeque<f64>,
     /// Seconds of the last jump, 0 if there was none.
     jump: f64,
-    /// When this host last took heaps in too slowly.
-    slow: Option<Instant>,
+    /// Since when this host took heaps in too slowly, and when it last did.
+    slow: Option<(Instant, Instant)>,
     /// Since when the host's clock is not synchronised.
     unsynchronised_since: Option<Instant>,
 }
@@ -73,12 +73,25 @@ impl Times {
 
     /// This host takes heaps in too slowly at this moment.
     pub fn note_slow(&mut self, now: Instant) {
-        self.slow = Some(now);
+        let since = match self.slow {
+            Some((since, last)) if now.duration_since(last) < CATCHES_UP => since,
+            _ => now,
+        };
+        self.slow = Some((since, now));
     }
 
     fn is_slow(&self, now: Instant) -> bool {
         self.slow
-            .is_some_and(|slow| now.duration_since(slow) < CATCHES_UP)
+            .is_some_and(|(_, last)| now.duration_since(last) < CATCHES_UP)
+    }
+
+    /// By how long heaps may be behind because this host was slow, and come all at once: no longer
+    /// than it was.
+    fn catches_up(&self, now: Instant) -> Duration {
+        match self.slow {
+            Some((since, _)) if self.is_slow(now) => now.duration_since(since) + CATCHES_UP,
+            _ => Duration::ZERO,
+        }
     }
 
     /// Whether the time of heaps has jumped ahead since the look before.
@@ -97,8 +110,8 @@ impl Times {
         let ahead = setup.seconds(newest as f64) - even;
         let before = self.ahead.iter().copied().reduce(f64::max);
         let jump = before.map_or(0.0, |before| ahead - before);
-        let least = TIME_OFF.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
-        let found = jump > least && !self.is_slow(now.at);
+        let late = TIME_OFF + self.catches_up(now.at);
+        let found = jump > late.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
         if found {
             self.jump = jump;
             self.ahead.clear();

@@ -233,6 +233,28 @@ fn an_engine_that_is_slow_for_a_while_has_no_other_time() {
     assert!(!said.iter().any(time), "{said:?}");
 }
 
+/// Who was slow for a moment has not a quarter of an hour to catch up with.
+#[test]
+fn time_that_jumps_far_ahead_is_told_while_this_host_is_slow() {
+    let mut engine = Engine::at_work();
+    let ahead = |counts: &mut LossCounts| {
+        whole(counts);
+        counts.newest = counts.newest.map(|newest| newest + (1000.0 * RATE) as u64);
+    };
+    let mut said = engine.run(1, |counts| {
+        ahead(counts);
+        counts.missing = counts.missing.map(|missing| missing + 1000 * HEAPS);
+        counts.drops[DropCause::NoFreeChunk as usize] += 70;
+    });
+    said.extend(engine.run(20, ahead));
+    let begins = text(&said, Cause::TimeJumped, LossStage::Begins);
+    assert!(
+        begins.starts_with("the heaps' time jumped 16 min 40 s ahead"),
+        "{begins}"
+    );
+    assert_eq!(stages(&said, Cause::MissingHeaps), []);
+}
+
 /// The heaps of the time that was jumped over were never sampled.
 #[test]
 fn time_that_jumps_ahead_is_told_from_missing_heaps() {
