@@ -8,9 +8,11 @@ VITIS: a checkout of github.com/ucb-cyarp/vitis; needed are cmake, clang, libxer
 libboost-filesystem-dev. `build` works on a copy in OUT, of which it changes two things: no tests
 and no Doxygen, and partitions by an expression, since graphs of filters name none. It makes a
 program of each setting: blocks, sub-blocks, both queues, instructions of the machine.
+(`scripts/compare-laminar`, which compares outputs, marks a partition in the graph; a second one
+that begins within a filter cannot be marked there.)
 
-SPEED: flow's `benches/speed`, built. `run` looks at every setting once, then runs the best three in
-turns with flow. Laminar's thread for input and output has the first of the CPUs that `build` was
+SPEED: flow's `benches/speed`, built (`cargo bench -p karoo-flow --no-run` tells where). `run` looks
+at every setting once, then runs the best three in turns with flow. Laminar's thread for input and output has the first of the CPUs that `build` was
 given, its partitions the others. Flow's partition has the second, and its threads that read and
 write are where Linux puts them among the three.
 """

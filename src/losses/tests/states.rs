@@ -233,20 +233,28 @@ fn an_engine_that_is_slow_for_a_while_has_no_other_time() {
     assert!(!said.iter().any(time), "{said:?}");
 }
 
-/// Who was slow for a moment has not a quarter of an hour to catch up with.
-#[test]
-fn time_that_jumps_far_ahead_is_told_while_this_host_is_slow() {
+/// What an engine at work says where heaps' time jumps ahead, and goes on, and all that lies between
+/// is missing; with what else happens in that second.
+fn jumped(seconds: u64, also: impl Fn(&mut LossCounts)) -> Vec<Said> {
     let mut engine = Engine::at_work();
     let ahead = |counts: &mut LossCounts| {
         whole(counts);
-        counts.newest = counts.newest.map(|newest| newest + (1000.0 * RATE) as u64);
+        let jump = (seconds as f64 * RATE) as u64;
+        counts.newest = counts.newest.map(|newest| newest + jump);
     };
     let mut said = engine.run(1, |counts| {
         ahead(counts);
-        counts.missing = counts.missing.map(|missing| missing + 1000 * HEAPS);
-        counts.drops[DropCause::NoFreeChunk as usize] += 70;
+        counts.missing = counts.missing.map(|missing| missing + seconds * HEAPS);
+        also(counts);
     });
     said.extend(engine.run(20, ahead));
+    said
+}
+
+/// Who was slow for a moment has not a quarter of an hour to catch up with.
+#[test]
+fn time_that_jumps_far_ahead_is_told_while_this_host_is_slow() {
+    let said = jumped(1000, dropped(DropCause::NoFreeChunk, 70));
     let begins = text(&said, Cause::TimeJumped, LossStage::Begins);
     assert!(
         begins.starts_with("the heaps' time jumped 16 min 40 s ahead"),
@@ -258,16 +266,7 @@ fn time_that_jumps_far_ahead_is_told_while_this_host_is_slow() {
 /// The heaps of the time that was jumped over were never sampled.
 #[test]
 fn time_that_jumps_ahead_is_told_from_missing_heaps() {
-    let mut engine = Engine::at_work();
-    let ahead = |counts: &mut LossCounts| {
-        whole(counts);
-        counts.newest = counts.newest.map(|newest| newest + (10.0 * RATE) as u64);
-    };
-    let mut said = engine.run(1, |counts| {
-        ahead(counts);
-        counts.missing = counts.missing.map(|missing| missing + 10 * HEAPS);
-    });
-    said.extend(engine.run(20, ahead));
+    let said = jumped(10, |_| ());
     let cause = Cause::TimeJumped;
     assert_eq!(
         stages(&said, cause),
