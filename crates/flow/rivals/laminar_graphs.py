@@ -12,7 +12,8 @@ program of each setting: blocks, sub-blocks, both queues, instructions of the ma
 that begins within a filter cannot be marked there.)
 
 SPEED: flow's `benches/speed`, built (`cargo bench -p karoo-flow --no-run` tells where). `run` looks
-at every setting once, then runs the best three in turns with flow. Laminar's thread for input and output has the first of the CPUs that `build` was
+at every setting once, then runs the best three in turns with flow. Laminar's thread for input and
+output has the first of the CPUs that `build` was
 given, its partitions the others. Flow's partition has the second, and its threads that read and
 write are where Linux puts them among the three.
 """

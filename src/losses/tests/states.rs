@@ -235,7 +235,7 @@ fn an_engine_that_is_slow_for_a_while_has_no_other_time() {
 
 /// What an engine at work says where heaps' time jumps ahead, and goes on, and all that lies between
 /// is missing; with what else happens in that second.
-fn jumped(seconds: u64, also: impl Fn(&mut LossCounts)) -> Vec<Said> {
+fn jumped(seconds: u64, mut also: impl FnMut(&mut LossCounts)) -> Vec<Said> {
     let mut engine = Engine::at_work();
     let ahead = |counts: &mut LossCounts| {
         whole(counts);
