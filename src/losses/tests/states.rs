@@ -233,7 +233,7 @@ fn an_engine_that_is_slow_for_a_while_has_no_other_time() {
     assert!(!said.iter().any(time), "{said:?}");
 }
 
-/// What an engine at work says where heaps' time jumps ahead, and goes on, and all that lies between
+/// What an engine at work says where heaps' time jumps ahead, and goes on, and all in between
 /// is missing; with what else happens in that second.
 fn jumped(seconds: u64, mut also: impl FnMut(&mut LossCounts)) -> Vec<Said> {
     let mut engine = Engine::at_work();

@@ -148,17 +148,8 @@ pub fn request(namespace: &str, port: u16, line: &str) -> String {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(TOO_LONG)).unwrap();
         writeln!(stream, "{line}").unwrap();
-        let mut text = String::new();
-        let mut buffer = [0; 4096];
-        loop {
-            let bytes = stream.read(&mut buffer).unwrap();
-            assert!(bytes > 0, "{text}");
-            text.push_str(std::str::from_utf8(&buffer[..bytes]).unwrap());
-            let reply = text.lines().find(|line| line.starts_with('!'));
-            if let Some(reply) = reply.filter(|_| text.ends_with('\n')) {
-                return reply.to_owned();
-            }
-        }
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        lines.find(|line| line.starts_with('!')).unwrap()
     })
 }
 

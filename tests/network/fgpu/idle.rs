@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::cable::{Cable, User};
+use super::cable::User;
+use super::chain::request;
 use super::rig::{CHUNK, KATCP, Rig, SYNC_TIME, TOO_LONG, total};
 use super::sample;
 
@@ -58,19 +57,6 @@ fn sleeps(rig: &mut Rig) {
     });
 }
 
-/// Asks for something, and returns the answer.
-fn ask(rig: &Rig, request: &str) -> String {
-    Cable::within(&rig.cable.engine, || {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, KATCP)).unwrap();
-        stream.set_read_timeout(Some(TOO_LONG)).unwrap();
-        stream
-            .write_all(format!("?{request}\n").as_bytes())
-            .unwrap();
-        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
-        lines.find(|line| line.starts_with('!')).unwrap()
-    })
-}
-
 fn loses_nothing(name: &str, options: &[&str], lcores: usize) {
     let Some(mut rig) = Rig::live_as(User::Root, name, options) else {
         return;
@@ -93,8 +79,9 @@ fn loses_nothing(name: &str, options: &[&str], lcores: usize) {
     let cause = [("cause", "payload-past-end")];
     rig.wait(|rig| sample(&rig.metrics(), "karoo_input_drops", &cause) == 1.0);
     // Gains that it has, and delays that it has.
-    assert!(ask(&rig, "gain w 0 0.05").starts_with("!gain ok"));
-    let delays = ask(&rig, &format!("delays w {SYNC_TIME} 0,0:0,0 0,0:0,0"));
+    let ask = |line: &str| request(&rig.cable.engine, KATCP, line);
+    assert!(ask("?gain w 0 0.05").starts_with("!gain ok"));
+    let delays = ask(&format!("?delays w {SYNC_TIME} 0,0:0,0 0,0:0,0"));
     assert!(delays.starts_with("!delays ok"), "{delays}");
     sleeps(&mut rig);
     rig.send(middle, u64::MAX);
