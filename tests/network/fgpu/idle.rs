@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::cable::User;
 use super::chain::request;
-use super::rig::{CHUNK, KATCP, Rig, SYNC_TIME, TOO_LONG, total};
+use super::rig::{CHUNK, KATCP, Rig, SYNC_TIME, total};
 use super::sample;
 
 /// For so long the process is looked at.
