@@ -82,9 +82,9 @@ impl PowerMeter {
         let fine = vec![FineDelay::default(); at_once];
         for number in 0..run.spectra / at_once {
             let first = number * at_once;
-            let all = first..first + at_once;
-            let absent = run.absent.iter().filter(|at| all.contains(at));
-            let absent: Vec<_> = absent.map(|at| at - first).collect();
+            let before = |end: usize| run.absent.partition_point(|&at| at < end);
+            let absent = &run.absent[before(first)..before(first + at_once)];
+            let absent: Vec<_> = absent.iter().map(|at| at - first).collect();
             if absent.len() == at_once {
                 continue;
             }

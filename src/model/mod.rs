@@ -164,10 +164,25 @@ impl Model {
         delays: &[DelayModels; N_POL],
         gains: &[Vec<Complex32>; N_POL],
     ) -> [Vec<Complex64>; N_POL] {
-        self.spectrum_next(source, t, delays, gains, &mut Default::default())
+        let windows = &mut Default::default();
+        self.spectrum_next(source, t, delays, gains, windows)
     }
 
-    /// The same with what `windows` have of earlier ones of the same source.
+    /// Those of these output timestamps, one after the other. What windows have in common is
+    /// computed once.
+    pub fn spectra(
+        &self,
+        source: &impl SampleSource,
+        times: impl IntoIterator<Item = Timestamp>,
+        delays: &[DelayModels; N_POL],
+        gains: &[Vec<Complex32>; N_POL],
+    ) -> impl Iterator<Item = [Vec<Complex64>; N_POL]> {
+        let mut windows: [Window; N_POL] = Default::default();
+        let times = times.into_iter();
+        times.map(move |t| self.spectrum_next(source, t, delays, gains, &mut windows))
+    }
+
+    /// [`spectrum`](Self::spectrum) with what `windows` have of earlier ones of the same source.
     fn spectrum_next(
         &self,
         source: &impl SampleSource,
@@ -206,10 +221,9 @@ impl Model {
             saturated: [0; N_POL],
             power: [0; N_POL],
         };
-        let mut windows = Default::default();
-        for s in 0..spectra {
-            let t = t + (s * step) as u64;
-            let spectrum = self.spectrum_next(source, t, delays, gains, &mut windows);
+        let times = (0..spectra).map(|s| t + (s * step) as u64);
+        let of_times = self.spectra(source, times.clone(), delays, gains);
+        for (s, (t, spectrum)) in times.zip(of_times).enumerate() {
             for k in 0..channels {
                 let dither = self.dither(t, k);
                 for (pol, x) in spectrum.iter().map(|bins| bins[k]).enumerate() {

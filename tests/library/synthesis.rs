@@ -77,9 +77,12 @@ fn back(
     // Far from time 0, at any place of the rotation.
     let first = 5000 * 32 + 13;
     let mut samples = Vec::new();
-    for number in first..first + spectra {
-        let t = Timestamp(number * config.spectrum_samples() as u64);
-        let spectrum = model.spectrum(&source, t, &delays, &gains);
+    let numbers = first..first + spectra;
+    let times = numbers
+        .clone()
+        .map(|number| Timestamp(number * config.spectrum_samples() as u64));
+    let of_times = model.spectra(&source, times, &delays, &gains);
+    for (number, spectrum) in numbers.zip(of_times) {
         let spectrum = spectrum.each_ref().map(|bins| &bins[..]);
         inverse.push(number, Some(spectrum), |sample| samples.push(sample));
     }

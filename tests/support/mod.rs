@@ -134,11 +134,13 @@ pub fn data(name: &str) -> PathBuf {
 /// Range of timestamps on the wire.
 pub const WIRE_RANGE: u64 = 1 << 48;
 
-/// Digitiser samples of a capture, per polarisation by heap timestamp, which goes on where the
-/// wire's wraps; the first of duplicates counts.
+/// Digitiser samples of a capture, per polarisation and heap. Timestamps go on where the wire's
+/// wrap; the first of duplicates counts.
 pub struct Samples {
     heap_samples: u64,
-    heaps: [BTreeMap<u64, Vec<i32>>; 2],
+    /// The first heap's.
+    first: u64,
+    heaps: [Vec<Option<Vec<i32>>>; 2],
 }
 
 impl Samples {
@@ -161,24 +163,40 @@ impl Samples {
                 timestamp += WIRE_RANGE;
             }
             newest = newest.max(timestamp);
-            if heap.heap_length() == bits.bytes(heap_samples as usize) {
+            let whole = heap.heap_length() == bits.bytes(heap_samples as usize);
+            if whole && timestamp % heap_samples == 0 {
                 heaps[heap.pol()]
                     .entry(timestamp)
                     .or_insert_with(|| unpack(heap.payload(), bits).collect());
             }
         }
+        let first = heaps.iter().filter_map(|heaps| heaps.keys().next());
+        let first = *first.min().expect("heaps");
+        let heaps = heaps.map(|heaps| {
+            let mut dense = Vec::new();
+            for (timestamp, samples) in heaps {
+                dense.resize(((timestamp - first) / heap_samples) as usize, None);
+                dense.push(Some(samples));
+            }
+            dense
+        });
         Self {
             heap_samples,
+            first,
             heaps,
         }
     }
 
+    /// The heap that has sample `t`, and the sample's place in it.
+    fn heap(&self, pol: usize, t: u64) -> Option<(&[i32], usize)> {
+        let after = t.checked_sub(self.first)?;
+        let heap = self.heaps[pol].get((after / self.heap_samples) as usize)?;
+        Some((heap.as_deref()?, (after % self.heap_samples) as usize))
+    }
+
     /// The sample, zero where there is none.
     pub fn at(&self, pol: usize, t: u64) -> i32 {
-        let start = t / self.heap_samples * self.heap_samples;
-        self.heaps[pol]
-            .get(&start)
-            .map_or(0, |heap| heap[(t - start) as usize])
+        self.heap(pol, t).map_or(0, |(heap, place)| heap[place])
     }
 
     /// Whether all samples of `first .. first + count` are there.
@@ -186,25 +204,16 @@ impl Samples {
         let start = first / self.heap_samples * self.heap_samples;
         (start..first + count)
             .step_by(self.heap_samples as usize)
-            .all(|t| self.heaps[pol].contains_key(&t))
+            .all(|t| self.heap(pol, t).is_some())
     }
 
     pub fn first(&self) -> u64 {
-        self.heaps
-            .iter()
-            .filter_map(|heaps| heaps.keys().next())
-            .min()
-            .copied()
-            .expect("heaps")
+        self.first
     }
 
     pub fn end(&self) -> u64 {
-        let last = self
-            .heaps
-            .iter()
-            .filter_map(|heaps| heaps.keys().last())
-            .max();
-        last.expect("heaps") + self.heap_samples
+        let heaps = self.heaps.iter().map(Vec::len).max();
+        self.first + heaps.unwrap_or(0) as u64 * self.heap_samples
     }
 
     /// Output timestamps at zero delay of the batches whose whole input is there.

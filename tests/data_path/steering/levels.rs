@@ -31,11 +31,12 @@ fn noise(pol: usize, t: u64) -> f64 {
         x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         x ^ x >> 31
     };
-    let parts = (0..3).flat_map(|i| {
+    let mut sum = 0;
+    for i in 0..3 {
         let word = uniform(3 * t + i);
-        (0..4).map(move |j| (word >> (16 * j) & 0xFFFF) as f64)
-    });
-    parts.sum::<f64>() / 65536.0 - 6.0
+        sum += (word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48);
+    }
+    sum as f64 / 65536.0 - 6.0
 }
 
 /// Periods of statistics that a run over these samples publishes.
