@@ -1,4 +1,4 @@
-// Decode, PFB FIR, and the first half of the transform, as pfb_fft.cu has it, for up to 16 taps: one block makes mid
+// Decode, PFB FIR, and the first half of the transform, as pfb_fft.cu has it, for up to 32 taps: one block makes mid
 // for TILE columns n2 and `run` successive groups, so that each sample is decoded once, and rows are read once.
 // Grid (N2/TILE, runs), and one layer per transform.
 //

@@ -6,7 +6,7 @@
 
 constexpr int FILTER_THREADS = COLUMNS / WIDTH;
 // Spectra under way at a time; a loop over as many rows brings every accumulator back to its place.
-constexpr int RING = 16;
+constexpr int RING = TAPS > 16 ? 32 : 16;
 // Rows are copied in batches, AHEAD of them while one is filtered.
 constexpr int AHEAD = 3, BATCH = DEPTH / (AHEAD + 1);
 static_assert(DEPTH % (AHEAD + 1) == 0 && RING % DEPTH == 0, "slots come back to their places, too");

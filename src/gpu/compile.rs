@@ -55,7 +55,7 @@ pub(super) const PFB_FFT: Source = Source {
     text: include_str!("../../kernels/pfb_fft.cu"),
 };
 
-/// The same over long runs of spectra, for up to 16 taps.
+/// The same over long runs of spectra, for up to 32 taps.
 pub(super) const PFB_FFT_RUN: Source = Source {
     name: "pfb_fft_run",
     text: include_str!("../../kernels/pfb_fft_run.cu"),

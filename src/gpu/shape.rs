@@ -1,6 +1,7 @@
 //! How the transform is cut for a number of points and a device.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use dsp::{Oversampling, SampleBits};
 use serde::Deserialize;
@@ -65,8 +66,15 @@ pub(super) enum FrontendInput {
 }
 
 impl KernelShape {
-    /// Taps that the front kernel for long runs can have.
-    const MOST_TAPS: usize = 16;
+    /// Taps that the front kernel for long runs can have where its threads have two columns; where
+    /// they have one, twice as many.
+    const TAPS_OF_TWO_COLUMNS: usize = 16;
+
+    /// Registers that a thread needs for twice as many taps.
+    const REGISTERS_OF_MORE_TAPS: u32 = 152;
+
+    /// Registers of a multiprocessor.
+    const REGISTERS: u32 = 1 << 16;
 
     /// Architecture (90: sm_90) whose threads can take registers over from others.
     const REGISTERS_MOVE: i32 = 90;
@@ -97,7 +105,21 @@ impl KernelShape {
     fn runs(&self, filter: FilterForm) -> bool {
         let of = filter.oversampling;
         let hops = self.n1().is_multiple_of(of.numerator()) && of.ratio() <= 4.0;
-        filter.taps <= Self::MOST_TAPS && (of.is_none() || hops)
+        self.taps().contains(&filter.taps) && (of.is_none() || hops)
+    }
+
+    /// Taps of the front kernel for long runs.
+    fn taps(&self) -> RangeInclusive<usize> {
+        const FEW: usize = KernelShape::TAPS_OF_TWO_COLUMNS;
+        let threads = self.front_threads * self.front_blocks;
+        let registers = match self.filter_registers {
+            0 => Self::REGISTERS / threads,
+            registers => registers,
+        };
+        match self.width == 1 && registers >= Self::REGISTERS_OF_MORE_TAPS {
+            true => FEW + 1..=2 * FEW,
+            false => 1..=FEW,
+        }
     }
 
     /// What the kernels around a library's transform are. They have no first factor; a tile is of
@@ -281,7 +303,7 @@ mod tests {
         ] {
             for log in 7..=17 {
                 let points = 1 << log;
-                for taps in [1, 16, 17] {
+                for taps in [1, 16, 17, 32, 33] {
                     let shared = shared << 10;
                     let samples = candidates(points, taps, architecture, shared);
                     let numbers = FilterForm {
@@ -305,12 +327,15 @@ mod tests {
 
     #[test]
     fn long_runs_are_for_few_taps() {
-        assert!(candidates(8192, 16, 90, 227 << 10)[0].depth > 0);
-        assert!(
-            candidates(8192, 17, 90, 227 << 10)
-                .iter()
-                .all(|shape| shape.depth == 0)
-        );
+        let first = |taps: usize| candidates(8192, taps, 90, 227 << 10)[0];
+        assert!(first(16).depth > 0 && first(16).width == 2);
+        for taps in [17, 32] {
+            assert!(
+                first(taps).depth > 0 && first(taps).width == 1,
+                "{taps} taps"
+            );
+        }
+        assert_eq!(first(33).depth, 0);
     }
 
     #[test]
@@ -327,8 +352,9 @@ mod tests {
         for points in [2048, 8192, 65536] {
             assert!(long(points, 16, 32, 27), "{points} points");
             assert!(long(points, 16, 4, 3), "{points} points");
+            assert!(long(points, 32, 32, 27), "{points} points");
         }
-        assert!(!long(8192, 17, 32, 27));
+        assert!(!long(8192, 33, 32, 27));
         assert!(!long(8192, 16, 128, 127));
         assert!(!long(8192, 16, 8, 1));
         assert!(!long(256, 16, 32, 27));
