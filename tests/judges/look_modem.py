@@ -38,7 +38,7 @@ def look(url, width, height):
             raise SystemExit(f"carrier: {carrier}")
         # Frames of a power of 1 at full duty, three samples a symbol, and noise of a third of a hundredth.
         level = figures["level"].split()
-        if " ".join(level[1:]) != "dB to a power of 1" or not -1 < float(level[0].replace("−", "-")) < 1:
+        if " ".join(level[1:]) != "dB re 1" or not -1 < float(level[0].replace("−", "-")) < 1:
             raise SystemExit(f"level: {level}")
         # What --correct takes off is what the channel put on.
         offset = figures["DC of I"].split()

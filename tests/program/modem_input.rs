@@ -106,7 +106,7 @@ fn floats_have_a_full_scale_where_it_is_said() {
         "{told}"
     );
     near(&level["decibels"], -20.0, 0.5);
-    assert!(text.contains(" dB to a power of 1"), "{text}");
+    assert!(text.contains(" dB re 1"), "{text}");
     let (text, told) = received(&floats, &["--full-scale", "0.1"]);
     near(&told["level"]["decibels"], 0.0, 0.5);
     assert!(told["level"]["clipped"].as_u64() > Some(1000), "{told}");

@@ -71,7 +71,7 @@ fn a_link_tells_the_level_of_its_input_and_what_was_taken_off() {
     assert!(level["full_scale"].is_null() && level["clipped"].is_null());
     // The mean gain of I and Q, and the blanks between frames.
     near(&level["decibels"], 0.5, 1.0);
-    assert!(text.contains(" dB to a power of 1"), "{text}");
+    assert!(text.contains(" dB re 1"), "{text}");
     assert!(!text.contains("taken off"), "{text}");
 
     let (text, json) = told("--bits 12 --clip 0.9");

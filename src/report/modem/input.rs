@@ -39,7 +39,7 @@ impl InputLevel {
     pub fn unit(&self) -> &'static str {
         match self.full_scale {
             Some(_) => "dBFS",
-            None => "dB to a power of 1",
+            None => "dB re 1",
         }
     }
 
@@ -190,10 +190,10 @@ mod tests {
         assert_eq!(known.words(), "-12.0 dBFS");
         assert_eq!((known.clipped, known.warning()), (Some(0), None));
         let floats = level(&samples, None);
-        assert_eq!(floats.words(), "-6.0 dB to a power of 1");
+        assert_eq!(floats.words(), "-6.0 dB re 1");
         assert_eq!((floats.clipped, floats.warning()), (None, None));
         let one = level(&[Complex32::new(0.9999, 0.0)], None);
-        assert_eq!(one.words(), "0.0 dB to a power of 1");
+        assert_eq!(one.words(), "0.0 dB re 1");
         assert_eq!(level(&[Complex32::ZERO; 9], None).words(), "no power");
         assert_eq!(InputMeter::default().level().share(), None);
     }
