@@ -256,7 +256,7 @@ struct RunPower : Power {
             sum[1] += NARROW ? u32(squares.y) : exact[1];
             return;
         }
-        // Rare.
+        // Rare, but for heaps of fewer than RING spectra.
 #pragma unroll 1
         for (int s = max(first, run.first); s < min(first + RING, run.end); s++) {
             if (s == next) {

@@ -66,11 +66,10 @@ pub(super) enum FrontendInput {
 }
 
 impl KernelShape {
-    /// Taps that the front kernel for long runs can have where its threads have two columns; where
-    /// they have one, twice as many.
-    const TAPS_OF_TWO_COLUMNS: usize = 16;
+    /// Taps that the front kernel for long runs can have.
+    const FEW_TAPS: usize = 16;
 
-    /// Registers that a thread needs for twice as many taps.
+    /// Registers for which threads of one column have more taps, up to twice as many.
     const REGISTERS_OF_MORE_TAPS: u32 = 152;
 
     /// Registers of a multiprocessor.
@@ -108,9 +107,9 @@ impl KernelShape {
         self.taps().contains(&filter.taps) && (of.is_none() || hops)
     }
 
-    /// Taps of the front kernel for long runs.
+    /// Taps of the front kernel for long runs. For few taps two columns are better than one.
     fn taps(&self) -> RangeInclusive<usize> {
-        const FEW: usize = KernelShape::TAPS_OF_TWO_COLUMNS;
+        const FEW: usize = KernelShape::FEW_TAPS;
         let threads = self.front_threads * self.front_blocks;
         let registers = match self.filter_registers {
             0 => Self::REGISTERS / threads,
@@ -223,13 +222,18 @@ impl KernelShape {
             }
             FrontendInput::Numbers => columns * 8,
         };
+        // Samples are read two words at a time: the second may be behind the last row.
+        let behind = match filter.input {
+            FrontendInput::Samples(_) => 16,
+            FrontendInput::Numbers => 0,
+        };
         let roots = (columns + self.n1()) * 8;
         let weights = match filter.oversampling.is_none() {
             true => 0,
             // Four at a time.
             false => (filter.taps * self.width).div_ceil(4) * 16 * (columns / self.width),
         };
-        2 * buffer + roots + self.depth * row + weights
+        2 * buffer + roots + self.depth * row + behind + weights
     }
 
     /// Groups of four numbers that a thread of the back kernel adds up for statistics, as

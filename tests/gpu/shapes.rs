@@ -7,10 +7,10 @@ use super::case::Case;
 use crate::support::gpu::assert_agree;
 use crate::support::{device, output};
 
-/// All shapes that the tuner may take for so many channels.
-fn every_shape_agrees_with_the_cpu(channels: usize) {
+/// All shapes that the tuner may take for so many channels and taps.
+fn every_shape_agrees_with_the_cpu(channels: usize, taps: usize) {
     let Some(gpu) = device() else { return };
-    let case = Case::new(output(channels, 16, 32, Dither::Uniform), 10, 1, 30.0, 89);
+    let case = Case::new(output(channels, taps, 32, Dither::Uniform), 10, 1, 30.0, 89);
     let with = |shape: &str| {
         let (fft, tune) = (Fft::Fused, Tune::Fixed(shape.into()));
         case.with_kernels(&gpu, &Kernels { fft, tune })
@@ -36,7 +36,8 @@ macro_rules! every_shape {
     ($($name:ident: $channels:literal)*) => {$(
         #[test]
         fn $name() {
-            every_shape_agrees_with_the_cpu($channels);
+            every_shape_agrees_with_the_cpu($channels, 16);
+            every_shape_agrees_with_the_cpu($channels, 32);
         }
     )*};
 }
