@@ -15,7 +15,7 @@ use crate::memory::{
 };
 
 /// Chunks that an lcore keeps open, so that heaps may come that much out of order.
-const OPEN_CHUNKS: usize = 2;
+pub const OPEN_CHUNKS: usize = 2;
 
 /// Lowest chunk id that an lcore may still write after a heap of chunk `id`.
 pub fn floor_after(id: u64) -> u64 {

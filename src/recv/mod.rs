@@ -23,8 +23,8 @@ mod sync {
 
 pub use cause::{DropCause, LastDropped, RxStats};
 pub use collect::{
-    Collected, Extras, ReceiveMemory, Receiver, chunk_bytes, floor_after, receive_bytes,
-    receive_memory, receive_memory_with,
+    Collected, Extras, OPEN_CHUNKS, ReceiveMemory, Receiver, chunk_bytes, floor_after,
+    receive_bytes, receive_memory, receive_memory_with,
 };
 pub use input_stats::InputStats;
 pub use lcore::{EpochHint, HeapAddress, RxConfig, RxLcore, RxParts, Watermark, WhenFull};

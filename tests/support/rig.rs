@@ -104,6 +104,8 @@ pub struct Feed<'a> {
     pub present: &'a (dyn Fn(usize, u64) -> bool + Sync),
     /// What the digitiser counted in the heap at this timestamp.
     pub saturated: &'a (dyn Fn(usize, u64) -> u16 + Sync),
+    /// Whether the chunk that begins at this timestamp still waits.
+    pub waits: &'a (dyn Fn(u64) -> bool + Sync),
     /// Ids of its chunks; those without heaps do not come at all.
     pub chunks: Range<u64>,
 }
@@ -115,6 +117,7 @@ impl<'a> Feed<'a> {
             samples,
             present: &|_, _| true,
             saturated: &|_, _| 0,
+            waits: &|_| false,
             chunks,
         }
     }
@@ -131,6 +134,9 @@ impl<'a> Feed<'a> {
             let places: Vec<_> = places.filter(comes).collect();
             if places.is_empty() {
                 continue;
+            }
+            while (self.waits)(first) && !abort.is_set() {
+                std::thread::yield_now();
             }
             let buffer = loop {
                 lane.begin();

@@ -1,7 +1,7 @@
 //! What statistics are used for: gains that level, unusual channels, and known values.
 
 use std::f64::consts::TAU;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ground::Timestamp;
 use karoo::assembly::BackendKind;
@@ -9,6 +9,7 @@ use karoo::config::EngineConfig;
 use karoo::control::fgpu::interpret;
 use karoo::engine::steer::{ControlHandle, EngineEvent};
 use karoo::engine::{OutputStatistics, TestPattern};
+use karoo::recv::OPEN_CHUNKS;
 use katcp::{Message, Response};
 
 use crate::support::rig::{self, Feed, backends, config, with_chunks};
@@ -39,25 +40,48 @@ fn noise(pol: usize, t: u64) -> f64 {
     sum as f64 / 65536.0 - 6.0
 }
 
-/// Periods of statistics that a run over these samples publishes.
+/// All periods of statistics of a run over these samples, each of which is `seen`: the samples of
+/// the next period wait for it.
 fn periods(
     config: &EngineConfig,
     backend: BackendKind,
     samples: &(dyn Fn(usize, u64) -> i32 + Sync),
     chunks: u64,
-    mut seen: impl FnMut(&ControlHandle),
+    seen: impl FnMut(&ControlHandle) + Send,
 ) -> Vec<Arc<OutputStatistics>> {
-    let mut all: Vec<Arc<OutputStatistics>> = Vec::new();
-    let feed = Feed::new(samples, 0..chunks);
-    let each = |steering: &ControlHandle, _: &EngineEvent| {
+    // What completes a period, behind which the receiver keeps chunks open.
+    let (period, chunk) = (
+        config.statistics_samples().unwrap(),
+        config.recv.chunk_samples,
+    );
+    let batches = config.send.chunk_jones / config.outputs[0].jones_per_batch;
+    let of_output = (batches * config.outputs[0].batch_samples()) as u64;
+    let needed = period.next_multiple_of(of_output) + config.tail_samples() as u64;
+    assert!(needed + (chunk as u64) < 2 * period);
+    let lead = needed + (OPEN_CHUNKS * chunk) as u64;
+    let steered = OnceLock::<ControlHandle>::new();
+    let all = Mutex::new((Vec::<Arc<OutputStatistics>>::new(), seen));
+    let collect = || {
+        let (all, seen) = &mut *all.lock().unwrap();
+        let last = all.last().map_or(0, |of| of.end.0);
+        let steering = steered.get().unwrap();
         let latest = steering.outputs()[0].statistics();
-        if let Some(latest) = latest.filter(|new| all.last().is_none_or(|old| old.end < new.end)) {
-            all.push(latest);
-        }
-        seen(steering);
+        latest
+            .filter(|latest| latest.end.0 > last)
+            .map_or(last, |latest| {
+                seen(steering);
+                all.push(latest.clone());
+                latest.end.0
+            })
     };
-    rig::run(config, backend, &feed, |_| (), each);
-    all
+    let feed = Feed {
+        waits: &|first| first >= collect() + lead,
+        ..Feed::new(samples, 0..chunks)
+    };
+    let steer = |steering: &ControlHandle| steered.set(steering.clone()).unwrap();
+    rig::run(config, backend, &feed, steer, |_, _| ());
+    collect();
+    all.into_inner().unwrap().0
 }
 
 /// Noise that is 20 dB stronger at one end of the band than at the other, in different directions,
@@ -79,7 +103,7 @@ fn auto_gain_levels_coloured_noise() {
         let mut levelled = Vec::new();
         let periods = periods(&config, backend, &coloured, chunks, |steering| {
             let output = &steering.outputs()[0];
-            if reply.is_none() && output.statistics().is_some() {
+            if reply.is_none() {
                 reply = Some(ask(&config, steering, "?karoo-auto-gain wideband 12"));
             } else if reply.is_some() {
                 levelled.extend(output.statistics_with_gains());
