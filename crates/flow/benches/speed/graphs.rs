@@ -11,6 +11,7 @@ use std::io::{Read, sink};
 use std::time::Instant;
 
 use karoo_flow::kernels::Level;
+use karoo_flow::run::Telemetry;
 use karoo_flow::{Builder, Executor, Graph, Settings, Type};
 
 /// Numbers between −1 and 1 without a pattern, again and again.
@@ -99,6 +100,24 @@ fn readers(graph: &Graph) -> Vec<Box<dyn Read + Send>> {
     noise.collect()
 }
 
+/// What a step's time goes to, in nanoseconds a sample.
+fn shares(told: &Telemetry, step: u64) {
+    for part in &told.partitions {
+        let of = |time: u64| time as f64 / step as f64;
+        let waits = |time: u64| time as f64 / part.ticks.max(1) as f64;
+        println!(
+            "    {}: {:.2} for reading, {:.2} for computing, {:.2} for writing; waits {:.2} for \
+             samples and {:.2} for room",
+            part.name,
+            of(part.reading),
+            of(part.computing),
+            of(part.writing),
+            waits(part.waiting_to_read),
+            waits(part.waiting_to_write),
+        );
+    }
+}
+
 /// The rates of whole runs, in millions of samples a second: the median of three for each step.
 fn rates(files: &[String], cpu: usize) {
     for path in files {
@@ -122,6 +141,9 @@ fn rates(files: &[String], cpu: usize) {
                     let run = executor.prepare(readers(&graph), writers);
                     let outcome = run.expect("as many as there are").run();
                     let outcome = outcome.expect("nothing fails");
+                    if std::env::var_os("KAROO_UNITS").is_some() {
+                        shares(&outcome.telemetry, step);
+                    }
                     outcome.ticks as f64 * 1e3 / outcome.telemetry.elapsed.max(1) as f64
                 })
                 .collect();

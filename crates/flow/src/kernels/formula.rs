@@ -17,9 +17,9 @@ use crate::types::Scalar;
 /// The most operations of one formula.
 pub(crate) const PARTS: usize = 24;
 /// Numbers that all operations go over before the next ones.
-const TILE: usize = 128;
+const TILE: usize = 256;
 /// The most numbers of a vector.
-const WIDEST: usize = 8;
+const WIDEST: usize = 16;
 /// The most operands.
 const ITEMS: usize = 4;
 
@@ -274,7 +274,8 @@ impl<T: Float> Work for Formula<'_, T> {
         unsafe {
             match width {
                 Width::Any => self.all::<Array<T>>(),
-                _ => self.all::<T::Half>(),
+                Width::Half => self.all::<T::Half>(),
+                Width::Full => self.all::<T::Full>(),
             }
         }
     }
@@ -291,14 +292,8 @@ fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
     let level = memory.level;
     memory.write::<T, _>(d, |out, inputs: Inputs| {
         assert!(!parts.is_empty() && parts.len() <= PARTS);
-        let mut constants = [[[T::default(); WIDEST]; ITEMS]; PARTS];
-        for (constants, part) in constants.iter_mut().zip(parts) {
-            for (constant, item) in constants.iter_mut().zip(part.items()) {
-                if let Some(Item::Constant(bits)) = item {
-                    *constant = [T::from_bits(bits); WIDEST];
-                }
-            }
-        }
+        let mut constants =
+            [const { [const { MaybeUninit::<[T; WIDEST]>::uninit() }; ITEMS] }; PARTS];
         let mut slots: Slots<T> = [const { MaybeUninit::uninit() }; PARTS];
         let slots: *mut [T; TILE] = slots.as_mut_ptr().cast();
         let none = Place {
@@ -312,8 +307,10 @@ fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
             for (which, item) in part.items().into_iter().enumerate() {
                 let place = match item {
                     None => continue,
-                    Some(Item::Constant(_)) => Place {
-                        first: constants[index][which].as_ptr(),
+                    Some(Item::Constant(bits)) => Place {
+                        first: constants[index][which]
+                            .write([T::from_bits(bits); WIDEST])
+                            .as_ptr(),
                         step: 0,
                         along: 0,
                     },
@@ -353,6 +350,6 @@ fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
             slots,
             out,
         };
-        simd::at(level.narrow(), formula);
+        simd::at(level, formula);
     });
 }

@@ -13,6 +13,8 @@ mod code;
 mod element;
 mod execute;
 mod fir;
+// Lanes that have been lent memory.
+#[allow(unsafe_code)]
 pub(crate) mod lane;
 // Machine code that was made here is called here.
 #[allow(unsafe_code)]

@@ -54,7 +54,7 @@ pub(super) trait Choice: Lanes {
 /// A float with its vectors.
 pub(super) trait Float: Real {
     type Half: Choice<Real = Self>;
-    type Full: Lanes<Real = Self>;
+    type Full: Choice<Real = Self>;
     fn wide(self) -> f64;
     /// A condition in a lane.
     fn condition(holds: bool) -> Self;
@@ -367,6 +367,98 @@ mod x86 {
     choice!(HalfF64, f64, _mm256_cmp_pd, _mm256_and_pd, _mm256_or_pd, _mm256_xor_pd,
         _mm256_blendv_pd, _mm256_set1_pd, _mm256_setr_pd(0, 1, 2, 3),
         |from| _mm256_loadu_pd(from));
+
+    macro_rules! full_choice {
+        ($name:ident, $real:ident, $compare:ident, $spread:ident, $bits:ident, $real_of:ident,
+         $choose:ident, $and:ident, $or:ident, $xor:ident, $all:ident, $gather:ident,
+         |$of_places:ident| $index:expr, |$from:ident| $wide:expr) => {
+            // SAFETY of every call: the caller's promise, see the trait.
+            #[allow(clippy::undocumented_unsafe_blocks)]
+            impl Choice for $name {
+                #[inline(always)]
+                unsafe fn less(self, other: Self) -> Self {
+                    $name(unsafe { $real_of($spread($compare::<_CMP_LT_OQ>(self.0, other.0))) })
+                }
+                #[inline(always)]
+                unsafe fn less_equal(self, other: Self) -> Self {
+                    $name(unsafe { $real_of($spread($compare::<_CMP_LE_OQ>(self.0, other.0))) })
+                }
+                #[inline(always)]
+                unsafe fn equal(self, other: Self) -> Self {
+                    $name(unsafe { $real_of($spread($compare::<_CMP_EQ_OQ>(self.0, other.0))) })
+                }
+                #[inline(always)]
+                unsafe fn and(self, other: Self) -> Self {
+                    $name(unsafe { $and(self.0, other.0) })
+                }
+                #[inline(always)]
+                unsafe fn or(self, other: Self) -> Self {
+                    $name(unsafe { $or(self.0, other.0) })
+                }
+                #[inline(always)]
+                unsafe fn xor(self, other: Self) -> Self {
+                    $name(unsafe { $xor(self.0, other.0) })
+                }
+                #[inline(always)]
+                unsafe fn not(self) -> Self {
+                    $name(unsafe { $xor(self.0, $all($real::from_bits(!0))) })
+                }
+                #[inline(always)]
+                unsafe fn choose(self, a: Self, b: Self) -> Self {
+                    // By bits: those of `a` where those of the condition are set.
+                    const CHOOSE: i32 = 0xCA;
+                    $name(unsafe {
+                        $real_of($choose::<CHOOSE>($bits(self.0), $bits(a.0), $bits(b.0)))
+                    })
+                }
+                #[inline(always)]
+                unsafe fn places(from: *const $real, places: &Places, to: &mut [i32]) {
+                    unsafe {
+                        let first = _mm512_set1_pd(places.first);
+                        let by = _mm512_set1_pd(places.by);
+                        let last = _mm512_set1_pd(places.last);
+                        let half = _mm512_set1_pd(0.5);
+                        for (eight, to) in to.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                            let $from = from.add(8 * eight);
+                            let distance = _mm512_sub_pd($wide, first);
+                            let at = if places.divide {
+                                _mm512_div_pd(distance, by)
+                            } else {
+                                _mm512_mul_pd(distance, by)
+                            };
+                            let at = if places.nearest {
+                                _mm512_add_pd(at, half)
+                            } else {
+                                at
+                            };
+                            // Not-a-number stays one here, and is a negative place.
+                            let at = _mm512_cvttpd_epi32(_mm512_min_pd(last, at));
+                            let at = _mm256_max_epi32(at, _mm256_setzero_si256());
+                            _mm256_storeu_si256(to.as_mut_ptr().cast(), at);
+                        }
+                    }
+                }
+                #[inline(always)]
+                unsafe fn entries($of_places: *const i32, table: *const u64) -> Self {
+                    // Entries are in the low ends of words of 8 bytes.
+                    $name(unsafe { $gather::<8>($index, table.cast()) })
+                }
+            }
+        };
+    }
+
+    #[rustfmt::skip]
+    full_choice!(FullF32, f32, _mm512_cmp_ps_mask, _mm512_movm_epi32, _mm512_castps_si512,
+        _mm512_castsi512_ps, _mm512_ternarylogic_epi32, _mm512_and_ps, _mm512_or_ps,
+        _mm512_xor_ps, _mm512_set1_ps, _mm512_i32gather_ps,
+        |places| _mm512_loadu_si512(places.cast()),
+        |from| _mm512_cvtps_pd(_mm256_loadu_ps(from)));
+    #[rustfmt::skip]
+    full_choice!(FullF64, f64, _mm512_cmp_pd_mask, _mm512_movm_epi64, _mm512_castpd_si512,
+        _mm512_castsi512_pd, _mm512_ternarylogic_epi64, _mm512_and_pd, _mm512_or_pd,
+        _mm512_xor_pd, _mm512_set1_pd, _mm512_i32gather_pd,
+        |places| _mm256_loadu_si256(places.cast()),
+        |from| _mm512_loadu_pd(from));
 
     impl Float for f32 {
         type Half = HalfF32;

@@ -10,6 +10,8 @@
 //! and both loads acquire. A mark differs from the one of the lap before, and the producer cannot
 //! be two laps ahead: one look tells.
 
+use std::ptr::NonNull;
+
 use super::memory::{Ahead, Alone, LINE, Memory, Want, checked};
 use super::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Marks, Ordering, Watch};
 
@@ -185,6 +187,12 @@ impl<T: Copy> MarkedProducer<T> {
             .fetch(Want::Write, &shared.memory, shared.slots, count, at, own);
     }
 
+    /// The next block, if there is room for it: memory that nobody else has until it is committed.
+    pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
+        let has = self.has_room();
+        has.then(|| NonNull::new(self.shared.items(self.place.at).cast()))?
+    }
+
     /// Room for one block, to write in place. It holds items that were there before.
     #[inline]
     pub fn reserve(&mut self) -> Option<MarkedGrant<'_, T>> {
@@ -265,6 +273,12 @@ impl<T: Copy> MarkedConsumer<T> {
     #[inline(always)]
     pub fn has_block(&self) -> bool {
         self.shared.mark(self.place.at).load(Ordering::Acquire) == self.place.lap
+    }
+
+    /// The next block, if there is one: memory that nobody else has until it is released.
+    pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
+        let has = self.has_block();
+        has.then(|| NonNull::new(self.shared.items(self.place.at).cast()))?
     }
 
     /// One block, to read in place.

@@ -10,6 +10,8 @@
 //! `tests/loom.rs` checks all interleavings of small rings; what it does not prove is the
 //! arithmetic of large ones, which property tests hold.
 
+use std::ptr::NonNull;
+
 use super::memory::{Ahead, Alone, Memory, Want, checked, stream};
 use super::sync::{Arc, AtomicBool, AtomicUsize, Ordering, Watch};
 
@@ -168,6 +170,12 @@ impl<T: Copy> Producer<T> {
     pub fn room(&mut self) -> usize {
         self.has_room(self.shared.slots);
         self.shared.slots - self.tail.wrapping_sub(self.head)
+    }
+
+    /// The next block, if there is room for it: memory that nobody else has until it is committed.
+    pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
+        let has = self.has_room(1);
+        has.then(|| NonNull::new(self.shared.items(self.at, 1).cast()))?
     }
 
     /// Room for so many blocks, to write in place. `None` if there is less, or if none is asked
@@ -364,6 +372,12 @@ impl<T: Copy> Consumer<T> {
             self.at,
             own,
         );
+    }
+
+    /// The next block, if there is one: memory that nobody else has until it is released.
+    pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
+        let has = self.has(1);
+        has.then(|| NonNull::new(self.shared.items(self.at, 1).cast()))?
     }
 
     /// So many blocks, to read in place. `None` if there are fewer, or if none is asked for.

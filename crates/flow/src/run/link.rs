@@ -1,89 +1,19 @@
 //! The two ends of a queue between parts: signals into blocks, blocks into signals.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::bell::Bell;
-use super::lane::{Shape, Store, first_byte};
+use super::block::{LINE, Place, places};
+use super::lane::Store;
 use super::layout::{Edge, IN, Layout, Turn};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
 use crate::kernels::View;
 use crate::queue::{Consumer, MarkedConsumer, MarkedProducer, Producer, marked, queue};
 
-/// Words in a cache line.
-const LINE: usize = 8;
-
-/// Where a signal lies in a block.
-#[derive(Clone, Copy)]
-struct Place {
-    signal: usize,
-    /// The first word of its real parts, and of its imaginary parts.
-    re: usize,
-    im: Option<usize>,
-    bytes: usize,
-    period: u64,
-}
-
-/// The places of an edge's signals, and the words of a block.
-fn places(shapes: &[Shape], edge: &Edge, signal: impl Fn(usize) -> usize) -> (Vec<Place>, usize) {
-    let mut words = 0;
-    let mut next = |bytes: usize| {
-        let first = words;
-        words += bytes.div_ceil(8).next_multiple_of(LINE);
-        first
-    };
-    let places = (0..edge.ports.len())
-        .map(|port| {
-            let shape = &shapes[edge.ports[port].to];
-            let bytes = shape.lane_bytes();
-            let lane = shape.samples(edge.block) * bytes;
-            Place {
-                signal: signal(port),
-                re: next(lane),
-                im: shape.kind.complex.then(|| next(lane)),
-                bytes,
-                period: shape.period,
-            }
-        })
-        .collect();
-    (places, words)
-}
-
-impl Place {
-    /// Copies the ticks `from` to `to` of a block, between `lane` bytes of a signal and `block`.
-    fn run(&self, from: u64, ticks: u64) -> (usize, usize) {
-        let first = (from / self.period) as usize * self.bytes;
-        (first, (ticks / self.period) as usize * self.bytes)
-    }
-
-    fn write(&self, block: &mut [u64], store: &Store, from: u64, ticks: u64) {
-        let (first, bytes) = self.run(from, ticks);
-        let block: &mut [u8] = bytemuck::cast_slice_mut(block);
-        let slot = store.slots[self.signal];
-        let mut copy = |word: usize, view: View| {
-            let lane = &store.lanes[view.lane].bytes()[first_byte(view)..];
-            block[8 * word + first..][..bytes].copy_from_slice(&lane[..bytes]);
-        };
-        copy(self.re, slot.re);
-        if let Some((word, view)) = self.im.zip(slot.im) {
-            copy(word, view);
-        }
-    }
-
-    fn read(&self, block: &[u64], store: &mut Store, from: u64, ticks: u64) {
-        let (first, bytes) = self.run(from, ticks);
-        let block: &[u8] = bytemuck::cast_slice(block);
-        let slot = store.slots[self.signal];
-        let mut copy = |word: usize, view: View| {
-            let lane = &mut store.lanes[view.lane].bytes_mut()[first_byte(view)..];
-            lane[..bytes].copy_from_slice(&block[8 * word + first..][..bytes]);
-        };
-        copy(self.re, slot.re);
-        if let Some((word, view)) = self.im.zip(slot.im) {
-            copy(word, view);
-        }
-    }
-}
+/// Blocks of a queue of which one can be held while a step computes.
+const ENOUGH: usize = 3;
 
 /// What both ends have.
 struct End {
@@ -96,6 +26,10 @@ struct End {
     /// The blocks that pass this queue, and the number of the present one.
     turn: Turn,
     number: u64,
+    /// Blocks that the queue holds.
+    capacity: usize,
+    /// Whether signals work in the present block.
+    lent: bool,
     /// The block of this end's own, where blocks are copied.
     own: Vec<u64>,
     /// The bell of the thread at the other end, and the blocks passed that it has not rung for.
@@ -131,6 +65,13 @@ enum Reading {
 }
 
 impl Writing {
+    fn slot(&mut self) -> Option<NonNull<u64>> {
+        match self {
+            Writing::Counted(ring) => ring.slot(),
+            Writing::Marked(ring) => ring.slot(),
+        }
+    }
+
     fn has_room(&mut self) -> bool {
         match self {
             Writing::Counted(ring) => ring.reserve(1).is_some(),
@@ -172,6 +113,13 @@ impl Writing {
 }
 
 impl Reading {
+    fn slot(&mut self) -> Option<NonNull<u64>> {
+        match self {
+            Reading::Counted(ring) => ring.slot(),
+            Reading::Marked(ring) => ring.slot(),
+        }
+    }
+
     fn has_block(&mut self) -> bool {
         match self {
             Reading::Counted(ring) => ring.peek(1).is_some(),
@@ -243,10 +191,8 @@ pub(super) fn link(
             for (sample, value) in values.iter().enumerate() {
                 slot.set(&mut store.lanes, sample, value);
             }
-            let alone = Place {
-                signal: 0,
-                ..*place
-            };
+            let mut alone = *place;
+            alone.signal = 0;
             alone.write(
                 &mut initial[block * words..][..words],
                 &store,
@@ -270,6 +216,8 @@ pub(super) fn link(
         at: 0,
         turn,
         number: 0,
+        capacity: edge.capacity,
+        lent: false,
         own: match edge.transfer.copies() {
             true => vec![0; words],
             false => vec![],
@@ -284,7 +232,7 @@ pub(super) fn link(
         },
         times: times.clone(),
     };
-    let (written, _) = self::places(shapes, edge, |port| edge.ports[port].from);
+    let (written, _) = super::block::places(shapes, edge, |port| edge.ports[port].from);
     Ok((
         Sender {
             ring: writing,
@@ -327,6 +275,36 @@ impl End {
         }
     }
 
+    /// Signals no longer work in the block.
+    fn give_back(&mut self, store: &mut Store) {
+        self.lent = false;
+        for place in self.places.iter().filter(|place| place.direct) {
+            place.give_back(store);
+        }
+    }
+
+    /// Has those signals work in blocks whose places are as long as their memory, if all of a block
+    /// is worked on in one step, and `may` agrees.
+    fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+        let whole = self.step == self.block && !self.transfer.copies();
+        if !whole || self.capacity < ENOUGH {
+            return;
+        }
+        for place in &mut self.places {
+            let bytes = place.run(0, self.block).1.next_multiple_of(8 * LINE);
+            let fits = |view: View| {
+                view.first == 0 && store.lanes[view.lane].bytes().len() == bytes && may(view)
+            };
+            place.direct = place.views(store).all(|(view, _)| fits(view));
+        }
+    }
+
+    /// The lanes of all signals.
+    fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
+        let views = self.places.iter().flat_map(|place| place.views(store));
+        views.map(|(view, _)| view.lane)
+    }
+
     fn advance(&mut self) {
         if self.ends() {
             self.at = 0;
@@ -338,6 +316,16 @@ impl End {
 }
 
 impl Sender {
+    /// Has these signals work in blocks, if they can.
+    pub fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+        self.end.direct(store, may);
+    }
+
+    /// The lanes of all signals.
+    pub fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
+        self.end.lanes(store)
+    }
+
     /// Whether a step may begin.
     pub fn may_begin(&mut self) -> bool {
         let now = !self.end.transfer.copies() && self.end.starts();
@@ -350,15 +338,37 @@ impl Sender {
         !now || !self.end.passes() || self.ring.has_room()
     }
 
+    /// Has signals work in the block that is sent next.
+    #[allow(unsafe_code)]
+    pub fn lend(&mut self, store: &mut Store) {
+        let end = &mut self.end;
+        let direct = end.places.iter().filter(|place| place.direct);
+        if direct.clone().next().is_none() || !end.passes() {
+            return;
+        }
+        if let Some(block) = self.ring.slot() {
+            for place in direct {
+                // SAFETY: the slot is this end's own until the block is sent, and signals are given
+                // back before. Queues outlive that: nothing runs without its ends.
+                unsafe { place.lend(block, store) };
+            }
+            end.lent = true;
+        }
+    }
+
     /// Sends what the signals have of this step.
-    pub fn send(&mut self, store: &Store) {
+    pub fn send(&mut self, store: &mut Store) {
         let end = &mut self.end;
         if !end.passes() {
             return end.advance();
         }
-        let (at, step, ends) = (end.at, end.step, end.ends());
+        let (at, step, ends, lent) = (end.at, end.step, end.ends(), end.lent);
+        if lent {
+            end.give_back(store);
+        }
+        let store = &*store;
         let write = |block: &mut [u64], places: &[Place]| {
-            for place in places {
+            for place in places.iter().filter(|place| !(lent && place.direct)) {
                 place.write(block, store, at, step);
             }
         };
@@ -403,15 +413,40 @@ impl Receiver {
         self.ring.available()
     }
 
-    /// Takes this step into the signals.
+    /// Has these signals work in blocks, if they can.
+    pub fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+        self.end.direct(store, may);
+    }
+
+    /// The lanes of all signals.
+    pub fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
+        self.end.lanes(store)
+    }
+
+    /// Gives the block back that signals have worked in.
+    pub fn give_back(&mut self, store: &mut Store) {
+        if self.end.lent {
+            self.end.give_back(store);
+            self.ring.read(true, |_| ());
+            self.end.passed();
+        }
+    }
+
+    /// Takes this step into the signals. Those that work in the block have it until
+    /// [`Receiver::give_back`].
+    #[allow(unsafe_code)]
     pub fn receive(&mut self, store: &mut Store) {
         let end = &mut self.end;
         if !end.passes() {
             return end.advance();
         }
         let (at, step, ends) = (end.at, end.step, end.ends());
+        let direct = end.places.iter().any(|place| place.direct);
+        let slot = direct.then(|| self.ring.slot()).flatten();
+        end.lent = slot.is_some();
+        let lent = end.lent;
         let mut read = |block: &[u64], places: &[Place]| {
-            for place in places {
+            for place in places.iter().filter(|place| !(lent && place.direct)) {
                 place.read(block, store, at, step);
             }
         };
@@ -422,10 +457,17 @@ impl Receiver {
             }
             read(&end.own, &end.places);
         } else {
-            // A slot goes back once all of it has been taken over into signals.
-            self.ring.read(ends, |block| read(block, &end.places));
-            if ends {
+            // A slot goes back once all of it has been taken over into signals, or none works in it.
+            let done = ends && !lent;
+            self.ring.read(done, |block| read(block, &end.places));
+            if done {
                 end.passed();
+            }
+            let direct = end.places.iter().filter(|place| lent && place.direct);
+            for (place, block) in direct.zip(slot.into_iter().cycle()) {
+                // SAFETY: the slot is this end's own until it goes back, and signals are given back
+                // before. Queues outlive that: nothing runs without its ends.
+                unsafe { place.lend(block, store) };
             }
         }
         end.advance();

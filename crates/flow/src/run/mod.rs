@@ -32,10 +32,14 @@
 
 mod absorb;
 mod bell;
+// Signals work in memory of queues.
+#[allow(unsafe_code)]
+mod block;
 mod bytes;
 mod change;
 mod control;
 mod copies;
+mod direct;
 mod gate;
 mod improve;
 mod lane;
@@ -268,7 +272,7 @@ impl Executor {
             changes: Arc::new(Changes::new(&layout.parameters, layout.parts.len())),
             real_time: self.settings.real_time,
         };
-        for ((ends, plan), part) in inner
+        for ((mut ends, plan), part) in inner
             .into_iter()
             .zip(plans.into_iter().skip(2))
             .zip(&layout.parts[2..])
@@ -277,6 +281,7 @@ impl Executor {
                 // Nothing that it does comes out.
                 continue;
             }
+            direct::find(&mut ends, &plan);
             run.names.push(part.name(ends.part));
             run.cpus.push(copies::cpu(part, &self.settings));
             let path = |item: &Option<layout::Item>| {

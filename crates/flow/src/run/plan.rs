@@ -183,6 +183,11 @@ impl Plan {
             .sum()
     }
 
+    /// The lanes in which samples stay from step to step.
+    pub fn moved(&self) -> impl Iterator<Item = usize> {
+        self.moves.iter().map(|mv| mv.lane)
+    }
+
     /// Moves last samples to the front.
     pub fn end_step(&mut self) {
         for mv in &self.moves {

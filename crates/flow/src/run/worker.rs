@@ -131,6 +131,19 @@ impl Ends {
         }
     }
 
+    /// Has signals work in the blocks that are sent next.
+    pub fn lend(&mut self, store: &mut Store) {
+        self.senders
+            .iter_mut()
+            .for_each(|sender| sender.lend(store));
+    }
+
+    /// Gives the blocks back that signals have worked in.
+    pub fn give_back(&mut self, store: &mut Store) {
+        let receivers = self.receivers.iter_mut();
+        receivers.for_each(|receiver| receiver.give_back(store));
+    }
+
     pub fn receive(&mut self, store: &mut Store, timed: bool) {
         for receiver in &mut self.receivers {
             if timed && receiver.starts() {
@@ -141,7 +154,7 @@ impl Ends {
         }
     }
 
-    pub fn send(&mut self, store: &Store, timed: bool) -> Result<(), Stopped> {
+    pub fn send(&mut self, store: &mut Store, timed: bool) -> Result<(), Stopped> {
         self.room(Sender::may_send)?;
         let begin = timed.then(Instant::now);
         for sender in &mut self.senders {
@@ -184,6 +197,7 @@ impl Worker {
             if self.ends.begin().is_err() {
                 return Ok(());
             }
+            self.ends.lend(&mut self.plan.store);
             if let Some(follower) = &mut self.follower {
                 change::prepare(&mut self.plan, &follower.begin(self.step));
             }
@@ -197,7 +211,8 @@ impl Worker {
                     unit::run(&mut self.plan, index)?;
                 }
             }
-            if self.ends.send(&self.plan.store, timed).is_err() {
+            self.ends.give_back(&mut self.plan.store);
+            if self.ends.send(&mut self.plan.store, timed).is_err() {
                 return Ok(());
             }
             self.plan.end_step();

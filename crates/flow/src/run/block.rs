@@ -1,0 +1,116 @@
+//! Where signals lie in the blocks of a queue.
+
+use std::ptr::NonNull;
+
+use super::lane::{Shape, Store, first_byte};
+use super::layout::Edge;
+use crate::kernels::View;
+
+/// Words in a cache line.
+pub(super) const LINE: usize = 8;
+
+/// Where a signal lies in a block.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub signal: usize,
+    /// The first word of its real parts, and of its imaginary parts.
+    re: usize,
+    im: Option<usize>,
+    bytes: usize,
+    period: u64,
+    /// Whether the signal works in the block itself.
+    pub direct: bool,
+}
+
+/// The places of an edge's signals, and the words of a block.
+pub(super) fn places(
+    shapes: &[Shape],
+    edge: &Edge,
+    signal: impl Fn(usize) -> usize,
+) -> (Vec<Place>, usize) {
+    let mut words = 0;
+    let mut next = |bytes: usize| {
+        let first = words;
+        words += bytes.div_ceil(8).next_multiple_of(LINE);
+        first
+    };
+    let places = (0..edge.ports.len())
+        .map(|port| {
+            let shape = &shapes[edge.ports[port].to];
+            let bytes = shape.lane_bytes();
+            let lane = shape.samples(edge.block) * bytes;
+            Place {
+                signal: signal(port),
+                re: next(lane),
+                im: shape.kind.complex.then(|| next(lane)),
+                bytes,
+                period: shape.period,
+                direct: false,
+            }
+        })
+        .collect();
+    (places, words)
+}
+
+impl Place {
+    /// The first byte of some ticks within a run, and how many they are.
+    pub fn run(&self, from: u64, ticks: u64) -> (usize, usize) {
+        let first = (from / self.period) as usize * self.bytes;
+        (first, (ticks / self.period) as usize * self.bytes)
+    }
+
+    pub fn write(&self, block: &mut [u64], store: &Store, from: u64, ticks: u64) {
+        let (first, bytes) = self.run(from, ticks);
+        let block: &mut [u8] = bytemuck::cast_slice_mut(block);
+        let slot = store.slots[self.signal];
+        let mut copy = |word: usize, view: View| {
+            let lane = &store.lanes[view.lane].bytes()[first_byte(view)..];
+            block[8 * word + first..][..bytes].copy_from_slice(&lane[..bytes]);
+        };
+        copy(self.re, slot.re);
+        if let Some((word, view)) = self.im.zip(slot.im) {
+            copy(word, view);
+        }
+    }
+
+    pub fn read(&self, block: &[u64], store: &mut Store, from: u64, ticks: u64) {
+        let (first, bytes) = self.run(from, ticks);
+        let block: &[u8] = bytemuck::cast_slice(block);
+        let slot = store.slots[self.signal];
+        let mut copy = |word: usize, view: View| {
+            let lane = &mut store.lanes[view.lane].bytes_mut()[first_byte(view)..];
+            lane[..bytes].copy_from_slice(&block[8 * word + first..][..bytes]);
+        };
+        copy(self.re, slot.re);
+        if let Some((word, view)) = self.im.zip(slot.im) {
+            copy(word, view);
+        }
+    }
+
+    /// The views of the signal, and where each begins in a block, in words.
+    pub fn views(&self, store: &Store) -> impl Iterator<Item = (View, usize)> + use<> {
+        let slot = store.slots[self.signal];
+        [(Some(slot.re), Some(self.re)), (slot.im, self.im)]
+            .into_iter()
+            .filter_map(|(view, word)| view.zip(word))
+    }
+
+    /// Has the signal work in this block.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Lane::lend`](crate::kernels::lane::Lane::lend): the block is this end's own until
+    /// the signal is given back.
+    pub unsafe fn lend(&self, block: NonNull<u64>, store: &mut Store) {
+        for (view, word) in self.views(store) {
+            // SAFETY: the caller's; the signal has its place within the block.
+            unsafe { store.lanes[view.lane].lend(block.add(word).cast()) };
+        }
+    }
+
+    pub fn give_back(&self, store: &mut Store) {
+        for (view, _) in self.views(store) {
+            store.lanes[view.lane].give_back();
+        }
+    }
+}
