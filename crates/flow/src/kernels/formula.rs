@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::execute::{Inputs, Memory, View};
+use super::gathers;
 use super::op::Arithmetic;
 use super::places::Places;
 use super::simd::{self, Width, Work};
@@ -156,6 +157,8 @@ struct Formula<'a, T> {
     /// The conditions of runs.
     conditions: &'a [&'a [u8]],
     slots: *mut [T; TILE],
+    /// Whether entries of tables are read many at once.
+    at_once: bool,
     out: &'a mut [T],
 }
 
@@ -228,12 +231,11 @@ impl<T: Float> Formula<'_, T> {
                     Part::Lut(_, lookup) => {
                         let mut places = [0i32; TILE];
                         V::places(a.0, &lookup.places, &mut places[..numbers]);
-                        let entries = lookup.table.as_ptr();
-                        let mut number = 0;
-                        while number < numbers {
-                            let places = places.as_ptr().add(number);
-                            V::entries(places, entries).store(to.add(number));
-                            number += V::COUNT;
+                        let (places, entries) = (places.as_ptr(), lookup.table.as_ptr());
+                        if self.at_once {
+                            gathers::at_once::<V>(places, entries, to, numbers);
+                        } else {
+                            gathers::singly(places, entries, to, numbers);
                         }
                     }
                 }
@@ -343,11 +345,13 @@ fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
                 _ => {}
             }
         }
+        let looks_up = parts.iter().any(|part| matches!(part, Part::Lut(..)));
         let formula = Formula {
             parts,
             places: &places[..parts.len()],
             conditions: &conditions,
             slots,
+            at_once: !looks_up || !level.is_full() || gathers::pay(level),
             out,
         };
         simd::at(level, formula);

@@ -40,6 +40,8 @@ mod columns;
 #[allow(unsafe_code)]
 mod formula;
 #[allow(unsafe_code)]
+mod gathers;
+#[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
 mod vector;

@@ -44,6 +44,15 @@ impl Level {
         levels
     }
 
+    /// Whether it has the widest vectors, those of [`Width::Full`].
+    pub(crate) fn is_full(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => true,
+            _ => false,
+        }
+    }
+
     /// The level for work that gains nothing from the widest vectors.
     pub(crate) fn narrow(self) -> Level {
         match self.0 {

@@ -7,6 +7,10 @@ use super::plan::{Plan, Running, Way};
 use super::worker::Ends;
 use crate::kernels::{Op, Operation, View};
 
+#[cfg(test)]
+#[path = "direct_tests.rs"]
+mod tests;
+
 /// The lanes that operations write from their beginning on, in each step, and all of them.
 fn written(plan: &Plan) -> HashSet<usize> {
     let lanes = plan.units.iter().filter_map(|unit| match unit {

@@ -321,6 +321,12 @@ impl Sender {
         self.end.direct(store, may);
     }
 
+    /// The signals that work in blocks.
+    #[cfg(test)]
+    pub fn direct_ports(&self) -> usize {
+        self.end.places.iter().filter(|place| place.direct).count()
+    }
+
     /// The lanes of all signals.
     pub fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
         self.end.lanes(store)
@@ -416,6 +422,12 @@ impl Receiver {
     /// Has these signals work in blocks, if they can.
     pub fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
         self.end.direct(store, may);
+    }
+
+    /// The signals that work in blocks.
+    #[cfg(test)]
+    pub fn direct_ports(&self) -> usize {
+        self.end.places.iter().filter(|place| place.direct).count()
     }
 
     /// The lanes of all signals.

@@ -56,7 +56,8 @@ impl Planning<'_> {
         let sent: HashSet<Reg> = self.runs(self.part.sent.iter()).collect();
         let fits = |now: usize, d: Reg, first: Reg| {
             let (read, written) = (&uses[&first], &uses[&d]);
-            let free = !sent.contains(&first);
+            // What goes may be made where it goes to.
+            let free = !sent.contains(&first) && !sent.contains(&d);
             let once = read.reads.iter().filter(|&&at| at == now).count() == 1;
             let last = read.reads.iter().chain(&read.writes).all(|&at| at <= now);
             let begins = written.writes == [now] && written.reads.iter().all(|&at| at > now);

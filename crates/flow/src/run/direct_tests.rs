@@ -1,0 +1,56 @@
+//! Which signals work in blocks.
+
+use super::super::link::{Receiver, Sender};
+use super::super::{Executor, Settings};
+use crate::{Builder, Graph, Type};
+
+/// Ports of the first partition that work in blocks: those that come, and those that go.
+fn direct(graph: &Graph, settings: Settings) -> (usize, usize) {
+    let settings = Settings {
+        partitions: Some(vec![0; graph.nodes().len()]),
+        ..settings
+    };
+    let executor = Executor::new(graph, settings).unwrap();
+    let readers = graph.inputs().map(|_| Box::new(std::io::empty()) as _);
+    let writers = graph.outputs().map(|_| Box::new(std::io::sink()) as _);
+    let run = executor.prepare(readers.collect(), writers.collect());
+    let ends = &run.unwrap().workers[0].ends;
+    (
+        ends.receivers.iter().map(Receiver::direct_ports).sum(),
+        ends.senders.iter().map(Sender::direct_ports).sum(),
+    )
+}
+
+fn steps(step: u64, block: u64) -> Settings {
+    Settings {
+        step,
+        block,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn what_comes_is_read_in_blocks_and_what_goes_is_made_there() {
+    let g = Builder::new("product");
+    let (x, y) = (g.input("x", Type::F32), g.input("y", Type::F32));
+    g.output("z", (x * y).gain(2.0));
+    let graph = g.build().unwrap();
+    assert_eq!(direct(&graph, steps(256, 256)), (2, 1));
+    // A block that is worked on in parts is copied.
+    assert_eq!(direct(&graph, steps(128, 256)), (0, 0));
+}
+
+#[test]
+fn what_stays_is_copied() {
+    // The filter looks at samples of the step before.
+    let g = Builder::new("filter");
+    g.output("y", g.input("x", Type::F32).fir([1.0, 2.0, 3.0].as_slice()));
+    assert_eq!(direct(&g.build().unwrap(), steps(256, 256)), (0, 1));
+    // What goes on as it came, or late, is made by nobody.
+    let g = Builder::new("through");
+    let x = g.input("x", Type::F32);
+    g.output("same", x);
+    g.output("late", x.delay(16, 0));
+    g.output("constant", g.constant(Type::F32, 3));
+    assert_eq!(direct(&g.build().unwrap(), steps(256, 256)), (0, 0));
+}
