@@ -9,7 +9,7 @@ use super::transfers::TransferCost;
 use crate::graph::{Graph, NodeId};
 
 /// Version of the file.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The time that a node takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How costs are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Calibration {
-    /// How long each of two runs goes on.
+    /// How long each of three runs goes on.
     pub time: Duration,
     /// The CPU that nodes run on; none: wherever the kernel puts them.
     pub cpu: Option<usize>,
@@ -44,21 +44,24 @@ impl Default for Calibration {
 
 /// Lets the graph run on one core, with noise at its inputs, and looks at the time of each node.
 ///
-/// Two runs with steps of two lengths tell what a step costs apart from its samples. What nodes
-/// take that run together, sample by sample, is dealt out evenly.
+/// Two runs with steps of two lengths tell what a step costs apart from its samples; signals are
+/// copied, so that nodes cost what they do where their numbers are near. A third run, in blocks,
+/// tells how much of the copying is left. What nodes take that run together, sample by sample, is
+/// dealt out evenly.
 pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String> {
     let long = Settings::default().step;
     let (a, b) = (
-        Measured::of(graph, calibration, long)?,
-        Measured::of(graph, calibration, long / 4)?,
+        Measured::of(graph, calibration, long, false)?,
+        Measured::of(graph, calibration, long / 4, false)?,
     );
+    let left = Measured::of(graph, calibration, long, true)?.left_of(&a);
     let mut costs = Costs {
         version: VERSION,
         graph: fingerprint(graph),
         measured: true,
         nodes: Default::default(),
         passes: Vec::new(),
-        queues: in_place(graph, queues(), &a, &b),
+        queues: in_place(graph, queues(), &a, &b, left),
         transfers: transfers::measure(calibration.cpu),
         inputs: straight(&a, &b, |run| run.inputs),
         outputs: straight(&a, &b, |run| run.outputs),
@@ -85,8 +88,8 @@ pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String>
 }
 
 /// What queues cost in the graph itself, where the other end is another thread: `alone` is what
-/// they cost on one core.
-fn in_place(graph: &Graph, alone: QueueCosts, a: &Measured, b: &Measured) -> QueueCosts {
+/// they cost on one core, and the part `left` of the copying is done.
+fn in_place(graph: &Graph, alone: QueueCosts, a: &Measured, b: &Measured, left: f64) -> QueueCosts {
     let periods = crate::interpreter::periods(graph).unwrap_or_default();
     let bytes = |id: NodeId, kind: Type| {
         let period = periods.get(id.index()).copied().unwrap_or(1).max(1);
@@ -101,7 +104,7 @@ fn in_place(graph: &Graph, alone: QueueCosts, a: &Measured, b: &Measured) -> Que
         .map(|id| bytes(id, graph.node(id).inputs[0]))
         .sum();
     let per_byte = |cost: Cost, bytes: f64| match bytes > 0.0 {
-        true => cost.per_tick / bytes,
+        true => left * cost.per_tick / bytes,
         false => 0.0,
     };
     let reading = straight(a, b, |run| run.reading);
@@ -125,8 +128,8 @@ fn least(calibration: Calibration) -> Result<Cost, String> {
     };
     let long = Settings::default().step;
     let (a, b) = (
-        Measured::of(&graph, calibration, long)?,
-        Measured::of(&graph, calibration, long / 4)?,
+        Measured::of(&graph, calibration, long, false)?,
+        Measured::of(&graph, calibration, long / 4, false)?,
     );
     let all = |run: &Measured| run.nodes.iter().map(|node| node.1).sum();
     Ok(straight(&a, &b, all))
@@ -165,10 +168,25 @@ fn straight(a: &Measured, b: &Measured, of: impl Fn(&Measured) -> f64) -> Cost {
 }
 
 impl Measured {
-    fn of(graph: &Graph, calibration: Calibration, step: u64) -> Result<Measured, String> {
+    /// The part of the copying of `copied` that is left in this run, whose signals are in blocks.
+    fn left_of(&self, copied: &Measured) -> f64 {
+        let nodes = |run: &Measured| run.nodes.iter().map(|node| node.1).sum::<f64>();
+        let copying = |run: &Measured| run.reading + run.writing;
+        // What nodes take more now, they take for numbers that are far.
+        let now = nodes(self) + copying(self) - nodes(copied);
+        (now / copying(copied).max(1.0)).clamp(0.0, 1.0)
+    }
+
+    fn of(
+        graph: &Graph,
+        calibration: Calibration,
+        step: u64,
+        in_blocks: bool,
+    ) -> Result<Measured, String> {
         let settings = Settings {
             partitions: Some(vec![0; graph.nodes().len()]),
             step,
+            in_blocks,
             block: longest_block(graph, Settings::default().block),
             cpus: calibration.cpu.map(|cpu| (0, cpu)).into_iter().collect(),
             ..Settings::default()

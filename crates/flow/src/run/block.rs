@@ -95,16 +95,27 @@ impl Place {
             .filter_map(|(view, word)| view.zip(word))
     }
 
-    /// Has the signal work in this block.
+    /// Whether the signal's memory is as long as its place in a block has it for a step. In a block
+    /// of several steps each must begin with a cache line.
+    pub fn fits(&self, store: &Store, step: u64, block: u64) -> bool {
+        let bytes = self.run(0, step).1;
+        let lines = bytes.next_multiple_of(8 * LINE);
+        let apart = step == block || bytes == lines;
+        let fits = |view: View| view.first == 0 && store.lanes[view.lane].bytes().len() == lines;
+        apart && self.views(store).all(|(view, _)| fits(view))
+    }
+
+    /// Has the signal work in this block, from a tick on.
     ///
     /// # Safety
     ///
     /// That of [`Lane::lend`](crate::kernels::lane::Lane::lend): the block is this end's own until
     /// the signal is given back.
-    pub unsafe fn lend(&self, block: NonNull<u64>, store: &mut Store) {
+    pub unsafe fn lend(&self, block: NonNull<u64>, store: &mut Store, from: u64) {
+        let (first, _) = self.run(from, 0);
         for (view, word) in self.views(store) {
             // SAFETY: the caller's; the signal has its place within the block.
-            unsafe { store.lanes[view.lane].lend(block.add(word).cast()) };
+            unsafe { store.lanes[view.lane].lend(block.add(word).cast().add(first)) };
         }
     }
 

@@ -36,8 +36,14 @@ fn what_comes_is_read_in_blocks_and_what_goes_is_made_there() {
     g.output("z", (x * y).gain(2.0));
     let graph = g.build().unwrap();
     assert_eq!(direct(&graph, steps(256, 256)), (2, 1));
-    // A block that is worked on in parts is copied.
-    assert_eq!(direct(&graph, steps(128, 256)), (0, 0));
+    assert_eq!(direct(&graph, steps(128, 256)), (2, 1));
+    // The second part of a block would begin within a cache line.
+    assert_eq!(direct(&graph, steps(8, 256)), (0, 0));
+    let copies = Settings {
+        in_blocks: false,
+        ..steps(256, 256)
+    };
+    assert_eq!(direct(&graph, copies), (0, 0));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::bell::Bell;
-use super::block::{LINE, Place, places};
+use super::block::{Place, places};
 use super::lane::Store;
 use super::layout::{Edge, IN, Layout, Turn};
 use super::settings::Transfer;
@@ -28,8 +28,9 @@ struct End {
     number: u64,
     /// Blocks that the queue holds.
     capacity: usize,
-    /// Whether signals work in the present block.
+    /// Whether signals work in the present block, and whether this step is the block's last.
     lent: bool,
+    last: bool,
     /// The block of this end's own, where blocks are copied.
     own: Vec<u64>,
     /// The bell of the thread at the other end, and the blocks passed that it has not rung for.
@@ -218,6 +219,7 @@ pub(super) fn link(
         number: 0,
         capacity: edge.capacity,
         lent: false,
+        last: false,
         own: match edge.transfer.copies() {
             true => vec![0; words],
             false => vec![],
@@ -283,19 +285,14 @@ impl End {
         }
     }
 
-    /// Has those signals work in blocks whose places are as long as their memory, if all of a block
-    /// is worked on in one step, and `may` agrees.
+    /// Has those signals work in blocks that can, if `may` agrees.
     fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
-        let whole = self.step == self.block && !self.transfer.copies();
-        if !whole || self.capacity < ENOUGH {
+        if self.transfer.copies() || self.capacity < ENOUGH {
             return;
         }
         for place in &mut self.places {
-            let bytes = place.run(0, self.block).1.next_multiple_of(8 * LINE);
-            let fits = |view: View| {
-                view.first == 0 && store.lanes[view.lane].bytes().len() == bytes && may(view)
-            };
-            place.direct = place.views(store).all(|(view, _)| fits(view));
+            place.direct = place.fits(store, self.step, self.block)
+                && place.views(store).all(|(view, _)| may(view));
         }
     }
 
@@ -356,7 +353,7 @@ impl Sender {
             for place in direct {
                 // SAFETY: the slot is this end's own until the block is sent, and signals are given
                 // back before. Queues outlive that: nothing runs without its ends.
-                unsafe { place.lend(block, store) };
+                unsafe { place.lend(block, store, end.at) };
             }
             end.lent = true;
         }
@@ -439,8 +436,10 @@ impl Receiver {
     pub fn give_back(&mut self, store: &mut Store) {
         if self.end.lent {
             self.end.give_back(store);
-            self.ring.read(true, |_| ());
-            self.end.passed();
+            if self.end.last {
+                self.ring.read(true, |_| ());
+                self.end.passed();
+            }
         }
     }
 
@@ -475,11 +474,12 @@ impl Receiver {
             if done {
                 end.passed();
             }
+            end.last = ends;
             let direct = end.places.iter().filter(|place| lent && place.direct);
             for (place, block) in direct.zip(slot.into_iter().cycle()) {
                 // SAFETY: the slot is this end's own until it goes back, and signals are given back
                 // before. Queues outlive that: nothing runs without its ends.
-                unsafe { place.lend(block, store) };
+                unsafe { place.lend(block, store, at) };
             }
         }
         end.advance();

@@ -281,7 +281,9 @@ impl Executor {
                 // Nothing that it does comes out.
                 continue;
             }
-            direct::find(&mut ends, &plan);
+            if self.settings.in_blocks {
+                direct::find(&mut ends, &plan);
+            }
             run.names.push(part.name(ends.part));
             run.cpus.push(copies::cpu(part, &self.settings));
             let path = |item: &Option<layout::Item>| {

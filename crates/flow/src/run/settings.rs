@@ -94,6 +94,9 @@ impl Default for Patience {
 pub struct Settings {
     /// Ticks in one block of each queue.
     pub block: u64,
+    /// Whether signals work in the blocks of queues where they can. Otherwise all are copied: then
+    /// what queues take can be told from what nodes take.
+    pub in_blocks: bool,
     /// Blocks that each queue holds. Queues of the inputs and outputs hold up to 32 KiB where that
     /// is more, and at most 512 blocks.
     pub capacity: usize,
@@ -137,6 +140,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             block: 1024,
+            in_blocks: true,
             capacity: 8,
             step: 512,
             transfer: Transfer::default(),
