@@ -82,7 +82,8 @@ impl Work for Reads<'_> {
     }
 }
 
-/// Whether to read at once with the widest vectors. Measured once, which takes some 20 µs.
+/// Whether to read at once with the widest vectors. Measured once, which takes some 20 µs: not when
+/// a run has begun.
 pub(super) fn pay(level: Level) -> bool {
     static PAY: OnceLock<bool> = OnceLock::new();
     *PAY.get_or_init(|| {

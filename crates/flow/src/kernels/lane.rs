@@ -40,7 +40,7 @@ impl Lane {
     /// # Safety
     ///
     /// `memory` is aligned to 8 bytes, its bytes are initialised, and nobody else reads or writes
-    /// them until [`Lane::give_back`], or after that while the lane lives.
+    /// them until [`Lane::give_back`], or, without it, as long as the lane is used.
     pub unsafe fn lend(&mut self, memory: NonNull<u8>) {
         self.lent = Some(memory);
     }

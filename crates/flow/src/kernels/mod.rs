@@ -59,3 +59,10 @@ pub(crate) use places::Places;
 pub(crate) use recur::TURNS;
 pub use simd::Level;
 pub(crate) use table::Line;
+
+/// Measures what kernels of this level need to know, the first time.
+pub(crate) fn prepare(level: Level) {
+    if level.is_full() {
+        gathers::pay(level);
+    }
+}

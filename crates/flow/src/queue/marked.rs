@@ -188,6 +188,7 @@ impl<T: Copy> MarkedProducer<T> {
     }
 
     /// The next block, if there is room for it: memory that nobody else has until it is committed.
+    /// Models of interleavings do not see what is done there.
     pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
         let has = self.has_room();
         has.then(|| NonNull::new(self.shared.items(self.place.at).cast()))?
@@ -275,7 +276,8 @@ impl<T: Copy> MarkedConsumer<T> {
         self.shared.mark(self.place.at).load(Ordering::Acquire) == self.place.lap
     }
 
-    /// The next block, if there is one: memory that nobody else has until it is released.
+    /// The next block, if there is one: memory that nobody else has until it is released. Models
+    /// of interleavings do not see what is done there.
     pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
         let has = self.has_block();
         has.then(|| NonNull::new(self.shared.items(self.place.at).cast()))?

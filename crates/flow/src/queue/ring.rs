@@ -173,6 +173,7 @@ impl<T: Copy> Producer<T> {
     }
 
     /// The next block, if there is room for it: memory that nobody else has until it is committed.
+    /// Models of interleavings do not see what is done there.
     pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
         let has = self.has_room(1);
         has.then(|| NonNull::new(self.shared.items(self.at, 1).cast()))?
@@ -374,7 +375,8 @@ impl<T: Copy> Consumer<T> {
         );
     }
 
-    /// The next block, if there is one: memory that nobody else has until it is released.
+    /// The next block, if there is one: memory that nobody else has until it is released. Models
+    /// of interleavings do not see what is done there.
     pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
         let has = self.has(1);
         has.then(|| NonNull::new(self.shared.items(self.at, 1).cast()))?

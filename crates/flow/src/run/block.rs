@@ -7,7 +7,7 @@ use super::layout::Edge;
 use crate::kernels::View;
 
 /// Words in a cache line.
-pub(super) const LINE: usize = 8;
+pub(super) const LINE_WORDS: usize = 8;
 
 /// Where a signal lies in a block.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(super) struct Place {
     bytes: usize,
     period: u64,
     /// Whether the signal works in the block itself.
-    pub direct: bool,
+    pub in_block: bool,
 }
 
 /// The places of an edge's signals, and the words of a block.
@@ -31,7 +31,7 @@ pub(super) fn places(
     let mut words = 0;
     let mut next = |bytes: usize| {
         let first = words;
-        words += bytes.div_ceil(8).next_multiple_of(LINE);
+        words += bytes.div_ceil(8).next_multiple_of(LINE_WORDS);
         first
     };
     let places = (0..edge.ports.len())
@@ -45,7 +45,7 @@ pub(super) fn places(
                 im: shape.kind.complex.then(|| next(lane)),
                 bytes,
                 period: shape.period,
-                direct: false,
+                in_block: false,
             }
         })
         .collect();
@@ -99,7 +99,7 @@ impl Place {
     /// of several steps each must begin with a cache line.
     pub fn fits(&self, store: &Store, step: u64, block: u64) -> bool {
         let bytes = self.run(0, step).1;
-        let lines = bytes.next_multiple_of(8 * LINE);
+        let lines = bytes.next_multiple_of(8 * LINE_WORDS);
         let apart = step == block || bytes == lines;
         let fits = |view: View| view.first == 0 && store.lanes[view.lane].bytes().len() == lines;
         apart && self.views(store).all(|(view, _)| fits(view))

@@ -280,18 +280,18 @@ impl End {
     /// Signals no longer work in the block.
     fn give_back(&mut self, store: &mut Store) {
         self.lent = false;
-        for place in self.places.iter().filter(|place| place.direct) {
+        for place in self.places.iter().filter(|place| place.in_block) {
             place.give_back(store);
         }
     }
 
-    /// Has those signals work in blocks that can, if `may` agrees.
-    fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+    /// Has those signals work in blocks whose memory fits their place there, if `may` agrees.
+    fn use_blocks(&mut self, store: &Store, may: impl Fn(View) -> bool) {
         if self.transfer.copies() || self.capacity < ENOUGH {
             return;
         }
         for place in &mut self.places {
-            place.direct = place.fits(store, self.step, self.block)
+            place.in_block = place.fits(store, self.step, self.block)
                 && place.views(store).all(|(view, _)| may(view));
         }
     }
@@ -314,14 +314,18 @@ impl End {
 
 impl Sender {
     /// Has these signals work in blocks, if they can.
-    pub fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
-        self.end.direct(store, may);
+    pub fn use_blocks(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+        self.end.use_blocks(store, may);
     }
 
     /// The signals that work in blocks.
     #[cfg(test)]
-    pub fn direct_ports(&self) -> usize {
-        self.end.places.iter().filter(|place| place.direct).count()
+    pub fn ports_in_blocks(&self) -> usize {
+        self.end
+            .places
+            .iter()
+            .filter(|place| place.in_block)
+            .count()
     }
 
     /// The lanes of all signals.
@@ -345,14 +349,15 @@ impl Sender {
     #[allow(unsafe_code)]
     pub fn lend(&mut self, store: &mut Store) {
         let end = &mut self.end;
-        let direct = end.places.iter().filter(|place| place.direct);
-        if direct.clone().next().is_none() || !end.passes() {
+        let in_block = end.places.iter().filter(|place| place.in_block);
+        if in_block.clone().next().is_none() || !end.passes() {
             return;
         }
         if let Some(block) = self.ring.slot() {
-            for place in direct {
+            for place in in_block {
                 // SAFETY: the slot is this end's own until the block is sent, and signals are given
-                // back before. Queues outlive that: nothing runs without its ends.
+                // back before. Nothing
+                // reads a signal whose part has ended.
                 unsafe { place.lend(block, store, end.at) };
             }
             end.lent = true;
@@ -371,7 +376,7 @@ impl Sender {
         }
         let store = &*store;
         let write = |block: &mut [u64], places: &[Place]| {
-            for place in places.iter().filter(|place| !(lent && place.direct)) {
+            for place in places.iter().filter(|place| !(lent && place.in_block)) {
                 place.write(block, store, at, step);
             }
         };
@@ -417,14 +422,18 @@ impl Receiver {
     }
 
     /// Has these signals work in blocks, if they can.
-    pub fn direct(&mut self, store: &Store, may: impl Fn(View) -> bool) {
-        self.end.direct(store, may);
+    pub fn use_blocks(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+        self.end.use_blocks(store, may);
     }
 
     /// The signals that work in blocks.
     #[cfg(test)]
-    pub fn direct_ports(&self) -> usize {
-        self.end.places.iter().filter(|place| place.direct).count()
+    pub fn ports_in_blocks(&self) -> usize {
+        self.end
+            .places
+            .iter()
+            .filter(|place| place.in_block)
+            .count()
     }
 
     /// The lanes of all signals.
@@ -452,12 +461,12 @@ impl Receiver {
             return end.advance();
         }
         let (at, step, ends) = (end.at, end.step, end.ends());
-        let direct = end.places.iter().any(|place| place.direct);
-        let slot = direct.then(|| self.ring.slot()).flatten();
+        let any = end.places.iter().any(|place| place.in_block);
+        let slot = any.then(|| self.ring.slot()).flatten();
         end.lent = slot.is_some();
         let lent = end.lent;
         let mut read = |block: &[u64], places: &[Place]| {
-            for place in places.iter().filter(|place| !(lent && place.direct)) {
+            for place in places.iter().filter(|place| !(lent && place.in_block)) {
                 place.read(block, store, at, step);
             }
         };
@@ -468,17 +477,19 @@ impl Receiver {
             }
             read(&end.own, &end.places);
         } else {
-            // A slot goes back once all of it has been taken over into signals, or none works in it.
+            // A slot goes back once all of it has been taken over into signals; if some work in it,
+            // in `give_back`.
             let done = ends && !lent;
             self.ring.read(done, |block| read(block, &end.places));
             if done {
                 end.passed();
             }
             end.last = ends;
-            let direct = end.places.iter().filter(|place| lent && place.direct);
-            for (place, block) in direct.zip(slot.into_iter().cycle()) {
+            let in_block = end.places.iter().filter(|place| lent && place.in_block);
+            for (place, block) in in_block.zip(slot.into_iter().cycle()) {
                 // SAFETY: the slot is this end's own until it goes back, and signals are given back
-                // before. Queues outlive that: nothing runs without its ends.
+                // before. Nothing
+                // reads a signal whose part has ended.
                 unsafe { place.lend(block, store, at) };
             }
         }

@@ -39,9 +39,9 @@ mod bytes;
 mod change;
 mod control;
 mod copies;
-mod direct;
 mod gate;
 mod improve;
+mod in_blocks;
 mod lane;
 mod layout;
 mod link;
@@ -282,7 +282,7 @@ impl Executor {
                 continue;
             }
             if self.settings.in_blocks {
-                direct::find(&mut ends, &plan);
+                in_blocks::find(&mut ends, &plan);
             }
             run.names.push(part.name(ends.part));
             run.cpus.push(copies::cpu(part, &self.settings));

@@ -145,6 +145,7 @@ struct Planning<'a> {
 
 impl Plan {
     pub fn new(part: &Part, level: Level, compile: bool) -> Plan {
+        kernels::prepare(level);
         let mut planning = Planning {
             part,
             code: Code::default(),

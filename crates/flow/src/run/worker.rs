@@ -132,14 +132,14 @@ impl Ends {
     }
 
     /// Has signals work in the blocks that are sent next.
-    pub fn lend(&mut self, store: &mut Store) {
+    pub fn reserve(&mut self, store: &mut Store) {
         self.senders
             .iter_mut()
             .for_each(|sender| sender.lend(store));
     }
 
-    /// Gives the blocks back that signals have worked in.
-    pub fn give_back(&mut self, store: &mut Store) {
+    /// Gives the blocks back that came and that signals have worked in.
+    pub fn release(&mut self, store: &mut Store) {
         let receivers = self.receivers.iter_mut();
         receivers.for_each(|receiver| receiver.give_back(store));
     }
@@ -197,7 +197,7 @@ impl Worker {
             if self.ends.begin().is_err() {
                 return Ok(());
             }
-            self.ends.lend(&mut self.plan.store);
+            self.ends.reserve(&mut self.plan.store);
             if let Some(follower) = &mut self.follower {
                 change::prepare(&mut self.plan, &follower.begin(self.step));
             }
@@ -211,7 +211,7 @@ impl Worker {
                     unit::run(&mut self.plan, index)?;
                 }
             }
-            self.ends.give_back(&mut self.plan.store);
+            self.ends.release(&mut self.plan.store);
             if self.ends.send(&mut self.plan.store, timed).is_err() {
                 return Ok(());
             }

@@ -8,7 +8,7 @@ use super::worker::Ends;
 use crate::kernels::{Op, Operation, View};
 
 #[cfg(test)]
-#[path = "direct_tests.rs"]
+#[path = "in_blocks_tests.rs"]
 mod tests;
 
 /// The lanes that operations write from their beginning on, in each step, and all of them.
@@ -29,7 +29,6 @@ fn written(plan: &Plan) -> HashSet<usize> {
 fn whole(op: &Operation, count: usize, plan: &Plan) -> Option<usize> {
     let (Op::Chain { d, .. }
     | Op::Formula { d, .. }
-    | Op::Recur { d, .. }
     | Op::Fir { d, .. }
     | Op::Dot { d, .. }
     | Op::Calculate { d, .. }
@@ -51,7 +50,9 @@ fn whole(op: &Operation, count: usize, plan: &Plan) -> Option<usize> {
 }
 
 /// Finds the signals of a part that can work in blocks. A signal that comes must not be wanted
-/// behind the step, nor be sent on; one that goes must be made anew in each step, and go once.
+/// behind the step, as samples are that stay in memory for filters and delays, nor be sent on: its
+/// block goes back before anything is sent. One that goes must be made anew in each step, and go
+/// once: its memory can be in one block only.
 pub(super) fn find(ends: &mut Ends, plan: &Plan) {
     let store = &plan.store;
     let past: HashSet<usize> = plan.moved().collect();
@@ -63,7 +64,7 @@ pub(super) fn find(ends: &mut Ends, plan: &Plan) {
     }
     let comes = |view: View| !past.contains(&view.lane) && !sent.contains_key(&view.lane);
     for receiver in &mut ends.receivers {
-        receiver.direct(store, comes);
+        receiver.use_blocks(store, comes);
     }
     let written = written(plan);
     let goes = |view: View| {
@@ -72,6 +73,6 @@ pub(super) fn find(ends: &mut Ends, plan: &Plan) {
         once && written.contains(&lane) && !past.contains(&lane)
     };
     for sender in &mut ends.senders {
-        sender.direct(store, goes);
+        sender.use_blocks(store, goes);
     }
 }

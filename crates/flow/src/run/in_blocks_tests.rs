@@ -5,7 +5,7 @@ use super::super::{Executor, Settings};
 use crate::{Builder, Graph, Type};
 
 /// Ports of the first partition that work in blocks: those that come, and those that go.
-fn direct(graph: &Graph, settings: Settings) -> (usize, usize) {
+fn in_blocks(graph: &Graph, settings: Settings) -> (usize, usize) {
     let settings = Settings {
         partitions: Some(vec![0; graph.nodes().len()]),
         ..settings
@@ -16,8 +16,8 @@ fn direct(graph: &Graph, settings: Settings) -> (usize, usize) {
     let run = executor.prepare(readers.collect(), writers.collect());
     let ends = &run.unwrap().workers[0].ends;
     (
-        ends.receivers.iter().map(Receiver::direct_ports).sum(),
-        ends.senders.iter().map(Sender::direct_ports).sum(),
+        ends.receivers.iter().map(Receiver::ports_in_blocks).sum(),
+        ends.senders.iter().map(Sender::ports_in_blocks).sum(),
     )
 }
 
@@ -35,15 +35,15 @@ fn what_comes_is_read_in_blocks_and_what_goes_is_made_there() {
     let (x, y) = (g.input("x", Type::F32), g.input("y", Type::F32));
     g.output("z", (x * y).gain(2.0));
     let graph = g.build().unwrap();
-    assert_eq!(direct(&graph, steps(256, 256)), (2, 1));
-    assert_eq!(direct(&graph, steps(128, 256)), (2, 1));
+    assert_eq!(in_blocks(&graph, steps(256, 256)), (2, 1));
+    assert_eq!(in_blocks(&graph, steps(128, 256)), (2, 1));
     // The second part of a block would begin within a cache line.
-    assert_eq!(direct(&graph, steps(8, 256)), (0, 0));
+    assert_eq!(in_blocks(&graph, steps(8, 256)), (0, 0));
     let copies = Settings {
         in_blocks: false,
         ..steps(256, 256)
     };
-    assert_eq!(direct(&graph, copies), (0, 0));
+    assert_eq!(in_blocks(&graph, copies), (0, 0));
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn what_stays_is_copied() {
     // The filter looks at samples of the step before.
     let g = Builder::new("filter");
     g.output("y", g.input("x", Type::F32).fir([1.0, 2.0, 3.0].as_slice()));
-    assert_eq!(direct(&g.build().unwrap(), steps(256, 256)), (0, 1));
+    assert_eq!(in_blocks(&g.build().unwrap(), steps(256, 256)), (0, 1));
     // What goes on as it came, or late, is made by nobody.
     let g = Builder::new("through");
     let x = g.input("x", Type::F32);
     g.output("same", x);
     g.output("late", x.delay(16, 0));
     g.output("constant", g.constant(Type::F32, 3));
-    assert_eq!(direct(&g.build().unwrap(), steps(256, 256)), (0, 0));
+    assert_eq!(in_blocks(&g.build().unwrap(), steps(256, 256)), (0, 0));
 }
