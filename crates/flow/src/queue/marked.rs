@@ -187,13 +187,6 @@ impl<T: Copy> MarkedProducer<T> {
             .fetch(Want::Write, &shared.memory, shared.slots, count, at, own);
     }
 
-    /// The next block, if there is room for it: memory that nobody else has until it is committed.
-    /// Models of interleavings do not see what is done there.
-    pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
-        let has = self.has_room();
-        has.then(|| NonNull::new(self.shared.items(self.place.at).cast()))?
-    }
-
     /// Room for one block, to write in place. It holds items that were there before.
     #[inline]
     pub fn reserve(&mut self) -> Option<MarkedGrant<'_, T>> {

@@ -172,13 +172,6 @@ impl<T: Copy> Producer<T> {
         self.shared.slots - self.tail.wrapping_sub(self.head)
     }
 
-    /// The next block, if there is room for it: memory that nobody else has until it is committed.
-    /// Models of interleavings do not see what is done there.
-    pub(crate) fn slot(&mut self) -> Option<NonNull<T>> {
-        let has = self.has_room(1);
-        has.then(|| NonNull::new(self.shared.items(self.at, 1).cast()))?
-    }
-
     /// Room for so many blocks, to write in place. `None` if there is less, or if none is asked
     /// for. The room holds items that were there before.
     #[inline]

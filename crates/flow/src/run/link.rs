@@ -9,7 +9,6 @@ use super::lane::Store;
 use super::layout::{Edge, IN, Layout, Turn};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
-use crate::kernels::View;
 use crate::queue::{Consumer, MarkedConsumer, MarkedProducer, Producer, marked, queue};
 
 /// Blocks of a queue of which one can be held while a step computes.
@@ -66,13 +65,6 @@ enum Reading {
 }
 
 impl Writing {
-    fn slot(&mut self) -> Option<NonNull<u64>> {
-        match self {
-            Writing::Counted(ring) => ring.slot(),
-            Writing::Marked(ring) => ring.slot(),
-        }
-    }
-
     fn has_room(&mut self) -> bool {
         match self {
             Writing::Counted(ring) => ring.reserve(1).is_some(),
@@ -286,13 +278,13 @@ impl End {
     }
 
     /// Has those signals work in blocks whose memory fits their place there, if `may` agrees.
-    fn use_blocks(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+    fn use_blocks(&mut self, store: &Store, may: impl Fn(usize) -> bool) {
         if self.transfer.copies() || self.capacity < ENOUGH {
             return;
         }
         for place in &mut self.places {
             place.in_block = place.fits(store, self.step, self.block)
-                && place.views(store).all(|(view, _)| may(view));
+                && place.views(store).all(|(view, _)| may(view.lane));
         }
     }
 
@@ -313,21 +305,6 @@ impl End {
 }
 
 impl Sender {
-    /// Has these signals work in blocks, if they can.
-    pub fn use_blocks(&mut self, store: &Store, may: impl Fn(View) -> bool) {
-        self.end.use_blocks(store, may);
-    }
-
-    /// The signals that work in blocks.
-    #[cfg(test)]
-    pub fn ports_in_blocks(&self) -> usize {
-        self.end
-            .places
-            .iter()
-            .filter(|place| place.in_block)
-            .count()
-    }
-
     /// The lanes of all signals.
     pub fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
         self.end.lanes(store)
@@ -345,38 +322,15 @@ impl Sender {
         !now || !self.end.passes() || self.ring.has_room()
     }
 
-    /// Has signals work in the block that is sent next.
-    #[allow(unsafe_code)]
-    pub fn lend(&mut self, store: &mut Store) {
-        let end = &mut self.end;
-        let in_block = end.places.iter().filter(|place| place.in_block);
-        if in_block.clone().next().is_none() || !end.passes() {
-            return;
-        }
-        if let Some(block) = self.ring.slot() {
-            for place in in_block {
-                // SAFETY: the slot is this end's own until the block is sent, and signals are given
-                // back before. Nothing
-                // reads a signal whose part has ended.
-                unsafe { place.lend(block, store, end.at) };
-            }
-            end.lent = true;
-        }
-    }
-
     /// Sends what the signals have of this step.
-    pub fn send(&mut self, store: &mut Store) {
+    pub fn send(&mut self, store: &Store) {
         let end = &mut self.end;
         if !end.passes() {
             return end.advance();
         }
-        let (at, step, ends, lent) = (end.at, end.step, end.ends(), end.lent);
-        if lent {
-            end.give_back(store);
-        }
-        let store = &*store;
+        let (at, step, ends) = (end.at, end.step, end.ends());
         let write = |block: &mut [u64], places: &[Place]| {
-            for place in places.iter().filter(|place| !(lent && place.in_block)) {
+            for place in places {
                 place.write(block, store, at, step);
             }
         };
@@ -422,7 +376,7 @@ impl Receiver {
     }
 
     /// Has these signals work in blocks, if they can.
-    pub fn use_blocks(&mut self, store: &Store, may: impl Fn(View) -> bool) {
+    pub fn use_blocks(&mut self, store: &Store, may: impl Fn(usize) -> bool) {
         self.end.use_blocks(store, may);
     }
 
@@ -434,11 +388,6 @@ impl Receiver {
             .iter()
             .filter(|place| place.in_block)
             .count()
-    }
-
-    /// The lanes of all signals.
-    pub fn lanes(&self, store: &Store) -> impl Iterator<Item = usize> {
-        self.end.lanes(store)
     }
 
     /// Gives the block back that signals have worked in.

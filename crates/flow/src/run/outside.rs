@@ -127,7 +127,7 @@ impl Inlet {
                 let now = self.begins.now();
                 self.begins.at(round).store(now, Ordering::Relaxed);
             }
-            if self.ends.begin().is_err() || self.ends.send(&mut self.store, false).is_err() {
+            if self.ends.begin().is_err() || self.ends.send(&self.store, false).is_err() {
                 return Ok(());
             }
             at += self.step;
@@ -142,7 +142,7 @@ impl Inlet {
         for port in &self.ports {
             self.store.clear(port.signal);
         }
-        while self.ends.begin().is_ok() && self.ends.send(&mut self.store, false).is_ok() {}
+        while self.ends.begin().is_ok() && self.ends.send(&self.store, false).is_ok() {}
     }
 
     /// Reads the samples of a step. Returns the tick before which they all are there.

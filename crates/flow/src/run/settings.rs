@@ -94,8 +94,8 @@ impl Default for Patience {
 pub struct Settings {
     /// Ticks in one block of each queue.
     pub block: u64,
-    /// Whether signals work in the blocks of queues where they can. Otherwise all are copied: then
-    /// what queues take can be told from what nodes take.
+    /// Whether signals work in the blocks that they come in, where they can. Otherwise all are
+    /// copied: then what queues take can be told from what nodes take.
     pub in_blocks: bool,
     /// Blocks that each queue holds. Queues of the inputs and outputs hold up to 32 KiB where that
     /// is more, and at most 512 blocks.

@@ -131,13 +131,6 @@ impl Ends {
         }
     }
 
-    /// Has signals work in the blocks that are sent next.
-    pub fn reserve(&mut self, store: &mut Store) {
-        self.senders
-            .iter_mut()
-            .for_each(|sender| sender.lend(store));
-    }
-
     /// Gives the blocks back that came and that signals have worked in.
     pub fn release(&mut self, store: &mut Store) {
         let receivers = self.receivers.iter_mut();
@@ -154,7 +147,7 @@ impl Ends {
         }
     }
 
-    pub fn send(&mut self, store: &mut Store, timed: bool) -> Result<(), Stopped> {
+    pub fn send(&mut self, store: &Store, timed: bool) -> Result<(), Stopped> {
         self.room(Sender::may_send)?;
         let begin = timed.then(Instant::now);
         for sender in &mut self.senders {
@@ -197,7 +190,6 @@ impl Worker {
             if self.ends.begin().is_err() {
                 return Ok(());
             }
-            self.ends.reserve(&mut self.plan.store);
             if let Some(follower) = &mut self.follower {
                 change::prepare(&mut self.plan, &follower.begin(self.step));
             }
@@ -212,7 +204,7 @@ impl Worker {
                 }
             }
             self.ends.release(&mut self.plan.store);
-            if self.ends.send(&mut self.plan.store, timed).is_err() {
+            if self.ends.send(&self.plan.store, timed).is_err() {
                 return Ok(());
             }
             self.plan.end_step();

@@ -52,12 +52,13 @@ impl Planning<'_> {
         for reg in self.slow(groups) {
             uses.entry(reg).or_default().otherwise = true;
         }
+        // What came is in a block, where writing would wait for the other core.
+        let received: HashSet<Reg> = self.runs(self.part.received.iter()).collect();
         // One may be what came from another part.
         let sent: HashSet<Reg> = self.runs(self.part.sent.iter()).collect();
         let fits = |now: usize, d: Reg, first: Reg| {
             let (read, written) = (&uses[&first], &uses[&d]);
-            // What goes may be made where it goes to.
-            let free = !sent.contains(&first) && !sent.contains(&d);
+            let free = !sent.contains(&first) && !received.contains(&first);
             let once = read.reads.iter().filter(|&&at| at == now).count() == 1;
             let last = read.reads.iter().chain(&read.writes).all(|&at| at <= now);
             let begins = written.writes == [now] && written.reads.iter().all(|&at| at > now);
