@@ -4,7 +4,7 @@
 //! computing, the best and the median, and what writing to the queue takes in the mean. Files of
 //! graphs (GraphML) may be given. With `--rates CPU` there is a line for each of these files alone:
 //! the rate of whole runs, whose partition is on that CPU, and whose threads that read and write
-//! are on any of those of the program (`taskset`).
+//! are on any of those of the program (`taskset`). `KAROO_UNITS=1` adds what the time goes to.
 
 use std::hint::black_box;
 use std::io::{Read, sink};

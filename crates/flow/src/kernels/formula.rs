@@ -345,13 +345,12 @@ fn formula<T: Float>(d: View, parts: &[Part<View>], memory: &mut Memory) {
                 _ => {}
             }
         }
-        let looks_up = parts.iter().any(|part| matches!(part, Part::Lut(..)));
         let formula = Formula {
             parts,
             places: &places[..parts.len()],
             conditions: &conditions,
             slots,
-            at_once: !looks_up || !level.is_full() || gathers::pay(level),
+            at_once: !level.is_full() || gathers::pay(level),
             out,
         };
         simd::at(level, formula);

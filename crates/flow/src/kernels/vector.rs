@@ -282,10 +282,100 @@ mod x86 {
     lanes!(FullF64, __m512d, f64, 8, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd,
         _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd, _mm512_div_pd, _mm512_xor_pd, _mm512_fmadd_pd);
 
+    /// Doubles that become places.
+    trait Doubles: Lanes<Real = f64> {
+        /// These or `last`, whichever is less, cut to whole numbers from 0 on, into `to`.
+        ///
+        /// # Safety
+        ///
+        /// That of [`Lanes`].
+        unsafe fn place(self, last: Self, to: *mut i32);
+    }
+
+    impl Doubles for HalfF64 {
+        #[inline(always)]
+        unsafe fn place(self, last: Self, to: *mut i32) {
+            // SAFETY: the caller's. Not-a-number stays one here, and is a negative place.
+            unsafe {
+                let at = _mm256_cvttpd_epi32(_mm256_min_pd(last.0, self.0));
+                _mm_storeu_si128(to.cast(), _mm_max_epi32(at, _mm_setzero_si128()));
+            }
+        }
+    }
+
+    impl Doubles for FullF64 {
+        #[inline(always)]
+        unsafe fn place(self, last: Self, to: *mut i32) {
+            // SAFETY: as above.
+            unsafe {
+                let at = _mm512_cvttpd_epi32(_mm512_min_pd(last.0, self.0));
+                _mm256_storeu_si256(to.cast(), _mm256_max_epi32(at, _mm256_setzero_si256()));
+            }
+        }
+    }
+
+    /// The places of as many numbers as go into `to`, of which `wide` gives a vector.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Lanes`].
+    #[inline(always)]
+    unsafe fn places<D: Doubles>(wide: impl Fn(usize) -> D, places: &Places, to: &mut [i32]) {
+        // SAFETY: the caller's; `to` has room for the places of each whole vector.
+        unsafe {
+            let (first, by) = (D::all(places.first), D::all(places.by));
+            let (last, half) = (D::all(places.last), D::all(0.5));
+            for (vector, to) in to.chunks_exact_mut(D::COUNT).enumerate() {
+                let distance = wide(D::COUNT * vector).sub(first);
+                let at = if places.divide {
+                    distance.div(by)
+                } else {
+                    distance.mul(by)
+                };
+                let at = if places.nearest { at.add(half) } else { at };
+                at.place(last, to.as_mut_ptr());
+            }
+        }
+    }
+
+    // Comparisons give masks with 512 bits: they are spread over the lanes.
+    macro_rules! spread {
+        ($compare:ident, $choose:ident, $vector:ident, $mask:ident, $spread:ident, $bits:ident,
+         $real:ident, $by_bits:ident) => {
+            /// # Safety
+            ///
+            /// That of [`Lanes`].
+            #[inline(always)]
+            unsafe fn $compare<const RELATION: i32>(a: $vector, b: $vector) -> $vector {
+                // SAFETY: the caller's.
+                unsafe { $real($spread($mask::<RELATION>(a, b))) }
+            }
+            /// `b` where all bits of `condition` are set, `a` where none is.
+            ///
+            /// # Safety
+            ///
+            /// That of [`Lanes`].
+            #[inline(always)]
+            unsafe fn $choose(a: $vector, b: $vector, condition: $vector) -> $vector {
+                /// The second operand by the bits of the first, otherwise the third.
+                const CHOOSE: i32 = 0xCA;
+                // SAFETY: the caller's.
+                unsafe { $real($by_bits::<CHOOSE>($bits(condition), $bits(b), $bits(a))) }
+            }
+        };
+    }
+
+    #[rustfmt::skip]
+    spread!(compare_ps, choose_ps, __m512, _mm512_cmp_ps_mask, _mm512_movm_epi32,
+        _mm512_castps_si512, _mm512_castsi512_ps, _mm512_ternarylogic_epi32);
+    #[rustfmt::skip]
+    spread!(compare_pd, choose_pd, __m512d, _mm512_cmp_pd_mask, _mm512_movm_epi64,
+        _mm512_castpd_si512, _mm512_castsi512_pd, _mm512_ternarylogic_epi64);
+
     macro_rules! choice {
         ($name:ident, $real:ident, $compare:ident, $and:ident, $or:ident, $xor:ident,
-         $choose:ident, $all:ident, $set:ident($($lane:literal),*),
-         |$from:ident| $wide:expr) => {
+         $choose:ident, $all:ident, |$from:ident| $wide:expr,
+         |$places:ident, $table:ident| $entries:expr) => {
             // SAFETY of every call: the caller's promise, see the trait.
             #[allow(clippy::undocumented_unsafe_blocks)]
             impl Choice for $name {
@@ -322,143 +412,50 @@ mod x86 {
                     $name(unsafe { $choose(b.0, a.0, self.0) })
                 }
                 #[inline(always)]
-                unsafe fn places(from: *const $real, places: &Places, to: &mut [i32]) {
-                    unsafe {
-                        let first = _mm256_set1_pd(places.first);
-                        let by = _mm256_set1_pd(places.by);
-                        let last = _mm256_set1_pd(places.last);
-                        let half = _mm256_set1_pd(0.5);
-                        for (four, to) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                            let $from = from.add(4 * four);
-                            let distance = _mm256_sub_pd($wide, first);
-                            let at = if places.divide {
-                                _mm256_div_pd(distance, by)
-                            } else {
-                                _mm256_mul_pd(distance, by)
-                            };
-                            let at = if places.nearest {
-                                _mm256_add_pd(at, half)
-                            } else {
-                                at
-                            };
-                            // Not-a-number stays one here, and is a negative place.
-                            let at = _mm256_cvttpd_epi32(_mm256_min_pd(last, at));
-                            let at = _mm_max_epi32(at, _mm_setzero_si128());
-                            _mm_storeu_si128(to.as_mut_ptr().cast(), at);
-                        }
-                    }
+                unsafe fn places(from: *const $real, of: &Places, to: &mut [i32]) {
+                    let wide = |at: usize| unsafe {
+                        let $from = from.add(at);
+                        $wide
+                    };
+                    unsafe { places(wide, of, to) }
                 }
                 #[inline(always)]
-                unsafe fn entries(places: *const i32, table: *const u64) -> Self {
-                    let entry = |lane: usize| unsafe {
-                        $real::from_bits(*table.add(*places.add(lane) as u32 as usize) as _)
-                    };
-                    $name(unsafe { $set($(entry($lane)),*) })
+                unsafe fn entries($places: *const i32, $table: *const u64) -> Self {
+                    $name(unsafe { $entries })
                 }
             }
+        };
+    }
+
+    /// An entry of a table, as bits in the low end of a word.
+    macro_rules! entry {
+        ($real:ident, $places:ident, $table:ident, $lane:literal) => {
+            $real::from_bits(*$table.add(*$places.add($lane) as u32 as usize) as _)
+        };
+    }
+    macro_rules! set {
+        ($set:ident, $real:ident, $places:ident, $table:ident: $($lane:literal),*) => {
+            $set($(entry!($real, $places, $table, $lane)),*)
         };
     }
 
     #[rustfmt::skip]
     choice!(HalfF32, f32, _mm256_cmp_ps, _mm256_and_ps, _mm256_or_ps, _mm256_xor_ps,
-        _mm256_blendv_ps, _mm256_set1_ps, _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7),
-        |from| _mm256_cvtps_pd(_mm_loadu_ps(from)));
+        _mm256_blendv_ps, _mm256_set1_ps, |from| HalfF64(_mm256_cvtps_pd(_mm_loadu_ps(from))),
+        |places, table| set!(_mm256_setr_ps, f32, places, table: 0, 1, 2, 3, 4, 5, 6, 7));
     #[rustfmt::skip]
     choice!(HalfF64, f64, _mm256_cmp_pd, _mm256_and_pd, _mm256_or_pd, _mm256_xor_pd,
-        _mm256_blendv_pd, _mm256_set1_pd, _mm256_setr_pd(0, 1, 2, 3),
-        |from| _mm256_loadu_pd(from));
-
-    macro_rules! full_choice {
-        ($name:ident, $real:ident, $compare:ident, $spread:ident, $bits:ident, $real_of:ident,
-         $choose:ident, $and:ident, $or:ident, $xor:ident, $all:ident, $gather:ident,
-         |$of_places:ident| $index:expr, |$from:ident| $wide:expr) => {
-            // SAFETY of every call: the caller's promise, see the trait.
-            #[allow(clippy::undocumented_unsafe_blocks)]
-            impl Choice for $name {
-                #[inline(always)]
-                unsafe fn less(self, other: Self) -> Self {
-                    $name(unsafe { $real_of($spread($compare::<_CMP_LT_OQ>(self.0, other.0))) })
-                }
-                #[inline(always)]
-                unsafe fn less_equal(self, other: Self) -> Self {
-                    $name(unsafe { $real_of($spread($compare::<_CMP_LE_OQ>(self.0, other.0))) })
-                }
-                #[inline(always)]
-                unsafe fn equal(self, other: Self) -> Self {
-                    $name(unsafe { $real_of($spread($compare::<_CMP_EQ_OQ>(self.0, other.0))) })
-                }
-                #[inline(always)]
-                unsafe fn and(self, other: Self) -> Self {
-                    $name(unsafe { $and(self.0, other.0) })
-                }
-                #[inline(always)]
-                unsafe fn or(self, other: Self) -> Self {
-                    $name(unsafe { $or(self.0, other.0) })
-                }
-                #[inline(always)]
-                unsafe fn xor(self, other: Self) -> Self {
-                    $name(unsafe { $xor(self.0, other.0) })
-                }
-                #[inline(always)]
-                unsafe fn not(self) -> Self {
-                    $name(unsafe { $xor(self.0, $all($real::from_bits(!0))) })
-                }
-                #[inline(always)]
-                unsafe fn choose(self, a: Self, b: Self) -> Self {
-                    // By bits: those of `a` where those of the condition are set.
-                    const CHOOSE: i32 = 0xCA;
-                    $name(unsafe {
-                        $real_of($choose::<CHOOSE>($bits(self.0), $bits(a.0), $bits(b.0)))
-                    })
-                }
-                #[inline(always)]
-                unsafe fn places(from: *const $real, places: &Places, to: &mut [i32]) {
-                    unsafe {
-                        let first = _mm512_set1_pd(places.first);
-                        let by = _mm512_set1_pd(places.by);
-                        let last = _mm512_set1_pd(places.last);
-                        let half = _mm512_set1_pd(0.5);
-                        for (eight, to) in to.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                            let $from = from.add(8 * eight);
-                            let distance = _mm512_sub_pd($wide, first);
-                            let at = if places.divide {
-                                _mm512_div_pd(distance, by)
-                            } else {
-                                _mm512_mul_pd(distance, by)
-                            };
-                            let at = if places.nearest {
-                                _mm512_add_pd(at, half)
-                            } else {
-                                at
-                            };
-                            // Not-a-number stays one here, and is a negative place.
-                            let at = _mm512_cvttpd_epi32(_mm512_min_pd(last, at));
-                            let at = _mm256_max_epi32(at, _mm256_setzero_si256());
-                            _mm256_storeu_si256(to.as_mut_ptr().cast(), at);
-                        }
-                    }
-                }
-                #[inline(always)]
-                unsafe fn entries($of_places: *const i32, table: *const u64) -> Self {
-                    // Entries are in the low ends of words of 8 bytes.
-                    $name(unsafe { $gather::<8>($index, table.cast()) })
-                }
-            }
-        };
-    }
-
+        _mm256_blendv_pd, _mm256_set1_pd, |from| HalfF64(_mm256_loadu_pd(from)),
+        |places, table| set!(_mm256_setr_pd, f64, places, table: 0, 1, 2, 3));
+    // Entries are gathered from the low ends of words of 8 bytes.
     #[rustfmt::skip]
-    full_choice!(FullF32, f32, _mm512_cmp_ps_mask, _mm512_movm_epi32, _mm512_castps_si512,
-        _mm512_castsi512_ps, _mm512_ternarylogic_epi32, _mm512_and_ps, _mm512_or_ps,
-        _mm512_xor_ps, _mm512_set1_ps, _mm512_i32gather_ps,
-        |places| _mm512_loadu_si512(places.cast()),
-        |from| _mm512_cvtps_pd(_mm256_loadu_ps(from)));
+    choice!(FullF32, f32, compare_ps, _mm512_and_ps, _mm512_or_ps, _mm512_xor_ps,
+        choose_ps, _mm512_set1_ps, |from| FullF64(_mm512_cvtps_pd(_mm256_loadu_ps(from))),
+        |places, table| _mm512_i32gather_ps::<8>(_mm512_loadu_si512(places.cast()), table.cast()));
     #[rustfmt::skip]
-    full_choice!(FullF64, f64, _mm512_cmp_pd_mask, _mm512_movm_epi64, _mm512_castpd_si512,
-        _mm512_castsi512_pd, _mm512_ternarylogic_epi64, _mm512_and_pd, _mm512_or_pd,
-        _mm512_xor_pd, _mm512_set1_pd, _mm512_i32gather_pd,
-        |places| _mm256_loadu_si256(places.cast()),
-        |from| _mm512_loadu_pd(from));
+    choice!(FullF64, f64, compare_pd, _mm512_and_pd, _mm512_or_pd, _mm512_xor_pd,
+        choose_pd, _mm512_set1_pd, |from| FullF64(_mm512_loadu_pd(from)),
+        |places, table| _mm512_i32gather_pd::<8>(_mm256_loadu_si256(places.cast()), table.cast()));
 
     impl Float for f32 {
         type Half = HalfF32;

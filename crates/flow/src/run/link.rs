@@ -434,12 +434,12 @@ impl Receiver {
                 end.passed();
             }
             end.last = ends;
-            let in_block = end.places.iter().filter(|place| lent && place.in_block);
-            for (place, block) in in_block.zip(slot.into_iter().cycle()) {
-                // SAFETY: the slot is this end's own until it goes back, and signals are given back
-                // before. Nothing
-                // reads a signal whose part has ended.
-                unsafe { place.lend(block, store, at) };
+            if let Some(block) = slot {
+                for place in end.places.iter().filter(|place| place.in_block) {
+                    // SAFETY: the slot is this end's own until it goes back, and signals are given
+                    // back before. Nothing reads a signal whose part has ended.
+                    unsafe { place.lend(block, store, at) };
+                }
             }
         }
         end.advance();
