@@ -2,7 +2,7 @@
 //! and way to store.
 //!
 //! Each thread has a chunk of its own and takes turns with 512 packets, about what an rx ring
-//! holds. Prints GB/s of all threads together. Without a GPU, `host` only. `--heap BYTES` sets
+//! holds (`--packets N`: with more, they are in no cache). Prints GB/s of all threads together. Without a GPU, `host` only. `--heap BYTES` sets
 //! another heap size, a multiple of 10; `--burst N` the number of heaps that share a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,7 @@ fn main() {
         value.map_or(default, |value| value.parse().expect("a number"))
     };
     let (heap_bytes, burst) = (option("--heap", 5120), option("--burst", BURST));
+    let packets = option("--packets", PACKETS);
     let cpus = allowed_cpus();
     let threads: Vec<usize> = [1, 2, 4, 8]
         .into_iter()
@@ -50,7 +51,12 @@ fn main() {
         let (name, allocator) = (&allocator.0, &*allocator.1);
         print!("{name:24}");
         for &threads in &threads {
-            let rate = place(allocator, &cpus[..threads], heap_bytes, burst, duration);
+            let bench = Bench {
+                heap_bytes,
+                packets,
+                burst,
+            };
+            let rate = place(allocator, &cpus[..threads], bench, duration);
             print!("{rate:8.1}");
         }
         println!();
@@ -96,14 +102,17 @@ fn allocators() -> Vec<(String, Box<dyn ChunkAllocator>)> {
     all
 }
 
-/// GB/s that threads on `cpus` place together.
-fn place(
-    allocator: &dyn ChunkAllocator,
-    cpus: &[usize],
+/// What each thread does.
+#[derive(Clone, Copy)]
+struct Bench {
     heap_bytes: usize,
+    packets: usize,
     burst: usize,
-    duration: Duration,
-) -> f64 {
+}
+
+/// GB/s that threads on `cpus` place together.
+fn place(allocator: &dyn ChunkAllocator, cpus: &[usize], bench: Bench, duration: Duration) -> f64 {
+    let Bench { heap_bytes, .. } = bench;
     let heaps = CHUNK_BYTES / heap_bytes / 8 * 8;
     let config = RecvConfig {
         packet_samples: heap_bytes * 8 / 10,
@@ -121,14 +130,13 @@ fn place(
             let (stop, barrier) = (&stop, &barrier);
             scope.spawn(move || {
                 ground::os::run_on([cpu]).expect("a CPU of this process");
-                let packets = vec![1u8; PACKETS * PACKET_STRIDE.max(PAYLOAD + heap_bytes)];
-                let stride = packets.len() / PACKETS;
-                fill(&chunk, &packets, stride, burst);
+                let packets = vec![1u8; bench.packets * PACKET_STRIDE.max(PAYLOAD + heap_bytes)];
+                bench.fill(&chunk, &packets);
                 barrier.wait();
                 let begun = Instant::now();
                 let mut bytes = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    bytes += fill(&chunk, &packets, stride, burst);
+                    bytes += bench.fill(&chunk, &packets);
                 }
                 bytes as f64 / begun.elapsed().as_secs_f64() * 1e-9
             })
@@ -144,23 +152,25 @@ fn place(
     })
 }
 
-/// Fills both polarisations by turns, publishing as often as an rx lcore does, and empties the
-/// chunk. Returns bytes.
-fn fill(chunk: &Arc<Chunk>, packets: &[u8], stride: usize, burst: usize) -> usize {
-    let layout = *chunk.layout();
-    let mut stored = Vec::with_capacity(burst);
-    for heap in 0..layout.heaps {
-        for pol in 0..2 {
-            let packet = &packets[(2 * heap + pol) % PACKETS * stride..][PAYLOAD..];
-            let slot = chunk.claim(pol, heap).expect("an empty chunk");
-            stored.push(slot.store(&packet[..layout.heap_bytes], 0));
-            if stored.len() == burst {
+impl Bench {
+    /// Fills both polarisations by turns, publishing as often as an rx lcore does, and empties the
+    /// chunk. Returns bytes.
+    fn fill(&self, chunk: &Arc<Chunk>, packets: &[u8]) -> usize {
+        let layout = *chunk.layout();
+        let stride = packets.len() / self.packets;
+        let payload =
+            |n: usize| &packets[n % self.packets * stride + PAYLOAD..][..layout.heap_bytes];
+        let mut stored = Vec::with_capacity(self.burst);
+        for n in 0..2 * layout.heaps {
+            let slot = chunk.claim(n % 2, n / 2).expect("an empty chunk");
+            stored.push(slot.store_before(payload(n), 0, payload(n + 1)));
+            if stored.len() == self.burst {
                 publish(&mut stored);
             }
         }
+        publish(&mut stored);
+        let frozen = chunk.clone().freeze().expect("one owner");
+        frozen.recycle();
+        2 * layout.heaps * layout.heap_bytes
     }
-    publish(&mut stored);
-    let frozen = chunk.clone().freeze().expect("one owner");
-    frozen.recycle();
-    2 * layout.heaps * layout.heap_bytes
 }

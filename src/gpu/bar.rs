@@ -125,7 +125,8 @@ impl BarAllocator {
         let mut read = [0; Region::ALIGNMENT];
         // SAFETY: the memory has a page at both addresses, and nobody else uses it.
         unsafe {
-            self.store.copy(memory.region().cast().as_ptr(), &written);
+            let place = memory.region().cast().as_ptr();
+            self.store.copy(place, &written, written.as_ptr());
             result::memcpy_dtoh_sync(&mut read, memory.imported.address)
         }
         .map_err(cuda("read imported memory"))?;

@@ -240,13 +240,23 @@ impl<'a> HeapSlot<'a> {
     ///
     /// If `payload` is not exactly one heap.
     pub fn store(self, payload: &[u8], saturated: u16) -> StoredHeap<'a> {
+        self.store_before(payload, saturated, payload)
+    }
+
+    /// As [`store`](Self::store), and asks the CPU to bring `next` closer meanwhile, which is to be
+    /// stored next.
+    ///
+    /// # Panics
+    ///
+    /// If `payload` is not exactly one heap.
+    pub fn store_before(self, payload: &[u8], saturated: u16, next: &[u8]) -> StoredHeap<'a> {
         assert_eq!(payload.len(), self.heap_bytes());
         let memory = &self.chunk.memory;
         // SAFETY: the range is inside the region by the layout; it belongs to this heap alone, and
         // this slot is the only claim on the heap until the flag is reset with exclusive access.
         unsafe {
             let place = memory.region().as_ptr().cast::<u8>().add(self.offset());
-            memory.store().copy(place, payload);
+            memory.store().copy(place, payload, next.as_ptr());
         }
         if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {
             kept.store(place, payload);

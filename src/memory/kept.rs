@@ -100,7 +100,10 @@ impl KeptHeaps {
         assert_eq!(payload.len(), self.heap_bytes);
         // SAFETY: the place has room for a heap and belongs to whoever has the `KeptPlace`; it is
         // read of frozen chunks alone, whose claims are over.
-        unsafe { self.memory.store().copy(self.at(place.0), payload) };
+        unsafe {
+            let place = self.at(place.0);
+            self.memory.store().copy(place, payload, payload.as_ptr());
+        }
     }
 
     /// Gives a place back whose heap stays absent, behind a fence.

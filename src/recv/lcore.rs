@@ -238,11 +238,12 @@ impl RxLcore {
                     self.placer.lane.raise(mark.floor);
                     watermark = self.next_watermark();
                 }
-                if let Some(next) = batch.as_slice().get(i + 1) {
+                let next = batch.as_slice().get(i + 1);
+                if let Some(next) = next {
                     next.prefetch();
                 }
                 frames += 1;
-                match self.placer.place(mbuf, &memory, &mut stored, timer) {
+                match self.placer.place(mbuf, next, &memory, &mut stored, timer) {
                     Ok(()) => placed += 1,
                     Err(cause) => self.placer.stats.note_drop(cause),
                 }
@@ -375,10 +376,12 @@ impl HeapPlacer {
         }
     }
 
+    /// Meanwhile the CPU is asked for what the next datagram has where this one has its payload.
     #[inline]
     fn place<'m>(
         &mut self,
         mbuf: &Mbuf,
+        next: Option<&Mbuf>,
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
@@ -429,7 +432,10 @@ impl HeapPlacer {
         if memory.keeps_copies() && is_looked_at(place.number(&self.recv)) {
             slot = slot.looked_at();
         }
-        stored.push(slot.store(heap.payload(), heap.saturated()));
+        let payload = heap.payload();
+        let behind = payload.as_ptr() as usize - mbuf.data().as_ptr() as usize;
+        let next = next.and_then(|next| next.data().get(behind..));
+        stored.push(slot.store_before(payload, heap.saturated(), next.unwrap_or(payload)));
         Ok(())
     }
 

@@ -189,7 +189,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
         });
         let mut stored = Vec::new();
         placer.lane.begin();
-        let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
         placed.store(true, Ordering::Release);
         assert_eq!(outcome, Ok(()));
         publish(&mut stored);
@@ -207,7 +207,7 @@ fn what_was_dropped_last_is_kept() {
     let mut place = |placer: &mut HeapPlacer, mbuf: Mbuf| {
         let mut stored = Vec::new();
         placer.lane.begin();
-        let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
         publish(&mut stored);
         placer.lane.end();
         outcome
@@ -260,7 +260,7 @@ fn heaps_beyond_the_window_have_patience() {
         let mbuf = heap(&pool, newest * recv().chunk_samples as u64);
         let mut stored = Vec::new();
         placer.lane.begin();
-        let _no_free_chunk = placer.place(&mbuf, &memory, &mut stored, &mut timer);
+        let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
         publish(&mut stored);
         placer.lane.end();
         collect(&mut receiver);
@@ -400,7 +400,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
         let mbuf = heap(&pool, chunk * recv().chunk_samples as u64);
         let mut stored = Vec::new();
         placer.lane.begin();
-        let outcome = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+        let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
         publish(&mut stored);
         placer.lane.end();
         outcome
@@ -441,7 +441,7 @@ fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> u64 {
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
     let mut stored = Vec::new();
     placer.lane.begin();
-    let _no_free_chunk = placer.place(&mbuf, &memory, &mut stored, &mut clock);
+    let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
     publish(&mut stored);
     placer.lane.end();
     placer.newest
@@ -487,7 +487,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         PhaseTimer::start(PhaseTimes::new("rx", None)),
     );
     placer.lane.begin();
-    let outcome = placer.place(&mbuf, &memory, &mut Vec::new(), &mut clock);
+    let outcome = placer.place(&mbuf, None, &memory, &mut Vec::new(), &mut clock);
     placer.lane.end();
     assert_eq!(outcome, Err(DropCause::TooOld));
 }
