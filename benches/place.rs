@@ -2,8 +2,9 @@
 //! and way to store.
 //!
 //! Each thread has a chunk of its own and takes turns with 512 packets, about what an rx ring
-//! holds (`--packets N`: with more, they are in no cache). Prints GB/s of all threads together. Without a GPU, `host` only. `--heap BYTES` sets
-//! another heap size, a multiple of 10; `--burst N` the number of heaps that share a fence.
+//! holds. Prints GB/s of all threads together. Without a GPU, `host` only. `--packets N` sets
+//! another number of packets: enough of them are in no cache; `--heap BYTES` another heap size, a
+//! multiple of 10; `--burst N` the number of heaps that share a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};

@@ -56,9 +56,8 @@ impl Store {
     /// Copies `from` to `to`. Others see all of it when they see what this thread stores after a
     /// [`fence`](Self::fence).
     ///
-    /// What is copied from `next` on after this is asked for meanwhile, as many bytes as `from` has,
-    /// if stores bypass the caches: a CPU that waits for one line at a time copies half as fast from
-    /// memory as from its caches.
+    /// If stores bypass the caches, the CPU is asked meanwhile for as many bytes from `next` on,
+    /// which are to be copied after these: else it waits for each few lines that are in no cache.
     ///
     /// # Safety
     ///
@@ -169,13 +168,13 @@ mod x86 {
             pub unsafe fn $name(to: *mut u8, from: *const u8, next: *const u8, count: usize) {
                 const PER_LINE: usize = LINE / size_of::<$vector>();
                 let (to, from) = (to.cast::<$vector>(), from.cast::<$vector>());
-                for i in 0..count * PER_LINE {
-                    if i % PER_LINE == 0 {
-                        ask_for(next.wrapping_add(i / PER_LINE * LINE));
+                for line in 0..count {
+                    ask_for(next.wrapping_add(line * LINE));
+                    for i in line * PER_LINE..(line + 1) * PER_LINE {
+                        // SAFETY: inside the lines that the caller vouches for; the store's address
+                        // is aligned.
+                        unsafe { $store(to.add(i), $load(from.add(i))) };
                     }
-                    // SAFETY: inside the lines that the caller vouches for; the store's address is
-                    // aligned.
-                    unsafe { $store(to.add(i), $load(from.add(i))) };
                 }
             }
         };
