@@ -93,9 +93,9 @@ struct Jones {
 #endif
 
     // Adds the four draws in two words.
-    __device__ __forceinline__ void dither(u32 draws0, u32 draws1) {
-        x[0] = make_float2(add_low(x[0].x, draws0), add_high(x[0].y, draws0));
-        x[1] = make_float2(add_low(x[1].x, draws1), add_high(x[1].y, draws1));
+    __device__ __forceinline__ void dither(uint2 draws) {
+        x[0] = make_float2(add_low(x[0].x, draws.x), add_high(x[0].y, draws.x));
+        x[1] = make_float2(add_low(x[1].x, draws.y), add_high(x[1].y, draws.y));
     }
 
     __device__ __forceinline__ bool fits() const {
@@ -134,13 +134,12 @@ struct Correction {
         return fmaf(slope[pol], float(k - CHANNELS / 2), phase[pol]);
     }
 
-    // Dithers channel k, in the lower half, and the one half a band above: one run of the generator serves both.
-    __device__ __forceinline__ void dither(int k, Jones &low, Jones &high) const {
-#if DITHER
-        const uint4 draws = philox4x32_7(make_uint4(u32(time), u32(time >> 32), u32(k), feng_id));
-        low.dither(draws.x, draws.y);
-        high.dither(draws.z, draws.w);
-#endif
+    // The draws of channel k, in the lower half, first, and of those one, two and three quarters of the band above it, around the band's end.
+    // `lowest`: whether k is known to be in the lowest quarter.
+    __device__ __forceinline__ Draws4 draws(u32 k, bool lowest) const {
+        constexpr u32 QUARTER = CHANNELS / 4;
+        const uint4 counter = make_uint4(u32(time), u32(time >> 32), lowest ? k : k % QUARTER, feng_id);
+        return Draws4(counter, lowest ? 0 : k / QUARTER);
     }
 };
 

@@ -205,19 +205,29 @@ fft_post(const char *__restrict__ mid, const float2 *__restrict__ roots, const f
                              fmaf(correction.slope[0], float(d * STEP), angle0), fmaf(correction.slope[1], float(d * STEP), angle1));
             };
 #pragma unroll
-            for (int d = 0; d < LINE_HALF; d++) {
-                Jones low = corrected(d), high = corrected(d + LINE_HALF);
-#if STATISTICS
-                sums.add(row * LINE_HALF + d, low, high);
+            for (int first = 0; first < (LINE_HALF + 1) / 2; first++) {
+#if DITHER
+                const Draws4 draws = correction.draws(k + first * STEP, LINE_HALF > 1);
 #endif
-                correction.dither(k + d * STEP, low, high);
+#pragma unroll
+                for (int quarter = 0; quarter < (LINE_HALF > 1 ? 2 : 1); quarter++) {
+                    const int d = first + quarter * (LINE_HALF / 2);
+                    Jones low = corrected(d), high = corrected(d + LINE_HALF);
 #if STATISTICS
-                saturate(low, high, saturated, statistics.clipped + 2 * (k + d * STEP));
+                    sums.add(row * LINE_HALF + 2 * first + quarter, low, high);
+#endif
+#if DITHER
+                    low.dither(draws.of(quarter));
+                    high.dither(draws.of(quarter + 2));
+#endif
+#if STATISTICS
+                    saturate(low, high, saturated, statistics.clipped + 2 * (k + d * STEP));
 #else
-                saturate(low, high, saturated);
+                    saturate(low, high, saturated);
 #endif
-                store(to + d * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d, low.quantised());
-                store(to + (d + LINE_HALF) * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d + LINE_HALF, high.quantised());
+                    store(to + d * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d, low.quantised());
+                    store(to + (d + LINE_HALF) * STEP * (long long)SPECTRA_PER_HEAP, row * 2 * LINE_HALF + d + LINE_HALF, high.quantised());
+                }
             }
         }
     }

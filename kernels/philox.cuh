@@ -23,6 +23,28 @@ __device__ __forceinline__ uint4 philox4x32_7(uint4 c) {
     return c;
 }
 
+// The draws of four channels, a quarter of the band apart, as dsp::dither has them: each has an upper byte from its channel's own word, and a lower one from
+// the next two words.
+struct Draws4 {
+    u32 words[4];
+
+    // By the counter of the lowest quarter's channel. `begin`, 0 or 1, is the quarter from which on `of` counts.
+    __device__ __forceinline__ Draws4(uint4 counter, u32 begin) {
+        const uint4 w = philox4x32_7(counter);
+        const u32 all[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            words[i] = begin == 0 ? all[i] : all[(i + 1) % 4];
+        }
+    }
+
+    // The draws of both parts of either polarisation, the real part's in the low half.
+    __device__ __forceinline__ uint2 of(u32 quarter) const {
+        const u32 lower = words[(quarter + 1) % 4] ^ words[(quarter + 2) % 4];
+        return make_uint2(__byte_perm(lower, words[quarter], 0x5140), __byte_perm(lower, words[quarter], 0x7362));
+    }
+};
+
 // x + (d + 1/2)/2^16 - 1/2, where d is the low or the high half of a word and x comes with UNIFORM_BIAS added:
 // 2^23 + d is a number whose mantissa ends in d.
 constexpr float UNIFORM_BIAS = -128.5f + 1.f / 131072.f;

@@ -58,7 +58,11 @@ post(const float2 *__restrict__ z, const float4 *__restrict__ gains, const float
             high.add_to(sums[1]);
         }
 #endif
-        correction.dither(k, low, high);
+#if DITHER
+        const Draws4 draws = correction.draws(k, false);
+        low.dither(draws.of(0));
+        high.dither(draws.of(2));
+#endif
         u32 saturated[2] = {};
 #if STATISTICS
         saturate(low, high, saturated, counts ? statistics.clipped + 2 * k : nullptr);

@@ -20,7 +20,9 @@ template <typename Each> __device__ __forceinline__ void each_part(int channel, 
     // As fft_post has rows and lines.
     const int row = !BASEBAND && k1 >= N1 / 2, pair = row == 0 ? k1 : k1 == N1 / 2 ? 0 : N1 - k1;
     const int line = row == 0 ? k2 : LINES - 1 - k2;
-    const int number = (row * LINE_HALF + d) * 2 * SUMS + half * SUMS + sum;
+    // Two pairs of channels, a quarter of the band apart, follow each other.
+    const int turn = LINE_HALF > 1 ? d % (LINE_HALF / 2) * 2 + d / (LINE_HALF / 2) : d;
+    const int number = (row * LINE_HALF + turn) * 2 * SUMS + half * SUMS + sum;
     const int product = number / 4;
     for (int block_row = 0; block_row < rows; block_row++) {
         for (int share = 0; share < SHARES; share++) {

@@ -237,7 +237,7 @@ pub fn quantise(
     }
     assert!(coefs[0].len() == channels && coefs[1].len() == channels);
     #[cfg(target_arch = "x86_64")]
-    if channels.is_multiple_of(32) {
+    if channels.is_multiple_of(64) {
         match at.0 {
             Level::Avx512 => {
                 // SAFETY: `Supported` proves the instruction set; lengths were checked above.

@@ -3,10 +3,15 @@
 //!
 //! The generator is Philox4x32-7 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
 //! as 1, 2, 3", SC 2011). Its key is the 64-bit dither seed, low word first. Its counter is the
-//! spectrum's timestamp (low word, high word), the channel number modulo half the number of
-//! channels, and the engine's number. The 128 bits of one block serve a channel below half of the
-//! band and the one half a band above it: eight 16-bit draws, the low half of each word before the
-//! high half.
+//! spectrum's timestamp (low word, high word), the channel number modulo a quarter of the number of
+//! channels, and the engine's number. The 128 bits of one block serve the four channels that are a
+//! quarter of the band apart: sixteen draws of 16 bits. The four upper bytes of a channel's draws
+//! are the bytes of its own word, from the lowest up; the lower ones are those of the next two
+//! words, added bit by bit (the word behind the last is the first). Any two draws of a block are
+//! independent: together they have four different combinations of bytes, none of which follows from
+//! the others.
+
+use std::array::from_fn;
 
 /// What is added before quantisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -23,7 +28,7 @@ pub enum Dither {
 /// Uniform numbers in (−0.5, 0.5) for one Jones vector: pol 0 re, pol 0 im, pol 1 re, pol 1 im.
 ///
 /// `timestamp` is that of the spectrum (not of its batch); `channel` is one of all `channels` of
-/// the stream, which are an even number.
+/// the stream, a multiple of four.
 pub fn dither(
     seed: u64,
     feng_id: u64,
@@ -31,13 +36,13 @@ pub fn dither(
     channel: usize,
     channels: usize,
 ) -> [f32; 4] {
-    let half = channels / 2;
-    pair(seed, feng_id, timestamp, channel % half)[channel / half]
+    let quarter = channels / 4;
+    block(seed, feng_id, timestamp, channel % quarter)[channel / quarter]
 }
 
-/// [`dither`] of `channel`, below half of the band, and of the channel half a band above it, from a
-/// single block of the generator.
-pub fn pair(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [[f32; 4]; 2] {
+/// [`dither`] of `channel`, in the lowest quarter of the band, and of the channels one, two and
+/// three quarters above it, from a single block of the generator.
+pub fn block(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [[f32; 4]; 4] {
     let counter = [
         timestamp as u32,
         (timestamp >> 32) as u32,
@@ -45,12 +50,11 @@ pub fn pair(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [[f32; 4
         feng_id as u32,
     ];
     let w = philox4x32_7(counter, [seed as u32, (seed >> 32) as u32]);
-    let low = |w: u32| uniform(w as u16);
-    let high = |w: u32| uniform((w >> 16) as u16);
-    [
-        [low(w[0]), high(w[0]), low(w[1]), high(w[1])],
-        [low(w[2]), high(w[2]), low(w[3]), high(w[3])],
-    ]
+    from_fn(|quarter| {
+        let upper = w[quarter].to_le_bytes();
+        let lower = (w[(quarter + 1) % 4] ^ w[(quarter + 2) % 4]).to_le_bytes();
+        from_fn(|part| uniform(u16::from_le_bytes([lower[part], upper[part]])))
+    })
 }
 
 /// (d + ½)/2¹⁶ − ½: symmetric about zero, exact in `f32`, never ±½.
@@ -106,21 +110,45 @@ mod tests {
         }
     }
 
+    /// Of the third known answer's words 4dfccaba, 190a87f0, c47362ba and b6b5242a.
     #[test]
-    fn draws_come_from_the_words_in_order() {
-        // Counter and key of the third known answer.
+    fn draws_have_a_byte_of_their_own_and_one_of_two_others() {
         let (seed, feng_id) = (0x299f31d0_a4093822, 0x03707344);
         let timestamp = 0x85a308d3_243f6a88;
-        let (channel, channels) = (0x13198a2e_usize, 0x4000_0000);
+        let (channel, channels) = (0x13198a2e_usize, 0x8000_0000);
         let expect = |d: [u32; 4]| d.map(|d| ((f64::from(d) + 0.5) / 65536.0 - 0.5) as f32);
-        assert_eq!(
-            dither(seed, feng_id, timestamp, channel, channels),
-            expect([0xcaba, 0x4dfc, 0x87f0, 0x190a])
-        );
-        assert_eq!(
-            dither(seed, feng_id, timestamp, channel + channels / 2, channels),
-            expect([0x62ba, 0xc473, 0x242a, 0xb6b5])
-        );
+        let quarters = [
+            [0xba4a, 0xcae5, 0xfc79, 0x4ddd],
+            [0xf090, 0x8746, 0x0ac6, 0x1972],
+            [0xba90, 0x62ee, 0x7349, 0xc4fb],
+            [0x2a4a, 0x244d, 0xb5f6, 0xb654],
+        ];
+        for (quarter, draws) in quarters.into_iter().enumerate() {
+            let channel = channel + quarter * channels / 4;
+            let of_channel = dither(seed, feng_id, timestamp, channel, channels);
+            assert_eq!(of_channel, expect(draws), "{quarter}");
+        }
+    }
+
+    /// Each byte of a block is fair. Two draws of parts that have bytes in common are independent
+    /// if the four combinations of words that they are made of are: no sum of some of them is zero.
+    #[test]
+    fn any_two_draws_of_a_block_are_independent() {
+        // A bit for each word of the block.
+        let combinations = |quarter: u32| {
+            let bit = |word: u32| 1u32 << (word % 4);
+            [bit(quarter), bit(quarter + 1) | bit(quarter + 2)]
+        };
+        for a in 0..4 {
+            for b in 0..a {
+                let of_both = [combinations(a), combinations(b)].concat();
+                for some in 1u32..16 {
+                    let sum = (0..4).filter(|i| some >> i & 1 == 1);
+                    let sum = sum.fold(0, |sum, i| sum ^ of_both[i]);
+                    assert_ne!(sum, 0, "quarters {a} and {b}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -133,13 +161,13 @@ mod tests {
         assert_eq!((-127.0 + uniform(0)).round_ties_even(), -127.0);
     }
 
-    /// Mean 0, variance 1/12, no correlation between components, neighbouring channels, spectra or
-    /// engines: each within five standard deviations of its estimator.
+    /// Mean 0, variance 1/12, no correlation between components, neighbouring channels, those of
+    /// one block, spectra or engines: each within five standard deviations of its estimator.
     #[test]
     fn statistics() {
         let n = 1 << 15;
         let draw = |i: usize| dither(12345, 7, (i / 256) as u64 * 512, i % 256, 256);
-        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); 16];
+        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); 28];
         for i in 0..n {
             let t = (i / 256) as u64 * 512;
             let rows = [
@@ -147,6 +175,9 @@ mod tests {
                 dither(12345, 8, t, i % 256, 256),
                 dither(12346, 7, t, i % 256, 256),
                 dither(12345, 7, t + 512 * 4096, i % 256, 256),
+                dither(12345, 7, t, (i + 64) % 256, 256),
+                dither(12345, 7, t, (i + 128) % 256, 256),
+                dither(12345, 7, t, (i + 192) % 256, 256),
             ];
             for (j, x) in rows.into_iter().flatten().enumerate() {
                 columns[j].push(f64::from(x));

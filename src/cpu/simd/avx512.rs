@@ -17,6 +17,8 @@ const PHILOX_W1: u32 = 0xBB67_AE85;
 /// (d + ½)/65536 − ½ as one multiply-add, exact.
 const DITHER_SCALE: f32 = 1.0 / 65536.0;
 const DITHER_OFFSET: f32 = 0.5 / 65536.0 - 0.5;
+/// Upper bytes of 32 draws.
+const UPPER_BYTES: __mmask64 = 0xAAAA_AAAA_AAAA_AAAA;
 
 /// Unpacks `count` samples, a multiple of 16, and returns Σ x² if `POWER`, else 0.
 ///
@@ -213,7 +215,7 @@ unsafe fn add(sums: &mut SumPlanes<'_>, k: usize, y: [__m512; N_POL]) {
 }
 
 /// # Safety
-/// `out` holds a multiple of 32 channels; `bins`, `coefs` and `sums` as [`super::quantise`]
+/// `out` holds a multiple of 64 channels; `bins`, `coefs` and `sums` as [`super::quantise`]
 /// asserts.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn quantise<const SUMS: bool>(
@@ -231,15 +233,14 @@ pub(super) unsafe fn quantise<const SUMS: bool>(
     let scale = _mm512_set1_ps(DITHER_SCALE);
     let offset = _mm512_set1_ps(DITHER_OFFSET);
     let mut saturated = [0u64; N_POL];
-    let mut noise = [[[0u32; 16]; N_POL]; 2];
-    let half = channels / 2;
-    for low in (0..half).step_by(16) {
-        // Channels below half of the band and those half a band above share blocks of the
-        // generator.
+    let mut noise = [[[0u32; 16]; N_POL]; 4];
+    let (half, quarter) = (channels / 2, channels / 4);
+    for lowest in (0..quarter).step_by(16) {
+        // Channels a quarter of the band apart share blocks of the generator.
         if let Some(key) = key {
-            noise = draws(key, low as u32);
+            noise = draws(key, lowest as u32);
         }
-        for (first, noise) in [low, low + half].into_iter().zip(&noise) {
+        for (first, noise) in (lowest..).step_by(quarter).zip(&noise) {
             for k in (first..first + 16).step_by(8) {
                 // SAFETY: k + 8 <= channels; n - k - 7 .. n - k with n = 2·channels lies in the n +
                 // 1 of a joint transform, and eight elements from `at` on, which do not cross the
@@ -311,10 +312,11 @@ fn mul_wide(x: __m512i, m: __m512i) -> (__m512i, __m512i) {
     (high, low)
 }
 
-/// Draws of 16 channels from `channel` on, below half of the band, and of those half a band above:
-/// per polarisation, one word per channel with the real part's draw in the low half.
-#[target_feature(enable = "avx512f")]
-fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
+/// Draws of 16 channels from `channel` on, in the lowest quarter of the band, and of those one, two
+/// and three quarters above: per polarisation, one word per channel with the real part's draw in
+/// the low half.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 4] {
     let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let (mut k0, mut k1) = (key.seed as u32, (key.seed >> 32) as u32);
     let (m0, m1) = (
@@ -339,10 +341,18 @@ fn draws(key: DitherKey, channel: u32) -> [[[u32; 16]; N_POL]; 2] {
         k0 = k0.wrapping_add(PHILOX_W0);
         k1 = k1.wrapping_add(PHILOX_W1);
     }
-    let mut noise = [[[0; 16]; N_POL]; 2];
-    for (words, noise) in c.iter().zip(noise.as_flattened_mut()) {
-        // SAFETY: a store of 16 words into 16.
-        unsafe { _mm512_storeu_epi32(noise.as_mut_ptr().cast(), *words) };
+    // Each of a word's bytes twice: 0 and 1 for the first polarisation, 2 and 3 for the second.
+    let first = _mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13);
+    let twice = [first, _mm_add_epi8(first, _mm_set1_epi8(2))].map(|at| _mm512_broadcast_i32x4(at));
+    let mut noise = [[[0; 16]; N_POL]; 4];
+    for (quarter, noise) in noise.iter_mut().enumerate() {
+        let lower = _mm512_xor_si512(c[(quarter + 1) % 4], c[(quarter + 2) % 4]);
+        for (twice, noise) in twice.into_iter().zip(noise) {
+            let draws = _mm512_shuffle_epi8(lower, twice);
+            let draws = _mm512_mask_shuffle_epi8(draws, UPPER_BYTES, c[quarter], twice);
+            // SAFETY: a store of 16 words into 16.
+            unsafe { _mm512_storeu_epi32(noise.as_mut_ptr().cast(), draws) };
+        }
     }
     noise
 }

@@ -107,15 +107,14 @@ pub(super) fn quantise(
     mut sums: Option<SumPlanes<'_>>,
 ) -> [u64; N_POL] {
     let mut saturated = [0; N_POL];
-    let half = out.len() / 2;
-    for low in 0..half {
-        // One block of the generator serves a channel below half of the band, and that half a band
-        // above.
+    let (half, quarter) = (out.len() / 2, out.len() / 4);
+    for lowest in 0..quarter {
+        // One block of the generator serves four channels, a quarter of the band apart.
         let noise = match key {
-            Some(key) => dither::pair(key.seed, key.feng_id, key.timestamp, low),
-            None => [[0f32; 4]; 2],
+            Some(key) => dither::block(key.seed, key.feng_id, key.timestamp, lowest),
+            None => [[0f32; 4]; 4],
         };
-        for (k, noise) in [low, low + half].into_iter().zip(noise) {
+        for (k, noise) in (lowest..).step_by(quarter).zip(noise) {
             let x = match bins {
                 Bins::Joint(z) => {
                     let (a, b) = (z[k], z[4 * half - k].conj());
