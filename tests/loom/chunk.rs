@@ -94,7 +94,7 @@ loom::thread_local! {
 struct Store(Arc<Lines>);
 
 impl Store {
-    unsafe fn copy(self, to: *mut u8, from: &[u8]) {
+    unsafe fn copy(self, to: *mut u8, from: &[u8], _next: *const u8) {
         ON_THEIR_WAY.with(|all| all.borrow_mut().push((self.0, to, from.to_vec())));
     }
 
