@@ -215,7 +215,7 @@ pub struct SumPlanes<'a> {
 /// polarisation.
 ///
 /// # Panics
-/// If a slice is too short for the shape.
+/// If a slice is too short for the shape, or the channels are no multiple of four.
 pub fn quantise(
     at: Supported,
     bins: Bins<'_>,
@@ -236,22 +236,24 @@ pub fn quantise(
         Bins::Apart(z) => assert!(z.iter().all(|z| z.len() >= channels)),
     }
     assert!(coefs[0].len() == channels && coefs[1].len() == channels);
+    assert!(channels.is_multiple_of(4), "dither is drawn for four");
     #[cfg(target_arch = "x86_64")]
-    if channels.is_multiple_of(64) {
-        match at.0 {
-            Level::Avx512 => {
-                // SAFETY: `Supported` proves the instruction set; lengths were checked above.
-                return unsafe {
-                    match sums {
-                        None => avx512::quantise::<false>(bins, coefs, dither, limit, out, None),
-                        _ => avx512::quantise::<true>(bins, coefs, dither, limit, out, sums),
-                    }
-                };
-            }
-            // SAFETY: `Supported` proves the instruction set; the form is plain Rust.
-            Level::Avx2 => return unsafe { avx2::quantise(bins, coefs, dither, limit, out, sums) },
-            Level::Portable => {}
+    match at.0 {
+        Level::Avx512 if channels.is_multiple_of(64) => {
+            // SAFETY: `Supported` proves the instruction set; lengths were checked above.
+            return unsafe {
+                match sums {
+                    None => avx512::quantise::<false>(bins, coefs, dither, limit, out, None),
+                    _ => avx512::quantise::<true>(bins, coefs, dither, limit, out, sums),
+                }
+            };
         }
+        // SAFETY: `Supported` proves the instruction set, which that of AVX-512 includes; the form
+        // is plain Rust.
+        Level::Avx512 | Level::Avx2 => {
+            return unsafe { avx2::quantise(bins, coefs, dither, limit, out, sums) };
+        }
+        Level::Portable => {}
     }
     let _ = at;
     match sums {
