@@ -56,8 +56,9 @@ impl Store {
     /// Copies `from` to `to`. Others see all of it when they see what this thread stores after a
     /// [`fence`](Self::fence).
     ///
-    /// If stores bypass the caches, the CPU is asked meanwhile for as many bytes from `next` on,
-    /// which are to be copied after these: else it waits for each few lines that are in no cache.
+    /// If stores bypass the caches, the CPU is asked meanwhile for about as many bytes from `next`
+    /// on, which are to be copied after these: else it waits for each few lines that are in no
+    /// cache. `next` may be anything: nothing is read there.
     ///
     /// # Safety
     ///

@@ -7,9 +7,9 @@
 //! channels, and the engine's number. The 128 bits of one block serve the four channels that are a
 //! quarter of the band apart: sixteen draws of 16 bits. The four upper bytes of a channel's draws
 //! are the bytes of its own word, from the lowest up; the lower ones are those of the next two
-//! words, added bit by bit (the word behind the last is the first). Any two draws of a block are
-//! independent: together they have four different combinations of bytes, none of which follows from
-//! the others.
+//! words, added bit by bit (the word behind the last is the first). All draws of any two channels
+//! are independent: for each part they have four combinations of words, none of which follows from
+//! the others. Draws of the same part in three or four channels of a block are not.
 
 use std::array::from_fn;
 
@@ -130,10 +130,10 @@ mod tests {
         }
     }
 
-    /// Each byte of a block is fair. Two draws of parts that have bytes in common are independent
-    /// if the four combinations of words that they are made of are: no sum of some of them is zero.
+    /// Each byte of a block is fair. The draws of two channels for the same part are independent if
+    /// the four combinations of words that they are made of are: no sum of some of them is zero.
     #[test]
-    fn any_two_draws_of_a_block_are_independent() {
+    fn draws_of_any_two_channels_are_independent() {
         // A bit for each word of the block.
         let combinations = |quarter: u32| {
             let bit = |word: u32| 1u32 << (word % 4);
