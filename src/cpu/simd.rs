@@ -248,9 +248,9 @@ pub fn quantise(
                 }
             };
         }
-        // SAFETY: `Supported` proves the instruction set, which that of AVX-512 includes; the form
-        // is plain Rust.
         Level::Avx512 | Level::Avx2 => {
+            // SAFETY: `Supported` proves the instruction set, which that of AVX-512 includes; the
+            // form is plain Rust.
             return unsafe { avx2::quantise(bins, coefs, dither, limit, out, sums) };
         }
         Level::Portable => {}
