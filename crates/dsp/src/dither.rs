@@ -49,11 +49,16 @@ pub fn block(seed: u64, feng_id: u64, timestamp: u64, channel: usize) -> [[f32; 
         channel as u32,
         feng_id as u32,
     ];
-    let w = philox4x32_7(counter, [seed as u32, (seed >> 32) as u32]);
+    let words = philox4x32_7(counter, [seed as u32, (seed >> 32) as u32]);
+    draws(words).map(|channel| channel.map(uniform))
+}
+
+/// The draws that a block's words make, by quarter of the band.
+fn draws(words: [u32; 4]) -> [[u16; 4]; 4] {
     from_fn(|quarter| {
-        let upper = w[quarter].to_le_bytes();
-        let lower = (w[(quarter + 1) % 4] ^ w[(quarter + 2) % 4]).to_le_bytes();
-        from_fn(|part| uniform(u16::from_le_bytes([lower[part], upper[part]])))
+        let upper = words[quarter].to_le_bytes();
+        let lower = (words[(quarter + 1) % 4] ^ words[(quarter + 2) % 4]).to_le_bytes();
+        from_fn(|part| u16::from_le_bytes([lower[part], upper[part]]))
     })
 }
 
@@ -130,22 +135,28 @@ mod tests {
         }
     }
 
-    /// Each byte of a block is fair. The draws of two channels for the same part are independent if
-    /// the four combinations of words that they are made of are: no sum of some of them is zero.
+    /// Each bit of a draw is a sum of bits of the block. All 128 bits of two channels' draws are
+    /// independent and fair if no sum of some of them is zero: then each block gives others.
     #[test]
     fn draws_of_any_two_channels_are_independent() {
-        // A bit for each word of the block.
-        let combinations = |quarter: u32| {
-            let bit = |word: u32| 1u32 << (word % 4);
-            [bit(quarter), bit(quarter + 1) | bit(quarter + 2)]
+        let bits = |block: u128, channels: [usize; 2]| {
+            let words = from_fn(|i| (block >> (32 * i)) as u32);
+            let draws = draws(words);
+            let parts = channels.into_iter().flat_map(|channel| draws[channel]);
+            parts.fold(0u128, |bits, draw| bits << 16 | u128::from(draw))
         };
         for a in 0..4 {
             for b in 0..a {
-                let of_both = [combinations(a), combinations(b)].concat();
-                for some in 1u32..16 {
-                    let sum = (0..4).filter(|i| some >> i & 1 == 1);
-                    let sum = sum.fold(0, |sum, i| sum ^ of_both[i]);
-                    assert_ne!(sum, 0, "quarters {a} and {b}");
+                assert_eq!(bits(0, [a, b]), 0);
+                // Those found so far, by their highest bit.
+                let mut by_highest = [0u128; 128];
+                for bit in 0..128 {
+                    let mut rest = bits(1 << bit, [a, b]);
+                    while rest != 0 && by_highest[rest.ilog2() as usize] != 0 {
+                        rest ^= by_highest[rest.ilog2() as usize];
+                    }
+                    assert_ne!(rest, 0, "quarters {a} and {b}, bit {bit} of the block");
+                    by_highest[rest.ilog2() as usize] = rest;
                 }
             }
         }
