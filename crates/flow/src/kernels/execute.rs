@@ -143,7 +143,7 @@ impl Work for Element<'_, '_> {
 
 fn one(op: &Operation, memory: &mut Memory) {
     match op {
-        Op::Fir { .. } | Op::Dot { .. } => fir::run(op, memory),
+        Op::Fir { .. } | Op::Begin { .. } | Op::Dot { .. } => fir::run(op, memory),
         Op::Chain { d, first, links } => chain::run(*d, *first, links, memory),
         Op::Formula { d, parts } => formula::run(*d, parts, memory),
         Op::Recur { d, turns } => recur::run(*d, turns, memory),

@@ -19,6 +19,7 @@ use super::execute::{Memory, Operation, View};
 use super::lane::LINE;
 use super::op::{Op, Term};
 use super::simd::{self, Width, Work};
+use super::table::Line;
 use crate::types::Scalar;
 
 /// Bytes of a vector.
@@ -45,8 +46,55 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
             fused,
         } => typed!(d.scalar, T => fir::<T>(memory, *d, terms, *newest_first, *fused)),
         Op::Dot { d, terms } => typed!(d.scalar, T => dot::<T>(memory, *d, terms)),
+        Op::Begin {
+            d,
+            term,
+            newest_first,
+            from,
+            line,
+        } => {
+            let lines = std::mem::take(&mut memory.lines);
+            let first = First {
+                term,
+                newest_first: *newest_first,
+                from,
+            };
+            typed!(d.scalar, T => begin_outputs::<T>(memory, *d, &first, &mut lines[*line]));
+            memory.lines = lines;
+        }
         _ => {}
     }
+}
+
+/// What the first outputs of a filter go on from.
+struct First<'a> {
+    term: &'a Term<View>,
+    newest_first: bool,
+    from: &'a [usize],
+}
+
+fn begin_outputs<T: Real>(memory: &mut Memory, d: View, first: &First, line: &mut Line) {
+    let left = line.left::<T>();
+    if left.is_empty() {
+        return;
+    }
+    let count = first.term.count;
+    let done = memory.write::<T, _>(d, |out, inputs| {
+        let samples = inputs.wide::<T>(first.term.a, count - 1);
+        let taps: &[T] = &bytemuck::cast_slice(&first.term.taps)[..count];
+        let from = &first.from[first.from.len() - left.len()..];
+        let begins = left.iter().zip(from).enumerate();
+        for (out, (index, (&number, &from))) in out.iter_mut().zip(begins) {
+            let ago = |tap| match first.newest_first {
+                true => count - 1 - tap,
+                false => tap,
+            };
+            let product = |tap: usize| taps[tap].mul(samples[index + ago(tap)]);
+            *out = (from..count).fold(number, |sum, tap| product(tap).add(sum));
+        }
+        out.len().min(left.len())
+    });
+    line.taken(done * size_of::<T>());
 }
 
 /// The samples of one term, from the oldest of the first output on, and copies of them: one from

@@ -20,6 +20,14 @@ pub(crate) struct Term<R> {
 }
 
 impl<R> Term<R> {
+    fn map<T>(self, f: &impl Fn(R) -> T) -> Term<T> {
+        Term {
+            taps: self.taps,
+            count: self.count,
+            a: f(self.a),
+        }
+    }
+
     /// A term of taps given by their bits.
     pub fn new(scalar: Scalar, taps: &[u64], a: R) -> Term<R> {
         let size = scalar.bytes();
@@ -207,6 +215,15 @@ pub(crate) enum Op<R> {
         /// Otherwise each product is rounded before it is added, and the first begins the sum.
         fused: bool,
     },
+    /// The first outputs of a filter that rounds its products. They begin with numbers of their own,
+    /// which the line has, and go on from these taps.
+    Begin {
+        d: R,
+        term: Term<R>,
+        newest_first: bool,
+        from: Arc<[usize]>,
+        line: usize,
+    },
     /// The inner product of the elements of two runs, the same way; some products are negative.
     Dot {
         d: R,
@@ -331,6 +348,7 @@ impl<R: Copy> Op<R> {
             ChooseBy { d, x, y, a, b, .. } => (Some(*d), vec![*x, *y, *a, *b]),
             Clamp { d, a, low, high } => (Some(*d), vec![*a, *low, *high]),
             Fir { d, terms, .. } => (Some(*d), terms.iter().map(|term| term.a).collect()),
+            Begin { d, term, .. } => (Some(*d), vec![term.a]),
             Dot { d, terms } => (
                 Some(*d),
                 terms.iter().flat_map(|&(a, b, _)| [a, b]).collect(),
@@ -457,6 +475,19 @@ impl<R: Copy> Op<R> {
                 a: f(a),
                 newest_first,
             },
+            Begin {
+                d,
+                term,
+                newest_first,
+                from,
+                line,
+            } => Begin {
+                d: f(d),
+                term: term.map(&f),
+                newest_first,
+                from,
+                line,
+            },
             Fir {
                 d,
                 terms,
@@ -464,14 +495,7 @@ impl<R: Copy> Op<R> {
                 fused,
             } => Fir {
                 d: f(d),
-                terms: terms
-                    .into_iter()
-                    .map(|t| Term {
-                        taps: t.taps,
-                        count: t.count,
-                        a: f(t.a),
-                    })
-                    .collect(),
+                terms: terms.into_iter().map(|term| term.map(&f)).collect(),
                 newest_first,
                 fused,
             },

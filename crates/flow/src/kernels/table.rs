@@ -28,6 +28,16 @@ impl Line {
         }
     }
 
+    /// What is left of numbers that are taken once.
+    pub fn left<T: bytemuck::Pod>(&self) -> &[T] {
+        bytemuck::cast_slice(&self.held.bytes()[self.at..self.bytes])
+    }
+
+    /// Bytes of these that have been taken.
+    pub fn taken(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
     /// Copies a run of what is held: up to the ring's end, and from its beginning on.
     fn out(&self, to: &mut [u8]) {
         let held = &self.held.bytes()[..self.bytes];

@@ -119,18 +119,19 @@ pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place:
 pub(super) struct Chain {
     pub x: Reg,
     pub products: Vec<(u64, usize)>,
-    /// Whether a part of the sum was added some samples later: then it began with 0.
-    pub late: bool,
+    /// Where a part of the sum is added some samples later, the first sums begin with what a delay
+    /// had: its bits, and the product that comes next.
+    pub begins: Vec<(u64, usize)>,
 }
 
 /// Finds filters that are written as single products and sums: for each operation that ends one,
-/// its place and what it sums. `constant` are the bits of a run of one number for ever, `begins`
-/// whether all before a run's first sample is 0.
+/// its place and what it sums. `constant` are the bits of a run of one number for ever, `before` those
+/// of a delayed run so many numbers before its first.
 pub(super) fn chains(
     ops: &[Op<Reg>],
     chains: &mut HashMap<Reg, Chain>,
     constant: &dyn Fn(Reg) -> Option<u64>,
-    begins: &dyn Fn(Reg) -> bool,
+    before: &dyn Fn(Reg, usize) -> Option<u64>,
     uses: &HashMap<Reg, usize>,
     place: Place,
 ) -> Vec<(usize, Reg)> {
@@ -151,13 +152,13 @@ pub(super) fn chains(
                 let Some((factor, (x, ago))) = product(a, b) else {
                     continue;
                 };
-                let products = vec![(factor, ago)];
+                let (products, begins) = (vec![(factor, ago)], vec![]);
                 (
                     d,
                     Chain {
                         x,
                         products,
-                        late: false,
+                        begins,
                     },
                 )
             }
@@ -171,18 +172,30 @@ pub(super) fn chains(
                 let Some((factor, (x, ago))) = product(a, b) else {
                     continue;
                 };
-                let (before, later) = place(c);
-                let fits = uses.get(&before) == Some(&1) && (later == 0 || begins(before));
-                let Some(chain) = chains.get(&before).filter(|chain| fits && chain.x == x) else {
+                let (sum, later) = place(c);
+                let once = uses.get(&sum) == Some(&1);
+                let Some(chain) = chains.get(&sum).filter(|chain| once && chain.x == x) else {
                     continue;
                 };
+                let next = chain.products.len();
+                let begins = (1..=later).rev().map(|at| Some((before(sum, at)?, next)));
+                let Some(begins) = begins.collect::<Option<Vec<_>>>() else {
+                    continue;
+                };
+                let begins = [begins, chain.begins.clone()].concat();
                 let shifted = chain
                     .products
                     .iter()
                     .map(|&(factor, ago)| (factor, ago + later));
                 let products: Vec<_> = shifted.chain([(factor, ago)]).collect();
-                let late = chain.late || later > 0;
-                (d, Chain { x, products, late })
+                (
+                    d,
+                    Chain {
+                        x,
+                        products,
+                        begins,
+                    },
+                )
             }
             _ => continue,
         };

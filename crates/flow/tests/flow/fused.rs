@@ -79,14 +79,16 @@ fn chains_write_over_nothing_that_is_sent_or_read_later() {
     }
 }
 
-/// A filter written as gains, delays and sums: with the delays in front or behind the gains.
-fn written_out<'g>(x: Wire<'g>, taps: usize, behind: bool) -> Wire<'g> {
+/// A filter written as gains, delays and sums: with the delays in front or behind the gains. Those
+/// behind have numbers before their first, where they are given: others after each.
+fn written_out<'g>(x: Wire<'g>, taps: usize, behind: bool, begins: &[f64]) -> Wire<'g> {
     let gain = |tap: usize| 0.3 - (tap * 5 % 7) as f64 * 0.11;
     let last = x.gain(gain(taps - 1));
     if behind {
-        return (0..taps - 1)
-            .rev()
-            .fold(last, |sum, tap| sum.delay(1, 0) + x.gain(gain(tap)));
+        return (0..taps - 1).rev().fold(last, |sum, tap| {
+            let begin = begins.get(tap).copied().unwrap_or(0.0);
+            sum.delay(1, begin) + x.gain(gain(tap))
+        });
     }
     let mut past = x;
     let mut sum = x.gain(gain(0));
@@ -103,8 +105,25 @@ fn filters_that_are_written_out_have_the_interpreters_bytes() {
         for taps in [4, 8, 17, 25, 49, 60] {
             for behind in [false, true] {
                 let g = Builder::new("written");
-                g.output("y", written_out(g.input("x", kind), taps, behind));
+                g.output("y", written_out(g.input("x", kind), taps, behind, &[]));
                 hold(&g.build().unwrap(), &[64, 250, 1000]);
+            }
+        }
+    }
+}
+
+#[test]
+fn filters_that_begin_with_numbers_have_the_interpreters_bytes() {
+    let begins: &[&[f64]] = &[&[0.0, 1.0], &[-0.0; 70], &[0.5, -0.25, 0.0, 2.0, -0.0, 7.0]];
+    for kind in [Type::F32, Type::F64] {
+        for taps in [4, 8, 17, 60] {
+            for begins in begins {
+                let g = Builder::new("begins");
+                let x = g.input("x", kind);
+                let late = written_out(x.delay(3, 0.75), taps, true, begins);
+                g.output("y", written_out(x, taps, true, begins));
+                g.output("late", late);
+                hold(&g.build().unwrap(), &[4, 7, 64, 250, 1000]);
             }
         }
     }

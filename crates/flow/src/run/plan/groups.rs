@@ -116,22 +116,23 @@ impl Planning<'_> {
                 let bits = self.code.constants[root.0 as usize].as_ref()?;
                 (bits.len() == 1 && !self.code.changes(root)).then(|| bits[0])
             };
-            let begins = |reg: Reg| {
-                let history = self.histories.get(&reg);
-                history.is_some_and(|history| history.bits.values().all(|&bits| bits == 0))
+            let before = |reg: Reg, distance: usize| {
+                let history = self.histories.get(&reg)?;
+                Some(history.bits.get(&distance).copied().unwrap_or(0))
             };
             let place = |reg: Reg| self.place(reg);
-            let found = improve::chains(&group.ops, &mut chains, &constant, &begins, uses, &place);
+            let found = improve::chains(&group.ops, &mut chains, &constant, &before, uses, &place);
             for (index, root) in found.into_iter().rev() {
-                if let Some(op) = self.filter(&chains[&root], root) {
-                    group.ops[index] = op;
+                if let Some(ops) = self.filter(&chains[&root], root) {
+                    group.ops.splice(index..=index, ops);
                 }
             }
         }
     }
 
-    /// The filter that a chain is, if its taps lie side by side and enough of them.
-    fn filter(&mut self, chain: &improve::Chain, d: Reg) -> Option<Op<Reg>> {
+    /// The filter that a chain is, if its taps lie side by side and enough of them. Its first
+    /// outputs may be an operation of their own.
+    fn filter(&mut self, chain: &improve::Chain, d: Reg) -> Option<Vec<Op<Reg>>> {
         let plane = self.code.plane(d);
         let of = self.code.plane(chain.x);
         let agos: Vec<usize> = chain.products.iter().map(|product| product.1).collect();
@@ -142,31 +143,44 @@ impl Planning<'_> {
             return None;
         }
         let most = *agos.iter().max()?;
-        if chain.late {
-            // Sums began with 0. So do these, if the first product with what was before is 0 and
-            // not -0: its sample has the sign of the tap.
+        let mut begins = &chain.begins[..];
+        if !begins.is_empty() {
+            // Where sums began with 0, so do these, if the first product with what was before is 0
+            // and not -0: its sample has the sign of the tap.
             let sign = chain.products[0].0 >> (8 * plane.scalar.bytes() - 1) & 1;
             let zero = sign << (8 * plane.scalar.bytes() - 1);
             let history = self.histories.entry(chain.x).or_default();
             let said = |distance: usize| history.bits.get(&distance);
-            if !(1..=most).all(|at| said(at).is_none_or(|&bits| bits == zero)) {
-                return None;
+            let free = (1..=most).all(|at| said(at).is_none_or(|&bits| bits == zero));
+            if free && begins.iter().all(|&(bits, _)| bits == 0) {
+                history.bits.extend((1..=most).map(|at| (at, zero)));
+                begins = &[];
             }
-            (1..=most).for_each(|at| {
-                history.bits.insert(at, zero);
-            });
             history.past = history.past.max(most);
         }
         (self.code.period, self.code.context) = (plane.period, plane.context);
         let oldest = self.code.reg(plane.scalar, 1);
         self.views.insert(oldest, (chain.x, most));
         let taps: Vec<u64> = chain.products.iter().map(|product| product.0).collect();
-        Some(Op::Fir {
+        let term = Term::new(plane.scalar, &taps, oldest);
+        let mut ops = vec![Op::Fir {
             d,
-            terms: vec![Term::new(plane.scalar, &taps, oldest)],
+            terms: vec![term.clone()],
             newest_first: up,
             fused: false,
-        })
+        }];
+        if !begins.is_empty() {
+            let line = Line::new(plane.scalar, begins.len(), |at| begins[at].0);
+            self.lines.push(line);
+            ops.push(Op::Begin {
+                d,
+                term,
+                newest_first: up,
+                from: begins.iter().map(|&(_, tap)| tap).collect(),
+                line: self.lines.len() - 1,
+            });
+        }
+        Some(ops)
     }
 
     /// Runs that others than the operations read or write.
