@@ -143,7 +143,7 @@ fn cache(graph: &Graph) -> Option<PathBuf> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cores")]
 pub struct CoreOptions {
-    /// CPUs to run on [default: those of this process]
+    /// CPUs to run on [default: one of each core, of those of this process]
     #[arg(long, value_name = "CPU,…")]
     cpus: Option<CpuList>,
     /// Distances between CPUs as karoo bench cores wrote them [default: /var/lib/karoo/cores.json
@@ -160,13 +160,16 @@ impl CoreOptions {
 
     /// The CPUs with their distances.
     pub fn cores(&self) -> Result<Cores, Failure> {
-        let cpus: Vec<usize> = match &self.cpus {
-            Some(cpus) => cpus.iter().collect(),
-            None => allowed_cpus(),
+        let given = match &self.cpus {
+            Some(cpus) => cpus.clone(),
+            None => allowed_cpus().into_iter().collect(),
         };
         let cache = Path::new(CoreTimes::CACHE);
-        let machine = Machine::read(&Root::host())
-            .unwrap_or_else(|_| Machine::unknown(&cpus.iter().copied().collect()));
+        let machine = Machine::read(&Root::host()).unwrap_or_else(|_| Machine::unknown(&given));
+        let cpus: Vec<usize> = match &self.cpus {
+            Some(cpus) => cpus.iter().collect(),
+            None => one_of_each_core(&given, &machine),
+        };
         let read = match &self.cores_file {
             Some(file) => Some(CoreTimes::read(file).map_err(Failure::usage)?),
             None => CoreTimes::read(cache)
@@ -207,5 +210,30 @@ impl CoreOptions {
             }
         }
         Ok(cores)
+    }
+}
+
+/// The first of these CPUs on each core. Two partitions on one core would take each other's time,
+/// and plans count all of it for each.
+fn one_of_each_core(cpus: &CpuList, machine: &Machine) -> Vec<usize> {
+    let first = |cpu: &usize| machine.siblings(*cpu).and(cpus).first() == Some(*cpu);
+    cpus.iter().filter(first).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_have_one_cpu_of_each_core() {
+        let list = |text: &str| text.parse::<CpuList>().unwrap();
+        let mut machine = Machine::unknown(&list("0-7"));
+        for (&cpu, known) in &mut machine.cpus {
+            known.siblings = [cpu % 4, cpu % 4 + 4].into_iter().collect();
+        }
+        assert_eq!(one_of_each_core(&list("0-7"), &machine), [0, 1, 2, 3]);
+        // Of cores of which the first CPU is not ours, the second.
+        assert_eq!(one_of_each_core(&list("2,4-6"), &machine), [2, 4, 5]);
+        assert_eq!(one_of_each_core(&list("9"), &machine), [9]);
     }
 }

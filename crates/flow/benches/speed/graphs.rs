@@ -125,7 +125,7 @@ fn rates(files: &[String], cpu: usize) {
         let loaded =
             Graph::from_graphml(&text, path).unwrap_or_else(|told| panic!("{path}: {told}"));
         let graph = loaded.graph;
-        for step in [512, 1024, 2048] {
+        for step in [512, 1024, 2048, 4096] {
             let settings = Settings {
                 block: step,
                 step,
