@@ -66,7 +66,7 @@ pub(super) fn run(op: &Operation, memory: &mut Memory) {
     }
 }
 
-/// What the first outputs of a filter go on from.
+/// The filter, and the tap that each of its first outputs goes on from.
 struct First<'a> {
     term: &'a Term<View>,
     newest_first: bool,
@@ -94,7 +94,7 @@ fn begin_outputs<T: Real>(memory: &mut Memory, d: View, first: &First, line: &mu
         }
         out.len().min(left.len())
     });
-    line.taken(done * size_of::<T>());
+    line.used(done * size_of::<T>());
 }
 
 /// The samples of one term, from the oldest of the first output on, and copies of them: one from

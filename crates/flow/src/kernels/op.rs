@@ -215,13 +215,14 @@ pub(crate) enum Op<R> {
         /// Otherwise each product is rounded before it is added, and the first begins the sum.
         fused: bool,
     },
-    /// The first outputs of a filter that rounds its products. They begin with numbers of their own,
-    /// which the line has, and go on from these taps.
+    /// Writes the first outputs of a filter anew: behind the filter, whose products are rounded.
     Begin {
         d: R,
         term: Term<R>,
         newest_first: bool,
+        /// For each of them the first tap of which a product is added.
         from: Arc<[usize]>,
+        /// What each of them begins with, as far as they have not been written.
         line: usize,
     },
     /// The inner product of the elements of two runs, the same way; some products are negative.

@@ -7,7 +7,7 @@ use super::op::Op;
 use crate::nodes::FunctionOf;
 use crate::types::Scalar;
 
-/// What a long delay holds: a ring of bytes.
+/// What a long delay holds: a ring of bytes. Or numbers that are used once, in their order.
 pub(crate) struct Line {
     held: Lane,
     bytes: usize,
@@ -28,13 +28,13 @@ impl Line {
         }
     }
 
-    /// What is left of numbers that are taken once.
+    /// What is left of numbers that are used once.
     pub fn left<T: bytemuck::Pod>(&self) -> &[T] {
         bytemuck::cast_slice(&self.held.bytes()[self.at..self.bytes])
     }
 
-    /// Bytes of these that have been taken.
-    pub fn taken(&mut self, bytes: usize) {
+    /// So many bytes of these have been used.
+    pub fn used(&mut self, bytes: usize) {
         self.at += bytes;
     }
 

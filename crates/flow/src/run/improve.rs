@@ -119,19 +119,30 @@ pub(super) fn prune(units: &mut [&mut Vec<Op<Reg>>], kept: &HashSet<Reg>, place:
 pub(super) struct Chain {
     pub x: Reg,
     pub products: Vec<(u64, usize)>,
-    /// Where a part of the sum is added some samples later, the first sums begin with what a delay
-    /// had: its bits, and the product that comes next.
-    pub begins: Vec<(u64, usize)>,
+    /// The parts of the sum that are added some samples later, the last one first.
+    pub delayed: Vec<Delayed>,
+    /// The sum without its last product.
+    pub inner: Option<Reg>,
+}
+
+/// A part of a sum that is added some samples later. The first sums begin with what the delay had.
+#[derive(Clone, Copy)]
+pub(super) struct Delayed {
+    pub part: Reg,
+    /// By so many samples.
+    pub by: usize,
+    /// The first product that is added to it.
+    pub next: usize,
 }
 
 /// Finds filters that are written as single products and sums: for each operation that ends one,
-/// its place and what it sums. `constant` are the bits of a run of one number for ever, `before` those
-/// of a delayed run so many numbers before its first.
+/// its place and what it sums. `constant` are the bits of a run of one number for ever, `keeps` is
+/// whether it is known what was before a run's first sample.
 pub(super) fn chains(
     ops: &[Op<Reg>],
     chains: &mut HashMap<Reg, Chain>,
     constant: &dyn Fn(Reg) -> Option<u64>,
-    before: &dyn Fn(Reg, usize) -> Option<u64>,
+    keeps: &dyn Fn(Reg) -> bool,
     uses: &HashMap<Reg, usize>,
     place: Place,
 ) -> Vec<(usize, Reg)> {
@@ -152,15 +163,13 @@ pub(super) fn chains(
                 let Some((factor, (x, ago))) = product(a, b) else {
                     continue;
                 };
-                let (products, begins) = (vec![(factor, ago)], vec![]);
-                (
-                    d,
-                    Chain {
-                        x,
-                        products,
-                        begins,
-                    },
-                )
+                let chain = Chain {
+                    x,
+                    products: vec![(factor, ago)],
+                    delayed: vec![],
+                    inner: None,
+                };
+                (d, chain)
             }
             Op::Fold {
                 with: Fold::Add,
@@ -172,30 +181,28 @@ pub(super) fn chains(
                 let Some((factor, (x, ago))) = product(a, b) else {
                     continue;
                 };
-                let (sum, later) = place(c);
-                let once = uses.get(&sum) == Some(&1);
-                let Some(chain) = chains.get(&sum).filter(|chain| once && chain.x == x) else {
+                let (part, by) = place(c);
+                let fits = uses.get(&part) == Some(&1) && (by == 0 || keeps(part));
+                let Some(chain) = chains.get(&part).filter(|chain| fits && chain.x == x) else {
                     continue;
                 };
                 let next = chain.products.len();
-                let begins = (1..=later).rev().map(|at| Some((before(sum, at)?, next)));
-                let Some(begins) = begins.collect::<Option<Vec<_>>>() else {
-                    continue;
-                };
-                let begins = [begins, chain.begins.clone()].concat();
+                let last = (by > 0).then_some(Delayed { part, by, next });
                 let shifted = chain
                     .products
                     .iter()
-                    .map(|&(factor, ago)| (factor, ago + later));
+                    .map(|&(factor, ago)| (factor, ago + by));
                 let products: Vec<_> = shifted.chain([(factor, ago)]).collect();
-                (
-                    d,
-                    Chain {
-                        x,
-                        products,
-                        begins,
-                    },
-                )
+                let chain = Chain {
+                    x,
+                    products,
+                    delayed: last
+                        .into_iter()
+                        .chain(chain.delayed.iter().copied())
+                        .collect(),
+                    inner: Some(part),
+                };
+                (d, chain)
             }
             _ => continue,
         };

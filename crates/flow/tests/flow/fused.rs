@@ -79,8 +79,8 @@ fn chains_write_over_nothing_that_is_sent_or_read_later() {
     }
 }
 
-/// A filter written as gains, delays and sums: with the delays in front or behind the gains. Those
-/// behind have numbers before their first, where they are given: others after each.
+/// A filter written as gains, delays and sums: with the delays in front of the gains or behind them.
+/// Then `begins[k]` is what the delay in front of tap k has at first: 0 where none is given.
 fn written_out<'g>(x: Wire<'g>, taps: usize, behind: bool, begins: &[f64]) -> Wire<'g> {
     let gain = |tap: usize| 0.3 - (tap * 5 % 7) as f64 * 0.11;
     let last = x.gain(gain(taps - 1));
@@ -127,6 +127,56 @@ fn filters_that_begin_with_numbers_have_the_interpreters_bytes() {
             }
         }
     }
+}
+
+#[test]
+fn sums_by_delays_of_any_length_have_the_interpreters_bytes() {
+    let g = Builder::new("delays");
+    let x = g.input("x", Type::F32);
+    // The newest sample comes first, since sums are late by less than samples.
+    let mut sum = x.gain(0.3);
+    for tap in 1..12 {
+        sum = sum.delay(1, f64::from(tap) * 0.4 - 2.0) + x.delay(2 * tap as usize, 0).gain(0.7);
+    }
+    g.output("newest first", sum);
+    // Two samples at once, and two delays in a row.
+    let mut sum = x.delay(1, 0.5).gain(0.2);
+    for tap in 1..9 {
+        let late = match tap % 2 {
+            0 => sum.delay(2, 1.5),
+            _ => sum.delay(1, -0.5).delay(1, 3.0),
+        };
+        sum = late + x.delay(tap as usize + 1, 0.5).gain(0.1 * f64::from(tap));
+    }
+    g.output("two at once", sum);
+    hold(&g.build().unwrap(), &[1, 4, 7, 64, 250]);
+}
+
+#[test]
+fn filters_with_infinite_taps_have_the_interpreters_bytes() {
+    let g = Builder::new("infinite");
+    let x = g.input("x", Type::F64);
+    let mut sum = x.gain(f64::INFINITY);
+    for tap in 1..6 {
+        sum = sum.delay(1, 0) + x.gain(0.1 * f64::from(tap));
+    }
+    g.output("y", sum);
+    // And one on the same samples whose first tap has the other sign.
+    g.output("other", written_out(x.gain(1.0), 9, true, &[]));
+    g.output("negative", written_out(x, 9, true, &[]).gain(-1.0));
+    hold(&g.build().unwrap(), &[4, 7, 64, 250]);
+}
+
+#[test]
+fn filters_of_enabled_subsystems_begin_with_their_numbers() {
+    let g = Builder::new("enabled");
+    let x = g.input("x", Type::F32);
+    let on = x.compare(Comparison::Greater, g.constant(Type::F32, 0.2));
+    let y = g.enabled("rare", on, || {
+        written_out(x, 9, true, &[0.0, 1.0, -3.0, 0.5, 2.0]).hold(0)
+    });
+    g.output("y", y);
+    hold(&g.build().unwrap(), &[1, 4, 7, 64, 250]);
 }
 
 /// One more operation on a number.

@@ -2,6 +2,10 @@
 
 use super::*;
 
+#[cfg(test)]
+#[path = "groups_tests.rs"]
+mod tests;
+
 impl Planning<'_> {
     pub(super) fn place(&self, reg: Reg) -> (Reg, usize) {
         self.views.get(&reg).copied().unwrap_or((reg, 0))
@@ -110,28 +114,50 @@ impl Planning<'_> {
     /// Puts filters in the place of chains of products and sums.
     fn filters(&mut self, groups: &mut [Group], uses: &HashMap<Reg, usize>) {
         let mut chains = HashMap::new();
-        for group in groups.iter_mut().filter(|group| group.kind == Kind::Vector) {
+        let mut found = Vec::new();
+        let vectors = groups.iter().enumerate();
+        for (at, group) in vectors.filter(|(_, group)| group.kind == Kind::Vector) {
             let constant = |reg: Reg| {
                 let root = self.place(reg).0;
                 let bits = self.code.constants[root.0 as usize].as_ref()?;
                 (bits.len() == 1 && !self.code.changes(root)).then(|| bits[0])
             };
-            let before = |reg: Reg, distance: usize| {
-                let history = self.histories.get(&reg)?;
-                Some(history.bits.get(&distance).copied().unwrap_or(0))
-            };
+            let keeps = |reg: Reg| self.histories.contains_key(&reg);
             let place = |reg: Reg| self.place(reg);
-            let found = improve::chains(&group.ops, &mut chains, &constant, &before, uses, &place);
-            for (index, root) in found.into_iter().rev() {
-                if let Some(ops) = self.filter(&chains[&root], root) {
-                    group.ops.splice(index..=index, ops);
-                }
+            let ends = improve::chains(&group.ops, &mut chains, &constant, &keeps, uses, &place);
+            found.extend(ends.into_iter().map(|(index, root)| (at, index, root)));
+        }
+        // The longest sums come last. What is within one is no filter of its own.
+        let mut within = HashSet::new();
+        for (at, index, root) in found.into_iter().rev() {
+            if within.contains(&root) {
+                continue;
+            }
+            let Some(ops) = self.filter(&chains[&root], root) else {
+                continue;
+            };
+            groups[at].ops.splice(index..=index, ops);
+            let mut inner = chains[&root].inner;
+            while let Some(reg) = inner {
+                within.insert(reg);
+                inner = chains[&reg].inner;
             }
         }
     }
 
-    /// The filter that a chain is, if its taps lie side by side and enough of them. Its first
-    /// outputs may be an operation of their own.
+    /// What each of the first outputs of a chain begins with, and the first product that is added to
+    /// it: outputs whose oldest part a delay had before its first sample.
+    fn begins(&self, chain: &improve::Chain) -> Vec<(u64, usize)> {
+        let begins = |&improve::Delayed { part, by, next }| {
+            let bits = &self.histories[&part].bits;
+            let before = move |at| (bits.get(&at).copied().unwrap_or(0), next);
+            (1..=by).rev().map(before)
+        };
+        chain.delayed.iter().flat_map(begins).collect()
+    }
+
+    /// The filter that a chain is, if its taps lie side by side and enough of them. Where it begins
+    /// with other numbers, an operation behind it writes its first outputs.
     fn filter(&mut self, chain: &improve::Chain, d: Reg) -> Option<Vec<Op<Reg>>> {
         let plane = self.code.plane(d);
         let of = self.code.plane(chain.x);
@@ -143,18 +169,24 @@ impl Planning<'_> {
             return None;
         }
         let most = *agos.iter().max()?;
-        let mut begins = &chain.begins[..];
+        let mut begins = self.begins(chain);
         if !begins.is_empty() {
-            // Where sums began with 0, so do these, if the first product with what was before is 0
-            // and not -0: its sample has the sign of the tap.
+            // Where sums begin with 0, the filter's do so by itself, if samples before the first are
+            // such that the first product with them is 0 and not -0: zeros with the sign of the tap.
+            let finite = |&(tap, _): &(u64, usize)| match plane.scalar {
+                Scalar::F32 => f32::from_bits(tap as u32).is_finite(),
+                _ => f64::from_bits(tap).is_finite(),
+            };
             let sign = chain.products[0].0 >> (8 * plane.scalar.bytes() - 1) & 1;
             let zero = sign << (8 * plane.scalar.bytes() - 1);
             let history = self.histories.entry(chain.x).or_default();
             let said = |distance: usize| history.bits.get(&distance);
-            let free = (1..=most).all(|at| said(at).is_none_or(|&bits| bits == zero));
-            if free && begins.iter().all(|&(bits, _)| bits == 0) {
+            let zeros = (1..=most).all(|at| said(at).is_none_or(|&bits| bits == zero))
+                && chain.products.iter().all(finite)
+                && begins.iter().all(|&(bits, _)| bits == 0);
+            if zeros {
                 history.bits.extend((1..=most).map(|at| (at, zero)));
-                begins = &[];
+                begins.clear();
             }
             history.past = history.past.max(most);
         }
