@@ -79,8 +79,8 @@ fn chains_write_over_nothing_that_is_sent_or_read_later() {
     }
 }
 
-/// A filter written as gains, delays and sums: with the delays in front of the gains or behind them.
-/// Then `begins[k]` is what the delay in front of tap k has at first: 0 where none is given.
+/// A filter written as gains, delays and sums: with the delays in front of the gains or behind
+/// them. Then `begins[k]` is what the delay in front of tap k has at first: 0 where none is given.
 fn written_out<'g>(x: Wire<'g>, taps: usize, behind: bool, begins: &[f64]) -> Wire<'g> {
     let gain = |tap: usize| 0.3 - (tap * 5 % 7) as f64 * 0.11;
     let last = x.gain(gain(taps - 1));

@@ -145,8 +145,8 @@ impl Planning<'_> {
         }
     }
 
-    /// What each of the first outputs of a chain begins with, and the first product that is added to
-    /// it: outputs whose oldest part a delay had before its first sample.
+    /// What each of the first outputs of a chain begins with, and the first product that is added
+    /// to it: outputs whose oldest part a delay had before its first sample.
     fn begins(&self, chain: &improve::Chain) -> Vec<(u64, usize)> {
         let begins = |&improve::Delayed { part, by, next }| {
             let bits = &self.histories[&part].bits;
@@ -171,8 +171,8 @@ impl Planning<'_> {
         let most = *agos.iter().max()?;
         let mut begins = self.begins(chain);
         if !begins.is_empty() {
-            // Where sums begin with 0, the filter's do so by itself, if samples before the first are
-            // such that the first product with them is 0 and not -0: zeros with the sign of the tap.
+            // Where sums begin with 0, the filter's do so by itself, if samples before the first
+            // are such that the first product with them is 0 and not -0: zeros with the tap's sign.
             let finite = |&(tap, _): &(u64, usize)| match plane.scalar {
                 Scalar::F32 => f32::from_bits(tap as u32).is_finite(),
                 _ => f64::from_bits(tap).is_finite(),
