@@ -166,9 +166,11 @@ fn a_wait_that_is_not_over_is_no_work() {
     assert!(part.busy - before.busy < waited / 2, "{before:?} {part:?}");
     let queue = seen.queues.iter().find(|queue| queue.to == part.name);
     assert!(queue.unwrap().empty > 500_000_000, "{:?}", seen.queues);
-    // What has been counted stays so.
+    // What has been counted stays so. A thread that was not seen to wait may have been stopped
+    // between looking at the clock and telling of its wait: it has waited before, then.
     for (seen, end) in seen.partitions.iter().zip(&outcome.telemetry.partitions) {
-        assert!(end.busy >= seen.busy, "{seen:?} {end:?}");
+        let told = seen.waiting > 0;
+        assert!(!told || end.busy >= seen.busy, "{seen:?} {end:?}");
         assert!(end.waiting >= seen.waiting, "{seen:?} {end:?}");
     }
 }
