@@ -1,8 +1,9 @@
 // Runs the threads of kernels on a CPU: those of a block are coroutines that take turns at barriers.
 //
 // Shared memory is poisoned before each block. Threads run in the order of their numbers, or against it: a kernel whose
-// output depends on that has a race.
+// output depends on that has a race. races.hpp finds those that show in no output.
 #include "host.hpp"
+#include "races.hpp"
 
 #include <setjmp.h>
 #include <ucontext.h>
@@ -21,6 +22,13 @@ alignas(128) unsigned char shared_memory[256 << 10];
 struct Block {
     struct Barrier {
         unsigned come = 0, turn = 0;
+        Races::Times told; // by those who came
+    };
+    // Into shared memory, under way.
+    struct Copy {
+        void *to;
+        const void *from;
+        unsigned bytes, batch;
     };
     struct Thread {
         ucontext_t start;
@@ -29,6 +37,8 @@ struct Block {
         bool begun = false, done = false;
         const Barrier *barrier = nullptr; // that it waits at, in that turn of it
         unsigned turn = 0;
+        std::vector<Copy> copies;
+        unsigned batch = 0; // of copies that are asked for
     };
 
     static constexpr size_t STACK = 256 << 10;
@@ -39,6 +49,7 @@ struct Block {
     std::vector<Factors> factors; // of its matrix products
     jmp_buf scheduler;
     unsigned current = 0;
+    Races races{shared_memory, sizeof shared_memory};
     const std::function<void()> kernel;
 
     static Block *&running() {
@@ -57,22 +68,55 @@ struct Block {
         }
     }
 
+    // Those who waited learn what was told. Where threads only meet, none does: what passes between them then is no memory.
     void come(Barrier &barrier, unsigned expected) {
         if (++barrier.come == expected) {
+            for (unsigned i = 0; i < threads.size(); i++) {
+                if (threads[i].barrier == &barrier && threads[i].turn == barrier.turn) {
+                    races.learn(i, barrier.told);
+                }
+            }
+            barrier.told.clear();
             barrier.come = 0;
             barrier.turn++;
         }
     }
 
-    void wait(Barrier &barrier, unsigned expected) {
+    void arrive(Barrier &barrier, unsigned expected) {
+        races.tell(current, barrier.told);
+        come(barrier, expected);
+    }
+
+    void wait(Barrier &barrier, unsigned expected, bool tells = true) {
         Thread &me = threads[current];
         me.turn = barrier.turn;
+        me.barrier = &barrier;
+        if (tells) {
+            races.tell(current, barrier.told);
+        }
         come(barrier, expected);
         if (barrier.turn == me.turn) {
-            me.barrier = &barrier;
             leave(me);
-            me.barrier = nullptr;
         }
+        me.barrier = nullptr;
+    }
+
+    // A copy writes at any time from here to where its thread waits for it: races are looked for at both, and the bytes come at the last.
+    void copy(void *to, const void *from, unsigned bytes) {
+        threads[current].copies.push_back({to, from, bytes, threads[current].batch});
+        races.write(current, to, bytes);
+    }
+
+    void wait_for_copies(unsigned batches) {
+        Thread &me = threads[current];
+        const auto over = [&](const Copy &copy) { return copy.batch + batches < me.batch; };
+        for (const Copy &copy : me.copies) {
+            if (over(copy)) {
+                std::memcpy(copy.to, copy.from, copy.bytes);
+                races.write(current, copy.to, copy.bytes);
+            }
+        }
+        std::erase_if(me.copies, over);
     }
 
     // Contexts begin threads, jumps switch between them: swapcontext would ask the kernel for the mask of signals each time.
@@ -103,13 +147,15 @@ struct Block {
     }
 
     // Whether all threads came to their end.
-    bool run(bool backwards) {
+    bool run(bool backwards, bool look_for_races) {
         barriers.assign(NAMED + threads.size() / 32 + 1, {});
         lanes.assign(threads.size(), 0);
         factors.assign(threads.size(), {});
         running() = this;
+        races.begin(threads.size(), look_for_races);
         for (Thread &thread : threads) {
             thread.done = false;
+            thread.copies.clear();
         }
         for (bool any = true; any;) {
             any = false;
@@ -124,20 +170,26 @@ struct Block {
                 go_on(thread);
             }
         }
+        running() = nullptr;
         return std::all_of(threads.begin(), threads.end(), [](const Thread &t) { return t.done; });
     }
 
     unsigned warp_size() const { return std::min<size_t>(32, threads.size() - current / 32 * 32); }
 };
 
-void wait(int barrier, int threads) {
+static void wait(int barrier, int threads, bool tells) {
     const unsigned x = threadIdx.x;
-    Block::running()->wait(Block::running()->barriers.at(barrier), threads);
+    Block::running()->wait(Block::running()->barriers.at(barrier), threads, tells);
     threadIdx.x = x;
 }
-void arrive(int barrier, int threads) { Block::running()->come(Block::running()->barriers.at(barrier), threads); }
+void wait(int barrier, int threads) { wait(barrier, threads, true); }
+void arrive(int barrier, int threads) { Block::running()->arrive(Block::running()->barriers.at(barrier), threads); }
 void __syncthreads() { wait(0, Block::running()->threads.size()); }
 void __syncwarp() { wait(Block::NAMED + threadIdx.x / 32, warp_size()); }
+void meet() { wait(Block::NAMED + threadIdx.x / 32, warp_size(), false); }
+void copy_async(void *to, const void *from, unsigned bytes) { Block::running()->copy(to, from, bytes); }
+void commit_copies() { Block::running()->threads[Block::running()->current].batch++; }
+void wait_for_copies(unsigned batches) { Block::running()->wait_for_copies(batches); }
 unsigned warp_size() { return Block::running()->warp_size(); }
 uint64_t *lanes() { return &Block::running()->lanes[threadIdx.x / 32 * 32]; }
 Factors *factors() { return &Block::running()->factors[threadIdx.x / 32 * 32]; }
@@ -146,12 +198,14 @@ bool launch(Dim grid, unsigned threads, size_t shared, bool backwards, void (*ke
     Block block(threads, [&] { kernel(arguments); });
     gridDim = grid;
     const unsigned blocks = grid.x * grid.y * grid.z;
+    // All blocks do the same with shared memory, but for the last ones.
+    constexpr unsigned LOOKED_AT = 2;
     const unsigned char *const beyond = shared_memory + shared;
     for (unsigned i = 0; i < blocks; i++) {
         const unsigned at = backwards ? blocks - 1 - i : i;
         blockIdx = {at % grid.x, at / grid.x % grid.y, at / grid.x / grid.y};
         std::memset(shared_memory, 0xFF, sizeof shared_memory);
-        if (!block.run(backwards)) {
+        if (!block.run(backwards, i < LOOKED_AT || i + LOOKED_AT >= blocks) || block.races.count > 0) {
             return false;
         }
         // All of it is as the first byte is.
@@ -160,4 +214,35 @@ bool launch(Dim grid, unsigned threads, size_t shared, bool backwards, void (*ke
         }
     }
     return true;
+}
+
+// What g++ calls for accesses with -fsanitize=thread.
+static void seen(void *at, unsigned bytes, void (Races::*access)(unsigned, const void *, unsigned)) {
+    if (Block *const block = Block::running()) {
+        (block->races.*access)(block->current, at, bytes);
+    }
+}
+extern "C" {
+void __tsan_init() { Races::compiled = true; }
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+#define ACCESS(bytes) \
+    void __tsan_read##bytes(void *at) { seen(at, bytes, &Races::read); } \
+    void __tsan_write##bytes(void *at) { seen(at, bytes, &Races::write); }
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+#undef ACCESS
+#define ACCESS(bytes) \
+    void __tsan_unaligned_read##bytes(void *at) { seen(at, bytes, &Races::read); } \
+    void __tsan_unaligned_write##bytes(void *at) { seen(at, bytes, &Races::write); }
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+#undef ACCESS
+void __tsan_read_range(void *at, unsigned long bytes) { seen(at, bytes, &Races::read); }
+void __tsan_write_range(void *at, unsigned long bytes) { seen(at, bytes, &Races::write); }
 }

@@ -67,28 +67,36 @@ void wait(int barrier, int threads);
 void arrive(int barrier, int threads);
 void __syncthreads();
 void __syncwarp();
+// Lanes of a warp meet where they exchange numbers, which orders nothing in memory.
+void meet();
 // What each lane of this thread's warp gives the others.
 uint64_t *lanes();
 unsigned warp_size();
 struct Factors { unsigned a[4], b[2]; };
 Factors *factors();
-// Whether every thread of every block came to its end, and wrote no more than `shared` bytes of shared memory.
+// Copies that go on meanwhile, as copy.cuh has them.
+void copy_async(void *to, const void *from, unsigned bytes);
+void commit_copies();
+void wait_for_copies(unsigned batches);
+template <int BYTES> void copy_async(void *to, const void *from) { copy_async(to, from, BYTES); }
+template <int BATCHES> void wait_for_copies() { wait_for_copies(BATCHES); }
+// Whether every thread of every block came to its end, wrote no more than `shared` bytes of shared memory, and no two raced.
 bool launch(Dim grid, unsigned threads, size_t shared, bool backwards, void (*kernel)(const void *), const void *arguments);
 
 template <typename T> T __shfl_down_sync(unsigned, T value, int distance) {
     const unsigned lane = threadIdx.x % 32;
     lanes()[lane] = uint64_t(value);
-    __syncwarp();
+    meet();
     const T other = lane + distance < 32 ? T(lanes()[lane + distance]) : value;
-    __syncwarp();
+    meet();
     return other;
 }
 
 inline float __shfl_sync(unsigned, float value, int from) {
     lanes()[threadIdx.x % 32] = __float_as_uint(value);
-    __syncwarp();
+    meet();
     const float other = __uint_as_float(unsigned(lanes()[from]));
-    __syncwarp();
+    meet();
     return other;
 }
 
@@ -96,12 +104,12 @@ inline float __shfl_xor_sync(unsigned, float value, int mask) { return __shfl_sy
 
 inline bool __any_sync(unsigned, bool any) {
     lanes()[threadIdx.x % 32] = any;
-    __syncwarp();
+    meet();
     bool all = false;
     for (unsigned i = 0; i < warp_size(); i++) {
         all |= lanes()[i] != 0;
     }
-    __syncwarp();
+    meet();
     return all;
 }
 
@@ -130,17 +138,17 @@ inline float half_of(unsigned packed, int which) {
 inline void load_matrix(unsigned (&a)[4], const unsigned *row) {
     const unsigned lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     lanes()[lane] = uintptr_t(row);
-    __syncwarp();
+    meet();
     for (unsigned i = 0; i < 4; i++) {
         a[i] = reinterpret_cast<const unsigned *>(lanes()[8 * i + g])[t];
     }
-    __syncwarp();
+    meet();
 }
 inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     const unsigned lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const Factors *const warp = factors();
     factors()[lane] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    __syncwarp();
+    meet();
     for (unsigned k = 0; k < 16; k++) {
         const unsigned pair = k % 8 / 2, upper = k / 8;
         for (unsigned i = 0; i < 4; i++) {
@@ -149,5 +157,5 @@ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, uns
             c[i] += left * right;
         }
     }
-    __syncwarp();
+    meet();
 }
