@@ -6,6 +6,7 @@
 //! * `--cpus 0,1`: all that there are, without it. `--seconds 0.5`: of each run. `--rounds N`: 5.
 //! * `--line NS`, `--rate GB`: what a cache line takes from one CPU to another, and 10⁹ bytes a
 //!   second that one reads of another's memory: as `karoo bench cores` tells them. 150 and 8.
+//! * `--alike`: as if all CPUs computed as fast as the first one by itself.
 //! * `--only plans`, `telemetry` or `latency`.
 //!
 //! Without graphs there are twenty of its own. Plans are made of costs that are measured just
@@ -14,7 +15,7 @@
 use std::time::Duration;
 
 use karoo_flow::nodes::{Comparison, Machine, Nco, Order, RealImag, TappedDelay};
-use karoo_flow::place::{Calibration, Cores, Wishes, measure, plan, run_on_noise};
+use karoo_flow::place::{Calibration, Cores, Wishes, measure, measure_paces, plan, run_on_noise};
 use karoo_flow::{Builder, Executor, Graph, Registry, Scalar, Settings, Type, Value};
 
 struct Options {
@@ -24,6 +25,7 @@ struct Options {
     line: f64,
     rate: f64,
     only: Option<String>,
+    paces: bool,
     graphs: Vec<String>,
 }
 
@@ -36,6 +38,7 @@ fn options() -> Options {
         line: 150.0,
         rate: 8.0,
         only: None,
+        paces: true,
         graphs: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -45,6 +48,10 @@ fn options() -> Options {
             continue;
         }
         if name == "--bench" {
+            continue;
+        }
+        if name == "--alike" {
+            options.paces = false;
             continue;
         }
         let value = arguments.next().unwrap_or_default();
@@ -227,7 +234,12 @@ fn plans(options: &Options, graphs: &[Graph]) {
             ..Calibration::default()
         };
         let costs = measure(graph, calibration).expect("a graph can be measured");
-        let made = plan(graph, &costs, &cores, &Wishes::default()).expect("there is a plan");
+        let paces = match options.paces {
+            true => measure_paces(&options.cpus, Duration::from_millis(60)),
+            false => Vec::new(),
+        };
+        let paced = cores.clone().with_paces(paces);
+        let made = plan(graph, &costs, &paced, &Wishes::default()).expect("there is a plan");
         let settings = made.settings(graph).expect("the plan is of this graph");
         let executor = Executor::new(graph, settings).expect("a plan can run");
         let rates = (0..options.rounds).map(|_| rate(graph, &executor, options.time));

@@ -9,7 +9,7 @@ use clap::Args;
 use ground::files::read_text;
 use ground::os::allowed_cpus;
 use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
-use karoo_flow::place::{Calibration, Cores, Costs, fingerprint, measure};
+use karoo_flow::place::{Calibration, Cores, Costs, fingerprint, measure, measure_paces};
 use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
 
 use crate::bench;
@@ -182,6 +182,7 @@ impl CoreOptions {
                 cpus: times.cpus,
                 latency_ns: times.latency_ns,
                 gigabytes_per_second: times.gigabytes_per_second,
+                paces: Vec::new(),
             };
             let cores = all.only(&cpus);
             if cores.cpus.len() < cpus.len() {
@@ -200,6 +201,7 @@ impl CoreOptions {
                 cpus: times.cpus,
                 latency_ns: times.latency_ns,
                 gigabytes_per_second: times.gigabytes_per_second,
+                paces: Vec::new(),
             });
         }
         let distances = Distances::new(&machine, None);
@@ -211,6 +213,25 @@ impl CoreOptions {
         }
         Ok(cores)
     }
+}
+
+/// The CPUs with their paces beside the first one's, which costs were measured on. Guessed costs
+/// are of no CPU.
+pub fn with_paces(cores: Cores, costs: &Costs) -> Cores {
+    if !costs.measured {
+        return cores;
+    }
+    let paces = measure_paces(&cores.cpus, Duration::from_millis(60));
+    for (&cpu, &pace) in cores
+        .cpus
+        .iter()
+        .zip(&paces)
+        .filter(|(_, pace)| **pace < 1.0)
+    {
+        let of = cores.cpus[0];
+        tracing::info!("when all CPUs compute, CPU {cpu} does {pace} of what CPU {of} does alone");
+    }
+    cores.with_paces(paces)
 }
 
 /// The first of these CPUs on each core. Two partitions on one core would take each other's time,

@@ -398,6 +398,9 @@ impl<'a> Network<'a> {
                 busy[core] += (costs.receive_ns + line + read) / block;
             }
         }
+        for (core, busy) in busy.iter_mut().enumerate() {
+            *busy /= self.cores.pace(core);
+        }
         busy
     }
 }

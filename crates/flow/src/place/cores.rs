@@ -15,6 +15,9 @@ pub struct Cores {
     pub latency_ns: Vec<Vec<f64>>,
     /// 10⁹ bytes per second that the column's CPU reads of what the row's wrote last.
     pub gigabytes_per_second: Vec<Vec<f64>>,
+    /// How fast each CPU computes, beside the one that costs were measured on; none: all are alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paces: Vec<f64>,
 }
 
 impl Cores {
@@ -30,7 +33,19 @@ impl Cores {
             cpus,
             latency_ns: table(latency_ns, 0.0),
             gigabytes_per_second: table(gigabytes_per_second, 2.0 * gigabytes_per_second),
+            paces: Vec::new(),
         }
+    }
+
+    /// The same with these [paces](crate::place::measure_paces), one for each CPU.
+    pub fn with_paces(mut self, paces: Vec<f64>) -> Cores {
+        self.paces = paces;
+        self
+    }
+
+    /// How fast the CPU of this row computes.
+    pub(super) fn pace(&self, row: usize) -> f64 {
+        self.paces.get(row).copied().unwrap_or(1.0)
     }
 
     /// Reads what `karoo bench cores --output` wrote.
@@ -56,6 +71,10 @@ impl Cores {
             cpus: kept.iter().map(|&at| self.cpus[at]).collect(),
             latency_ns: table(&self.latency_ns),
             gigabytes_per_second: table(&self.gigabytes_per_second),
+            paces: match self.paces.is_empty() {
+                true => Vec::new(),
+                false => kept.iter().map(|&at| self.pace(at)).collect(),
+            },
         }
     }
 
@@ -77,6 +96,10 @@ impl Cores {
                     .into(),
             );
         }
+        let right = |pace: &f64| pace.is_finite() && *pace >= 1e-3;
+        if !(self.paces.is_empty() || self.paces.len() == count && self.paces.iter().all(right)) {
+            return Err("paces are positive numbers, one for each CPU, or none".into());
+        }
         Ok(())
     }
 
@@ -93,7 +116,9 @@ impl Cores {
                 (0..count)
                     .all(|row| (0..count).all(|col| table[row][col] == table[to(row)][to(col)]))
             };
-            same(&self.latency_ns) && same(&self.gigabytes_per_second)
+            self.pace(a) == self.pace(b)
+                && same(&self.latency_ns)
+                && same(&self.gigabytes_per_second)
         };
         (0..count)
             .map(|at| (0..at).find(|&first| swapped(first, at)).unwrap_or(at))
@@ -112,6 +137,9 @@ mod tests {
         // 5 and 7 share a cache.
         (cores.latency_ns[1][2], cores.latency_ns[2][1]) = (20.0, 20.0);
         assert_eq!(cores.alikes(), [0, 1, 1, 0]);
+        cores.paces = vec![1.0, 1.0, 1.0, 0.5];
+        assert_eq!(cores.alikes(), [0, 1, 1, 3]);
+        assert_eq!(cores.only(&[9, 3]).paces, [0.5, 1.0]);
         let two = cores.only(&[7, 5, 4]);
         assert_eq!((two.cpus, two.latency_ns[0][1]), (vec![7, 5], 20.0));
     }
@@ -123,6 +151,8 @@ mod tests {
             r#"{"cpus": [], "latency_ns": [], "gigabytes_per_second": []}"#,
             r#"{"cpus": [0], "latency_ns": [[]], "gigabytes_per_second": [[1]]}"#,
             r#"{"cpus": [0], "latency_ns": [[0]], "gigabytes_per_second": [[0]]}"#,
+            r#"{"cpus": [0], "latency_ns": [[0]], "gigabytes_per_second": [[9]], "paces": [0]}"#,
+            r#"{"cpus": [0], "latency_ns": [[0]], "gigabytes_per_second": [[9]], "paces": [1, 1]}"#,
         ] {
             assert!(Cores::from_json(text).is_err(), "{text}");
         }

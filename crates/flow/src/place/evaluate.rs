@@ -157,6 +157,9 @@ impl<'a> Look<'a> {
                 loads[at] += costs.send_ns + costs.byte_ns * written;
             }
         }
+        for (at, load) in loads.iter_mut().enumerate() {
+            *load /= self.cores.pace(at);
+        }
         loads
     }
 

@@ -35,6 +35,9 @@ fn cores(count: usize) -> impl Strategy<Value = Cores> {
                 }
             }),
             gigabytes_per_second: table(&|row, col| f64::from(cell(row, col).1)),
+            paces: (0..count)
+                .map(|at| [1.0, 0.5][at * cell(0, at).1 as usize % 2])
+                .collect(),
         }
     })
 }
