@@ -6,6 +6,7 @@
 //! * `--cpus 0,1`: all that there are, without it. `--seconds 0.5`: of each run. `--rounds N`: 5.
 //! * `--line NS`, `--rate GB`: what a cache line takes from one CPU to another, and 10⁹ bytes a
 //!   second that one reads of another's memory: as `karoo bench cores` tells them. 150 and 8.
+//! * `--named TEXT`: those of the twenty that have it in their name.
 //! * `--alike`: as if all CPUs computed as fast as the first one by itself.
 //! * `--only plans`, `telemetry` or `latency`.
 //!
@@ -25,6 +26,7 @@ struct Options {
     line: f64,
     rate: f64,
     only: Option<String>,
+    named: Option<String>,
     paces: bool,
     graphs: Vec<String>,
 }
@@ -38,6 +40,7 @@ fn options() -> Options {
         line: 150.0,
         rate: 8.0,
         only: None,
+        named: None,
         paces: true,
         graphs: Vec::new(),
     };
@@ -71,6 +74,7 @@ fn options() -> Options {
             "--line" => options.line = number(),
             "--rate" => options.rate = number(),
             "--only" => options.only = Some(value),
+            "--named" => options.named = Some(value),
             _ => panic!("{name}: no such option; see the head of benches/plans.rs"),
         }
     }
@@ -343,8 +347,12 @@ fn latency(options: &Options) {
 
 fn main() {
     let options = options();
-    let graphs = match options.graphs.is_empty() {
-        true => twenty(),
+    let named = |graph: &Graph| {
+        let part = options.named.as_ref();
+        part.is_none_or(|part| graph.name().contains(part.as_str()))
+    };
+    let graphs: Vec<Graph> = match options.graphs.is_empty() {
+        true => twenty().into_iter().filter(named).collect(),
         false => options.graphs.iter().map(|path| read(path)).collect(),
     };
     let wanted = |what: &str| options.only.as_ref().is_none_or(|only| only == what);

@@ -61,6 +61,7 @@ pub(super) struct Network<'a> {
     pub cores: &'a Cores,
     pub place: &'a [usize],
     pub step: u64,
+    sizes: Sizes,
     pub links: Vec<Link>,
     pub outside: Outside,
     /// Cores that each core's partition runs on, this one included: 1 but for those with copies.
@@ -79,6 +80,11 @@ pub(super) struct Speed {
 }
 
 impl<'a> Network<'a> {
+    /// The same items at other places, without copies, with blocks of the first size.
+    pub fn placed<'b>(&'b self, place: &'b [usize]) -> Network<'b> {
+        Network::new(self.model, self.cores, place, self.sizes, self.outside)
+    }
+
     pub fn new(
         model: &'a Model,
         cores: &'a Cores,
@@ -119,6 +125,7 @@ impl<'a> Network<'a> {
             cores,
             place,
             step: sizes.step,
+            sizes,
             links,
             outside,
             sharers: vec![1; cores.cpus.len()],

@@ -10,7 +10,7 @@ use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::{Look, Sizes};
 use super::exact::{Best, improve};
-use super::free::{apart, copy, left};
+use super::free::{apart, copy, fewer, left};
 use super::longest::longest_between;
 use super::model::{Grouping, Model};
 use super::pins::pin;
@@ -204,15 +204,21 @@ pub fn plan(
             false => None,
         };
         let mut goes_on = false;
-        for (placed, proved) in [(Some(placed), proved && free == 0), (apart, false)] {
+        for (placed, mut proved) in [(Some(placed), proved && free == 0), (apart, false)] {
             let Some(placed) = placed else {
                 continue;
             };
+            let merged;
             let mut network = Network::new(&model, cores, &placed, sizes, outside);
             let copies = match wishes.copies {
                 true => copy(&mut network),
                 false => Vec::new(),
             };
+            if copies.is_empty() {
+                merged = fewer(&network);
+                proved &= merged == placed;
+                network = Network::new(&model, cores, &merged, sizes, outside);
+            }
             let speed = match wishes.block {
                 Some(_) => network.speed(),
                 None => network.lengthen(longest_between(&model.signals, wishes.longest_block)),

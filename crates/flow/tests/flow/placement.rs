@@ -289,3 +289,54 @@ fn threads_of_the_outside_have_cores_where_there_are_many() {
     };
     assert_eq!([used(6), used(8), used(14)], [6, 6, 12]);
 }
+
+/// A long filter behind short ones, which by themselves are not worth a core.
+fn long_and_short(taps: usize) -> Graph {
+    let g = Builder::new("long and short");
+    let x = g.input("x", Type::F32);
+    g.output("y", x.fir(vec![0.1; taps].as_slice()).fir([0.1; 2000]));
+    g.build().unwrap()
+}
+
+#[test]
+fn a_partition_that_gains_next_to_nothing_is_not_made() {
+    let cores = Cores::alike(vec![0, 1, 2, 3], 50.0, 10.0);
+    let wishes = Wishes {
+        copies: false,
+        ..Wishes::default()
+    };
+    for (taps, partitions) in [(4, 1), (1000, 2)] {
+        let graph = long_and_short(taps);
+        let costs = Costs::guessed(&graph);
+        let made = plan(&graph, &costs, &cores, &wishes).unwrap();
+        assert_eq!(made.partitions.len(), partitions, "{taps} taps: {made}");
+    }
+}
+
+#[test]
+fn more_work_goes_to_the_cpu_that_computes_faster() {
+    let graph = long_and_short(1000);
+    let costs = Costs::guessed(&graph);
+    let alike = Cores::alike(vec![4, 7], 50.0, 10.0);
+    let wishes = Wishes {
+        copies: false,
+        ..Wishes::default()
+    };
+    let made = |paces: Vec<f64>| {
+        let cores = alike.clone().with_paces(paces);
+        plan(&graph, &costs, &cores, &wishes).unwrap()
+    };
+    for (paces, fast) in [(vec![0.5, 1.0], 7), (vec![1.0, 0.5], 4)] {
+        let plan = made(paces);
+        let heaviest = plan.partitions.iter().max_by_key(|part| {
+            let long = |path: &&String| path.contains("fir2");
+            part.nodes.iter().filter(long).count()
+        });
+        assert_eq!(heaviest.unwrap().cpu, Some(fast), "{plan}");
+    }
+    // All CPUs at half the pace take twice the time, and one so slow is left alone.
+    let (whole, half) = (made(vec![1.0, 1.0]), made(vec![0.5, 0.5]));
+    let ratio = half.period_ns / whole.period_ns;
+    assert!((ratio - 2.0).abs() < 0.01, "{ratio}: {half}");
+    assert_eq!(made(vec![1.0, 0.05]).partitions.len(), 1);
+}
