@@ -80,8 +80,9 @@ void commit_copies();
 void wait_for_copies(unsigned batches);
 template <int BYTES> void copy_async(void *to, const void *from) { copy_async(to, from, BYTES); }
 template <int BATCHES> void wait_for_copies() { wait_for_copies(BATCHES); }
-// Whether every thread of every block came to its end, wrote no more than `shared` bytes of shared memory, and no two raced.
-bool launch(Dim grid, unsigned threads, size_t shared, bool backwards, void (*kernel)(const void *), const void *arguments);
+// 1 if every thread of every block came to its end, once in each turn to its barriers, wrote no more than `shared` bytes of shared memory,
+// and no two raced; 2 if some raced, 0 otherwise.
+int launch(Dim grid, unsigned threads, size_t shared, bool backwards, void (*kernel)(const void *), const void *arguments);
 
 template <typename T> T __shfl_down_sync(unsigned, T value, int distance) {
     const unsigned lane = threadIdx.x % 32;

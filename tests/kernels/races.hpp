@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <algorithm>
 #include <vector>
 
 class Races {
@@ -46,6 +47,7 @@ public:
 
     void read(unsigned thread, const void *at, unsigned bytes) {
         each(at, bytes, [&](Word &word, size_t place) {
+            untouched(thread, "reads", word, place);
             if (word.written > known[thread][word.writer]) {
                 found(thread, "reads", word.writer, "wrote", place);
             }
@@ -56,6 +58,7 @@ public:
 
     void write(unsigned thread, const void *at, unsigned bytes) {
         each(at, bytes, [&](Word &word, size_t place) {
+            untouched(thread, "writes", word, place);
             if (word.written > known[thread][word.writer]) {
                 found(thread, "writes", word.writer, "wrote", place);
             }
@@ -71,6 +74,17 @@ public:
         });
     }
 
+    // A copy may write at any time from where it is asked for to where its thread waits for it. Nobody else may look meanwhile.
+    void begin_copy(unsigned thread, const void *to, unsigned bytes) {
+        write(thread, to, bytes);
+        each(to, bytes, [](Word &word, size_t) { word.copies++; });
+    }
+
+    void end_copy(unsigned thread, const void *to, unsigned bytes) {
+        each(to, bytes, [](Word &word, size_t) { word.copies -= word.copies > 0; });
+        write(thread, to, bytes);
+    }
+
     unsigned count = 0;
 
 private:
@@ -78,8 +92,10 @@ private:
         unsigned block = 0; // since when it is as it is
         unsigned writer = 0;
         uint32_t written = 0;
-        Times readers; // when they last read it
+        Times readers;       // when they last read it
+        unsigned copies = 0; // under way to it
     };
+    // Bytes: threads that write single ones beside each other would seem to race.
     static constexpr size_t WORD = 2;
     bool watching = false;
     const char *const memory;
@@ -98,13 +114,20 @@ private:
         if (!watching || from >= words.size() * WORD) {
             return;
         }
-        for (size_t i = from / WORD; i < (from + bytes + WORD - 1) / WORD; i++) {
+        for (size_t i = from / WORD; i < std::min((from + bytes + WORD - 1) / WORD, words.size()); i++) {
             if (words[i].block != block) {
                 words[i].block = block;
                 words[i].written = 0;
                 words[i].readers.clear();
+                words[i].copies = 0;
             }
             access(words[i], i * WORD);
+        }
+    }
+
+    void untouched(unsigned thread, const char *does, const Word &word, size_t place) {
+        if (word.copies > 0 && ++count <= 4) {
+            fprintf(stderr, "race: thread %u %s byte %zu of shared memory, to which a copy is under way\n", thread, does, place);
         }
     }
 

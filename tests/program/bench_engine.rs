@@ -1,5 +1,10 @@
 //! `karoo bench engine` as a command: its report adds up, and what it cannot run is refused.
 
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
 #[test]
 fn the_bench_accounts_for_every_packet() {
     let options = [
@@ -145,4 +150,44 @@ fn a_bench_that_does_not_fit_memory_names_the_way_out() {
     ] {
         assert!(stderr.contains(words), "no {words:?} in {stderr}");
     }
+}
+
+/// Whether a process waits for a lock on a file.
+fn waits_for_a_lock(pid: u32) -> bool {
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's locks");
+    let pid = pid.to_string();
+    locks
+        .lines()
+        .any(|line| line.contains("-> FLOCK") && line.split_whitespace().any(|word| word == pid))
+}
+
+#[test]
+fn programs_take_huge_pages_one_after_another() {
+    let Ok(folder) = File::open("/sys/kernel/mm/hugepages") else {
+        println!("no huge pages");
+        return;
+    };
+    // As a program has it between seeing free pages and taking them.
+    folder.lock().expect("a lock");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args([
+            "bench",
+            "engine",
+            "--backend=cpu",
+            "--oversubscribe",
+            "--json",
+        ])
+        .args(["--rate=0.002", "--seconds=0.2", "--channels=256"])
+        .args(["--jones-per-batch=16384", "--recv-chunk-samples=65536"])
+        .args(["--max-delay-diff=4096"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    while !waits_for_a_lock(bench.id()) {
+        let ended = bench.try_wait().expect("a child");
+        assert!(ended.is_none(), "it did not wait: {ended:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(folder);
+    assert!(bench.wait().expect("a child").success());
 }

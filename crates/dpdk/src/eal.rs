@@ -141,6 +141,10 @@ impl Eal {
                 });
             }
         }
+        let _turn = match config.huge_pages {
+            HugePages::Never => None,
+            HugePages::Auto | HugePages::Require => turn_at_huge_pages(),
+        };
         let huge_pages = choose_memory(config)?;
         let args = arguments(config, &allowed, huge_pages);
         let c_args = args
@@ -286,10 +290,25 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
     }
 }
 
+/// Sizes of huge pages, and how many of each there are and are free.
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
+
+/// Waits until no other program is between seeing free huge pages and having them, and keeps others
+/// waiting while it lives. Programs in other network namespaces see another folder, and do not wait;
+/// neither does one where it cannot be locked.
+fn turn_at_huge_pages() -> Option<fs::File> {
+    let folder = fs::File::open(HUGE_PAGES).ok()?;
+    if let Err(fs::TryLockError::WouldBlock) = folder.try_lock() {
+        tracing::info!("waits for another program, which is starting DPDK");
+        folder.lock().ok()?;
+    }
+    Some(folder)
+}
+
 /// Free huge pages of the size that has most of them, in MiB: EAL takes memory of every size, but
 /// one pool's zone comes out of one.
 pub fn free_huge_pages_mib() -> usize {
-    let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else {
+    let Ok(sizes) = fs::read_dir(HUGE_PAGES) else {
         return 0;
     };
     sizes

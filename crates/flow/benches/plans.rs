@@ -239,7 +239,11 @@ fn plans(options: &Options, graphs: &[Graph]) {
         };
         let costs = measure(graph, calibration).expect("a graph can be measured");
         let paces = match options.paces {
-            true => measure_paces(&options.cpus, Duration::from_millis(60)),
+            true => measure_paces(
+                &options.cpus,
+                costs.loops_per_second,
+                Duration::from_millis(60),
+            ),
             false => Vec::new(),
         };
         let paced = cores.clone().with_paces(paces);

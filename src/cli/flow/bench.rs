@@ -196,7 +196,7 @@ fn graph(
     let loaded = load::graph(path)?;
     let graph = &loaded.graph;
     let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
-    let cores = load::with_paces(cores.clone(), &costs);
+    let cores = args.cores.with_paces(cores.clone(), &costs);
     let plan = args.wishes.plan(graph, &costs, &cores)?;
     let settings = plan.settings(graph).map_err(Failure::usage)?;
     let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;

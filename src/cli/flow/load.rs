@@ -150,9 +150,32 @@ pub struct CoreOptions {
     /// if it is there, else measured if they are few]
     #[arg(long, value_name = "FILE")]
     cores_file: Option<PathBuf>,
+    /// Take all CPUs to compute as fast as the one that costs were measured on
+    #[arg(long)]
+    alike: bool,
 }
 
 impl CoreOptions {
+    /// The CPUs with their paces beside that of the CPU which costs were measured on. Guessed costs
+    /// are of no CPU.
+    pub fn with_paces(&self, cores: Cores, costs: &Costs) -> Cores {
+        if self.alike || !costs.measured {
+            return cores;
+        }
+        let time = Duration::from_millis(60);
+        let paces = measure_paces(&cores.cpus, costs.loops_per_second, time);
+        for (&cpu, &pace) in cores.cpus.iter().zip(&paces) {
+            if pace < 1.0 {
+                tracing::info!(
+                    cpu,
+                    pace,
+                    "slower, with all CPUs at work, than costs were measured"
+                );
+            }
+        }
+        cores.with_paces(paces)
+    }
+
     /// Adds the file of distances.
     pub fn files(&self, files: Files) -> Files {
         files.reads("--cores-file", self.cores_file.as_deref())
@@ -213,25 +236,6 @@ impl CoreOptions {
         }
         Ok(cores)
     }
-}
-
-/// The CPUs with their paces beside the first one's, which costs were measured on. Guessed costs
-/// are of no CPU.
-pub fn with_paces(cores: Cores, costs: &Costs) -> Cores {
-    if !costs.measured {
-        return cores;
-    }
-    let paces = measure_paces(&cores.cpus, Duration::from_millis(60));
-    for (&cpu, &pace) in cores
-        .cpus
-        .iter()
-        .zip(&paces)
-        .filter(|(_, pace)| **pace < 1.0)
-    {
-        let of = cores.cpus[0];
-        tracing::info!("when all CPUs compute, CPU {cpu} does {pace} of what CPU {of} does alone");
-    }
-    cores.with_paces(paces)
 }
 
 /// The first of these CPUs on each core. Two partitions on one core would take each other's time,

@@ -123,7 +123,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     let costs = args
         .costs
         .costs(&loaded.graph, cores.cpus.first().copied())?;
-    let cores = load::with_paces(cores, &costs);
+    let cores = args.cores.with_paces(cores, &costs);
     let plan = args.wishes.plan(&loaded.graph, &costs, &cores)?;
     if let Some(path) = &args.output {
         let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));

@@ -406,7 +406,7 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
     } else if args.automatic {
         let cores = args.cores.cores()?;
         let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
-        let cores = load::with_paces(cores, &costs);
+        let cores = args.cores.with_paces(cores, &costs);
         Some(args.wishes.plan(graph, &costs, &cores)?)
     } else if marked {
         None

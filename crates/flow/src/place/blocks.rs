@@ -66,6 +66,8 @@ pub(super) struct Network<'a> {
     pub outside: Outside,
     /// Cores that each core's partition runs on, this one included: 1 but for those with copies.
     pub sharers: Vec<u64>,
+    /// How fast each core's partition computes: as fast as the slowest core that it runs on.
+    pub paces: Vec<f64>,
 }
 
 /// How fast it can be.
@@ -129,6 +131,7 @@ impl<'a> Network<'a> {
             links,
             outside,
             sharers: vec![1; cores.cpus.len()],
+            paces: (0..cores.cpus.len()).map(|core| cores.pace(core)).collect(),
         }
     }
 
@@ -405,8 +408,8 @@ impl<'a> Network<'a> {
                 busy[core] += (costs.receive_ns + line + read) / block;
             }
         }
-        for (core, busy) in busy.iter_mut().enumerate() {
-            *busy /= self.cores.pace(core);
+        for (busy, pace) in busy.iter_mut().zip(&self.paces) {
+            *busy /= pace;
         }
         busy
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// CPUs and what passes between them: the file that `karoo bench cores --output` writes.
+/// CPUs, what passes between them, as `karoo bench cores --output` writes it, and how fast they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
@@ -41,6 +41,14 @@ impl Cores {
     pub fn with_paces(mut self, paces: Vec<f64>) -> Cores {
         self.paces = paces;
         self
+    }
+
+    /// The same with the fastest CPUs first, and others in their order.
+    pub(super) fn fastest_first(&self) -> Cores {
+        let mut rows: Vec<usize> = (0..self.cpus.len()).collect();
+        rows.sort_by(|&a, &b| self.pace(b).total_cmp(&self.pace(a)));
+        let cpus: Vec<usize> = rows.into_iter().map(|row| self.cpus[row]).collect();
+        self.only(&cpus)
     }
 
     /// How fast the CPU of this row computes.

@@ -47,6 +47,10 @@ pub struct Costs {
     /// Passes of several nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passes: Vec<Pass>,
+    /// How fast the CPU was that costs were measured on: passes a second of the loop of
+    /// [`measure_paces`](crate::place::measure_paces). None where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loops_per_second: Option<f64>,
     /// Queues.
     pub queues: QueueCosts,
     /// What blocks of some sizes take from one core to another, in each way that there is.
@@ -90,6 +94,7 @@ impl Costs {
             measured: false,
             nodes: graph.ids().map(|id| (graph.path(id), node(id))).collect(),
             passes: Vec::new(),
+            loops_per_second: None,
             queues: QueueCosts::default(),
             transfers: Vec::new(),
             inputs: Cost::default(),

@@ -36,19 +36,27 @@ pub(super) fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
         if !network.may_share(limit) {
             break;
         }
-        let before = network.sharers[limit];
+        let (before, pace) = (network.sharers[limit], network.paces[limit]);
         let kept = network.links.clone();
+        // The fastest of those that are free, and of these the nearest.
+        let cores = network.cores;
+        let distance = |core: usize| cores.latency_ns[limit][core];
+        let best = (0..free.len()).min_by(|&a, &b| {
+            let (a, b) = (free[a], free[b]);
+            let slower = cores.pace(b).total_cmp(&cores.pace(a));
+            slower.then(distance(a).total_cmp(&distance(b)))
+        });
+        let best = best.unwrap_or(0);
         network.share(limit, before + 1);
+        // Copies take turns.
+        network.paces[limit] = pace.min(cores.pace(free[best]));
         if network.speed().period >= speed.period * 0.98 {
             network.links = kept;
             network.sharers[limit] = before;
+            network.paces[limit] = pace;
             break;
         }
-        // The nearest of those that are free.
-        let distance = |core: usize| network.cores.latency_ns[limit][core];
-        let nearest =
-            (0..free.len()).min_by(|&a, &b| distance(free[a]).total_cmp(&distance(free[b])));
-        let core = free.swap_remove(nearest.unwrap_or(0));
+        let core = free.swap_remove(best);
         match copies.iter_mut().find(|(of, _)| *of == limit) {
             Some((_, known)) => known.push(core),
             None => copies.push((limit, vec![core])),
@@ -59,30 +67,33 @@ pub(super) fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
 
 /// How much faster a partition more has to make a plan: it takes a CPU, and the time of its queues
 /// is known less well than that of nodes.
-const WORTH_A_CORE: f64 = 0.97;
+pub(super) const WORTH_A_CORE: f64 = 0.97;
 
-/// The placement with as few partitions as are worth it: without those whose nodes are elsewhere
-/// with hardly a loss. All of the loss is less than what one partition has to bring.
+/// The placement with as few partitions as are worth it: those between which there is a queue are
+/// put together, as long as all of the loss is less than what one partition has to bring.
 pub(super) fn fewer(network: &Network) -> Vec<usize> {
     let most = network.speed().period / WORTH_A_CORE;
     let mut place = network.place.to_vec();
     loop {
-        let mut used = place.clone();
-        used.sort_unstable();
-        used.dedup();
+        let here = network.placed(&place);
+        let ends = here
+            .links
+            .iter()
+            .filter_map(|link| match (link.from, link.to) {
+                (End::Core(from), End::Core(to)) => Some([(from, to), (to, from)]),
+                _ => None,
+            });
         let pinned = |core: usize| {
-            let mut here = network.model.items.iter().zip(&place);
-            here.any(|(item, &at)| at == core && item.pinned.is_some())
+            let mut items = network.model.items.iter().zip(&place);
+            items.any(|(item, &at)| at == core && item.pinned.is_some())
         };
         let mut best: Option<(f64, Vec<usize>)> = None;
-        for &from in used.iter().filter(|&&core| !pinned(core)) {
-            for &to in used.iter().filter(|&&to| to != from) {
-                let moved = |&at: &usize| if at == from { to } else { at };
-                let merged: Vec<usize> = place.iter().map(moved).collect();
-                let period = network.placed(&merged).speed().period;
-                if period <= best.as_ref().map_or(most, |best| best.0) {
-                    best = Some((period, merged));
-                }
+        for (from, to) in ends.flatten().filter(|&(from, _)| !pinned(from)) {
+            let moved = |&at: &usize| if at == from { to } else { at };
+            let merged: Vec<usize> = place.iter().map(moved).collect();
+            let period = network.placed(&merged).speed().period;
+            if period <= best.as_ref().map_or(most, |best| best.0) {
+                best = Some((period, merged));
             }
         }
         match best {

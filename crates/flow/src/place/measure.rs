@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::costs::{Cost, Costs, VERSION, fingerprint};
 use super::longest::longest_block;
 use super::model::QueueCosts;
-use super::transfers;
+use super::{pace, transfers};
 use crate::builder::Builder;
 use crate::graph::{Graph, NodeId};
 use crate::queue::queue;
@@ -61,6 +61,9 @@ pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String>
         measured: true,
         nodes: Default::default(),
         passes: Vec::new(),
+        loops_per_second: calibration
+            .cpu
+            .and_then(|cpu| pace::alone(cpu, calibration.time / 8)),
         queues: in_place(graph, queues(), &a, &b, left),
         transfers: transfers::measure(calibration.cpu),
         inputs: straight(&a, &b, |run| run.inputs),

@@ -2,7 +2,6 @@
 //! runs on the machine, also with what a virtual machine cannot see.
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,25 +15,31 @@ const ALIKE: f64 = 0.9;
 /// Paces are multiples of this, for the same reason.
 const GRAIN: f64 = 0.05;
 
-/// The pace of each CPU: how much of what the first of them does by itself it does when all of
-/// them compute, between 0.05 and 1. All are 1 where threads cannot be pinned. Takes twice `time`.
+/// The pace of each CPU: how much it does when all of them compute, of what the CPU did that costs
+/// were measured on; between 0.05 and 1. `of` is what that one did, as
+/// [`Costs`](crate::place::Costs) has it; none: what the first CPU does now by itself. All are 1
+/// where threads cannot be pinned.
 ///
 /// Costs of nodes are those of one CPU by itself; a plan divides them by this.
-pub fn measure_paces(cpus: &[usize], time: Duration) -> Vec<f64> {
-    let Some(&home) = cpus.first() else {
-        return Vec::new();
-    };
-    let window = time / WINDOWS;
-    let mut alone: Vec<f64> = (0..WINDOWS).flat_map(|_| rates(&[home], window)).collect();
-    alone.sort_by(f64::total_cmp);
-    let Some(&alone) = alone.get(alone.len() / 2) else {
-        return vec![1.0; cpus.len()];
-    };
+pub fn measure_paces(cpus: &[usize], of: Option<f64>, time: Duration) -> Vec<f64> {
+    let known = of.filter(|of| of.is_finite() && *of > 0.0);
+    let of = known.or_else(|| alone(*cpus.first()?, time));
     let all = rates(cpus, time);
-    if all.len() < cpus.len() {
-        return vec![1.0; cpus.len()];
+    match of {
+        Some(of) if all.len() == cpus.len() => {
+            all.into_iter().map(|rate| rounded(rate / of)).collect()
+        }
+        _ => vec![1.0; cpus.len()],
     }
-    all.into_iter().map(|rate| rounded(rate / alone)).collect()
+}
+
+/// Passes a second of a CPU by itself.
+pub(super) fn alone(cpu: usize, time: Duration) -> Option<f64> {
+    let mut found: Vec<f64> = (0..WINDOWS)
+        .flat_map(|_| rates(&[cpu], time / WINDOWS))
+        .collect();
+    found.sort_by(f64::total_cmp);
+    found.get(found.len() / 2).copied()
 }
 
 fn rounded(pace: f64) -> f64 {
@@ -48,14 +53,16 @@ fn rounded(pace: f64) -> f64 {
 /// Passes over the floats a second on each of these CPUs, all at once; of those alone that a thread
 /// can be pinned to.
 fn rates(cpus: &[usize], time: Duration) -> Vec<f64> {
-    let (begin, over) = (Barrier::new(cpus.len() + 1), AtomicBool::new(false));
+    let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let known = core_affinity::get_core_ids().unwrap_or_default();
     let on = |cpu: usize| {
         let id = core_affinity::CoreId { id: cpu };
         let pinned = known.contains(&id) && core_affinity::set_for_current(id);
+        while !begun.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
         let mut floats = [1f32; FLOATS];
-        begin.wait();
-        let (start, mut passes) = (Instant::now(), 0u64);
+        let mut passes = 0u64;
         while !over.load(Ordering::Relaxed) {
             for float in &mut floats {
                 *float = *float * 0.5 + 0.5;
@@ -63,19 +70,24 @@ fn rates(cpus: &[usize], time: Duration) -> Vec<f64> {
             black_box(&mut floats);
             passes += 1;
         }
-        pinned.then(|| passes as f64 / start.elapsed().as_secs_f64())
+        pinned.then_some(passes)
     };
     let on = &on;
     thread::scope(|scope| {
-        let threads: Vec<_> = cpus
-            .iter()
-            .map(|&cpu| scope.spawn(move || on(cpu)))
-            .collect();
-        begin.wait();
+        let spawn = |&cpu: &usize| thread::Builder::new().spawn_scoped(scope, move || on(cpu));
+        // Where there is no thread for one, nothing is known of it.
+        let threads: Vec<_> = cpus.iter().filter_map(|cpu| spawn(cpu).ok()).collect();
+        let start = Instant::now();
+        begun.store(true, Ordering::Release);
         thread::sleep(time);
+        // Of one time for all: one that begins late is slow.
+        let elapsed = start.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
-        let joined = threads.into_iter().filter_map(|thread| thread.join().ok());
-        joined.flatten().collect()
+        let passes = threads.into_iter().filter_map(|thread| thread.join().ok());
+        passes
+            .flatten()
+            .map(|passes| passes as f64 / elapsed)
+            .collect()
     })
 }
 
@@ -90,19 +102,23 @@ mod tests {
             .into_iter()
             .map(|core| core.id)
             .collect();
-        let paces = measure_paces(&cpus, Duration::from_millis(20));
+        let paces = measure_paces(&cpus, None, Duration::from_millis(20));
         assert_eq!(paces.len(), cpus.len());
         assert!(
             paces.iter().all(|pace| (0.05..=1.0).contains(pace)),
             "{paces:?}"
         );
+        // Beside one that does next to nothing all are fast, beside one that does very much none.
+        let beside = |of| measure_paces(&cpus, Some(of), Duration::from_millis(2));
+        assert!(beside(1.0).iter().all(|pace| *pace == 1.0));
+        assert!(beside(1e12).iter().all(|pace| *pace == 0.05));
         // No such CPU: nothing is known of it, or of the others.
         let unknown = [cpus[0], 100_000];
         assert_eq!(
-            measure_paces(&unknown, Duration::from_millis(2)),
+            measure_paces(&unknown, None, Duration::from_millis(2)),
             [1.0, 1.0]
         );
-        assert!(measure_paces(&[], Duration::from_millis(2)).is_empty());
+        assert!(measure_paces(&[], None, Duration::from_millis(2)).is_empty());
     }
 
     #[test]

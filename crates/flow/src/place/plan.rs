@@ -10,7 +10,7 @@ use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::{Look, Sizes};
 use super::exact::{Best, improve};
-use super::free::{apart, copy, fewer, left};
+use super::free::{WORTH_A_CORE, apart, copy, fewer, left};
 use super::longest::longest_between;
 use super::model::{Grouping, Model};
 use super::pins::pin;
@@ -182,10 +182,12 @@ pub fn plan(
     wishes: &Wishes,
 ) -> Result<Plan, PlanError> {
     cores.check().map_err(PlanError::Cores)?;
-    let cores = &left(graph, cores, wishes);
+    // The last ones are those that are left free.
+    let cores = &left(graph, &cores.fastest_first(), wishes);
     let mut model = Model::of(graph, costs, wishes.grouping).map_err(PlanError::Graph)?;
     pin(&mut model, graph, cores, &wishes.pins)?;
-    let mut best: Option<Plan> = None;
+    // With its period before partitions were put together.
+    let mut best: Option<(Plan, f64)> = None;
     // Cores that are kept free for copies, as long as that helps.
     for free in 0..cores.cpus.len() {
         let kept = cores.only(&cores.cpus[..cores.cpus.len() - free]);
@@ -208,30 +210,37 @@ pub fn plan(
             let Some(placed) = placed else {
                 continue;
             };
-            let merged;
+            let lengthen = |network: &mut Network| match wishes.block {
+                Some(_) => network.speed(),
+                None => network.lengthen(longest_between(&model.signals, wishes.longest_block)),
+            };
             let mut network = Network::new(&model, cores, &placed, sizes, outside);
             let copies = match wishes.copies {
                 true => copy(&mut network),
                 false => Vec::new(),
             };
-            if copies.is_empty() {
-                merged = fewer(&network);
-                proved &= merged == placed;
-                network = Network::new(&model, cores, &merged, sizes, outside);
-            }
-            let speed = match wishes.block {
-                Some(_) => network.speed(),
-                None => network.lengthen(longest_between(&model.signals, wishes.longest_block)),
+            let merged = match copies.is_empty() {
+                true => fewer(&network),
+                false => placed.clone(),
             };
+            let mut speed = lengthen(&mut network);
+            let split = speed.period;
+            if merged != placed {
+                let mut together = Network::new(&model, cores, &merged, sizes, outside);
+                let slower = lengthen(&mut together);
+                if slower.period * WORTH_A_CORE <= split {
+                    (network, speed, proved) = (together, slower, false);
+                }
+            }
             let mut made = Plan::new(graph, &network, speed, &copies, proved, costs.measured);
             for queue in &mut made.queues {
                 queue.transfer = fastest(&costs.transfers, queue.bytes);
             }
             let better = best
                 .as_ref()
-                .is_none_or(|best| made.period_ns < best.period_ns * 0.99);
+                .is_none_or(|(_, best)| made.period_ns < best * 0.99);
             if better {
-                best = Some(made);
+                best = Some((made, split));
                 goes_on = wishes.copies;
             }
         }
@@ -239,6 +248,7 @@ pub fn plan(
             break;
         }
     }
+    let best = best.map(|(plan, _)| plan);
     best.ok_or_else(|| PlanError::Cores("there are no CPUs".into()))
 }
 
