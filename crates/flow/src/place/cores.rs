@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// CPUs, what passes between them, as `karoo bench cores --output` writes it, and how fast they are.
+/// CPUs, what passes between them, as `karoo bench cores --output` writes it, and how fast they
+/// are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
