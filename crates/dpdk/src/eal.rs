@@ -294,8 +294,8 @@ fn choose_memory(config: &EalConfig) -> Result<bool, EalError> {
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
 /// Waits until no other program is between seeing free huge pages and having them, and keeps others
-/// waiting while it lives. Programs in other network namespaces see another folder, and do not wait;
-/// neither does one where it cannot be locked.
+/// waiting while it lives. Programs in other network namespaces see another folder, and do not
+/// wait; neither does one where it cannot be locked.
 fn turn_at_huge_pages() -> Option<fs::File> {
     let folder = fs::File::open(HUGE_PAGES).ok()?;
     if let Err(fs::TryLockError::WouldBlock) = folder.try_lock() {
