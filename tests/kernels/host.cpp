@@ -239,22 +239,18 @@ extern "C" {
 void __tsan_init() { Races::compiled = true; }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
-#define ACCESS(bytes) \
-    void __tsan_read##bytes(void *at) { seen(at, bytes, &Races::read); } \
-    void __tsan_write##bytes(void *at) { seen(at, bytes, &Races::write); }
-ACCESS(1)
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
-#undef ACCESS
-#define ACCESS(bytes) \
-    void __tsan_unaligned_read##bytes(void *at) { seen(at, bytes, &Races::read); } \
-    void __tsan_unaligned_write##bytes(void *at) { seen(at, bytes, &Races::write); }
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
+#define ACCESS(kind, bytes) \
+    void __tsan_##kind##read##bytes(void *at) { seen(at, bytes, &Races::read); } \
+    void __tsan_##kind##write##bytes(void *at) { seen(at, bytes, &Races::write); }
+ACCESS(, 1)
+ACCESS(, 2)
+ACCESS(, 4)
+ACCESS(, 8)
+ACCESS(, 16)
+ACCESS(unaligned_, 2)
+ACCESS(unaligned_, 4)
+ACCESS(unaligned_, 8)
+ACCESS(unaligned_, 16)
 #undef ACCESS
 void __tsan_read_range(void *at, unsigned long bytes) { seen(at, bytes, &Races::read); }
 void __tsan_write_range(void *at, unsigned long bytes) { seen(at, bytes, &Races::write); }
