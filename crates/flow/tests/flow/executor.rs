@@ -492,3 +492,19 @@ fn a_value_that_is_held_from_the_start_is_delayed_in_a_loop() {
         assert!(found == wanted, "in steps of {step}");
     }
 }
+
+#[test]
+fn a_long_row_of_gains_and_sums_is_made_and_runs() {
+    // Each operation has all before it as what only it needs.
+    let g = Builder::new("a long row");
+    let mut wire = g.input("x", Type::F32);
+    for index in 0..4000 {
+        wire = wire.gain(0.99) + g.constant(Type::F32, 0.001 * f64::from(index % 7));
+    }
+    g.output("y", wire);
+    let graph = g.build().unwrap();
+    let inputs = [samples(300, 3)];
+    let wanted = Interpreter::new(&graph).unwrap().run(&inputs).unwrap();
+    let executor = Executor::new(&graph, Settings::default()).unwrap();
+    assert_eq!(executor.run_values(&inputs).unwrap(), wanted);
+}

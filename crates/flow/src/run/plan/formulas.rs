@@ -4,6 +4,9 @@ use super::*;
 use crate::kernels::{Arithmetic, Fold, Item, PARTS, Part};
 use crate::nodes::{BitwiseOp, Comparison};
 
+/// The most operations that are looked at for one formula: some share parts.
+const MOST: usize = 4 * PARTS;
+
 /// The place of an operation: its group and its index there.
 type At = (usize, usize);
 
@@ -71,28 +74,9 @@ impl Planning<'_> {
             if !float || !self.fits(op, d) {
                 continue;
             }
-            // What is read here alone comes in, one after the other.
-            let mut inner: Vec<At> = vec![at];
-            let mut next = 0;
-            while let Some(&(group, index)) = inner.get(next) {
-                next += 1;
-                for a in groups[group].ops[index].ends().1 {
-                    let (root, ago) = self.place(a);
-                    let only = ago == 0
-                        && !kept.contains(&root)
-                        && !self.histories.contains_key(&root)
-                        && readers[&root].iter().all(|reader| inner.contains(reader));
-                    let Some(&writer) = writers.get(&root).filter(|_| only) else {
-                        continue;
-                    };
-                    let op = &groups[writer.0].ops[writer.1];
-                    if !inner.contains(&writer) && self.fits(op, d) {
-                        inner.push(writer);
-                        // Others may be read by this one and by those that there were.
-                        next = 0;
-                    }
-                }
-            }
+            let Some(mut inner) = self.within(at, d, groups, kept, &writers, &readers) else {
+                continue;
+            };
             inner.sort_unstable();
             let ops = inner
                 .iter()
@@ -141,6 +125,46 @@ impl Planning<'_> {
                 !taken.contains(&(number, index - 1))
             });
         }
+    }
+
+    /// The operations that only the one at `at` needs, and itself; none where they are too many.
+    fn within(
+        &self,
+        at: At,
+        d: Reg,
+        groups: &[Group],
+        kept: &HashSet<Reg>,
+        writers: &HashMap<Reg, At>,
+        readers: &HashMap<Reg, Vec<At>>,
+    ) -> Option<Vec<At>> {
+        let mut inner: Vec<At> = vec![at];
+        // How often runs are read from within.
+        let mut reads: HashMap<Reg, usize> = HashMap::new();
+        let mut next = 0;
+        while let Some(&(group, index)) = inner.get(next) {
+            next += 1;
+            for a in groups[group].ops[index].ends().1 {
+                let (root, ago) = self.place(a);
+                if ago > 0 {
+                    continue;
+                }
+                let within = reads.entry(root).or_default();
+                *within += 1;
+                let only = *within == readers[&root].len()
+                    && !kept.contains(&root)
+                    && !self.histories.contains_key(&root);
+                let Some(&writer) = writers.get(&root).filter(|_| only) else {
+                    continue;
+                };
+                if self.fits(&groups[writer.0].ops[writer.1], d) {
+                    inner.push(writer);
+                }
+            }
+            if inner.len() > MOST {
+                return None;
+            }
+        }
+        Some(inner)
     }
 
     /// Whether an operation may be a part of the formula of a run.
