@@ -8,15 +8,20 @@
 //!   second that one reads of another's memory: as `karoo bench cores` tells them. 150 and 8.
 //! * `--named TEXT`: those of the twenty that have it in their name.
 //! * `--alike`: as if all CPUs computed as fast as the first one by itself.
+//! * `--calibration 0.15`: seconds of each of the runs that costs are measured with.
 //! * `--only plans`, `telemetry` or `latency`.
 //!
-//! Without graphs there are twenty of its own. Plans are made of costs that are measured just
-//! before. Telemetry is on and off in turn, and the ratio is that of the medians.
+//! Without graphs there are twenty of its own. A plan is made once. In each round costs and paces
+//! are measured, the plan's rate is expected of these, and it runs: CPUs of virtual machines change
+//! from minute to minute. The ratio is the median of those of all rounds, beside the least and the
+//! most. Telemetry is on and off in turn, and the ratio is that of the medians.
 
 use std::time::Duration;
 
 use karoo_flow::nodes::{Comparison, Machine, Nco, Order, RealImag, TappedDelay};
-use karoo_flow::place::{Calibration, Cores, Wishes, measure, measure_paces, plan, run_on_noise};
+use karoo_flow::place::{
+    Calibration, Cores, Costs, Plan, Wishes, measure, measure_paces, plan, run_on_noise,
+};
 use karoo_flow::{Builder, Executor, Graph, Registry, Scalar, Settings, Type, Value};
 
 struct Options {
@@ -28,6 +33,7 @@ struct Options {
     only: Option<String>,
     named: Option<String>,
     paces: bool,
+    calibration: Duration,
     graphs: Vec<String>,
 }
 
@@ -42,6 +48,7 @@ fn options() -> Options {
         only: None,
         named: None,
         paces: true,
+        calibration: Duration::from_millis(150),
         graphs: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -73,6 +80,7 @@ fn options() -> Options {
             "--rounds" => options.rounds = number().max(1.0) as usize,
             "--line" => options.line = number(),
             "--rate" => options.rate = number(),
+            "--calibration" => options.calibration = Duration::from_secs_f64(number()),
             "--only" => options.only = Some(value),
             "--named" => options.named = Some(value),
             _ => panic!("{name}: no such option; see the head of benches/plans.rs"),
@@ -224,43 +232,64 @@ fn rate(graph: &Graph, executor: &Executor, time: Duration) -> f64 {
     outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64
 }
 
+/// What a CPU is given to show its pace.
+const PACE_TIME: Duration = Duration::from_millis(60);
+
+fn costs(options: &Options, graph: &Graph) -> Costs {
+    let calibration = Calibration {
+        cpu: options.cpus.first().copied(),
+        time: options.calibration,
+    };
+    measure(graph, calibration).expect("a graph can be measured")
+}
+
+/// What is expected now of a plan, in ticks a second.
+fn expected(options: &Options, graph: &Graph, made: &Plan, cores: &Cores) -> f64 {
+    let costs = costs(options, graph);
+    let at_work = match options.paces {
+        true => made.cores_at_work(cores, costs.loops_per_second, PACE_TIME),
+        false => cores.clone(),
+    };
+    let now = made.expected(graph, &costs, &at_work);
+    now.expect("the plan is of this graph").rate()
+}
+
 fn plans(options: &Options, graphs: &[Graph]) {
     let cores = Cores::alike(options.cpus.clone(), options.line, options.rate);
     println!(
-        "{:<34} {:>5} {:>10} {:>10} {:>7}",
-        "graph", "parts", "expected", "measured", "ratio"
+        "{:<34} {:>5} {:>10} {:>10} {:>7} {:>13}",
+        "graph", "parts", "expected", "measured", "ratio", "least to most"
     );
     println!("{:<34} {:>5} {:>10} {:>10}", "", "", "M/s", "M/s");
     let mut near = 0;
     for graph in graphs {
-        let calibration = Calibration {
-            cpu: options.cpus.first().copied(),
-            ..Calibration::default()
-        };
-        let costs = measure(graph, calibration).expect("a graph can be measured");
+        let costs = costs(options, graph);
         let paces = match options.paces {
-            true => measure_paces(
-                &options.cpus,
-                costs.loops_per_second,
-                Duration::from_millis(60),
-            ),
+            true => measure_paces(&options.cpus, costs.loops_per_second, PACE_TIME),
             false => Vec::new(),
         };
         let paced = cores.clone().with_paces(paces);
         let made = plan(graph, &costs, &paced, &Wishes::default()).expect("there is a plan");
         let settings = made.settings(graph).expect("the plan is of this graph");
         let executor = Executor::new(graph, settings).expect("a plan can run");
-        let rates = (0..options.rounds).map(|_| rate(graph, &executor, options.time));
-        let measured = median(rates.collect());
-        let ratio = measured / made.rate();
+        let round = |_| {
+            let before = expected(options, graph, &made, &cores);
+            (before, rate(graph, &executor, options.time))
+        };
+        let rounds: Vec<(f64, f64)> = (0..options.rounds).map(round).collect();
+        let mut ratios: Vec<f64> = rounds.iter().map(|(before, came)| came / before).collect();
+        ratios.sort_by(f64::total_cmp);
+        let ratio = median(ratios.clone());
         near += usize::from((ratio - 1.0).abs() <= 0.1);
         println!(
-            "{:<34} {:>5} {:>10.3} {:>10.3} {:>7.3}",
+            "{:<34} {:>5} {:>10.3} {:>10.3} {:>7.3} {:>6.2} {:>6.2}",
             graph.name(),
             made.partitions.len(),
-            made.rate() / 1e6,
-            measured / 1e6,
-            ratio
+            median(rounds.iter().map(|round| round.0).collect()) / 1e6,
+            median(rounds.iter().map(|round| round.1).collect()) / 1e6,
+            ratio,
+            ratios[0],
+            ratios[ratios.len() - 1],
         );
     }
     println!(

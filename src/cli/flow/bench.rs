@@ -198,6 +198,7 @@ fn graph(
     let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
     let cores = args.cores.with_paces(cores.clone(), &costs);
     let plan = args.wishes.plan(graph, &costs, &cores)?;
+    let plan = args.cores.expected(plan, graph, &costs, &cores);
     let settings = plan.settings(graph).map_err(Failure::usage)?;
     let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;
     let time = Duration::from_secs_f64(args.seconds);

@@ -9,7 +9,7 @@ use clap::Args;
 use ground::files::read_text;
 use ground::os::allowed_cpus;
 use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
-use karoo_flow::place::{Calibration, Cores, Costs, fingerprint, measure, measure_paces};
+use karoo_flow::place::{Calibration, Cores, Costs, Plan, fingerprint, measure, measure_paces};
 use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
 
 use crate::bench;
@@ -139,6 +139,11 @@ fn cache(graph: &Graph) -> Option<PathBuf> {
     )
 }
 
+/// How long CPUs compute for their paces to be seen.
+const PACE_TIME: Duration = Duration::from_millis(60);
+/// The log names CPUs whose pace is less than this.
+const SLOW: f64 = 0.9;
+
 /// The CPUs that may be used.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cores")]
@@ -162,10 +167,9 @@ impl CoreOptions {
         if self.alike || !costs.measured {
             return cores;
         }
-        let time = Duration::from_millis(60);
-        let paces = measure_paces(&cores.cpus, costs.loops_per_second, time);
+        let paces = measure_paces(&cores.cpus, costs.loops_per_second, PACE_TIME);
         for (&cpu, &pace) in cores.cpus.iter().zip(&paces) {
-            if pace < 1.0 {
+            if pace < SLOW {
                 tracing::info!(
                     cpu,
                     pace,
@@ -174,6 +178,18 @@ impl CoreOptions {
             }
         }
         cores.with_paces(paces)
+    }
+
+    /// The plan with the rate that comes of the paces of its own CPUs, with the others idle.
+    pub fn expected(&self, plan: Plan, graph: &Graph, costs: &Costs, cores: &Cores) -> Plan {
+        if self.alike || !costs.measured {
+            return plan;
+        }
+        let cores = plan.cores_at_work(cores, costs.loops_per_second, PACE_TIME);
+        plan.expected(graph, costs, &cores).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the plan's rate is that of all CPUs at work");
+            plan
+        })
     }
 
     /// Adds the file of distances.

@@ -125,6 +125,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         .costs(&loaded.graph, cores.cpus.first().copied())?;
     let cores = args.cores.with_paces(cores, &costs);
     let plan = args.wishes.plan(&loaded.graph, &costs, &cores)?;
+    let plan = args.cores.expected(plan, &loaded.graph, &costs, &cores);
     if let Some(path) = &args.output {
         let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
         fs::write(path, plan.to_json()).map_err(failed)?;

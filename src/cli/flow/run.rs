@@ -407,7 +407,8 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
         let cores = args.cores.cores()?;
         let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
         let cores = args.cores.with_paces(cores, &costs);
-        Some(args.wishes.plan(graph, &costs, &cores)?)
+        let plan = args.wishes.plan(graph, &costs, &cores)?;
+        Some(args.cores.expected(plan, graph, &costs, &cores))
     } else if marked {
         None
     } else {

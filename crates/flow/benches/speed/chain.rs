@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use karoo_flow::queue::{Consumer, Producer, queue};
-use karoo_flow::run::Patience;
+use karoo_flow::run::{Between, Patience, Transfer};
 use karoo_flow::{Builder, Executor, Graph, Ratio, Settings, Type};
 
 const BLOCK: usize = 4096;
@@ -171,11 +171,20 @@ fn graph(chain: &Chain) -> Graph {
     g.build().expect("the chain is sound")
 }
 
-fn flow(chain: &Chain, step: u64, patience: Option<Patience>) -> f64 {
+/// `outside`: samples of the slow input in a block.
+fn flow(chain: &Chain, step: u64, outside: usize, patience: Option<Patience>) -> f64 {
     let graph = graph(chain);
     let cores = chain.shares().len();
-    let settings = Settings {
+    let between = (1..cores as u32).map(|core| Between {
+        from: core - 1,
+        to: core,
         block: BLOCK as u64,
+        capacity: SLOTS,
+        transfer: Transfer::default(),
+    });
+    let settings = Settings {
+        block: (outside * BLOCK) as u64,
+        between: between.collect(),
         capacity: SLOTS,
         step,
         cpus: (0..cores).map(|core| (core as u32, core)).collect(),
@@ -279,15 +288,19 @@ fn show(chain: &Chain, options: &Options) {
         ("bare threads".into(), Box::new(|chain| Some(bare(chain)))),
         (
             "flow, steps of 4096".into(),
-            Box::new(|chain| Some(flow(chain, 4096, Some(Patience::default())))),
+            Box::new(|chain| Some(flow(chain, 4096, 1, Some(Patience::default())))),
+        ),
+        (
+            "flow, long blocks outside".into(),
+            Box::new(|chain| Some(flow(chain, 8192, 64, Some(Patience::default())))),
         ),
         (
             "flow, steps of 1024".into(),
-            Box::new(|chain| Some(flow(chain, 1024, Some(Patience::default())))),
+            Box::new(|chain| Some(flow(chain, 1024, 1, Some(Patience::default())))),
         ),
         (
             "flow, waits as it likes".into(),
-            Box::new(|chain| Some(flow(chain, 4096, None))),
+            Box::new(|chain| Some(flow(chain, 4096, 1, None))),
         ),
     ];
     let own = all.len();

@@ -2,6 +2,7 @@
 //! partition as it works in one round of all blocks.
 
 use super::cores::Cores;
+use super::costs::{Cost, Costs};
 use super::evaluate::Sizes;
 use super::model::Model;
 use crate::analysis::{Dependence, maximum_cycle_ratio};
@@ -53,6 +54,22 @@ impl Link {
 pub(super) struct Outside {
     pub inputs: f64,
     pub outputs: f64,
+}
+
+impl Outside {
+    /// The times with such blocks, where partitions have these cores: the threads have others,
+    /// whichever the kernel takes.
+    pub fn of(costs: &Costs, block: u64, cores: &Cores, place: &[usize]) -> Outside {
+        let free = (0..cores.cpus.len()).filter(|core| !place.contains(core));
+        let mut paces: Vec<f64> = free.map(|core| cores.pace(core)).collect();
+        paces.sort_by(f64::total_cmp);
+        let pace = paces.get(paces.len() / 2).copied().unwrap_or(1.0);
+        let time = |cost: Cost| (cost.per_tick + cost.per_step / block.max(1) as f64) / pace;
+        Outside {
+            inputs: time(costs.inputs),
+            outputs: time(costs.outputs),
+        }
+    }
 }
 
 /// A placement with its queues.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::pace::rounded;
+
 /// CPUs, what passes between them, as `karoo bench cores --output` writes it, and how fast they
 /// are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,14 @@ impl Cores {
     /// The same with these [paces](crate::place::measure_paces), one for each CPU.
     pub fn with_paces(mut self, paces: Vec<f64>) -> Cores {
         self.paces = paces;
+        self
+    }
+
+    /// The same with paces as CPUs are chosen by: small differences are none.
+    pub(super) fn rounded(mut self) -> Cores {
+        for pace in &mut self.paces {
+            *pace = rounded(*pace);
+        }
         self
     }
 

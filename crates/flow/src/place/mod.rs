@@ -33,6 +33,7 @@ mod cores;
 mod costs;
 mod evaluate;
 mod exact;
+mod expected;
 mod free;
 mod longest;
 mod measure;

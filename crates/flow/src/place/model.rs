@@ -119,6 +119,20 @@ pub enum Grouping {
 impl Model {
     /// The model of a graph.
     pub fn of(graph: &Graph, costs: &Costs, grouping: Grouping) -> Result<Model, Problems> {
+        Model::grouped(graph, costs, &Groups::of(graph, grouping))
+    }
+
+    /// The same where each partition, by the nodes' numbers, is one item.
+    pub(super) fn of_partitions(
+        graph: &Graph,
+        costs: &Costs,
+        partitions: &[u32],
+    ) -> Result<Model, Problems> {
+        let home = |id: NodeId| Key::Mark(partitions.get(id.index()).copied().unwrap_or(u32::MAX));
+        Model::grouped(graph, costs, &Groups::by(graph, home))
+    }
+
+    fn grouped(graph: &Graph, costs: &Costs, groups: &Groups) -> Result<Model, Problems> {
         let fault = |text: String| Problems::one(Cause::Limit, graph.name(), text);
         let periods = crate::interpreter::periods(graph).map_err(fault)?;
         let round = periods
@@ -128,7 +142,6 @@ impl Model {
                 (round <= 1 << 22).then_some(round)
             })
             .ok_or_else(|| fault("the rates have no common round that is short enough".into()))?;
-        let groups = Groups::of(graph, grouping);
         let mut items: Vec<Item> = Vec::new();
         for &id in &groups.order {
             let at = groups.item[id.index()].unwrap_or(0);
@@ -247,11 +260,6 @@ enum Key {
 
 impl Groups {
     fn of(graph: &Graph, grouping: Grouping) -> Groups {
-        let readers = readers(graph);
-        let inner = |id: NodeId| {
-            let node = &graph.node(id).node;
-            node.kind() != INPUT && node.kind() != OUTPUT && !node.constant()
-        };
         let own = |id: NodeId| match grouping {
             Grouping::Marked => Key::Mark(graph.partition(id).unwrap_or(u32::MAX)),
             Grouping::Free => {
@@ -268,16 +276,21 @@ impl Groups {
             for _ in 0..graph.nodes().len() {
                 let free = grouping == Grouping::Free && plain_delay(graph, at) > 0;
                 match graph.node(at).from.first() {
-                    Some(source) if free && inner(source.node) => at = source.node,
+                    Some(source) if free && inner(graph, source.node) => at = source.node,
                     _ => break,
                 }
             }
             own(at)
         };
+        Groups::by(graph, home)
+    }
+
+    fn by(graph: &Graph, home: impl Fn(NodeId) -> Key) -> Groups {
+        let readers = readers(graph);
         let mut numbers = HashMap::new();
         let mut item = vec![None; graph.nodes().len()];
         let mut names = BTreeMap::new();
-        for &id in graph.order().iter().filter(|&&id| inner(id)) {
+        for &id in graph.order().iter().filter(|&&id| inner(graph, id)) {
             let key = home(id);
             let next = numbers.len();
             let number = *numbers.entry(key).or_insert(next);
@@ -357,6 +370,12 @@ impl Groups {
         }
         samples
     }
+}
+
+/// Whether a node has to run somewhere.
+fn inner(graph: &Graph, id: NodeId) -> bool {
+    let node = &graph.node(id).node;
+    node.kind() != INPUT && node.kind() != OUTPUT && !node.constant()
 }
 
 /// The length of a delay outside enabled subsystems; 0 for any other node.

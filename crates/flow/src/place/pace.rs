@@ -12,13 +12,14 @@ const FLOATS: usize = 2048;
 const WINDOWS: u32 = 5;
 /// Less of a difference is chance, and CPUs that differ by no more are alike.
 const ALIKE: f64 = 0.9;
-/// Paces are multiples of this, for the same reason.
+/// Paces are multiples of this where CPUs are chosen, for the same reason.
 const GRAIN: f64 = 0.05;
+/// What stood still for the time of measuring goes on later.
+const SLOWEST: f64 = 0.05;
 
-/// The pace of each CPU: how much it does when all of them compute, of what the CPU did that costs
-/// were measured on; between 0.05 and 1. `of` is what that one did, as
-/// [`Costs`](crate::place::Costs) has it; none: what the first CPU does now by itself. All are 1
-/// where threads cannot be pinned.
+/// The pace of each CPU: how much it does when all of these compute, of what the CPU did that costs
+/// were measured on; at least 0.05. `of` is what that one did, as [`Costs`](crate::place::Costs)
+/// has it; none: what the first CPU does now by itself. All are 1 where threads cannot be pinned.
 ///
 /// Costs of nodes are those of one CPU by itself; a plan divides them by this.
 pub fn measure_paces(cpus: &[usize], of: Option<f64>, time: Duration) -> Vec<f64> {
@@ -30,7 +31,10 @@ pub fn measure_paces(cpus: &[usize], of: Option<f64>, time: Duration) -> Vec<f64
 /// The same of the rates of so many CPUs, if all are known.
 fn paces(rates: &[f64], cpus: usize, of: Option<f64>) -> Vec<f64> {
     match of {
-        Some(of) if rates.len() == cpus => rates.iter().map(|rate| rounded(rate / of)).collect(),
+        Some(of) if rates.len() == cpus => {
+            let pace = |rate: &f64| (rate / of).max(SLOWEST);
+            rates.iter().map(pace).collect()
+        }
         _ => vec![1.0; cpus],
     }
 }
@@ -44,7 +48,8 @@ pub(super) fn alone(cpu: usize, time: Duration) -> Option<f64> {
     found.get(found.len() / 2).copied()
 }
 
-fn rounded(pace: f64) -> f64 {
+/// A pace by which CPUs are chosen: few that differ make a short search.
+pub(super) fn rounded(pace: f64) -> f64 {
     match pace > ALIKE {
         true => 1.0,
         // As a quotient, so that 0.6 is written as 0.6.
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paces_are_of_all_cpus_and_at_most_one() {
+    fn paces_are_of_all_cpus() {
         let cpus: Vec<usize> = core_affinity::get_core_ids()
             .unwrap_or_default()
             .into_iter()
@@ -107,7 +112,7 @@ mod tests {
         let paces = measure_paces(&cpus, None, Duration::from_millis(20));
         assert_eq!(paces.len(), cpus.len());
         assert!(
-            paces.iter().all(|pace| (0.05..=1.0).contains(pace)),
+            paces.iter().all(|pace| (0.05..10.0).contains(pace)),
             "{paces:?}"
         );
         // No such CPU: nothing is known of it, or of the others.
@@ -123,7 +128,9 @@ mod tests {
     fn small_differences_are_chance() {
         let rates = [1300.0, 930.0, 610.0, 499.0, 0.0];
         let told = paces(&rates, 5, Some(1000.0));
-        assert_eq!(told, [1.0, 1.0, 0.6, 0.5, 0.05]);
+        assert_eq!(told, [1.3, 0.93, 0.61, 0.499, 0.05]);
+        let chosen: Vec<f64> = told.into_iter().map(rounded).collect();
+        assert_eq!(chosen, [1.0, 1.0, 0.6, 0.5, 0.05]);
         // Of some CPUs nothing is known, or not what costs were measured on.
         assert_eq!(paces(&rates, 6, Some(1000.0)), [1.0; 6]);
         assert_eq!(paces(&rates, 5, None), [1.0; 5]);

@@ -183,7 +183,7 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     cores.check().map_err(PlanError::Cores)?;
     // The last ones are those that are left free.
-    let cores = &left(graph, &cores.fastest_first(), wishes);
+    let cores = &left(graph, &cores.clone().rounded().fastest_first(), wishes);
     let mut model = Model::of(graph, costs, wishes.grouping).map_err(PlanError::Graph)?;
     pin(&mut model, graph, cores, &wishes.pins)?;
     // With its period before partitions were put together.
@@ -196,10 +196,7 @@ pub fn plan(
             break;
         }
         let ((placed, proved), sizes) = place(&model, &kept, wishes);
-        let outside = Outside {
-            inputs: costs.inputs.per_tick + costs.inputs.per_step / sizes.block as f64,
-            outputs: costs.outputs.per_tick + costs.outputs.per_step / sizes.block as f64,
-        };
+        let outside = Outside::of(costs, sizes.block, cores, &placed);
         // Also with what has no state on a core of its own, which may have copies then.
         let apart = match wishes.copies {
             true => apart(&Network::new(&model, cores, &placed, sizes, outside)),
@@ -326,6 +323,46 @@ fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
     sizes.into_iter().step_by(step.max(1)).collect()
 }
 
+/// What sets the rate.
+pub(super) struct Limit {
+    /// Nanoseconds for each tick.
+    pub period: f64,
+    /// The cores of the critical cycle.
+    pub critical: Vec<usize>,
+    /// Whether the outside is in it, or the number of CPUs is the limit.
+    pub outside: bool,
+}
+
+impl Limit {
+    /// The limit of a network of so many partitions.
+    pub fn of(network: &Network, speed: &Speed, partitions: usize) -> Limit {
+        let reads = network.links.iter().any(|link| link.from == End::Inputs);
+        let cpus = network.cores.cpus.len();
+        // More threads than CPUs share them.
+        let shared = match partitions + usize::from(reads) + 1 > cpus {
+            true => speed.busy.iter().sum::<f64>() / cpus as f64,
+            false => 0.0,
+        };
+        let core = |end: &End| match end {
+            End::Core(core) => Some(*core),
+            End::Inputs | End::Outputs => None,
+        };
+        let critical: Vec<usize> = speed.critical.iter().filter_map(core).collect();
+        match shared > speed.period {
+            true => Limit {
+                period: shared,
+                critical: Vec::new(),
+                outside: true,
+            },
+            false => Limit {
+                period: speed.period,
+                outside: critical.len() < speed.critical.len(),
+                critical,
+            },
+        }
+    }
+}
+
 impl Plan {
     fn new(
         graph: &Graph,
@@ -376,16 +413,7 @@ impl Plan {
                 .max()
                 .unwrap_or(network.step)
         });
-        let all: f64 = speed.busy.iter().sum();
-        let threads =
-            used.len() + network.links.iter().any(|link| link.from == End::Inputs) as usize + 1;
-        let shared = if threads > cores.cpus.len() {
-            all / cores.cpus.len() as f64
-        } else {
-            0.0
-        };
-        let critical: Vec<u32> = speed.critical.iter().filter_map(|&at| end(at)).collect();
-        let outside = shared > speed.period || speed.critical.iter().any(|&at| outer(at));
+        let limit = Limit::of(network, &speed, used.len());
         Plan {
             schema: schema_of_plans(),
             version: VERSION,
@@ -406,13 +434,9 @@ impl Plan {
                 .collect(),
             block,
             step: network.step,
-            period_ns: speed.period.max(shared),
-            critical: if shared > speed.period {
-                vec![]
-            } else {
-                critical
-            },
-            outside,
+            period_ns: limit.period,
+            critical: limit.critical.iter().map(|&core| id(core)).collect(),
+            outside: limit.outside,
             proved,
             measured,
         }

@@ -340,3 +340,82 @@ fn more_work_goes_to_the_cpu_that_computes_faster() {
     assert!((ratio - 2.0).abs() < 0.01, "{ratio}: {half}");
     assert_eq!(made(vec![1.0, 0.05]).partitions.len(), 1);
 }
+
+/// What `expected` says of the plan's own costs and cores.
+fn again(plan: &Plan, graph: &Graph, costs: &Costs, cores: &Cores) -> Plan {
+    plan.expected(graph, costs, cores).unwrap()
+}
+
+#[test]
+fn a_plan_is_expected_to_do_what_it_was_made_to_do() {
+    let graph = long_and_short(1000);
+    let costs = Costs::guessed(&graph);
+    let cores = Cores::alike(vec![2, 4, 5, 7], 50.0, 10.0);
+    for copies in [false, true] {
+        for grouping in [Grouping::Free, Grouping::Marked] {
+            let wishes = Wishes {
+                copies,
+                grouping,
+                ..Wishes::default()
+            };
+            let made = plan(&graph, &costs, &cores, &wishes).unwrap();
+            let read = Plan::from_json(&made.to_json()).unwrap();
+            assert_eq!(again(&read, &graph, &costs, &cores), made);
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_expected_to_be_as_fast_as_its_cpus_and_its_costs() {
+    let graph = long_and_short(1000);
+    let costs = costs_of(&graph, QueueCosts::default(), |kind| match kind {
+        "fir" => 100.0,
+        _ => 0.0,
+    });
+    let cores = Cores::alike(vec![0, 1, 2], 0.0, 10.0);
+    let wishes = Wishes {
+        copies: false,
+        ..Wishes::default()
+    };
+    let made = plan(&graph, &costs, &cores, &wishes).unwrap();
+    assert_eq!(made.partitions.len(), 2, "{made}");
+    let with = |paces: Vec<f64>| {
+        let cores = cores.clone().with_paces(paces);
+        again(&made, &graph, &costs, &cores).period_ns / made.period_ns
+    };
+    let slow = made.partitions[0].cpu.unwrap();
+    let paces = |pace: f64| {
+        let mut paces = vec![1.0; 3];
+        paces[slow] = pace;
+        paces
+    };
+    // The slower of two partitions that have the same to do; the third CPU does nothing.
+    assert!((with(paces(0.8)) - 1.25).abs() < 0.01);
+    assert!((with(vec![2.0; 3]) - 0.5).abs() < 0.01);
+    // Costs of half.
+    let mut half = costs.clone();
+    for cost in half.nodes.values_mut() {
+        cost.per_tick /= 2.0;
+    }
+    let ratio = again(&made, &graph, &half, &cores).period_ns / made.period_ns;
+    assert!((0.5..0.52).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_plan_of_other_cpus_or_another_graph_is_refused() {
+    let graph = long_and_short(1000);
+    let costs = Costs::guessed(&graph);
+    let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+    let mut made = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
+    let told = |made: &Plan, graph: &Graph, cores: &Cores| {
+        let refused = made.expected(graph, &costs, cores).unwrap_err();
+        refused.to_string()
+    };
+    let others = Cores::alike(vec![5, 6], 50.0, 10.0);
+    assert!(told(&made, &graph, &others).contains("CPU 0, which is not among those given"));
+    assert!(told(&made, &a_loop(64), &cores).contains("make it anew"));
+    made.queues[0].block = 1021;
+    assert!(told(&made, &graph, &cores).contains("no short round"));
+    made.partitions[0].cpu = None;
+    assert!(told(&made, &graph, &cores).contains("no CPU"));
+}

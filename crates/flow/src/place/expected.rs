@@ -1,0 +1,143 @@
+//! What to expect of a plan that is there: by other costs, or where CPUs compute at another pace.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::blocks::{End, Link, Network, Outside};
+use super::cores::Cores;
+use super::costs::Costs;
+use super::evaluate::Sizes;
+use super::model::Model;
+use super::pace::measure_paces;
+use super::plan::{Limit, Plan, PlanError};
+use crate::graph::Graph;
+use crate::ratio::gcd;
+
+/// The most blocks of the largest size that all blocks are multiples of, in a round of all.
+const LONGEST_ROUND: u128 = 1 << 12;
+
+impl Plan {
+    /// The same plan with the times and the rate that these costs give, with its partitions on
+    /// these cores. Paces count as they are. `proved` stays what it was for the costs that the plan
+    /// was made of.
+    ///
+    /// # Errors
+    ///
+    /// The plan is of another graph, has a CPU that is not among the cores, or no CPU for a
+    /// partition, or blocks that only have a very long round in common.
+    pub fn expected(&self, graph: &Graph, costs: &Costs, cores: &Cores) -> Result<Plan, PlanError> {
+        cores.check().map_err(PlanError::Cores)?;
+        let settings = self.settings(graph)?;
+        let of = settings.partitions.unwrap_or_default();
+        let model = Model::of_partitions(graph, costs, &of).map_err(PlanError::Graph)?;
+        let row = |cpu: Option<usize>| {
+            let cpu = cpu.ok_or_else(|| no_cpu("no CPU"))?;
+            let row = cores.cpus.iter().position(|&known| known == cpu);
+            row.ok_or_else(|| no_cpu(&format!("CPU {cpu}, which is not among those given")))
+        };
+        let mut rows = BTreeMap::new();
+        for part in &self.partitions {
+            rows.insert(part.id, row(part.cpu)?);
+        }
+        let place: Vec<usize> = model
+            .items
+            .iter()
+            .map(|item| rows[&of[item.nodes[0].index()]])
+            .collect();
+        let sizes = Sizes {
+            block: self.block.max(1),
+            capacity: 2,
+            step: self.step.max(1),
+        };
+        let outside = Outside::of(costs, self.block, cores, &place);
+        let mut network = Network::new(&model, cores, &place, sizes, outside);
+        self.queues_of(&mut network.links, &rows)?;
+        for part in &self.partitions {
+            let core = rows[&part.id];
+            if !part.copies.is_empty() {
+                network.share(core, 1 + part.copies.len() as u64);
+            }
+            for &copy in &part.copies {
+                network.paces[core] = network.paces[core].min(cores.pace(row(copy)?));
+            }
+        }
+        let speed = network.speed();
+        let limit = Limit::of(&network, &speed, self.partitions.len());
+        let mut plan = self.clone();
+        for part in &mut plan.partitions {
+            part.busy_ns = speed.busy[rows[&part.id]];
+        }
+        let critical = |part: &&super::Partition| limit.critical.contains(&rows[&part.id]);
+        plan.critical = self
+            .partitions
+            .iter()
+            .filter(critical)
+            .map(|part| part.id)
+            .collect();
+        plan.period_ns = limit.period;
+        plan.outside = limit.outside;
+        plan.measured = costs.measured;
+        Ok(plan)
+    }
+
+    /// Gives links the blocks of the plan's queues.
+    fn queues_of(&self, links: &mut [Link], rows: &BTreeMap<u32, usize>) -> Result<(), PlanError> {
+        let end = |part: Option<u32>, outer: End| match part {
+            Some(part) => rows.get(&part).map(|&row| End::Core(row)),
+            None => Some(outer),
+        };
+        for link in &mut *links {
+            let queue = self.queues.iter().find(|queue| {
+                end(queue.from, End::Inputs) == Some(link.from)
+                    && end(queue.to, End::Outputs) == Some(link.to)
+            });
+            if let Some(queue) = queue {
+                link.block = queue.block.max(1);
+                link.capacity = queue.capacity.max(1);
+            }
+        }
+        let blocks = || links.iter().map(|link| u128::from(link.block));
+        let common = blocks().fold(0, gcd);
+        let mut round = 1;
+        for block in blocks() {
+            round = round / gcd(round, block) * block;
+            if round > common * LONGEST_ROUND {
+                let text = "the plan's blocks have no short round in common: let all be multiples \
+                            of the shortest";
+                return Err(PlanError::Other(text.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The CPUs of the plan, and a free one for each thread that reads inputs or writes outputs if
+    /// there is one, with their paces while these alone compute. `of` as for [`measure_paces`].
+    pub fn cores_at_work(&self, cores: &Cores, of: Option<f64>, time: Duration) -> Cores {
+        let mut cpus = self.cpus();
+        let reads = self.queues.iter().any(|queue| queue.from.is_none());
+        let writes = self.queues.iter().any(|queue| queue.to.is_none());
+        let free = cores.cpus.iter().filter(|cpu| !cpus.contains(cpu));
+        let free: Vec<usize> = free
+            .take(usize::from(reads) + usize::from(writes))
+            .copied()
+            .collect();
+        cpus.extend(free);
+        let cores = cores.only(&cpus);
+        let paces = measure_paces(&cores.cpus, of, time);
+        cores.with_paces(paces)
+    }
+
+    /// The CPUs that partitions and their copies run on.
+    pub fn cpus(&self) -> Vec<usize> {
+        let parts = self.partitions.iter();
+        let own = parts.flat_map(|part| part.copies.iter().chain([&part.cpu]));
+        let mut cpus: Vec<usize> = own.filter_map(|&cpu| cpu).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        cpus
+    }
+}
+
+fn no_cpu(what: &str) -> PlanError {
+    PlanError::Cores(format!("the plan has a partition with {what}"))
+}
