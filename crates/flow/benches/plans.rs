@@ -232,7 +232,7 @@ fn rate(graph: &Graph, executor: &Executor, time: Duration) -> f64 {
     outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64
 }
 
-/// What a CPU is given to show its pace.
+/// How long all CPUs compute for their paces to be seen.
 const PACE_TIME: Duration = Duration::from_millis(60);
 
 fn costs(options: &Options, graph: &Graph) -> Costs {
@@ -247,7 +247,7 @@ fn costs(options: &Options, graph: &Graph) -> Costs {
 fn expected(options: &Options, graph: &Graph, made: &Plan, cores: &Cores) -> f64 {
     let costs = costs(options, graph);
     let at_work = match options.paces {
-        true => made.cores_at_work(cores, costs.loops_per_second, PACE_TIME),
+        true => made.cores_at_work(cores, costs.loops_per_second, options.time),
         false => cores.clone(),
     };
     let now = made.expected(graph, &costs, &at_work);

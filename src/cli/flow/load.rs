@@ -139,8 +139,9 @@ fn cache(graph: &Graph) -> Option<PathBuf> {
     )
 }
 
-/// How long CPUs compute for their paces to be seen.
+/// How long CPUs compute for their paces to be seen: all of them, and those of a plan alone.
 const PACE_TIME: Duration = Duration::from_millis(60);
+const OWN_PACE_TIME: Duration = Duration::from_millis(200);
 /// The log names CPUs whose pace is less than this.
 const SLOW: f64 = 0.9;
 
@@ -185,7 +186,7 @@ impl CoreOptions {
         if self.alike || !costs.measured {
             return plan;
         }
-        let cores = plan.cores_at_work(cores, costs.loops_per_second, PACE_TIME);
+        let cores = plan.cores_at_work(cores, costs.loops_per_second, OWN_PACE_TIME);
         plan.expected(graph, costs, &cores).unwrap_or_else(|error| {
             tracing::warn!(%error, "the plan's rate is that of all CPUs at work");
             plan
