@@ -29,8 +29,8 @@ pub struct Case {
     pub slots: usize,
 }
 
-/// Blocks in small queues: about as many as Laminar's has, and some more.
-pub const FEW: [usize; 2] = [32, 128];
+/// Blocks in other queues: about as many as Laminar's has, and some more.
+pub const BLOCKS: [usize; 2] = [32, 128];
 
 impl Case {
     pub fn single(cpus: (usize, usize), bytes: usize) -> Case {
@@ -40,7 +40,7 @@ impl Case {
             bytes,
             items: 1,
             count: (400_000 / (1 + bytes as u64 / 32)).max(1000),
-            // 64 KiB.
+            // 64 KiB, or 16 blocks.
             slots: ((64 << 10) / bytes).clamp(16, 4096),
         }
     }

@@ -12,8 +12,8 @@
 //!   PROGRAM becomes the size.
 //! * `--only single|batch|trip|paced`, `--sizes 8,64`: less of it.
 //!
-//! Waiting loops look again at once, after one pause, or after 32; queues hold 64 KiB,
-//! 128 blocks or 32 blocks. Of these nine the best counts, for each contestant.
+//! Waiting loops look again at once, after one pause, or after 32; queues hold 64 KiB or 16 blocks,
+//! 32 blocks, or 128. Of these nine the best counts, for each contestant.
 //!
 //! Both threads spin on their CPUs; while other programs run there, figures say little. Each figure
 //! is for a transfer from a block of the writer's own to a block of the reader's own; `in place`
@@ -148,16 +148,16 @@ fn compare(case: &Case, title: &str, all: &[Contestant], rounds: usize) {
     let mut times = vec![Vec::new(); all.len()];
     for _ in 0..rounds {
         for (times, contestant) in times.iter_mut().zip(all) {
-            // With and without pauses in the loops that wait, with many slots and few: what is best
-            // counts.
-            let (pauses, few): (&[u32], &[usize]) = match case.work {
+            // With and without pauses in the loops that wait, with queues of several lengths: what is
+            // best counts.
+            let (pauses, others): (&[u32], &[usize]) = match case.work {
                 Work::Trip => (&[0], &[]),
-                _ => (&[0, 1, 32], &contest::FEW),
+                _ => (&[0, 1, 32], &contest::BLOCKS),
             };
-            let few = few.iter().filter(|&&few| few < case.slots);
-            let few = few.map(|&slots| Case { slots, ..*case });
+            let others = others.iter().filter(|&&slots| slots != case.slots);
+            let others = others.map(|&slots| Case { slots, ..*case });
             let best = std::iter::once(Case { ..*case })
-                .chain(few)
+                .chain(others)
                 .flat_map(|case| {
                     pauses
                         .iter()

@@ -154,21 +154,32 @@ impl Ahead {
             return;
         }
         self.asked = count.wrapping_add(until);
-        for slot in at + asked..at + until {
-            let slot = if slot < slots { slot } else { slot - slots };
-            self.slot(want, memory, slot);
-        }
+        // In two parts where the slots go on at the beginning.
+        let (first, end) = (at + asked, at + until);
+        self.slots(want, memory, first, end.min(slots));
+        self.slots(
+            want,
+            memory,
+            first.max(slots) - slots,
+            end.max(slots) - slots,
+        );
     }
 
-    /// Of slots that share a line, the first asks.
+    /// Asks for the lines that begin in the slots from `first` to before `end`. A line that began
+    /// before was asked for with the slot that it began in.
     #[inline(always)]
-    fn slot(&self, want: Want, memory: &Memory, slot: usize) {
-        let first = slot * self.stride;
-        if self.stride < LINE && first % LINE >= self.stride {
+    fn slots(&self, want: Want, memory: &Memory, first: usize, end: usize) {
+        if self.stride <= LINE {
+            let lines = (first * self.stride).next_multiple_of(LINE)..end * self.stride;
+            for line in lines.step_by(LINE) {
+                fetch(memory.at(line), want);
+            }
             return;
         }
-        for line in (0..self.stride.min(Self::MOST)).step_by(LINE) {
-            fetch(memory.at(first).wrapping_add(line), want);
+        for slot in first..end {
+            for line in (0..self.stride.min(Self::MOST)).step_by(LINE) {
+                fetch(memory.at(slot * self.stride).wrapping_add(line), want);
+            }
         }
     }
 }
