@@ -5,12 +5,12 @@
 //!
 //! * `--cores N`: all that there are, without it. `--rounds N`: 5. `--costs 1,16`: how often a
 //!   kernel multiplies a sample and adds to it. `--stages 2,4`: one, two, three and six times the
-//!   cores. `--samples N`: 20 million.
+//!   cores. `--samples N`: 20 million. `--block N`: samples of a block, 4096.
 //! * `--rival NAME=PROGRAM`: another program takes part, called as `PROGRAM STAGES SAMPLES COST
 //!   CORES`; it prints millions of samples a second. See `rivals/`.
 //!
 //! Bare threads are what one would write by hand for these very kernels: a thread pinned to each
-//! core, a fair share of the kernels in it, blocks of 4096 samples worked on in place, with the
+//! core, a fair share of the kernels in it, blocks of as many samples worked on in place, with the
 //! widest vectors of the processor, and the same queue as flow's between two threads. Printed is
 //! the highest rate of the rounds, and the median.
 
@@ -23,7 +23,6 @@ use karoo_flow::queue::{Consumer, Producer, queue};
 use karoo_flow::run::{Between, Patience, Transfer};
 use karoo_flow::{Builder, Executor, Graph, Ratio, Settings, Type};
 
-const BLOCK: usize = 4096;
 const SLOTS: usize = 8;
 const FACTOR: f32 = 0.999;
 const OFFSET: f32 = 0.5;
@@ -33,6 +32,8 @@ struct Chain {
     samples: usize,
     cost: usize,
     cores: usize,
+    /// Samples of a block.
+    block: usize,
 }
 
 impl Chain {
@@ -88,13 +89,13 @@ fn kernel(samples: &mut [f32], cost: usize) {
 
 /// One thread by hand. The first one makes the samples, the last one drops them.
 fn by_hand(
-    blocks: usize,
+    (blocks, block): (usize, usize),
     kernels: usize,
     cost: usize,
     mut from: Option<Consumer<f32>>,
     mut to: Option<Producer<f32>>,
 ) {
-    let mut own = vec![0.0; BLOCK];
+    let mut own = vec![0.0; block];
     for _ in 0..blocks {
         match &mut from {
             None => own.fill(black_box(0.0)),
@@ -119,15 +120,15 @@ fn by_hand(
 }
 
 fn bare(chain: &Chain) -> f64 {
-    let blocks = chain.samples / BLOCK;
-    let cost = chain.cost;
+    let (block, cost) = (chain.block, chain.cost);
+    let blocks = chain.samples / block;
     let begin = Instant::now();
     std::thread::scope(|scope| {
         let mut from = None;
         let shares = chain.shares();
         for (core, &kernels) in shares.iter().enumerate() {
             let (to, next) = if core + 1 < shares.len() {
-                let (to, next) = queue(SLOTS, BLOCK, &[]).expect("sizes are fixed");
+                let (to, next) = queue(SLOTS, block, &[]).expect("sizes are fixed");
                 (Some(to), Some(next))
             } else {
                 (None, None)
@@ -135,25 +136,25 @@ fn bare(chain: &Chain) -> f64 {
             let from = std::mem::replace(&mut from, next);
             scope.spawn(move || {
                 pin(core);
-                by_hand(blocks, kernels, cost, from, to);
+                by_hand((blocks, block), kernels, cost, from, to);
             });
         }
     });
-    (blocks * BLOCK) as f64 / begin.elapsed().as_secs_f64() / 1e6
+    (blocks * block) as f64 / begin.elapsed().as_secs_f64() / 1e6
 }
 
 /// The same chain as a graph. A slow input is repeated and a slow output is taken, so that reading
 /// and writing cost nothing.
 fn graph(chain: &Chain) -> Graph {
     let g = Builder::new("chain");
-    let slow = Ratio::new(1, BLOCK as _).expect("a rate is not zero");
+    let slow = Ratio::new(1, chain.block as _).expect("a rate is not zero");
     let mut wire = g.input_at("x", Type::F32, slow);
     let shares = chain.shares();
     for (core, &kernels) in shares.iter().enumerate() {
         wire = g.scope(&format!("core{core}"), || {
             g.partition(core as u32);
             let mut wire = if core == 0 {
-                wire.repeat(BLOCK as u64)
+                wire.repeat(chain.block as u64)
             } else {
                 wire
             };
@@ -161,7 +162,7 @@ fn graph(chain: &Chain) -> Graph {
                 wire = wire.gain(FACTOR) + g.constant(Type::F32, OFFSET);
             }
             if core + 1 == shares.len() {
-                wire.down(BLOCK as u64)
+                wire.down(chain.block as u64)
             } else {
                 wire
             }
@@ -171,19 +172,20 @@ fn graph(chain: &Chain) -> Graph {
     g.build().expect("the chain is sound")
 }
 
-/// `outside`: samples of the slow input in a block.
-fn flow(chain: &Chain, step: u64, outside: usize, patience: Option<Patience>) -> f64 {
+/// `steps`: the longest step, in blocks. `outside`: samples of the slow input in a block.
+fn flow(chain: &Chain, steps: f64, outside: usize, patience: Option<Patience>) -> f64 {
     let graph = graph(chain);
     let cores = chain.shares().len();
+    let step = (steps * chain.block as f64) as u64;
     let between = (1..cores as u32).map(|core| Between {
         from: core - 1,
         to: core,
-        block: BLOCK as u64,
+        block: chain.block as u64,
         capacity: SLOTS,
         transfer: Transfer::default(),
     });
     let settings = Settings {
-        block: (outside * BLOCK) as u64,
+        block: (outside * chain.block) as u64,
         between: between.collect(),
         capacity: SLOTS,
         step,
@@ -192,7 +194,7 @@ fn flow(chain: &Chain, step: u64, outside: usize, patience: Option<Patience>) ->
         ..Settings::default()
     };
     let executor = Executor::new(&graph, settings).expect("the chain can run");
-    let input = vec![0; 4 * (chain.samples / BLOCK)];
+    let input = vec![0; 4 * (chain.samples / chain.block)];
     let mut output = Vec::with_capacity(input.len());
     let run = executor
         .prepare(
@@ -203,7 +205,7 @@ fn flow(chain: &Chain, step: u64, outside: usize, patience: Option<Patience>) ->
     let begin = Instant::now();
     run.run().expect("the chain runs to its end");
     let seconds = begin.elapsed().as_secs_f64();
-    (chain.samples / BLOCK * BLOCK) as f64 / seconds / 1e6
+    (chain.samples / chain.block * chain.block) as f64 / seconds / 1e6
 }
 
 fn rival(program: &str, chain: &Chain) -> Option<f64> {
@@ -222,6 +224,7 @@ struct Options {
     costs: Vec<usize>,
     stages: Vec<usize>,
     samples: usize,
+    block: usize,
     rivals: Vec<(String, String)>,
 }
 
@@ -233,6 +236,7 @@ fn options(arguments: &[String]) -> Options {
         costs: vec![1, 16],
         stages: Vec::new(),
         samples: 20_000_000,
+        block: 4096,
         rivals: Vec::new(),
     };
     let mut arguments = arguments.iter();
@@ -249,7 +253,8 @@ fn options(arguments: &[String]) -> Options {
             "--rounds" => options.rounds = numbers()[0].max(1),
             "--costs" => options.costs = numbers(),
             "--stages" => options.stages = numbers(),
-            "--samples" => options.samples = numbers()[0].max(BLOCK),
+            "--samples" => options.samples = numbers()[0].max(1),
+            "--block" => options.block = numbers()[0].max(16),
             "--rival" => {
                 let (name, program) = value
                     .split_once('=')
@@ -272,9 +277,10 @@ pub fn run(arguments: &[String]) {
         for &stages in &options.stages {
             let chain = Chain {
                 stages,
-                samples: options.samples / cost,
+                samples: (options.samples / cost).max(options.block),
                 cost,
                 cores: options.cores,
+                block: options.block,
             };
             show(&chain, &options);
         }
@@ -287,20 +293,20 @@ fn show(chain: &Chain, options: &Options) {
     let mut all: Vec<Runtime> = vec![
         ("bare threads".into(), Box::new(|chain| Some(bare(chain)))),
         (
-            "flow, steps of 4096".into(),
-            Box::new(|chain| Some(flow(chain, 4096, 1, Some(Patience::default())))),
+            "flow, steps of a block".into(),
+            Box::new(|chain| Some(flow(chain, 1.0, 1, Some(Patience::default())))),
         ),
         (
             "flow, long blocks outside".into(),
-            Box::new(|chain| Some(flow(chain, 8192, 64, Some(Patience::default())))),
+            Box::new(|chain| Some(flow(chain, 2.0, 64, Some(Patience::default())))),
         ),
         (
-            "flow, steps of 1024".into(),
-            Box::new(|chain| Some(flow(chain, 1024, 1, Some(Patience::default())))),
+            "flow, four steps a block".into(),
+            Box::new(|chain| Some(flow(chain, 0.25, 1, Some(Patience::default())))),
         ),
         (
             "flow, waits as it likes".into(),
-            Box::new(|chain| Some(flow(chain, 4096, 1, None))),
+            Box::new(|chain| Some(flow(chain, 1.0, 1, None))),
         ),
     ];
     let own = all.len();
