@@ -13,7 +13,7 @@
 //! * `--only single|batch|trip|paced`, `--sizes 8,64`: less of it.
 //!
 //! Waiting loops look again at once, after one pause, or after 32; queues hold 64 KiB or 16 blocks,
-//! 32 blocks, or 128. Of these nine the best counts, for each contestant.
+//! 32 blocks, or 128. Of these nine at most the best counts, for each contestant.
 //!
 //! Both threads spin on their CPUs; while other programs run there, figures say little. Each figure
 //! is for a transfer from a block of the writer's own to a block of the reader's own; `in place`

@@ -57,13 +57,21 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// The times with such blocks, where partitions have these cores: the threads have others,
-    /// whichever the kernel takes.
-    pub fn of(costs: &Costs, block: u64, cores: &Cores, place: &[usize]) -> Outside {
-        let free = (0..cores.cpus.len()).filter(|core| !place.contains(core));
-        let mut paces: Vec<f64> = free.map(|core| cores.pace(core)).collect();
-        paces.sort_by(f64::total_cmp);
-        let pace = paces.get(paces.len() / 2).copied().unwrap_or(1.0);
+    /// The times with such blocks, where partitions use these CPUs: the threads have others if
+    /// there are any, whichever the kernel takes.
+    pub fn of(costs: &Costs, block: u64, cores: &Cores, used: &[usize]) -> Outside {
+        let paces = |free: bool| -> Vec<f64> {
+            let rows = 0..cores.cpus.len();
+            let rows = rows.filter(|&row| !free || !used.contains(&cores.cpus[row]));
+            rows.map(|row| cores.pace(row)).collect()
+        };
+        let mut known = paces(true);
+        if known.is_empty() {
+            known = paces(false);
+        }
+        known.sort_by(f64::total_cmp);
+        let median = known.get(known.len().saturating_sub(1) / 2);
+        let pace = median.copied().unwrap_or(1.0);
         let time = |cost: Cost| (cost.per_tick + cost.per_step / block.max(1) as f64) / pace;
         Outside {
             inputs: time(costs.inputs),

@@ -1,6 +1,6 @@
 //! What to expect of a plan that is there: by other costs, or where CPUs compute at another pace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::blocks::{End, Link, Network, Outside};
@@ -8,23 +8,26 @@ use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::Sizes;
 use super::model::Model;
-use super::pace::measure_paces;
+use super::pace::{alone, measure_paces};
 use super::plan::{Limit, Plan, PlanError};
 use crate::graph::Graph;
 use crate::ratio::gcd;
 
 /// The most blocks of the largest size that all blocks are multiples of, in a round of all.
 const LONGEST_ROUND: u128 = 1 << 12;
+/// The most ticks of a block, and blocks of a queue.
+const MOST: u64 = 1 << 32;
 
 impl Plan {
     /// The same plan with the times and the rate that these costs give, with its partitions on
-    /// these cores. Paces count as they are. `proved` stays what it was for the costs that the plan
-    /// was made of.
+    /// these cores. Paces count as they are. Partitions that a plan changed by hand has on one CPU
+    /// count as one there. `proved` stays what it was for the costs that the plan was made of.
     ///
     /// # Errors
     ///
-    /// The plan is of another graph, has a CPU that is not among the cores, or no CPU for a
-    /// partition, or blocks that only have a very long round in common.
+    /// The plan is of another graph, has a CPU that is not among the cores, no CPU for a partition,
+    /// a copy on a CPU that is used already, or blocks that are too long or only have a very long
+    /// round in common.
     pub fn expected(&self, graph: &Graph, costs: &Costs, cores: &Cores) -> Result<Plan, PlanError> {
         cores.check().map_err(PlanError::Cores)?;
         let settings = self.settings(graph)?;
@@ -49,16 +52,21 @@ impl Plan {
             capacity: 2,
             step: self.step.max(1),
         };
-        let outside = Outside::of(costs, self.block, cores, &place);
+        let outside = Outside::of(costs, self.block, cores, &self.cpus());
         let mut network = Network::new(&model, cores, &place, sizes, outside);
-        self.queues_of(&mut network.links, &rows)?;
+        self.queues_of(&mut network.links, &rows, model.round)?;
+        let mut used: BTreeSet<usize> = rows.values().copied().collect();
         for part in &self.partitions {
             let core = rows[&part.id];
             if !part.copies.is_empty() {
                 network.share(core, 1 + part.copies.len() as u64);
             }
             for &copy in &part.copies {
-                network.paces[core] = network.paces[core].min(cores.pace(row(copy)?));
+                let on = row(copy)?;
+                if !used.insert(on) {
+                    return Err(no_cpu("a copy on a CPU that is used already"));
+                }
+                network.paces[core] = network.paces[core].min(cores.pace(on));
             }
         }
         let speed = network.speed();
@@ -80,8 +88,23 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Gives links the blocks of the plan's queues.
-    fn queues_of(&self, links: &mut [Link], rows: &BTreeMap<u32, usize>) -> Result<(), PlanError> {
+    /// Gives links the blocks that the executor gives the plan's queues: those of the outside have
+    /// one size.
+    fn queues_of(
+        &self,
+        links: &mut [Link],
+        rows: &BTreeMap<u32, usize>,
+        unit: u64,
+    ) -> Result<(), PlanError> {
+        let sizes = self
+            .queues
+            .iter()
+            .flat_map(|queue| [queue.block, queue.capacity]);
+        if let Some(most) = sizes.chain([self.block]).find(|&size| size > MOST) {
+            let text = format!("the plan has a queue of size {most}: at most {MOST}");
+            return Err(PlanError::Other(text));
+        }
+        let longest = self.queues.iter().map(|queue| queue.capacity).max();
         let end = |part: Option<u32>, outer: End| match part {
             Some(part) => rows.get(&part).map(|&row| End::Core(row)),
             None => Some(outer),
@@ -91,10 +114,11 @@ impl Plan {
                 end(queue.from, End::Inputs) == Some(link.from)
                     && end(queue.to, End::Outputs) == Some(link.to)
             });
-            if let Some(queue) = queue {
-                link.block = queue.block.max(1);
-                link.capacity = queue.capacity.max(1);
-            }
+            let inner = queue.filter(|queue| queue.from.is_some() && queue.to.is_some());
+            let block = inner.map_or(self.block, |queue| queue.block);
+            link.block = block.max(1).next_multiple_of(unit.max(1));
+            let capacity = inner.map(|queue| queue.capacity).or(longest);
+            link.capacity = capacity.unwrap_or(1).max(1);
         }
         let blocks = || links.iter().map(|link| u128::from(link.block));
         let common = blocks().fold(0, gcd);
@@ -122,6 +146,7 @@ impl Plan {
             .copied()
             .collect();
         cpus.extend(free);
+        let of = of.or_else(|| alone(*cores.cpus.first()?, time));
         let cores = cores.only(&cpus);
         let paces = measure_paces(&cores.cpus, of, time);
         cores.with_paces(paces)

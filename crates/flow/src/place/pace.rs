@@ -23,8 +23,8 @@ const SLOWEST: f64 = 0.05;
 ///
 /// Costs of nodes are those of one CPU by itself; a plan divides them by this.
 pub fn measure_paces(cpus: &[usize], of: Option<f64>, time: Duration) -> Vec<f64> {
-    let known = of.filter(|of| of.is_finite() && *of > 0.0);
-    let of = known.or_else(|| alone(*cpus.first()?, time));
+    let of = of.or_else(|| alone(*cpus.first()?, time));
+    let of = of.filter(|of| of.is_finite() && *of > 0.0);
     paces(&rates(cpus, time), cpus.len(), of)
 }
 

@@ -174,7 +174,8 @@ pub struct Plan {
     pub measured: bool,
 }
 
-/// The plan of a graph for these costs and cores.
+/// The plan of a graph for these costs and cores. Paces of CPUs are rounded, so that few differ;
+/// [`Plan::expected`] takes them as they are.
 pub fn plan(
     graph: &Graph,
     costs: &Costs,
@@ -183,7 +184,8 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     cores.check().map_err(PlanError::Cores)?;
     // The last ones are those that are left free.
-    let cores = &left(graph, &cores.clone().rounded().fastest_first(), wishes);
+    let all = cores.clone().rounded().fastest_first();
+    let cores = &left(graph, &all, wishes);
     let mut model = Model::of(graph, costs, wishes.grouping).map_err(PlanError::Graph)?;
     pin(&mut model, graph, cores, &wishes.pins)?;
     // With its period before partitions were put together.
@@ -196,7 +198,8 @@ pub fn plan(
             break;
         }
         let ((placed, proved), sizes) = place(&model, &kept, wishes);
-        let outside = Outside::of(costs, sizes.block, cores, &placed);
+        let used: Vec<usize> = placed.iter().map(|&core| cores.cpus[core]).collect();
+        let outside = Outside::of(costs, sizes.block, &all, &used);
         // Also with what has no state on a core of its own, which may have copies then.
         let apart = match wishes.copies {
             true => apart(&Network::new(&model, cores, &placed, sizes, outside)),

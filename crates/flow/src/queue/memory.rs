@@ -166,7 +166,7 @@ impl Ahead {
     }
 
     /// Asks for the lines that begin in the slots from `first` to before `end`. A line that began
-    /// before was asked for with the slot that it began in.
+    /// before is asked for with the slot that it began in.
     #[inline(always)]
     fn slots(&self, want: Want, memory: &Memory, first: usize, end: usize) {
         if self.stride <= LINE {

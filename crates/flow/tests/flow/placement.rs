@@ -414,7 +414,15 @@ fn a_plan_of_other_cpus_or_another_graph_is_refused() {
     let others = Cores::alike(vec![5, 6], 50.0, 10.0);
     assert!(told(&made, &graph, &others).contains("CPU 0, which is not among those given"));
     assert!(told(&made, &a_loop(64), &cores).contains("make it anew"));
-    made.queues[0].block = 1021;
+    let mut twice = made.clone();
+    twice.partitions[0].copies = vec![Some(1)];
+    assert!(told(&twice, &graph, &cores).contains("used already"));
+    let mut long = made.clone();
+    long.queues[0].block = u64::MAX;
+    assert!(told(&long, &graph, &cores).contains("at most"));
+    let inner = made.queues.iter_mut();
+    let mut inner = inner.filter(|queue| queue.from.is_some() && queue.to.is_some());
+    inner.next().unwrap().block = 1021;
     assert!(told(&made, &graph, &cores).contains("no short round"));
     made.partitions[0].cpu = None;
     assert!(told(&made, &graph, &cores).contains("no CPU"));
