@@ -148,7 +148,7 @@ fn compare(case: &Case, title: &str, all: &[Contestant], rounds: usize) {
     let mut times = vec![Vec::new(); all.len()];
     for _ in 0..rounds {
         for (times, contestant) in times.iter_mut().zip(all) {
-            // With and without pauses in the loops that wait, with queues of several lengths: what is
+            // With and without pauses in the loops that wait, with queues of several lengths: the
             // best counts.
             let (pauses, others): (&[u32], &[usize]) = match case.work {
                 Work::Trip => (&[0], &[]),
