@@ -171,6 +171,7 @@ impl CoreOptions {
         let paces = measure_paces(&cores.cpus, costs.loops_per_second, PACE_TIME);
         for (&cpu, &pace) in cores.cpus.iter().zip(&paces) {
             if pace < SLOW {
+                let pace = (pace * 100.0).round() / 100.0;
                 tracing::info!(
                     cpu,
                     pace,
