@@ -195,10 +195,8 @@ fn graph(
 ) -> Result<Measured, Failure> {
     let loaded = load::graph(path)?;
     let graph = &loaded.graph;
-    let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
-    let cores = args.cores.with_paces(cores.clone(), &costs);
-    let plan = args.wishes.plan(graph, &costs, &cores)?;
-    let plan = args.cores.expected(plan, graph, &costs, &cores);
+    let (costs, options) = (&args.costs, &args.cores);
+    let plan = args.wishes.measured(graph, costs, options, cores.clone())?;
     let settings = plan.settings(graph).map_err(Failure::usage)?;
     let executor = Executor::new(graph, settings).map_err(|p| Failure::data(p.to_string()))?;
     let time = Duration::from_secs_f64(args.seconds);

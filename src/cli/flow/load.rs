@@ -9,7 +9,9 @@ use clap::Args;
 use ground::files::read_text;
 use ground::os::allowed_cpus;
 use host::topology::{CoreTimes, CpuList, Distances, Machine, Root};
-use karoo_flow::place::{Calibration, Cores, Costs, Plan, fingerprint, measure, measure_paces};
+use karoo_flow::place::{
+    ALIKE, Calibration, Cores, Costs, Plan, fingerprint, measure, measure_paces,
+};
 use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
 
 use crate::bench;
@@ -142,8 +144,6 @@ fn cache(graph: &Graph) -> Option<PathBuf> {
 /// How long CPUs compute for their paces to be seen: all of them, and those of a plan alone.
 const PACE_TIME: Duration = Duration::from_millis(60);
 const OWN_PACE_TIME: Duration = Duration::from_millis(200);
-/// The log names CPUs whose pace is less than this.
-const SLOW: f64 = 0.9;
 
 /// The CPUs that may be used.
 #[derive(Debug, Args)]
@@ -170,7 +170,7 @@ impl CoreOptions {
         }
         let paces = measure_paces(&cores.cpus, costs.loops_per_second, PACE_TIME);
         for (&cpu, &pace) in cores.cpus.iter().zip(&paces) {
-            if pace < SLOW {
+            if pace <= ALIKE {
                 let pace = (pace * 100.0).round() / 100.0;
                 tracing::info!(
                     cpu,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use karoo_flow::Graph;
-use karoo_flow::place::{Costs, Grouping, Plan, PlanError, Wishes, longest_block, plan};
+use karoo_flow::place::{Cores, Costs, Grouping, Plan, PlanError, Wishes, longest_block, plan};
 
 use super::load;
 use crate::cli::{Failure, Files};
@@ -85,12 +85,7 @@ impl WishOptions {
     }
 
     /// The plan of a graph with these wishes.
-    pub fn plan(
-        &self,
-        graph: &Graph,
-        costs: &Costs,
-        cores: &karoo_flow::place::Cores,
-    ) -> Result<Plan, Failure> {
+    pub fn plan(&self, graph: &Graph, costs: &Costs, cores: &Cores) -> Result<Plan, Failure> {
         let wishes = Wishes {
             grouping: if self.marked {
                 Grouping::Marked
@@ -111,6 +106,20 @@ impl WishOptions {
             error => Failure::usage(error),
         })
     }
+
+    /// The plan by costs that are kept or measured, and by how fast CPUs compute.
+    pub fn measured(
+        &self,
+        graph: &Graph,
+        costs: &load::CostOptions,
+        options: &load::CoreOptions,
+        cores: Cores,
+    ) -> Result<Plan, Failure> {
+        let costs = costs.costs(graph, cores.cpus.first().copied())?;
+        let cores = options.with_paces(cores, &costs);
+        let plan = self.plan(graph, &costs, &cores)?;
+        Ok(options.expected(plan, graph, &costs, &cores))
+    }
 }
 
 /// Runs the command.
@@ -120,12 +129,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     args.costs.files(args.cores.files(files)).check()?;
     let loaded = load::graph(&args.graph)?;
     let cores = args.cores.cores()?;
-    let costs = args
-        .costs
-        .costs(&loaded.graph, cores.cpus.first().copied())?;
-    let cores = args.cores.with_paces(cores, &costs);
-    let plan = args.wishes.plan(&loaded.graph, &costs, &cores)?;
-    let plan = args.cores.expected(plan, &loaded.graph, &costs, &cores);
+    let plan = args
+        .wishes
+        .measured(&loaded.graph, &args.costs, &args.cores, cores)?;
     if let Some(path) = &args.output {
         let failed = |error| Failure::usage(format!("--output {}: {error}", path.display()));
         fs::write(path, plan.to_json()).map_err(failed)?;

@@ -405,10 +405,8 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
         Some(Plan::from_json(&text).map_err(|error| failed(error.to_string()))?)
     } else if args.automatic {
         let cores = args.cores.cores()?;
-        let costs = args.costs.costs(graph, cores.cpus.first().copied())?;
-        let cores = args.cores.with_paces(cores, &costs);
-        let plan = args.wishes.plan(graph, &costs, &cores)?;
-        Some(args.cores.expected(plan, graph, &costs, &cores))
+        let (costs, options) = (&args.costs, &args.cores);
+        Some(args.wishes.measured(graph, costs, options, cores)?)
     } else if marked {
         None
     } else {

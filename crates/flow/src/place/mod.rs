@@ -53,7 +53,7 @@ pub use longest::longest_block;
 pub use measure::{Calibration, measure, run_on_noise};
 pub use model::{Grouping, Item, Model, Pass as ItemPass, QueueCosts, Signal};
 pub use network::network;
-pub use pace::measure_paces;
+pub use pace::{ALIKE, measure_paces};
 pub use plan::{Partition, Plan, PlanError, Queue, SCHEMA, VERSION, Wishes, place, plan};
 pub(crate) use show::counted;
 pub use show::rate_in_words;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 const FLOATS: usize = 2048;
 /// Windows of which the median counts, for the CPU by itself.
 const WINDOWS: u32 = 5;
-/// Less of a difference is chance, and CPUs that differ by no more are alike.
-const ALIKE: f64 = 0.9;
+/// Less of a difference is chance: CPUs with paces above this count as alike.
+pub const ALIKE: f64 = 0.9;
 /// Paces are multiples of this where CPUs are chosen, for the same reason.
 const GRAIN: f64 = 0.05;
 /// What stood still for the time of measuring goes on later.
