@@ -1,6 +1,7 @@
 //! Addresses as users write them.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use std::time::Duration;
 pub const DEFAULT_DATAGRAM: usize = 1472;
 /// Bytes of a ring in shared memory.
 pub const DEFAULT_RING: usize = 1 << 20;
+/// Bytes that a ring may have: its count is a signed number of 32 bits at the other end.
+pub(super) const RING: RangeInclusive<usize> = 64..=1 << 30;
 /// The most bytes of a datagram.
 const MAX_DATAGRAM: usize = 65_507;
-/// The most bytes of a ring: its count is a signed number of 32 bits at the other end.
-const MAX_RING: usize = 1 << 30;
 
 /// Where samples come from or go to.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,8 +80,8 @@ impl FromStr for Address {
             "shm" => {
                 let (name, options) = options(text, rest)?;
                 let bytes = options.bytes.unwrap_or(DEFAULT_RING);
-                if !(64..=MAX_RING).contains(&bytes) {
-                    let rule = format!("it must be 64 to {MAX_RING} bytes");
+                if !RING.contains(&bytes) {
+                    let rule = format!("it must be {} to {} bytes", RING.start(), RING.end());
                     return Err(format!("{text}: a ring of {bytes}: {rule}"));
                 }
                 if name.is_empty() || name.len() > 200 || name.contains('/') || name.contains('\0')

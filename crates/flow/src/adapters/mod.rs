@@ -35,15 +35,18 @@
 mod address;
 mod net;
 #[cfg(unix)]
+mod pipe;
+#[cfg(unix)]
 mod shared;
 mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
-#[cfg(unix)]
 pub use net::{first, resolve};
+#[cfg(unix)]
 pub use shared::{SharedReader, SharedWriter};
 pub use stop::Stop;
 
+#[cfg(not(unix))]
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 
@@ -52,7 +55,13 @@ impl Address {
     /// samples then end.
     pub fn reader(&self, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
+            #[cfg(unix)]
+            Address::File(path) => pipe::Pipe::open(path, stop)?,
+            #[cfg(not(unix))]
             Address::File(path) => Box::new(File::open(path)?),
+            #[cfg(unix)]
+            Address::Standard => pipe::Pipe::read_from(open(io::stdin())?, stop)?,
+            #[cfg(not(unix))]
             Address::Standard => Box::new(io::stdin()),
             Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
             Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
@@ -70,9 +79,19 @@ impl Address {
     pub fn writer(&self, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
         const BUFFER: usize = 1 << 16;
         Ok(match self {
-            Address::File(path) => Box::new(BufWriter::with_capacity(BUFFER, File::create(path)?)),
-            // What comes out block by block goes on block by block.
-            Address::Standard => standard()?,
+            Address::File(path) => {
+                #[cfg(unix)]
+                let file = pipe::Pipe::create(path, stop)?;
+                #[cfg(not(unix))]
+                let file = File::create(path)?;
+                Box::new(BufWriter::with_capacity(BUFFER, file))
+            }
+            // Without the standard library's buffer, which is for lines of text: what comes out
+            // block by block goes on block by block.
+            #[cfg(unix)]
+            Address::Standard => pipe::Pipe::write_to(open(io::stdout())?, stop)?,
+            #[cfg(not(unix))]
+            Address::Standard => Box::new(io::stdout()),
             Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
             Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
             Address::Udp { peer, bytes, .. } => Box::new(net::Sender::connect(peer, *bytes)?),
@@ -86,16 +105,8 @@ impl Address {
     }
 }
 
-/// Standard output without the standard library's buffer, which is for lines of text.
+/// What a stream of the process has open.
 #[cfg(unix)]
-fn standard() -> io::Result<Box<dyn Write + Send>> {
-    use std::os::fd::AsFd;
-    Ok(Box::new(File::from(
-        io::stdout().as_fd().try_clone_to_owned()?,
-    )))
-}
-
-#[cfg(not(unix))]
-fn standard() -> io::Result<Box<dyn Write + Send>> {
-    Ok(Box::new(io::stdout()))
+fn open(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
 }

@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use super::address::RING;
 use super::stop::{LAST, Stop, takes_nothing};
 
 /// Bytes of the count.
@@ -104,6 +105,14 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     fn map(text: &str, ring: usize, make: bool) -> io::Result<Segment> {
+        if !RING.contains(&ring) {
+            let text = format!(
+                "a ring of {ring} bytes for {text}: give {} to {}",
+                RING.start(),
+                RING.end()
+            );
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
         let name = name(format!("/{text}"))?;
         let flags = libc::O_RDWR | if make { libc::O_CREAT } else { 0 };
         // SAFETY: the name is a string that ends with 0.
@@ -118,7 +127,7 @@ impl Segment {
             file.set_len(whole as u64)?;
         }
         let about = file.metadata()?;
-        if about.len() < whole as u64 {
+        if about.len() != whole as u64 {
             let has = about.len().saturating_sub(COUNT as u64);
             let text = format!(
                 "the ring of {text} has {has} bytes where {ring} are expected: give both ends the \
@@ -238,7 +247,7 @@ pub struct SharedWriter {
 }
 
 impl SharedWriter {
-    /// Makes a ring of `bytes`. The first write waits for a reader.
+    /// Makes a ring of `bytes`, 64 to 2^30. The first write waits for a reader.
     pub fn create(name: &str, bytes: usize, stop: &Stop) -> io::Result<SharedWriter> {
         let there = Semaphore::open(format!("/{name}_TX"))?;
         let taken = Semaphore::open(format!("/{name}_RX"))?;
@@ -307,13 +316,15 @@ impl Drop for SharedWriter {
 
 /// The end that reads. It ends when the writer has taken the names away and all is read.
 pub struct SharedReader {
-    segment: Segment,
+    /// None where no writer has come in time.
+    segment: Option<Segment>,
     idle: Option<Duration>,
     stop: Stop,
 }
 
 impl SharedReader {
-    /// Waits for the writer of a ring of `bytes`.
+    /// Waits for the writer of a ring of `bytes`, the same number. If none comes for as long as
+    /// `idle`, there is nothing to read.
     pub fn open(
         name: &str,
         bytes: usize,
@@ -322,8 +333,15 @@ impl SharedReader {
     ) -> io::Result<SharedReader> {
         let there = Semaphore::open(format!("/{name}_TX"))?;
         let taken = Semaphore::open(format!("/{name}_RX"))?;
-        let mut looks = 0;
+        let (mut looks, begin) = (0, Instant::now());
         while !there.try_wait() {
+            if idle.is_some_and(|idle| begin.elapsed() >= idle) {
+                return Ok(SharedReader {
+                    segment: None,
+                    idle,
+                    stop: stop.clone(),
+                });
+            }
             if stop.is_set() {
                 return Err(io::Error::other("stopped before a writer came"));
             }
@@ -332,7 +350,7 @@ impl SharedReader {
         let segment = Segment::map(name, bytes, false)?;
         taken.post()?;
         Ok(SharedReader {
-            segment,
+            segment: Some(segment),
             idle,
             stop: stop.clone(),
         })
@@ -341,12 +359,15 @@ impl SharedReader {
 
 impl Read for SharedReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Some(segment) = &mut self.segment else {
+            return Ok(0);
+        };
         let (mut looks, begin) = (0, Instant::now());
         loop {
-            let full = self.segment.full()?;
+            let full = segment.full()?;
             if full > 0 || bytes.is_empty() {
                 let count = bytes.len().min(full);
-                self.segment.read(&mut bytes[..count]);
+                segment.read(&mut bytes[..count]);
                 return Ok(count);
             }
             pause(&mut looks);
@@ -354,7 +375,7 @@ impl Read for SharedReader {
                 continue;
             }
             let idle = self.idle.is_some_and(|idle| begin.elapsed() >= idle);
-            let gone = self.segment.is_unlinked() && self.segment.full()? == 0;
+            let gone = segment.is_unlinked() && segment.full()? == 0;
             if idle || gone || self.stop.is_set() {
                 return Ok(0);
             }

@@ -262,3 +262,101 @@ fn the_librarys_own_c_reads_and_writes_the_same_memory() {
     writer.flush().unwrap();
     assert!(child.wait().unwrap().success());
 }
+
+/// A named pipe in a folder of its own.
+#[cfg(unix)]
+fn named_pipe(folder: &tempfile::TempDir) -> String {
+    let path = folder.path().join("pipe").to_str().unwrap().to_string();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    path
+}
+
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_carries_all_bytes_whoever_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = named_pipe(&folder);
+    for reader_first in [true, false] {
+        let read = |path: String| {
+            let mut bytes = Vec::new();
+            let mut reader = address(&path).reader(&Stop::new()).unwrap();
+            reader.read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        let write = |path: String| {
+            let mut writer = address(&path).writer(&Stop::new()).unwrap();
+            writer.write_all(&pattern(300_000)).unwrap();
+            writer.flush().unwrap();
+        };
+        let (first, second) = (path.clone(), path.clone());
+        let got = if reader_first {
+            let reading = thread::spawn(move || read(first));
+            write(second);
+            reading.join().unwrap()
+        } else {
+            let writing = thread::spawn(move || write(first));
+            let got = read(second);
+            writing.join().unwrap();
+            got
+        };
+        assert!(got == pattern(300_000), "{} bytes", got.len());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stop_ends_named_pipes_that_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = named_pipe(&folder);
+    let stop = Stop::new();
+    let (of_writer, to) = (stop.clone(), path.clone());
+    // Nobody reads: it waits to be opened.
+    let writing =
+        thread::spawn(move || address(&to).writer(&of_writer).err().map(|e| e.to_string()));
+    stop.set();
+    let error = writing.join().unwrap().unwrap();
+    assert!(error.contains("stopped before a reader came"), "{error}");
+    // Nobody writes, and then somebody writes nothing more.
+    let mut reader = address(&path).reader(&stop).unwrap();
+    assert_eq!(reader.read(&mut [0; 9]).unwrap(), 0);
+    let mut writer = address(&path).writer(&Stop::new()).unwrap();
+    writer.write_all(&[1, 2]).unwrap();
+    writer.flush().unwrap();
+    let mut bytes = [0; 9];
+    assert_eq!(reader.read(&mut bytes).unwrap(), 2);
+    assert_eq!(reader.read(&mut bytes).unwrap(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn rings_of_two_sizes_and_rings_without_a_writer_are_told() {
+    let name = format!("karoo-flow-sizes-{}", std::process::id());
+    for (own, others) in [(4096, 64), (64, 4096)] {
+        let to = address(&format!("shm:{name},size={own}"));
+        let writer = to.writer(&Stop::new()).unwrap();
+        let from = address(&format!("shm:{name},size={others}"));
+        let error = from.reader(&Stop::new()).err().unwrap().to_string();
+        assert!(error.contains("give both ends the same size="), "{error}");
+        drop(writer);
+    }
+    let refused = karoo_flow::adapters::SharedWriter::create(&name, 0, &Stop::new());
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains("give 64 to"), "{error}");
+    // No writer comes within `idle`.
+    let from = address(&format!("shm:{name},idle=0.05"));
+    let mut bytes = Vec::new();
+    let mut reader = from.reader(&Stop::new()).unwrap();
+    assert_eq!(reader.read_to_end(&mut bytes).unwrap(), 0);
+    // A writer takes away the semaphores that wait for one.
+    drop(
+        address(&format!("shm:{name}"))
+            .writer(&Stop::new())
+            .unwrap(),
+    );
+}

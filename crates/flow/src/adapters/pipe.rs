@@ -1,0 +1,147 @@
+//! Pipes, terminals and whatever else may keep a thread waiting, read and written so that a wish to
+//! stop is seen meanwhile.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Instant;
+
+use super::stop::{LAST, LOOK, Stop, takes_nothing};
+
+/// Bytes that a pipe which others opened takes without blocking when it is ready for any.
+const AT_ONCE: usize = libc::PIPE_BUF;
+
+/// An open file that may have nothing to read yet, or no room.
+pub(super) struct Pipe {
+    file: File,
+    /// Bytes that are written at once at most.
+    at_once: usize,
+    stop: Stop,
+}
+
+/// Waits a moment for an event; says whether it or an end has come.
+fn ready(file: &File, event: libc::c_short) -> io::Result<bool> {
+    let mut looked = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: event,
+        revents: 0,
+    };
+    // SAFETY: one descriptor that is open, in memory of this function's own.
+    match unsafe { libc::poll(&mut looked, 1, LOOK.as_millis() as libc::c_int) } {
+        0 => Ok(false),
+        1.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+impl Pipe {
+    /// The file itself where nothing has to be waited for.
+    fn of<T: From<File> + From<Pipe>>(file: File, at_once: usize, stop: &Stop) -> io::Result<T> {
+        if file.metadata()?.is_file() {
+            return Ok(file.into());
+        }
+        let stop = stop.clone();
+        let pipe = Pipe {
+            file,
+            at_once,
+            stop,
+        };
+        Ok(pipe.into())
+    }
+
+    /// To read from what is open.
+    pub fn read_from(file: File, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Pipe::of::<Reads>(file, 0, stop)?.0)
+    }
+
+    /// To write to what is open.
+    pub fn write_to(file: File, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Pipe::of::<Writes>(file, AT_ONCE, stop)?.0)
+    }
+
+    /// Opens a path to read from. A named pipe without a writer is waited for when it is read.
+    pub fn open(path: &Path, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        Pipe::read_from(options.open(path)?, stop)
+    }
+
+    /// Opens a path to write to: a file is made anew, and a named pipe waits for its reader.
+    pub fn create(path: &Path, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        options.custom_flags(libc::O_NONBLOCK);
+        loop {
+            match options.open(path) {
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                    if stop.is_set() {
+                        return Err(io::Error::other("stopped before a reader came"));
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                opened => return Ok(Pipe::of::<Writes>(opened?, usize::MAX, stop)?.0),
+            }
+        }
+    }
+}
+
+struct Reads(Box<dyn Read + Send>);
+
+struct Writes(Box<dyn Write + Send>);
+
+impl<T: Read + Send + 'static> From<T> for Reads {
+    fn from(reader: T) -> Reads {
+        Reads(Box::new(reader))
+    }
+}
+
+impl<T: Write + Send + 'static> From<T> for Writes {
+    fn from(writer: T) -> Writes {
+        Writes(Box::new(writer))
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if ready(&self.file, libc::POLLIN)? {
+                match self.file.read(bytes) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    done => return done,
+                }
+            }
+            if self.stop.is_set() {
+                return Ok(0);
+            }
+        }
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let begin = Instant::now();
+        loop {
+            if ready(&self.file, libc::POLLOUT)? {
+                // No more than there is room for: a pipe that others opened may block.
+                let some = &bytes[..bytes.len().min(self.at_once)];
+                match self.file.write(some) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    done => return done,
+                }
+            }
+            if self.stop.is_set() && begin.elapsed() > LAST {
+                return Err(takes_nothing());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
