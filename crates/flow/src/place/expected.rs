@@ -104,7 +104,7 @@ impl Plan {
             let text = format!("the plan has a queue of size {most}: at most {MOST}");
             return Err(PlanError::Other(text));
         }
-        let longest = self.queues.iter().map(|queue| queue.capacity).max();
+        let outer = self.outside().map(|queue| queue.capacity).next();
         let end = |part: Option<u32>, outer: End| match part {
             Some(part) => rows.get(&part).map(|&row| End::Core(row)),
             None => Some(outer),
@@ -117,7 +117,7 @@ impl Plan {
             let inner = queue.filter(|queue| queue.from.is_some() && queue.to.is_some());
             let block = inner.map_or(self.block, |queue| queue.block);
             link.block = block.max(1).next_multiple_of(unit.max(1));
-            let capacity = inner.map(|queue| queue.capacity).or(longest);
+            let capacity = inner.map(|queue| queue.capacity).or(outer);
             link.capacity = capacity.unwrap_or(1).max(1);
         }
         let blocks = || links.iter().map(|link| u128::from(link.block));

@@ -31,6 +31,7 @@
 mod blocks;
 mod cores;
 mod costs;
+mod edited;
 mod evaluate;
 mod exact;
 mod expected;

@@ -425,14 +425,18 @@ impl Plan {
             queues: network
                 .links
                 .iter()
-                .map(|link| Queue {
-                    from: end(link.from),
-                    to: end(link.to),
-                    block: link.block,
-                    capacity: link.capacity,
-                    initial: link.initial(),
-                    bytes: link.bytes() as u64,
-                    transfer: Transfer::default(),
+                .map(|link| {
+                    let outside = outer(link.from) || outer(link.to);
+                    let own = if outside { block } else { link.block };
+                    Queue {
+                        from: end(link.from),
+                        to: end(link.to),
+                        block: own,
+                        capacity: link.capacity,
+                        initial: link.initial(),
+                        bytes: (link.bytes() * own as f64 / link.block as f64) as u64,
+                        transfer: Transfer::default(),
+                    }
                 })
                 .collect(),
             block,
@@ -475,16 +479,18 @@ impl Plan {
         1e9 / self.period_ns
     }
 
-    /// The settings with which an executor follows the plan.
+    /// The settings with which an executor follows the plan; an error where it could not follow all
+    /// of it.
     pub fn settings(&self, graph: &Graph) -> Result<Settings, PlanError> {
+        self.check(graph).map_err(PlanError::Other)?;
         let mut known: BTreeMap<&str, u32> = BTreeMap::new();
         for partition in &self.partitions {
-            known.extend(
-                partition
-                    .nodes
-                    .iter()
-                    .map(|path| (path.as_str(), partition.id)),
-            );
+            for path in &partition.nodes {
+                if known.insert(path.as_str(), partition.id).is_some() {
+                    let text = format!("the plan has {path} twice: leave it in one partition");
+                    return Err(PlanError::Other(text));
+                }
+            }
         }
         let mut partitions = Vec::with_capacity(graph.nodes().len());
         for id in graph.ids() {
@@ -515,7 +521,7 @@ impl Plan {
                 transfer: queue.transfer,
             })
         });
-        let capacity = self.queues.iter().map(|queue| queue.capacity).max();
+        let capacity = self.outside().map(|queue| queue.capacity).next();
         Ok(Settings {
             block: self.block,
             capacity: capacity.map_or(Settings::default().capacity, |most| most as usize),

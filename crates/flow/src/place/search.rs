@@ -239,7 +239,7 @@ impl Annealing<'_> {
     /// as there are looks.
     fn restart(&mut self, fixed: &impl Fn(Vec<usize>) -> Vec<usize>) {
         let count = self.best.place.len();
-        if self.cores < 2 || !self.best.period.is_finite() {
+        if self.cores < 2 || count == 0 || !self.best.period.is_finite() {
             return;
         }
         let mut found = self.best.clone();

@@ -1,7 +1,7 @@
 //! Plans of random graphs, and that executors follow them.
 
 use karoo_flow::place::{
-    Cores, Cost, Costs, Grouping, Plan, PlanError, QueueCosts, Wishes, longest_block, measure, plan,
+    Cores, Cost, Costs, Grouping, Plan, QueueCosts, Wishes, longest_block, measure, plan,
 };
 use karoo_flow::{Builder, Executor, Graph, Interpreter, Settings, Type};
 use proptest::prelude::*;
@@ -137,10 +137,16 @@ fn a_plan_reads_back_what_it_writes_and_knows_its_graph() {
     let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
     let made = plan(&graph, &costs, &cores, &Wishes::default()).unwrap();
     assert_eq!(Plan::from_json(&made.to_json()).unwrap(), made);
-    let g = Builder::new("other");
-    g.output("y", g.input("x", Type::F32).gain(2).named("here"));
-    let other = g.build().unwrap();
-    assert!(matches!(made.settings(&other), Err(PlanError::Other(text)) if text.contains("here")));
+    let named = |name: &str| {
+        let g = Builder::new(name);
+        g.output("y", g.input("x", Type::F32).gain(2).named("here"));
+        g.build().unwrap()
+    };
+    let refused = |made: &Plan, graph: &Graph| made.settings(graph).unwrap_err().to_string();
+    let text = refused(&made, &named("other"));
+    assert!(text.contains("this is other"), "{text}");
+    let text = refused(&made, &named(graph.name()));
+    assert!(text.contains("here"), "{text}");
     assert!(Plan::from_json("{}").is_err());
     for picture in [made.to_dot(), made.to_svg()] {
         assert!(
@@ -291,7 +297,7 @@ fn threads_of_the_outside_have_cores_where_there_are_many() {
 }
 
 /// A long filter behind short ones, which by themselves are not worth a core.
-fn long_and_short(taps: usize) -> Graph {
+pub fn long_and_short(taps: usize) -> Graph {
     let g = Builder::new("long and short");
     let x = g.input("x", Type::F32);
     g.output("y", x.fir(vec![0.1; taps].as_slice()).fir([0.1; 2000]));
@@ -418,7 +424,9 @@ fn a_plan_of_other_cpus_or_another_graph_is_refused() {
     twice.partitions[0].copies = vec![Some(1)];
     assert!(told(&twice, &graph, &cores).contains("used already"));
     let mut long = made.clone();
-    long.queues[0].block = u64::MAX;
+    let mut inner = long.queues.iter_mut();
+    let inner = inner.find(|queue| queue.from.is_some() && queue.to.is_some());
+    inner.unwrap().block = u64::MAX;
     assert!(told(&long, &graph, &cores).contains("at most"));
     let inner = made.queues.iter_mut();
     let mut inner = inner.filter(|queue| queue.from.is_some() && queue.to.is_some());
