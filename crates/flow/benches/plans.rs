@@ -9,6 +9,7 @@
 //! * `--named TEXT`: those of the twenty that have it in their name.
 //! * `--alike`: as if all CPUs computed as fast as the first one by itself.
 //! * `--calibration 0.15`: seconds of each of the runs that costs are measured with.
+//! * `--capacity N`: blocks of each queue of the plans, 8.
 //! * `--only plans`, `telemetry` or `latency`.
 //!
 //! Without graphs there are twenty of its own. A plan is made once. In each round costs and paces
@@ -34,6 +35,7 @@ struct Options {
     named: Option<String>,
     paces: bool,
     calibration: Duration,
+    capacity: u64,
     graphs: Vec<String>,
 }
 
@@ -49,6 +51,7 @@ fn options() -> Options {
         named: None,
         paces: true,
         calibration: Duration::from_millis(150),
+        capacity: Wishes::default().capacity,
         graphs: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -81,6 +84,7 @@ fn options() -> Options {
             "--line" => options.line = number(),
             "--rate" => options.rate = number(),
             "--calibration" => options.calibration = Duration::from_secs_f64(number()),
+            "--capacity" => options.capacity = number().max(2.0) as u64,
             "--only" => options.only = Some(value),
             "--named" => options.named = Some(value),
             _ => panic!("{name}: no such option; see the head of benches/plans.rs"),
@@ -269,7 +273,11 @@ fn plans(options: &Options, graphs: &[Graph]) {
             false => Vec::new(),
         };
         let paced = cores.clone().with_paces(paces);
-        let made = plan(graph, &costs, &paced, &Wishes::default()).expect("there is a plan");
+        let wishes = Wishes {
+            capacity: options.capacity,
+            ..Wishes::default()
+        };
+        let made = plan(graph, &costs, &paced, &wishes).expect("there is a plan");
         let settings = made.settings(graph).expect("the plan is of this graph");
         let executor = Executor::new(graph, settings).expect("a plan can run");
         let round = |_| {

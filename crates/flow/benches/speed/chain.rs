@@ -5,7 +5,8 @@
 //!
 //! * `--cores N`: all that there are, without it. `--rounds N`: 5. `--costs 1,16`: how often a
 //!   kernel multiplies a sample and adds to it. `--stages 2,4`: one, two, three and six times the
-//!   cores. `--samples N`: 20 million. `--block N`: samples of a block, 4096.
+//!   cores. `--samples N`: 20 million. `--block N`: samples of a block, 4096. `--capacity N`: blocks
+//!   of each queue, of bare threads' too, 8.
 //! * `--rival NAME=PROGRAM`: another program takes part, called as `PROGRAM STAGES SAMPLES COST
 //!   CORES`; it prints millions of samples a second. See `rivals/`.
 //!
@@ -23,7 +24,6 @@ use karoo_flow::queue::{Consumer, Producer, queue};
 use karoo_flow::run::{Between, Patience, Transfer};
 use karoo_flow::{Builder, Executor, Graph, Ratio, Settings, Type};
 
-const SLOTS: usize = 8;
 const FACTOR: f32 = 0.999;
 const OFFSET: f32 = 0.5;
 
@@ -34,6 +34,8 @@ struct Chain {
     cores: usize,
     /// Samples of a block.
     block: usize,
+    /// Blocks of a queue.
+    capacity: usize,
 }
 
 impl Chain {
@@ -128,7 +130,7 @@ fn bare(chain: &Chain) -> f64 {
         let shares = chain.shares();
         for (core, &kernels) in shares.iter().enumerate() {
             let (to, next) = if core + 1 < shares.len() {
-                let (to, next) = queue(SLOTS, block, &[]).expect("sizes are fixed");
+                let (to, next) = queue(chain.capacity, block, &[]).expect("sizes are fixed");
                 (Some(to), Some(next))
             } else {
                 (None, None)
@@ -181,13 +183,13 @@ fn flow(chain: &Chain, steps: f64, outside: usize, patience: Option<Patience>) -
         from: core - 1,
         to: core,
         block: chain.block as u64,
-        capacity: SLOTS,
+        capacity: chain.capacity,
         transfer: Transfer::default(),
     });
     let settings = Settings {
         block: (outside * chain.block) as u64,
         between: between.collect(),
-        capacity: SLOTS,
+        capacity: chain.capacity,
         step,
         cpus: (0..cores).map(|core| (core as u32, core)).collect(),
         patience,
@@ -225,6 +227,7 @@ struct Options {
     stages: Vec<usize>,
     samples: usize,
     block: usize,
+    capacity: usize,
     rivals: Vec<(String, String)>,
 }
 
@@ -237,6 +240,7 @@ fn options(arguments: &[String]) -> Options {
         stages: Vec::new(),
         samples: 20_000_000,
         block: 4096,
+        capacity: 8,
         rivals: Vec::new(),
     };
     let mut arguments = arguments.iter();
@@ -255,6 +259,7 @@ fn options(arguments: &[String]) -> Options {
             "--stages" => options.stages = numbers(),
             "--samples" => options.samples = numbers()[0].max(1),
             "--block" => options.block = numbers()[0].max(16),
+            "--capacity" => options.capacity = numbers()[0].max(1),
             "--rival" => {
                 let (name, program) = value
                     .split_once('=')
@@ -281,6 +286,7 @@ pub fn run(arguments: &[String]) {
                 cost,
                 cores: options.cores,
                 block: options.block,
+                capacity: options.capacity,
             };
             show(&chain, &options);
         }
