@@ -258,11 +258,17 @@ pub(crate) fn periods(graph: &Graph) -> Result<Vec<u64>, String> {
         }
     }
     let divisor = divisor.max(1);
-    let period =
-        |rate: crate::Ratio| clock * u128::from(rate.den()) / (u128::from(rate.num()) * divisor);
-    Ok(graph
-        .nodes()
-        .iter()
-        .map(|placed| placed.rate.map_or(1, |rate| period(rate) as u64))
-        .collect())
+    let period = |rate: crate::Ratio| {
+        let period = clock * u128::from(rate.den()) / (u128::from(rate.num()) * divisor);
+        let most = u128::from(MAX_TICKS);
+        (period <= most).then_some(period as u64).ok_or_else(|| {
+            format!(
+                "the slowest rate has a sample in {period} ticks of the common clock, more than \
+                 {MAX_TICKS}: use smaller rate changes"
+            )
+        })
+    };
+    let all = graph.nodes().iter();
+    all.map(|placed| placed.rate.map_or(Ok(1), period))
+        .collect()
 }

@@ -5,7 +5,7 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
 use crate::number::Number;
-use crate::types::Type;
+use crate::types::{Scalar, Type};
 use crate::value::Value;
 
 /// One or more numbers, real or complex, that take the type of where they are used.
@@ -75,7 +75,21 @@ impl Literals {
                 "complex numbers are given for {kind}, which is real"
             ));
         }
+        self.fit(kind.scalar)?;
         Ok(Value::build(kind, |index| self.at(index)))
+    }
+
+    /// Whether all numbers are numbers of this type, or which is not.
+    pub(crate) fn fit(&self, scalar: Scalar) -> Result<(), String> {
+        let mut all = self.0.iter().flat_map(|&(re, im)| [re, im]);
+        match all.find(|number| !number.fits(scalar)) {
+            None => Ok(()),
+            Some(number) => Err(format!(
+                "{} is given, which no {} is: give a number of that type, or use another type",
+                number.to_f64(),
+                scalar.name()
+            )),
+        }
     }
 
     /// Reads `3`, `-2.5e3`, `true`, `1+2i`, `0.5j`.

@@ -109,6 +109,13 @@ impl Number {
         }
     }
 
+    /// Whether a number type has this number: whole numbers neither wrap nor lose a fraction. Floats
+    /// have all but for rounding, and anything is true or false.
+    pub fn fits(self, scalar: Scalar) -> bool {
+        let any = matches!(scalar, Scalar::Bool | Scalar::F32 | Scalar::F64);
+        any || self.compare(self.cast(scalar)) == Some(std::cmp::Ordering::Equal)
+    }
+
     /// The number in double precision. Whole numbers beyond 2⁵³ are rounded.
     pub fn to_f64(self) -> f64 {
         match self {

@@ -255,6 +255,7 @@ impl Node for Gain {
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         let scalar = self.output.unwrap_or(inputs[0].scalar);
+        self.gain.fit(scalar).map_err(Mismatch::of_parameter)?;
         Ok(vec![elementwise(
             &[inputs[0], self.factor(scalar)],
             Some(scalar),

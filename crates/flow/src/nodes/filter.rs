@@ -92,6 +92,7 @@ impl Node for Fir {
         scalar_input(inputs[0])?;
         history(&self.initial, self.taps.len(), inputs[0])?;
         let kind = elementwise(inputs, self.output)?;
+        self.taps.fit(kind.scalar).map_err(Mismatch::of_parameter)?;
         Ok(vec![if self.taps.is_complex() {
             kind.complex()
         } else {

@@ -23,14 +23,22 @@ pub(super) fn initial(
     samples: usize,
     kind: Type,
 ) -> Result<Vec<Value>, String> {
-    let given = literals.len();
+    fit(literals, samples, kind)?;
     let each = |sample: usize| -> usize {
-        if given == kind.len {
+        if literals.len() == kind.len {
             0
         } else {
             sample * kind.len
         }
     };
+    Ok((0..samples)
+        .map(|s| Value::build(kind, |index| literals.at(each(s) + index)))
+        .collect())
+}
+
+/// Whether there are as many initial numbers as `initial` takes, without making the samples.
+fn fit(literals: &Literals, samples: usize, kind: Type) -> Result<(), String> {
+    let given = literals.len();
     if given != 1 && given != kind.len && given != samples.saturating_mul(kind.len) {
         let all = samples.saturating_mul(kind.len);
         return Err(format!(
@@ -41,9 +49,7 @@ pub(super) fn initial(
     if literals.is_complex() && !kind.complex {
         return Err(format!("complex initial numbers for {kind}, which is real"));
     }
-    Ok((0..samples)
-        .map(|s| Value::build(kind, |index| literals.at(each(s) + index)))
-        .collect())
+    literals.fit(kind.scalar)
 }
 
 /// Puts out its input of `length` samples ago. What is there at the start comes out first.
@@ -78,16 +84,8 @@ impl Node for Delay {
     }
     fn types(&self, inputs: &[Type]) -> Result<Vec<Type>, Mismatch> {
         same(self.of, inputs[0])?;
-        if self.length <= MAX_DELAY && self.initial.len() > 1 || self.initial.is_complex() {
-            // Only what could be refused is built.
-            let samples = if self.initial.len() == 1 {
-                self.length.min(1)
-            } else {
-                self.length
-            };
-            if samples > 0 {
-                initial(&self.initial, samples, inputs[0]).map_err(Mismatch::of_parameter)?;
-            }
+        if self.length > 0 {
+            fit(&self.initial, self.length, inputs[0]).map_err(Mismatch::of_parameter)?;
         }
         Ok(vec![inputs[0]])
     }
@@ -214,7 +212,7 @@ impl Node for TappedDelay {
             )));
         }
         self.check().map_err(Mismatch::of_parameter)?;
-        initial(&self.initial, self.length, inputs[0]).map_err(Mismatch::of_parameter)?;
+        fit(&self.initial, self.length, inputs[0]).map_err(Mismatch::of_parameter)?;
         Ok(vec![inputs[0].vector(self.len())])
     }
     fn declared(&self) -> Option<Vec<Type>> {
@@ -304,6 +302,14 @@ impl Node for Counter {
         ))
     }
     fn types(&self, _: &[Type]) -> Result<Vec<Type>, Mismatch> {
+        let last = Number::Int(i128::from(self.period) - 1);
+        if !last.fits(self.output) {
+            return Err(Mismatch::of_parameter(format!(
+                "counts to {}, which no {} is: give another type, or a shorter period",
+                self.period - 1,
+                self.output.name()
+            )));
+        }
         Ok(vec![Type::of(self.output)])
     }
     fn state_bytes(&self, _: &[Type], _: &[Type]) -> u64 {

@@ -33,8 +33,9 @@ struct Shared<T> {
     item: std::marker::PhantomData<T>,
 }
 
-// SAFETY: marks and counts give each slot to one end at a time, see above; items are `Send`.
-unsafe impl<T: Send> Sync for Shared<T> {}
+// SAFETY: marks and counts give each slot to one end at a time, see above. Items are `Send`, and
+// `Sync` because threads may share a view.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 // SAFETY: the memory belongs to the ring alone, and items are `Send`.
 unsafe impl<T: Send> Send for Shared<T> {}
 
@@ -70,6 +71,7 @@ impl<T: Copy> Shared<T> {
 }
 
 /// Where an end is.
+#[derive(Clone)]
 struct Place {
     /// Blocks passed.
     count: usize,
@@ -267,6 +269,19 @@ impl<T: Copy> MarkedConsumer<T> {
     #[inline(always)]
     pub fn has_block(&self) -> bool {
         self.shared.mark(self.place.at).load(Ordering::Acquire) == self.place.lap
+    }
+
+    /// How many blocks there are, by a look at the marks of all.
+    pub fn available(&self) -> usize {
+        let mut place = self.place.clone();
+        let marked =
+            |place: &Place| self.shared.mark(place.at).load(Ordering::Acquire) == place.lap;
+        let mut blocks = 0;
+        while blocks < self.shared.slots && marked(&place) {
+            place.advance(self.shared.slots);
+            blocks += 1;
+        }
+        blocks
     }
 
     /// The next block, if there is one: memory that nobody else has until it is released. Models

@@ -9,8 +9,9 @@ pub const MAX_BYTES: usize = 1 << 32;
 pub(super) const LINE: usize = 64;
 
 /// A value on cache lines of its own. Two lines of 64 bytes: processors fetch them in pairs.
+#[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Alone<T>(pub T);
+pub(crate) struct Alone<T>(pub T);
 
 /// Memory in whole cache lines.
 #[repr(C, align(64))]

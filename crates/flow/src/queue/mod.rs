@@ -55,6 +55,7 @@ mod ring;
 pub(crate) mod sync;
 
 pub use marked::{MarkedConsumer, MarkedGrant, MarkedProducer, MarkedView, marked};
+pub(crate) use memory::Alone;
 pub use memory::MAX_BYTES;
 pub use paced::{PacedConsumer, PacedProducer, Pacing, Slip, paced};
 pub use ring::{Consumer, Grant, Producer, View, queue};

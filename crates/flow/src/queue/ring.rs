@@ -31,8 +31,9 @@ struct Shared<T> {
     item: std::marker::PhantomData<T>,
 }
 
-// SAFETY: the indices give each slot to one end at a time, see above; items are `Send`.
-unsafe impl<T: Send> Sync for Shared<T> {}
+// SAFETY: the indices give each slot to one end at a time, see above. Items are `Send`, and `Sync`
+// because threads may share a view.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 // SAFETY: the memory belongs to the ring alone, and items are `Send`.
 unsafe impl<T: Send> Send for Shared<T> {}
 

@@ -55,9 +55,17 @@ fn has_room(layout: &Layout, edge: usize, port: usize) -> bool {
     port.initial.len() < most
 }
 
+/// Whether so many more samples may be absorbed: what a queue does not keep has to fit a delay.
+fn fits(layout: &Layout, edge: usize, port: usize, more: usize) -> bool {
+    let port = &layout.edges[edge].ports[port];
+    let len = layout.parts[layout.edges[edge].to].shapes[port.to].kind.len;
+    let samples = port.initial.len().saturating_add(more);
+    samples.saturating_mul(len) <= MAX_LITERALS
+}
+
 /// What a delay puts out before its first input.
 fn initials(item: &Item) -> Option<Vec<Value>> {
-    let (length, kind) = (item.plain_delay(), item.outputs[0]);
+    let (length, kind) = (item.plain_delay(), *item.outputs.first()?);
     if length == 0 || length.saturating_mul(kind.len) > MAX_LITERALS {
         return None;
     }
@@ -136,6 +144,9 @@ fn before(layout: &mut Layout, edge: usize, port: usize) -> bool {
     let (Some(source), Some(more)) = (source, initials(item)) else {
         return false;
     };
+    if !fits(layout, edge, port, more.len()) {
+        return false;
+    }
     layout.parts[from].items[index] = None;
     let port = &mut layout.edges[edge].ports[port];
     port.initial.extend(more);
@@ -170,7 +181,7 @@ fn behind(layout: &mut Layout, edge: usize, port: usize) -> bool {
             first.is_some() && all.iter().all(|initial| at(initial) == first)
         })
         .count();
-    if common == 0 {
+    if common == 0 || !fits(layout, edge, port, common) {
         return false;
     }
     let split = all[0].len() - common;

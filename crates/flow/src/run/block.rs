@@ -87,6 +87,13 @@ impl Place {
         }
     }
 
+    /// Makes the signal 0.
+    pub fn clear(&self, store: &mut Store) {
+        for (view, _) in self.views(store) {
+            store.lanes[view.lane].bytes_mut()[first_byte(view)..].fill(0);
+        }
+    }
+
     /// The views of the signal, and where each begins in a block, in words.
     pub fn views(&self, store: &Store) -> impl Iterator<Item = (View, usize)> + use<> {
         let slot = store.slots[self.signal];

@@ -11,6 +11,7 @@ use crate::kernels::lane::Lane;
 use crate::kernels::{self, Making, Memory, Op, Operation, View, execute};
 use crate::literal::Literals;
 use crate::node::Node;
+use crate::types::Scalar;
 
 /// Why numbers were not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,12 +83,12 @@ pub(super) struct Due {
 
 /// The changes of a run.
 pub(super) struct Changes {
-    nodes: Vec<(String, Arc<dyn Node>)>,
+    nodes: Vec<(String, Arc<dyn Node>, Scalar)>,
     gate: Gate<Change>,
 }
 
 impl Changes {
-    pub fn new(nodes: &[(String, Arc<dyn Node>)], parts: usize) -> Changes {
+    pub fn new(nodes: &[(String, Arc<dyn Node>, Scalar)], parts: usize) -> Changes {
         Changes {
             nodes: nodes.to_vec(),
             gate: Gate::new(parts),
@@ -100,7 +101,8 @@ impl Changes {
             let known = self.nodes.iter().map(|node| node.0.clone()).collect();
             return Err(ChangeError::Unknown { path, known });
         };
-        if let Err(text) = self.nodes[parameter].1.takes(&numbers) {
+        let (_, node, scalar) = &self.nodes[parameter];
+        if let Err(text) = node.takes(&numbers).and_then(|()| numbers.fit(*scalar)) {
             return Err(ChangeError::Refused { path, text });
         }
         let numbers = Arc::new(numbers);

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bell::Bell;
 use super::settings::Patience;
+use crate::queue::Alone;
 
 /// Why a run ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +45,13 @@ pub(super) struct Control {
     stop: AtomicBool,
     /// The user wants the run to end.
     quit: AtomicBool,
-    /// Ticks whose inputs have been sent.
-    sent: AtomicU64,
+    /// The threads that have something to do up to the end: the one that writes, and those of
+    /// partitions that no output needs.
+    busy: AtomicUsize,
+    /// Ticks whose inputs have been sent. What all threads look at in each step is elsewhere.
+    sent: Alone<AtomicU64>,
     /// What the thread that writes waits for `sent` to become; the most while it does not.
-    awaited: AtomicU64,
+    awaited: Alone<AtomicU64>,
     /// The tick before which the run ends.
     end: AtomicU64,
     /// The tick before which the user wants the run to end.
@@ -57,14 +61,16 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub fn new(parts: usize, limit: Option<u64>) -> Control {
+    /// `busy`: how many threads end the run, once all have done so ([`Control::finish`]).
+    pub fn new(parts: usize, limit: Option<u64>, busy: usize) -> Control {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
         let bell = |_| Arc::new(Bell::new(parts > cpus));
         Control {
             stop: AtomicBool::new(false),
             quit: AtomicBool::new(false),
-            sent: AtomicU64::new(0),
-            awaited: AtomicU64::new(u64::MAX),
+            busy: AtomicUsize::new(busy),
+            sent: Alone(AtomicU64::new(0)),
+            awaited: Alone(AtomicU64::new(u64::MAX)),
             end: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             wanted: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
@@ -74,6 +80,13 @@ impl Control {
 
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// One thread has done all up to the end. The last one ends all.
+    pub fn finish(&self) {
+        if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.stop();
+        }
     }
 
     /// Ends all threads.
@@ -88,10 +101,14 @@ impl Control {
 
     /// Ends all threads for a reason. The first one counts.
     pub fn fail(&self, failure: Failure) {
+        self.tell(failure);
+        self.stop();
+    }
+
+    /// Has the run fail for a reason once it has come to its end. The first one counts.
+    pub fn tell(&self, failure: Failure) {
         let mut kept = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get_or_insert(failure);
-        drop(kept);
-        self.stop();
     }
 
     pub fn failure(&self) -> Option<Failure> {
@@ -122,6 +139,11 @@ impl Control {
         }
     }
 
+    /// The tick before which the thread that is at tick `at` has to go on reading.
+    pub fn wanted(&self, at: u64) -> u64 {
+        self.end().min(self.wanted.load(Ordering::Acquire).max(at))
+    }
+
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
@@ -133,15 +155,15 @@ impl Control {
     }
 
     pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Acquire)
+        self.sent.0.load(Ordering::Acquire)
     }
 
     /// The inputs of all ticks before `tick` have been sent.
     pub fn send_to(&self, tick: u64) {
-        self.sent.store(tick, Ordering::Release);
+        self.sent.0.store(tick, Ordering::Release);
         // Either this sees what is awaited, or whoever awaits it sees what has been sent.
         fence(Ordering::SeqCst);
-        if tick >= self.awaited.load(Ordering::Relaxed) {
+        if tick >= self.awaited.0.load(Ordering::Relaxed) {
             self.bells[super::layout::OUT].ring();
         }
     }
@@ -152,9 +174,9 @@ impl Control {
         if ready() {
             return;
         }
-        self.awaited.store(tick, Ordering::Relaxed);
+        self.awaited.0.store(tick, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.bells[super::layout::OUT].wait(patience, ready);
-        self.awaited.store(u64::MAX, Ordering::Relaxed);
+        self.awaited.0.store(u64::MAX, Ordering::Relaxed);
     }
 }

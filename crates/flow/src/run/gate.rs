@@ -7,12 +7,16 @@
 
 use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 
+/// How far one thread will have gone, on cache lines that no other thread writes to.
+#[repr(align(128))]
+struct Begun(AtomicU64);
+
 /// The gate for changes `T`.
 pub struct Gate<T> {
     /// Nobody begins a step that ends behind this tick.
     closed: AtomicU64,
     /// How far each thread will have gone.
-    begun: Vec<AtomicU64>,
+    begun: Vec<Begun>,
     /// How many changes there are.
     count: AtomicUsize,
     changes: Mutex<Vec<T>>,
@@ -22,7 +26,7 @@ impl<T: Clone> Gate<T> {
     pub fn new(threads: usize) -> Gate<T> {
         Gate {
             closed: AtomicU64::new(u64::MAX),
-            begun: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            begun: (0..threads).map(|_| Begun(AtomicU64::new(0))).collect(),
             count: AtomicUsize::new(0),
             changes: Mutex::new(Vec::new()),
         }
@@ -37,7 +41,7 @@ impl<T: Clone> Gate<T> {
 
     /// A thread begins a step that ends before tick `end`: changes from the `seen`th on.
     pub fn begin(&self, thread: usize, end: u64, seen: usize) -> Vec<T> {
-        self.begun[thread].store(end, Ordering::Release);
+        self.begun[thread].0.store(end, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Acquire) < end {
             // Until the gate opens.
@@ -55,7 +59,8 @@ impl<T: Clone> Gate<T> {
         let mut changes = self.lock();
         self.closed.store(at.unwrap_or(0), Ordering::Release);
         fence(Ordering::SeqCst);
-        let begun = self.begun.iter().map(|begun| begun.load(Ordering::Acquire));
+        let begun = self.begun.iter();
+        let begun = begun.map(|begun| begun.0.load(Ordering::Acquire));
         let first = begun.max().unwrap_or(0);
         let at = at.unwrap_or(first);
         if at >= first {

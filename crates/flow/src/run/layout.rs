@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::nodes::{INPUT, OUTPUT};
 use crate::problem::{Cause, Problems};
 use crate::ratio::gcd;
-use crate::types::Type;
+use crate::types::{Scalar, Type};
 use crate::value::Value;
 
 /// The index of the part that samples enter by.
@@ -69,7 +69,7 @@ pub(super) struct Part {
     pub step: u64,
     /// Ticks after which all rates begin anew.
     pub round: u64,
-    /// The fewest samples that a mark in the graph asks to work on at once.
+    /// The fewest ticks that a mark in the graph asks to work on at once.
     pub sub_block: Option<u64>,
 }
 
@@ -150,8 +150,8 @@ pub(super) struct Layout {
     pub inputs: Vec<(String, usize)>,
     /// The signals of the outputs in part [`OUT`], by path, with the ticks between two samples.
     pub outputs: Vec<(String, usize, u64)>,
-    /// Nodes whose numbers may change.
-    pub parameters: Vec<(String, Arc<dyn Node>)>,
+    /// Nodes whose numbers may change, with the type of these.
+    pub parameters: Vec<(String, Arc<dyn Node>, Scalar)>,
 }
 
 struct Laying<'g> {
@@ -222,7 +222,14 @@ impl Layout {
             outputs,
             parameters: changeable
                 .into_iter()
-                .map(|id| (graph.path(id), graph.node(id).node.clone()))
+                .map(|id| {
+                    let placed = graph.node(id);
+                    let scalar = placed
+                        .outputs
+                        .first()
+                        .map_or(Scalar::F64, |kind| kind.scalar);
+                    (graph.path(id), placed.node.clone(), scalar)
+                })
                 .collect(),
         })
     }
@@ -255,6 +262,23 @@ fn changeable(graph: &Graph, settings: &Settings) -> Result<Vec<NodeId>, Problem
 }
 
 impl Layout {
+    /// Which parts have threads that no output needs, as nothing goes from them to an output.
+    pub fn unneeded(&self) -> Vec<usize> {
+        let mut needed = vec![false; self.parts.len()];
+        let mut open = vec![OUT];
+        while let Some(part) = open.pop() {
+            if !std::mem::replace(&mut needed[part], true) {
+                let into = self.edges.iter().filter(|edge| edge.to == part);
+                open.extend(into.map(|edge| edge.from));
+            }
+        }
+        let mut parts: Vec<usize> = self.edges.iter().map(|edge| edge.to).collect();
+        parts.retain(|&part| !needed[part]);
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
     /// Lets the queues of the outside hold more blocks where these are small. The threads there
     /// often share CPUs with others, and blocks pass faster than the kernel lets threads take
     /// turns.
@@ -412,10 +436,8 @@ impl Laying<'_> {
             .find_map(|scope| graph.scopes()[scope.index()].sub_block);
         let part = &mut self.parts[part];
         if let Some(mark) = mark {
-            part.sub_block = Some(
-                part.sub_block
-                    .map_or(mark.into(), |least| least.min(mark.into())),
-            );
+            let ticks = u64::from(mark).saturating_mul(self.periods[id.index()]);
+            part.sub_block = Some(part.sub_block.unwrap_or(u64::MAX).min(ticks));
         }
         part.items.push(Some(item));
     }
@@ -478,7 +500,7 @@ fn steps(parts: &mut [Part], edges: &[Edge], settings: &Settings, round: u64) {
         part.round = round;
         part.step = all;
         if index > OUT {
-            part.limit_step(part.sub_block.unwrap_or(settings.step));
+            part.limit_step(part.sub_block.unwrap_or(u64::MAX).min(settings.step));
         }
     }
 }

@@ -123,7 +123,7 @@ impl Reading {
     fn available(&mut self) -> usize {
         match self {
             Reading::Counted(ring) => ring.available(),
-            Reading::Marked(ring) => usize::from(ring.has_block()),
+            Reading::Marked(ring) => ring.available(),
         }
     }
 
@@ -320,6 +320,13 @@ impl Sender {
     pub fn may_send(&mut self) -> bool {
         let now = self.end.transfer.copies() && self.end.ends();
         !now || !self.end.passes() || self.ring.has_room()
+    }
+
+    /// Makes the signals 0.
+    pub fn clear(&self, store: &mut Store) {
+        for place in &self.end.places {
+            place.clear(store);
+        }
     }
 
     /// Sends what the signals have of this step.

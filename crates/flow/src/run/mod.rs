@@ -97,6 +97,9 @@ pub struct Executor {
     inputs: Vec<Type>,
 }
 
+/// The most bytes of state and queues that a run may have: 16 GiB.
+pub const MAX_RUN_BYTES: u64 = 1 << 34;
+
 /// A run that can begin.
 pub struct Run<'a> {
     workers: Vec<Worker>,
@@ -168,6 +171,7 @@ impl Executor {
         let mut layout = Layout::of(graph, &settings)?;
         absorb::absorb(&mut layout);
         layout.deepen();
+        memory(graph, &layout)?;
         layout.cross();
         layout.stay_near();
         live::check(&layout, graph.name())?;
@@ -212,7 +216,9 @@ impl Executor {
         if writers.len() != layout.outputs.len() {
             return Err(wrong("writers", writers.len(), layout.outputs.len()));
         }
-        let control = Arc::new(Control::new(layout.parts.len(), self.settings.limit));
+        let unneeded = layout.unneeded();
+        let (parts, ending) = (layout.parts.len(), 1 + unneeded.len());
+        let control = Arc::new(Control::new(parts, self.settings.limit, ending));
         let level = self.settings.level.unwrap_or_else(Level::detect);
         let plans: Vec<Plan> = layout
             .parts
@@ -290,6 +296,7 @@ impl Executor {
                 item.as_ref()
                     .map_or(String::new(), |item| item.path.clone())
             };
+            let last = unneeded.contains(&ends.part);
             let follows = change::changes(&plan, layout.parameters.len());
             let follower = follows.then(|| {
                 let clock = copies::clock(layout, ends.part);
@@ -299,6 +306,7 @@ impl Executor {
                 ends,
                 plan,
                 follower,
+                last,
                 telemetry: self.settings.telemetry,
                 paths: part.items.iter().map(path).collect(),
                 step: part.step,
@@ -444,6 +452,25 @@ fn raise(priority: u8) -> Result<(), String> {
     let priority = thread_priority::ThreadPriority::Crossplatform(value);
     set_thread_priority_and_policy(thread_native_id(), priority, policy)
         .map_err(|error| error.to_string())
+}
+
+/// Refuses graphs whose states and queues would take the machine's memory.
+fn memory(graph: &Graph, layout: &Layout) -> Result<(), Problems> {
+    let queue = |edge: &layout::Edge| {
+        (edge.capacity as u64).saturating_mul(link::block_bytes(layout, edge) as u64)
+    };
+    // Capacities that cannot be are refused by themselves.
+    let can_be = |edge: &&layout::Edge| edge.capacity as u64 <= layout::MAX_BLOCK;
+    let queues = layout.edges.iter().filter(can_be).map(queue);
+    let bytes = queues.fold(graph.state_bytes(), u64::saturating_add);
+    if bytes <= MAX_RUN_BYTES {
+        return Ok(());
+    }
+    let text = format!(
+        "{bytes} bytes of state and queues: a run has at most {MAX_RUN_BYTES}; make delays, blocks \
+         or queues shorter"
+    );
+    Err(Problems::one(Cause::Limit, graph.name(), text))
 }
 
 /// Refuses CPUs that the process may not use.

@@ -10,7 +10,7 @@ use super::control::{Failure, panicked};
 use super::lane::{Shape, Store};
 use super::telemetry::{EVERY, add};
 use super::worker::{Ends, Stopped, Waits};
-use crate::types::Type;
+use crate::types::{Scalar, Type};
 
 /// Rounds whose begin is remembered. More than that many under way are not timed.
 const REMEMBERED: usize = 4096;
@@ -70,16 +70,20 @@ fn guarded<T>(
     }
 }
 
-/// Fills `bytes` as far as the reader goes, or until `ends` says so: it may take very long where
-/// little comes at a time.
+/// Fills `bytes` as far as the reader goes, or up to what `wanted` says after each piece: it may
+/// take very long where little comes at a time.
 fn fill(
     reader: &mut dyn Read,
     bytes: &mut [u8],
-    ends: impl Fn() -> bool,
+    wanted: impl Fn() -> usize,
 ) -> std::io::Result<usize> {
     let mut filled = 0;
-    while filled < bytes.len() && !ends() {
-        match reader.read(&mut bytes[filled..]) {
+    loop {
+        let end = wanted().min(bytes.len());
+        if filled >= end {
+            break;
+        }
+        match reader.read(&mut bytes[filled..end]) {
             Ok(0) => break,
             Ok(more) => filled += more,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -116,6 +120,8 @@ impl Inlet {
             }
             control.stop_within(at, self.step);
             let got = self.round(at, &mut bytes)?;
+            // What was asked for meanwhile: the thread that writes has not passed this step.
+            control.stop_within(at, self.step);
             if got < at + self.step {
                 control.end_at(got);
             }
@@ -148,28 +154,36 @@ impl Inlet {
     /// Reads the samples of a step. Returns the tick before which they all are there.
     fn round(&mut self, at: u64, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
         let control = &self.ends.control;
-        let end = control.end();
         let ends = || control.quits() || control.stopped();
         let mut got = at + self.step;
         for (port, reader) in self.ports.iter().zip(&mut self.readers) {
             let samples = (self.step / port.period) as usize;
+            let size = port.kind.bytes();
             // Nothing is read that is behind the end, of the run or of another input.
-            let due = (end.min(got) - at).div_ceil(port.period) as usize;
-            let due = due.min(samples);
+            let due = || {
+                let end = control.wanted(at).min(got);
+                samples.min(end.saturating_sub(at).div_ceil(port.period) as usize)
+            };
             bytes.clear();
-            bytes.resize(samples * port.kind.bytes(), 0);
-            let wanted = due * port.kind.bytes();
-            let fill = || fill(reader.as_mut(), &mut bytes[..wanted], ends);
+            bytes.resize(samples * size, 0);
+            let wanted = || if ends() { 0 } else { due() * size };
+            let fill = || fill(reader.as_mut(), bytes, wanted);
             let read = guarded(&port.path, "read", fill)?;
-            let (whole, torn) = (read / port.kind.bytes(), read % port.kind.bytes());
+            let (whole, torn) = (read / size, read % size);
+            let due = due();
             // Somebody wants the end, which is not that of the samples.
-            if torn > 0 && !ends() {
-                let size = port.kind.bytes();
+            if torn > 0 && whole < due && !ends() {
                 let text = format!("ends {torn} bytes into a sample of {size}: give whole samples");
-                return Err(Failure::node(port.path.clone(), text));
+                // The whole samples count.
+                control.tell(Failure::node(port.path.clone(), text));
             }
             if whole < due {
                 got = got.min(at + whole as u64 * port.period);
+            }
+            if port.kind.scalar == Scalar::Bool {
+                bytes
+                    .iter_mut()
+                    .for_each(|byte| *byte = u8::from(*byte != 0));
             }
             self.store.read(port.signal, bytes);
         }
@@ -203,13 +217,28 @@ impl Outlet<'_> {
         });
         match flushed {
             Ok(ticks) => {
-                control.stop();
+                control.finish();
+                self.drain();
                 ticks
             }
             Err(failure) => {
                 control.fail(failure);
                 0
             }
+        }
+    }
+
+    /// Takes what still comes, until partitions that no output needs have come to the end too.
+    fn drain(&mut self) {
+        if self.ends.receivers.is_empty() {
+            let control = self.ends.control.clone();
+            return self
+                .ends
+                .bell
+                .wait(self.ends.patience, || control.stopped());
+        }
+        while self.ends.begin().is_ok() {
+            self.ends.receive(&mut self.store, false);
         }
     }
 

@@ -133,8 +133,8 @@ struct Planning<'a> {
     views: HashMap<Reg, (Reg, usize)>,
     histories: HashMap<Reg, History>,
     lines: Vec<Line>,
-    /// The enable signals of each context.
-    contexts: Vec<Vec<usize>>,
+    /// The enable signals of each context, and its period.
+    contexts: Vec<(Vec<usize>, u64)>,
     /// The samples of a signal that a context has.
     compacted: HashMap<(usize, usize), Planes>,
     /// The nodes of the present unit.

@@ -13,6 +13,8 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::queue::Alone;
+
 /// Of so many steps, one is timed: a prime, so that all steps of a block have their turn.
 pub(super) const EVERY: u64 = 61;
 /// The longest time that a histogram tells, in nanoseconds.
@@ -101,23 +103,24 @@ impl Waited {
 
 /// What one queue tells.
 pub(super) struct QueueTimes {
-    /// How long its ends have waited.
-    pub writer: Waited,
-    pub reader: Waited,
+    /// How long its ends have waited: each is written by one thread.
+    pub writer: Alone<Waited>,
+    pub reader: Alone<Waited>,
     pub fill: Spread,
 }
 
 impl QueueTimes {
     pub fn new() -> QueueTimes {
         QueueTimes {
-            writer: Waited::default(),
-            reader: Waited::default(),
+            writer: Alone::default(),
+            reader: Alone::default(),
             fill: Spread::new(),
         }
     }
 }
 
-/// What one partition tells.
+/// What one partition tells. Each has cache lines of its own: its thread counts in every step.
+#[repr(align(128))]
 pub(super) struct PartTimes {
     /// Whether it has a thread: nothing comes out of one without queues.
     runs: bool,
@@ -299,8 +302,8 @@ impl Counts {
             QueueTelemetry {
                 from: names.0.clone(),
                 to: names.1.clone(),
-                full: times.writer.until(now),
-                empty: times.reader.until(now),
+                full: times.writer.0.until(now),
+                empty: times.reader.0.until(now),
                 capacity: names.2,
                 fill: times.fill.show(),
             }

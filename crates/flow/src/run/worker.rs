@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub step: u64,
     /// How changes are followed, if there is anything that can change.
     pub follower: Option<Follower>,
+    /// Whether no output needs it: then the run waits until it has come to the end.
+    pub last: bool,
     /// Whether ticks are counted and steps are timed.
     pub telemetry: bool,
     /// The unit that runs now, to be named if it fails.
@@ -82,7 +84,7 @@ impl Ends {
             let receiver = &mut receivers[index];
             let counts: &Counts = counts;
             let (queue, own) = (receiver.times().clone(), &counts.parts[*part].empty);
-            let waits = Waits::begin(counts, [&queue.reader, own]);
+            let waits = Waits::begin(counts, [&queue.reader.0, own]);
             bell.wait(*patience, || receiver.may_begin() || control.stopped());
             waits.end();
             self.go_on()?;
@@ -109,7 +111,7 @@ impl Ends {
             let sender = &mut senders[index];
             let counts: &Counts = counts;
             let (queue, own) = (sender.times().clone(), &counts.parts[*part].full);
-            let waits = Waits::begin(counts, [&queue.writer, own]);
+            let waits = Waits::begin(counts, [&queue.writer.0, own]);
             bell.wait(*patience, || has(sender) || control.stopped());
             waits.end();
             self.go_on()?;
@@ -186,8 +188,13 @@ impl Worker {
     fn run(&mut self) -> Result<(), Fault> {
         let counts = self.ends.counts.clone();
         let counts = &counts.parts[self.ends.part];
-        for step in 0.. {
+        let control = self.ends.control.clone();
+        for step in 0u64.. {
             if self.ends.begin().is_err() {
+                return Ok(());
+            }
+            if step.saturating_mul(self.step) >= control.end() {
+                self.pass_on();
                 return Ok(());
             }
             if let Some(follower) = &mut self.follower {
@@ -213,6 +220,23 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Behind the end no node runs: blocks of 0 go on to those that are not there yet.
+    fn pass_on(&mut self) {
+        if self.last {
+            self.ends.control.finish();
+        }
+        loop {
+            self.ends.receive(&mut self.plan.store, false);
+            self.ends.release(&mut self.plan.store);
+            for sender in &self.ends.senders {
+                sender.clear(&mut self.plan.store);
+            }
+            if self.ends.send(&self.plan.store, false).is_err() || self.ends.begin().is_err() {
+                return;
+            }
+        }
     }
 
     /// One step with a look at the clock before and behind, or also behind each unit: then the step

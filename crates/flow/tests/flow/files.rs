@@ -107,6 +107,14 @@ fn a_block_of_no_known_kind_loads_and_does_not_run() {
         problems.to_string(),
         "gain: there is no node of the kind \"Warp\": replace it"
     );
+    // Nor is a way to round taken for another one.
+    let rounds = ">DataTypeConversion</data><data key=\"RndMeth\">Ceiling<";
+    let loaded = Graph::from_graphml(&SMALL.replace(">Gain<", rounds), "small.graphml").unwrap();
+    let note = &loaded.notes[1];
+    assert!(
+        note.contains("DataTypeConversion with RndMeth Ceiling"),
+        "{note}"
+    );
 }
 
 #[test]

@@ -160,6 +160,7 @@ proptest! {
                 next += block as u64;
             }
             prop_assert_eq!(consumer.has_block(), !list.is_empty());
+            prop_assert_eq!(consumer.available(), list.len() / block);
         }
     }
 

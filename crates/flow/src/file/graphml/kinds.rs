@@ -298,7 +298,8 @@ impl Block<'_> {
         let rounding = match self.text("RndMeth") {
             Some("Floor") => Rounding::Floor,
             Some("Nearest" | "Convergent" | "Round") => Rounding::Nearest,
-            _ => Rounding::Zero,
+            None | Some("Zero" | "Simplest") => Rounding::Zero,
+            Some(other) => return unknown(format!("DataTypeConversion with RndMeth {other}")),
         };
         made(nodes::Convert { to, rounding })
     }

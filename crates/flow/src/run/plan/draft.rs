@@ -61,14 +61,19 @@ impl Planning<'_> {
         });
     }
 
-    /// The context of some enable signals; where it is new, its samples are found from here on, for
+    /// The context of some enable signals at one rate, for a constant may enable nodes of several.
+    /// Where it is new, its samples are found from here on, for
     /// the nodes that are the first in it.
     fn context(&mut self, items: &[usize], enables: &[usize], period: u64) -> usize {
-        if let Some(known) = self.contexts.iter().position(|known| known == enables) {
+        if let Some(known) = self
+            .contexts
+            .iter()
+            .position(|known| known.0 == enables && known.1 == period)
+        {
             return known;
         }
         let context = self.contexts.len();
-        self.contexts.push(enables.to_vec());
+        self.contexts.push((enables.to_vec(), period));
         (self.code.period, self.code.context) = (period, None);
         let from = enables
             .iter()
