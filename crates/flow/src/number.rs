@@ -109,8 +109,8 @@ impl Number {
         }
     }
 
-    /// Whether a number type has this number: whole numbers neither wrap nor lose a fraction. Floats
-    /// have all but for rounding, and anything is true or false.
+    /// Whether a type has this number: whole numbers neither wrap nor lose a fraction. Floats have
+    /// all but for rounding, and anything is true or false.
     pub fn fits(self, scalar: Scalar) -> bool {
         let any = matches!(scalar, Scalar::Bool | Scalar::F32 | Scalar::F64);
         any || self.compare(self.cast(scalar)) == Some(std::cmp::Ordering::Equal)

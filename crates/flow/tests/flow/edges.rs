@@ -1,5 +1,5 @@
-//! What few graphs and few inputs have: long delays side by side, rates far apart, odd bytes, ends in
-//! the middle.
+//! What few graphs and few inputs have: long delays side by side, rates far apart, odd bytes, ends
+//! in the middle.
 
 use std::io::{Cursor, Read};
 use std::sync::mpsc::{Receiver, channel};
