@@ -26,11 +26,17 @@ struct Search<'a> {
     left: u64,
 }
 
+/// Beyond so many items no search of all placements comes to an end; each takes room of the stack.
+const MOST_ITEMS: usize = 500;
+
 /// Searches all placements for one that is faster than `best`, by at most `most` looks.
 ///
 /// The period of some items is a bound for all: more items make loads longer, add queues, and leave
 /// no more blocks in those that are there.
 pub(super) fn improve(model: &Model, cores: &Cores, look: &Look, best: Best, most: u64) -> Best {
+    if model.items.len() > MOST_ITEMS {
+        return best;
+    }
     let step = look.sizes().step.min(look.sizes().block);
     let mut order: Vec<usize> = (0..model.items.len()).collect();
     order.sort_by(|&a, &b| {

@@ -252,6 +252,9 @@ pub fn plan(
     best.ok_or_else(|| PlanError::Cores("there are no CPUs".into()))
 }
 
+/// Items that all looks together go over at most: the time of a look grows with them.
+const MOST_WORK: u64 = 1 << 28;
+
 /// The best placement of a model that is found: the core of each item, whether it is proved to be
 /// the best, and the sizes that it was found with.
 pub fn place(model: &Model, cores: &Cores, wishes: &Wishes) -> ((Vec<usize>, bool), Sizes) {
@@ -262,7 +265,8 @@ pub fn place(model: &Model, cores: &Cores, wishes: &Wishes) -> ((Vec<usize>, boo
     };
     let mut best: Option<(Best, Sizes)> = None;
     let candidates = candidates(model, wishes);
-    let share = (wishes.looks / candidates.len() as u64).max(100);
+    let most = (MOST_WORK / model.items.len().max(1) as u64).min(wishes.looks);
+    let share = (most / candidates.len() as u64).max(100);
     let mut proved = true;
     for &block in &candidates {
         let sizes = sizes(block);

@@ -213,20 +213,37 @@ impl Annealing<'_> {
             .filter(|&item| self.model.items[item].pinned.is_none())
             .collect();
         let mut energy = self.energy(&self.best.place, self.best.period);
+        // The best placement, but for what is tried.
+        let mut place = self.best.place.clone();
         loop {
             let begin = energy;
             for &item in &free {
                 for core in 0..self.cores {
-                    let mut place = self.best.place.clone();
-                    place[item] = core;
-                    energy = self.take(place, energy);
+                    let own = std::mem::replace(&mut place[item], core);
+                    if own == core {
+                        continue;
+                    }
+                    if let Some(less) = self.take(&place, energy) {
+                        energy = less;
+                    } else {
+                        place[item] = own;
+                    }
                 }
             }
             for (at, &a) in free.iter().enumerate() {
                 for &b in &free[at + 1..] {
-                    let mut place = self.best.place.clone();
+                    if place[a] == place[b] {
+                        continue;
+                    }
                     place.swap(a, b);
-                    energy = self.take(place, energy);
+                    if let Some(less) = self.take(&place, energy) {
+                        energy = less;
+                    } else {
+                        place.swap(a, b);
+                    }
+                    if self.left == 0 {
+                        return;
+                    }
                 }
             }
             if energy >= begin || self.left == 0 {
@@ -269,24 +286,25 @@ impl Annealing<'_> {
         self.best = found;
     }
 
-    /// Takes a placement as the best if its energy is less and its period not more.
-    fn take(&mut self, place: Vec<usize>, energy: f64) -> f64 {
-        if place == self.best.place || self.left == 0 {
-            return energy;
+    /// Takes a placement as the best if its energy is less and its period not more. Returns that
+    /// energy.
+    fn take(&mut self, place: &[usize], energy: f64) -> Option<f64> {
+        if self.left == 0 {
+            return None;
         }
         self.left -= 1;
         debug_assert!(!place.contains(&NOWHERE));
-        let period = self.look.period(&place);
+        let period = self.look.period(place);
         if period > self.best.period {
-            return energy;
+            return None;
         }
-        let next = self.energy(&place, period);
+        let next = self.energy(place, period);
         if next >= energy {
-            return energy;
+            return None;
         }
-        self.best.place = place;
+        self.best.place = place.to_vec();
         self.best.period = period;
-        next
+        Some(next)
     }
 }
 

@@ -70,3 +70,25 @@ fn a_graph_without_work_has_a_plan() {
     let out = executor.run_values(std::slice::from_ref(&samples)).unwrap();
     assert_eq!(out[0], samples);
 }
+
+#[test]
+fn a_row_of_20000_gains_has_a_plan() {
+    let g = Builder::new("row");
+    let mut wire = g.input("x", Type::F32);
+    for _ in 0..20_000 {
+        wire = wire.gain(0.99);
+    }
+    g.output("y", wire);
+    let graph = g.build().unwrap();
+    let cores = Cores::alike(vec![0, 1], 50.0, 10.0);
+    let wishes = Wishes {
+        looks: 2000,
+        ..Wishes::default()
+    };
+    let made = plan(&graph, &Costs::guessed(&graph), &cores, &wishes).unwrap();
+    let busy: Vec<f64> = made.partitions.iter().map(|part| part.busy_ns).collect();
+    assert!(
+        busy.len() == 2 && busy[0] / busy[1] > 0.9 && busy[1] / busy[0] > 0.9,
+        "{busy:?}"
+    );
+}
