@@ -1,6 +1,7 @@
 //! Files that a command reads and writes.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -114,6 +115,27 @@ impl Identity {
     }
 }
 
+/// A file that is made anew once all else is in order: what is in it stays there until then.
+#[derive(Debug)]
+pub struct NewFile(File);
+
+impl NewFile {
+    /// Opens it, and leaves what is in it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        file.map(Self)
+    }
+
+    /// Empties it, unless it is a pipe or a device.
+    pub fn begin(self) -> io::Result<File> {
+        if self.0.metadata()?.is_file() {
+            self.0.set_len(0)?;
+        }
+        Ok(self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -169,5 +191,21 @@ mod tests {
     fn devices_are_read_and_written_at_once() {
         let device = Path::new("/dev/null");
         assert_eq!(found(device, device), None);
+    }
+
+    #[test]
+    fn a_file_keeps_what_it_has_until_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keep");
+        fs::write(&path, "precious").unwrap();
+        let new = NewFile::open(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        new.begin().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        NewFile::open(Path::new("/dev/null"))
+            .unwrap()
+            .begin()
+            .unwrap();
+        assert!(NewFile::open(folder.path()).is_err());
     }
 }

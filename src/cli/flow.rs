@@ -3,6 +3,7 @@
 mod bench;
 mod change;
 mod check;
+mod ends;
 mod load;
 mod plan;
 mod run;

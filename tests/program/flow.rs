@@ -468,6 +468,7 @@ fn a_gain_changes_at_its_sample() {
     ] {
         let refused = run(change);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains(text), "{said}");
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(text) && said.contains("--change"), "{said}");
     }
 }

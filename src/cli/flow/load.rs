@@ -3,7 +3,7 @@
 use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, io};
 
 use clap::Args;
 use ground::files::read_text;
@@ -17,6 +17,8 @@ use karoo_flow::{Cause, Executor, Graph, Loaded, Problems, Registry, Settings};
 use crate::bench;
 use crate::cli::{Failure, Files};
 
+/// Milliseconds that a graph is measured for.
+const CALIBRATION: u64 = 400;
 /// CPUs between which all pairs are measured on the spot, at most.
 const FEW: usize = 8;
 /// What one CPU reads of another's memory where nothing was measured, in 10⁹ bytes per second.
@@ -83,7 +85,7 @@ pub struct CostOptions {
     #[arg(long)]
     guess: bool,
     /// Milliseconds that the graph runs for to be measured, twice
-    #[arg(long, value_name = "MS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    #[arg(long, value_name = "MS", default_value_t = CALIBRATION, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     calibration: u64,
 }
 
@@ -93,11 +95,46 @@ impl CostOptions {
         files.writes("--costs", self.costs.as_deref().filter(|_| !self.guess))
     }
 
+    /// An option that means measured costs alone, if one is given.
+    pub fn of_measured(&self) -> Option<String> {
+        let costs = self.costs.as_ref();
+        let costs = costs.map(|path| format!("--costs {}", path.display()));
+        let time = self.calibration;
+        costs
+            .or(self.measure.then(|| "--measure".to_owned()))
+            .or((time != CALIBRATION).then(|| format!("--calibration {time}")))
+    }
+
+    /// The option that wants guessed costs, if it is given.
+    pub fn of_guessed(&self) -> Option<String> {
+        self.guess.then(|| "--guess".to_owned())
+    }
+
+    /// Refuses a file of something else, which would be lost.
+    fn check(&self) -> Result<(), Failure> {
+        let Some(path) = &self.costs else {
+            return Ok(());
+        };
+        let refused = |why: &str| {
+            let place = path.display();
+            Failure::usage(format!("--costs {place}: {why}; name another file"))
+        };
+        match read_text(path) {
+            Ok(text) if text.trim().is_empty() || are_costs(&text) => Ok(()),
+            Ok(_) => Err(refused(
+                "it has no costs of nodes, and what it has would be lost",
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(refused(&error.to_string())),
+        }
+    }
+
     /// The costs of a graph's nodes: kept ones, or measured and kept.
     pub fn costs(&self, graph: &Graph, cpu: Option<usize>) -> Result<Costs, Failure> {
         if self.guess {
             return Ok(Costs::guessed(graph));
         }
+        self.check()?;
         let path = self.costs.clone().or_else(|| cache(graph));
         let kept = path.as_ref().filter(|_| !self.measure).and_then(|path| {
             let text = read_text(path).ok()?;
@@ -125,6 +162,14 @@ impl CostOptions {
         }
         Ok(costs)
     }
+}
+
+/// Whether a text has costs, of whatever graph and version.
+fn are_costs(text: &str) -> bool {
+    let read: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    read.is_some_and(|costs| {
+        costs["version"].is_u64() && costs["graph"].is_string() && costs["nodes"].is_object()
+    })
 }
 
 /// A file for this graph on this kind of machine.
@@ -192,6 +237,18 @@ impl CoreOptions {
             tracing::warn!(%error, "the plan's rate is that of all CPUs at work");
             plan
         })
+    }
+
+    /// An option that nothing but a plan follows, if one is given.
+    pub fn of_plans(&self) -> Option<String> {
+        let cpus = self.cpus.as_ref().map(|cpus| format!("--cpus {cpus}"));
+        let file = self.cores_file.as_ref();
+        cpus.or(file.map(|file| format!("--cores-file {}", file.display())))
+    }
+
+    /// An option that means measured costs alone, if one is given.
+    pub fn of_measured(&self) -> Option<String> {
+        self.alike.then(|| "--alike".to_owned())
     }
 
     /// Adds the file of distances.

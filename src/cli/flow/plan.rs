@@ -84,6 +84,20 @@ impl WishOptions {
         self.capacity as usize
     }
 
+    /// An option that nothing but a plan follows, if one is given. One that is as it would be
+    /// without it asks for nothing.
+    pub fn of_plans(&self) -> Option<String> {
+        let usual = Wishes::default();
+        let pin = self
+            .pin
+            .first()
+            .map(|(path, cpu)| format!("--pin {path}={cpu}"));
+        pin.or(self.marked.then(|| "--marked".to_owned()))
+            .or(self.no_copies.then(|| "--no-copies".to_owned()))
+            .or((self.seed != usual.seed).then(|| format!("--seed {}", self.seed)))
+            .or((self.looks != usual.looks).then(|| format!("--looks {}", self.looks)))
+    }
+
     /// The plan of a graph with these wishes.
     pub fn plan(&self, graph: &Graph, costs: &Costs, cores: &Cores) -> Result<Plan, Failure> {
         let wishes = Wishes {
@@ -103,6 +117,7 @@ impl WishOptions {
         };
         plan(graph, costs, cores, &wishes).map_err(|error| match error {
             PlanError::Graph(problems) => Failure::data(problems.to_string()),
+            PlanError::Pin(text) => Failure::usage(format!("--pin: {text}")),
             error => Failure::usage(error),
         })
     }

@@ -1,9 +1,8 @@
 //! `karoo flow run`.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,19 +11,19 @@ use clap::Args;
 use ground::counted;
 use ground::files::read_text;
 use karoo_flow::adapters::{Address, Stop};
-use karoo_flow::place::{Plan, rate_in_words};
+use karoo_flow::place::{Plan, PlanError, rate_in_words};
 use karoo_flow::run::{Handle, Outcome, Telemetry};
-use karoo_flow::{Executor, Graph, NodeId, Settings};
+use karoo_flow::{Executor, Graph, Settings};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::change::ChangeAt;
+use super::change::{self, ChangeAt};
+use super::ends::{End, Ends, open_all, ports};
 use super::{load, plan};
 use crate::cli::log::{self, LogTo};
 use crate::cli::serve::{Serving, Sockets};
-use crate::cli::{Failure, Files};
-use crate::flow::{FlowPage, open};
-use crate::ports::{PORT_SCHEME, PortAddress};
+use crate::cli::{Failure, Files, NewFile};
+use crate::flow::FlowPage;
 use crate::report::{Documented, to_json};
 use live::Site;
 
@@ -32,6 +31,26 @@ use live::Site;
 const EVERY: Duration = Duration::from_secs(1);
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Options of a plan that is to be made, and of what it is made of: a plan that is there has them
+/// in it.
+const OF_NO_PLAN_THAT_IS_MADE: [&str; 15] = [
+    "marked",
+    "pin",
+    "block",
+    "longest_block",
+    "capacity",
+    "no_copies",
+    "seed",
+    "looks",
+    "costs",
+    "measure",
+    "guess",
+    "calibration",
+    "cpus",
+    "cores_file",
+    "alike",
+];
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
@@ -49,7 +68,7 @@ pub struct RunArgs {
     output: Vec<String>,
     /// A plan that karoo flow plan has made [default: the marked partitions, else one plan is made
     /// of guessed costs]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_NO_PLAN_THAT_IS_MADE)]
     plan: Option<PathBuf>,
     /// Make a plan of measured costs first
     #[arg(long, conflicts_with = "plan")]
@@ -61,7 +80,7 @@ pub struct RunArgs {
     #[command(flatten)]
     cores: load::CoreOptions,
     /// Leave it to the kernel where threads run
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pin")]
     no_pin: bool,
     /// Tick before which the run ends, if no input ends earlier
     #[arg(long, value_name = "TICKS")]
@@ -116,6 +135,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         )));
     }
     files(args, graph, &inputs, &outputs).check()?;
+    change::check(graph, &args.change)?;
     if inputs.is_empty() && args.limit.is_none() {
         tracing::info!("the graph has no inputs that could end: it runs until it is told to end");
     }
@@ -127,6 +147,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         .collect();
     let executor =
         load::executor(graph, settings).map_err(|found| Failure::data(found.to_string()))?;
+    change::try_out(graph, &executor, &args.change)?;
     let sockets = Sockets::bind("--http", args.http)?;
     let mut serving = Serving::start(sockets, level)?;
     let mut table = args.telemetry.as_ref().map(Table::new).transpose()?;
@@ -171,10 +192,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             serving
         });
         let outcome = go(graph, &executor, &inputs, &outputs, &stop, |handle| {
-            for change in &args.change {
-                let done = handle.change(&change.path, change.numbers.clone(), change.tick);
-                done.map_err(|error| Failure::usage(format!("--change {error}")))?;
-            }
+            change::put(&handle, &args.change)?;
             let _ = handles.try_send(handle);
             Ok(())
         });
@@ -213,26 +231,39 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 /// The telemetry of many moments, in a file.
 struct Table<'a> {
     path: &'a PathBuf,
-    file: fs::File,
+    /// The file before its first line, and behind it.
+    new: Option<NewFile>,
+    file: Option<fs::File>,
     error: Option<io::Error>,
 }
 
 impl<'a> Table<'a> {
     fn new(path: &'a PathBuf) -> Result<Table<'a>, Failure> {
         let failed = |error| Failure::usage(format!("--telemetry {}: {error}", path.display()));
-        let mut file = fs::File::create(path).map_err(failed)?;
-        writeln!(file, "{}", Telemetry::CSV).map_err(failed)?;
         Ok(Table {
             path,
-            file,
+            new: Some(NewFile::open(path).map_err(failed)?),
+            file: None,
             error: None,
         })
     }
 
     /// Adds what is so now. What fails is told at the end, and the run goes on.
     fn add(&mut self, telemetry: &Telemetry) {
-        if let Err(error) = self.file.write_all(telemetry.to_csv().as_bytes()) {
+        if let Err(error) = self.write(telemetry) {
             self.error.get_or_insert(error);
+        }
+    }
+
+    fn write(&mut self, telemetry: &Telemetry) -> io::Result<()> {
+        if let Some(new) = self.new.take() {
+            let mut file = new.begin()?;
+            writeln!(file, "{}", Telemetry::CSV)?;
+            self.file = Some(file);
+        }
+        match &mut self.file {
+            Some(file) => file.write_all(telemetry.to_csv().as_bytes()),
+            None => Ok(()),
         }
     }
 
@@ -246,149 +277,32 @@ impl<'a> Table<'a> {
 fn go(
     graph: &Graph,
     executor: &Executor,
-    inputs: &[(NodeId, Option<End>)],
-    outputs: &[(NodeId, Option<End>)],
+    inputs: &Ends,
+    outputs: &Ends,
     stop: &Stop,
     show: impl FnOnce(Handle) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
-    let failed = |id: NodeId, address: &Address, error: io::Error| {
-        Failure::data(format!("{}: {address}: {error}", graph.path(id)))
-    };
-    let ports = |ends: &[(NodeId, Option<End>)]| -> Vec<PortAddress> {
-        let port = |end: &(NodeId, Option<End>)| match &end.1 {
-            Some(End::Port(address)) => Some(address.clone()),
-            _ => None,
-        };
-        ends.iter().filter_map(port).collect()
-    };
-    let (in_ports, out_ports) = (ports(inputs), ports(outputs));
-    let (mut kept, mut port_readers, mut port_writers) = (None, Vec::new(), Vec::new());
-    if !in_ports.is_empty() || !out_ports.is_empty() {
-        let opened = open(&in_ports, &out_ports, stop).map_err(Failure::usage)?;
-        kept = Some(opened.kept);
-        port_readers = opened.readers;
-        port_writers = opened.writers;
-    }
-    let (mut port_readers, mut port_writers) = (port_readers.into_iter(), port_writers.into_iter());
-    let mut writers: Vec<Box<dyn Write>> = Vec::new();
-    for (id, end) in outputs {
-        writers.push(match end {
-            Some(End::Plain(address)) => address
-                .writer(stop)
-                .map_err(|error| failed(*id, address, error))?,
-            Some(End::Port(_)) => match port_writers.next() {
-                Some(writer) => Box::new(writer),
-                None => Box::new(io::sink()),
-            },
-            None => Box::new(io::sink()),
-        });
-    }
-    let mut readers: Vec<Box<dyn Read + Send>> = Vec::new();
-    for (id, end) in inputs {
-        match end {
-            Some(End::Plain(address)) => {
-                let reader = address.reader(stop);
-                readers.push(reader.map_err(|error| failed(*id, address, error))?);
-            }
-            Some(End::Port(_)) => {
-                readers.extend(
-                    port_readers
-                        .next()
-                        .map(|reader| Box::new(reader) as Box<dyn Read + Send>),
-                );
-            }
-            None => {}
-        }
-    }
-    let run = executor.prepare(readers, writers).map_err(Failure::data)?;
+    let opened = open_all(graph, inputs, outputs, stop)?;
+    let run = executor
+        .prepare(opened.readers, opened.writers)
+        .map_err(Failure::data)?;
     show(run.handle())?;
     tracing::info!(graph = graph.name(), "running");
     let outcome = run.run().map_err(Failure::data);
-    drop(kept);
+    drop(opened.kept);
     outcome
 }
 
-/// An end of the outside.
-#[derive(Clone, Debug, PartialEq)]
-enum End {
-    /// What the library opens.
-    Plain(Address),
-    /// A DPDK port.
-    Port(PortAddress),
-}
-
-impl FromStr for End {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.starts_with(PORT_SCHEME) {
-            true => text.parse().map(Self::Port),
-            false => text.parse().map(Self::Plain),
-        }
-    }
-}
-
-/// The address of each port, in the order of the graph's.
-fn ports(
-    graph: &Graph,
-    option: &str,
-    given: &[String],
-    ids: Vec<NodeId>,
-) -> Result<Vec<(NodeId, Option<End>)>, Failure> {
-    let mut ports: Vec<(NodeId, Option<End>)> = ids.into_iter().map(|id| (id, None)).collect();
-    for text in given {
-        let of = |name: &str| ports.iter().position(|(id, _)| graph.path(*id) == name);
-        // Both names and addresses may have an equals sign.
-        let split = text.match_indices('=').find_map(|(at, _)| {
-            let (name, address) = (&text[..at], &text[at + 1..]);
-            of(name).map(|port| (port, address))
-        });
-        let (port, address) = match split {
-            Some(found) => found,
-            None if ports.len() == 1 && !text.contains('=') => (0, text.as_str()),
-            None => {
-                let names: Vec<String> = ports.iter().map(|(id, _)| graph.path(*id)).collect();
-                let names = if names.is_empty() {
-                    "none".to_owned()
-                } else {
-                    names.join(", ")
-                };
-                return Err(Failure::usage(format!(
-                    "{option} {text}: there is no such port; write PORT=ADDRESS with one of: {names}"
-                )));
-            }
-        };
-        let address: End = address
-            .parse()
-            .map_err(|error| Failure::usage(format!("{option} {error}")))?;
-        if ports[port].1.replace(address).is_some() {
-            return Err(Failure::usage(format!(
-                "{option} {text}: the port has an address already"
-            )));
-        }
-    }
-    Ok(ports)
-}
-
 /// The files of all options.
-fn files(
-    args: &RunArgs,
-    graph: &Graph,
-    inputs: &[(NodeId, Option<End>)],
-    outputs: &[(NodeId, Option<End>)],
-) -> Files {
-    let file = |end: &Option<End>| match end {
-        Some(End::Plain(Address::File(path))) => Some(path.clone()),
-        _ => None,
-    };
+fn files(args: &RunArgs, graph: &Graph, inputs: &Ends, outputs: &Ends) -> Files {
     let mut files = Files::default().reads("GRAPH", Some(&args.graph));
     for (id, end) in inputs {
         let option = format!("--input {}=", graph.path(*id));
-        files = files.reads(&option, file(end).as_deref());
+        files = files.reads(&option, end.as_ref().and_then(End::file));
     }
     for (id, end) in outputs {
         let option = format!("--output {}=", graph.path(*id));
-        files = files.writes(&option, file(end).as_deref());
+        files = files.writes(&option, end.as_ref().and_then(End::file));
     }
     let files = files
         .reads("--plan", args.plan.as_deref())
@@ -396,13 +310,44 @@ fn files(
     args.costs.files(args.cores.files(files))
 }
 
+/// Refuses options that nothing would follow: those of plans where none is made, those of costs
+/// where none are measured.
+fn all_followed(args: &RunArgs, marked: bool) -> Result<(), Failure> {
+    if args.plan.is_some() || args.automatic {
+        return Ok(());
+    }
+    let (wishes, cores, costs) = (&args.wishes, &args.cores, &args.costs);
+    let of_costs = || costs.of_measured().or(cores.of_measured());
+    let of_plans = || {
+        wishes
+            .of_plans()
+            .or(cores.of_plans())
+            .or(costs.of_guessed())
+    };
+    let (option, why) = match marked {
+        true => (
+            of_plans().or_else(of_costs),
+            "the graph runs in the partitions that it is marked for, without a plan",
+        ),
+        false => (of_costs(), "the plan is made of guessed costs"),
+    };
+    option.map_or(Ok(()), |option| {
+        let out = "add --automatic, or leave the option out";
+        Err(Failure::usage(format!("{option}: {why}; {out}")))
+    })
+}
+
 /// How the graph is to run, and the ticks a second that are expected if costs were measured.
 fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Failure> {
     let marked = graph.ids().any(|id| graph.partition(id).is_some());
+    all_followed(args, marked)?;
+    let of_plan = |error: PlanError| match &args.plan {
+        Some(path) => Failure::usage(format!("--plan {}: {error}", path.display())),
+        None => Failure::usage(error),
+    };
     let made = if let Some(path) = &args.plan {
-        let failed = |error: String| Failure::usage(format!("--plan {}: {error}", path.display()));
-        let text = read_text(path).map_err(|error| failed(error.to_string()))?;
-        Some(Plan::from_json(&text).map_err(|error| failed(error.to_string()))?)
+        let text = read_text(path).map_err(|error| of_plan(PlanError::Other(error.to_string())))?;
+        Some(Plan::from_json(&text).map_err(of_plan)?)
     } else if args.automatic {
         let cores = args.cores.cores()?;
         let (costs, options) = (&args.costs, &args.cores);
@@ -415,7 +360,7 @@ fn settings(args: &RunArgs, graph: &Graph) -> Result<(Settings, Option<f64>), Fa
         Some(args.wishes.plan(graph, &costs, &cores)?)
     };
     let mut settings = match &made {
-        Some(plan) => plan.settings(graph).map_err(Failure::usage)?,
+        Some(plan) => plan.settings(graph).map_err(of_plan)?,
         None => Settings {
             block: args.wishes.block(graph),
             capacity: args.wishes.capacity(),

@@ -1,0 +1,250 @@
+//! The outside of a graph: what its ports are given, and how all of it is opened.
+
+use std::fs;
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use karoo_flow::adapters::{Address, Stop};
+use karoo_flow::{Graph, NodeId};
+
+use crate::cli::{Failure, NewFile};
+use crate::flow::{PortReader, PortWriter, open};
+use crate::ports::{KeptPorts, PORT_SCHEME, PortAddress};
+
+/// Bytes that are written to a file at once.
+const BUFFER: usize = 1 << 16;
+
+/// An end of the outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// What the library opens.
+    Plain(Address),
+    /// A DPDK port.
+    Port(PortAddress),
+}
+
+impl End {
+    /// Its path, if it is a file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            End::Plain(Address::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for End {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.starts_with(PORT_SCHEME) {
+            true => text.parse().map(Self::Port),
+            false => text.parse().map(Self::Plain),
+        }
+    }
+}
+
+/// The address of each port, in the order of the graph's.
+pub type Ends = Vec<(NodeId, Option<End>)>;
+
+/// What an option gives to the ports.
+pub fn ports(
+    graph: &Graph,
+    option: &str,
+    given: &[String],
+    ids: Vec<NodeId>,
+) -> Result<Ends, Failure> {
+    let mut ports: Ends = ids.into_iter().map(|id| (id, None)).collect();
+    for text in given {
+        let of = |name: &str| ports.iter().position(|(id, _)| graph.path(*id) == name);
+        // Both names and addresses may have an equals sign.
+        let split = text.match_indices('=').find_map(|(at, _)| {
+            let (name, address) = (&text[..at], &text[at + 1..]);
+            of(name).map(|port| (port, address))
+        });
+        // A word alone in front of it is a wrong name: no file is made of it.
+        let word = text.split_once('=').map(|(name, _)| name);
+        let is_address = word.is_none_or(|name| name.contains(['/', ':']));
+        let (port, address) = match split {
+            Some(found) => found,
+            None if ports.len() == 1 && is_address => (0, text.as_str()),
+            None => {
+                let names: Vec<String> = ports.iter().map(|(id, _)| graph.path(*id)).collect();
+                let names = if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                };
+                return Err(Failure::usage(format!(
+                    "{option} {text}: there is no such port; write PORT=ADDRESS with one of: \
+                     {names}"
+                )));
+            }
+        };
+        let address: End = address
+            .parse()
+            .map_err(|error| Failure::usage(format!("{option} {error}")))?;
+        if ports[port].1.replace(address).is_some() {
+            return Err(Failure::usage(format!(
+                "{option} {text}: the port has an address already"
+            )));
+        }
+    }
+    Ok(ports)
+}
+
+/// The outside, opened.
+pub struct Opened {
+    /// One for each input, in their order.
+    pub readers: Vec<Box<dyn Read + Send>>,
+    /// One for each output.
+    pub writers: Vec<Box<dyn Write>>,
+    /// To be kept as long as both are used.
+    pub kept: Option<KeptPorts>,
+}
+
+/// What is to be written.
+enum Out {
+    /// What is there already: all but files.
+    There(Box<dyn Write>),
+    /// A file, with what is in it.
+    File(PathBuf, NewFile),
+}
+
+/// Whether opening it waits for a peer: a named pipe's other end, or whoever connects.
+fn waits(address: &Address) -> bool {
+    match address {
+        Address::File(path) => fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()),
+        Address::Standard => false,
+        _ => true,
+    }
+}
+
+/// The address of a port, and how it is named.
+struct Named<'a> {
+    name: String,
+    address: &'a Address,
+}
+
+impl Named<'_> {
+    fn failed(&self, error: io::Error) -> Failure {
+        Failure::data(format!("{}: {}: {error}", self.name, self.address))
+    }
+
+    fn reader(&self, stop: &Stop) -> Result<Box<dyn Read + Send>, Failure> {
+        if let Address::File(path) = self.address
+            && path.is_dir()
+        {
+            return Err(self.failed(io::ErrorKind::IsADirectory.into()));
+        }
+        self.address
+            .reader(stop)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn out(&self, stop: &Stop) -> Result<Out, Failure> {
+        match self.address {
+            Address::File(path) if !waits(self.address) => {
+                let file = NewFile::open(path).map_err(|error| self.failed(error))?;
+                Ok(Out::File(path.clone(), file))
+            }
+            other => {
+                let writer = other.writer(stop).map_err(|error| self.failed(error))?;
+                Ok(Out::There(writer))
+            }
+        }
+    }
+}
+
+/// DPDK ports of both directions, in their order.
+#[derive(Default)]
+struct DpdkPorts {
+    readers: Vec<PortReader>,
+    writers: Vec<PortWriter>,
+    kept: Option<KeptPorts>,
+}
+
+impl DpdkPorts {
+    fn open(inputs: &Ends, outputs: &Ends, stop: &Stop) -> Result<DpdkPorts, Failure> {
+        let ports = |ends: &Ends| -> Vec<PortAddress> {
+            let port = |end: &(NodeId, Option<End>)| match &end.1 {
+                Some(End::Port(address)) => Some(address.clone()),
+                _ => None,
+            };
+            ends.iter().filter_map(port).collect()
+        };
+        let (inputs, outputs) = (ports(inputs), ports(outputs));
+        if inputs.is_empty() && outputs.is_empty() {
+            return Ok(DpdkPorts::default());
+        }
+        let opened = open(&inputs, &outputs, stop).map_err(Failure::usage)?;
+        Ok(DpdkPorts {
+            readers: opened.readers,
+            writers: opened.writers,
+            kept: Some(opened.kept),
+        })
+    }
+}
+
+/// Opens all. Inputs that are there come first, then outputs, for whoever takes those is to be
+/// there before inputs wait for their peers. Files that are written lose what they had when all
+/// else is open.
+pub fn open_all(
+    graph: &Graph,
+    inputs: &Ends,
+    outputs: &Ends,
+    stop: &Stop,
+) -> Result<Opened, Failure> {
+    let named = |id: &NodeId, address| Named {
+        name: graph.path(*id),
+        address,
+    };
+    let mut readers: Vec<Option<Box<dyn Read + Send>>> = Vec::new();
+    for (id, end) in inputs {
+        readers.push(match end {
+            Some(End::Plain(address)) if !waits(address) => Some(named(id, address).reader(stop)?),
+            _ => None,
+        });
+    }
+    let ports = DpdkPorts::open(inputs, outputs, stop)?;
+    let (mut from_ports, mut to_ports) = (ports.readers.into_iter(), ports.writers.into_iter());
+    let mut outs = Vec::new();
+    for (id, end) in outputs {
+        outs.push(match end {
+            Some(End::Plain(address)) => named(id, address).out(stop)?,
+            Some(End::Port(_)) => match to_ports.next() {
+                Some(writer) => Out::There(Box::new(writer)),
+                None => Out::There(Box::new(io::sink())),
+            },
+            None => Out::There(Box::new(io::sink())),
+        });
+    }
+    for ((id, end), reader) in inputs.iter().zip(&mut readers) {
+        match end {
+            Some(End::Plain(address)) if reader.is_none() => {
+                *reader = Some(named(id, address).reader(stop)?);
+            }
+            Some(End::Port(_)) => {
+                *reader = from_ports
+                    .next()
+                    .map(|port| Box::new(port) as Box<dyn Read + Send>);
+            }
+            _ => {}
+        }
+    }
+    let begin = |out: Out| match out {
+        Out::There(writer) => Ok(writer),
+        Out::File(path, file) => {
+            let failed = |error| Failure::data(format!("--output {}: {error}", path.display()));
+            let file = file.begin().map_err(failed)?;
+            Ok(Box::new(BufWriter::with_capacity(BUFFER, file)) as Box<dyn Write>)
+        }
+    };
+    Ok(Opened {
+        readers: readers.into_iter().flatten().collect(),
+        writers: outs.into_iter().map(begin).collect::<Result<_, _>>()?,
+        kept: ports.kept,
+    })
+}

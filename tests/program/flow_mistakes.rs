@@ -1,0 +1,302 @@
+//! What `karoo flow` refuses, before it has written anything: files that would be lost, options
+//! that nothing would follow, changes that cannot be.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use tempfile::{TempDir, tempdir};
+
+use super::flow::graph;
+use crate::support::{karoo, karoo_ok};
+
+/// A folder, and paths in it.
+struct Room(TempDir);
+
+impl Room {
+    fn new() -> Room {
+        Room(tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn with(&self, name: &str, text: &str) -> String {
+        fs::write(self.at(name), text).unwrap();
+        self.at(name)
+    }
+}
+
+fn refused(output: &Output, code: i32, wanted: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{wanted}: {said}");
+    assert!(said.contains(wanted), "{wanted}: {said}");
+}
+
+/// Two outputs of one input.
+const TWO: &str = r#"
+name = "two"
+
+[[node]]
+path = "x"
+kind = "input"
+of = "f32"
+
+[[node]]
+path = "half"
+kind = "gain"
+gain = 0.5
+from = ["x"]
+
+[[node]]
+path = "a"
+kind = "output"
+from = ["half"]
+
+[[node]]
+path = "b"
+kind = "output"
+from = ["half"]
+"#;
+
+#[test]
+fn outputs_keep_what_they_have_until_all_else_is_in_order() {
+    let room = Room::new();
+    let two = room.with("two.toml", TWO);
+    let (keep, table) = (
+        room.with("keep", "precious"),
+        room.with("table", "precious"),
+    );
+    let input = format!("x={}", room.with("x", "0123456789abcdef"));
+    let (missing, folder) = (
+        format!("x={}", room.at("none")),
+        format!("x={}", room.at("")),
+    );
+    let (first, second) = (format!("a={keep}"), format!("b={}", room.at("no/folder")));
+    let nobody = "x=tcp:127.0.0.1:1";
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["-i", &missing], 1, "none: No such file"),
+        (&["-i", &folder], 1, "is a directory"),
+        (&["-i", nobody], 1, "127.0.0.1:1"),
+        (&["-i", &input, "-o", &second], 1, "no/folder"),
+        (
+            &["-i", &input, "--change", "q=1@1"],
+            2,
+            "--change q: there is no such node; give the path of a constant, a gain or a filter",
+        ),
+        (
+            &["-i", &input, "--change", "half=[1, 2]@1"],
+            2,
+            "--change half: 2 numbers",
+        ),
+        (
+            &["-i", &input, "--change", "x=1@1"],
+            2,
+            "--change x: has no numbers",
+        ),
+        (&["-i", &input, "--plan", &room.at("plan")], 2, "--plan"),
+    ];
+    for (more, code, wanted) in cases {
+        let run = [
+            "flow",
+            "run",
+            &two,
+            "--no-pin",
+            "-o",
+            &first,
+            "--telemetry",
+            &table,
+        ];
+        refused(&karoo(run.iter().chain(more)), code, wanted);
+        for path in [&keep, &table] {
+            assert_eq!(fs::read(path).unwrap(), b"precious", "{more:?}");
+        }
+    }
+    let run = [
+        "flow",
+        "run",
+        &two,
+        "--no-pin",
+        "-o",
+        &first,
+        "--telemetry",
+        &table,
+        "-i",
+        &input,
+    ];
+    karoo_ok(run);
+    assert_eq!(fs::read(&keep).unwrap().len(), 16);
+    assert!(
+        fs::read_to_string(&table)
+            .unwrap()
+            .starts_with("elapsed_ns,")
+    );
+}
+
+#[test]
+fn costs_are_written_over_costs_alone() {
+    let room = Room::new();
+    let two = room.with("two.toml", TWO);
+    let plan = |costs: &str, more: &[&str]| {
+        let plan = [
+            "flow",
+            "plan",
+            &two,
+            "--alike",
+            "--cpus",
+            "0",
+            "--calibration",
+            "10",
+        ];
+        karoo(plan.iter().chain(&["--costs", costs]).chain(more))
+    };
+    let names: [(&str, &[u8]); 3] = [
+        ("notes", b"my notes"),
+        ("other.json", b"{\"version\": 1}"),
+        ("binary", b"\xff\x00"),
+    ];
+    for (name, text) in names {
+        let path = room.at(name);
+        fs::write(&path, text).unwrap();
+        for more in [&[][..], &["--measure"]] {
+            refused(&plan(&path, more), 2, "name another file");
+            assert_eq!(fs::read(&path).unwrap(), text);
+        }
+    }
+    // Of an older version, of another graph, and of nothing: they are made anew.
+    let old = r#"{"version": 0, "graph": "x", "nodes": {}}"#;
+    for (name, text) in [("old", old), ("empty", "")] {
+        let path = room.with(name, text);
+        let output = plan(&path, &[]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(fs::read_to_string(path).unwrap().contains("half"));
+    }
+}
+
+#[test]
+fn options_that_nothing_would_follow_are_refused() {
+    let room = Room::new();
+    let (agc, filter) = (graph("agc.toml"), graph("filter.toml"));
+    let plan = room.at("plan");
+    karoo_ok([
+        "flow", "plan", &filter, "--guess", "--cpus", "0", "--output", &plan,
+    ]);
+    let samples = room.with("x", "0123456789abcdef");
+    let planned: [&[&str]; 15] = [
+        &["--block", "16"],
+        &["--longest-block", "16"],
+        &["--capacity", "4"],
+        &["--pin", "low=0"],
+        &["--marked"],
+        &["--no-copies"],
+        &["--seed", "7"],
+        &["--looks", "200"],
+        &["--costs", "costs"],
+        &["--measure"],
+        &["--guess"],
+        &["--calibration", "20"],
+        &["--cpus", "0"],
+        &["--cores-file", "cores"],
+        &["--alike"],
+    ];
+    for option in planned {
+        let run = ["flow", "run", &filter, "-i", &samples, "--plan", &plan];
+        let wanted = format!("cannot be used with '{}", option[0]);
+        refused(&karoo(run.iter().chain(option)), 2, &wanted);
+        // Those that say how marked partitions are run are followed.
+        if ["--block", "--longest-block", "--capacity"].contains(&option[0]) {
+            continue;
+        }
+        let run = ["flow", "run", &agc, "-i", &samples];
+        let wanted = format!("{}: the graph runs in the partitions", option.join(" "));
+        refused(&karoo(run.iter().chain(option)), 2, &wanted);
+    }
+    for option in [&["--measure"][..], &["--costs", "costs"], &["--alike"]] {
+        let run = ["flow", "run", &filter, "-i", &samples];
+        let wanted = format!(
+            "{}: the plan is made of guessed costs; add --auto",
+            option.join(" ")
+        );
+        refused(&karoo(run.iter().chain(option)), 2, &wanted);
+    }
+    let block = [
+        "flow",
+        "run",
+        &agc,
+        "-i",
+        &samples,
+        "--block",
+        "128",
+        "--capacity",
+        "9",
+    ];
+    karoo_ok(block);
+    karoo_ok([
+        "flow",
+        "run",
+        &filter,
+        "-i",
+        &samples,
+        "--cpus",
+        "0",
+        "--seed",
+        "3",
+        "--no-copies",
+    ]);
+}
+
+#[test]
+fn pins_and_plans_are_named_where_they_are_wrong() {
+    let room = Room::new();
+    let (filter, two) = (graph("filter.toml"), room.with("two.toml", TWO));
+    let plan = ["flow", "plan", &filter, "--guess", "--cpus", "0", "--pin"];
+    refused(
+        &karoo(plan.iter().chain(&["nope=0"])),
+        2,
+        "--pin: nope: no node",
+    );
+    refused(
+        &karoo(plan.iter().chain(&["low=99"])),
+        2,
+        "--pin: low is to run on CPU 99",
+    );
+    let made = room.at("made");
+    karoo_ok([
+        "flow", "plan", &two, "--guess", "--cpus", "0", "--output", &made,
+    ]);
+    let samples = room.with("x", "0123456789abcdef");
+    let run = karoo(["flow", "run", &filter, "-i", &samples, "--plan", &made]);
+    refused(&run, 2, &format!("--plan {made}: the plan "));
+}
+
+#[test]
+fn an_address_of_the_only_port_may_have_an_equals_sign() {
+    let room = Room::new();
+    room.with("a=b", "0123456789abcdef");
+    let run = |input: &str, output: &str| {
+        Command::new(env!("CARGO_BIN_EXE_karoo"))
+            .args(["flow", "run", &graph("filter.toml"), "--no-pin"])
+            .args(["-i", input, "-o", output])
+            .current_dir(room.0.path())
+            .output()
+            .unwrap()
+    };
+    let ran = run("./a=b", "./y=z");
+    assert!(ran.status.success(), "{ran:?}");
+    assert_eq!(fs::read(room.at("y=z")).unwrap().len(), 8);
+    let silent = run("udp:127.0.0.1:0,idle=0.05", "x.out");
+    assert!(silent.status.success(), "{silent:?}");
+    // A word in front of it is a port's name, if a wrong one: nothing is written by it.
+    refused(&run("x=./a=b", "z=new"), 2, "one of: y");
+    assert!(!room.0.path().join("z=new").exists());
+}
+
+#[test]
+fn a_graph_without_anything_to_compute_has_no_period() {
+    let room = Room::new();
+    let wire = "name = \"wire\"\n[[node]]\npath = \"x\"\nkind = \"input\"\nof = \"f32\"\n\
+                [[node]]\npath = \"y\"\nkind = \"output\"\nfrom = [\"x\"]\n";
+    let text = karoo_ok(["flow", "check", &room.with("wire.toml", wire), "--guess"]);
+    assert!(text.contains("period   none"), "{text}");
+    assert!(!text.contains("set by"), "{text}");
+}
