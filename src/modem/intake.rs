@@ -170,7 +170,7 @@ impl Intake {
                 let idle = *idle;
                 thread_of(move || assembler.socket(&socket, idle))?
             }
-            Place::Capture(path) => {
+            Place::Capture { path, .. } => {
                 let capture = CaptureReader::open(Path::new(path))?;
                 thread_of(move || assembler.capture(capture))?
             }

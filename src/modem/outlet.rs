@@ -37,8 +37,6 @@ const CONTEXTS: f64 = 10.0;
 const RING: usize = 255;
 /// A port that takes no packets for so long takes none at all.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a packet in a capture: with its headers it fits into Ethernet's usual 1500 bytes.
-const CAPTURED: usize = 1472;
 /// Where packets of a capture come from and go to.
 const CAPTURE_ENDS: [SocketAddrV4; 2] = [
     SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 1), 49152),
@@ -152,9 +150,9 @@ impl Outlet {
     pub fn open(place: &Place, settings: &OutletSettings) -> Result<Outlet, OutletError> {
         let rate = settings.rate.hertz();
         let size = match place {
-            Place::Socket { bytes, .. } => *bytes,
+            Place::Socket { bytes, .. } | Place::Capture { bytes, .. } => *bytes,
             Place::Port(address) => address.bytes,
-            _ => CAPTURED,
+            Place::Bytes(_) => return Err(OutletError::NoPackets(place.to_string())),
         };
         let samples = samples_within(size).ok_or(OutletError::Size(size))?;
         let ends = match place {
@@ -164,7 +162,7 @@ impl Outlet {
                 Ends::Socket(sockets::sender(peer, interface.transpose()?.as_ref())?)
             }
             Place::Port(address) => Ends::Port(Box::new(PortEnd::open(address, settings)?)),
-            Place::Capture(path) => capture(path)?,
+            Place::Capture { path, .. } => capture(path)?,
         };
         let paced = !matches!(ends, Ends::Capture(..));
         let since = SystemTime::now().duration_since(UNIX_EPOCH);

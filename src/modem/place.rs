@@ -1,13 +1,17 @@
 //! Places as users write them.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use karoo_flow::adapters::Address;
+use karoo_flow::adapters::{Address, DEFAULT_DATAGRAM};
 
 use crate::ports::{PORT_SCHEME, PortAddress};
+
+/// Bytes that a datagram in a capture may have.
+const SIZES: RangeInclusive<usize> = 1..=65_507;
 
 /// Where samples come from or go to.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,14 +30,19 @@ pub enum Place {
     /// As packets through a DPDK port.
     Port(PortAddress),
     /// As packets in a capture file.
-    Capture(PathBuf),
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of a datagram that is written, at most.
+        bytes: usize,
+    },
 }
 
 impl Place {
     /// Its path, if it is a file: of samples, or a capture.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::Bytes(Address::File(path)) | Self::Capture(path) => Some(path),
+            Self::Bytes(Address::File(path)) | Self::Capture { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -63,15 +72,44 @@ impl FromStr for Place {
         }
         match text.parse()? {
             Address::Udp { peer, bytes, idle } => Ok(Self::Socket { peer, bytes, idle }),
-            Address::File(path) if is_capture(&path) => Ok(Self::Capture(path)),
+            Address::File(path) => match capture(text, &path)? {
+                Some((path, bytes)) => Ok(Self::Capture { path, bytes }),
+                None => Ok(Self::Bytes(Address::File(path))),
+            },
             other => Ok(Self::Bytes(other)),
         }
     }
 }
 
-fn is_capture(path: &Path) -> bool {
-    let end = path.extension().and_then(|end| end.to_str());
-    matches!(end, Some("pcap" | "pcapng"))
+/// The path of a capture and the bytes of its datagrams, if a path is of one, with what is behind
+/// commas.
+fn capture(text: &str, path: &Path) -> Result<Option<(PathBuf, usize)>, String> {
+    let whole = path.to_string_lossy();
+    let mut parts = whole.split(',');
+    let mut end = 0;
+    // A folder may have commas in its name.
+    let found = parts.by_ref().find(|part| {
+        end += part.len() + 1;
+        part.ends_with(".pcap") || part.ends_with(".pcapng")
+    });
+    if found.is_none() {
+        return Ok(None);
+    }
+    let mut bytes = DEFAULT_DATAGRAM;
+    for word in parts {
+        let size = word.strip_prefix("size=").ok_or_else(|| {
+            format!("{text}: `{word}` is not known; behind a capture there is size= alone")
+        })?;
+        let size = size.parse().ok().filter(|size| SIZES.contains(size));
+        let (least, most) = (SIZES.start(), SIZES.end());
+        bytes =
+            size.ok_or_else(|| format!("{text}: `{word}`: it must be {least} to {most} bytes"))?;
+    }
+    let path = match whole.get(..end - 1).filter(|path| path.len() < whole.len()) {
+        Some(path) => path.into(),
+        None => path.to_owned(),
+    };
+    Ok(Some((path, bytes)))
 }
 
 impl fmt::Display for Place {
@@ -82,7 +120,13 @@ impl fmt::Display for Place {
             Self::Port(address) => {
                 write!(f, "{PORT_SCHEME}{}:{}", address.interface, address.peer)
             }
-            Self::Capture(path) => path.display().fmt(f),
+            Self::Capture { path, bytes } => {
+                path.display().fmt(f)?;
+                match *bytes == DEFAULT_DATAGRAM {
+                    true => Ok(()),
+                    false => write!(f, ",size={bytes}"),
+                }
+            }
         }
     }
 }

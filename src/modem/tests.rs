@@ -21,7 +21,22 @@ fn places_read_what_users_write() {
     assert!(place("air.cf32").file().is_some() && !place("air.cf32").is_live());
     assert!(place("-").is_standard());
     assert!(place("shm:air").is_live() && !place("shm:air").has_packets());
-    assert_eq!(place("a/b.pcap"), Place::Capture("a/b.pcap".into()));
+    for (text, path, bytes) in [
+        ("a/b.pcap", "a/b.pcap", 1472),
+        ("a,b/c.pcapng", "a,b/c.pcapng", 1472),
+        ("a,b/c.pcap,size=4000", "a,b/c.pcap", 4000),
+    ] {
+        let path = path.into();
+        assert_eq!(place(text), Place::Capture { path, bytes });
+        assert_eq!(place(text).to_string(), text);
+    }
+    for (text, why) in [
+        ("a.pcap,size=0", "1 to 65507"),
+        ("a.pcap,idle=1", "size= alone"),
+    ] {
+        let error = text.parse::<Place>().unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
     for text in ["udp:239.1.2.3:4991", "dpdk:eth0:239.1.2.3:4991"] {
         assert!(place(text).is_live() && place(text).has_packets());
         assert_eq!(place(text).to_string(), text);

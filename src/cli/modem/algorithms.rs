@@ -68,6 +68,23 @@ impl Algorithms {
         }
     }
 
+    /// Whether frames are found as the original finds them.
+    pub fn is_original(&self) -> bool {
+        matches!(self.acquisition, Find::Original)
+    }
+
+    /// Refuses what the ways do not follow.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.feedback != FEEDBACK && !self.is_original() {
+            let why = "it is for --acquisition original; add that, or leave --feedback out";
+            return Err(Failure::usage(format!(
+                "--feedback {}: {why}",
+                self.feedback
+            )));
+        }
+        Ok(())
+    }
+
     /// How frames are found.
     pub fn acquisition(&self) -> Acquisition {
         match self.acquisition {

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::algorithms::{self, Algorithms};
-use super::channel::FrontEndOptions;
+use super::channel::{self, FrontEndOptions, Given};
 use super::samples;
 use crate::cli::{Failure, Files};
 use crate::config::units::hertz;
@@ -285,9 +285,16 @@ pub fn run(args: &BerArgs) -> Result<(), Failure> {
         .writes("--svg", args.svg.as_deref())
         .writes_into("--report", args.report.as_deref(), &["report.html"])
         .check()?;
+    args.algorithms.check()?;
     let trials = args.trials();
     if let Some(trial) = trials.first() {
-        trial.channel.check().map_err(Failure::usage)?;
+        let given = Given {
+            sample_rate: args.sample_rate,
+            frequency: args.frequency,
+            ..Given::default()
+        };
+        let refused = |error| channel::refused(&error, &given);
+        trial.channel.check().map_err(refused)?;
         trial.receiver.check().map_err(algorithms::refused)?;
     }
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use karoo_modem::channel::{
-    Channel, ChannelSettings, Converter, Fading, IqImbalance, Path, Profile,
+    Channel, ChannelSettings, Converter, Fading, IqImbalance, Path, Profile, Setting, SettingError,
 };
 use karoo_modem::formats::{FullScale, SampleFormat};
 use karoo_modem::waveform::SAMPLES_PER_SYMBOL;
@@ -110,7 +110,7 @@ pub struct ChannelOptions {
     #[arg(long, value_name = "BITS")]
     bits: Option<u32>,
     /// Value at which the converter clips
-    #[arg(long, value_name = "VALUE", default_value_t = 4.0)]
+    #[arg(long, value_name = "VALUE", default_value_t = 4.0, requires = "bits")]
     clip: f64,
     /// Seed of noise and fading
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -200,7 +200,75 @@ fn complex(text: &str) -> Result<Complex64, String> {
     Ok(Complex64::new(number(re)?, number(im)?))
 }
 
+/// What a command line gives otherwise than a channel takes it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Given {
+    pub sample_rate: f64,
+    pub frequency: f64,
+    pub doppler: f64,
+    /// In degrees.
+    pub phase: f64,
+    pub es_n0: Option<f64>,
+}
+
+/// Refuses a setting by its option, in the option's units.
+pub(super) fn refused(error: &SettingError, given: &Given) -> Failure {
+    // Very large and very small ones have exponents.
+    let number = |value: f64| {
+        let text = format!("{value:?}");
+        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    };
+    let by_rate = |value: f64, share: f64, words: &str| {
+        let most = number(given.sample_rate * share);
+        let least = if share == 0.5 {
+            format!("-{most}")
+        } else {
+            "0".to_owned()
+        };
+        let rule = format!("{least} to {most} Hz, {words} of the sample rate");
+        (number(value), rule)
+    };
+    let whole = |rule: &str| (number(error.value), rule.to_owned());
+    let (option, (value, rule)) = match error.setting {
+        Setting::Gain => ("--gain", whole(error.rule)),
+        Setting::Delay => ("--delay", whole(error.rule)),
+        Setting::Clock => ("--clock", whole(error.rule)),
+        Setting::Frequency => ("--frequency", by_rate(given.frequency, 0.5, "half")),
+        Setting::Phase => {
+            let rule = "-3.6e8 to 3.6e8 degrees".to_owned();
+            ("--phase", (number(given.phase), rule))
+        }
+        Setting::Doppler => ("--doppler", by_rate(given.doppler, 0.01, "a hundredth")),
+        Setting::Snr => match given.es_n0 {
+            // As --snr, 4.77 dB more.
+            Some(ratio) => ("--es-n0", (number(ratio), "-195.2 to 204.7 dB".to_owned())),
+            None => ("--snr", whole(error.rule)),
+        },
+        Setting::IqGain => ("--iq-gain", whole(error.rule)),
+        Setting::IqPhase => ("--iq-phase", whole(error.rule)),
+        Setting::Dc => ("--dc", whole(error.rule)),
+        Setting::Bits => ("--bits", whole(error.rule)),
+        Setting::FullScale => ("--clip", whole(error.rule)),
+        Setting::Paths | Setting::PathDelay | Setting::PathGain => {
+            return Failure::usage(format!("--path: {error}"));
+        }
+    };
+    Failure::usage(format!("{option} {value}: it must be {rule}"))
+}
+
 impl ChannelOptions {
+    /// Refuses a setting, at a rate if it is known: without one there is no frequency.
+    pub fn refused(&self, error: &SettingError, sample_rate: Option<f64>) -> Failure {
+        let given = Given {
+            sample_rate: sample_rate.unwrap_or_default(),
+            frequency: self.frequency,
+            doppler: self.doppler.unwrap_or_default(),
+            phase: self.phase,
+            es_n0: self.es_n0,
+        };
+        refused(error, &given)
+    }
+
     /// The channel, for samples at a rate if it is known.
     pub fn settings(&self, sample_rate: Option<f64>) -> Result<ChannelSettings, Failure> {
         let cycles = |option: &str, hertz: f64| match sample_rate {
@@ -274,7 +342,8 @@ pub fn run(args: &ChannelArgs) -> Result<(), Failure> {
         .and_then(|recording| recording.sample_rate);
     let sample_rate = args.sample_rate.or(said);
     let settings = args.channel.settings(sample_rate)?;
-    let mut channel = Channel::new(&settings).map_err(Failure::usage)?;
+    let refused = |error| args.channel.refused(&error, sample_rate);
+    let mut channel = Channel::new(&settings).map_err(refused)?;
     samples::not_the_same(file(&args.input), file(&args.output))?;
     let scale = args.full_scale.unwrap_or_default();
     let mut output = samples::write(&args.output, args.output_format, scale)?;

@@ -19,15 +19,15 @@ pub struct EndOptions {
     /// Seconds after which it ends
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Frames after which it ends, delivered or not
+    /// Frames that come out, delivered or not, before it ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 }
 
 impl EndOptions {
-    /// Whether there are as many frames as are wanted.
-    pub fn is_enough(&self, frames: u64) -> bool {
-        self.frames.is_some_and(|wanted| frames >= wanted)
+    /// How many frames are wanted, if not all.
+    pub fn frames(&self) -> Option<u64> {
+        self.frames
     }
 }
 

@@ -89,11 +89,12 @@ pub fn receive(
         *lock(&counts_too) = input.counts();
         Ok(count)
     };
+    sink.most = end.frames();
     let mut frames: Vec<ReceivedFrame> = Vec::new();
     let each = |frame| {
         frames.push(frame);
         let done = sink.frames(&mut frames);
-        if end.is_enough(sink.found) {
+        if sink.is_full() {
             watch.stop().set();
         }
         done.map_err(|error| failed.keep(error))
@@ -101,6 +102,10 @@ pub fn receive(
     let received = graph::receive(config, copies(threads), read, each);
     let received = received.map_err(|error| failed.of(error))?;
     sink.flush()?;
+    let received = Received {
+        counts: sink.counted(received.counts, 0),
+        ..received
+    };
     let read = *lock(&read_counts);
     Ok((received, read))
 }

@@ -1,6 +1,6 @@
 //! `karoo modem link`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
@@ -23,7 +23,7 @@ use super::channel::ChannelOptions;
 use super::ending::{EndOptions, Watch};
 use super::messages::{FrameSettings, messages};
 use super::samples::{self, is_standard};
-use super::sink::{self, Sink, SinkSettings, lock};
+use super::sink::{self, NewOutput, Sink, SinkSettings, lock};
 use super::stream::Source;
 use crate::cli::Failure;
 use crate::modem::Pace;
@@ -53,7 +53,7 @@ pub struct LinkArgs {
     /// Times that the input is sent, one behind the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
-    /// Share of the time in which frames are sent while there are any: above 0, at most 1
+    /// Share of the time in which frames are sent while there are any: 1e-12 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     duty: f64,
     /// Samples per second, by the clock
@@ -203,7 +203,8 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     };
     config.check().map_err(refused)?;
     let settings = args.channel.settings(Some(args.sample_rate))?;
-    let channel = Channel::new(&settings).map_err(Failure::usage)?;
+    let refused_setting = |error| args.channel.refused(&error, Some(args.sample_rate));
+    let channel = Channel::new(&settings).map_err(refused_setting)?;
     // What a channel can have, samples can.
     let clip = settings.converter.map(|converter| converter.full_scale);
     let full_scale = clip.and_then(|value| FullScale::new(value as f32).ok());
@@ -211,9 +212,10 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
     let payload = args.modulation.payload_bytes();
     let at_once = is_standard(&args.input);
     let messages = messages(&args.input, args.repeat, payload, at_once)?;
-    let output = sink::output(Some(Path::new(&args.output)))?;
+    let output = NewOutput::payloads(&args.output)?;
     let mut watch = Watch::start(true, args.http)?;
     watch.end_after(&args.end)?;
+    let output = Some(output.begin()?);
 
     let (blocks, taken) = sync_channel(BLOCKS);
     let near = Near {

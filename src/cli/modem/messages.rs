@@ -1,6 +1,5 @@
 //! Bytes to frames.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use karoo_modem::graph::SendFrames;
 use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, Scrambler, frame_message};
 
-use super::samples::is_standard;
+use super::samples::{self, is_standard};
 use crate::cli::Failure;
 
 /// Messages that may wait to be sent.
@@ -75,8 +74,8 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     if is_standard(path) {
         return Ok(Box::new(io::stdin()));
     }
-    let failed = |error| Failure::usage(format!("--input {}: {error}", path.display()));
-    Ok(Box::new(File::open(path).map_err(failed)?))
+    let failed = |error| Failure::data(format!("--input {}: {error}", path.display()));
+    Ok(Box::new(samples::open(path).map_err(failed)?))
 }
 
 /// Messages of at most `most` bytes out of a file, so many times, as they come: they are read on a

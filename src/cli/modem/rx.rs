@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use ground::counted;
 use karoo_modem::formats::{FullScale, ReadCounts, SampleFormat};
 use karoo_modem::graph::Received;
-use karoo_modem::rx::{Acquisition, Counts, Level, RxConfig};
+use karoo_modem::rx::{Acquisition, Counts, Equaliser, Level, RxConfig};
 use karoo_modem::waveform::{CheckField, ModeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use super::algorithms::{Algorithms, refused};
 use super::ending::{EndOptions, Watch};
 use super::graph;
 use super::samples::{self, is_standard};
-use super::sink::{self, FrameDone, Gatherer, Sink, SinkSettings, lock};
+use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings, lock};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
 use crate::cli::{Failure, Files};
@@ -120,9 +120,30 @@ pub struct RxArgs {
 }
 
 impl RxArgs {
-    /// Whether it goes on until somebody ends it, or somebody looks at it.
+    /// Whether it goes on until somebody ends it, or somebody looks at it: standard input may end
+    /// only with whoever writes it.
     pub fn is_live(&self) -> bool {
-        self.input.is_live() || self.http.is_some()
+        self.input.is_live() || self.input.is_standard() || self.http.is_some()
+    }
+
+    /// Refuses what the receiver would not follow.
+    fn check(&self) -> Result<(), Failure> {
+        self.algorithms.check()?;
+        if self.step != 0.0 && self.algorithms.equaliser() == Equaliser::MeanSquares {
+            let why = "least mean squares have a step of their own; leave --step out";
+            return Err(Failure::usage(format!(
+                "--step {} with --equaliser lms: {why}",
+                self.step
+            )));
+        }
+        let threads = self.threads.filter(|threads| *threads > 0);
+        if let Some(threads) = threads.filter(|_| self.algorithms.is_original()) {
+            let why = "it finds and decodes on one thread; leave --threads out";
+            return Err(Failure::usage(format!(
+                "--threads {threads} with --acquisition original: {why}"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -210,6 +231,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         let why = "--json with --output -: payloads go to standard output; name a file";
         return Err(Failure::usage(why));
     }
+    args.check()?;
     let config = config(args)?;
     let mut watch = Watch::start(args.is_live(), args.http)?;
     watch.end_after(&args.end)?;
@@ -227,15 +249,27 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         .writes("--soft", args.soft.as_deref())
         .writes_into("--report", args.report.as_deref(), &["report.html"])
         .check()?;
+    let output = args
+        .output
+        .as_deref()
+        .map(NewOutput::payloads)
+        .transpose()?;
+    let soft = args.soft.as_deref();
+    let soft = soft
+        .map(|path| NewOutput::file("--soft", path))
+        .transpose()?;
+    // All can be opened: what was in files goes.
+    let output = output.map(NewOutput::begin).transpose()?;
+    let soft = soft.map(NewOutput::begin).transpose()?;
     let mut sink = Sink {
         settings: SinkSettings {
             keep_failed: args.keep_failed,
             scramble: args.scramble,
             keep_frames: args.json,
-            prompt: args.input.is_live(),
+            prompt: args.input.is_live() || args.input.is_standard(),
         },
-        output: sink::output(args.output.as_deref())?,
-        soft: args.soft.as_deref().map(SoftOutput::create).transpose()?,
+        output,
+        soft: soft.map(SoftOutput::new),
         gatherer: args.report.is_some().then(Gatherer::default),
         watcher: watch.watcher(&args.input.to_string(), config.threads),
         meter: sink::meter(source.full_scale()),

@@ -68,8 +68,20 @@ pub fn rate(text: &str) -> Result<f64, String> {
 
 /// Parses a full scale of integer samples.
 pub fn full_scale(text: &str) -> Result<FullScale, String> {
-    let value = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    FullScale::new(value).map_err(|error| error.to_string())
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    // In double precision, in which it is what was written.
+    match (1e-6..=1e6).contains(&value) {
+        true => FullScale::new(value as f32).map_err(|error| error.to_string()),
+        false => Err("it must be 1e-6 to 1e6; 4 leaves room above the waveform's peaks".to_owned()),
+    }
+}
+
+/// Opens a file to read. What is a folder can be opened, and not read.
+pub fn open(path: &Path) -> io::Result<File> {
+    match path.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => File::open(path),
+    }
 }
 
 /// The files of samples by a name: of a recording, metadata and data.
@@ -136,10 +148,10 @@ impl Input {
         scale: Option<FullScale>,
     ) -> Result<Input, Failure> {
         let failed = |path: &Path, error: io::Error| {
-            Failure::usage(format!("--input {}: {error}", path.display()))
+            Failure::data(format!("--input {}: {error}", path.display()))
         };
         let Some(paths) = RecordingPaths::of(path) else {
-            let file = File::open(path).map_err(|error| failed(path, error))?;
+            let file = open(path).map_err(|error| failed(path, error))?;
             let source: Box<dyn Read + Send> = Box::new(file);
             let format = format_of(path, format);
             return Ok(Input {
@@ -240,7 +252,7 @@ impl Output {
             None => format_of(path, format),
         };
         let data = paths.as_ref().map_or(path, |paths| &paths.data);
-        let failed = |error| Failure::usage(format!("--output {}: {error}", data.display()));
+        let failed = |error| Failure::data(format!("--output {}: {error}", data.display()));
         let sink: Box<dyn Write> = Box::new(BufWriter::new(File::create(data).map_err(failed)?));
         let full_scale = (format == SampleFormat::Ci16).then_some(scale);
         Ok(Output {

@@ -1,6 +1,5 @@
 //! What becomes of received frames.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +18,7 @@ use super::ending::{EndOptions, Watch};
 use super::samples::is_standard;
 use super::soft::SoftOutput;
 use super::stream::{Next, Source};
-use crate::cli::Failure;
+use crate::cli::{Failure, NewFile};
 use crate::modem::Watcher;
 use crate::report::modem::{InputMeter, ModemGatherer};
 
@@ -94,24 +93,53 @@ pub struct Sink {
     pub sample_rate: Option<f64>,
     pub bytes: u64,
     pub done: Vec<FrameDone>,
-    /// Frames that were found.
+    /// Frames that were taken, and at how many no more are.
     pub found: u64,
+    pub most: Option<u64>,
+    /// What became of those.
+    pub outcomes: Counts,
 }
 
-/// Opens where payloads go.
-pub fn output(path: Option<&Path>) -> Result<Option<Payloads>, Failure> {
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    let name = path.display().to_string();
-    let output: Box<dyn Write> = match is_standard(path) {
-        true => Box::new(io::stdout()),
-        false => {
-            let failed = |error| Failure::usage(format!("--output {name}: {error}"));
-            Box::new(BufWriter::new(File::create(path).map_err(failed)?))
+/// What is to be written: a file has what it had until it begins.
+pub struct NewOutput {
+    option: &'static str,
+    name: String,
+    file: Option<NewFile>,
+}
+
+impl NewOutput {
+    /// Opens where payloads go, a file or standard output.
+    pub fn payloads(path: &Path) -> Result<NewOutput, Failure> {
+        match is_standard(path) {
+            true => Ok(NewOutput {
+                option: "--output",
+                name: path.display().to_string(),
+                file: None,
+            }),
+            false => NewOutput::file("--output", path),
         }
-    };
-    Ok(Some((name, output)))
+    }
+
+    /// Opens a file that an option names.
+    pub fn file(option: &'static str, path: &Path) -> Result<NewOutput, Failure> {
+        let name = path.display().to_string();
+        let failed = |error| Failure::data(format!("{option} {name}: {error}"));
+        let file = Some(NewFile::open(path).map_err(failed)?);
+        Ok(NewOutput { option, name, file })
+    }
+
+    /// Begins to write it.
+    pub fn begin(self) -> Result<Payloads, Failure> {
+        let NewOutput { option, name, file } = self;
+        let output: Box<dyn Write> = match file {
+            None => Box::new(io::stdout()),
+            Some(file) => {
+                let failed = |error| Failure::data(format!("{option} {name}: {error}"));
+                Box::new(BufWriter::new(file.begin().map_err(failed)?))
+            }
+        };
+        Ok((name, output))
+    }
 }
 
 impl Sink {
@@ -126,11 +154,37 @@ impl Sink {
         }
     }
 
-    /// Takes frames.
+    /// Whether there are as many frames as are wanted.
+    pub fn is_full(&self) -> bool {
+        self.most.is_some_and(|most| self.found >= most)
+    }
+
+    /// What was counted of a stream. Where there are as many frames as are wanted, those behind
+    /// them are in no count, and no end of samples has cut one: `cut` are those that there were
+    /// before.
+    pub fn counted(&self, counts: Counts, cut: u64) -> Counts {
+        match self.is_full() {
+            false => counts,
+            true => Counts {
+                samples: counts.samples,
+                bad_samples: counts.bad_samples,
+                detected: counts.not_acquired + cut + self.found,
+                not_acquired: counts.not_acquired,
+                cut,
+                ..self.outcomes
+            },
+        }
+    }
+
+    /// Takes frames, as long as any are wanted.
     pub fn frames(&mut self, frames: &mut Vec<ReceivedFrame>) -> Result<(), Failure> {
+        if let Some(most) = self.most {
+            frames.truncate(most.saturating_sub(self.found) as usize);
+        }
         self.found += frames.len() as u64;
         let any = !frames.is_empty();
         for mut frame in frames.drain(..) {
+            self.outcomes.add(frame.outcome);
             if let Some(gatherer) = &self.gatherer {
                 lock(gatherer).frame(&frame);
             }
@@ -205,8 +259,9 @@ pub fn receive(
 ) -> Result<Received, Failure> {
     let mut receiver = Receiver::new(config).map_err(refused)?;
     let mut before = Counts::default();
+    sink.most = end.frames();
     let (mut block, mut frames): (Vec<Complex32>, Vec<ReceivedFrame>) = Default::default();
-    while !end.is_enough(sink.found) {
+    while !sink.is_full() {
         if watch.has_ended() && !source.stop() {
             break;
         }
@@ -248,7 +303,9 @@ pub fn receive(
     receiver.finish(&mut frames);
     sink.frames(&mut frames)?;
     sink.flush()?;
+    let cut = before.cut;
     before += receiver.counts();
+    before = sink.counted(before, cut);
     if let Some(watcher) = &mut sink.watcher {
         watcher.counts(before, sink.bytes, source.counts(), sink.sample_rate);
         watcher.correction(receiver.correction());

@@ -1,11 +1,10 @@
 //! Soft values of received bits, as a file.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 
 use karoo_modem::rx::{Outcome, ReceivedFrame};
 
+use super::sink::Payloads;
 use crate::cli::Failure;
 
 /// Where soft values go.
@@ -15,15 +14,9 @@ pub struct SoftOutput {
 }
 
 impl SoftOutput {
-    /// Opens the file.
-    pub fn create(path: &Path) -> Result<SoftOutput, Failure> {
-        let name = path.display().to_string();
-        let failed = |error| Failure::usage(format!("--soft {name}: {error}"));
-        let file = File::create(path).map_err(failed)?;
-        Ok(SoftOutput {
-            name,
-            output: Box::new(BufWriter::new(file)),
-        })
+    /// Writes them to what has been opened.
+    pub fn new((name, output): Payloads) -> SoftOutput {
+        SoftOutput { name, output }
     }
 
     /// Writes the values of a frame whose modulation and length are known.

@@ -1,5 +1,6 @@
 //! Streams of samples on the command line: where they come from and go to.
 
+use std::fmt::Display;
 use std::io::{BufWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -16,7 +17,8 @@ use num_complex::Complex32;
 use super::samples::{Input, Output};
 use crate::cli::Failure;
 use crate::modem::{
-    Block, Intake, IntakeCounts, IntakeSettings, Outlet, OutletCounts, OutletSettings, Place, Taken,
+    Block, Intake, IntakeCounts, IntakeError, IntakeSettings, Outlet, OutletCounts, OutletError,
+    OutletSettings, Place, Taken,
 };
 
 /// Samples by which a frame's last pulse reaches behind its last symbol.
@@ -68,6 +70,29 @@ pub struct PacketOptions {
 }
 
 impl PacketOptions {
+    /// Refuses what nothing at a place follows.
+    fn check(&self, option: &str, place: &Place) -> Result<(), Failure> {
+        let stream = self.stream.map(|stream| format!("--stream {stream}"));
+        let interface = self.interface.as_ref();
+        let interface = interface.map(|name| format!("--interface {name}"));
+        let cpu = self.cpu.map(|cpu| format!("--cpu {cpu}"));
+        let is_socket = matches!(place, Place::Socket { .. });
+        let is_port = matches!(place, Place::Port(_));
+        let rules = [
+            (stream, place.has_packets(), "udp:, dpdk: and captures"),
+            (interface, is_socket, "udp:"),
+            (cpu, is_port, "dpdk:"),
+        ];
+        for (given, is_followed, places) in rules {
+            if let Some(given) = given.filter(|_| !is_followed) {
+                return Err(Failure::usage(format!(
+                    "{given}: {option} {place} has no use for it, which is for {places}; leave it out"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn cpu(&self) -> usize {
         self.cpu.or(allowed_cpus().last().copied()).unwrap_or(0)
     }
@@ -131,13 +156,13 @@ impl Source {
         stop: &Stop,
     ) -> Result<Source, Failure> {
         layout.check(place, format)?;
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::usage(format!("--input {place}: {error}"));
+        packets.check("--input", place)?;
+        let failed = |error: &dyn Display| format!("--input {place}: {error}");
         let Place::Bytes(address) = place else {
             if let Some(format) = format {
-                return Err(failed(&format!(
+                return Err(Failure::usage(failed(&format!(
                     "--format {format}: packets have 16-bit integers; leave the option out"
-                )));
+                ))));
             }
             let settings = IntakeSettings {
                 stream: packets.stream,
@@ -146,7 +171,15 @@ impl Source {
                 interface: packets.interface.clone(),
                 cpu: packets.cpu(),
             };
-            let intake = Intake::open(place, &settings).map_err(|error| failed(&error))?;
+            let intake = Intake::open(place, &settings).map_err(|error| {
+                let text = failed(&error);
+                match error {
+                    IntakeError::NoPackets(_)
+                    | IntakeError::Interface(_)
+                    | IntakeError::Port(_) => Failure::usage(text),
+                    _ => Failure::data(text),
+                }
+            })?;
             if place.is_live() {
                 tracing::info!(input = %place, "receiving");
             }
@@ -156,8 +189,9 @@ impl Source {
         let input = match place.file() {
             Some(path) => Input::open(path, format, scale)?,
             None => {
+                let source = address.reader(stop);
                 let mut source: Box<dyn Read + Send> =
-                    address.reader(stop).map_err(|error| failed(&error))?;
+                    source.map_err(|error| Failure::data(failed(&error)))?;
                 if layout.planar {
                     source = Box::new(PlanarReader::new(source));
                 }
@@ -282,8 +316,8 @@ impl Destination {
         stop: &Stop,
     ) -> Result<Destination, Failure> {
         layout.check(place, format)?;
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::usage(format!("--output {place}: {error}"));
+        packets.check("--output", place)?;
+        let failed = |error: &dyn Display| format!("--output {place}: {error}");
         if let Place::Bytes(address) = place {
             if losses.lose > 0.0 {
                 let why = format!("--lose {}: --output {place} has no packets", losses.lose);
@@ -292,7 +326,8 @@ impl Destination {
             let mut output = match place.file() {
                 Some(path) => Output::create(path, format, scale)?,
                 None => {
-                    let sink = address.writer(stop).map_err(|error| failed(&error))?;
+                    let sink = address.writer(stop);
+                    let sink = sink.map_err(|error| Failure::data(failed(&error)))?;
                     let mut sink: Box<dyn Write> = Box::new(BufWriter::new(sink));
                     if layout.planar {
                         sink = Box::new(PlanarWriter::new(sink));
@@ -305,10 +340,11 @@ impl Destination {
         }
         if let Some(SampleFormat::Cf32) = format {
             let why = "--format cf32: packets have 16-bit integers; leave the option out";
-            return Err(failed(&why));
+            return Err(Failure::usage(failed(&why)));
         }
         let Some(hertz) = sample_rate else {
-            return Err(failed(&"packets need --sample-rate, such as 1M"));
+            let why = failed(&"packets need --sample-rate, such as 1M");
+            return Err(Failure::usage(why));
         };
         let settings = OutletSettings {
             stream: packets.stream.unwrap_or_default(),
@@ -319,7 +355,17 @@ impl Destination {
             losses: losses.lose,
             seed: losses.lose_seed,
         };
-        let outlet = Outlet::open(place, &settings).map_err(|error| failed(&error))?;
+        let outlet = Outlet::open(place, &settings).map_err(|error| {
+            let text = failed(&error);
+            match error {
+                OutletError::NoPackets(_)
+                | OutletError::Pcapng
+                | OutletError::Size(_)
+                | OutletError::Interface(_)
+                | OutletError::Port(_) => Failure::usage(text),
+                _ => Failure::data(text),
+            }
+        })?;
         Ok(Destination::Packets(place.clone(), Box::new(outlet), 0))
     }
 

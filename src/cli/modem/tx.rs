@@ -56,7 +56,7 @@ pub struct TxArgs {
     /// Times that the input is sent, one behind the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     repeat: u64,
-    /// Share of the time in which frames are sent: above 0, at most 1
+    /// Share of the time in which frames are sent: 1e-12 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     duty: f64,
     /// Blank symbols before the first frame

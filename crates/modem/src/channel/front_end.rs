@@ -2,7 +2,7 @@
 
 use num_complex::Complex64;
 
-use super::settings::{SettingError, within};
+use super::settings::{Setting, SettingError, within};
 
 /// Differences between the branches of a mixer: Q is g (Im x cos φ + Re x sin φ), I is Re x.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -16,9 +16,9 @@ pub struct IqImbalance {
 impl IqImbalance {
     pub(super) fn check(&self) -> Result<(), SettingError> {
         let rule = "-40 to 40 dB";
-        within("an IQ gain", self.gain_db, (-40.0, 40.0), rule)?;
+        within(Setting::IqGain, self.gain_db, (-40.0, 40.0), rule)?;
         let rule = "-90 to 90 degrees";
-        within("an IQ phase", self.phase_degrees, (-90.0, 90.0), rule)
+        within(Setting::IqPhase, self.phase_degrees, (-90.0, 90.0), rule)
     }
 
     pub(super) fn apply(&self, samples: &mut [Complex64]) {
@@ -45,9 +45,9 @@ pub struct Converter {
 impl Converter {
     pub(super) fn check(&self) -> Result<(), SettingError> {
         let bits = f64::from(self.bits);
-        within("a number of bits", bits, (1.0, 24.0), "1 to 24")?;
+        within(Setting::Bits, bits, (1.0, 24.0), "1 to 24")?;
         let rule = "1e-6 to 1e6";
-        within("a full scale", self.full_scale, (1e-6, 1e6), rule)
+        within(Setting::FullScale, self.full_scale, (1e-6, 1e6), rule)
     }
 
     /// Quantises, and returns how many parts were clipped. What is no number becomes 0, and counts.

@@ -27,5 +27,5 @@ mod tests;
 pub use clock::INTERPOLATOR_TAPS;
 pub use front_end::{Converter, IqImbalance};
 pub use paths::{Path, Profile, UnknownProfile};
-pub use settings::{ChannelSettings, Fading, SettingError};
+pub use settings::{ChannelSettings, Fading, Setting, SettingError};
 pub use simulator::{Channel, ChannelCounts};

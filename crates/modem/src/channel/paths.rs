@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use num_complex::Complex64;
 
-use super::settings::{SettingError, within};
+use super::settings::{Setting, SettingError, within};
 use crate::waveform::SAMPLES_PER_SYMBOL;
 
 /// Most samples of delay that a path may have.
@@ -23,9 +23,14 @@ pub struct Path {
 impl Path {
     pub(super) fn check(&self) -> Result<(), SettingError> {
         let (delay, most) = (f64::from(self.delay), f64::from(MOST_DELAY));
-        within("a path's delay", delay, (0.0, most), "at most 2^20 samples")?;
+        within(
+            Setting::PathDelay,
+            delay,
+            (0.0, most),
+            "at most 2^20 samples",
+        )?;
         for part in [self.gain.re, self.gain.im] {
-            within("a path's gain", part, (-1e6, 1e6), "-1e6 to 1e6")?;
+            within(Setting::PathGain, part, (-1e6, 1e6), "-1e6 to 1e6")?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! What a channel does, checked as a whole.
 
+use std::fmt;
+
 use num_complex::Complex64;
 
 use super::front_end::{Converter, IqImbalance};
@@ -62,12 +64,69 @@ impl Default for ChannelSettings {
     }
 }
 
+/// One of a channel's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// [`ChannelSettings::gain_db`].
+    Gain,
+    /// [`ChannelSettings::delay`].
+    Delay,
+    /// [`ChannelSettings::clock_ppm`].
+    Clock,
+    /// [`ChannelSettings::frequency`].
+    Frequency,
+    /// [`ChannelSettings::phase`].
+    Phase,
+    /// How many [`ChannelSettings::paths`] there are.
+    Paths,
+    /// The delay of a path.
+    PathDelay,
+    /// The gain of a path.
+    PathGain,
+    /// [`Fading::doppler`].
+    Doppler,
+    /// [`ChannelSettings::snr_db`].
+    Snr,
+    /// [`IqImbalance::gain_db`].
+    IqGain,
+    /// [`IqImbalance::phase_degrees`].
+    IqPhase,
+    /// [`ChannelSettings::dc`].
+    Dc,
+    /// [`Converter::bits`].
+    Bits,
+    /// [`Converter::full_scale`].
+    FullScale,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Setting::Gain => "a gain",
+            Setting::Delay => "a delay",
+            Setting::Clock => "a clock error",
+            Setting::Frequency => "a frequency offset",
+            Setting::Phase => "a phase",
+            Setting::Paths => "a number of paths",
+            Setting::PathDelay => "a path's delay",
+            Setting::PathGain => "a path's gain",
+            Setting::Doppler => "a Doppler frequency",
+            Setting::Snr => "a signal-to-noise ratio",
+            Setting::IqGain => "an IQ gain",
+            Setting::IqPhase => "an IQ phase",
+            Setting::Dc => "a DC offset",
+            Setting::Bits => "a number of bits",
+            Setting::FullScale => "a full scale",
+        })
+    }
+}
+
 /// A setting that no channel can have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{setting} of {value}: it must be {rule}")]
+#[error("{setting} of {value:?}: it must be {rule}")]
 pub struct SettingError {
     /// What is set.
-    pub setting: &'static str,
+    pub setting: Setting,
     /// Its value.
     pub value: f64,
     /// What it must be.
@@ -76,7 +135,7 @@ pub struct SettingError {
 
 /// Refuses what lies outside `least..=most`, and what is no number.
 pub(super) fn within(
-    setting: &'static str,
+    setting: Setting,
     value: f64,
     (least, most): (f64, f64),
     rule: &'static str,
@@ -95,26 +154,26 @@ impl ChannelSettings {
     /// The first setting that no channel can have.
     pub fn check(&self) -> Result<(), SettingError> {
         const GAIN: &str = "-200 to 200 dB";
-        within("a gain", self.gain_db, (-200.0, 200.0), GAIN)?;
-        within("a delay", self.delay, (0.0, 1e6), "0 to 1e6 samples")?;
+        within(Setting::Gain, self.gain_db, (-200.0, 200.0), GAIN)?;
+        within(Setting::Delay, self.delay, (0.0, 1e6), "0 to 1e6 samples")?;
         let ppm = "-1000 to 1000 ppm";
-        within("a clock error", self.clock_ppm, (-1e3, 1e3), ppm)?;
+        within(Setting::Clock, self.clock_ppm, (-1e3, 1e3), ppm)?;
         let cycles = "-0.5 to 0.5 cycles per sample";
-        within("a frequency offset", self.frequency, (-0.5, 0.5), cycles)?;
-        within("a phase", self.phase, (-1e6, 1e6), "-1e6 to 1e6 turns")?;
+        within(Setting::Frequency, self.frequency, (-0.5, 0.5), cycles)?;
+        within(Setting::Phase, self.phase, (-1e6, 1e6), "-1e6 to 1e6 turns")?;
         let count = self.paths.len() as f64;
-        within("a number of paths", count, (0.0, 64.0), "at most 64")?;
+        within(Setting::Paths, count, (0.0, 64.0), "at most 64")?;
         self.paths.iter().try_for_each(Path::check)?;
         if let Some(fading) = self.fading {
             let rule = "0 to 0.01 cycles per sample";
-            within("a Doppler frequency", fading.doppler, (0.0, 0.01), rule)?;
+            within(Setting::Doppler, fading.doppler, (0.0, 0.01), rule)?;
         }
         if let Some(snr) = self.snr_db {
-            within("a signal-to-noise ratio", snr, (-200.0, 200.0), GAIN)?;
+            within(Setting::Snr, snr, (-200.0, 200.0), GAIN)?;
         }
         self.iq.check()?;
         for part in [self.dc.re, self.dc.im] {
-            within("a DC offset", part, (-1e6, 1e6), "-1e6 to 1e6")?;
+            within(Setting::Dc, part, (-1e6, 1e6), "-1e6 to 1e6")?;
         }
         self.converter.as_ref().map_or(Ok(()), Converter::check)
     }

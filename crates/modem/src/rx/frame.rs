@@ -121,7 +121,8 @@ impl std::ops::AddAssign for Counts {
 }
 
 impl Counts {
-    pub(crate) fn add(&mut self, outcome: Outcome) {
+    /// Counts what became of a frame.
+    pub fn add(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Delivered => &mut self.delivered,
             Outcome::Mode => &mut self.mode,

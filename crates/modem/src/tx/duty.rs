@@ -4,7 +4,7 @@ use crate::waveform::{BLANK_SYMBOLS, BLOCK_SYMBOLS, FRAME_SYMBOLS};
 
 /// A duty cycle that none can have.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("a duty cycle of {0}: it is above 0 and at most 1; 0.5 sends as long as it pauses")]
+#[error("a duty cycle of {0:?}: it is 1e-12 to 1; 0.5 sends as long as it pauses")]
 pub struct DutyError(f64);
 
 /// Blank symbols after each frame for a duty cycle: what fills the frame's last block of 40
@@ -39,5 +39,7 @@ mod tests {
         for duty in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY, 1e-300] {
             assert!(blank_symbols(duty).is_err(), "{duty}");
         }
+        let text = blank_symbols(1e-300).unwrap_err().to_string();
+        assert!(text.contains("1e-300: it is 1e-12 to 1"), "{text}");
     }
 }

@@ -1,0 +1,313 @@
+//! What `karoo modem` refuses, with the option and in its units; what a stream's end leaves; and
+//! whose turn it is then, by the exit code.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::support::{karoo, karoo_ok};
+
+/// A folder with `message`, so many lines of text, and `air.cf32`, the frames that it is.
+struct Room(TempDir);
+
+impl Room {
+    fn new(lines: usize) -> Room {
+        let folder = tempdir().unwrap();
+        let line = |n: usize| format!("{n:07}\n");
+        let message: String = (0..lines).map(line).collect();
+        fs::write(folder.path().join("message"), message).unwrap();
+        let room = Room(folder);
+        let (message, air) = (room.at("message"), room.at("air.cf32"));
+        karoo_ok(["modem", "tx", "--mod", "bpsk", "-i", &message, "-o", &air]);
+        room
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+fn refused(output: &Output, code: i32, wanted: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{wanted}: {said}");
+    assert!(said.contains(wanted), "{wanted}: {said}");
+}
+
+#[test]
+fn inputs_and_outputs_that_fail_are_no_wrong_command_line() {
+    let room = Room::new(10);
+    let (air, message, none) = (room.at("air.cf32"), room.at("message"), room.at("no/where"));
+    let folder = room.at("");
+    let keep = room.at("keep");
+    fs::write(&keep, "precious").unwrap();
+    let rows: [(&[&str], &str); 10] = [
+        (&["rx", "-i", &none, "-o", &keep], "--input"),
+        (&["rx", "-i", &folder, "-o", &keep], "is a directory"),
+        (&["rx", "-i", &air, "-o", &keep, "--soft", &none], "--soft"),
+        (
+            &["rx", "-i", &air, "-o", &none, "--soft", &keep],
+            "--output",
+        ),
+        (&["rx", "-i", "tcp:127.0.0.1:1", "-o", &keep], "--input tcp"),
+        (&["rx", "-i", &room.at("no.pcap"), "-o", &keep], "--input"),
+        (&["tx", "-i", &none, "-o", &keep], "--input"),
+        (&["tx", "-i", &folder, "-o", &keep], "is a directory"),
+        (&["tx", "-i", &message, "-o", &none], "--output"),
+        (&["channel", "-i", &none, "-o", &keep], "--input"),
+    ];
+    for (args, wanted) in rows {
+        refused(&karoo(["modem"].iter().chain(args)), 1, wanted);
+        assert_eq!(fs::read(&keep).unwrap(), b"precious", "{args:?}");
+    }
+}
+
+/// Waits until the process listens to SIGINT.
+fn listens(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    loop {
+        let text = fs::read_to_string(&status).unwrap();
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        if mask.is_some_and(|mask| mask >> 1 & 1 == 1) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(killed.unwrap().success());
+}
+
+fn started(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_karoo"))
+        .args(args)
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_signal_before_a_peer_connects_is_a_run_that_failed() {
+    let nobody = format!("shm:karoo-mistakes-{}", std::process::id());
+    let child = started(&["modem", "rx", "--input", &nobody]);
+    listens(&child);
+    interrupt(&child);
+    refused(&child.wait_with_output().unwrap(), 1, "stopped");
+}
+
+#[test]
+fn a_signal_ends_standard_input_behind_what_has_come() {
+    let room = Room::new(1000);
+    let message = fs::read(room.at("message")).unwrap();
+    let way = ["modem", "rx", "-i", "-", "-o", "-", "--threads", "0"];
+    let mut child = started(&way);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin
+        .write_all(&fs::read(room.at("air.cf32")).unwrap())
+        .unwrap();
+    // Two frames of several; the writer goes on.
+    let mut got = vec![0; 2 * 1528];
+    child.stdout.as_mut().unwrap().read_exact(&mut got).unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("frames delivered"), "{said}");
+    got.extend(output.stdout);
+    assert!(message.starts_with(&got) && got.len() >= 2 * 1528);
+}
+
+#[test]
+fn as_many_frames_come_out_as_are_wanted_by_any_threads() {
+    let room = Room::new(2000);
+    let message = fs::read(room.at("message")).unwrap();
+    let received = |frames: u64, way: &[&str]| -> Value {
+        let (air, back, soft) = (room.at("air.cf32"), room.at("back"), room.at("soft"));
+        let number = frames.to_string();
+        let rx = [
+            "modem", "rx", "-i", &air, "-o", &back, "--frames", &number, "--json",
+        ];
+        let soft = ["--soft", &soft];
+        let soft = if way.contains(&"--graph") {
+            &[][..]
+        } else {
+            &soft
+        };
+        let text = karoo_ok(rx.iter().chain(way).chain(soft));
+        let done: Value = serde_json::from_str(&text).unwrap();
+        let counts = &done["counts"];
+        assert_eq!(counts["delivered"], frames, "{way:?}: {counts}");
+        assert_eq!(
+            (&counts["detected"], &counts["cut"]),
+            (&frames.into(), &0.into())
+        );
+        assert_eq!(
+            done["frames"].as_array().unwrap().len() as u64,
+            frames,
+            "{way:?}"
+        );
+        assert_eq!(done["bytes"], frames * 1528, "{way:?}");
+        let back = fs::read(&back).unwrap();
+        assert!(message[..back.len()] == back && back.len() as u64 == frames * 1528);
+        if !soft.is_empty() {
+            let soft = fs::metadata(room.at("soft")).unwrap().len();
+            assert_eq!(soft, frames * 12_256 * 4);
+        }
+        done["frames"].clone()
+    };
+    let ways: [&[&str]; 5] = [
+        &["--threads", "0"],
+        &["--threads", "1"],
+        &["--threads", "5"],
+        &["--graph", "--threads", "1"],
+        &["--graph", "--threads", "3"],
+    ];
+    for frames in [1, 3] {
+        let found = ways.map(|way| received(frames, way));
+        assert!(found.iter().all(|one| *one == found[0]), "{found:#?}");
+    }
+}
+
+#[test]
+fn settings_are_refused_by_their_options_in_their_units() {
+    let room = Room::new(10);
+    let (air, out) = (room.at("air.cf32"), room.at("out.cf32"));
+    let channel = [
+        "modem",
+        "channel",
+        "--sample-rate",
+        "80M",
+        "-i",
+        &air,
+        "-o",
+        &out,
+    ];
+    let ber = ["modem", "ber", "--frames", "1"];
+    let link = ["modem", "link", "-i", &room.at("message"), "-o", &out];
+    let (tx, rx) = (
+        ["modem", "tx", "-i", &air, "-o", &out],
+        ["modem", "rx", "-i", &air],
+    );
+    let half = "--frequency 60000000: it must be -40000000 to 40000000 Hz, half of the sample rate";
+    let rows: [(&[&str], &str, &str); 26] = [
+        (&channel, "--frequency 60M", half),
+        (&ber, "--frequency 60M", half),
+        (
+            &link,
+            "--frequency 1M",
+            "--frequency 1000000: it must be -500000 to 500000 Hz",
+        ),
+        (
+            &channel,
+            "--es-n0 300",
+            "--es-n0 300: it must be -195.2 to 204.7 dB",
+        ),
+        (
+            &channel,
+            "--snr 300",
+            "--snr 300: it must be -200 to 200 dB",
+        ),
+        (&channel, "--gain 1e300", "--gain 1e300: it must be -200"),
+        (
+            &channel,
+            "--delay 1e7",
+            "--delay 10000000: it must be 0 to 1e6 samples",
+        ),
+        (&channel, "--phase 1e12", "degrees"),
+        (
+            &channel,
+            "--doppler 1M",
+            "--doppler 1000000: it must be 0 to 800000 Hz",
+        ),
+        (
+            &channel,
+            "--path 2000000:0",
+            "--path: a path's delay of 2000000",
+        ),
+        (&channel, "--bits 30", "--bits 30: it must be 1 to 24"),
+        (
+            &channel,
+            "--bits 8 --clip 0",
+            "--clip 0: it must be 1e-6 to 1e6",
+        ),
+        (&channel, "--dc 1e9,0", "--dc 1000000000: it must be"),
+        (
+            &ber,
+            "--clock 2000",
+            "--clock 2000: it must be -1000 to 1000 ppm",
+        ),
+        (
+            &ber,
+            "--iq-gain 50",
+            "--iq-gain 50: it must be -40 to 40 dB",
+        ),
+        (&link, "--iq-phase 100", "--iq-phase 100: it must be -90"),
+        (
+            &tx,
+            "--duty 1e-300",
+            "--duty: a duty cycle of 1e-300: it is 1e-12 to 1;",
+        ),
+        (
+            &rx,
+            "--full-scale 1e-50",
+            "'1e-50' for '--full-scale <VALUE>': it must be 1e-6",
+        ),
+        // What nothing would follow.
+        (&channel, "--clip 2", "--bits <BITS>"),
+        (&rx, "--equaliser lms --step 0.001", "leave --step out"),
+        (
+            &rx,
+            "--acquisition original --threads 4",
+            "leave --threads out",
+        ),
+        (&rx, "--feedback 100", "leave --feedback out"),
+        (&rx, "--interface eth0", "--interface eth0: --input"),
+        (&rx, "--stream 3", "which is for udp:, dpdk: and captures"),
+        (&tx, "--cpu 0", "--cpu 0: --output"),
+        (&ber, "--feedback 100", "add that, or leave"),
+    ];
+    for (command, options, wanted) in rows {
+        let all = command.iter().copied().chain(options.split(' '));
+        refused(&karoo(all), 2, wanted);
+    }
+    karoo_ok(
+        rx.iter()
+            .chain(&["--acquisition", "original", "--threads", "0"]),
+    );
+}
+
+#[test]
+fn packets_of_a_capture_have_the_size_behind_its_comma() {
+    let room = Room::new(400);
+    let (message, back) = (room.at("message"), room.at("back"));
+    let place = format!("{},size=412", room.at("air.pcap"));
+    let tx = [
+        "modem",
+        "tx",
+        "-i",
+        &message,
+        "-o",
+        &place,
+        "--sample-rate",
+        "1M",
+        "--json",
+    ];
+    let sent: Value = serde_json::from_str(&karoo_ok(tx)).unwrap();
+    // A header of 28 bytes, four for each sample.
+    let samples = sent["samples"].as_u64().unwrap();
+    assert_eq!(sent["packets"]["packets"], samples.div_ceil(96));
+    karoo_ok(["modem", "rx", "-i", &room.at("air.pcap"), "-o", &back]);
+    assert_eq!(fs::read(&back).unwrap(), fs::read(&message).unwrap());
+    let place = format!("{},idle=1", room.at("air.pcap"));
+    refused(&karoo(["modem", "rx", "-i", &place]), 2, "size= alone");
+}
