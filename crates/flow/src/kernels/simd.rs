@@ -6,7 +6,10 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(Kind);
 
+// A word: a byte that was stored just now and is loaded as a word would wait for all stores before
+// it, those of a block that is on its way to another core among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
 enum Kind {
     Portable,
     #[cfg(target_arch = "x86_64")]

@@ -37,6 +37,11 @@ impl Bell {
         let _ = self.thread.set(std::thread::current());
     }
 
+    /// Whether the thread was about to sleep a moment ago.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
+    }
+
     /// Wakes the thread if it sleeps. Comes after the change.
     pub fn ring(&self) {
         // Either this sees that the thread is about to sleep, or the thread sees the change.

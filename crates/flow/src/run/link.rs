@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bell::Bell;
 use super::block::{Place, places};
 use super::lane::Store;
-use super::layout::{Edge, IN, Layout, Turn};
+use super::layout::{Edge, IN, Layout, OUT, Turn};
 use super::settings::Transfer;
 use super::telemetry::QueueTimes;
 use crate::queue::{Consumer, MarkedConsumer, MarkedProducer, Producer, marked, queue};
@@ -35,8 +35,10 @@ struct End {
     /// The bell of the thread at the other end, and the blocks passed that it has not rung for.
     other: Arc<Bell>,
     unsaid: usize,
-    /// The most such blocks.
+    /// So many such blocks, and the other end is woken if it is seen to sleep.
     most: usize,
+    /// Whether it must be seen then: this thread may wait where it cannot say so before.
+    sure: bool,
     times: Arc<QueueTimes>,
 }
 
@@ -224,6 +226,7 @@ pub(super) fn link(
         } else {
             edge.capacity.div_ceil(2)
         },
+        sure: part <= OUT,
         times: times.clone(),
     };
     let (written, _) = super::block::places(shapes, edge, |port| edge.ports[port].from);
@@ -254,9 +257,13 @@ impl End {
     }
 
     /// A block has passed. A thread that sleeps is not woken for one, if there may soon be more.
+    ///
+    /// A look at whether it sleeps costs nothing, and may come too early: then the next block's
+    /// look, or what is said before this thread waits, wakes it. To be sure would take a fence,
+    /// which waits for all lines of the block to come from the other core.
     fn passed(&mut self) {
         self.unsaid += 1;
-        if self.unsaid >= self.most {
+        if self.unsaid >= self.most && (self.sure || self.other.is_asleep()) {
             self.say();
         }
     }
