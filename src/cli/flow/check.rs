@@ -194,14 +194,7 @@ fn show(checked: &Checked) {
         println!("wrong    {problem}");
     }
     if let Some(report) = &checked.report {
-        let text = report.to_string();
-        match text.split_once('\n') {
-            // No partition sets a period.
-            Some((_, rest)) if report.critical.is_empty() => {
-                print!("period   none: no node has anything to compute\n{rest}");
-            }
-            _ => print!("{text}"),
-        }
+        print!("{report}");
         if !checked.measured {
             println!("note     costs are guessed: times mean nothing");
         }

@@ -156,12 +156,15 @@ impl fmt::Display for Report {
                 .copied()
                 .filter(|_| self.critical.len() > 1),
         );
-        writeln!(
-            f,
-            "period   {:.1} ns a block, set by {}",
-            self.period.nanoseconds(),
-            self.names(critical)
-        )?;
+        match self.critical.is_empty() {
+            true => writeln!(f, "period   none: no node has anything to compute")?,
+            false => writeln!(
+                f,
+                "period   {:.1} ns a block, set by {}",
+                self.period.nanoseconds(),
+                self.names(critical)
+            )?,
+        }
         writeln!(
             f,
             "memory   {} bytes in {}",
