@@ -7,7 +7,7 @@ use std::path::Path;
 use karoo_modem::rx::ModeVote;
 use karoo_modem::theory::{Interval, mode_error_rate};
 use karoo_modem::trials::TrialPoint;
-use karoo_modem::waveform::Modulation;
+use karoo_modem::waveform::{ModeSet, Modulation};
 use quick_xml::escape::escape;
 
 use super::super::error_rates::{MeasuredRate, error_rates_svg, frame_rates_svg};
@@ -162,7 +162,7 @@ fn pictures(out: &mut String, run: &RatesRun, points: &[TrialPoint]) {
     });
     let theory = |modulation: Modulation, eb_n0_db: f64| {
         let es_n0_db = eb_n0_db + 10.0 * (modulation.bits() as f64).log10();
-        mode_error_rate(run.vote, es_n0_db)
+        mode_error_rate(run.vote, ModeSet::default(), modulation, es_n0_db)
     };
     let caption = "Frames whose modulation was read wrongly, of those that were found, on the curve \
                    of a perfect receiver";

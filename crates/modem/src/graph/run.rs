@@ -16,7 +16,10 @@ use super::search::{BLOCK, CORRECTION, COUNTS};
 use super::send::{SAMPLES, SendFrames};
 use crate::rx::{Acquisition, Correction, Counts, ReceivedFrame, RxConfig, RxConfigError};
 
-/// Ticks behind the end of the samples in which frames that were found come out.
+/// Ticks behind the end of the samples in which frames that were found come out. They are enough
+/// for frames that a transmitter sends one behind the other. Frames that lie over one another, for
+/// which see [`BLOCK`], may leave more waiting: what then has not come out is lost, and shows in
+/// the counts as fields that were detected and of which nothing became.
 const FLUSH: usize = 4;
 
 /// How many threads work on frames.

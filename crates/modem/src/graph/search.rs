@@ -12,8 +12,12 @@ use crate::waveform::FRAME_SYMBOLS;
 
 pub(super) const KIND: &str = "modem_search";
 
-/// Samples of a tick. Frames are at least 48 288 samples apart, so that in the mean at most one is
-/// complete with each tick.
+/// Samples of a tick. Frames that follow one another are at least 48 288 samples apart, but for the
+/// clock's error, so that in the mean at most one is complete with each tick.
+///
+/// Frames over one another may be found 44 300 samples apart: the search goes on behind a frame,
+/// and a third of a field is enough to find one that began before that end. Of such samples 13
+/// frames come with 12 ticks, so that with every 12 ticks one more waits, as long as that goes on.
 pub const BLOCK: usize = 48_000;
 
 /// Bytes of what is known of a frame ahead of its samples.

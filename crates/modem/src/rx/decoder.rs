@@ -168,8 +168,9 @@ impl Decoder {
         let begin = fit.fraction - preamble as f64 * fit.clock;
         let whole = begin.round();
         let start = fit.cef - preamble - LEAD as i64 + whole as i64;
-        frame.start = u64::try_from(start).unwrap_or(0);
-        frame.start_fraction = begin - whole;
+        if let Ok(start) = u64::try_from(start) {
+            (frame.start, frame.start_fraction) = (start, begin - whole);
+        }
         if self.config.points {
             if let Some(equaliser) = &self.mean_squares {
                 self.set_taps(&equaliser.taps());

@@ -24,9 +24,10 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedFrame {
     /// Sample at which it begins: the centre of its first symbol is 24 samples later, as in the
-    /// transmitter's output.
+    /// transmitter's output. 0 for a frame that begins before the stream does.
     pub start: u64,
-    /// What is left to the exact begin, from −½ to ½ of a sample.
+    /// What is left to the exact begin, from −½ to ½ of a sample. 0 for a frame that begins before
+    /// the stream does.
     pub start_fraction: f64,
     /// What became of it.
     pub outcome: Outcome,
@@ -36,7 +37,8 @@ pub struct ReceivedFrame {
     pub body: Vec<u8>,
     /// Energy of a symbol by noise density, behind the equaliser, in dB: Es/N0, over the preamble.
     pub snr_db: f64,
-    /// Root of the mean squared error of the body's points, the constellation's own being 1.
+    /// Root of the mean squared error of the body's points to those that were decided, the
+    /// constellation's own being 1: too small where many decisions are wrong.
     pub evm: f64,
     /// Carrier offset in cycles per sample; positive if the signal is too high.
     pub frequency: f64,

@@ -6,8 +6,14 @@
 //! only the first row is a sum over all symbols.
 //!
 //! Least squares makes symbols too small, by the factor α = Σ gᵢ pᵢ* / Σ |d|², because that lessens
-//! noise; decisions between levels want them whole, so the taps are divided by α. The same α gives
-//! the ratio of signal to noise behind the equaliser: α / (1 − α).
+//! noise; decisions between levels want them whole, so the taps are divided by α.
+//!
+//! The same α gives the ratio of signal to noise behind the equaliser. 1 − α is the error over the
+//! n symbols that the t taps were fitted to, which is smaller than that of symbols to come by
+//! (n − t) / (n + t): the fit takes t of n equations away from the noise, and its own errors add
+//! t / n to what comes. That is the final prediction error of H. Akaike, *Fitting autoregressive
+//! models for prediction*, Ann. Inst. Statist. Math. 21, 1969, here for a regression in
+//! white noise. So ε = (1 − α) (n + t) / (n − t), and the ratio is (1 − ε) / ε.
 
 use num_complex::Complex64;
 
@@ -26,6 +32,8 @@ pub(crate) struct Solution {
 
 /// Largest ratio that is told: what single precision can tell.
 const LARGEST_RATIO: f64 = 1e9;
+/// Smallest ratio that is told, as there is no logarithm of less than nothing.
+const SMALLEST_RATIO: f64 = 1e-3;
 /// What is added to the diagonal, relative to it.
 const LOADING: f64 = 1e-7;
 
@@ -62,8 +70,11 @@ pub(crate) fn least_squares(level: Level, y: Planar, d: &[f32], taps: usize) -> 
     if !alpha.is_finite() || alpha <= 1e-3 {
         return None;
     }
+    // With as many taps as symbols, or more, nothing is known of noise.
+    let (n, t) = (n as f64, taps as f64);
+    let error = (1.0 - alpha) * (n + t) / (n - t).max(1.0);
     let taps = g.iter().map(|g| g / alpha).collect();
-    let ratio = (alpha / (1.0 - alpha).max(1.0 / LARGEST_RATIO)).min(LARGEST_RATIO);
+    let ratio = (1.0 / error.max(1.0 / LARGEST_RATIO) - 1.0).clamp(SMALLEST_RATIO, LARGEST_RATIO);
     Some(Solution { taps, ratio })
 }
 
@@ -109,6 +120,9 @@ fn solve(r: &mut [Complex64], p: &[Complex64]) -> Option<Vec<Complex64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::{Distribution, StandardNormal};
 
     #[test]
     fn equations_are_solved() {
@@ -128,6 +142,50 @@ mod tests {
         assert!(least_squares(Level::detect(), (&y, &y), &d, 8).is_none());
         let y = vec![f32::NAN; 80];
         assert!(least_squares(Level::detect(), (&y, &y), &d, 8).is_none());
+    }
+
+    /// Symbols in white noise of a known power, once for the fit and once more to try it on: the
+    /// ratio that the fit tells is the one of the symbols that it has not seen.
+    #[test]
+    fn the_ratio_is_that_of_symbols_to_come() {
+        const SYMBOLS: usize = 1792;
+        const RUNS: usize = 12;
+        for (taps, decibels) in [(16, 20.0), (128, 20.0), (128, 6.0)] {
+            let noise = 10f64.powf(-decibels / 10.0);
+            let (mut told, mut error) = (0.0, 0.0);
+            for run in 0..RUNS {
+                let mut random = ChaCha8Rng::seed_from_u64(run as u64);
+                let mut field = || {
+                    let d: Vec<f32> = (0..SYMBOLS + taps)
+                        .map(|_| if random.random() { 1.0 } else { -1.0 })
+                        .collect();
+                    let mut part = || -> f32 {
+                        let normal: f64 = StandardNormal.sample(&mut random);
+                        (normal * (noise / 2.0).sqrt()) as f32
+                    };
+                    let re: Vec<f32> = d.iter().map(|d| d + part()).collect();
+                    let im: Vec<f32> = d.iter().map(|_| part()).collect();
+                    (d[taps / 2..][..SYMBOLS].to_vec(), re, im)
+                };
+                let (d, re, im) = field();
+                let solution = least_squares(Level::detect(), (&re, &im), &d, taps).unwrap();
+                told += 1.0 / solution.ratio / RUNS as f64;
+                let (d, re, im) = field();
+                for (k, d) in d.iter().enumerate() {
+                    let at = |i| Complex64::new(f64::from(re[k + i]), f64::from(im[k + i]));
+                    let z: Complex64 = (0..taps).map(|i| solution.taps[i] * at(i)).sum();
+                    error += (z - f64::from(*d)).norm_sqr() / (SYMBOLS * RUNS) as f64;
+                }
+            }
+            // 21 504 errors are known to 1 %; that of the fit is 15 % off with 128 taps.
+            assert!((told / error - 1.0).abs() < 0.03, "{taps}: {told} {error}");
+            // What the noise alone makes, and the taps' own errors.
+            let wanted = noise * (1.0 + taps as f64 / SYMBOLS as f64);
+            assert!(
+                (told / wanted - 1.0).abs() < 0.05,
+                "{taps}: {told} {wanted}"
+            );
+        }
     }
 
     #[test]

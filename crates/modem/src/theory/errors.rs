@@ -1,9 +1,8 @@
 //! Error rates in white noise.
 
-use crate::rx::ModeVote;
 use crate::waveform::Modulation;
 
-fn ratio(decibels: f64) -> f64 {
+pub(super) fn ratio(decibels: f64) -> f64 {
     10f64.powf(decibels / 10.0)
 }
 
@@ -84,21 +83,6 @@ pub fn frame_error_rate(modulation: Modulation, es_n0_db: f64) -> f64 {
     -whole.exp_m1()
 }
 
-/// Frames whose modulation is decided wrongly, of all, at an Es/N0 in dB, among the original's
-/// modulations: 1 − (1 − 3p² + 2p³)² by majority with p = Q(√(2 Es/N0)), and
-/// 1 − (1 − Q(√(6 Es/N0)))² by soft values.
-pub fn mode_error_rate(vote: ModeVote, es_n0_db: f64) -> f64 {
-    let es_n0 = ratio(es_n0_db);
-    let bit = match vote {
-        ModeVote::Majority => {
-            let p = q_function((2.0 * es_n0).sqrt());
-            p * p * (3.0 - 2.0 * p)
-        }
-        ModeVote::Soft => q_function((6.0 * es_n0).sqrt()),
-    };
-    bit * (2.0 - bit)
-}
-
 /// Error vector magnitude of a receiver that adds nothing of its own: 1/√(Es/N0).
 pub fn ideal_evm(es_n0_db: f64) -> f64 {
     1.0 / ratio(es_n0_db).sqrt()
@@ -156,26 +140,6 @@ mod tests {
             for &(decibels, golden, relative) in points {
                 close(bit_error_rate(modulation, decibels), golden, relative);
             }
-        }
-    }
-
-    #[test]
-    fn mode_errors_are_those_of_the_reference() {
-        let rows = [
-            (-2.0, 9.1e-2, 5.1e-2),
-            (0.0, 3.5e-2, 1.4e-2),
-            (2.0, 8.2e-3, 2.0e-3),
-            (3.0, 3.1e-3, 5.4e-4),
-            (4.0, 9.3e-4, 1.0e-4),
-            (6.0, 3.4e-5, 1.0e-6),
-        ];
-        for (decibels, majority, soft) in rows {
-            close(
-                mode_error_rate(ModeVote::Majority, decibels),
-                majority,
-                0.05,
-            );
-            close(mode_error_rate(ModeVote::Soft, decibels), soft, 0.05);
         }
     }
 

@@ -6,9 +6,10 @@
 
 mod confidence;
 mod errors;
+mod modes;
 
 pub use confidence::{Interval, clopper_pearson};
 pub use errors::{
-    bit_error_rate, frame_error_rate, ideal_evm, mode_error_rate, q_function, required_eb_n0,
-    symbol_error_rate,
+    bit_error_rate, frame_error_rate, ideal_evm, q_function, required_eb_n0, symbol_error_rate,
 };
+pub use modes::mode_error_rate;

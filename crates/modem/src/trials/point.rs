@@ -8,6 +8,7 @@ use std::thread;
 use serde::Serialize;
 
 use super::run::{Trial, TrialError, TrialResult};
+use crate::rx::RxConfig;
 use crate::theory::{Interval, mode_error_rate, required_eb_n0};
 use crate::waveform::Modulation;
 
@@ -35,6 +36,8 @@ impl TrialPoint {
     pub fn new(trial: &Trial, result: TrialResult) -> TrialPoint {
         let found = (result.sent - result.lost) as f64;
         let loss = |rate: f64| trial.eb_n0_db - required_eb_n0(trial.modulation, rate);
+        let RxConfig { vote, modes, .. } = trial.receiver;
+        let rate = mode_error_rate(vote, modes, trial.modulation, trial.es_n0_db());
         let some = (result.errors > 0).then_some(());
         TrialPoint {
             modulation: trial.modulation,
@@ -44,14 +47,14 @@ impl TrialPoint {
                 low: loss(interval.low),
                 high: loss(interval.high),
             }),
-            mode_expected: found * mode_error_rate(trial.receiver.vote, trial.es_n0_db()),
+            mode_expected: found * rate,
             result,
         }
     }
 }
 
-/// Runs trials on threads, each on another, and tells each point in their order as soon as all
-/// before it are there.
+/// Runs trials on threads, at least one, each on another, and tells each point in their order as
+/// soon as all before it are there.
 pub fn run_trials(
     trials: &[Trial],
     threads: usize,
@@ -61,7 +64,7 @@ pub fn run_trials(
     let (sender, receiver) = mpsc::channel();
     let mut points = Vec::new();
     thread::scope(|scope| {
-        for _ in 0..threads.min(trials.len()) {
+        for _ in 0..threads.max(1).min(trials.len()) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 while let Some((number, trial)) = {

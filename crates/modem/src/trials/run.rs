@@ -1,16 +1,18 @@
 //! One frame after the other through a channel, each with noise, delay and phase of its own.
 
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
 use super::unequalised::Unequalised;
-use crate::channel::{Channel, ChannelSettings, SettingError};
+use crate::channel::{Channel, ChannelSettings, Path, SettingError};
 use crate::rx::{Outcome, ReceivedFrame, Receiver, RxConfig, RxConfigError};
 use crate::theory::{Interval, bit_error_rate, clopper_pearson, ideal_evm};
 use crate::tx::Transmitter;
-use crate::waveform::{CheckField, Frame, Header, Modulation, SAMPLES_PER_SYMBOL};
+use crate::waveform::{
+    CheckField, Frame, HEADER_SYMBOLS, Header, Modulation, PREAMBLE_SYMBOLS, SAMPLES_PER_SYMBOL,
+};
 
 /// Blank symbols ahead of a frame.
 const LEAD: usize = 1000;
@@ -177,12 +179,19 @@ impl Trial {
         let mut samples: Vec<Complex32> = Vec::new();
         channel.push(&sent, &mut samples);
         channel.finish(&mut samples);
-        let mut receiver = Receiver::new(&self.receiver)?;
+        let mut receiver = Receiver::new(&RxConfig {
+            points: true,
+            ..self.receiver.clone()
+        })?;
         let mut frames = Vec::new();
         receiver.push(&samples, &mut frames);
         receiver.finish(&mut frames);
         let begin = (SAMPLES_PER_SYMBOL * LEAD) as f64 * (1.0 + 1e-6 * settings.clock_ppm);
-        let Some(received) = self.find(begin + settings.delay, &frames, result) else {
+        // Behind the paths a frame stands where the strongest puts it.
+        let strongest = |a: &&Path, b: &&Path| a.gain.norm_sqr().total_cmp(&b.gain.norm_sqr());
+        let path = settings.paths.iter().max_by(strongest);
+        let delay = settings.delay + path.map_or(0.0, |path| f64::from(path.delay));
+        let Some(received) = self.find(begin + delay, &frames, result) else {
             return Ok(());
         };
         self.compare(&frame, &settings, received, result);
@@ -231,9 +240,25 @@ impl Trial {
             .zip(&frame.body)
             .map(|(a, b)| u64::from((a ^ b).count_ones()));
         result.errors += wrong.sum::<u64>();
-        result.evm += frame.evm;
+        result.evm += error_vector(sent, frame);
         result.snr_db += frame.snr_db;
         result.clock_error_ppm += (frame.clock_ppm - channel.clock_ppm).powi(2);
         result.frequency_error += (frame.frequency - channel.frequency).powi(2);
     }
+}
+
+/// The error vector's magnitude behind the equaliser, to the points that were sent. To the nearest
+/// ones, as a receiver alone has to take it, it is too small where decisions are wrong.
+fn error_vector(sent: &Frame, frame: &ReceivedFrame) -> f64 {
+    let points = sent.points();
+    let body = points
+        .get(PREAMBLE_SYMBOLS + HEADER_SYMBOLS..)
+        .unwrap_or(&[]);
+    let (mut error, mut power) = (0.0, 0.0);
+    for (d, z) in body.iter().zip(&frame.points) {
+        let z = Complex64::new(f64::from(z.re), f64::from(z.im));
+        error += (z - d).norm_sqr();
+        power += d.norm_sqr();
+    }
+    (error / power.max(f64::MIN_POSITIVE)).sqrt()
 }

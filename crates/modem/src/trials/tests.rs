@@ -1,7 +1,7 @@
 //! Trials against closed forms.
 
 use super::*;
-use crate::channel::{ChannelSettings, Profile};
+use crate::channel::{ChannelSettings, Path, Profile};
 use crate::rx::RxConfig;
 use crate::waveform::Modulation;
 
@@ -44,6 +44,29 @@ fn echoes_are_the_error_vector_ahead_of_the_equaliser() {
     assert!(result.evm < 0.1 * result.evm_unequalised, "{}", result.evm);
 }
 
+/// The nearest points are nearer than those that were sent: of BPSK at 0 dB a tenth.
+#[test]
+fn where_decisions_are_wrong_the_error_vector_is_ideal_too() {
+    for modulation in [Modulation::Bpsk, Modulation::Qam256] {
+        let result = trial(modulation, 1.0, Profile::None).run().unwrap();
+        assert!(result.rate > 0.04, "{}", result.rate);
+        near(result.evm, result.evm_ideal, 0.03);
+    }
+}
+
+/// More than a frame may be off its place, and a weaker path at its begin.
+#[test]
+fn a_frame_stands_where_the_strongest_path_puts_it() {
+    let mut trial = trial(Modulation::Qpsk, 12.0, Profile::None);
+    let path = |delay, gain: f64| Path {
+        delay,
+        gain: gain.into(),
+    };
+    trial.channel.paths = vec![path(0, 0.05), path(300, -1.0)];
+    let result = trial.run().unwrap();
+    assert_eq!((result.lost, result.false_frames), (0, 0));
+}
+
 #[test]
 fn a_frame_is_counted_once() {
     // Far below what can be found, where it may be, and where each has errors.
@@ -65,6 +88,7 @@ fn points_come_in_order_and_their_loss_is_within_its_interval() {
         .map(|eb_n0_db| trial(Modulation::Qpsk, eb_n0_db, Profile::None))
         .into();
     let mut told = Vec::new();
+    assert_eq!(run_trials(&trials[..1], 0, |_| ()).unwrap().len(), 1);
     let points = run_trials(&trials, 2, |point| told.push(point.eb_n0_db)).unwrap();
     assert_eq!(told, [3.0, 4.0, 5.0]);
     for point in points {

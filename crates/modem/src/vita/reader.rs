@@ -8,6 +8,10 @@ use super::packet::{Packet, PacketError, PacketKind};
 use super::time::{PacketTime, SampleRate};
 use crate::formats::FullScale;
 
+/// Packets in a row, each wholly late, whose counts follow one another and that begin the stream
+/// anew: a sender whose time is behind what was given, as after one packet whose time was ahead.
+const MOST_LATE: u32 = 4;
+
 /// What has become of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -115,12 +119,16 @@ pub struct StreamReader {
     start: Option<PacketTime>,
     next: u64,
     count: Option<u8>,
+    /// Packets that were wholly late since the last that was placed, as far back as their counts
+    /// follow one another, and the count of the newest.
+    late: (u32, u8),
     counts: StreamCounts,
 }
 
 impl StreamReader {
     /// A reader of a stream, or of the first that comes. A rate that is given holds until a context
-    /// says another one. A gap of more than `most_lost` samples begins the stream anew.
+    /// says another one. A gap of more than `most_lost` samples begins the stream anew, and so do
+    /// four packets in a row that lie before what was given, if their counts follow one another.
     pub fn new(
         stream: Option<u32>,
         rate: Option<SampleRate>,
@@ -135,6 +143,7 @@ impl StreamReader {
             start: None,
             next: 0,
             count: None,
+            late: (0, 0),
             counts: StreamCounts::default(),
         }
     }
@@ -192,17 +201,30 @@ impl StreamReader {
         let place = self
             .start
             .map(|start| rate.samples(packet.time.since(start)));
+        let mut body = packet.body;
         let lost = match place.map(|place| place - i128::from(self.next)) {
             None => None,
             Some(lost) if lost < 0 && lost.unsigned_abs() <= u128::from(self.most_lost) => {
-                self.counts.late += 1;
-                return Placed::nothing(Piece::Nothing);
+                // Samples that were given already, by a packet or as zeros, are not given again.
+                let given = usize::try_from(lost.unsigned_abs()).unwrap_or(usize::MAX);
+                match body.get(given.saturating_mul(4)..) {
+                    Some(rest) if rest.len() >= 4 => {
+                        body = rest;
+                        Some(0)
+                    }
+                    _ if self.once_more_late(packet.count) => None,
+                    _ => {
+                        self.counts.late += 1;
+                        return Placed::nothing(Piece::Nothing);
+                    }
+                }
             }
             Some(lost) => u64::try_from(lost)
                 .ok()
                 .filter(|lost| *lost <= self.most_lost),
         };
         self.count = Some(packet.count);
+        self.late = (0, 0);
         let piece = match lost {
             Some(lost) => {
                 self.counts.lost_samples += lost;
@@ -225,7 +247,7 @@ impl StreamReader {
         };
         let placed = Placed {
             piece,
-            body: packet.body,
+            body,
             scale: self.scale,
         };
         let count = placed.samples().len() as u64;
@@ -233,5 +255,13 @@ impl StreamReader {
         self.counts.samples += count;
         self.counts.packets += 1;
         placed
+    }
+
+    /// Counts a packet that is wholly late; whether it is one too many.
+    fn once_more_late(&mut self, count: u8) -> bool {
+        let (number, last) = self.late;
+        let follows = number > 0 && count == (last + 1) % 16;
+        self.late = (if follows { number + 1 } else { 1 }, count);
+        self.late.0 >= MOST_LATE
     }
 }

@@ -158,6 +158,93 @@ fn a_packet_far_away_begins_the_stream_anew() {
     assert_eq!(reader.counts().restarts, 1);
 }
 
+/// The packet with a time of so many picoseconds later.
+fn later(packet: &[u8], by: i64) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    let unit = PICOSECONDS as i64;
+    let field = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |all, byte| all << 8 | i64::from(*byte))
+    };
+    let (seconds, rest) = (field(&packet[16..20]), field(&packet[20..28]) + by);
+    let seconds = (seconds + rest.div_euclid(unit)) as u32;
+    packet[16..20].copy_from_slice(&seconds.to_be_bytes());
+    packet[20..28].copy_from_slice(&rest.rem_euclid(unit).to_be_bytes());
+    packet
+}
+
+#[test]
+fn of_a_packet_that_overlaps_what_was_given_the_rest_is_kept() {
+    let sent = samples(720);
+    let packets = packets(&sent, 80e6);
+    // A sample at 80 MHz is 12 500 ps.
+    for overlap in [1, 359, 360, 361] {
+        let (mut reader, mut back) = (reader(), Vec::new());
+        reader.push(&packets[0], &mut back).unwrap();
+        reader.push(&packets[1], &mut back).unwrap();
+        let early = later(&packets[2], -12_500 * overlap as i64);
+        let kept = 360usize.saturating_sub(overlap);
+        let wanted = match kept {
+            0 => Piece::Nothing,
+            _ => Piece::Samples {
+                first: 360,
+                lost: 0,
+            },
+        };
+        assert_eq!(reader.push(&early, &mut back), Ok(wanted), "{overlap}");
+        let expected = [&sent[..360], &sent[720 - kept..]].concat();
+        assert!(back == expected, "{overlap}");
+        let counts = reader.counts();
+        assert_eq!(counts.samples, 360 + kept as u64);
+        assert_eq!(counts.late, u64::from(kept == 0));
+    }
+}
+
+#[test]
+fn behind_a_packet_that_was_ahead_the_stream_begins_anew() {
+    let sent = samples(360 * 40);
+    let packets = packets(&sent, 80e6);
+    let data: Vec<_> = packets.iter().filter(|packet| packet.len() > 200).collect();
+    let (mut reader, mut back) = (reader(), Vec::new());
+    reader.push(&packets[0], &mut back).unwrap();
+    reader.push(data[0], &mut back).unwrap();
+    // 10 ms, in which there are more than 2000 packets.
+    let ahead = later(data[1], 10_000_000_000);
+    reader.push(&ahead, &mut back).unwrap();
+    back.clear();
+    // Late ones of which too few follow one another begin nothing.
+    let strays = [9, 2, 3, 9, 5];
+    for number in strays {
+        assert_eq!(reader.push(data[number], &mut back), Ok(Piece::Nothing));
+    }
+    let pieces: Vec<_> = data[6..]
+        .iter()
+        .map(|packet| reader.push(packet, &mut back).unwrap())
+        .collect();
+    // 5, 6, 7 and 8 follow one another.
+    assert_eq!(
+        pieces[..3],
+        [Piece::Nothing, Piece::Nothing, Piece::Restart]
+    );
+    assert!(back == sent[360 * 8..]);
+    let counts = reader.counts();
+    assert_eq!((counts.late, counts.restarts), (7, 1));
+}
+
+/// A path that doubles every packet has each late copy behind a good one.
+#[test]
+fn packets_that_come_twice_do_not_begin_the_stream_anew() {
+    let sent = samples(360 * 40);
+    let packets = packets(&sent, 80e6);
+    let (mut reader, mut back) = (reader(), Vec::new());
+    for packet in packets.iter().flat_map(|packet| [packet, packet]) {
+        reader.push(packet, &mut back).unwrap();
+    }
+    assert!(back == sent);
+    assert_eq!((reader.counts().late, reader.counts().restarts), (40, 0));
+}
+
 #[test]
 fn what_cannot_be_used_is_counted_by_its_cause() {
     let packets = packets(&samples(360), 80e6);

@@ -112,8 +112,9 @@ pub fn mode_by_majority(byte: u8, modes: ModeSet) -> Modulation {
 /// is bit 0): the one whose byte correlates best with them. For the original's modulations that is
 /// the sign of each bit's three values added up.
 ///
-/// It fails with probability 1 − (1 − Q(√(6 Es/N0)))², where the majority fails with
-/// 1 − (1 − 3p² + 2p³)², p = Q(√(2 Es/N0)).
+/// Among the original's modulations it fails with probability 1 − (1 − Q(√(6 Es/N0)))², where the
+/// majority fails with 1 − (1 − 3p² + 2p³)², p = Q(√(2 Es/N0)); with 64-QAM among them
+/// [`mode_error_rate`](crate::theory::mode_error_rate) says how often.
 pub fn mode_by_soft_values(values: &[f64; 8], modes: ModeSet) -> Modulation {
     let correlation = |modulation: Modulation| -> f64 {
         let sign = |place: usize| 1.0 - 2.0 * f64::from(modulation.mode_byte() >> place & 1);

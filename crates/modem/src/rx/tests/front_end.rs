@@ -67,6 +67,39 @@ fn imbalance_and_dc_are_those_of_the_channel_and_go() {
     assert!(off.abs() < 1.4, "{found:?}");
 }
 
+/// One in the first unit, which has nothing before it, and one in a frame.
+#[test]
+fn single_samples_of_great_power_are_not_taken_for_an_imbalance() {
+    let (mut samples, channel) = faulty();
+    let clean = receive(&correcting(true), &samples).0;
+    for place in [700, 60_000] {
+        samples[place] = num_complex::Complex32::new(9e5, -9e5);
+    }
+    let mut receiver = Receiver::new(&correcting(true)).unwrap();
+    let mut frames = Vec::new();
+    receiver.push(&samples, &mut frames);
+    let found = receiver.correction().unwrap();
+    assert!((found.dc - channel.dc).norm() < 0.012, "{found:?}");
+    receiver.finish(&mut frames);
+    // The second is in the second frame's body.
+    assert_eq!((clean.len(), frames.len()), (6, 6));
+    for (number, (frame, clean)) in frames.iter().zip(&clean).enumerate() {
+        assert!(number == 1 || frame.evm < 1.05 * clean.evm, "{number}");
+    }
+}
+
+/// Behind noise that is 40 dB weaker.
+#[test]
+fn a_signal_that_becomes_stronger_is_seen() {
+    let (samples, channel) = faulty();
+    let quiet = samples[..40_000].iter().map(|x| x * 0.01);
+    let samples: Vec<_> = quiet.chain(samples.iter().copied()).collect();
+    let mut receiver = Receiver::new(&correcting(true)).unwrap();
+    receiver.push(&samples, &mut Vec::new());
+    let found = receiver.correction().unwrap();
+    assert!((found.imbalance().gain_db - channel.iq.gain_db).abs() < 0.2);
+}
+
 #[test]
 fn what_is_taken_off_depends_neither_on_blocks_nor_on_threads() {
     let (samples, _) = faulty();

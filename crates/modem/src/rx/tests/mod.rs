@@ -300,8 +300,15 @@ fn streams_that_begin_or_end_within_a_frame_lose_that_frame_alone() {
     assert_eq!((delivered(&received), counts.cut), (1, 1));
     assert_eq!(received[0].body, frames[1].body());
     // Most of the first field is missing.
-    let (received, _) = receive(&RxConfig::default(), &samples[3_500..]);
+    let late = ChannelSettings {
+        delay: 0.3,
+        ..ChannelSettings::default()
+    };
+    let (received, _) = receive(&RxConfig::default(), &through(&late, &samples)[3_500..]);
     assert_eq!(delivered(&received), 3);
+    // Its begin is before the stream: no fraction is left to sample 0.
+    assert_eq!((received[0].start, received[0].start_fraction), (0, 0.0));
+    assert!((received[1].start_fraction - 0.3).abs() < 0.01);
 }
 
 #[test]
