@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -77,9 +77,13 @@ impl Pipe {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
         options.custom_flags(libc::O_NONBLOCK);
+        let is_pipe = || {
+            path.metadata()
+                .is_ok_and(|about| about.file_type().is_fifo())
+        };
         loop {
             match options.open(path) {
-                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_pipe() => {
                     if stop.is_set() {
                         return Err(io::Error::other("stopped before a reader came"));
                     }

@@ -21,7 +21,7 @@ use crate::problem::Problems;
 use crate::run::{Between, Settings, Transfer};
 
 /// Version of a plan as JSON. Fields may be added within one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// What a written plan says that it is, behind `karoo/`.
 pub const SCHEMA: &str = "flow-plan";
 
@@ -466,7 +466,10 @@ impl Plan {
             return Err(PlanError::Other(text));
         }
         if plan.version != VERSION {
-            let text = format!("a plan of version {}: it must be {VERSION}", plan.version);
+            let text = format!(
+                "a plan of version {}: it must be {VERSION}; make it anew",
+                plan.version
+            );
             return Err(PlanError::Other(text));
         }
         Ok(plan)

@@ -130,7 +130,7 @@ pub(super) struct Clock {
 
 impl Clock {
     /// The tick of the part's own `at`th.
-    fn tick(&self, at: u64) -> u64 {
+    pub fn tick(&self, at: u64) -> u64 {
         if self.copies == 1 {
             return at;
         }

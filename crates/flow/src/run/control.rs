@@ -139,9 +139,20 @@ impl Control {
         }
     }
 
-    /// The tick before which the thread that is at tick `at` has to go on reading.
+    /// The tick before which a thread at tick `at` has to go on: a wish for the end is heeded where
+    /// its tick has not been passed.
     pub fn wanted(&self, at: u64) -> u64 {
-        self.end().min(self.wanted.load(Ordering::Acquire).max(at))
+        let wanted = self.wanted.load(Ordering::Acquire);
+        self.end().min(if wanted < at { u64::MAX } else { wanted })
+    }
+
+    /// Sets the end as it was asked for while the step from tick `at` on was read: within it, or
+    /// behind it where the tick has been passed.
+    pub fn stop_behind(&self, at: u64, step: u64) {
+        let wanted = self.wanted.load(Ordering::Acquire);
+        if wanted < at + step {
+            self.end_at(if wanted < at { at + step } else { wanted });
+        }
     }
 
     pub fn end(&self) -> u64 {

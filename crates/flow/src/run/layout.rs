@@ -262,21 +262,33 @@ fn changeable(graph: &Graph, settings: &Settings) -> Result<Vec<NodeId>, Problem
 }
 
 impl Layout {
-    /// Which parts have threads that no output needs, as nothing goes from them to an output.
-    pub fn unneeded(&self) -> Vec<usize> {
-        let mut needed = vec![false; self.parts.len()];
-        let mut open = vec![OUT];
+    /// The parts from which something goes to a part, over any number of queues, and that part.
+    fn before(&self, part: usize) -> Vec<bool> {
+        let mut found = vec![false; self.parts.len()];
+        let mut open = vec![part];
         while let Some(part) = open.pop() {
-            if !std::mem::replace(&mut needed[part], true) {
+            if !std::mem::replace(&mut found[part], true) {
                 let into = self.edges.iter().filter(|edge| edge.to == part);
                 open.extend(into.map(|edge| edge.from));
             }
         }
+        found
+    }
+
+    /// The parts with threads that no output needs, and whether each runs free: nothing comes to it
+    /// from the inputs, nor from a part that an output needs.
+    pub fn unneeded(&self) -> Vec<(usize, bool)> {
+        let needed = self.before(OUT);
         let mut parts: Vec<usize> = self.edges.iter().map(|edge| edge.to).collect();
         parts.retain(|&part| !needed[part]);
         parts.sort_unstable();
         parts.dedup();
-        parts
+        let free = |part: usize| {
+            let before = self.before(part).into_iter().enumerate();
+            let mut before = before.filter(|&(_, is_before)| is_before);
+            before.all(|(other, _)| other != IN && !needed[other])
+        };
+        parts.into_iter().map(|part| (part, free(part))).collect()
     }
 
     /// Lets the queues of the outside hold more blocks where these are small. The threads there

@@ -85,7 +85,7 @@ use layout::{IN, Layout, OUT};
 use outside::{Begins, Inlet, Outlet, Port};
 use plan::Plan;
 use telemetry::{Counts, Names, PartTimes, QueueTimes, Spread};
-use worker::{Ends, Worker};
+use worker::{Ends, Last, Worker};
 
 /// A graph that is ready to run on several threads, as often as wanted, each time from its initial
 /// state.
@@ -296,13 +296,15 @@ impl Executor {
                 item.as_ref()
                     .map_or(String::new(), |item| item.path.clone())
             };
-            let last = unneeded.contains(&ends.part);
+            let last = unneeded.iter().find(|(part, _)| *part == ends.part);
+            let last = last.map(|&(_, free)| if free { Last::Free } else { Last::Bound });
             let follows = change::changes(&plan, layout.parameters.len());
             let follower = follows.then(|| {
                 let clock = copies::clock(layout, ends.part);
                 Follower::new(run.changes.clone(), ends.part, clock)
             });
             run.workers.push(Worker {
+                clock: copies::clock(layout, ends.part),
                 ends,
                 plan,
                 follower,

@@ -121,7 +121,7 @@ impl Inlet {
             control.stop_within(at, self.step);
             let got = self.round(at, &mut bytes)?;
             // What was asked for meanwhile: the thread that writes has not passed this step.
-            control.stop_within(at, self.step);
+            control.stop_behind(at, self.step);
             if got < at + self.step {
                 control.end_at(got);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::bell::Bell;
-use super::change::{self, Follower};
+use super::change::{self, Clock, Follower};
 use super::control::{Control, Failure, panicked};
 use super::lane::Store;
 use super::link::{Receiver, Sender};
@@ -25,6 +25,15 @@ pub(super) struct Ends {
     pub counts: Arc<Counts>,
 }
 
+/// How a part that no output needs comes to the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// It gets what the inputs or the outputs' parts get, up to the end.
+    Bound,
+    /// It has its own pace.
+    Free,
+}
+
 /// A part that runs.
 pub(super) struct Worker {
     pub ends: Ends,
@@ -34,8 +43,10 @@ pub(super) struct Worker {
     pub step: u64,
     /// How changes are followed, if there is anything that can change.
     pub follower: Option<Follower>,
-    /// Whether no output needs it: then the run waits until it has come to the end.
-    pub last: bool,
+    /// The ticks that its steps are.
+    pub clock: Clock,
+    /// Set where no output needs it: then the run waits until it has come to the end.
+    pub last: Option<Last>,
     /// Whether ticks are counted and steps are timed.
     pub telemetry: bool,
     /// The unit that runs now, to be named if it fails.
@@ -193,7 +204,8 @@ impl Worker {
             if self.ends.begin().is_err() {
                 return Ok(());
             }
-            if step.saturating_mul(self.step) >= control.end() {
+            let at = self.clock.tick(step.saturating_mul(self.step));
+            if at >= control.end() || self.is_let_go(at) {
                 self.pass_on();
                 return Ok(());
             }
@@ -222,9 +234,16 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether it runs free, and whoever wants an end does not wait until it comes to where the
+    /// outputs are.
+    fn is_let_go(&self, at: u64) -> bool {
+        let control = &self.ends.control;
+        self.last == Some(Last::Free) && (control.quits() || at >= control.wanted(0))
+    }
+
     /// Behind the end no node runs: blocks of 0 go on to those that are not there yet.
     fn pass_on(&mut self) {
-        if self.last {
+        if self.last.is_some() {
             self.ends.control.finish();
         }
         loop {

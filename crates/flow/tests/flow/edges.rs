@@ -3,17 +3,16 @@
 
 use std::io::{Cursor, Read};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 
 use karoo_flow::nodes::{Convert, Counter, Delay, Logic, LogicOp, Machine};
-use karoo_flow::run::{Between, Handle, Transfer};
+use karoo_flow::run::Handle;
 use karoo_flow::{
     Builder, Executor, Graph, Interpreter, Literals, Ratio, Registry, Rounding, Scalar, Settings,
     Type, Value, Wire,
 };
 
 /// `count` numbers that tell their places.
-fn ramp(count: usize) -> Vec<Value> {
+pub fn ramp(count: usize) -> Vec<Value> {
     (1..=count).map(|n| Value::from(n as f32)).collect()
 }
 
@@ -188,6 +187,34 @@ impl Read for Slow {
     }
 }
 
+/// Gives samples without end, and asks in the middle of the second block for an end that is behind.
+struct Late(Receiver<Handle>, usize);
+
+impl Read for Late {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.1 += 1;
+        if self.1 == 1024 + 700 {
+            self.0.recv().unwrap().stop_at(100);
+        }
+        assert!(self.1 <= 2048, "it is read behind the end");
+        bytes[..4].fill(0);
+        Ok(4)
+    }
+}
+
+#[test]
+fn what_was_read_comes_out_where_a_stop_comes_too_late() {
+    let executor = Executor::new(&chain(), Settings::default()).unwrap();
+    let (told, handle) = channel();
+    let mut out = Vec::new();
+    let run = executor
+        .prepare(vec![Box::new(Late(handle, 0))], vec![Box::new(&mut out)])
+        .unwrap();
+    told.send(run.handle()).unwrap();
+    assert_eq!(run.run().unwrap().ticks, 2048);
+    assert_eq!(out.len(), 4 * 2048);
+}
+
 #[test]
 fn a_stop_within_the_block_that_is_being_read_is_in_time() {
     let executor = Executor::new(&chain(), Settings::default()).unwrap();
@@ -199,77 +226,6 @@ fn a_stop_within_the_block_that_is_being_read_is_in_time() {
     told.send(run.handle()).unwrap();
     assert_eq!(run.run().unwrap().ticks, 500);
     assert_eq!(out.len(), 4 * 500);
-}
-
-/// Notes what it gets.
-fn notes(kind: Type, seen: &Arc<Mutex<Vec<Value>>>) -> Machine<()> {
-    let seen = seen.clone();
-    Machine::new(
-        "notes",
-        [kind],
-        [],
-        || (),
-        move |_, inputs, _| {
-            seen.lock().unwrap().push(inputs[0].clone());
-        },
-    )
-}
-
-#[test]
-fn partitions_that_no_output_needs_get_all_samples() {
-    for (count, block) in [(1, 1024), (50_000, 64), (50_000, 4096)] {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let g = Builder::new("noted");
-        let x = g.input("x", Type::F32);
-        let y = g.scope("first", || {
-            g.partition(0);
-            x.gain(2)
-        });
-        g.scope("second", || {
-            g.partition(1);
-            g.add(notes(Type::F32, &seen), [y]);
-        });
-        g.output("y", y);
-        let graph = g.build().unwrap();
-        // Longer blocks than the output's: they fill up behind the end.
-        let between = Between {
-            from: 0,
-            to: 1,
-            block: 8 * block,
-            capacity: 2,
-            transfer: Transfer::InPlace,
-        };
-        let settings = Settings {
-            block,
-            between: vec![between],
-            ..Settings::default()
-        };
-        let executor = Executor::new(&graph, settings).unwrap();
-        executor.run_values(&[ramp(count)]).unwrap();
-        let seen = seen.lock().unwrap();
-        let wanted = (1..=count).map(|n| Value::from(2.0 * n as f32));
-        assert!(
-            seen.iter().take(count).cloned().eq(wanted),
-            "{count} {block}"
-        );
-        // Zeros fill the last step.
-        assert!(
-            seen[count..]
-                .iter()
-                .all(|value| *value == Value::from(0f32))
-        );
-    }
-}
-
-#[test]
-fn a_graph_of_nothing_but_a_partition_that_notes_runs_to_its_end() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let g = Builder::new("noted");
-    let x = g.input("x", Type::F32);
-    g.add(notes(Type::F32, &seen), [x]);
-    let executor = Executor::new(&g.build().unwrap(), Settings::default()).unwrap();
-    executor.run_values(&[ramp(10_000)]).unwrap();
-    assert_eq!(seen.lock().unwrap()[..10_000], ramp(10_000));
 }
 
 #[test]

@@ -18,4 +18,5 @@ mod partitionings;
 mod placement;
 mod plans;
 mod queues;
+mod sinks;
 mod telemetry;
