@@ -13,8 +13,8 @@ type Advance<S> = dyn Fn(&mut S, &[Value], &mut [Value]) + Send + Sync;
 /// state.
 ///
 /// Partitions go on in whole steps: behind the end of the inputs a machine gets zeros up to the end
-/// of its step, and nothing is written of what it makes of them. One without outputs gets all samples
-/// before the end, too.
+/// of its step, and nothing is written of what it makes of them. One without outputs gets all
+/// samples before the end, too.
 ///
 /// For a kind that files can name too, implement [`Node`] and add it to a
 /// [`Registry`](crate::Registry).

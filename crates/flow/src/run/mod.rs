@@ -44,6 +44,7 @@ mod improve;
 mod in_blocks;
 mod lane;
 mod layout;
+mod limits;
 mod link;
 mod live;
 mod outside;
@@ -66,6 +67,7 @@ use std::time::Instant;
 
 pub use change::ChangeError;
 pub use control::Failure;
+pub use limits::MAX_RUN_BYTES;
 pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
 pub use shape::{PartitionShape, QueueShape, Shape};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
@@ -74,7 +76,7 @@ use crate::graph::Graph;
 use crate::kernels::Level;
 use crate::literal::Literals;
 use crate::place::counted;
-use crate::problem::{Cause, Problems};
+use crate::problem::Problems;
 use crate::queue::sync;
 use crate::types::Type;
 use crate::value::Value;
@@ -96,9 +98,6 @@ pub struct Executor {
     outputs: Vec<Type>,
     inputs: Vec<Type>,
 }
-
-/// The most bytes of state and queues that a run may have: 16 GiB.
-pub const MAX_RUN_BYTES: u64 = 1 << 34;
 
 /// A run that can begin.
 pub struct Run<'a> {
@@ -171,11 +170,11 @@ impl Executor {
         let mut layout = Layout::of(graph, &settings)?;
         absorb::absorb(&mut layout);
         layout.deepen();
-        memory(graph, &layout)?;
+        limits::memory(graph, &layout)?;
         layout.cross();
         layout.stay_near();
         live::check(&layout, graph.name())?;
-        pins(&settings, graph.name())?;
+        limits::pins(&settings, graph.name())?;
         let ports = |ids: &mut dyn Iterator<Item = crate::NodeId>, input: bool| {
             ids.map(|id| {
                 let node = graph.node(id);
@@ -454,44 +453,6 @@ fn raise(priority: u8) -> Result<(), String> {
     let priority = thread_priority::ThreadPriority::Crossplatform(value);
     set_thread_priority_and_policy(thread_native_id(), priority, policy)
         .map_err(|error| error.to_string())
-}
-
-/// Refuses graphs whose states and queues would take the machine's memory.
-fn memory(graph: &Graph, layout: &Layout) -> Result<(), Problems> {
-    let queue = |edge: &layout::Edge| {
-        (edge.capacity as u64).saturating_mul(link::block_bytes(layout, edge) as u64)
-    };
-    // Capacities that cannot be are refused by themselves.
-    let can_be = |edge: &&layout::Edge| edge.capacity as u64 <= layout::MAX_BLOCK;
-    let queues = layout.edges.iter().filter(can_be).map(queue);
-    let bytes = queues.fold(graph.state_bytes(), u64::saturating_add);
-    if bytes <= MAX_RUN_BYTES {
-        return Ok(());
-    }
-    let text = format!(
-        "{bytes} bytes of state and queues: a run has at most {MAX_RUN_BYTES}; make delays, blocks \
-         or queues shorter"
-    );
-    Err(Problems::one(Cause::Limit, graph.name(), text))
-}
-
-/// Refuses CPUs that the process may not use.
-fn pins(settings: &Settings, name: &str) -> Result<(), Problems> {
-    let mut problems = Problems::default();
-    let cpus = core_affinity::get_core_ids().unwrap_or_default();
-    let copies = settings.copies.iter();
-    let copies = copies.flat_map(|(part, cpus)| cpus.iter().flatten().map(move |cpu| (part, cpu)));
-    for (part, cpu) in settings.cpus.iter().chain(copies) {
-        if !cpus.iter().any(|known| known.id == *cpu) {
-            let known: Vec<String> = cpus.iter().map(|cpu| cpu.id.to_string()).collect();
-            let text = format!(
-                "partition {part} is to run on CPU {cpu}: this process may use {}",
-                known.join(", ")
-            );
-            problems.add(Cause::Limit, name, text);
-        }
-    }
-    problems.unless(())
 }
 
 impl Run<'_> {

@@ -1,0 +1,47 @@
+//! What no run may have.
+
+use super::layout::{Edge, Layout, MAX_BLOCK};
+use super::link::block_bytes;
+use super::settings::Settings;
+use crate::graph::Graph;
+use crate::problem::{Cause, Problems};
+
+/// The most bytes of state and queues that a run may have: 16 GiB.
+pub const MAX_RUN_BYTES: u64 = 1 << 34;
+
+/// Refuses graphs whose states and queues would take the machine's memory.
+pub(super) fn memory(graph: &Graph, layout: &Layout) -> Result<(), Problems> {
+    let queue =
+        |edge: &Edge| (edge.capacity as u64).saturating_mul(block_bytes(layout, edge) as u64);
+    // Capacities that cannot be are refused by themselves.
+    let can_be = |edge: &&Edge| edge.capacity as u64 <= MAX_BLOCK;
+    let queues = layout.edges.iter().filter(can_be).map(queue);
+    let bytes = queues.fold(graph.state_bytes(), u64::saturating_add);
+    if bytes <= MAX_RUN_BYTES {
+        return Ok(());
+    }
+    let text = format!(
+        "{bytes} bytes of state and queues: a run has at most {MAX_RUN_BYTES}; make delays, blocks \
+         or queues shorter"
+    );
+    Err(Problems::one(Cause::Limit, graph.name(), text))
+}
+
+/// Refuses CPUs that the process may not use.
+pub(super) fn pins(settings: &Settings, name: &str) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let cpus = core_affinity::get_core_ids().unwrap_or_default();
+    let copies = settings.copies.iter();
+    let copies = copies.flat_map(|(part, cpus)| cpus.iter().flatten().map(move |cpu| (part, cpu)));
+    for (part, cpu) in settings.cpus.iter().chain(copies) {
+        if !cpus.iter().any(|known| known.id == *cpu) {
+            let known: Vec<String> = cpus.iter().map(|cpu| cpu.id.to_string()).collect();
+            let text = format!(
+                "partition {part} is to run on CPU {cpu}: this process may use {}",
+                known.join(", ")
+            );
+            problems.add(Cause::Limit, name, text);
+        }
+    }
+    problems.unless(())
+}
