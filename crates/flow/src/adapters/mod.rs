@@ -34,44 +34,34 @@
 
 mod address;
 mod net;
-#[cfg(unix)]
 mod pipe;
-#[cfg(unix)]
 mod shared;
 mod stop;
 
 pub use address::{Address, DEFAULT_DATAGRAM, DEFAULT_RING};
 pub use net::{first, resolve};
-#[cfg(unix)]
 pub use shared::{SharedReader, SharedWriter};
 pub use stop::Stop;
 
-#[cfg(not(unix))]
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::AsFd;
+
+use pipe::Pipe;
 
 impl Address {
     /// Opens an input. What would wait for a peer or for samples gives up when `stop` is set: the
     /// samples then end.
     pub fn reader(&self, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            #[cfg(unix)]
-            Address::File(path) => pipe::Pipe::open(path, stop)?,
-            #[cfg(not(unix))]
-            Address::File(path) => Box::new(File::open(path)?),
-            #[cfg(unix)]
-            Address::Standard => pipe::Pipe::read_from(open(io::stdin())?, stop)?,
-            #[cfg(not(unix))]
-            Address::Standard => Box::new(io::stdin()),
+            Address::File(path) => Pipe::open(path, stop)?,
+            Address::Standard => Pipe::read_from(open(io::stdin())?, stop)?,
             Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
             Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
             Address::Udp { peer, idle, .. } => Box::new(net::Datagrams::bind(peer, *idle, stop)?),
-            #[cfg(unix)]
             Address::Shared { name, bytes, idle } => {
                 Box::new(SharedReader::open(name, *bytes, *idle, stop)?)
             }
-            #[cfg(not(unix))]
-            Address::Shared { .. } => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 
@@ -80,33 +70,22 @@ impl Address {
         const BUFFER: usize = 1 << 16;
         Ok(match self {
             Address::File(path) => {
-                #[cfg(unix)]
-                let file = pipe::Pipe::create(path, stop)?;
-                #[cfg(not(unix))]
-                let file = File::create(path)?;
-                Box::new(BufWriter::with_capacity(BUFFER, file))
+                Box::new(BufWriter::with_capacity(BUFFER, Pipe::create(path, stop)?))
             }
             // Without the standard library's buffer, which is for lines of text: what comes out
             // block by block goes on block by block.
-            #[cfg(unix)]
-            Address::Standard => pipe::Pipe::write_to(open(io::stdout())?, stop)?,
-            #[cfg(not(unix))]
-            Address::Standard => Box::new(io::stdout()),
+            Address::Standard => Pipe::write_to(open(io::stdout())?, stop)?,
             Address::Connect(peer) => Box::new(net::Stream::connect(peer, stop)?),
             Address::Listen(local) => Box::new(net::Stream::accept(local, stop)?),
             Address::Udp { peer, bytes, .. } => Box::new(net::Sender::connect(peer, *bytes)?),
-            #[cfg(unix)]
             Address::Shared { name, bytes, .. } => {
                 Box::new(SharedWriter::create(name, *bytes, stop)?)
             }
-            #[cfg(not(unix))]
-            Address::Shared { .. } => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 }
 
 /// What a stream of the process has open.
-#[cfg(unix)]
-fn open(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
+fn open(stream: impl AsFd) -> io::Result<File> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
 }

@@ -41,28 +41,32 @@ fn ready(file: &File, event: libc::c_short) -> io::Result<bool> {
 }
 
 impl Pipe {
-    /// The file itself where nothing has to be waited for.
-    fn of<T: From<File> + From<Pipe>>(file: File, at_once: usize, stop: &Stop) -> io::Result<T> {
-        if file.metadata()?.is_file() {
-            return Ok(file.into());
-        }
-        let stop = stop.clone();
-        let pipe = Pipe {
+    fn new(file: File, at_once: usize, stop: &Stop) -> Pipe {
+        Pipe {
             file,
             at_once,
-            stop,
-        };
-        Ok(pipe.into())
+            stop: stop.clone(),
+        }
     }
 
-    /// To read from what is open.
+    /// To read from what is open: a file is read as it is, for nothing has to be waited for.
     pub fn read_from(file: File, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Pipe::of::<Reads>(file, 0, stop)?.0)
+        Ok(match file.metadata()?.is_file() {
+            true => Box::new(file),
+            false => Box::new(Pipe::new(file, 0, stop)),
+        })
     }
 
-    /// To write to what is open.
+    /// To write to what others opened.
     pub fn write_to(file: File, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
-        Ok(Pipe::of::<Writes>(file, AT_ONCE, stop)?.0)
+        Pipe::writer(file, AT_ONCE, stop)
+    }
+
+    fn writer(file: File, at_once: usize, stop: &Stop) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match file.metadata()?.is_file() {
+            true => Box::new(file),
+            false => Box::new(Pipe::new(file, at_once, stop)),
+        })
     }
 
     /// Opens a path to read from. A named pipe without a writer is waited for when it is read.
@@ -89,25 +93,9 @@ impl Pipe {
                     }
                     std::thread::sleep(LOOK);
                 }
-                opened => return Ok(Pipe::of::<Writes>(opened?, usize::MAX, stop)?.0),
+                opened => return Pipe::writer(opened?, usize::MAX, stop),
             }
         }
-    }
-}
-
-struct Reads(Box<dyn Read + Send>);
-
-struct Writes(Box<dyn Write + Send>);
-
-impl<T: Read + Send + 'static> From<T> for Reads {
-    fn from(reader: T) -> Reads {
-        Reads(Box::new(reader))
-    }
-}
-
-impl<T: Write + Send + 'static> From<T> for Writes {
-    fn from(writer: T) -> Writes {
-        Writes(Box::new(writer))
     }
 }
 
