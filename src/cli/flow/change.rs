@@ -1,9 +1,8 @@
 //! Changes of numbers that a command line asks for.
 
-use std::io::{self, Read, Write};
 use std::str::FromStr;
 
-use karoo_flow::run::Handle;
+use karoo_flow::run::{Handle, changeable};
 use karoo_flow::{Executor, Graph, Literals};
 use serde::Deserialize;
 
@@ -42,24 +41,21 @@ impl FromStr for ChangeAt {
     }
 }
 
-/// Refuses changes of what is not there, or has no such numbers.
+/// Refuses changes of what is not there, or has no numbers.
 pub fn check(graph: &Graph, changes: &[ChangeAt]) -> Result<(), Failure> {
-    for ChangeAt { path, numbers, .. } in changes {
-        let refused = |why: &str| Failure::usage(format!("--change {path}: {why}"));
-        let Some(id) = graph.find(path) else {
-            let why = "there is no such node; give the path of a constant, a gain or a filter";
-            return Err(refused(why));
-        };
-        let node = &graph.node(id).node;
-        node.takes(numbers).map_err(|why| refused(&why))?;
-        let is_output = |out| graph.node(out).from[0].node == id;
-        if node.constant() && graph.outputs().any(is_output) {
-            return Err(refused(
-                "it is an output by itself; put a `pass` between them",
-            ));
-        }
-    }
-    Ok(())
+    let paths: Vec<String> = changes.iter().map(|change| change.path.clone()).collect();
+    let found = changeable(graph, &paths);
+    found
+        .map(drop)
+        .map_err(|problems| Failure::usage(format!("--change {problems}")))
+}
+
+/// Refuses numbers that their nodes do not take.
+pub fn check_numbers(executor: &Executor, changes: &[ChangeAt]) -> Result<(), Failure> {
+    changes.iter().try_for_each(|change| {
+        let takes = executor.takes(&change.path, &change.numbers);
+        takes.map_err(|error| Failure::usage(format!("--change {error}")))
+    })
 }
 
 /// Asks a run for changes.
@@ -69,16 +65,4 @@ pub fn put(handle: &Handle, changes: &[ChangeAt]) -> Result<(), Failure> {
         done.map(drop)
             .map_err(|error| Failure::usage(format!("--change {error}")))
     })
-}
-
-/// Asks a run that never begins for them: what it refuses is known before anything is opened.
-pub fn try_out(graph: &Graph, executor: &Executor, changes: &[ChangeAt]) -> Result<(), Failure> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    let reader = |_| Box::new(io::empty()) as Box<dyn Read + Send>;
-    let writer = |_| Box::new(io::sink()) as Box<dyn Write>;
-    let (readers, writers) = (graph.inputs().map(reader), graph.outputs().map(writer));
-    let run = executor.prepare(readers.collect(), writers.collect());
-    put(&run.map_err(Failure::data)?.handle(), changes)
 }

@@ -147,7 +147,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         .collect();
     let executor =
         load::executor(graph, settings).map_err(|found| Failure::data(found.to_string()))?;
-    change::try_out(graph, &executor, &args.change)?;
+    change::check_numbers(&executor, &args.change)?;
     let sockets = Sockets::bind("--http", args.http)?;
     let mut serving = Serving::start(sockets, level)?;
     let mut table = args.telemetry.as_ref().map(Table::new).transpose()?;

@@ -95,16 +95,22 @@ impl Changes {
         }
     }
 
-    pub fn put(&self, path: &str, numbers: Literals, at: Option<u64>) -> Result<u64, ChangeError> {
+    /// The place of a node that takes these numbers.
+    pub fn find(&self, path: &str, numbers: &Literals) -> Result<usize, ChangeError> {
         let path = path.to_string();
         let Some(parameter) = self.nodes.iter().position(|node| node.0 == path) else {
             let known = self.nodes.iter().map(|node| node.0.clone()).collect();
             return Err(ChangeError::Unknown { path, known });
         };
         let (_, node, scalar) = &self.nodes[parameter];
-        if let Err(text) = node.takes(&numbers).and_then(|()| numbers.fit(*scalar)) {
-            return Err(ChangeError::Refused { path, text });
+        match node.takes(numbers).and_then(|()| numbers.fit(*scalar)) {
+            Ok(()) => Ok(parameter),
+            Err(text) => Err(ChangeError::Refused { path, text }),
         }
+    }
+
+    pub fn put(&self, path: &str, numbers: Literals, at: Option<u64>) -> Result<u64, ChangeError> {
+        let parameter = self.find(path, &numbers)?;
         let numbers = Arc::new(numbers);
         let change = |at| Change {
             parameter,
@@ -112,7 +118,7 @@ impl Changes {
             numbers,
         };
         let late = |first| ChangeError::Late {
-            path,
+            path: path.to_string(),
             at: at.unwrap_or(first),
             first,
         };

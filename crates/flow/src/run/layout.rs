@@ -173,7 +173,7 @@ impl Layout {
         let periods = crate::interpreter::periods(graph).map_err(fault)?;
         let round = common(&periods).map_err(fault)?;
         let (parts, place) = places(graph, settings)?;
-        let changeable = changeable(graph, settings)?;
+        let changeable = changeable(graph, &settings.changeable)?;
         let mut laying = Laying {
             graph,
             periods,
@@ -235,11 +235,12 @@ impl Layout {
     }
 }
 
-/// The nodes whose numbers may change, if they have any.
-fn changeable(graph: &Graph, settings: &Settings) -> Result<Vec<NodeId>, Problems> {
+/// The nodes of these paths, if all have numbers that may change during a run, as
+/// [`Settings::changeable`] wants it.
+pub fn changeable(graph: &Graph, paths: &[String]) -> Result<Vec<NodeId>, Problems> {
     let mut problems = Problems::default();
     let mut found = Vec::new();
-    for path in &settings.changeable {
+    for path in paths {
         let mut refuse = |text: &str| problems.add(Cause::Parameter, path, text);
         let Some(id) = graph.find(path) else {
             refuse("is to be changeable: there is no such node");

@@ -67,6 +67,7 @@ use std::time::Instant;
 
 pub use change::ChangeError;
 pub use control::Failure;
+pub use layout::changeable;
 pub use limits::MAX_RUN_BYTES;
 pub use settings::{Between, Patience, Settings, Transfer, UNMARKED};
 pub use shape::{PartitionShape, QueueShape, Shape};
@@ -192,6 +193,12 @@ impl Executor {
             layout,
             settings,
         })
+    }
+
+    /// Whether a node of [`Settings::changeable`] may get these numbers, or why not.
+    pub fn takes(&self, path: &str, numbers: &Literals) -> Result<(), ChangeError> {
+        let changes = Changes::new(&self.layout.parameters, 0);
+        changes.find(path, numbers).map(drop)
     }
 
     /// A run on raw little-endian samples, complex numbers interleaved: one reader for each of
