@@ -172,60 +172,56 @@ fn whole_samples_before_a_torn_one_come_out() {
     }
 }
 
-/// Gives a sample at a time, and asks for an end at tick 500 before the 50th.
-struct Slow(Receiver<Handle>, usize);
+/// Gives a sample at a time, and asks for an end.
+struct Asks {
+    handle: Receiver<Handle>,
+    /// Samples before it asks, and the tick that it asks for.
+    at: usize,
+    tick: u64,
+    given: usize,
+    most: usize,
+}
 
-impl Read for Slow {
+impl Read for Asks {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        self.1 += 1;
-        if self.1 == 50 {
-            self.0.recv().unwrap().stop_at(500);
+        self.given += 1;
+        if self.given == self.at {
+            self.handle.recv().unwrap().stop_at(self.tick);
         }
-        assert!(self.1 <= 500, "it is read behind the end");
+        assert!(self.given <= self.most, "it is read behind the end");
         bytes[..4].fill(0);
         Ok(4)
     }
 }
 
-/// Gives samples without end, and asks in the middle of the second block for an end that is behind.
-struct Late(Receiver<Handle>, usize);
-
-impl Read for Late {
-    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        self.1 += 1;
-        if self.1 == 1024 + 700 {
-            self.0.recv().unwrap().stop_at(100);
-        }
-        assert!(self.1 <= 2048, "it is read behind the end");
-        bytes[..4].fill(0);
-        Ok(4)
-    }
-}
-
-#[test]
-fn what_was_read_comes_out_where_a_stop_comes_too_late() {
+/// Runs in blocks of 1024, and asks for the end at a tick in front of sample `at`.
+fn ends_at(at: usize, tick: u64, wanted: usize) {
     let executor = Executor::new(&chain(), Settings::default()).unwrap();
     let (told, handle) = channel();
+    let asks = Asks {
+        handle,
+        at,
+        tick,
+        given: 0,
+        most: wanted,
+    };
     let mut out = Vec::new();
     let run = executor
-        .prepare(vec![Box::new(Late(handle, 0))], vec![Box::new(&mut out)])
+        .prepare(vec![Box::new(asks)], vec![Box::new(&mut out)])
         .unwrap();
     told.send(run.handle()).unwrap();
-    assert_eq!(run.run().unwrap().ticks, 2048);
-    assert_eq!(out.len(), 4 * 2048);
+    assert_eq!(run.run().unwrap().ticks, wanted as u64);
+    assert_eq!(out.len(), 4 * wanted);
 }
 
 #[test]
 fn a_stop_within_the_block_that_is_being_read_is_in_time() {
-    let executor = Executor::new(&chain(), Settings::default()).unwrap();
-    let (told, handle) = channel();
-    let mut out = Vec::new();
-    let run = executor
-        .prepare(vec![Box::new(Slow(handle, 0))], vec![Box::new(&mut out)])
-        .unwrap();
-    told.send(run.handle()).unwrap();
-    assert_eq!(run.run().unwrap().ticks, 500);
-    assert_eq!(out.len(), 4 * 500);
+    ends_at(50, 500, 500);
+}
+
+#[test]
+fn what_was_read_comes_out_where_a_stop_comes_too_late() {
+    ends_at(1024 + 700, 100, 2048);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use karoo_flow::nodes::{Counter, Machine};
 use karoo_flow::run::{Between, Handle, Transfer};
-use karoo_flow::{Builder, Executor, Scalar, Settings, Type, Value};
+use karoo_flow::{Builder, Executor, Graph, Scalar, Settings, Type, Value};
 
 use super::edges::ramp;
 
@@ -27,22 +27,28 @@ fn notes(kind: Type, seen: &Arc<Mutex<Vec<Value>>>) -> Machine<()> {
     )
 }
 
+/// An input in partition 0, and a node in partition 1 that notes twice its samples.
+fn noted(has_output: bool, seen: &Arc<Mutex<Vec<Value>>>) -> Graph {
+    let g = Builder::new("noted");
+    let x = g.input("x", Type::F32);
+    let y = g.scope("first", || {
+        g.partition(0);
+        x.gain(2)
+    });
+    g.scope("second", || {
+        g.partition(1);
+        g.add(notes(Type::F32, seen), [y]);
+    });
+    if has_output {
+        g.output("y", y);
+    }
+    g.build().unwrap()
+}
+
 #[test]
 fn partitions_that_no_output_needs_get_all_samples() {
     for (count, block) in [(1, 1024), (50_000, 64), (50_000, 4096)] {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let g = Builder::new("noted");
-        let x = g.input("x", Type::F32);
-        let y = g.scope("first", || {
-            g.partition(0);
-            x.gain(2)
-        });
-        g.scope("second", || {
-            g.partition(1);
-            g.add(notes(Type::F32, &seen), [y]);
-        });
-        g.output("y", y);
-        let graph = g.build().unwrap();
         // Longer blocks than the output's: they fill up behind the end.
         let between = Between {
             from: 0,
@@ -56,7 +62,7 @@ fn partitions_that_no_output_needs_get_all_samples() {
             between: vec![between],
             ..Settings::default()
         };
-        let executor = Executor::new(&graph, settings).unwrap();
+        let executor = Executor::new(&noted(true, &seen), settings).unwrap();
         executor.run_values(&[ramp(count)]).unwrap();
         let seen = seen.lock().unwrap();
         let wanted = (1..=count).map(|n| Value::from(2.0 * n as f32));
@@ -87,22 +93,12 @@ fn a_graph_of_nothing_but_a_partition_that_notes_runs_to_its_end() {
 #[test]
 fn a_partition_behind_copies_gets_all_samples() {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let g = Builder::new("copied");
-    let x = g.input("x", Type::F32);
-    let y = g.scope("first", || {
-        g.partition(0);
-        x.gain(2)
-    });
-    g.scope("second", || {
-        g.partition(1);
-        g.add(notes(Type::F32, &seen), [y]);
-    });
     let settings = Settings {
         block: 64,
         copies: BTreeMap::from([(0, vec![None, None])]),
         ..Settings::default()
     };
-    let executor = Executor::new(&g.build().unwrap(), settings).unwrap();
+    let executor = Executor::new(&noted(false, &seen), settings).unwrap();
     executor.run_values(&[ramp(10_000)]).unwrap();
     let seen = seen.lock().unwrap();
     let wanted = (1..=10_000).map(|n| Value::from(2.0 * n as f32));
