@@ -23,7 +23,7 @@ const PACKETS: usize = 512;
 const PACKET_STRIDE: usize = 9856;
 /// Where the payload lies in it: behind headroom, frame headers and SPEAD items.
 const PAYLOAD: usize = 128 + 42 + 72;
-/// Of one polarisation.
+/// Bytes of one polarisation of the chunk.
 const CHUNK_BYTES: usize = 16 << 20;
 
 fn main() {

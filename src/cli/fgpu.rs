@@ -58,7 +58,8 @@ pub struct FgpuArgs {
     /// Compute threads of the CPU backend; as many as cores are left unless given
     #[arg(long, value_name = "N", help_heading = heading::COMPUTE, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// Receive chunks beside those that it needs [default: 50 ms' worth, at most 64]
+    /// Receive chunks beside those that the engine needs: how long it may be held up without loss
+    /// [default: 50 ms' worth, at most 64]
     #[arg(long, value_name = "N", help_heading = heading::RECEIVE, value_parser = clap::value_parser!(u16).range(..=1024))]
     recv_spare_chunks: Option<u16>,
     #[command(flatten)]
@@ -214,7 +215,7 @@ fn wishes(args: &FgpuArgs, config: &FgpuConfig, footprint: &Footprint) -> Wishes
     Wishes {
         rx,
         tx: config.egress.cpu,
-        // One that sends nowhere, if there are no interfaces.
+        // Without interfaces there is still one tx lcore, which sends nowhere.
         tx_lcores: config.egress.interfaces.len().max(1),
         source,
         workers: args.workers.map(|workers| workers as usize),

@@ -4,7 +4,7 @@
 //! 3 a device, such as the GPU, failed in the middle of a run; 129, 130, 143 a second SIGHUP,
 //! SIGINT, SIGTERM ended at once what runs for long.
 
-/// As that of the standard library, by [`put`].
+/// The standard library's `print!`, but through [`put`].
 macro_rules! print {
     ($($text:tt)*) => { $crate::cli::put(format_args!($($text)*)) };
 }

@@ -56,8 +56,8 @@ pub struct QualifyArgs {
     /// The program whose replay is measured [default: this one]
     #[arg(long, value_name = "PATH", help_heading = heading::MEASURE)]
     program: Option<PathBuf>,
-    /// Measure an engine that runs, whose KATCP server listens there, in place of replays: how soon
-    /// it does requests, and its sensors. It has no delays then
+    /// Measure a running engine by its KATCP server at HOST:PORT, in place of replays: how soon it
+    /// answers requests, and its sensors. Its delays are changed, and are zero at the end
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["wideband", "narrowband", "program", "backend"], help_heading = heading::MEASURE)]
     live: Option<String>,
     /// What computes

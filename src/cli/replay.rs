@@ -92,7 +92,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         _ => Failure::data(error),
     })?;
     if let Some(folder) = &args.report {
-        // Not after hours.
+        // Before the run, so that a wrong folder is refused at once and not after hours.
         fs::create_dir_all(folder).map_err(|error| {
             let rule = format!("cannot be made: {error}");
             Failure::usage(ConfigError::new(

@@ -23,9 +23,9 @@ pub struct EngineOptions {
     /// Bits of each real and imaginary part sent, 4 or 8
     #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = heading::OUTPUTS)]
     pub send_sample_bits: u32,
-    /// Gain of every channel of every output, until a client sets others. In replays also auto, or
-    /// auto:RMS: of each channel the one with which its parts have this rms, in counts, or what is
-    /// best for noise
+    /// Gain of every channel of every output, until a client sets others. In a replay also auto or
+    /// auto:RMS: each channel gets the gain with which its real and imaginary parts have this rms,
+    /// in counts; without RMS the one that is best for noise
     #[arg(
         long,
         value_name = "X",
@@ -104,7 +104,7 @@ impl EngineOptions {
             let rule = "must be 4 or 8";
             ConfigError::new("--send-sample-bits", self.send_sample_bits, rule, "try 8")
         })?;
-        // Outputs do not share draws.
+        // Each output has a dither seed of its own.
         let mut seeds = (0..).map(|n| self.dither_seed.wrapping_add(n));
         let mut seed = || seeds.next().unwrap_or_default();
         let mut outputs = Vec::new();

@@ -25,16 +25,16 @@ pub struct AiomonitorOptions {
     /// Monitor of katgpucbf's event loop
     #[arg(long)]
     pub aiomonitor: bool,
-    /// Address of that
+    /// Address of katgpucbf's event-loop monitor
     #[arg(long, value_name = "HOST")]
     pub aiomonitor_host: Option<String>,
-    /// Port of that
+    /// Port of katgpucbf's event-loop monitor
     #[arg(long, value_name = "PORT")]
     pub aiomonitor_port: Option<u16>,
-    /// Port of its console
+    /// Port of the event-loop monitor's console
     #[arg(long, value_name = "PORT")]
     pub aioconsole_port: Option<u16>,
-    /// Port of its web interface
+    /// Port of the event-loop monitor's web interface
     #[arg(long, value_name = "PORT")]
     pub aiomonitor_webui_port: Option<u16>,
 }

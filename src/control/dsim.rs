@@ -65,9 +65,9 @@ pub struct Dsim {
 struct Shared {
     config: DigitiserConfig,
     changes: Arc<ArrayQueue<SignalsChange>>,
-    /// Of noise that names none.
+    /// Makes seeds for noise that has none of its own.
     seeds: Mutex<ChaCha8Rng>,
-    /// Whose signals are being changed.
+    /// Held while signals are being changed: one change at a time.
     turn: Arc<Turn<()>>,
     sensors: Sensors,
     original: SensorId,

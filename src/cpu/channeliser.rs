@@ -37,11 +37,11 @@ pub struct CpuChanneliser {
     pending: [Mutex<Pending>; 2],
     current: usize,
     gains: Gains,
-    /// Those of the next chunk, of the polarisations that are `changed`.
+    /// Gains from the next chunk on, for the polarisations that are `changed`.
     staged: [steer::Gains; N_POL],
     changed: [bool; N_POL],
     finished: VecDeque<OutputChunk>,
-    /// Of periods that have ended.
+    /// Sums of statistics periods that have ended.
     sums: VecDeque<PeriodSums>,
     begun: Instant,
 }

@@ -52,12 +52,13 @@ impl Listener {
             listeners.push(open()?);
             for part in groups.chunks((GROUPS / interfaces.len().max(1)).max(1)) {
                 let listener = open()?;
-                // Each its own alone: a datagram is heard once.
+                // Each socket hears only the groups that it joined itself, so no datagram is heard
+                // twice.
                 listener.socket.set_multicast_all_v4(false)?;
                 for interface in interfaces {
                     let interface = InterfaceIndexOrAddress::Index(interface.index);
                     for group in part {
-                        // What cannot be joined, an engine says.
+                        // Errors are ignored: an engine reports a group that cannot be joined.
                         let _ = listener.socket.join_multicast_v4_n(group, &interface);
                     }
                 }

@@ -147,7 +147,7 @@ impl OutputStatistics {
             }
             let size = rms * (2.0 / around(channel)).sqrt() / norm(gain);
             let levelled = gain * size as f32;
-            // A gain of zero would stay for ever.
+            // A gain of 0 must not come out of this: no later levelling could raise it again.
             if levelled.is_finite() && norm(&levelled) > 0.0 {
                 levelled
             } else {

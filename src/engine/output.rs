@@ -74,7 +74,7 @@ pub struct Output {
     capacity: usize,
     changes: PendingRequests,
     published: Arc<Published>,
-    /// Of the digitiser, if this is the output that measures it.
+    /// Power of the digitiser, if this output measures it.
     power: Option<Power>,
     /// Timestamp of the next spectrum.
     next: u64,
@@ -82,11 +82,11 @@ pub struct Output {
     building: Option<(OutputChunk, usize)>,
     /// Nominal end of the last chunk handed over.
     last_end: Option<u64>,
-    /// What chunks that are being sent will add, oldest first.
+    /// What is counted and told to control once a chunk has been sent, oldest chunk first.
     leaving: VecDeque<(Tally, Sent)>,
-    /// Chunks that have been sent.
+    /// Chunks that have been sent and are counted.
     left: u64,
-    /// Of statistics, if any are taken.
+    /// Periods of statistics, if any are taken.
     periods: Option<Periods>,
     /// Reused for every block: delays, and spectra that lack input.
     fine: Vec<FineDelay>,
@@ -199,8 +199,8 @@ impl Output {
         *spectra == self.capacity || whole && self.changes.cut()
     }
 
-    /// Spectra that may be issued before the chunk is full or something changes; `first` of it
-    /// were.
+    /// Spectra that may still be issued before the chunk is full or something changes; `first`
+    /// spectra of the chunk have been.
     fn room(&self, first: usize) -> usize {
         let config = &self.parts.config;
         let mut room = self.capacity - first;

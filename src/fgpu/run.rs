@@ -23,7 +23,7 @@ use crate::net::{CaptureError, CaptureReader, FlowTable};
 use crate::ports::{InterfaceError, Links, Membership, PortError};
 use crate::recv::{EpochHint, ReceiveMemory, RxStats, WhenFull};
 
-/// How long devices have for the last packets, whose end drivers do not tell.
+/// How long devices get to send the last packets: drivers do not tell when these have left.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// Why a live engine did not start, or ended before it was told to.
@@ -295,7 +295,7 @@ fn epoch(config: &FgpuConfig) -> EpochHint {
     let clock = config.engine.clock;
     match &config.input {
         InputConfig::Live { .. } => EpochHint::HostClock(clock),
-        // What is wrong with the capture is its source's to say; a pipe can be read only once.
+        // Errors are ignored here: the capture's source reports them. A pipe can be read only once.
         InputConfig::Capture { path, .. } => CaptureScan::new(path)
             .map_or(EpochHint::WireValue, |scan| {
                 EpochHint::Near(scan.first_whole(clock))

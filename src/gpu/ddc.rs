@@ -156,7 +156,7 @@ struct Part {
 // SAFETY: the same fields in the same order as in ddc.cu, whose alignment is that of C.
 unsafe impl DeviceRepr for Part {}
 
-/// Which numbers a ring has of one polarisation.
+/// Range of the numbers that a ring holds, for one polarisation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held(Range<u64>);
 

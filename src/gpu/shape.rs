@@ -66,10 +66,11 @@ pub(super) enum FrontendInput {
 }
 
 impl KernelShape {
-    /// Taps that the front kernel for long runs can have.
+    /// Taps that the front kernel for long runs can have with two columns for a thread.
     const FEW_TAPS: usize = 16;
 
-    /// Registers for which threads of one column have more taps, up to twice as many.
+    /// Registers that a thread with one column must have for more than [`FEW_TAPS`](Self::FEW_TAPS)
+    /// taps; it can then have up to twice as many.
     const REGISTERS_OF_MORE_TAPS: u32 = 152;
 
     /// Registers of a multiprocessor.
@@ -131,7 +132,7 @@ impl KernelShape {
             width: 2,
             group: 16,
             depth: 0,
-            // No thread without columns where there are few.
+            // With few points, no more threads than there are columns for.
             front_threads: (points / 2).min(128) as u32,
             front_blocks: 3,
             filter_registers: 0,

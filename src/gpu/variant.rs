@@ -153,7 +153,7 @@ impl KernelSet {
             ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
             ("BACK_THREADS", u64::from(back_threads)),
         ];
-        // Without, the code is what it is without these.
+        // Without oversampling the macros are left out, so that the code is compiled as before.
         if !of.is_none() {
             common.push(("OVER", of.numerator() as u64));
             common.push(("UNDER", of.denominator() as u64));

@@ -165,7 +165,8 @@ impl Counters {
 
     /// The counters alone: ports may have gone.
     pub fn read_without_ports(&self) -> LossCounts {
-        // Counters of what comes of others first, so that nothing seems to have come of nothing.
+        // Consequences are read before their causes, so that no heap seems to have been sent, or
+        // lost, before it came.
         let outputs = self.outputs.iter().zip(&self.pools).zip(&self.batches);
         let outputs = outputs.map(|((stats, (name, pool)), &(values, four_bits))| {
             let counts = stats.counts();

@@ -14,10 +14,10 @@ use super::watch::{Moment, Setup};
 /// How far the time of heaps may be from the host's, beside what follows from chunks, and how far
 /// it may leap.
 const TIME_OFF: Duration = Duration::from_millis(500);
-/// How long it has to be.
+/// How long the time has to be off.
 const TIME_OFF_FOR: Duration = Duration::from_secs(3);
-/// Looks at which heaps came, with which their time is compared: an engine that makes up for a time
-/// of being slow is no jump.
+/// Earlier looks with which the time of heaps is compared: an engine that catches up after it was
+/// slow is no jump.
 const SLOW: usize = 60;
 /// For so long after the last sign that this host takes heaps in too slowly, these may be behind,
 /// and catch up.

@@ -150,7 +150,7 @@ impl Track {
                 .is_some_and(|ended| now.duration_since(ended) < RETURNS * self.quiet.max(QUIET));
             self.quiet = match (returns, wrong) {
                 (true, _) => (2 * self.quiet).clamp(QUIET, LONGEST_QUIET),
-                // That it is right again needs no waiting.
+                // What was wrong, not lost, is over as soon as it is right again.
                 (false, true) => Duration::ZERO,
                 (false, false) => QUIET,
             };

@@ -246,7 +246,8 @@ impl Watch {
         let explained = found
             .iter()
             .any(|(cause, _)| matches!(cause, Cause::Dropped(_)));
-        // Where chunks wait to be sent, no CPU would free them.
+        // If no output chunk is free, sending is slow: then a loss for want of receive chunks does
+        // not say that an lcore lacks its CPU.
         let sends_slowly = counts.outputs.iter().any(|output| output.free_chunks == 0);
         let lossy = found.iter().any(|(cause, _)| match cause {
             Cause::RxMissed | Cause::RxNoBuffer => true,

@@ -106,7 +106,7 @@ impl Chunk {
     /// If `memory` has less than [`ChunkLayout::bytes`], or heaps or the tail reach beyond a
     /// polarisation's stride.
     pub fn new(layout: ChunkLayout, number: u16, memory: Box<dyn ChunkMemory>) -> Self {
-        // No stride at which both polarisations' bytes wrap.
+        // Divided, not multiplied: N_POL · stride could overflow.
         assert!(layout.stride <= memory.region().len() / N_POL);
         let heaps = layout.heaps.checked_mul(layout.heap_bytes);
         assert!(
@@ -287,7 +287,7 @@ impl Drop for HeapSlot<'_> {
         if let (Some(kept), Some(place)) = (&self.chunk.kept, &self.kept) {
             kept.release(place);
         }
-        // What the memory holds is from an earlier use.
+        // Nothing was written: the bytes are of the chunk's earlier use, so the heap is absent.
         self.chunk.presence[self.index].store(ABSENT, Ordering::Release);
     }
 }
@@ -307,7 +307,8 @@ impl StoredHeap<'_> {
 
 impl Drop for StoredHeap<'_> {
     fn drop(&mut self) {
-        // Else lines that are still on their way could overwrite what is stored here next.
+        // Streaming stores may still be on their way: without the fence they could overwrite what
+        // is stored here next.
         Store::fence();
     }
 }

@@ -11,7 +11,7 @@ use ground::N_POL;
 use super::sync::{AtomicU32, Ordering};
 use super::{ChunkLayout, ChunkMemory};
 
-/// Of so many heaps, one is looked at. A prime number, so that nothing periodic in the signal or in
+/// One heap in this many is looked at. A prime number, so that nothing periodic in the signal or in
 /// the chunks keeps step with it.
 pub const HEAPS_PER_LOOK: u64 = 257;
 

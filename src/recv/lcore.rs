@@ -255,7 +255,7 @@ impl RxLcore {
             publish(&mut stored);
             self.placer.lane.end();
             self.placer.stats.note_burst(received as u64, placed);
-            // What the lcores behind this one wait for: a chunk may be complete.
+            // A chunk may be complete now: the engine and tx lcores may sleep until then.
             let raised = self.placer.lane.floor() > floor;
             floor = self.placer.lane.floor();
             if raised || placed > 0 && self.idle.is_quiet() {
@@ -332,7 +332,7 @@ struct HeapPlacer {
     leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
     left_behind: Option<Instant>,
-    /// For how long it has to be.
+    /// How long an lcore must be left behind without a heap before it counts as silent.
     silence: Duration,
 }
 
@@ -376,7 +376,8 @@ impl HeapPlacer {
         }
     }
 
-    /// Meanwhile the CPU is asked for what the next datagram has where this one has its payload.
+    /// Places the heap of one datagram. While its payload is stored, the CPU prefetches the bytes
+    /// of the `next` datagram at the same offset, where its payload will be.
     #[inline]
     fn place<'m>(
         &mut self,
@@ -407,7 +408,8 @@ impl HeapPlacer {
         if located == LocatedChunk::TooOld
             && let Some(now) = self.host_time(&heap)
         {
-            // After hours without heaps, the nearest timestamp lies behind.
+            // After hours without heaps, the 48 bits were unwrapped to a time one range too early:
+            // try the host's clock.
             let later = HeapAddress::of(&self.recv, now, &heap)?;
             if later.chunk > place.chunk {
                 place = later;

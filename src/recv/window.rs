@@ -175,8 +175,8 @@ impl<W: std::ops::Deref<Target = ChunkWindow>> WindowWriter<W> {
             }
             word = match word & BUFFER {
                 NO_BUFFER => {
-                    // One lane alone takes one: with two in hand, a third lane would miss the last
-                    // that is free.
+                    // Only one lane takes a buffer for this slot. If two lanes each held one, a
+                    // third lane might find none free for its own slot.
                     let claimed = slot.compare_exchange(
                         word,
                         word | BUFFER,

@@ -145,9 +145,9 @@ struct OutputQueue {
     stats: Arc<OutputStats>,
     /// Chunks, the one being sent first.
     waiting: VecDeque<QueuedChunk>,
-    /// Batches from which on a chunk is read where it is.
+    /// Fewest batches with which a chunk is read in place; with fewer it is copied.
     zero_copy_from: usize,
-    /// Where in that: batch, and packet of the batch.
+    /// Next packet of the first waiting chunk: its batch, and its number in the batch.
     next: (usize, usize),
 }
 
@@ -224,7 +224,8 @@ impl<T: Ticks> TxLcore<T> {
         let mut sources: Vec<_> = others.iter().cloned().map(ChunkSource::First).collect();
         let chunks = finished.capacity();
         sources.insert(0, ChunkSource::Engine(finished, others));
-        // All lcores do the same with a chunk, as the one with the fewest packets has to.
+        // Either all lcores read a chunk in place or all copy it: the lcore with the fewest packets
+        // of the chunk decides.
         let outputs = paths.first().map_or(0, |path| path.outputs.len());
         let zero_copy_from = |output: usize| {
             let packets = paths

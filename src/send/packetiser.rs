@@ -84,7 +84,7 @@ pub struct Packetiser {
     block: Range<usize>,
     /// Substreams whose descriptors and stop heaps take counts: all, through the first interface.
     control: Range<usize>,
-    /// Which of either are sent: the first, and the step to the next.
+    /// Which substreams of `block` and `control` are sent: the first, and the step to the next.
     share: (usize, usize),
     /// Bytes of UDP payload per second, all substreams.
     rate: f64,
@@ -148,7 +148,7 @@ impl Packetiser {
         }
     }
 
-    /// Those of `substreams` that are sent, as positions among them.
+    /// Positions, within `substreams`, of the substreams that this packetiser sends.
     fn shared(&self, substreams: &Range<usize>) -> impl ExactSizeIterator<Item = usize> + use<> {
         let (first, step) = self.share;
         (first..substreams.len()).step_by(step)

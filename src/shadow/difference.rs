@@ -32,7 +32,7 @@ impl Moment {
         Self {
             timestamp,
             unix,
-            // Of years that have four digits.
+            // httpdate writes years of up to four digits only.
             utc: match since.as_secs() {
                 0..=253_402_300_799 => httpdate::fmt_http_date(UNIX_EPOCH + since),
                 _ => String::new(),

@@ -21,7 +21,8 @@ use crate::engine::steer::{ControlHandle, EnqueueError, Gains};
 
 /// How often the engine is asked whether it has told everything.
 const POLL: Duration = Duration::from_millis(200);
-/// After a change the engine may take so long to say from when on all heaps have it.
+/// How long the engine may take, after a change, to tell the timestamp from which all heaps have
+/// it.
 const SETTLE: Duration = Duration::from_millis(500);
 /// How long to wait before connecting again.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -241,7 +241,7 @@ impl Device {
         if ret >= 0 {
             return Ok(());
         }
-        // The device layer returns -errno: -1 is EPERM. A driver may say it of anything.
+        // The device layer returns -errno. Some drivers return -1 (EPERM) for any failure.
         Err(DpdkError::call(
             format!("{} on port '{}'", call(), self.name),
             Errno(-ret),

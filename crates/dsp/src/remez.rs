@@ -85,8 +85,8 @@ pub fn remez(taps: usize, bands: &[Band]) -> Result<Vec<f64>, RemezError> {
     check(bands)?;
     let grid = Grid::new(taps, bands);
     let (extremal, exchanges) = grid.exchange()?;
-    // Outside of the bands P goes its own way, by up to 1/δ as much as rounding errors of its
-    // values on the nodes: there it is known to a few digits, or none, unless it has twice as many.
+    // Between the bands nothing holds P, and rounding errors of its values on the nodes grow there
+    // by up to 1/δ. So P is computed with twice the digits.
     let (response, _) = grid.interpolate::<Double>(&extremal);
     let filter = impulse_response(taps, &response);
     let largest = |of: f64, x: f64| of.max(x.abs());
@@ -267,7 +267,8 @@ impl Grid {
         let error = |(p, value): (&Point, f64)| p.weight * (value - p.desired);
         let mut errors: Vec<f64> = self.points.iter().zip(values).map(error).collect();
         let deviation = deviation.into();
-        // Known without the rounding that would hide a small one, and with it the alternation.
+        // At the extremal points the error is known exactly: ± the deviation. Computed values would
+        // be rounded, and a small deviation, with its alternating signs, would be lost.
         for (i, &at) in extremal.iter().enumerate() {
             errors[at] = -sign(i) * deviation;
         }

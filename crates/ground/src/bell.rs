@@ -33,7 +33,8 @@ impl Bell {
 
     #[cold]
     fn wake(&self) {
-        // Who has looked at `rung` waits by the time that this has the lock.
+        // A thread that has read `rung` holds the lock until it waits. So once this thread has had
+        // the lock, that thread can be woken.
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.heard.notify_all();
     }

@@ -137,7 +137,7 @@ impl Sleeper {
             // The next round looks once more.
             return;
         };
-        // Nothing was found although it was looked for after `before` was noted.
+        // The round since `before` was noted has found no work: it is safe to sleep.
         if timer.sleep(|| self.bell.sleep(before, SLEEP)) {
             idle.reset();
         }

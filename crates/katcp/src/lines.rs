@@ -92,7 +92,8 @@ impl Lines {
             if begun >= SHORT && self.place.is_none() || self.buffer.check().is_err() {
                 return Ok(None);
             }
-            // Past tokio, which may not know yet that there are bytes. Its sockets never block.
+            // Reads the socket itself: tokio may not know yet that bytes are there. Its sockets
+            // never block.
             let mut piece = [0; 4096];
             match (&*SockRef::from(self.socket.as_ref())).read(&mut piece) {
                 Ok(0) | Err(_) => return Ok(None),

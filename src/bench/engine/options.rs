@@ -60,7 +60,7 @@ pub struct BenchOptions {
     /// probability
     #[arg(long, value_name = "P", requires = "search", help_heading = heading::MEASURE)]
     pub confidence: Option<f64>,
-    /// Trials of that at most
+    /// Most trials of a search with --confidence
     #[arg(long, value_name = "N", default_value_t = 60, help_heading = heading::MEASURE)]
     pub trials: u32,
     /// How long --search stays at each rate

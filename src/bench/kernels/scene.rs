@@ -23,7 +23,7 @@ const FENG_ID: u64 = 3;
 const START: Timestamp = Timestamp(1 << 33);
 /// Numbers of the filter bank's input before the first one that any window needs.
 const LEAD: usize = 64;
-/// Of the digitiser, and of narrowband's centre: any will do.
+/// Sample rate of the digitiser, and centre of narrowband outputs: any values will do.
 const ADC_SAMPLE_RATE: f64 = 1712e6;
 const CENTRE_FREQUENCY: f64 = 408_173_015.594_482_4;
 /// Spectra per heap, or all of a pass that has fewer.

@@ -204,8 +204,8 @@ impl Rig {
         self.wait(|| over() == number || Instant::now() > deadline)?;
         if over() != number {
             tracing::warn!(rate, "the port did not take the packets of a trial in time");
-            // The sender gives a trial up for the next one, and this one is over at once: then no
-            // figure is the former's.
+            // An empty trial makes the sender give up the late one. When the empty trial is over,
+            // no packet of the late one is counted any more.
             let empty = self.begin(bytes, 0);
             self.wait(|| over() == empty)?;
             self.trials.borrow_mut().push(PortTrial::unsent(rate));

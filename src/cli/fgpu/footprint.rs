@@ -123,7 +123,7 @@ pub fn fit(
         {
             send.chunk_jones = fewer;
         } else {
-            // It is refused, with what there is.
+            // Nothing is left to lower: restore the defaults, and let the check refuse them.
             (config.engine.send.chunk_jones, *spare_chunks) = (jones, spares);
             return Vec::new();
         }

@@ -77,7 +77,7 @@ impl Settled {
         lower(1, &mut config, &mut spare_chunks);
         let at_least = taken(1, &config, spare_chunks);
         let (plan, number) = args.place.plan(wishes(args, &config, &at_least))?;
-        // Each worker takes some more.
+        // The number of workers is known only now, and each needs memory of its own.
         let workers = plan.engines[number].workers.len();
         lower(workers, &mut config, &mut spare_chunks);
         let taken = taken(workers, &config, spare_chunks);

@@ -50,7 +50,7 @@ pub struct LiveArgs {
         conflicts_with = "capture",
         requires = "adc_sample_rate", help_heading = heading::CHECK)]
     narrowband: Vec<NarrowbandOptions>,
-    /// Bits of each real and imaginary part of these: 4 or 8
+    /// Bits of each real and imaginary part of --wideband and --narrowband outputs: 4 or 8
     #[arg(
         long,
         value_name = "BITS",

@@ -174,7 +174,7 @@ impl SensorFeed {
         for busy in &mut self.busy {
             busy.update(&self.sensors, now);
         }
-        // Of what all others are now.
+        // Last, because the reason is made of the other sensors.
         if let Some(reason) = &mut self.reason {
             reason.update(now);
         }

@@ -179,7 +179,7 @@ struct Shared {
     default_gains: Gains,
     /// The gains last asked for; only control locks it.
     gains: Mutex<[Gains; N_POL]>,
-    /// From here on all output has them.
+    /// Timestamp from which on all output has the gains last asked for.
     gains_from: AtomicU64,
     requests: ArrayQueue<Request>,
     /// Requests and gains that the engine is done with: control frees their memory.

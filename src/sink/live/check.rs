@@ -60,7 +60,7 @@ pub struct Checker {
 impl Checker {
     /// Computes the signals, and starts.
     pub fn start(asked: Asked) -> std::io::Result<Self> {
-        // One is compared, the next may wait.
+        // Room for one: while a heap is compared, the next may wait.
         let (offers, heaps) = sync_channel(1);
         let checked = Arc::new(Mutex::new(vec![
             CheckedSpectra::default();

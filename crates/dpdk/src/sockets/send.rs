@@ -59,7 +59,7 @@ impl SendSockets {
                     if !std::mem::replace(&mut self.told, true) {
                         tracing::warn!(%error, "a packet cannot be sent; others like it are only counted");
                     }
-                    // It would be refused again.
+                    // Dropped: the kernel would refuse the same packet again.
                     add(&self.counts.tx_errors, 1);
                     batch.drop_front(1);
                 }

@@ -179,7 +179,7 @@ impl Code {
         self.planes.truncate(planes);
         self.constants.truncate(planes);
         self.ops.truncate(ops);
-        // Of taps that are gone nobody knows any more.
+        // Forget changeable numbers whose run was just removed.
         self.changeable.retain(|changeable| match changeable.what {
             Changing::Run(reg) => (reg.0 as usize) < planes,
             Changing::Taps(_) => true,
@@ -206,7 +206,8 @@ impl Code {
         numbers: &Literals,
         making: Making,
     ) -> Reg {
-        // Which samples there are under a condition is not known before.
+        // A number that may change is made for all samples: which of them a condition leaves is not
+        // known before the run.
         let context = self.context.take_if(|_| self.parameter.is_some());
         let reg = self.reg(scalar, len);
         self.constants[reg.0 as usize] = Some(making.make(numbers));

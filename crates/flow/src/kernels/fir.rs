@@ -200,8 +200,8 @@ impl<T: Real> Outputs<'_, T> {
     ) {
         let count = self.out.len();
         let mut first = 0;
-        // What is less than a tile is done with what is before it, if there is enough: the same
-        // comes out again.
+        // A last tile that is not full begins earlier, over outputs that were computed already: the
+        // same values come out again.
         while first < count {
             let (left, all) = ((count - first) / V, count / V);
             let more = !(count - first).is_multiple_of(V);

@@ -19,7 +19,8 @@ const ROUNDS: usize = 8;
 ///
 /// # Safety
 ///
-/// There are so many places, entries at these, and room.
+/// `places` has `count` numbers, `table` has an entry for each of them, and `to` has room for
+/// `count` numbers.
 #[inline(always)]
 pub(super) unsafe fn singly<T: Float>(
     places: *const i32,
@@ -36,11 +37,11 @@ pub(super) unsafe fn singly<T: Float>(
     }
 }
 
-/// The same, as many at once as a vector has lanes; `count` is a multiple of these.
+/// As [`singly`], but a whole vector of entries at once; `count` is a multiple of a vector's lanes.
 ///
 /// # Safety
 ///
-/// The same, and that of [`Lanes`](super::vector::Lanes).
+/// The conditions of [`singly`], and those of [`Lanes`](super::vector::Lanes).
 #[inline(always)]
 pub(super) unsafe fn at_once<V: Choice>(
     places: *const i32,

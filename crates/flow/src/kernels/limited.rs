@@ -14,7 +14,8 @@ pub(super) struct Limited<'a, T> {
     pub high: Each<'a, T>,
     pub low: Each<'a, T>,
     pub a: Each<'a, T>,
-    /// The sum stays what it was where these are not 0, or where they are.
+    /// A condition for each sample (0 is false), and the value of it with which the sum stays what
+    /// it was.
     pub keep: Option<(&'a [u8], bool)>,
 }
 

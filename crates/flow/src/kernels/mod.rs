@@ -31,8 +31,8 @@ mod rearrange;
 mod recur;
 mod table;
 
-// The kernels' rooms of unsafe code: functions for processors that have been asked, their vectors,
-// and filters that keep sums in these.
+// Modules with unsafe code: functions for instruction sets that the processor was asked for, their
+// vectors, and filters that keep sums in vectors.
 #[allow(unsafe_code)]
 mod chain;
 #[allow(unsafe_code)]

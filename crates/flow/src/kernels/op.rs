@@ -82,7 +82,7 @@ pub(crate) enum Op<R> {
         d: R,
         a: R,
     },
-    /// A delay too long to be moved along: what is held goes out.
+    /// The output of a delay that is too long to be shifted along: puts out what `line` holds.
     Recall {
         d: R,
         line: usize,
@@ -286,7 +286,7 @@ pub(crate) enum Op<R> {
         context: usize,
         from: Vec<R>,
     },
-    /// Those samples of `a`.
+    /// Only the samples of `a` at which the condition of `context` holds.
     Compact {
         d: R,
         a: R,

@@ -6,8 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(Kind);
 
-// A word: a byte that was stored just now and is loaded as a word would wait for all stores before
-// it, those of a block that is on its way to another core among them.
+// A whole word (u32), not a byte: a load of a word cannot take its value from a byte that was just
+// stored. It would wait until all earlier stores are done, also those of a block on its way to
+// another core (decision 89).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 enum Kind {

@@ -103,9 +103,9 @@ pub(super) fn fewer(network: &Network) -> Vec<usize> {
     }
 }
 
-/// The placement with what has no state on a core of its own, where that shares the core which
-/// limits the rate with what has. By itself the queue between them may cost more than it gains;
-/// copies gain more.
+/// The placement that moves items without state to a core of their own, if they share the core that
+/// limits the rate with items that have state. The extra queue alone may cost more than it gains,
+/// but items without state can then have copies.
 pub(super) fn apart(network: &Network) -> Option<Vec<usize>> {
     let [End::Core(limit)] = network.speed().critical[..] else {
         return None;

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 const FLOATS: usize = 2048;
 /// Windows of which the median counts, for the CPU by itself.
 const WINDOWS: u32 = 5;
-/// Less of a difference is chance: CPUs with paces above this count as alike.
+/// CPUs with paces above this count as alike: smaller differences are chance.
 pub const ALIKE: f64 = 0.9;
 /// Paces are multiples of this where CPUs are chosen, for the same reason.
 const GRAIN: f64 = 0.05;
-/// What stood still for the time of measuring goes on later.
+/// Least pace of a CPU: one that stood still while it was measured will go on later.
 const SLOWEST: f64 = 0.05;
 
-/// The pace of each CPU: how much it does when all of these compute, of what the CPU did that costs
-/// were measured on; at least 0.05. `of` is what that one did, as [`Costs`](crate::place::Costs)
-/// has it; none: what the first CPU does now by itself. All are 1 where threads cannot be pinned.
+/// The pace of each CPU: its speed when all of `cpus` compute, as a share of the speed of the CPU
+/// on which costs were measured; at least 0.05. `of` is that CPU's speed, as
+/// [`Costs`](crate::place::Costs) has it; without it, the speed of the first CPU by itself is
+/// taken. All paces are 1 if threads cannot be pinned.
 ///
 /// Costs of nodes are those of one CPU by itself; a plan divides them by this.
 pub fn measure_paces(cpus: &[usize], of: Option<f64>, time: Duration) -> Vec<f64> {
@@ -87,7 +88,7 @@ fn rates(cpus: &[usize], time: Duration) -> Vec<f64> {
         let start = Instant::now();
         begun.store(true, Ordering::Release);
         thread::sleep(time);
-        // Of one time for all: one that begins late is slow.
+        // One elapsed time for all CPUs, so that a thread that began late counts as slow.
         let elapsed = start.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
         let passes = threads.into_iter().filter_map(|thread| thread.join().ok());

@@ -411,7 +411,7 @@ impl Plan {
             .iter()
             .filter(|link| outer(link.from) || outer(link.to))
             .map(|link| link.block);
-        // One size for all queues of the outside: the shortest of them.
+        // All queues from inputs and to outputs get one block size, the shortest among them.
         let block = outside_blocks.min().unwrap_or_else(|| {
             network
                 .links

@@ -122,9 +122,9 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Bytes.
+    /// Bytes ahead of the slot in use that are asked for.
     const FAR: usize = 2048;
-    /// Of one slot.
+    /// Most bytes of one slot that are asked for.
     const MOST: usize = 4096;
 
     pub fn new(stride: usize) -> Ahead {

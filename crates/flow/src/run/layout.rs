@@ -119,12 +119,13 @@ pub(super) struct Edge {
     pub transfer: Transfer,
     /// Blocks at the start.
     pub initial: usize,
-    /// Which blocks of the writer's pass, and which of the reader's they are.
+    /// Which of the writer's blocks go through this queue, and which of the reader's blocks they
+    /// are.
     pub writes: Turn,
     pub reads: Turn,
 }
 
-/// One in so many blocks.
+/// Which blocks of a queue belong to one copy of a partition: number `turn` of every `turns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub turn: u64,

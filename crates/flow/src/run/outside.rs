@@ -120,7 +120,8 @@ impl Inlet {
             }
             control.stop_within(at, self.step);
             let got = self.round(at, &mut bytes)?;
-            // What was asked for meanwhile: the thread that writes has not passed this step.
+            // An end that was asked for while reading can still be kept: the thread that writes has
+            // not passed this step.
             control.stop_behind(at, self.step);
             if got < at + self.step {
                 control.end_at(got);
@@ -171,7 +172,7 @@ impl Inlet {
             let read = guarded(&port.path, "read", fill)?;
             let (whole, torn) = (read / size, read % size);
             let due = due();
-            // Somebody wants the end, which is not that of the samples.
+            // An input that ends within a sample is an error, unless somebody asked for the end.
             if torn > 0 && whole < due && !ends() {
                 let text = format!("ends {torn} bytes into a sample of {size}: give whole samples");
                 // The whole samples count.

@@ -61,9 +61,9 @@ pub struct Quantiles {
     pub least: u64,
     /// Half of them are not above.
     pub median: u64,
-    /// Of a hundred, 99 are not above.
+    /// 99 % of the times are not longer.
     pub p99: u64,
-    /// Of a hundred thousand, all but one are not above.
+    /// All but one in 100 000 of the times are not longer.
     pub p99_999: u64,
     /// The most.
     pub most: u64,

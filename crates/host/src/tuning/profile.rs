@@ -30,7 +30,7 @@ pub struct Profile {
     pub entries: Vec<Entry>,
 }
 
-/// One thing that should be so.
+/// One setting of a host, and what it should be.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {

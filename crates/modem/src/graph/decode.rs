@@ -14,7 +14,8 @@ use crate::waveform::{CheckField, ModeSet};
 
 pub(super) const KIND: &str = "modem_decode";
 
-/// No stream has more samples, nor more blank ones ahead of it.
+/// Upper bound for the position of a frame in a stream: no stream is longer, leading blanks
+/// included.
 const FARTHEST: u64 = 1 << 60;
 
 /// Decodes the frames that [`SearchFrames`](super::SearchFrames) finds. The output is a

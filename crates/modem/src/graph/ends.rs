@@ -12,7 +12,7 @@ type Counts = Arc<Mutex<VecDeque<u32>>>;
 /// How what is read becomes blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// Blocks are full but for the last; as many as told, with nothing in them, come behind it.
+    /// All blocks are full except the last. This many empty blocks follow it.
     Stream(usize),
     /// What is read at once is a block.
     Messages,

@@ -107,7 +107,7 @@ impl Corrector {
         let bad = simd::take_in(self.level, LIMIT, samples, &mut self.raw);
         let (mut seen, mut done) = (0, 0);
         if self.now.is_none() {
-            // What waits is in the block's sums already.
+            // The first block waits for its own means: what waits has been summed already.
             seen = self.units * UNIT;
         }
         while self.raw.len() / 2 - seen >= UNIT {

@@ -35,7 +35,7 @@ const SETS: usize = (BLOCKS - CEF) / SET;
 const LEAST: usize = 4;
 /// Fits of the timing, each around the one before.
 const ROUNDS: usize = 3;
-/// Share of the mean power below which an early block is not taken to be there.
+/// An early block counts as absent if its power is below this share of the mean.
 const THERE: f64 = 0.25;
 
 /// What the preamble tells.

@@ -157,7 +157,7 @@ impl Pool {
         mut spawn: impl FnMut(Work) -> io::Result<JoinHandle<()>>,
     ) -> Result<Pool, RxConfigError> {
         let (finished, done) = mpsc::channel();
-        // Those that began end with it if another one cannot.
+        // If a thread cannot be started, dropping the pool ends those that were.
         let mut pool = Pool {
             queue: Arc::default(),
             most: WAITING * threads,
@@ -200,7 +200,7 @@ impl Pool {
     /// panicked, so does this, as it would without threads.
     pub fn take(&mut self, wait: bool, mut each: impl FnMut(Option<ReceivedFrame>)) {
         while self.taken < self.given {
-            // Also after a panic, which leaves those behind it here.
+            // After a panic too: the frames behind the one that panicked are in `early`.
             if let Some(frame) = self.early.remove(&self.taken) {
                 self.taken += 1;
                 each(frame.unwrap_or_else(|panic| resume_unwind(panic)));

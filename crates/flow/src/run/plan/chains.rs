@@ -93,7 +93,7 @@ impl Planning<'_> {
                 first: open.first,
                 links: open.links,
             };
-            // What it takes is for all whose operations it does.
+            // The chain belongs to all items whose operations it does.
             for item in items {
                 if !into.items.contains(&item) {
                     into.items.push(item);
