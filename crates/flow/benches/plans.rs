@@ -4,6 +4,7 @@
 //! program itself with `--bench`:
 //!
 //! * `--cpus 0,1`: all that there are, without it. `--seconds 0.5`: of each run. `--rounds N`: 5.
+//!   `--for SECONDS`: no further round of plans begins after so many.
 //! * `--line NS`, `--rate GB`: what a cache line takes from one CPU to another, and 10⁹ bytes a
 //!   second that one reads of another's memory: as `karoo bench cores` tells them. 150 and 8.
 //! * `--named TEXT`: those of the twenty that have it in their name.
@@ -12,12 +13,13 @@
 //! * `--capacity N`: blocks of each queue of the plans, 8.
 //! * `--only plans`, `telemetry` or `latency`.
 //!
-//! Without graphs there are twenty of its own. A plan is made once. In each round costs and paces
-//! are measured, the plan's rate is expected of these, and it runs: CPUs of virtual machines change
-//! from minute to minute. The ratio is the median of those of all rounds, beside the least and the
-//! most. Telemetry is on and off in turn, and the ratio is that of the medians.
+//! Without graphs there are twenty of its own. A plan is made once. In each round each of them runs
+//! once; costs and paces are measured just before and just behind, and the mean of the rates that
+//! are expected of these counts: CPUs of virtual machines change from second to second. The ratio
+//! is the median of those of all rounds, beside the least and the most. Telemetry is on and off in
+//! turn, and the ratio is that of the medians.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use karoo_flow::nodes::{Comparison, Machine, Nco, Order, RealImag, TappedDelay};
 use karoo_flow::place::{
@@ -29,6 +31,7 @@ struct Options {
     cpus: Vec<usize>,
     time: Duration,
     rounds: usize,
+    longest: Duration,
     line: f64,
     rate: f64,
     only: Option<String>,
@@ -45,6 +48,7 @@ fn options() -> Options {
         cpus: cpus.into_iter().map(|core| core.id).collect(),
         time: Duration::from_millis(500),
         rounds: 5,
+        longest: Duration::MAX,
         line: 150.0,
         rate: 8.0,
         only: None,
@@ -81,6 +85,7 @@ fn options() -> Options {
             }
             "--seconds" => options.time = Duration::from_secs_f64(number()),
             "--rounds" => options.rounds = number().max(1.0) as usize,
+            "--for" => options.longest = Duration::from_secs_f64(number()),
             "--line" => options.line = number(),
             "--rate" => options.rate = number(),
             "--calibration" => options.calibration = Duration::from_secs_f64(number()),
@@ -258,43 +263,73 @@ fn expected(options: &Options, graph: &Graph, made: &Plan, cores: &Cores) -> f64
     now.expect("the plan is of this graph").rate()
 }
 
+/// A graph with its plan, and of each round what was expected and what came, in ticks a second.
+struct Planned<'a> {
+    graph: &'a Graph,
+    made: Plan,
+    executor: Executor,
+    rounds: Vec<(f64, f64)>,
+}
+
+fn planned<'a>(options: &Options, cores: &Cores, graph: &'a Graph) -> Planned<'a> {
+    let costs = costs(options, graph);
+    let paces = match options.paces {
+        true => measure_paces(&options.cpus, costs.loops_per_second, PACE_TIME),
+        false => Vec::new(),
+    };
+    let wishes = Wishes {
+        capacity: options.capacity,
+        ..Wishes::default()
+    };
+    let paced = cores.clone().with_paces(paces);
+    let made = plan(graph, &costs, &paced, &wishes).expect("there is a plan");
+    let settings = made.settings(graph).expect("the plan is of this graph");
+    Planned {
+        graph,
+        executor: Executor::new(graph, settings).expect("a plan can run"),
+        made,
+        rounds: Vec::new(),
+    }
+}
+
+/// All graphs in each round, so that a slow minute of the machine meets one round of each, not all
+/// rounds of one.
 fn plans(options: &Options, graphs: &[Graph]) {
     let cores = Cores::alike(options.cpus.clone(), options.line, options.rate);
+    let planned = graphs.iter().map(|graph| planned(options, &cores, graph));
+    let mut all: Vec<Planned> = planned.collect();
+    let begin = Instant::now();
+    for _ in 0..options.rounds {
+        if begin.elapsed() > options.longest {
+            break;
+        }
+        for one in &mut all {
+            let before = expected(options, one.graph, &one.made, &cores);
+            let came = rate(one.graph, &one.executor, options.time);
+            let behind = expected(options, one.graph, &one.made, &cores);
+            one.rounds.push(((before + behind) / 2.0, came));
+        }
+    }
+    let rounds = all.first().map_or(0, |one| one.rounds.len());
+    println!("medians of {rounds} rounds");
     println!(
         "{:<34} {:>5} {:>10} {:>10} {:>7} {:>13}",
         "graph", "parts", "expected", "measured", "ratio", "least to most"
     );
     println!("{:<34} {:>5} {:>10} {:>10}", "", "", "M/s", "M/s");
     let mut near = 0;
-    for graph in graphs {
-        let costs = costs(options, graph);
-        let paces = match options.paces {
-            true => measure_paces(&options.cpus, costs.loops_per_second, PACE_TIME),
-            false => Vec::new(),
-        };
-        let paced = cores.clone().with_paces(paces);
-        let wishes = Wishes {
-            capacity: options.capacity,
-            ..Wishes::default()
-        };
-        let made = plan(graph, &costs, &paced, &wishes).expect("there is a plan");
-        let settings = made.settings(graph).expect("the plan is of this graph");
-        let executor = Executor::new(graph, settings).expect("a plan can run");
-        let round = |_| {
-            let before = expected(options, graph, &made, &cores);
-            (before, rate(graph, &executor, options.time))
-        };
-        let rounds: Vec<(f64, f64)> = (0..options.rounds).map(round).collect();
-        let mut ratios: Vec<f64> = rounds.iter().map(|(before, came)| came / before).collect();
+    for one in &all {
+        let ratios = one.rounds.iter().map(|(expected, came)| came / expected);
+        let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_by(f64::total_cmp);
         let ratio = median(ratios.clone());
         near += usize::from((ratio - 1.0).abs() <= 0.1);
         println!(
             "{:<34} {:>5} {:>10.3} {:>10.3} {:>7.3} {:>6.2} {:>6.2}",
-            graph.name(),
-            made.partitions.len(),
-            median(rounds.iter().map(|round| round.0).collect()) / 1e6,
-            median(rounds.iter().map(|round| round.1).collect()) / 1e6,
+            one.graph.name(),
+            one.made.partitions.len(),
+            median(one.rounds.iter().map(|round| round.0).collect()) / 1e6,
+            median(one.rounds.iter().map(|round| round.1).collect()) / 1e6,
             ratio,
             ratios[0],
             ratios[ratios.len() - 1],

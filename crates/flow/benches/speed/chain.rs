@@ -5,7 +5,8 @@
 //!
 //! * `--cores N`: all that there are, without it. `--rounds N`: 5. `--costs 1,16`: how often a
 //!   kernel multiplies a sample and adds to it. `--stages 2,4`: one, two, three and six times the
-//!   cores. `--samples N`: 20 million. `--block N`: samples of a block, 4096.
+//!   cores. `--samples N`: 200 million, so that a run's start takes next to nothing of it. `--block
+//!   N`: samples of a block, 4096.
 //! * `--capacity N`: blocks of each queue, of those of bare threads too, 8.
 //! * `--rival NAME=PROGRAM`: another program takes part, called as `PROGRAM STAGES SAMPLES COST
 //!   CORES`; it prints millions of samples a second. See `rivals/`.
@@ -238,7 +239,7 @@ fn options(arguments: &[String]) -> Options {
         rounds: 5,
         costs: vec![1, 16],
         stages: Vec::new(),
-        samples: 20_000_000,
+        samples: 200_000_000,
         block: 4096,
         capacity: 8,
         rivals: Vec::new(),
