@@ -32,7 +32,7 @@ pub struct Loopback<D> {
 impl<D: Device> Loopback<D> {
     /// A connection to `device`.
     pub fn new(device: D, sensors: Sensors) -> Self {
-        let outbox = Outbox::new(0, usize::MAX, Arc::new(Backlogs::default()));
+        let outbox = Outbox::new(0, usize::MAX, Arc::new(Backlogs::new(usize::MAX)));
         Self {
             requests: StandardRequests::new(Arc::new(device), sensors),
             outbox: Arc::new(outbox),

@@ -19,13 +19,46 @@ const DRAINED: usize = 64 << 10;
 const BATCH: usize = 64;
 
 /// Bytes that wait for all clients together.
-#[derive(Debug, Default)]
-pub struct Backlogs(AtomicUsize);
+#[derive(Debug)]
+pub struct Backlogs {
+    bytes: AtomicUsize,
+    limit: usize,
+    over: Notify,
+}
 
 impl Backlogs {
+    /// No bytes wait, and so many may.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            limit,
+            over: Notify::new(),
+        }
+    }
+
     /// Bytes that wait now.
     pub fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether more wait than may.
+    pub fn is_over(&self) -> bool {
+        self.bytes() > self.limit
+    }
+
+    /// Waits until more wait than may.
+    pub async fn over(&self) {
+        self.over.notified().await;
+    }
+
+    fn add(&self, bytes: usize) {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limit {
+            self.over.notify_one();
+        }
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -99,7 +132,7 @@ impl Outbox {
             return;
         }
         queue.bytes += lines.len();
-        self.total.0.fetch_add(lines.len(), Ordering::Relaxed);
+        self.total.add(lines.len());
         queue.lines.push_back(lines);
         self.ready.notify_one();
     }
@@ -134,7 +167,7 @@ impl Outbox {
 
     fn forget(&self, queue: &mut Queue) {
         queue.lines.clear();
-        self.total.0.fetch_sub(queue.bytes, Ordering::Relaxed);
+        self.total.subtract(queue.bytes);
         queue.bytes = 0;
     }
 
@@ -179,7 +212,7 @@ impl Outbox {
         let mut queue = self.queue();
         let bytes = bytes.min(queue.bytes);
         queue.bytes -= bytes;
-        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.total.subtract(bytes);
         if queue.bytes <= DRAINED {
             self.drained.notify_one();
         }
@@ -190,7 +223,7 @@ impl Drop for Outbox {
     fn drop(&mut self) {
         let queue = self.queue.get_mut();
         let bytes = queue.unwrap_or_else(PoisonError::into_inner).bytes;
-        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.total.subtract(bytes);
     }
 }
 
@@ -199,7 +232,7 @@ mod tests {
     use super::*;
 
     fn outbox(limit: usize) -> (Outbox, Arc<Backlogs>) {
-        let total = Arc::new(Backlogs::default());
+        let total = Arc::new(Backlogs::new(usize::MAX));
         (Outbox::new(1, limit, total.clone()), total)
     }
 

@@ -139,7 +139,7 @@ impl<D: Device> Server<D> {
                 limits,
                 clients: Mutex::default(),
                 long_lines: Arc::new(Semaphore::new(limits.long_lines)),
-                backlogs: Arc::default(),
+                backlogs: Arc::new(Backlogs::new(limits.backlogs)),
                 requests: AtomicU64::new(0),
                 halt: Notify::new(),
                 ending: watch::Sender::new(false),
@@ -161,18 +161,22 @@ impl<D: Device> Server<D> {
             let sensors = shared.standard.sensors.clone();
             let mut deadlines = pin!(sensors.run());
             let mut stop = pin!(stop);
+            let mut again = Instant::now();
             loop {
                 tokio::select! {
                     () = shared.halt.notified() => break ServerEnd::Halted,
                     () = &mut stop => break ServerEnd::Stopped,
                     () = &mut deadlines => {}
+                    () = shared.backlogs.over() => shared.relieve(),
                     Some(_) = tasks.join_next() => {}
-                    accepted = listener.accept() => match accepted {
+                    () = tokio::time::sleep_until(again.into()), if Instant::now() < again => {}
+                    accepted = listener.accept(), if Instant::now() >= again => match accepted {
                         Ok((stream, address)) => shared.welcome(stream, address, &mut tasks),
                         Err(error) => {
                             // Mostly for lack of file descriptors, which clients that leave free.
-                            tracing::warn!(%error, "no client can connect");
-                            tokio::time::sleep(Duration::from_millis(100)).await;
+                            // Whoever wants to connect waits meanwhile.
+                            tracing::warn!(%error, "no client can connect for a second: are too many files open? (`ulimit -n`)");
+                            again = Instant::now() + Duration::from_secs(1);
                         }
                     },
                 }
@@ -313,9 +317,6 @@ impl<D: Device> Common<D> {
                     outbox.push(log.finish());
                 }
             }
-            if self.backlogs.bytes() > self.limits.backlogs {
-                self.relieve();
-            }
             outbox.is_drained().await;
             // Other clients have their turn between two lines, unless all are refused.
             if !*ending.borrow() {
@@ -393,7 +394,7 @@ impl<D: Device> Common<D> {
             .collect();
         outboxes.sort_by_cached_key(|outbox| Reverse(outbox.backlog()));
         for outbox in outboxes {
-            if self.backlogs.bytes() <= self.limits.backlogs {
+            if !self.backlogs.is_over() {
                 break;
             }
             outbox.cut("too much waits for all clients, and most for it");

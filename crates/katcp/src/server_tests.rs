@@ -454,6 +454,27 @@ async fn the_greediest_are_cut_off_when_all_want_too_much() {
     clients(&server, 1).await;
 }
 
+/// Nobody asks for anything: what is sent unasked counts as well.
+#[tokio::test]
+async fn the_greediest_are_cut_off_without_a_request() {
+    let limits = ServerLimits {
+        backlogs: 1 << 20,
+        ..ServerLimits::default()
+    };
+    let server = serve(limits);
+    let mut deaf = Client::connect(&server).await;
+    clients(&server, 1).await;
+    {
+        let clients = server.shared.clients();
+        let (_, outbox) = clients.connected.values().next().expect("the client");
+        outbox.inform(vec![b'x'; 8 << 20].into());
+        outbox.inform(vec![b'x'; 8 << 20].into());
+    }
+    clients(&server, 0).await;
+    assert!(deaf.is_closed().await);
+    assert_eq!(server.shared.backlogs.bytes(), 0);
+}
+
 #[tokio::test]
 async fn a_newcomer_takes_the_place_of_one_that_asks_for_nothing() {
     let limits = ServerLimits {
