@@ -29,6 +29,12 @@ pub enum DelayError {
         /// What it was.
         value: f64,
     },
+    /// No signal is so late: the output would wait, or ask for samples, for as long.
+    #[error(
+        "delay {0} s must be between -{most} and {most} s: an output would stand still for as long",
+        most = DelaySeconds::MOST_DELAY
+    )]
+    Delay(f64),
     /// The model would begin before the first sample.
     #[error("start {0} (ADC samples) is before the sync time; the earliest is 0")]
     Start(i64),
@@ -57,6 +63,11 @@ pub struct DelaySeconds {
     pub phase: f64,
     /// Change of the phase, in radians per second.
     pub phase_rate: f64,
+}
+
+impl DelaySeconds {
+    /// Longest delay, ahead or behind, in seconds.
+    pub const MOST_DELAY: f64 = 60.0;
 }
 
 impl LinearDelay {
@@ -113,6 +124,9 @@ impl LinearDelay {
                 name: "start time",
                 value: model.start_time,
             });
+        }
+        if model.delay.abs() > DelaySeconds::MOST_DELAY {
+            return Err(DelayError::Delay(model.delay));
         }
         Self::new(
             start.round_ties_even() as i64,
@@ -397,6 +411,11 @@ mod tests {
                 ..seconds
             };
             assert!(LinearDelay::from_seconds(clock, seconds).is_err());
+        }
+        for (delay, taken) in [(60.0, true), (-60.0, true), (60.1, false), (-1e300, false)] {
+            let seconds = DelaySeconds { delay, ..seconds };
+            let model = LinearDelay::from_seconds(clock, seconds);
+            assert_eq!(model.is_ok(), taken, "{delay}");
         }
     }
 

@@ -61,7 +61,7 @@ mod sync {
     pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::queue::ArrayQueue;
@@ -139,7 +139,7 @@ pub enum EnqueueError {
     },
     /// So many models are yet to begin that more would only cost memory and time.
     #[error(
-        "output '{output}' has {waiting} delay models that are yet to begin; from {MODELS} on, no more are taken: ask for more when some have begun"
+        "output '{output}' has {waiting} delay models that are yet to begin; from {MODELS} on, no later ones are taken: ask for more when some have begun, or for one that begins earlier, which replaces those that begin later"
     )]
     Models {
         /// Stream name.
@@ -188,6 +188,8 @@ struct Shared {
     end: AtomicU64,
     /// Delay models that are yet to begin.
     models: AtomicUsize,
+    /// Where the delay models last asked for begin: none that waits begins later.
+    last_start: AtomicI64,
     /// What time it was when control told it last; 0 where nobody does.
     now: AtomicU64,
     /// Wakes the engine.
@@ -222,6 +224,7 @@ impl ControlHandle {
                 spent: ArrayQueue::new((1 + N_POL) * requests.max(1)),
                 end: AtomicU64::new(0),
                 models: AtomicUsize::new(0),
+                last_start: AtomicI64::new(i64::MIN),
                 now: AtomicU64::new(0),
                 bell: bell.clone(),
             })
@@ -366,13 +369,18 @@ impl OutputHandle {
         asked: Option<AskedDelays>,
     ) -> Result<Timestamp, EnqueueError> {
         let waiting = self.shared.models.load(Ordering::Relaxed);
-        if waiting >= MODELS {
+        let start = models.iter().map(LinearDelay::start).max();
+        let start = start.unwrap_or(i64::MIN);
+        // Held so that requests return increasing timestamps.
+        let _order = self.requested();
+        // One that begins no later replaces at least one.
+        if waiting >= MODELS && start > self.shared.last_start.load(Ordering::Relaxed) {
             let output = self.name().to_owned();
             return Err(EnqueueError::Models { output, waiting });
         }
-        // Held so that requests return increasing timestamps.
-        let _order = self.requested();
-        self.send(Change::Delays { models, asked })
+        let steady = self.send(Change::Delays { models, asked })?;
+        self.shared.last_start.store(start, Ordering::Relaxed);
+        Ok(steady)
     }
 
     /// Sends a test pattern in place of what is computed, from the next output chunk on, or ends

@@ -1,6 +1,6 @@
 //! What an engine tells control.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
 use dsp::delay::LinearDelay;
@@ -115,6 +115,8 @@ pub struct Published {
     overwritten: AtomicU64,
     /// Per output and polarisation.
     delays: Box<[[Latest<5>; N_POL]]>,
+    /// Per output, whether known values are sent.
+    tests: Box<[AtomicBool]>,
     statistics: StatisticsBoard,
 }
 
@@ -126,6 +128,7 @@ impl Published {
             events: ArrayQueue::new(EVENTS),
             overwritten: AtomicU64::new(0),
             delays: (0..outputs).map(|_| delays()).collect(),
+            tests: (0..outputs).map(|_| AtomicBool::new(false)).collect(),
             statistics: StatisticsBoard::new(outputs),
         }
     }
@@ -153,12 +156,23 @@ impl Published {
         Some(LinearDelay::from_words(latest.read()))
     }
 
+    /// Whether an output sends known values in place of spectra; `None` if there is no such output.
+    pub fn has_test(&self, output: usize) -> Option<bool> {
+        let test = self.tests.get(output)?;
+        Some(test.load(Ordering::Relaxed))
+    }
+
     /// Tells of `event`; the engine's thread only.
     pub fn tell(&self, event: EngineEvent) {
         if let EngineEvent::Delay(ActiveDelay { output, pol, model }) = &event
             && let Some(latest) = self.delays.get(*output).and_then(|pols| pols.get(*pol))
         {
             latest.write(model.to_words());
+        }
+        if let EngineEvent::Test(change) = &event
+            && let Some(test) = self.tests.get(change.output)
+        {
+            test.store(change.pattern.is_some(), Ordering::Relaxed);
         }
         if self.events.force_push(event).is_some() {
             counter::add(&self.overwritten, 1);

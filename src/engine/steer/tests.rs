@@ -91,8 +91,11 @@ fn what_is_spent_is_freed_by_who_asks_next() {
 fn models_that_are_yet_to_begin_are_bounded() {
     let (steering, steered) = steering(1);
     let output = steering.output("w").unwrap();
+    let model = |start| [LinearDelay::new(start, 0.0, 0.0, 0.0, 0.0).unwrap(); 2];
+    output.set_delays(model(1000)).unwrap();
+    assert!(steered.outputs[0].take().is_some());
     steered.outputs[0].publish_models(MODELS);
-    let refused = output.set_delays([LinearDelay::ZERO; 2]).unwrap_err();
+    let refused = output.set_delays(model(1001)).unwrap_err();
     assert!(
         matches!(
             refused,
@@ -104,8 +107,12 @@ fn models_that_are_yet_to_begin_are_bounded() {
         "{refused}"
     );
     assert_eq!(steered.outputs[0].take(), None);
+    // One that begins no later than the last takes the place of at least one.
+    assert!(output.set_delays(model(1000)).is_ok());
+    assert!(output.set_delays(model(5)).is_ok());
+    assert!(output.set_delays(model(6)).is_err());
     steered.outputs[0].publish_models(MODELS - 1);
-    assert!(output.set_delays([LinearDelay::ZERO; 2]).is_ok());
+    assert!(output.set_delays(model(6)).is_ok());
 }
 
 /// An engine that begins chunk after chunk, and control that asks all the time: each request is
