@@ -132,6 +132,10 @@ pub(super) struct TestSchedule {
 impl TestSchedule {
     /// Chunks from here on are to have this, or their own values.
     pub fn ask(&mut self, from: Timestamp, request: Option<TestRequest>) {
+        // Without input no chunk takes what was asked for before.
+        while self.asked.back().is_some_and(|(before, _)| *before >= from) {
+            self.asked.pop_back();
+        }
         self.asked.push_back((from, request));
     }
 

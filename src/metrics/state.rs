@@ -97,9 +97,8 @@ impl EngineState {
                 Some(of.kurtosis_flags(pol, output)?.share())
             }),
         );
-        let tests = config.outputs.iter().map(|of| {
-            let pattern = self.sensor(&format!("karoo.{}.test-pattern", of.name));
-            let on = pattern.map(|reading| reading.status != SensorStatus::Nominal);
+        let tests = config.outputs.iter().enumerate().map(|(index, of)| {
+            let on = self.published.has_test(index);
             (vec![("stream", of.name.clone())], number(on))
         });
         gauge(
@@ -299,7 +298,7 @@ mod tests {
             r#"karoo_input_full_scale_share{pol="0"} NaN"#,
             r#"karoo_output_power{stream="w",pol="1"} NaN"#,
             r#"karoo_output_kurtosis_flagged_share{stream="w",pol="0"} NaN"#,
-            r#"karoo_output_test_pattern{stream="w"} NaN"#,
+            r#"karoo_output_test_pattern{stream="w"} 0"#,
             "karoo_clock_synchronised NaN",
             r#"karoo_device_status{status="ok"} 0"#,
             r#"karoo_loss_active{cause="no-input"} 0"#,
