@@ -1,6 +1,6 @@
 //! Writer of classic pcap files.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ impl CaptureWriter {
         let path = path.as_ref().to_path_buf();
         let part = Self::part_of(&path);
         let file = match &part {
-            Some(part) => File::create(part),
+            Some(part) => Self::claim(part),
             None => File::options().write(true).open(&path),
         };
         let file = file.map_err(|source| CaptureError::Create {
@@ -51,6 +51,28 @@ impl CaptureWriter {
         let header = words.map(u32::to_le_bytes);
         writer.put(&[header.as_flattened()])?;
         Ok(writer)
+    }
+
+    /// Opens an unfinished file that no other run writes to, and empties it.
+    fn claim(part: &Path) -> io::Result<File> {
+        let mut options = File::options();
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(part)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let why = format!(
+                    "another run is writing {part:?}: wait for its end or choose another name"
+                );
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        file.set_len(0)?;
+        Ok(file)
     }
 
     /// Where the file is until it is finished. A pipe or a device cannot be renamed over.
