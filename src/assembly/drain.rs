@@ -16,15 +16,16 @@ const REST: Duration = Duration::from_secs(5);
 /// How long what is under way in `engine` may take to come out once its input has ended: what was
 /// received and all output chunks may wait, each for as long as its data took, or up to twice as
 /// long where `rate_factor`, the pace as a multiple of an output's own rate, is below 1. 0 is no
-/// pace.
-pub fn drain(engine: &EngineConfig, rate_factor: f64) -> Duration {
+/// pace. `spare_chunks` are the receive chunks beside those that the engine needs: they may all be
+/// full.
+pub fn drain(engine: &EngineConfig, rate_factor: f64, spare_chunks: usize) -> Duration {
     let chunk_samples = |output: &OutputConfig| {
         let batches = engine.send.chunk_jones / output.jones_per_batch;
         batches.saturating_mul(output.batch_samples())
     };
     let longest = engine.outputs.iter().map(chunk_samples).max();
     let sent = OUTPUT_CHUNKS as f64 * longest.unwrap_or(0) as f64;
-    let received = (RECEIVE_CHUNKS * engine.recv.chunk_samples) as f64;
+    let received = ((RECEIVE_CHUNKS + spare_chunks) * engine.recv.chunk_samples) as f64;
     let waits = (sent + received) / engine.clock.adc_sample_rate;
     let slowed = if rate_factor > 0.0 {
         rate_factor.clamp(SLOWEST, 1.0)
@@ -59,7 +60,7 @@ mod tests {
     }
 
     fn seconds(engine: &EngineConfig, rate_factor: f64) -> f64 {
-        drain(engine, rate_factor).as_secs_f64()
+        drain(engine, rate_factor, 0).as_secs_f64()
     }
 
     /// A chunk has 2048 spectra of 4096 channels; the time of a spectrum is the inverse of a

@@ -108,7 +108,7 @@ impl Launch<'_> {
         let mut losses = Losses::watch(config, source, &engine, self.placement, lost);
         let why = wait(&serving, &engine, &mut losses);
         tracing::info!(%why, "ending");
-        let limit = drain(&config.engine, config.egress.rate_factor);
+        let limit = drain(&config.engine, config.egress.rate_factor, self.spare_chunks);
         service::stopping(&format!("Ending: {why}"), limit);
         control.stop();
         // Signals are heard until the last stop heap: a second one ends at once.

@@ -99,7 +99,7 @@ impl Shadow<'_> {
         let begun = Instant::now();
         let why = self.wait(&serving, &engine, &comparer);
         tracing::info!(%why, "ending");
-        let ended = finish(engine, drain(&config.engine, 0.0));
+        let ended = finish(engine, drain(&config.engine, 0.0, self.launch.spare_chunks));
         ears.stop.set();
         let heard = ears.thread.join();
         let heard = heard.map_err(|_| Failure::data("the thread that listens panicked"))?;
