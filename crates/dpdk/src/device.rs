@@ -217,12 +217,12 @@ impl Device {
         !matches!(self.owned, DeviceOrigin::Nothing)
     }
 
-    /// Keeps memory mapped until the port is stopped.
     /// Whether its queues are rings.
     pub(super) fn has_rings(&self) -> bool {
         matches!(self.owned, DeviceOrigin::Rings { .. })
     }
 
+    /// Keeps memory mapped until the port is stopped.
     pub(super) fn keep(&self, mappings: Vec<Mapping>) {
         let kept = self.mappings.lock();
         kept.unwrap_or_else(PoisonError::into_inner)

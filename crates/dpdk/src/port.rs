@@ -392,6 +392,8 @@ impl Port {
                 speed_mbps: None,
             });
         };
+        // Drivers fold registers into counts of their own: one thread at a time.
+        let _control = device.eal.control();
         let mut link = dpdk_sys::karoo_link::default();
         // SAFETY: the port exists; `link` is writable.
         let ret = unsafe { dpdk_sys::karoo_port_link(device.port, &mut link) };
@@ -410,6 +412,8 @@ impl Port {
             Behind::Device(inner) => &inner.device,
             Behind::Sockets(sockets) => return Ok(sockets.stats()),
         };
+        // Drivers fold registers into counts of their own: one thread at a time.
+        let _control = device.eal.control();
         let mut raw = dpdk_sys::rte_eth_stats::default();
         // SAFETY: the port exists; `raw` is writable.
         let ret = unsafe { dpdk_sys::rte_eth_stats_get(device.port, &mut raw) };
@@ -431,6 +435,8 @@ impl Port {
         let Some(device) = self.device() else {
             return Ok(Vec::new());
         };
+        // Drivers fold registers into counts of their own: one thread at a time.
+        let _control = device.eal.control();
         let port = device.port;
         // SAFETY: a null array asks for the number.
         let count = unsafe { dpdk_sys::rte_eth_xstats_get(port, std::ptr::null_mut(), 0) };
