@@ -78,10 +78,21 @@ impl OutputConfig {
                 )
             })
         };
+        let digitised_band = 0.0..=digitised;
+        let outside = !digitised_band.contains(&narrowband.centre_frequency);
+        let outside = outside.then(|| {
+            format!(
+                "--narrowband centre_frequency of '{}' is {} Hz, outside of the digitised band from 0 to {:.3} MHz: what lies \
+                 there is its image",
+                self.name,
+                narrowband.centre_frequency,
+                digitised / 1e6
+            )
+        });
         let centre = tiny("centre_frequency", narrowband.centre_frequency, digitised);
         let pass = narrowband.pass_bandwidth;
         let pass = pass.and_then(|pass| tiny("pass_bandwidth", pass, width));
-        centre.into_iter().chain(pass).collect()
+        centre.into_iter().chain(pass).chain(outside).collect()
     }
 }
 

@@ -47,11 +47,24 @@ impl EngineConfig {
             ));
         }
         let mut names = HashSet::new();
+        let mut destinations = HashSet::new();
         for output in &self.outputs {
             output.validate()?;
             if !names.insert(&output.name) {
                 let rule = "output names must be unique";
                 return Err(refuse("--wideband name", &output.name, rule, "rename one"));
+            }
+            if let Some(dst) = output.dst.iter().find(|&dst| !destinations.insert(dst)) {
+                let rule = format!(
+                    "of '{}' is another output's too: receivers could not tell them apart",
+                    output.name
+                );
+                return Err(refuse(
+                    "--wideband dst",
+                    dst,
+                    rule,
+                    "choose other addresses or ports",
+                ));
             }
         }
         self.validate_send()?;
