@@ -12,7 +12,12 @@ use spead::DigitiserHeap;
 
 use crate::config::RecvConfig;
 use crate::net::{CaptureError, CaptureReader, FlowTable};
-use crate::recv::{DropCause, END_OF_STREAM, HeapAddress, RxStats, Watermark, floor_after};
+use crate::recv::{
+    DropCause, END_OF_STREAM, HeapAddress, Leaps, OPEN_CHUNKS, RxStats, Watermark, floor_after,
+};
+
+/// A heap so many chunks above a queue's floor is beyond the window: see [`Leaps`].
+const LEAP: u64 = OPEN_CHUNKS as u64 + MAX_LAG;
 
 /// Chunks that a silent queue may still fill behind the newest one.
 const MAX_LAG: u64 = 2;
@@ -25,6 +30,8 @@ pub struct CaptureFeed {
     frames: u64,
     /// The floor of the queue's lcore once it has seen all frames so far.
     floor: u64,
+    /// Heaps far ahead, of which the lcore waits for more.
+    leaps: Leaps<u64>,
 }
 
 impl CaptureFeed {
@@ -36,7 +43,21 @@ impl CaptureFeed {
             batch: MbufBatch::new(),
             frames: 0,
             floor: 0,
+            leaps: Leaps::default(),
         }
+    }
+
+    /// A heap of chunk `id` came. Returns the newest chunk that it tells the lcore of, by the
+    /// lcore's own rules.
+    fn note(&mut self, id: u64) -> Option<u64> {
+        let newest = if self.floor == 0 || id >= self.floor + LEAP {
+            self.leaps.keep(id, LEAP, id).right.into_iter().max()?
+        } else {
+            self.leaps.note_present();
+            id
+        };
+        self.floor = self.floor.max(floor_after(newest));
+        Some(newest)
     }
 }
 
@@ -117,9 +138,9 @@ impl SourceLcore {
                     continue;
                 }
             }
-            let floor = &mut feeds.feeds[queue.0].floor;
-            if let Some(id) = chunk_id(&self.recv, self.first, *floor, payload) {
-                *floor = (*floor).max(floor_after(id));
+            let feed = &mut feeds.feeds[queue.0];
+            let id = chunk_id(&self.recv, self.first, feed.floor, payload);
+            if let Some(id) = id.and_then(|id| feed.note(id)) {
                 newest = newest.max(id);
                 feeds.move_silent(newest, timer);
             }

@@ -223,6 +223,7 @@ impl Counters {
             heap_length: most(DropCause::WrongHeapLength).heap_length,
             timestamp: most(DropCause::BadTimestamp).timestamp,
             behind: most(DropCause::TooOld).behind,
+            ahead: most(DropCause::StrayTime).ahead,
             destination: most(DropCause::NotOurs).destination,
         }
     }

@@ -193,9 +193,17 @@ impl Line<'_> {
                      `--recv-packet-samples`, or `--mask-timestamp`?"
                 )
             }
+            DropCause::StrayTime => {
+                let ahead = last.ahead.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
+                let ahead = Duration::try_from_secs_f64(ahead).unwrap_or(Duration::MAX);
+                format!(
+                    "heaps are {} ahead of all others: damaged on the way, or a digitiser of another time: synchronise it",
+                    span(ahead)
+                )
+            }
             DropCause::TooOld => {
                 let behind = last.behind.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
-                let jumped = self.times.explains_behind(behind);
+                let jumped = self.times.explains_behind(behind, self.now);
                 let behind = Duration::try_from_secs_f64(behind).unwrap_or(Duration::MAX);
                 if jumped {
                     return format!(
@@ -268,11 +276,9 @@ impl Line<'_> {
 
     /// Where missing heaps were lost, as far as this host can tell.
     fn whereabouts(&self) -> String {
-        let here = |cause: &&Cause| {
-            matches!(
-                cause,
-                Cause::Dropped(_) | Cause::RxMissed | Cause::RxNoBuffer | Cause::RxErrors
-            )
+        let here = |cause: &&Cause| match cause {
+            Cause::Dropped(cause) => cause.is_loss(),
+            cause => matches!(cause, Cause::RxMissed | Cause::RxNoBuffer | Cause::RxErrors),
         };
         let here: Vec<_> = self.lossy.iter().filter(here).map(|c| c.name()).collect();
         match here.is_empty() {

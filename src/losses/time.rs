@@ -35,6 +35,8 @@ pub struct Times {
     ahead: VecDeque<f64>,
     /// Seconds of the last jump, 0 if there was none.
     jump: f64,
+    /// When that was found.
+    jumped: Instant,
     /// Since when this host took heaps in too slowly, and when it last did.
     slow: Option<(Instant, Instant)>,
     /// Since when the host's clock is not synchronised.
@@ -50,6 +52,7 @@ impl Times {
             off: 0.0,
             ahead: VecDeque::new(),
             jump: 0.0,
+            jumped: now,
             slow: None,
             unsynchronised_since: None,
         }
@@ -65,10 +68,13 @@ impl Times {
         self.jump
     }
 
-    /// Whether heaps that are so many seconds behind the newest are so because it jumped ahead.
-    pub fn explains_behind(&self, seconds: f64) -> bool {
+    /// Whether heaps that are so many seconds behind the newest are so because it jumped ahead. If
+    /// the newest stands still from then on, they catch up by a second each second.
+    pub fn explains_behind(&self, seconds: f64, now: Instant) -> bool {
         const ABOUT: f64 = 0.5;
-        self.jump > 0.0 && (seconds - self.jump).abs() < ABOUT
+        let since = now.duration_since(self.jumped).as_secs_f64();
+        let about = self.jump - since - ABOUT..self.jump + ABOUT;
+        self.jump > 0.0 && about.contains(&seconds)
     }
 
     /// This host takes heaps in too slowly at this moment.
@@ -113,7 +119,7 @@ impl Times {
         let late = TIME_OFF + self.catches_up(now.at);
         let found = jump > late.as_secs_f64() + setup.seconds(2.0 * setup.chunk_samples());
         if found {
-            self.jump = jump;
+            (self.jump, self.jumped) = (jump, now.at);
             self.ahead.clear();
         }
         self.ahead.push_back(ahead);

@@ -43,6 +43,9 @@ impl DropCause {
             Self::BadTimestamp => {
                 "The timestamp is not a multiple of the samples per heap: check that number, or mask timestamps."
             }
+            Self::StrayTime => {
+                "Its time is far ahead of that of all other heaps: damaged, or from a digitiser of another time."
+            }
             Self::TooOld => {
                 "It came after its chunk was closed: reordered by more than the window, or time went back."
             }

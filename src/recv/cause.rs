@@ -85,6 +85,8 @@ drop_causes! {
     NoTimestamp => "no-timestamp",
     /// A timestamp that is not a multiple of the heap's samples.
     BadTimestamp => "bad-timestamp",
+    /// Far ahead of all other heaps, and alone with it.
+    StrayTime => "stray-time",
     /// Older than the oldest chunk still open.
     TooOld => "too-old",
     /// A heap that was received before.
@@ -149,6 +151,9 @@ pub struct LastDropped<T = Option<u64>, A = T> {
     pub timestamp: T,
     /// Samples that the last heap of [`DropCause::TooOld`] was behind the newest.
     pub behind: T,
+    /// Samples that the last heap which may become one of [`DropCause::StrayTime`] was ahead of the
+    /// newest.
+    pub ahead: T,
     /// Destination of the last datagram of [`DropCause::NotOurs`].
     pub destination: A,
 }
@@ -168,6 +173,7 @@ impl Default for RxStats {
                 heap_length: none(),
                 timestamp: none(),
                 behind: none(),
+                ahead: none(),
                 destination: none(),
             },
         }
@@ -209,6 +215,11 @@ impl RxStats {
         self.last.behind.store(samples, Ordering::Relaxed);
     }
 
+    /// Keeps how many samples a heap far ahead was ahead of the newest.
+    pub(super) fn note_ahead(&self, samples: u64) {
+        self.last.ahead.store(samples, Ordering::Relaxed);
+    }
+
     /// Keeps the destination of a datagram of [`DropCause::NotOurs`].
     pub(super) fn note_destination(&self, to: SocketAddrV4) {
         let bits = u64::from(to.ip().to_bits()) << 16 | u64::from(to.port());
@@ -228,6 +239,7 @@ impl RxStats {
             heap_length: load(&self.last.heap_length),
             timestamp: load(&self.last.timestamp),
             behind: load(&self.last.behind),
+            ahead: load(&self.last.ahead),
             destination: load(&self.last.destination).map(address),
         }
     }

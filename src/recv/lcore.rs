@@ -11,6 +11,7 @@ use spead::DigitiserHeap;
 
 use super::cause::{DropCause, RxStats};
 use super::collect::ReceiveMemory;
+use super::leap::Leaps;
 use super::window::{ChunkWindow, END_OF_STREAM, LocatedChunk, WindowWriter};
 use crate::config::RecvConfig;
 use crate::memory::{StoredHeap, is_looked_at, publish};
@@ -192,7 +193,8 @@ impl RxLcore {
             bell: parts.bell,
             abort: parts.abort,
             idle: Idle::new(config.idle),
-            newest: 0,
+            newest: None,
+            leaps: Leaps::default(),
             leap_until: None,
             left_behind: None,
             silence: SILENCE,
@@ -235,6 +237,7 @@ impl RxLcore {
                 while let Some(mark) =
                     watermark.filter(|mark| mark.after <= frames && *mark != Watermark::STOP)
                 {
+                    placed += self.placer.settle(&memory, &mut stored, timer);
                     self.placer.lane.raise(mark.floor);
                     watermark = self.next_watermark();
                 }
@@ -244,17 +247,18 @@ impl RxLcore {
                 }
                 frames += 1;
                 match self.placer.place(mbuf, next, &memory, &mut stored, timer) {
-                    Ok(()) => placed += 1,
+                    Ok(heaps) => placed += heaps,
                     Err(cause) => self.placer.stats.note_drop(cause),
                 }
             }
             while let Some(mark) = watermark.filter(|mark| mark.after <= frames) {
+                placed += self.placer.settle(&memory, &mut stored, timer);
                 self.placer.lane.raise(mark.floor);
                 watermark = self.next_watermark();
             }
             publish(&mut stored);
             self.placer.lane.end();
-            self.placer.stats.note_burst(received as u64, placed);
+            self.placer.stats.note_burst(received as u64, placed as u64);
             // A chunk may be complete now: the engine and tx lcores may sleep until then.
             let raised = self.placer.lane.floor() > floor;
             floor = self.placer.lane.floor();
@@ -313,6 +317,9 @@ impl std::ops::Deref for WindowOf {
     }
 }
 
+/// A heap that waits for others of its time: where it belongs, and the datagram's payload.
+type Kept = (HeapAddress, Box<[u8]>);
+
 /// Puts one datagram at a time where it belongs.
 struct HeapPlacer {
     lane: WindowWriter<WindowOf>,
@@ -327,7 +334,9 @@ struct HeapPlacer {
     idle: Idle,
     /// Newest chunk that this lcore had a heap of. The lane's floor tells less: the collector
     /// raises it before it moves the window.
-    newest: u64,
+    newest: Option<u64>,
+    /// Heaps far ahead of this time, and the first ones, until enough of them agree.
+    leaps: Leaps<Kept>,
     /// Until when to wait for the window after the digitisers' time leapt.
     leap_until: Option<Instant>,
     /// When this lcore was found left behind, if it has had no heap since.
@@ -377,7 +386,8 @@ impl HeapPlacer {
     }
 
     /// Places the heap of one datagram. While its payload is stored, the CPU prefetches the bytes
-    /// of the `next` datagram at the same offset, where its payload will be.
+    /// of the `next` datagram at the same offset, where its payload will be. Returns how many heaps
+    /// were placed: none while the heap waits for others of its time, then all of these.
     #[inline]
     fn place<'m>(
         &mut self,
@@ -386,7 +396,7 @@ impl HeapPlacer {
         memory: &'m ReceiveMemory,
         stored: &mut Vec<StoredHeap<'m>>,
         timer: &mut PhaseTimer,
-    ) -> Result<(), DropCause> {
+    ) -> Result<usize, DropCause> {
         if mbuf.has_bad_checksum() {
             return Err(DropCause::BadChecksum);
         }
@@ -404,13 +414,121 @@ impl HeapPlacer {
             .map_err(|error| DropCause::from(&error))?;
         let place = HeapAddress::of(&self.recv, self.near(&heap), &heap);
         let mut place = place.inspect_err(|&cause| self.note_refused(cause, &heap))?;
+        let slots = self.memory.window().slots() as u64;
+        let ahead = |newest| place.chunk >= newest + slots;
+        if self.newest.is_none_or(ahead) && self.is_ahead_of_all(place.chunk) {
+            match self.host_time(&heap) {
+                Some(now) => place = HeapAddress::of(&self.recv, now, &heap)?,
+                None => {
+                    let kept = (place, datagram.payload().into());
+                    return Ok(self.keep(kept, memory, stored, timer));
+                }
+            }
+        }
+        let behind = heap.payload().as_ptr() as usize - mbuf.data().as_ptr() as usize;
+        let next = next.and_then(|next| next.data().get(behind..));
+        let outcome = self.store(place, &heap, next, memory, stored, timer);
+        if !self.leaps.is_empty() && outcome != Err(DropCause::TooOld) {
+            let wrong = self.leaps.note_present();
+            self.note_stray(wrong);
+        }
+        outcome.map(|()| 1)
+    }
+
+    /// Whether a chunk is beyond the window of all lcores, or none has had a heap.
+    #[cold]
+    fn is_ahead_of_all(&self, chunk: u64) -> bool {
+        match self.newest_of_all() {
+            None => true,
+            Some(newest) => chunk >= newest + self.memory.window().slots() as u64,
+        }
+    }
+
+    /// The newest chunk that any lcore had a heap of, as far as this one knows.
+    fn newest_of_all(&self) -> Option<u64> {
+        let foremost = Some(self.lane.foremost()).filter(|&foremost| foremost > 0);
+        self.newest.max(foremost)
+    }
+
+    /// Keeps a heap until others of its time have come. Then all of these are placed.
+    #[cold]
+    fn keep<'m>(
+        &mut self,
+        kept: Kept,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        let chunk = kept.0.chunk;
+        if let Some(newest) = self.newest_of_all() {
+            let samples = (chunk - newest).saturating_mul(self.recv.chunk_samples as u64);
+            self.stats.note_ahead(samples);
+        }
+        let slots = self.memory.window().slots() as u64;
+        let settled = self.leaps.keep(chunk, slots, kept);
+        self.note_stray(settled.wrong);
+        self.store_kept(settled.right, memory, stored, timer)
+    }
+
+    /// Nothing more is waited for: places the heaps that are kept, if more than one agrees or there
+    /// are no others. Returns how many were placed.
+    fn settle<'m>(
+        &mut self,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        if self.leaps.is_empty() {
+            return 0;
+        }
+        let settled = self.leaps.settle(usize::from(self.newest.is_some()));
+        self.note_stray(settled.wrong);
+        self.store_kept(settled.right, memory, stored, timer)
+    }
+
+    #[cold]
+    fn store_kept<'m>(
+        &mut self,
+        kept: Vec<Kept>,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> usize {
+        let mut placed = 0;
+        for (place, payload) in kept {
+            let heap = DigitiserHeap::new_checked(&payload).map_err(|error| (&error).into());
+            let heap = heap.and_then(|heap| self.store(place, &heap, None, memory, stored, timer));
+            match heap {
+                Ok(()) => placed += 1,
+                Err(cause) => self.stats.note_drop(cause),
+            }
+        }
+        placed
+    }
+
+    #[cold]
+    fn note_stray(&self, heaps: usize) {
+        (0..heaps).for_each(|_| self.stats.note_drop(DropCause::StrayTime));
+    }
+
+    /// Stores a heap in its chunk, if that is there.
+    #[inline]
+    fn store<'m>(
+        &mut self,
+        mut place: HeapAddress,
+        heap: &DigitiserHeap<'_>,
+        next: Option<&[u8]>,
+        memory: &'m ReceiveMemory,
+        stored: &mut Vec<StoredHeap<'m>>,
+        timer: &mut PhaseTimer,
+    ) -> Result<(), DropCause> {
         let mut located = self.locate(place.chunk, stored, timer);
         if located == LocatedChunk::TooOld
-            && let Some(now) = self.host_time(&heap)
+            && let Some(now) = self.host_time(heap)
         {
             // After hours without heaps, the 48 bits were unwrapped to a time one range too early:
             // try the host's clock.
-            let later = HeapAddress::of(&self.recv, now, &heap)?;
+            let later = HeapAddress::of(&self.recv, now, heap)?;
             if later.chunk > place.chunk {
                 place = later;
                 located = self.locate(place.chunk, stored, timer);
@@ -419,7 +537,7 @@ impl HeapPlacer {
         let chunk = match located {
             LocatedChunk::Buffer(buffer) => memory.chunk(buffer),
             LocatedChunk::TooOld => {
-                let newest = self.newest.max(self.lane.foremost());
+                let newest = self.newest_of_all().unwrap_or(0);
                 let chunks = newest.saturating_sub(place.chunk);
                 let samples = chunks.saturating_mul(self.recv.chunk_samples as u64);
                 self.stats.note_behind(samples);
@@ -435,8 +553,6 @@ impl HeapPlacer {
             slot = slot.looked_at();
         }
         let payload = heap.payload();
-        let behind = payload.as_ptr() as usize - mbuf.data().as_ptr() as usize;
-        let next = next.and_then(|next| next.data().get(behind..));
         stored.push(slot.store_before(payload, heap.saturated(), next.unwrap_or(payload)));
         Ok(())
     }
@@ -461,10 +577,10 @@ impl HeapPlacer {
         stored: &mut Vec<StoredHeap<'_>>,
         timer: &mut PhaseTimer,
     ) -> LocatedChunk {
-        if id >= self.newest + self.memory.window().slots() as u64 {
+        if id >= self.newest.unwrap_or(0) + self.memory.window().slots() as u64 {
             self.leap_until = Some(Instant::now() + LEAP);
         }
-        self.newest = self.newest.max(id);
+        self.newest = self.newest.max(Some(id));
         loop {
             let memory = &self.memory;
             let located = self.lane.locate(id, || memory.take());

@@ -10,6 +10,7 @@ use ground::stats::PhaseTimes;
 use spead::DigitiserRepr;
 use spead::digitiser::PREAMBLE_LEN;
 
+use super::super::leap::CONFIRMED;
 use super::*;
 use crate::memory::HostAllocator;
 use crate::memory::stand_in::{BarStandIn, shut};
@@ -191,7 +192,7 @@ fn a_lane_that_was_left_behind_waits_for_the_window_too() {
         placer.lane.begin();
         let outcome = placer.place(&mbuf, None, &memory, &mut stored, &mut clock);
         placed.store(true, Ordering::Release);
-        assert_eq!(outcome, Ok(()));
+        assert_eq!(outcome, Ok(1));
         publish(&mut stored);
         placer.lane.end();
     });
@@ -213,11 +214,12 @@ fn what_was_dropped_last_is_kept() {
         outcome
     };
     let stats = placer.stats.clone();
-    // The window follows the lane to its first heap.
+    // The window follows the lane to its heaps.
+    placer.newest = Some(10);
     let first = || heap(&pool, 10 * 256);
     assert_eq!(place(&mut placer, first()), Err(DropCause::NoFreeChunk));
     assert!(matches!(receiver.poll(), Collected::Nothing));
-    assert_eq!(place(&mut placer, first()), Ok(()));
+    assert_eq!(place(&mut placer, first()), Ok(1));
     assert_eq!(stats.last_dropped(), Default::default());
 
     let outcome = place(&mut placer, heap_of(&pool, 10 * 256, 64));
@@ -260,7 +262,9 @@ fn heaps_beyond_the_window_have_patience() {
         let mbuf = heap(&pool, newest * recv().chunk_samples as u64);
         let mut stored = Vec::new();
         placer.lane.begin();
-        let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
+        for _ in 0..if leaps { CONFIRMED } else { 1 } {
+            let _no_free_chunk = placer.place(&mbuf, None, &memory, &mut stored, &mut timer);
+        }
         publish(&mut stored);
         placer.lane.end();
         collect(&mut receiver);
@@ -411,7 +415,7 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
         collect(&mut receiver);
         assert_eq!(placer.follow(), None, "{newest}");
         if let Some(chunk) = newest.checked_sub(SPARE) {
-            assert_eq!(late(&mut placer, chunk), Ok(()), "{chunk}");
+            assert_eq!(late(&mut placer, chunk), Ok(1), "{chunk}");
         }
     }
     // It stalls for longer, and loses the chunks that the others had no memory for, but nothing
@@ -428,14 +432,14 @@ fn a_lane_that_is_late_has_all_patience_each_time() {
     assert_eq!(placer.follow(), Some(25 - 1 - LAG));
     for chunk in last + 1..=25 {
         let in_time = chunk > last + 3;
-        let expected = in_time.then_some(()).ok_or(DropCause::TooOld);
+        let expected = in_time.then_some(1).ok_or(DropCause::TooOld);
         assert_eq!(late(&mut placer, chunk), expected, "{chunk}");
         assert_eq!(placer.follow(), None);
     }
 }
 
-/// Chunk that a heap with the low bits of this chunk's timestamp is taken to be of.
-fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> u64 {
+/// The newest chunk after a heap with the low bits of this chunk's timestamp.
+fn taken_for(placer: &mut HeapPlacer, pool: &MbufPool, chunk: u64) -> Option<u64> {
     let timestamp = chunk * recv().chunk_samples as u64 % Timestamp::WIRE_RANGE;
     let (mbuf, memory) = (heap(pool, timestamp), placer.memory.clone());
     let mut clock = PhaseTimer::start(PhaseTimes::new("rx", None));
@@ -464,7 +468,7 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
     };
     let first = 3 * CHUNKS + CHUNKS / 10;
     placer.epoch = EpochHint::HostClock(host(first));
-    assert_eq!(taken_for(&mut placer, &pool, first), first);
+    assert_eq!(taken_for(&mut placer, &pool, first), Some(first));
 
     // The other lane follows it, whatever its clock says.
     let (
@@ -474,14 +478,22 @@ fn the_host_clock_tells_which_timestamp_is_meant() {
         _sender,
     ) = lcore("rx_other", &memory, 1);
     other.epoch = EpochHint::HostClock(host(first + 5 * CHUNKS));
-    assert_eq!(taken_for(&mut other, &pool, first + 1), first + 1);
+    assert_eq!(taken_for(&mut other, &pool, first + 1), Some(first + 1));
 
-    // Without heaps for more than half of the range, the nearest timestamp is behind.
-    let later = first + CHUNKS * 7 / 10;
-    placer.epoch = EpochHint::HostClock(host(later + 256));
-    assert_eq!(taken_for(&mut placer, &pool, later), later);
+    // Without heaps for more than half of the range, the nearest timestamp is behind; for more than
+    // the whole of it, ahead.
+    let mut later = first;
+    for tenths in [7, 13, 3, 24] {
+        later += CHUNKS * tenths / 10;
+        placer.epoch = EpochHint::HostClock(host(later + 256));
+        assert_eq!(
+            taken_for(&mut placer, &pool, later),
+            Some(later),
+            "{tenths}"
+        );
+    }
     // What is merely late is too old.
-    assert_eq!(taken_for(&mut placer, &pool, later - 1000), later);
+    assert_eq!(taken_for(&mut placer, &pool, later - 1000), Some(later));
     let (mbuf, mut clock) = (
         heap(&pool, 256 * (later % CHUNKS - 1000)),
         PhaseTimer::start(PhaseTimes::new("rx", None)),
@@ -504,5 +516,46 @@ fn digitisers_with_a_time_of_their_own_begin_in_the_first_range() {
         adc_sample_rate: 1e9,
         sync_time: unix.as_secs_f64() - ranges - 1000.0,
     });
-    assert_eq!(taken_for(&mut placer, &pool, 100_000), 100_000);
+    for _ in 1..CONFIRMED {
+        assert_eq!(taken_for(&mut placer, &pool, 100_000), None);
+    }
+    assert_eq!(taken_for(&mut placer, &pool, 100_000), Some(100_000));
+}
+
+/// A window that followed single heaps of another time could not go back.
+#[test]
+fn heaps_alone_with_their_time_do_not_move_the_window() {
+    let (memory, _receiver) = receive_memory(&recv(), 0, 1, &HostAllocator::default()).unwrap();
+    let (RxLcore { mut placer, .. }, _sender) = lcore("rx_stray", &memory, 0);
+    let pool = frames("rx_stray", 1);
+    let stats = placer.stats.clone();
+    let stray = move || stats.drops(DropCause::StrayTime);
+    // The very first heap, and one of an earlier time.
+    assert_eq!(taken_for(&mut placer, &pool, 1 << 30), None);
+    assert_eq!(taken_for(&mut placer, &pool, 5), None);
+    for chunk in 0..CONFIRMED as u64 {
+        taken_for(&mut placer, &pool, 1000 + chunk / 8);
+    }
+    assert_eq!((placer.newest, stray()), (Some(1001), 2));
+    // One digitiser of another time beside the right one, for ever: only the right one counts.
+    for chunk in 1002..1200 {
+        assert_eq!(
+            taken_for(&mut placer, &pool, chunk + 500_000),
+            Some(chunk - 1)
+        );
+        assert_eq!(taken_for(&mut placer, &pool, chunk), Some(chunk));
+    }
+    let ahead = placer.stats.last_dropped().ahead;
+    assert_eq!(ahead, Some(500_001 * 256));
+    // The time of all leaps: none is lost.
+    let before = stray();
+    for _ in 1..CONFIRMED {
+        assert_eq!(taken_for(&mut placer, &pool, 9000), Some(1199));
+    }
+    assert_eq!(taken_for(&mut placer, &pool, 9000), Some(9000));
+    assert!(
+        before >= 190 && stray() - before < 8,
+        "{before} {}",
+        stray()
+    );
 }

@@ -10,6 +10,7 @@ mod cause;
 mod collect;
 mod input_stats;
 mod lcore;
+mod leap;
 mod presence;
 mod report;
 pub mod window;
@@ -28,6 +29,7 @@ pub use collect::{
 };
 pub use input_stats::InputStats;
 pub use lcore::{EpochHint, HeapAddress, RxConfig, RxLcore, RxParts, Watermark, WhenFull};
+pub use leap::Leaps;
 pub use presence::PresenceMap;
 pub use report::PolReport;
 pub use window::END_OF_STREAM;
