@@ -60,9 +60,13 @@
 //! | `karoo_fft` | plans of rustfft, compiled once |
 //! | `dpdk-sys` | raw bindings to DPDK |
 //!
-//! `unsafe` lives in `dpdk-sys`, `dpdk`, `ground` (`os`, `tsc`), `karoo_flow` (`queue`; of
-//! `kernels`: `simd`, `vector`, `chain`, `columns`, `jit`; `adapters::shared`), `karoo_modem`
-//! (`rx::simd`, `tx::filter`), [`memory`], [`gpu`] and [`cpu::simd`], nowhere else.
+//! Beside `dpdk-sys`, `unsafe` lives in [`cpu::simd`], [`gpu`], [`memory`], `dpdk`, `ground::os`,
+//! `ground::tsc`, `karoo_flow::adapters::pipe`, `karoo_flow::adapters::shared`,
+//! `karoo_flow::kernels::chain`, `karoo_flow::kernels::columns`, `karoo_flow::kernels::formula`,
+//! `karoo_flow::kernels::gathers`, `karoo_flow::kernels::jit`, `karoo_flow::kernels::lane`,
+//! `karoo_flow::kernels::simd`, `karoo_flow::kernels::vector`, `karoo_flow::queue`,
+//! `karoo_flow::run::block`, `karoo_flow::run::link`, `karoo_modem::rx::simd` and
+//! `karoo_modem::tx::filter`, nowhere else. `tests/library/rooms.rs` holds this list too.
 #![deny(unsafe_code)]
 
 pub mod assembly;

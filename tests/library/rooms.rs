@@ -1,4 +1,5 @@
-//! The house: every room is in the map of `src/lib.rs`, imports point down, comments are not wide.
+//! The house: every room is in the map of `src/lib.rs`, imports point down, `unsafe` is where the
+//! map says, comments are not wide.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,6 +98,69 @@ fn imports_point_down() {
     }
     assert!(seen > 300, "{seen}");
     assert!(climbs.is_empty(), "{climbs:#?}");
+}
+
+/// Modules in which a source allows `unsafe`; `module` is the source's own.
+fn allows_unsafe(module: &str, source: &str) -> Vec<String> {
+    let lines: Vec<_> = source.lines().map(str::trim).collect();
+    let mut found = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        if *line == "#![allow(unsafe_code)]" {
+            found.push(module.to_owned());
+        } else if *line == "#[allow(unsafe_code)]" {
+            let item = lines[number..].iter().find(|line| !line.starts_with('#'));
+            let name = item.and_then(|item| item.split_once("mod "));
+            found.push(match name {
+                Some((_, name)) => format!("{module}::{}", name.trim_end_matches([';', '{', ' '])),
+                None => module.to_owned(),
+            });
+        }
+    }
+    found
+}
+
+#[test]
+fn the_map_has_every_place_of_unsafe_and_no_other() {
+    let map = fs::read_to_string(Path::new(ROOT).join("src/lib.rs")).unwrap();
+    let (_, list) = map.split_once("`unsafe` lives in ").unwrap();
+    let (list, _) = list.split_once("nowhere else").unwrap();
+    let listed: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+    let mut allowed = Vec::new();
+    let mut roots = vec![(String::new(), Path::new(ROOT).join("src"))];
+    for entry in fs::read_dir(Path::new(ROOT).join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let name = match name.as_str() {
+            "flow" | "modem" => format!("karoo_{name}"),
+            _ => name,
+        };
+        roots.push((name, folder.join("src")));
+    }
+    for (name, root) in roots {
+        let mut files = Vec::new();
+        sources(&root, &mut files);
+        for file in files {
+            let path = file.strip_prefix(&root).unwrap().with_extension("");
+            let parts = path.iter().map(|part| part.to_str().unwrap());
+            let parts = parts.filter(|part| !["lib", "mod"].contains(part));
+            let module = [name.as_str()].into_iter().chain(parts);
+            let module: Vec<_> = module.filter(|part| !part.is_empty()).collect();
+            let source = fs::read_to_string(&file).unwrap();
+            allowed.extend(allows_unsafe(&module.join("::"), &source));
+        }
+    }
+    let covers = |listed: &str, module: &str| {
+        let rest = module.strip_prefix(listed);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    for module in &allowed {
+        assert!(listed.iter().any(|name| covers(name, module)), "{module}");
+    }
+    for name in &listed {
+        let used = allowed.iter().any(|module| covers(name, module));
+        assert!(used, "{name} has no unsafe code");
+    }
+    assert!(listed.len() > 15 && allowed.len() >= listed.len());
 }
 
 #[test]

@@ -29,6 +29,7 @@
 //! let power: f64 = weights.iter().map(|&w| f64::from(w) * f64::from(w)).sum();
 //! assert!((power - 1.0).abs() < 1e-6);
 //! ```
+#![deny(unsafe_code)]
 
 pub mod ddc;
 pub mod delay;

@@ -12,6 +12,7 @@
 //! fft.process(&mut values);
 //! assert_eq!(values[0], Complex32::new(8.0, 0.0));
 //! ```
+#![deny(unsafe_code)]
 
 use std::sync::Arc;
 

@@ -23,6 +23,7 @@
 //! assert_eq!(plan.engines[0].housekeeping.to_string(), "0");
 //! assert_eq!(plan.engines[0].lcore_cpus(), [1, 2, 3, 4]);
 //! ```
+#![deny(unsafe_code)]
 
 pub mod energy;
 pub mod placement;
