@@ -13,7 +13,7 @@ use super::down::{Baseband, DownConverter};
 use super::group::{Kernels, Rows, Scratch, Spectra};
 use super::oversampled::{self, Hops};
 use super::simd::{GroupOutput, OutputGroups};
-use super::{Level, Workers, lock};
+use super::{Level, Workers};
 use crate::config::PipelineConfig;
 use crate::engine::{Block, FineDelay, OutputChunk, PeriodSums, Pipeline, PipelineError, steer};
 use crate::memory::{BatchStats, OutputSpan, SampleView};
@@ -188,7 +188,7 @@ impl Front<'_> {
             (power, saturated)
         } else {
             let pending = self.pipeline.pending_for(self.block, group_first);
-            let pending = &mut *lock(&self.pipeline.pending[pending]);
+            let pending = &mut *ground::lock(&self.pipeline.pending[pending]);
             let (from, to) = (first - group_first, end - group_first);
             pending.fine[from..to].copy_from_slice(fine);
             let kept = pending.counts[from..to].iter_mut();
@@ -208,7 +208,7 @@ impl Front<'_> {
             };
             (power, saturated)
         };
-        if let Some(stats) = lock(&self.stats).get_mut(batch) {
+        if let Some(stats) = ground::lock(&self.stats).get_mut(batch) {
             for pol in 0..N_POL {
                 stats.power[pol] += power[pol];
                 stats.saturated[pol] += saturated[pol];
@@ -296,7 +296,7 @@ impl Pipeline for CpuChanneliser {
             stats: Mutex::new(chunk.stats),
         };
         self.workers.run(|worker| {
-            let scratch = &mut *lock(&self.scratch[worker]);
+            let scratch = &mut *ground::lock(&self.scratch[worker]);
             while let Some(output) = output.next() {
                 front.group(scratch, output);
             }
@@ -322,7 +322,7 @@ impl Pipeline for CpuChanneliser {
             return Ok(false);
         };
         self.workers.run(|worker| {
-            if let Some(sums) = &mut lock(&self.scratch[worker]).sums {
+            if let Some(sums) = &mut ground::lock(&self.scratch[worker]).sums {
                 sums.flush(total);
             }
         });
@@ -337,7 +337,7 @@ impl Pipeline for CpuChanneliser {
     fn lcores(&self) -> Vec<ThreadReport> {
         let total = self.begun.elapsed();
         let worker = |(i, scratch): (usize, &Mutex<Scratch>)| {
-            let times = lock(scratch).times;
+            let times = ground::lock(scratch).times;
             let busy = times.ddc + times.fir + times.fft + times.post;
             let phase =
                 |name: &str, time: std::time::Duration| (name.to_owned(), time.as_secs_f64());

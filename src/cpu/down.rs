@@ -13,7 +13,6 @@ use ground::N_POL;
 use num_complex::Complex64;
 
 use super::group::Scratch;
-use super::lock;
 use super::simd::{self, DdcTaps, Level, Supported, TILE, Unpacker};
 use super::workers::Workers;
 use crate::config::Narrowband;
@@ -107,11 +106,11 @@ impl DownConverter {
         let first = self.tasks(0, rows, x, x_power);
         let tasks = Mutex::new(first.chain(self.tasks(1, rows, y, y_power)));
         workers.run(|worker| {
-            let scratch = &mut *lock(&scratch[worker]);
+            let scratch = &mut *ground::lock(&scratch[worker]);
             let begun = Instant::now();
             loop {
                 // In a statement of its own, so that others can take theirs meanwhile.
-                let task = lock(&tasks).next();
+                let task = ground::lock(&tasks).next();
                 let Some(task) = task else {
                     break;
                 };

@@ -25,7 +25,7 @@ pub mod simd;
 mod sums;
 mod workers;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub use channeliser::CpuChanneliser;
 pub use intake::CpuIntake;
@@ -49,9 +49,4 @@ pub fn backend(engine: &EngineConfig, workers: &Arc<Workers>) -> Backend {
         intake: Box::<CpuIntake>::default(),
         pipelines: engine.outputs.iter().map(pipeline).collect(),
     }
-}
-
-/// A worker that panicked has already failed the run; its buffers hold nothing worth guarding.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use ground::N_POL;
 use num_complex::Complex64;
 
-use super::lock;
 use super::simd::SumPlanes;
 use crate::engine::{ChannelSums, PeriodSums};
 
@@ -70,7 +69,7 @@ impl WorkerSums {
         if self.spectra == 0 {
             return;
         }
-        let total = &mut *lock(&total.0);
+        let total = &mut *ground::lock(&total.0);
         total.spectra += u64::from(std::mem::take(&mut self.spectra));
         let power = self.power.chunks_exact_mut(N_POL);
         let squared = self.power_squared.chunks_exact_mut(N_POL);
@@ -100,7 +99,7 @@ impl TotalSums {
 
     /// All so far; starts anew.
     pub fn take(&self) -> PeriodSums {
-        let total = &mut *lock(&self.0);
+        let total = &mut *ground::lock(&self.0);
         let channels = total.channels.len();
         std::mem::replace(total, PeriodSums::new(channels))
     }

@@ -4,7 +4,7 @@
 //! [`StatisticsBoard`]. Readers take the latest at any time and hold nobody up.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ground::{N_POL, Timestamp};
 use num_complex::Complex64;
@@ -173,7 +173,7 @@ struct Latest<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Latest<T> {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ground::lock(&self.0)
     }
 
     /// Adds what is `later` to what there is.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Values by room and key.
 type Held = HashMap<(String, Vec<u8>), Vec<u8>>;
@@ -39,7 +39,7 @@ impl Cache {
 
     /// What is stored under `key` in a `room` of the folder. Broken files are as good as none.
     pub fn load(&self, room: &str, key: &[u8]) -> Option<Vec<u8>> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = ground::lock(&self.held);
         let name = (room.to_owned(), key.to_owned());
         if let Some(value) = held.get(&name) {
             return Some(value.clone());
@@ -51,7 +51,7 @@ impl Cache {
 
     /// Stores `value` under `key`. Without a folder, the next start takes seconds longer.
     pub fn store(&self, room: &str, key: &[u8], value: &[u8]) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = ground::lock(&self.held);
         held.insert((room.to_owned(), key.to_owned()), value.to_owned());
         drop(held);
         let Some(path) = self.path(room, key) else {

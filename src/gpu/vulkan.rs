@@ -9,7 +9,7 @@
 use std::ffi::CStr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use ash::{khr, vk};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -122,7 +122,7 @@ impl Vulkan {
         static OPEN: Mutex<Vec<Weak<Vulkan>>> = Mutex::new(Vec::new());
         let thread = thread()?;
         thread.install(|| {
-            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = ground::lock(&OPEN);
             open.retain(|vulkan| vulkan.strong_count() > 0);
             let mut opened = open.iter().filter_map(Weak::upgrade);
             if let Some(vulkan) = opened.find(|vulkan| vulkan.uuid == uuid) {

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -218,7 +218,7 @@ impl Intake {
     }
 
     fn told(&self) -> Told {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        *ground::lock(&self.told)
     }
 
     /// Value that its integers' largest stands for.
@@ -250,7 +250,7 @@ impl Intake {
             Worker::Thread(thread) => thread.join().map_err(|_| IntakeError::Thread)??,
             Worker::Lcore(lcore, _kept) => lcore.join()??,
         }
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = ground::lock(&self.told);
         Ok(told.counts)
     }
 }
@@ -312,7 +312,7 @@ impl Assembler {
     /// to twice its size before it waits.
     fn give(&mut self, wait: bool) {
         self.now.counts.stream = self.reader.counts();
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now;
+        *ground::lock(&self.told) = self.now;
         let length = self.block.samples.len();
         if length == 0 || !wait && length < BLOCK && self.waiting.load(Ordering::Relaxed) > 0 {
             return;

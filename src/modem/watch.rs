@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use karoo_fft::Fft;
 use karoo_modem::rx::{Correction, Counts, Metered, Outcome, ReceivedFrame};
@@ -75,7 +75,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        ground::lock(&self.seen)
     }
 }
 

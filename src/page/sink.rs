@@ -1,6 +1,6 @@
 //! A sink as a source of pages.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dpdk::Port;
 use ground::TscClock;
@@ -113,8 +113,7 @@ impl SinkPage {
         });
         let foreign =
             |s: &StreamReport| s.wrong_size_packets + s.misplaced_packets + s.bad_timestamp_packets;
-        let checked = self.parts.checked.lock();
-        let checked = checked.unwrap_or_else(PoisonError::into_inner);
+        let checked = ground::lock(&self.parts.checked);
         let views = now.seen.views.iter().take(streams.len());
         SinkCounts {
             whole: views.map(|view| view.whole.clone()).collect(),

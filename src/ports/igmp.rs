@@ -4,7 +4,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl IgmpThread {
 
     /// Becomes a member of these groups as well.
     pub fn join(&self, groups: impl IntoIterator<Item = Ipv4Addr>) {
-        let mut all = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ground::lock(&self.groups);
         all.extend(groups.into_iter().filter(Ipv4Addr::is_multicast));
     }
 }
@@ -88,7 +88,7 @@ impl Worker {
         while !self.stop.load(Ordering::Relaxed) {
             let now = self.begun.elapsed();
             {
-                let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+                let groups = ground::lock(&self.groups);
                 groups.iter().for_each(|&group| self.host.join(group, now));
             }
             if self.queues.rx.rx_burst(&mut batch) > 0 {

@@ -1,8 +1,8 @@
 //! Counters of what came, chunk by chunk.
 
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ground::N_POL;
 
@@ -51,7 +51,7 @@ impl InputStats {
         let heaps = chunk.layout().heaps;
         self.chunks.fetch_add(1, Ordering::Relaxed);
         self.first_chunk.fetch_min(id, Ordering::Relaxed);
-        let mut maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut maps = ground::lock(&self.presence);
         for (pol, map) in maps.iter_mut().enumerate() {
             map.push(false, lost * heaps as u64);
             let mut present = 0;
@@ -111,7 +111,7 @@ impl InputStats {
     /// Samples from the first heap to behind the last one, of either polarisation. Empty if none
     /// came.
     pub fn span(&self) -> Range<u64> {
-        let maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        let maps = ground::lock(&self.presence);
         let heaps = PresenceMap::first_to_last([&maps[0], &maps[1]]);
         let first = self.first_timestamp().unwrap_or(0);
         first + heaps.start * self.packet_samples..first + heaps.end * self.packet_samples
@@ -119,7 +119,7 @@ impl InputStats {
 
     /// Counters per polarisation; power is the outputs' to know.
     pub fn pols(&self) -> [PolReport; N_POL] {
-        let maps = self.presence.lock().unwrap_or_else(PoisonError::into_inner);
+        let maps = ground::lock(&self.presence);
         let mut missing = PresenceMap::between_first_and_last([&maps[0], &maps[1]]);
         [0, 1].map(|pol| {
             let heaps = self.heaps[pol].load(Ordering::Relaxed);

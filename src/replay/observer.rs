@@ -1,6 +1,6 @@
 //! What a replay keeps of its output for the report's pictures.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::config::OutputConfig;
 use crate::engine::ChunkObserver;
@@ -30,7 +30,7 @@ impl SpectraObserver {
 
 impl ChunkObserver for SpectraObserver {
     fn observe(&mut self, chunk: &OutputMemory) {
-        let mut spectra = self.spectra.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spectra = ground::lock(&self.spectra);
         for batch in (0..chunk.capacity()).filter(|&batch| chunk.present(batch)) {
             let timestamp = chunk.start() + batch as u64 * self.batch_samples;
             spectra.add_batch(timestamp, chunk.batch(batch));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use std::{fs, process};
 
@@ -169,10 +169,7 @@ pub fn run(
         .iter()
         .zip(spectra)
         .map(|(output, spectra)| {
-            let spectra = spectra
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+            let spectra = ground::lock(&spectra).clone();
             (output.name.clone(), spectra)
         })
         .collect();
@@ -489,7 +486,7 @@ fn output_levels(
     let outputs = plan.engine.outputs.iter().zip(spectra).enumerate();
     let levels = outputs.filter_map(|(index, (output, spectra))| {
         let total = statistics.output_total(index)?;
-        let spectra = spectra.lock().unwrap_or_else(PoisonError::into_inner);
+        let spectra = ground::lock(spectra);
         Some(OutputLevels::of(output, &total, &spectra))
     });
     levels.collect()

@@ -1,6 +1,6 @@
 //! Times in which gains or delays change: the two engines do not let them begin at the same sample.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// A time in which something of an output changes.
@@ -27,7 +27,7 @@ impl Changes {
     /// Something of the output changes, from `from` on: here up to `to`, and nobody knows up to
     /// where in the engine.
     pub fn begin(&self, output: usize, from: u64, to: u64, now: Instant) {
-        let mut changes = self.lock();
+        let mut changes = ground::lock(&self.0);
         if changes.len() == KEPT {
             changes.remove(0);
         }
@@ -43,7 +43,7 @@ impl Changes {
     /// The engine said, when asked at `asked`, that its output has all changes from `steady` on.
     /// Closes those that were heard of before `settled`.
     pub fn steady(&self, steady: u64, settled: Instant) {
-        for change in self.lock().iter_mut() {
+        for change in ground::lock(&self.0).iter_mut() {
             if let Some(heard) = change.open {
                 change.to = change.to.max(steady);
                 change.open = Some(heard).filter(|heard| *heard >= settled);
@@ -53,16 +53,12 @@ impl Changes {
 
     /// Whether something of the output changes among these samples.
     pub fn excuse(&self, output: usize, (start, end): (u64, u64)) -> bool {
-        let changes = self.lock();
+        let changes = ground::lock(&self.0);
         let mut ours = changes.iter().filter(|change| change.output == output);
         ours.any(|change| {
             let ends_before = change.open.is_none() && change.to <= start;
             change.from < end && !ends_before
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Change>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The thread that compares.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -149,7 +149,7 @@ impl Comparer {
     /// Judges what is over, tells news, and shows what came of it.
     fn look(&mut self, now: Instant) {
         let (told, changes) = (self.followed.told(), &self.followed.changes);
-        let mut all = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ground::lock(&self.compared);
         for (index, stream) in self.streams.iter_mut().enumerate() {
             for news in stream.windows.look((index, changes), told, now) {
                 tell(&news);
@@ -240,8 +240,7 @@ fn tell(news: &News) {
 impl ComparerHandle {
     /// What came of it so far.
     pub fn compared(&self) -> Compared {
-        let compared = self.compared.lock();
-        compared.unwrap_or_else(PoisonError::into_inner).clone()
+        ground::lock(&self.compared).clone()
     }
 
     /// Ends it when what was put in is compared.
@@ -250,7 +249,6 @@ impl ComparerHandle {
         if self.thread.join().is_err() {
             tracing::error!("the thread that compares panicked");
         }
-        let compared = self.compared.lock();
-        compared.unwrap_or_else(PoisonError::into_inner).clone()
+        ground::lock(&self.compared).clone()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ pub struct Followed {
 impl Followed {
     /// When the engine was asked last of those times by which it has told everything.
     pub fn told(&self) -> Option<Instant> {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        *ground::lock(&self.told)
     }
 }
 
@@ -323,7 +323,7 @@ impl Follower {
             followed.changes.steady(steady.max(0) as u64, settled);
         }
         if self.has_all(target) {
-            *followed.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+            *ground::lock(&followed.told) = Some(asked);
         }
         let now = Timestamp(self.sample_at(unix_now()));
         target.steering.tell_time(now);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam::queue::ArrayQueue;
@@ -52,8 +52,7 @@ impl SimStats {
 
     /// Faults injected so far, by kind.
     pub fn faults(&self) -> BTreeMap<&'static str, u64> {
-        let faults = self.faults.lock();
-        faults.unwrap_or_else(PoisonError::into_inner).clone()
+        ground::lock(&self.faults).clone()
     }
 }
 
@@ -300,8 +299,7 @@ impl SimLcore {
         if ledger.is_empty() {
             return;
         }
-        let faults = self.parts.stats.faults.lock();
-        let mut faults = faults.unwrap_or_else(PoisonError::into_inner);
+        let mut faults = ground::lock(&self.parts.stats.faults);
         for fault in ledger.drain(..) {
             *faults.entry(fault.kind).or_default() += 1;
         }

@@ -224,9 +224,7 @@ impl Device {
 
     /// Keeps memory mapped until the port is stopped.
     pub(super) fn keep(&self, mappings: Vec<Mapping>) {
-        let kept = self.mappings.lock();
-        kept.unwrap_or_else(PoisonError::into_inner)
-            .extend(mappings);
+        ground::lock(&self.mappings).extend(mappings);
     }
 
     pub(super) fn raw_info(&self) -> Result<dpdk_sys::karoo_port_info, DpdkError> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ground::TscClock;
 use ground::os::allowed_cpus;
@@ -246,17 +246,14 @@ impl Eal {
 
     /// The last lines that DPDK logged, oldest first; they go to `tracing` (target `dpdk`) as well.
     pub fn recent_log() -> Vec<String> {
-        let lines = RECENT_LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = ground::lock(&RECENT_LOG);
         lines.iter().cloned().collect()
     }
 
     /// Serialises what DPDK leaves unprotected: creation and destruction of devices, launches. Has
     /// the ports that are taken.
     pub(super) fn control(&self) -> MutexGuard<'_, HashSet<u16>> {
-        self.0
-            .control
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        ground::lock(&self.0.control)
     }
 }
 
@@ -411,7 +408,7 @@ unsafe extern "C" fn log_line(level: u32, text: *const c_char, length: usize) {
         5..=6 => tracing::info!(target: "dpdk", "{text}"),
         _ => tracing::debug!(target: "dpdk", "{text}"),
     }
-    let mut recent = RECENT_LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut recent = ground::lock(&RECENT_LOG);
     if recent.len() == KEPT {
         recent.pop_front();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::device::{Device, DeviceInfo};
@@ -288,8 +288,7 @@ impl TxQueue {
     /// Keeps a pool until the port is closed: the driver may have mbufs of it until then.
     pub fn keep(&self, pool: MbufPool) {
         if let TxEnd::Device(id) = &self.0 {
-            let pools = id.inner.pools.lock();
-            pools.unwrap_or_else(PoisonError::into_inner).push(pool);
+            ground::lock(&id.inner.pools).push(pool);
         }
     }
 

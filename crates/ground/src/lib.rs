@@ -9,6 +9,7 @@
 //! | ask threads to end | [`StopFlag`] |
 //! | say where a thread's time goes | [`stats::PhaseTimer`], read through [`stats::PhaseTimes`] |
 //! | notice threads that hang | [`stats::Liveness`] |
+//! | lock a mutex whose holder may have panicked | [`lock()`] |
 //! | pin threads, prefer a NUMA node, map memory | [`os`] |
 //! | read a file that a user named | [`files::read_text`] |
 //! | say how many of something there are | [`counted`] |
@@ -32,6 +33,7 @@
 mod bell;
 pub mod files;
 mod idle;
+mod lock;
 pub mod os;
 pub mod stats;
 mod stop;
@@ -46,6 +48,7 @@ mod sync {
 
 pub use bell::Bell;
 pub use idle::{Idle, IdlePolicy, Sleeper};
+pub use lock::lock;
 pub use stop::{StopFlag, StopOnPanic};
 pub use tsc::{Ticks, Tsc, TscClock, tsc};
 pub use units::{N_POL, SampleClock, Timestamp};

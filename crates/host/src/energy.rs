@@ -5,7 +5,7 @@
 //! behind which the counter begins at 0 again. AMD's processors have the same folders. Since Linux
 //! 5.10 only root reads `energy_uj`, and virtual machines have none of this.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::topology::Root;
 
@@ -61,8 +61,7 @@ impl PackageEnergy {
 
     /// Joules of each package, by its name, since it was found.
     pub fn joules(&self) -> Vec<(String, f64)> {
-        let packages = self.packages.lock();
-        let mut packages = packages.unwrap_or_else(PoisonError::into_inner);
+        let mut packages = ground::lock(&self.packages);
         let joules = packages.iter_mut().map(|package| {
             let now = self.root.parse(format!("{}/energy_uj", package.zone));
             package.add(now.unwrap_or(package.last));

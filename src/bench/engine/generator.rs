@@ -1,7 +1,7 @@
 //! Generator lcores: digitisers that send at a given rate, whatever becomes of their packets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dpdk::{BURST, MbufBatch, MbufPool, RingSender};
 use ground::stats::counter::add;
@@ -47,7 +47,7 @@ pub struct GeneratorPace {
 impl GeneratorPace {
     /// Makes `schedule` the one to follow.
     pub fn set(&self, schedule: Schedule) {
-        *self.schedule.lock().unwrap_or_else(PoisonError::into_inner) = schedule;
+        *ground::lock(&self.schedule) = schedule;
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -161,8 +161,7 @@ impl GeneratorLcore {
             let current = self.pace.version.load(Ordering::Acquire);
             if current != version {
                 version = current;
-                let pace = &self.pace.schedule;
-                schedule = *pace.lock().unwrap_or_else(PoisonError::into_inner);
+                schedule = *ground::lock(&self.pace.schedule);
                 for feed in &self.feeds {
                     let next = feed.stats.next.load(Ordering::Relaxed);
                     let next = feed.at_or_after(next.max(schedule.first));

@@ -15,7 +15,7 @@ use num_complex::Complex32;
 use super::algorithms::refused;
 use super::ending::{EndOptions, Watch};
 use super::messages::next_message;
-use super::sink::{Sink, lock};
+use super::sink::Sink;
 use super::stream::Source;
 use crate::cli::Failure;
 
@@ -27,13 +27,13 @@ impl Failed {
     /// Keeps a failure, and ends the run.
     fn keep(&self, failure: Failure) -> io::Error {
         let error = io::Error::other(failure.to_string());
-        *lock(&self.0) = Some(failure);
+        *ground::lock(&self.0) = Some(failure);
         error
     }
 
     /// What the run failed with.
     fn of(&self, error: GraphError) -> Failure {
-        let kept = lock(&self.0).take();
+        let kept = ground::lock(&self.0).take();
         kept.unwrap_or_else(|| match error {
             GraphError::Config(error) => refused(error),
             GraphError::Original => {
@@ -83,10 +83,10 @@ pub fn receive(
         let count = input.read(samples);
         let count = count.map_err(|error| failed_too.keep(error))?;
         if let Some(gatherer) = &gatherer {
-            lock(gatherer).samples(&samples[before..]);
+            ground::lock(gatherer).samples(&samples[before..]);
         }
-        lock(&meter).take(&samples[before..]);
-        *lock(&counts_too) = input.counts();
+        ground::lock(&meter).take(&samples[before..]);
+        *ground::lock(&counts_too) = input.counts();
         Ok(count)
     };
     sink.most = end.frames();
@@ -106,7 +106,7 @@ pub fn receive(
         counts: sink.counted(received.counts, 0),
         ..received
     };
-    let read = *lock(&read_counts);
+    let read = *ground::lock(&read_counts);
     Ok((received, read))
 }
 

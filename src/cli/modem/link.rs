@@ -23,7 +23,7 @@ use super::channel::ChannelOptions;
 use super::ending::{EndOptions, Watch};
 use super::messages::{FrameSettings, messages};
 use super::samples::{self, is_standard};
-use super::sink::{self, NewOutput, Sink, SinkSettings, lock};
+use super::sink::{self, NewOutput, Sink, SinkSettings};
 use super::stream::Source;
 use crate::cli::Failure;
 use crate::modem::Pace;
@@ -263,7 +263,7 @@ pub fn run(args: &LinkArgs) -> Result<(), Failure> {
         seconds: begun.elapsed().as_secs_f64(),
         bytes: sink.bytes,
         counts: received.counts,
-        level: lock(&sink.meter).level(),
+        level: ground::lock(&sink.meter).level(),
         correction: received.correction.map(Corrected::from),
     };
     report(args, to_standard, &linked)

@@ -18,7 +18,7 @@ use super::algorithms::{Algorithms, refused};
 use super::ending::{EndOptions, Watch};
 use super::graph;
 use super::samples::{self, is_standard};
-use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings, lock};
+use super::sink::{self, FrameDone, Gatherer, NewOutput, Sink, SinkSettings};
 use super::soft::SoftOutput;
 use super::stream::{self, LayoutOptions, PacketOptions, Source};
 use crate::cli::{Failure, Files};
@@ -287,7 +287,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
         Some(source) => source.finish()?,
         None => None,
     };
-    let level = lock(&sink.meter).level();
+    let level = ground::lock(&sink.meter).level();
     let correction = received.correction.map(Corrected::from);
     if let (Some(dir), Some(gatherer)) = (&args.report, &sink.gatherer) {
         let run = ModemRun {
@@ -302,7 +302,7 @@ pub fn run(args: &RxArgs) -> Result<(), Failure> {
                 false => format!("{}, {} decoding threads", config.level, config.threads),
             },
         };
-        let done = lock(gatherer).write(dir, &run, &counts);
+        let done = ground::lock(gatherer).write(dir, &run, &counts);
         done.map_err(Failure::data)?;
     }
     let done = Done {

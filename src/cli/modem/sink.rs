@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use karoo_modem::formats::FullScale;
 use karoo_modem::graph::Received;
@@ -58,11 +58,6 @@ pub type SharedMeter = Arc<Mutex<InputMeter>>;
 /// One of samples whose full scale is known, or not.
 pub fn meter(full_scale: Option<FullScale>) -> SharedMeter {
     Arc::new(Mutex::new(InputMeter::new(full_scale)))
-}
-
-/// What is behind a lock, also where a thread that held it failed.
-pub fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where payloads go, and its name.
@@ -186,7 +181,7 @@ impl Sink {
         for mut frame in frames.drain(..) {
             self.outcomes.add(frame.outcome);
             if let Some(gatherer) = &self.gatherer {
-                lock(gatherer).frame(&frame);
+                ground::lock(gatherer).frame(&frame);
             }
             if let Some(soft) = &mut self.soft {
                 soft.frame(&frame)?;
@@ -283,12 +278,12 @@ pub fn receive(
             sink.sample_rate = source.sample_rate();
         }
         if let Some(gatherer) = &sink.gatherer {
-            lock(gatherer).samples(&block);
+            ground::lock(gatherer).samples(&block);
         }
-        lock(&sink.meter).take(&block);
+        ground::lock(&sink.meter).take(&block);
         if let Some(watcher) = &mut sink.watcher {
             watcher.samples(&block);
-            watcher.level(&lock(&sink.meter), unix_now());
+            watcher.level(&ground::lock(&sink.meter), unix_now());
         }
         // Also where nothing came: threads may have frames.
         receiver.push(&block, &mut frames);
@@ -309,7 +304,7 @@ pub fn receive(
     if let Some(watcher) = &mut sink.watcher {
         watcher.counts(before, sink.bytes, source.counts(), sink.sample_rate);
         watcher.correction(receiver.correction());
-        watcher.end(&lock(&sink.meter));
+        watcher.end(&ground::lock(&sink.meter));
     }
     Ok(Received {
         counts: before,

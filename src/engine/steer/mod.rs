@@ -62,7 +62,7 @@ mod sync {
 }
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam::queue::ArrayQueue;
 use num_complex::Complex32;
@@ -439,8 +439,7 @@ impl OutputHandle {
     }
 
     fn requested(&self) -> MutexGuard<'_, [Gains; N_POL]> {
-        let lock = self.shared.gains.lock();
-        lock.unwrap_or_else(PoisonError::into_inner)
+        ground::lock(&self.shared.gains)
     }
 }
 

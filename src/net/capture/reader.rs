@@ -7,7 +7,7 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use block::{Interface, Step, step};
 use pcap_parser::traits::PcapReaderIterator;
@@ -330,7 +330,7 @@ impl CaptureReader {
     }
 
     fn read_failure(&self) -> CaptureError {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = ground::lock(&self.failure);
         CaptureError::Read {
             path: self.path.clone(),
             offset: self.blocks.consumed() as u64,
@@ -437,7 +437,7 @@ impl<R: Read> Read for Source<R> {
             Ok(more) => Ok(len + more),
             Err(error) => {
                 let kind = error.kind();
-                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *ground::lock(&self.failure) = Some(error);
                 Err(kind.into())
             }
         }

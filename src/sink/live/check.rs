@@ -1,7 +1,7 @@
 //! What comes, held against what digitiser and F-engine were asked for, by the golden model.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use dsp::Dither;
@@ -86,8 +86,7 @@ impl Checker {
 
     /// What came of it so far, per stream.
     pub fn checked(&self) -> Vec<CheckedSpectra> {
-        let checked = self.checked.lock();
-        checked.unwrap_or_else(PoisonError::into_inner).clone()
+        ground::lock(&self.checked).clone()
     }
 
     /// Ends it, when what was taken has been compared and every inlet is gone.
@@ -96,8 +95,7 @@ impl Checker {
         if self.thread.join().is_err() {
             tracing::error!("the thread that checks spectra panicked");
         }
-        let checked = self.checked.lock();
-        checked.unwrap_or_else(PoisonError::into_inner).clone()
+        ground::lock(&self.checked).clone()
     }
 }
 
@@ -134,7 +132,7 @@ fn compare_all(asked: &Asked, heaps: &Receiver<KeptHeap>, results: &Mutex<Vec<Ch
     for heap in heaps {
         let output = &asked.outputs[heap.stream];
         let checked = compare(&windows, &models[heap.stream], output, asked.gain, &heap);
-        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = ground::lock(results);
         results[heap.stream].add(checked);
     }
 }

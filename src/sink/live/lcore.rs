@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dpdk::{MbufBatch, RxQueue};
 use ground::stats::{Phase, PhaseTimer};
@@ -38,8 +38,7 @@ pub struct Shown(Arc<Mutex<Seen>>);
 impl Shown {
     /// The newest.
     pub fn get(&self) -> Seen {
-        let seen = self.0.lock();
-        seen.unwrap_or_else(PoisonError::into_inner).clone()
+        ground::lock(&self.0).clone()
     }
 }
 
