@@ -1,5 +1,6 @@
 //! Graphs: nodes in nested subsystems, and the wires between them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::check;
@@ -241,6 +242,24 @@ impl Graph {
     pub fn partition(&self, node: NodeId) -> Option<u32> {
         ancestors(&self.scopes, self.node(node).scope)
             .find_map(|scope| self.scopes[scope.index()].partition)
+    }
+
+    /// The nodes that read each output, also as an enable signal.
+    pub(crate) fn readers(&self) -> HashMap<Source, Vec<NodeId>> {
+        let mut readers: HashMap<Source, Vec<NodeId>> = HashMap::new();
+        for id in self.ids() {
+            for source in self.node(id).from.iter().copied().chain(self.enables(id)) {
+                readers.entry(source).or_default().push(id);
+            }
+        }
+        readers
+    }
+
+    /// The length of a delay outside enabled subsystems; 0 for any other node.
+    pub(crate) fn plain_delay(&self, id: NodeId) -> u64 {
+        let delay = self.node(id).node.delay();
+        let plain = delay.filter(|_| self.enables(id).next().is_none());
+        plain.unwrap_or(0) as u64
     }
 
     /// Bytes of state of all nodes.

@@ -67,7 +67,7 @@ impl Network {
             node.kind() == INPUT || node.kind() == OUTPUT || node.constant()
         };
         let part = |id: NodeId| (!outside(id)).then(|| graph.partition(id).unwrap_or(UNMARKED));
-        let readers = readers(graph);
+        let readers = graph.readers();
         let mut busy: BTreeMap<u32, u64> = BTreeMap::new();
         let mut crossings = Vec::new();
         // A delay becomes initial blocks once, on its way out if it can.
@@ -117,7 +117,7 @@ impl Network {
             let fresh = there.iter().all(|reader| !used.contains(reader));
             let ahead = there
                 .iter()
-                .map(|&reader| plain_delay(graph, reader))
+                .map(|&reader| graph.plain_delay(reader))
                 .min()
                 .unwrap_or(0);
             let samples = if fresh && ahead > 0 {
@@ -175,27 +175,6 @@ fn length(graph: &Graph, id: NodeId, block: u64) -> u64 {
     u64::try_from(samples).unwrap_or(u64::MAX).max(1)
 }
 
-/// The nodes that read each output, also as an enable signal.
-fn readers(graph: &Graph) -> HashMap<Source, Vec<NodeId>> {
-    let mut readers: HashMap<Source, Vec<NodeId>> = HashMap::new();
-    for id in graph.ids() {
-        for source in graph.node(id).from.iter().copied().chain(graph.enables(id)) {
-            readers.entry(source).or_default().push(id);
-        }
-    }
-    readers
-}
-
-/// The length of a delay outside enabled subsystems; 0 for any other node.
-fn plain_delay(graph: &Graph, id: NodeId) -> u64 {
-    let delay = graph
-        .node(id)
-        .node
-        .delay()
-        .filter(|_| graph.enables(id).next().is_none());
-    delay.unwrap_or(0) as u64
-}
-
 /// The lengths of delays one behind the other that end at `id`, each read by the next alone, in one
 /// partition.
 fn delays_before(
@@ -207,8 +186,8 @@ fn delays_before(
     let mut samples: u64 = 0;
     let mut at = id;
     // No delay is used twice, so a ring of them ends this too.
-    while plain_delay(graph, at) > 0 && used.insert(at) {
-        samples = samples.saturating_add(plain_delay(graph, at));
+    while graph.plain_delay(at) > 0 && used.insert(at) {
+        samples = samples.saturating_add(graph.plain_delay(at));
         let source = graph.node(at).from[0];
         let only = readers.get(&source).is_some_and(|all| all.len() == 1);
         if !only || graph.partition(source.node) != graph.partition(at) {

@@ -274,7 +274,7 @@ impl Groups {
         let home = |id: NodeId| {
             let mut at = id;
             for _ in 0..graph.nodes().len() {
-                let free = grouping == Grouping::Free && plain_delay(graph, at) > 0;
+                let free = grouping == Grouping::Free && graph.plain_delay(at) > 0;
                 match graph.node(at).from.first() {
                     Some(source) if free && inner(graph, source.node) => at = source.node,
                     _ => break,
@@ -286,7 +286,7 @@ impl Groups {
     }
 
     fn by(graph: &Graph, home: impl Fn(NodeId) -> Key) -> Groups {
-        let readers = readers(graph);
+        let readers = graph.readers();
         let mut numbers = HashMap::new();
         let mut item = vec![None; graph.nodes().len()];
         let mut names = BTreeMap::new();
@@ -356,7 +356,7 @@ impl Groups {
     fn delay(&self, graph: &Graph, id: NodeId) -> u64 {
         let (mut at, mut samples) = (id, 0u64);
         for _ in 0..graph.nodes().len() {
-            let length = plain_delay(graph, at);
+            let length = graph.plain_delay(at);
             if length == 0 {
                 break;
             }
@@ -376,23 +376,4 @@ impl Groups {
 fn inner(graph: &Graph, id: NodeId) -> bool {
     let node = &graph.node(id).node;
     node.kind() != INPUT && node.kind() != OUTPUT && !node.constant()
-}
-
-/// The length of a delay outside enabled subsystems; 0 for any other node.
-fn plain_delay(graph: &Graph, id: NodeId) -> u64 {
-    let delay = graph.node(id).node.delay();
-    delay
-        .filter(|_| graph.enables(id).next().is_none())
-        .unwrap_or(0) as u64
-}
-
-/// The nodes that read each output, also as an enable signal.
-fn readers(graph: &Graph) -> HashMap<Source, Vec<NodeId>> {
-    let mut readers: HashMap<Source, Vec<NodeId>> = HashMap::new();
-    for id in graph.ids() {
-        for source in graph.node(id).from.iter().copied().chain(graph.enables(id)) {
-            readers.entry(source).or_default().push(id);
-        }
-    }
-    readers
 }
