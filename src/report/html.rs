@@ -74,15 +74,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A number in groups of three digits.
 pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 2);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
+    // A narrow blank, at which no line breaks.
+    ground::grouped(number, '\u{202f}')
 }
 
 pub(super) fn seconds(seconds: f64) -> String {

@@ -12,7 +12,7 @@
 //! | lock a mutex whose holder may have panicked | [`lock()`] |
 //! | pin threads, prefer a NUMA node, map memory | [`os`] |
 //! | read a file that a user named | [`files::read_text`] |
-//! | say how many of something there are | [`counted`] |
+//! | say how many of something there are | [`counted`], [`plural`], [`grouped`] |
 //!
 //! A data thread books its time, and another thread reads the books:
 //!
@@ -52,4 +52,4 @@ pub use lock::lock;
 pub use stop::{StopFlag, StopOnPanic};
 pub use tsc::{Ticks, Tsc, TscClock, tsc};
 pub use units::{N_POL, SampleClock, Timestamp};
-pub use words::counted;
+pub use words::{counted, grouped, plural};

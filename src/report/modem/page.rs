@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ground::plural;
 use karoo_modem::rx::{Counts, Outcome};
 use quick_xml::escape::escape;
 
@@ -40,10 +41,6 @@ fn found(counts: &Counts) -> u64 {
     counts.delivered + counts.mode + counts.length + counts.check + counts.cut + counts.not_acquired
 }
 
-fn plural(count: u64) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
 fn verdict(out: &mut String, counts: &Counts) {
     let (all, good) = (found(counts), counts.delivered);
     let (class, headline) = match (all, all - good) {
@@ -51,9 +48,9 @@ fn verdict(out: &mut String, counts: &Counts) {
         (_, 0) => (
             "good",
             format!(
-                "{} frame{} received, none lost",
+                "{} {} received, none lost",
                 grouped(good),
-                plural(good)
+                plural(good, "frame")
             ),
         ),
         (_, lost) => {
@@ -182,12 +179,12 @@ fn constellations(out: &mut String, gathered: &ModemGatherer) {
         };
         let _ = write!(
             out,
-            "<figure><figcaption>{}, {} frame{}: equalised points of bodies</figcaption>\
+            "<figure><figcaption>{}, {} {}: equalised points of bodies</figcaption>\
              <img alt=\"constellation\" style=\"width:100%;max-width:32rem;image-rendering:pixelated;aspect-ratio:1\" \
              src=\"{picture}\"></figure>",
             constellation.modulation,
             grouped(constellation.frames),
-            plural(constellation.frames),
+            plural(constellation.frames, "frame"),
         );
     }
     out.push_str("</div>");
