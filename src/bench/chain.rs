@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use ground::os::run_on;
+use ground::stats;
 use karoo_flow::queue::{Consumer, Producer, queue};
 use karoo_flow::{Builder, Executor, Graph, Ratio, Settings, Type};
 use schemars::JsonSchema;
@@ -61,11 +62,7 @@ pub fn measure_chain(chain: &Chain, rounds: usize) -> Result<ChainRow, String> {
             by_flow(chain, false)?,
         ]);
     }
-    let median = |of: &dyn Fn(&[f64; 3]) -> f64| {
-        let mut numbers: Vec<f64> = all.iter().map(of).collect();
-        numbers.sort_by(f64::total_cmp);
-        numbers[numbers.len() / 2]
-    };
+    let median = |of: &dyn Fn(&[f64; 3]) -> f64| stats::median(all.iter().map(of).collect());
     Ok(ChainRow {
         kernels: chain.kernels,
         by_hand: median(&|round| round[0]),

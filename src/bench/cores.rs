@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam::queue::ArrayQueue;
 use crossbeam::utils::CachePadded;
 use ground::os::run_on;
+use ground::stats::median;
 use host::topology::CoreTimes;
 
 /// Bytes that are handed over at once: they fit a second-level cache.
@@ -169,11 +170,6 @@ fn hand_over(writer: usize, reader: usize, time: Duration) -> Result<f64, CoresB
         pinned?;
         Ok(median(rates))
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Tables for people.

@@ -8,6 +8,7 @@
 //! | sleep where nothing comes, and be woken | [`Sleeper`] and a [`Bell`] |
 //! | ask threads to end | [`StopFlag`] |
 //! | say where a thread's time goes | [`stats::PhaseTimer`], read through [`stats::PhaseTimes`] |
+//! | take the median of what was measured | [`stats::median()`] |
 //! | notice threads that hang | [`stats::Liveness`] |
 //! | lock a mutex whose holder may have panicked | [`lock()`] |
 //! | pin threads, prefer a NUMA node, map memory | [`os`] |

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ground::os::allowed_cpus;
+use ground::stats::median;
 use host::topology::CpuList;
 use karoo_flow::Executor;
 use karoo_flow::place::{Plan, run_on_noise};
@@ -206,9 +207,7 @@ fn graph(
         runs.push(outcome.ticks as f64 * 1e9 / outcome.telemetry.elapsed.max(1) as f64);
         latency = outcome.telemetry.latency;
     }
-    let mut sorted = runs.clone();
-    sorted.sort_by(f64::total_cmp);
-    let measured = sorted[sorted.len() / 2];
+    let measured = median(runs.clone());
     Ok(Measured {
         graph: graph.name().to_owned(),
         partitions: plan.partitions.len(),

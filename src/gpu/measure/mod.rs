@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 pub use trial::{KernelTrial, TimedStage, time_together};
 
 use dsp::SampleBits;
+use ground::stats::median;
 use ground::{N_POL, Timestamp};
 
 use super::launch::TableCopy;
@@ -193,11 +194,6 @@ pub fn copy_bandwidth(gpu: &Gpu) -> Result<f64, GpuError> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
     Ok(2.0 * BYTES as f64 / median(all[WARM_UP..].to_vec()))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn failed(source: DriverError) -> GpuError {

@@ -8,8 +8,9 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError, result};
 use ground::N_POL;
+use ground::stats::median;
 
-use super::{Buffers, Set, WARM_UP, failed, median};
+use super::{Buffers, Set, WARM_UP, failed};
 use crate::engine::ChannelSums;
 use crate::gpu::ddc::{Ddc, Held};
 use crate::gpu::form::{KernelForm, Kernels};
