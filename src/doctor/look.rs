@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ground::os::PacketTap;
+use katcp::reading::unix_now;
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::BindToDevice;
@@ -165,11 +166,6 @@ fn watch(taps: &[PacketTap], time: Duration, evidence: &mut Evidence) -> io::Res
     evidence.missed = taps.iter().map(PacketTap::missed).sum();
     evidence.wire = sight.into_wire();
     Ok(())
-}
-
-fn unix_now() -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs_f64()
 }
 
 /// A socket that hears the IGMP that the kernel hears on an interface: behind firewall and reverse

@@ -1,9 +1,8 @@
 //! A running graph as a source of pages.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use karoo_flow::place::rate_in_words;
 use karoo_flow::run::{Handle, Shape, Telemetry};
+use katcp::reading::unix_now;
 use live::{
     Array, Arrow, Bar, Body, Document, Figure, History, Node, Panel, Part, Source, State, Verdict,
 };
@@ -230,9 +229,7 @@ impl FlowPage {
 impl Source for FlowPage {
     fn note(&mut self) {
         self.last = std::mem::replace(&mut self.now, self.handle.telemetry());
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time = since.unwrap_or_default().as_secs_f64();
-        self.rates.note(time, &[self.rate()]);
+        self.rates.note(unix_now(), &[self.rate()]);
     }
 
     fn document(&mut self) -> Document {

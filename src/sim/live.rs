@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crossbeam::queue::ArrayQueue;
 use dpdk::{BURST, Mbuf, MbufBatch, MbufPool, TxQueue};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{Idle, IdlePolicy, StopFlag, Timestamp, TscClock, tsc};
+use katcp::reading::unix_now;
 use spead::digitiser::PREAMBLE_LEN;
 use tokio::sync::oneshot;
 
@@ -286,9 +287,7 @@ impl SimLcore {
         {
             let config = &self.parts.config;
             let end = Timestamp(config.timestamp(heap.index + 1)).unix(config.clock);
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let error = now.unwrap_or_default().as_secs_f64() - end;
-            let bits = error.to_bits();
+            let bits = (unix_now() - end).to_bits();
             self.parts.stats.time_error.store(bits, Ordering::Relaxed);
         }
         taken

@@ -10,10 +10,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use dsp::SampleBits;
 use dsp::unpack::pack;
+use katcp::reading::unix_now;
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use spead::DigitiserRepr;
@@ -67,11 +68,6 @@ pub struct Digitiser {
     sent: u64,
     held: Vec<(usize, Vec<u8>, SocketAddrV4)>,
     pub cable: Cable,
-}
-
-fn unix_now() -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    now.as_secs_f64()
 }
 
 impl Telescope {

@@ -7,10 +7,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use karoo::net::frame::HEADERS_LEN;
 use karoo::net::{HeaderTemplate, MacAddr};
+use katcp::reading::unix_now;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, bind, socket};
 use serde_json::Value;
@@ -77,11 +78,6 @@ impl Default for Stream {
 pub struct Digitiser {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-}
-
-pub fn unix_now() -> f64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    now.as_secs_f64()
 }
 
 /// The digitisers' sync time, by all tests here.
