@@ -43,14 +43,18 @@ pub struct NarrowbandSpec {
     pub pass_bandwidth: Option<f64>,
 }
 
+/// ADC samples per sample of the filter's output (S): D where the outer half is discarded, else 2D.
+fn subsampling(decimation: usize, pass_bandwidth: Option<f64>) -> usize {
+    match pass_bandwidth {
+        None => decimation,
+        Some(_) => decimation.saturating_mul(2),
+    }
+}
+
 impl NarrowbandSpec {
-    /// ADC samples per sample of the filter's output (S): D where the outer half is discarded, else
-    /// 2D.
+    /// ADC samples per sample of the filter's output (S).
     pub fn subsampling(&self) -> usize {
-        match self.pass_bandwidth {
-            None => self.decimation,
-            Some(_) => self.decimation.saturating_mul(2),
-        }
+        subsampling(self.decimation, self.pass_bandwidth)
     }
 
     /// Taps of the filter.
@@ -91,10 +95,7 @@ impl Narrowband {
 
     /// ADC samples per sample of the filter's output (S).
     pub fn subsampling(&self) -> usize {
-        match self.pass_bandwidth {
-            None => self.decimation,
-            Some(_) => self.decimation.saturating_mul(2),
-        }
+        subsampling(self.decimation, self.pass_bandwidth)
     }
 
     /// Taps of the filter (L).
