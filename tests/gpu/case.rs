@@ -88,12 +88,7 @@ impl Case {
     }
 
     pub fn view(&self) -> SampleView<'_> {
-        SampleView {
-            start: Timestamp(0),
-            samples: self.samples[0].len(),
-            pol: [&self.packed[0], &self.packed[1]],
-            device: None,
-        }
+        support::view(Timestamp(0), self.samples[0].len(), &self.packed)
     }
 
     fn computes(&self, gain: f64) -> PipelineConfig<'_> {

@@ -17,7 +17,7 @@ use num_complex::{Complex32, Complex64};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::{contents, output, output_chunk};
+use crate::support::{contents, output, output_chunk, view};
 
 const BITS: u32 = 10;
 
@@ -60,12 +60,7 @@ impl Signal {
     }
 
     fn view(&self) -> SampleView<'_> {
-        SampleView {
-            start: Timestamp(0),
-            samples: self.samples[0].len(),
-            pol: [&self.packed[0], &self.packed[1]],
-            device: None,
-        }
+        view(Timestamp(0), self.samples[0].len(), &self.packed)
     }
 }
 

@@ -15,7 +15,7 @@ use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::{contents, output, output_chunk};
+use crate::support::{contents, output, output_chunk, view};
 
 const FENG_ID: u64 = 3;
 const CLOCK: SampleClock = SampleClock {
@@ -82,12 +82,7 @@ impl Case {
     }
 
     fn view(&self) -> SampleView<'_> {
-        SampleView {
-            start: self.input,
-            samples: self.samples[0].len(),
-            pol: [&self.packed[0], &self.packed[1]],
-            device: None,
-        }
+        view(self.input, self.samples[0].len(), &self.packed)
     }
 
     fn model(&self) -> Batch {

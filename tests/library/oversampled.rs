@@ -12,7 +12,7 @@ use karoo::memory::{BatchStats, SampleView};
 use karoo::model::{Batch, Model, hash_sample};
 use num_complex::Complex32;
 
-use crate::support::{contents, output, output_chunk};
+use crate::support::{contents, output, output_chunk, view};
 
 const FENG_ID: u64 = 3;
 const CLOCK: SampleClock = SampleClock {
@@ -90,12 +90,7 @@ impl Case {
     }
 
     fn view(&self) -> SampleView<'_> {
-        SampleView {
-            start: self.input,
-            samples: self.samples,
-            pol: [&self.packed[0], &self.packed[1]],
-            device: None,
-        }
+        view(self.input, self.samples, &self.packed)
     }
 
     fn model(&self) -> Vec<Batch> {

@@ -11,13 +11,12 @@ use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::cpu::{CpuChanneliser, Workers};
 use karoo::engine::{Block, FineDelay, Pipeline};
-use karoo::memory::SampleView;
 use num_complex::Complex64;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal};
 
-use crate::support::{contents, output, output_chunk, packed};
+use crate::support::{contents, output, output_chunk, packed, view};
 
 const RATE: f64 = 1712e6;
 const CENTRE: f64 = 408173015.5944824;
@@ -82,12 +81,7 @@ fn channelise(
         packed((0..count as i64).map(value), BITS)
     };
     let input = [samples(0), samples(1)];
-    let view = SampleView {
-        start: Timestamp(begin),
-        samples: count,
-        pol: [&input[0], &input[1]],
-        device: None,
-    };
+    let view = view(Timestamp(begin), count, &input);
     let workers = Arc::new(Workers::unpinned(2).expect("threads"));
     let bits = SampleBits::new(BITS).expect("a width");
     let mut pipeline = CpuChanneliser::new(

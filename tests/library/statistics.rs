@@ -8,13 +8,12 @@ use ground::{SampleClock, Timestamp};
 use karoo::config::{Narrowband, NarrowbandSpec, OutputConfig, PipelineConfig};
 use karoo::cpu::{CpuChanneliser, Level, Workers};
 use karoo::engine::{Block, ChannelSums, FineDelay, PeriodSums, Pipeline};
-use karoo::memory::SampleView;
 use karoo::model::Model;
 use num_complex::Complex32;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::support::{output, output_chunk, packed};
+use crate::support::{output, output_chunk, packed, view};
 
 const FENG_ID: u64 = 3;
 const BITS: u32 = 10;
@@ -127,12 +126,7 @@ impl Case {
             phase: points(s).map(|p| if narrow { p.phase } else { p.wideband_phase() } as f32),
         };
         let fine: Vec<_> = (0..self.spectra()).map(fine).collect();
-        let view = SampleView {
-            start: INPUT,
-            samples: self.samples[0].len(),
-            pol: [&self.packed[0], &self.packed[1]],
-            device: None,
-        };
+        let view = view(INPUT, self.samples[0].len(), &self.packed);
         let mut chunk = output_chunk(output, 2, self.start);
         let mut first = 0;
         for &end in cuts.iter().chain([&self.spectra()]) {

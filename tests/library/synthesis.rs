@@ -10,7 +10,6 @@ use ground::{SampleClock, Timestamp};
 use karoo::config::{NarrowbandOptions, OutputConfig, PipelineConfig, SynthesisOptions};
 use karoo::cpu::{CpuChanneliser, Workers};
 use karoo::engine::{Block, FineDelay, Pipeline};
-use karoo::memory::SampleView;
 use karoo::model::Model;
 use karoo::net::{CaptureWriter, HeaderTemplate, MacAddr, capture::Precision};
 use karoo::sink::synthesis::{Sample, Synthesiser};
@@ -21,7 +20,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use spead::{Descriptor, SpectraRepr, descriptor, spectra};
 
-use crate::support::{contents, output_chunk, output_config};
+use crate::support::{contents, output_chunk, output_config, view};
 
 const CHANNELS: usize = 64;
 /// So that rounding to integers is far below what is tested.
@@ -187,12 +186,7 @@ fn batches(config: &OutputConfig, gain: f64, samples: &[Vec<i32>; 2]) -> Vec<u8>
     let count = samples[0].len();
     let packed = samples.each_ref();
     let packed = packed.map(|samples| crate::support::packed(samples.iter().copied(), bits));
-    let view = SampleView {
-        start: Timestamp(0),
-        samples: count,
-        pol: [&packed[0], &packed[1]],
-        device: None,
-    };
+    let view = view(Timestamp(0), count, &packed);
     let spectra = (count - config.window_samples()) / config.spectrum_samples() + 1;
     let per_heap = config.spectra_per_heap();
     let batches = spectra / per_heap;

@@ -9,18 +9,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{browser, documents, karoo, karoo_ok};
+use crate::support::{browser, documents, json, karoo, karoo_ok};
 
 pub fn graph(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/flow/graphs");
     folder.join(name).to_str().unwrap().to_owned()
-}
-
-pub fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// Complex samples, interleaved.

@@ -1,7 +1,7 @@
 //! `karoo flow bench`: rates of graphs, queues and chains.
 
-use crate::flow::{graph, json};
-use crate::support::{documents, karoo_ok};
+use crate::flow::graph;
+use crate::support::{documents, json, karoo_ok};
 
 #[test]
 fn a_bench_has_both_rates() {

@@ -2,12 +2,12 @@
 //! that nothing would follow, changes that cannot be.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tempfile::{TempDir, tempdir};
 
 use super::flow::graph;
-use crate::support::{karoo, karoo_ok};
+use crate::support::{karoo, karoo_ok, refused};
 
 /// A folder, and paths in it.
 struct Room(TempDir);
@@ -25,12 +25,6 @@ impl Room {
         fs::write(self.at(name), text).unwrap();
         self.at(name)
     }
-}
-
-fn refused(output: &Output, code: i32, wanted: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{wanted}: {said}");
-    assert!(said.contains(wanted), "{wanted}: {said}");
 }
 
 /// Two outputs of one input.

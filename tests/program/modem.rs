@@ -9,14 +9,9 @@ use karoo_modem::rx::{Receiver, RxConfig};
 use karoo_modem::tx::Transmitter;
 use karoo_modem::waveform::{CheckField, Frame, Header, Modulation, pad_message};
 use num_complex::Complex32;
-use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{karoo, karoo_ok};
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
+use crate::support::{json, karoo, karoo_ok};
 
 fn samples(path: &Path, format: SampleFormat) -> Vec<Complex32> {
     let file = fs::File::open(path).unwrap();

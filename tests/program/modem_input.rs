@@ -6,11 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::karoo_ok;
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
+use crate::support::{json, karoo_ok};
 
 /// A folder with three frames at a gain in dB, as a file of that name.
 fn sent(name: &str, gain: &str) -> (TempDir, String) {

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{karoo, karoo_ok};
+use crate::support::{karoo, karoo_ok, refused};
 
 /// A folder with `message`, so many lines of text, and `air.cf32`, the frames that it is.
 struct Room(TempDir);
@@ -28,12 +28,6 @@ impl Room {
     fn at(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
-}
-
-fn refused(output: &Output, code: i32, wanted: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{wanted}: {said}");
-    assert!(said.contains(wanted), "{wanted}: {said}");
 }
 
 #[test]

@@ -9,11 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{karoo, karoo_ok};
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
+use crate::support::{json, karoo, karoo_ok};
 
 /// A folder with a message of so many bytes.
 fn message(bytes: usize) -> (TempDir, Vec<u8>) {

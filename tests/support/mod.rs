@@ -25,6 +25,7 @@ use karoo::memory::{BatchStats, ChunkAllocator, HostAllocator, OutputMemory, Sam
 use karoo::model::Model;
 use karoo::net::{CaptureReader, Datagram};
 use num_complex::Complex32;
+use serde_json::Value;
 use spead::{DigitiserHeap, Packet, SpectraRepr, StopRepr, descriptor};
 
 /// Runs the binary.
@@ -42,6 +43,28 @@ pub fn karoo_ok<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) ->
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {stderr}", output.status);
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// What the binary said in JSON.
+pub fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Insists on this exit code, and on `wanted` in what the binary said.
+pub fn refused(output: &Output, code: i32, wanted: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{wanted}: {said}");
+    assert!(said.contains(wanted), "{wanted}: {said}");
+}
+
+/// Both polarisations' packed samples, the first of which is number `start`.
+pub fn view(start: Timestamp, samples: usize, packed: &[Vec<u8>; 2]) -> SampleView<'_> {
+    SampleView {
+        start,
+        samples,
+        pol: [&packed[0], &packed[1]],
+        device: None,
+    }
 }
 
 /// Distance from a tie below which either neighbour is right.
