@@ -4,7 +4,8 @@
 //! behind `--`, only modulations whose name has it. The word `threads` measures, by the wall clock,
 //! what several threads do with 256-QAM; with the feature `flow`, also by a graph.
 
-use std::fs;
+mod support;
+
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -12,21 +13,13 @@ use karoo_modem::rx::{Equaliser, Level, Receiver, RxConfig};
 use karoo_modem::tx::Transmitter;
 use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Frame, Header, Modulation};
 use num_complex::Complex32;
+use support::thread_seconds;
 
 /// Frames of a stream.
 const FRAMES: usize = 48;
 const ROUNDS: u32 = 9;
 /// Samples that come at once.
 const BLOCK: usize = 4096;
-
-/// Seconds that this thread has run.
-fn thread_seconds() -> f64 {
-    // The kernel brings the count up to date when a thread yields, else every few milliseconds.
-    std::thread::yield_now();
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
-    let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
-    nanoseconds.map_or(f64::NAN, |ns: f64| ns / 1e9)
-}
 
 fn stream(modulation: Modulation) -> Vec<Complex32> {
     let payload: Vec<u8> = (0..modulation.payload_bytes() as u32)

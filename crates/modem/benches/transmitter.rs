@@ -1,23 +1,16 @@
 //! Samples per second of one thread: `cargo bench -p karoo-modem --bench transmitter`.
 
-use std::fs;
+mod support;
+
 use std::hint::black_box;
 
 use karoo_modem::tx::Transmitter;
 use karoo_modem::waveform::{BLANK_SYMBOLS, CheckField, Frame, Header, Modulation, Scrambler};
+use support::thread_seconds;
 
 /// Frames of a round: some 50 ms.
 const FRAMES: u32 = 1024;
 const ROUNDS: u32 = 9;
-
-/// Seconds that this thread has run.
-fn thread_seconds() -> f64 {
-    // The kernel brings the count up to date when a thread yields.
-    std::thread::yield_now();
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
-    let nanoseconds = text.split(' ').next().and_then(|field| field.parse().ok());
-    nanoseconds.map_or(f64::NAN, |ns: f64| ns / 1e9)
-}
 
 /// Samples per second of the thread, the median of the rounds.
 fn rate(mut round: impl FnMut() -> usize) -> f64 {

@@ -2,20 +2,7 @@ use num_complex::{Complex32, Complex64};
 use proptest::prelude::*;
 
 use super::*;
-use crate::waveform::{CheckField, FRAME_SYMBOLS, Frame, Header, Modulation};
-
-fn golden(modulation: Modulation) -> Frame {
-    let payload: Vec<u8> = (0..modulation.payload_bytes())
-        .map(|i| (7 * i + 3) as u8)
-        .collect();
-    let header = Header {
-        source: 5,
-        destination: 5,
-        network: 5,
-        ..Header::new(modulation)
-    };
-    Frame::new(header, &payload, CheckField::Crc).unwrap()
-}
+use crate::waveform::{FRAME_SYMBOLS, Frame, Modulation};
 
 fn samples(frame: &Frame, gain: f32) -> Vec<Complex32> {
     let mut samples = Vec::new();
@@ -54,7 +41,7 @@ fn sums_over_whole_frames_are_the_golden_ones() {
         ),
     ];
     for (modulation, sum, power, peak) in rows {
-        let model = model_samples(&golden(modulation).points(), 1.0);
+        let model = model_samples(&Frame::golden(modulation).points(), 1.0);
         assert_eq!(model.len(), 48_336);
         close(model.iter().sum(), sum, 1e-6);
         let energy: f64 = model.iter().map(|x| x.norm_sqr()).sum();
@@ -66,7 +53,7 @@ fn sums_over_whole_frames_are_the_golden_ones() {
 
 #[test]
 fn single_samples_are_the_golden_ones() {
-    let model = model_samples(&golden(Modulation::Qpsk).points(), 1.0);
+    let model = model_samples(&Frame::golden(Modulation::Qpsk).points(), 1.0);
     let rows = [
         (0, (0.002496566, 0.0)),
         (24, (-1.073250316, 0.0)),
@@ -82,7 +69,7 @@ fn single_samples_are_the_golden_ones() {
     for (n, golden) in rows {
         close(model[n], golden, 1e-9);
     }
-    let model = model_samples(&golden(Modulation::Qam256).points(), 1.0);
+    let model = model_samples(&Frame::golden(Modulation::Qam256).points(), 1.0);
     close(model[11544], (-1.2998918, 1.0756283), 1e-7);
     close(model[30000], (-0.8868202, -1.0851174), 1e-7);
 }
@@ -90,7 +77,7 @@ fn single_samples_are_the_golden_ones() {
 #[test]
 fn samples_are_the_models_in_single_precision() {
     for modulation in Modulation::ALL {
-        let frame = golden(modulation);
+        let frame = Frame::golden(modulation);
         let model = model_samples(&frame.points(), 0.5);
         let samples = samples(&frame, 0.5);
         assert_eq!(samples.len(), model.len());
@@ -103,7 +90,7 @@ fn samples_are_the_models_in_single_precision() {
 
 #[test]
 fn frames_and_pauses_add_up_as_in_the_model() {
-    let frame = golden(Modulation::Qam64);
+    let frame = Frame::golden(Modulation::Qam64);
     let mut samples = Vec::new();
     let mut transmitter = Transmitter::new(1.0);
     transmitter.frame(&frame, &mut samples);

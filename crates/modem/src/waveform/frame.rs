@@ -118,10 +118,9 @@ impl Frame {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn golden(modulation: Modulation) -> Frame {
+impl Frame {
+    /// The frame of which golden values are known.
+    pub(crate) fn golden(modulation: Modulation) -> Frame {
         let payload: Vec<u8> = (0..modulation.payload_bytes())
             .map(|i| (7 * i + 3) as u8)
             .collect();
@@ -133,6 +132,11 @@ mod tests {
         };
         Frame::new(header, &payload, CheckField::Crc).unwrap()
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn frames_have_the_golden_symbols() {
@@ -163,7 +167,7 @@ mod tests {
             ),
         ];
         for (modulation, check, checksum, first) in rows {
-            let frame = golden(modulation);
+            let frame = Frame::golden(modulation);
             let body = frame.body();
             let found = &body[body.len() - 4..];
             assert_eq!(found, check.to_be_bytes(), "{modulation}");
