@@ -95,7 +95,7 @@ impl<'a> EngineBuilder<'a> {
             },
         )?;
         if self.reception.when_full == WhenFull::Drop {
-            receiver.leave_behind();
+            receiver.allow_leaving_behind();
         }
         let busy = self.compute.backend.busy();
         let (pipelines, send_memory) = (self.compute.backend.pipelines, self.compute.send_memory);

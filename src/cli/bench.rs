@@ -63,7 +63,7 @@ fn run_engine(options: &BenchOptions) -> Result<(), Failure> {
     } else {
         print!("{report}");
     }
-    if report.right() {
+    if report.is_right() {
         Ok(())
     } else {
         Err(Failure::data(

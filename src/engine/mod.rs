@@ -296,7 +296,7 @@ impl Engine {
             let published = output.publish_statistics();
             published.map_err(|source| of_output(output, source))?;
         }
-        self.is_accounted();
+        self.account_for_sent();
         Ok(())
     }
 
@@ -322,7 +322,7 @@ impl Engine {
         // The queue has room for all chunks and this.
         let _ = self.finished.push(Finished::End);
         self.sleeper.bell().ring();
-        while !self.is_accounted() && !self.abort.is_set() {
+        while !self.account_for_sent() && !self.abort.is_set() {
             timer.turn();
             self.idle.wait();
         }
@@ -331,7 +331,7 @@ impl Engine {
     }
 
     /// Counts what has left by now. Returns whether that is all.
-    fn is_accounted(&mut self) -> bool {
+    fn account_for_sent(&mut self) -> bool {
         let accounted = self.outputs.iter_mut().map(Output::account);
         accounted.filter(|all| !all).count() == 0
     }

@@ -155,7 +155,7 @@ impl LiveEngine {
                 stats: stats.clone(),
                 progress: Arc::default(),
                 stop: stop.clone(),
-                idle: one(&plan.idle(|role| role == Role::Source)),
+                idle: first_or_share(&plan.idle(|role| role == Role::Source)),
                 abort: threads.abort().clone(),
             };
             let lcore = threads.spawn("capture", move |timer| source.run(timer))?;
@@ -307,13 +307,13 @@ fn epoch(config: &FgpuConfig) -> EpochHint {
 fn idle(plan: &EnginePlan) -> StageIdle {
     StageIdle {
         rx: plan.idle(|role| matches!(role, Role::Rx(_))),
-        engine: one(&plan.idle(|role| role == Role::Engine)),
+        engine: first_or_share(&plan.idle(|role| role == Role::Engine)),
         tx: plan.idle(|role| matches!(role, Role::Tx(_))),
     }
 }
 
 /// Idle policy of the only lcore of its kind; `Share` if there is none.
-fn one(idle: &[IdlePolicy]) -> IdlePolicy {
+fn first_or_share(idle: &[IdlePolicy]) -> IdlePolicy {
     *idle.first().unwrap_or(&IdlePolicy::Share)
 }
 

@@ -227,7 +227,7 @@ impl Receiver {
     /// They are left behind only when the others have a chunk's time until their window is
     /// exhausted: an lcore that has lost its CPU for a while still has its packets in its ring, so
     /// that spare chunks are patience as well.
-    pub fn leave_behind(&mut self) {
+    pub fn allow_leaving_behind(&mut self) {
         let slots = self.memory.window.slots() as u64;
         self.patience = Some(slots - OPEN_CHUNKS as u64 - 1);
     }

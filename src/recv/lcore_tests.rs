@@ -169,7 +169,7 @@ fn open(lane: &mut WindowWriter<WindowOf>, memory: &ReceiveMemory, id: u64) -> L
 fn a_lane_that_was_left_behind_waits_for_the_window_too() {
     const CHUNK: u64 = 1000;
     let (memory, mut receiver) = receive_memory(&recv(), 0, 2, &HostAllocator::default()).unwrap();
-    receiver.leave_behind();
+    receiver.allow_leaving_behind();
     let mut first = WindowWriter::new(WindowOf(memory.clone()), 0);
     assert_eq!(open(&mut first, &memory, CHUNK), LocatedChunk::NoBuffer);
     assert!(matches!(receiver.poll(), Collected::Nothing));
@@ -345,7 +345,7 @@ fn with_spare(lanes: usize) -> (Arc<ReceiveMemory>, Receiver) {
     let (memory, mut receiver) =
         receive_memory_with(&recv(), 0, lanes, &HostAllocator::default(), extras).unwrap();
     assert!(!memory.keeps_copies());
-    receiver.leave_behind();
+    receiver.allow_leaving_behind();
     (memory, receiver)
 }
 

@@ -52,7 +52,7 @@ impl Changes {
     }
 
     /// Whether something of the output changes among these samples.
-    pub fn excuse(&self, output: usize, (start, end): (u64, u64)) -> bool {
+    pub fn excuses(&self, output: usize, (start, end): (u64, u64)) -> bool {
         let changes = ground::lock(&self.0);
         let mut ours = changes.iter().filter(|change| change.output == output);
         ours.any(|change| {
@@ -71,20 +71,20 @@ mod tests {
     #[test]
     fn a_change_excuses_from_its_first_sample_to_where_both_have_it() {
         let (changes, now) = (Changes::default(), Instant::now());
-        assert!(!changes.excuse(0, (0, 1000)));
+        assert!(!changes.excuses(0, (0, 1000)));
         changes.begin(0, 100, 150, now);
         // Until the engine says otherwise, for ever.
         for (span, excused) in [((0, 100), false), ((0, 101), true), ((900, 1000), true)] {
-            assert_eq!(changes.excuse(0, span), excused, "{span:?}");
+            assert_eq!(changes.excuses(0, span), excused, "{span:?}");
         }
-        assert!(!changes.excuse(1, (0, 1000)));
+        assert!(!changes.excuses(1, (0, 1000)));
         changes.steady(200, now);
-        assert!(changes.excuse(0, (900, 1000)), "heard of too lately");
+        assert!(changes.excuses(0, (900, 1000)), "heard of too lately");
         changes.steady(120, now + Duration::from_millis(1));
         for (span, excused) in [((0, 101), true), ((199, 300), true), ((200, 300), false)] {
-            assert_eq!(changes.excuse(0, span), excused, "{span:?}");
+            assert_eq!(changes.excuses(0, span), excused, "{span:?}");
         }
         changes.steady(5000, now + Duration::from_secs(1));
-        assert!(!changes.excuse(0, (200, 300)), "closed already");
+        assert!(!changes.excuses(0, (200, 300)), "closed already");
     }
 }

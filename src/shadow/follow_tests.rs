@@ -95,7 +95,7 @@ fn what_an_engine_has_is_taken_over_and_followed() {
     let (followed, ended) = (target.followed.clone(), stop.clone());
     let thread = thread::spawn(move || follower.run(&target, &ended));
     wait("an answer", || followed.told().is_some());
-    assert!(!followed.changes.excuse(0, (0, u64::MAX)));
+    assert!(!followed.changes.excuses(0, (0, u64::MAX)));
     let now = (unix_now() - fake.config.clock.sync_time) * fake.config.clock.adc_sample_rate;
     let now = now as u64;
     fake.sensors.set(fake.gains, text("[0.75+0j]"));
@@ -105,10 +105,10 @@ fn what_an_engine_has_is_taken_over_and_followed() {
     let reading = SensorReading::now(Value::Integer(steady as i64));
     fake.sensors.set(fake.steady, reading);
     wait("its end", || {
-        !followed.changes.excuse(0, (steady, u64::MAX))
+        !followed.changes.excuses(0, (steady, u64::MAX))
     });
-    assert!(followed.changes.excuse(0, (steady - 1, steady)));
-    assert!(!followed.changes.excuse(0, (0, 1)));
+    assert!(followed.changes.excuses(0, (steady - 1, steady)));
+    assert!(!followed.changes.excuses(0, (0, 1)));
     assert_eq!(followed.gains.load(Ordering::Relaxed), 1);
     stop.set();
     thread.join().unwrap();
@@ -156,13 +156,13 @@ fn a_change_for_which_there_was_no_room_is_given_again() {
     follower.look(&target).unwrap();
     assert_eq!(followed.told(), told, "it has not told what was not taken");
     assert_ne!(gain(), [given]);
-    assert!(!followed.changes.excuse(0, (0, u64::MAX)));
+    assert!(!followed.changes.excuses(0, (0, u64::MAX)));
 
     while queues.outputs[0].take().is_some() {}
     follower.look(&target).unwrap();
     assert_eq!(gain(), [given]);
     assert!(followed.told() > told);
-    assert!(followed.changes.excuse(0, (0, u64::MAX)));
+    assert!(followed.changes.excuses(0, (0, u64::MAX)));
     assert_eq!(queues.outputs[0].take().iter().count(), 1);
     follower.look(&target).unwrap();
     assert!(queues.outputs[0].take().is_none(), "given once");

@@ -212,7 +212,7 @@ impl Windows {
             let Some(window) = self.waiting.pop_front() else {
                 break;
             };
-            if changes.excuse(index, window.span) {
+            if changes.excuses(index, window.span) {
                 self.counts.excused += 1;
                 continue;
             }

@@ -31,7 +31,7 @@ pub struct BenchCheck {
 impl BenchCheck {
     /// Whether the contents are right: at most one in a thousand values differs, and none by more
     /// than one.
-    pub fn right(&self) -> bool {
+    pub fn is_right(&self) -> bool {
         self.worst <= 1 && self.differing as f64 <= TOLERATED * self.bytes as f64
     }
 

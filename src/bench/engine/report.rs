@@ -295,9 +295,9 @@ impl Documented for EngineBench {
 
 impl EngineBench {
     /// Whether all packets are accounted for and all contents right; losses are allowed.
-    pub fn right(&self) -> bool {
+    pub fn is_right(&self) -> bool {
         let counts = |counts: &BenchCounts| counts.adds_up() && counts.wrong_packets == 0;
-        self.total.iter().all(counts) && self.checked.right()
+        self.total.iter().all(counts) && self.checked.is_right()
     }
 }
 
@@ -407,7 +407,7 @@ impl fmt::Display for EngineBench {
             differing,
             worst,
         } = self.checked;
-        let right = if self.checked.right() {
+        let right = if self.checked.is_right() {
             "right"
         } else {
             "WRONG"
