@@ -85,7 +85,7 @@ pub struct Output {
     /// What is counted and told to control once a chunk has been sent, oldest chunk first.
     leaving: VecDeque<(Tally, Sent)>,
     /// Chunks that have been sent and are counted.
-    left: u64,
+    departed: u64,
     /// Periods of statistics, if any are taken.
     periods: Option<Periods>,
     /// Reused for every block: delays, and spectra that lack input.
@@ -128,7 +128,7 @@ impl Output {
             building: None,
             last_end: None,
             leaving: VecDeque::with_capacity(chunks),
-            left: 0,
+            departed: 0,
         }
     }
 
@@ -266,8 +266,8 @@ impl Output {
         let room = room.min((reach as u64 / step + 1) as usize);
         while self.fine.len() < room {
             let t = Timestamp(self.next + self.fine.len() as u64 * step);
-            let left = room - self.fine.len();
-            let [x, y] = [0, 1].map(|pol| self.changes.delays[pol].stretch(t, step, left));
+            let remaining = room - self.fine.len();
+            let [x, y] = [0, 1].map(|pol| self.changes.delays[pol].stretch(t, step, remaining));
             if [x.coarse(), y.coarse()] != coarse {
                 break;
             }
@@ -399,11 +399,11 @@ impl Output {
     /// Counts the chunks that have left, and tells control. Returns whether all have.
     pub fn account(&mut self) -> bool {
         while let Some((tally, mut sent)) = self.leaving.front().copied() {
-            if self.parts.stats.sent_chunks() <= self.left {
+            if self.parts.stats.sent_chunks() <= self.departed {
                 return false;
             }
             self.leaving.pop_front();
-            self.left += 1;
+            self.departed += 1;
             self.parts.stats.note(&tally);
             sent.clipped_samples = self.parts.stats.clipped_samples();
             self.published.tell(EngineEvent::Sent(sent));

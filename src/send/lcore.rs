@@ -152,7 +152,7 @@ struct OutputQueue {
 }
 
 impl OutputQueue {
-    fn wait(&mut self, chunk: SharedBuffer<OutputMemory>) {
+    fn enqueue(&mut self, chunk: SharedBuffer<OutputMemory>) {
         let batches = (0..chunk.capacity()).filter(|&batch| chunk.present(batch));
         let batches = batches.count();
         let in_place = batches >= self.zero_copy_from;
@@ -198,7 +198,7 @@ pub struct TxLcore<T = Tsc> {
     source: ChunkSource,
     outputs: Vec<OutputQueue>,
     pools: TxPools,
-    queue: TxQueue,
+    port_queue: TxQueue,
     batch: MbufBatch,
     idle: Idle,
     sleeper: Sleeper,
@@ -234,7 +234,7 @@ impl<T: Ticks> TxLcore<T> {
             batches_of(min_zero_copy_packets, packets)
         };
         let zero_copy_from: Vec<_> = (0..outputs).map(zero_copy_from).collect();
-        let lane = |(output, &zero_copy_from): (TxOutput, &usize)| OutputQueue {
+        let queue = |(output, &zero_copy_from): (TxOutput, &usize)| OutputQueue {
             packetiser: output.packetiser,
             pace: output.pace,
             latency: output.latency,
@@ -250,10 +250,10 @@ impl<T: Ticks> TxLcore<T> {
                 .outputs
                 .into_iter()
                 .zip(&zero_copy_from)
-                .map(lane)
+                .map(queue)
                 .collect(),
             pools: path.pools,
-            queue: path.queue,
+            port_queue: path.queue,
             batch: MbufBatch::new(),
             idle: Idle::new(path.idle),
             sleeper: Sleeper::new(bell.clone()),
@@ -273,13 +273,13 @@ impl<T: Ticks> TxLcore<T> {
         let mut ended = false;
         while !self.abort.is_set() {
             timer.turn();
-            let waiting = self.outputs.iter().any(|lane| !lane.waiting.is_empty());
+            let waiting = self.outputs.iter().any(|queue| !queue.waiting.is_empty());
             // Without pace a chunk is sent whole in the turn that takes it: they keep their order.
             if !ended {
                 match self.source.pop() {
                     Some(PassedChunk::Chunk(output, chunk)) => {
                         timer.mark(Phase::WaitInput);
-                        self.outputs[output].wait(chunk);
+                        self.outputs[output].enqueue(chunk);
                         self.source.ring(self.sleeper.bell());
                     }
                     Some(PassedChunk::End) => {
@@ -321,34 +321,35 @@ impl<T: Ticks> TxLcore<T> {
     fn send_some(&mut self, output: usize, timer: &mut PhaseTimer) -> bool {
         let mut packets = 0;
         loop {
-            let lane = &mut self.outputs[output];
-            let Some(QueuedChunk { chunk, batches, .. }) = lane.waiting.front() else {
+            let queue = &mut self.outputs[output];
+            let Some(QueuedChunk { chunk, batches, .. }) = queue.waiting.front() else {
                 break;
             };
             let sent = *batches > 0;
-            let (from, packet) = lane.next;
+            let (from, packet) = queue.next;
             let Some(index) = (from..chunk.capacity()).find(|&index| chunk.present(index)) else {
-                let span = lane.packetiser.config().span_samples(chunk.batches());
+                let span = queue.packetiser.config().span_samples(chunk.batches());
                 let end = chunk.start() + span as u64;
                 // Its last packets too.
                 self.flush(timer);
-                let lane = &mut self.outputs[output];
+                let queue = &mut self.outputs[output];
                 // A chunk has one age, and none if nothing of it is sent.
-                if lane.stats.note_departure(self.index) && sent {
-                    lane.latency.left(end);
+                if queue.stats.note_departure(self.index) && sent {
+                    queue.latency.note_departure(end);
                 }
-                lane.waiting.pop_front();
-                lane.next = (0, 0);
+                queue.waiting.pop_front();
+                queue.next = (0, 0);
                 return true;
             };
-            if lane.pace.is_limited() && (packets == BURST || !lane.pace.allows(self.ticks.now())) {
+            if queue.pace.is_limited() && (packets == BURST || !queue.pace.allows(self.ticks.now()))
+            {
                 break;
             }
-            let step = lane.packetiser.config().batch_samples();
+            let step = queue.packetiser.config().batch_samples();
             let timestamp = chunk.start() + (index * step) as u64;
-            lane.next = (index, packet);
-            if packet == 0 && lane.packetiser.descriptors_due(timestamp) {
-                let frames = lane.packetiser.descriptor_frames();
+            queue.next = (index, packet);
+            if packet == 0 && queue.packetiser.descriptors_due(timestamp) {
+                let frames = queue.packetiser.descriptor_frames();
                 self.send_control(&frames, timer);
             }
             if !self.send_packet(output, timestamp, timer) {
@@ -362,25 +363,26 @@ impl<T: Ticks> TxLcore<T> {
     /// Sends the next packet of an output's first chunk; not if aborted.
     fn send_packet(&mut self, output: usize, timestamp: Timestamp, timer: &mut PhaseTimer) -> bool {
         let mbuf = loop {
-            let lane = &mut self.outputs[output];
-            let Some(chunk) = lane.waiting.front_mut() else {
+            let queue = &mut self.outputs[output];
+            let Some(chunk) = queue.waiting.front_mut() else {
                 return false;
             };
-            match data_packet(&self.pools, &lane.packetiser, chunk, timestamp, lane.next) {
+            match data_packet(&self.pools, &queue.packetiser, chunk, timestamp, queue.next) {
                 Some(mbuf) => break mbuf,
                 None if self.abort.is_set() => return false,
                 None => self.wait_for_packets(timer),
             }
         };
-        let lane = &mut self.outputs[output];
-        if lane.pace.is_limited() {
-            lane.pace
+        let queue = &mut self.outputs[output];
+        if queue.pace.is_limited() {
+            queue
+                .pace
                 .sent(mbuf.pkt_len() - HEADERS_LEN, self.ticks.now());
         }
-        lane.next.1 += 1;
-        if lane.next.1 == lane.packetiser.batch_packets() {
-            lane.next = (lane.next.0 + 1, 0);
-            lane.packetiser.finish_batch();
+        queue.next.1 += 1;
+        if queue.next.1 == queue.packetiser.batch_packets() {
+            queue.next = (queue.next.0 + 1, 0);
+            queue.packetiser.finish_batch();
         }
         self.push(mbuf, timer);
         true
@@ -415,7 +417,7 @@ impl<T: Ticks> TxLcore<T> {
     fn flush(&mut self, timer: &mut PhaseTimer) {
         while !self.batch.is_empty() && !self.abort.is_set() {
             timer.turn();
-            if self.queue.tx_burst(&mut self.batch) == 0 {
+            if self.port_queue.tx_burst(&mut self.batch) == 0 {
                 timer.mark(Phase::Work);
                 self.idle.wait();
                 timer.mark(Phase::WaitOutput);
@@ -426,7 +428,7 @@ impl<T: Ticks> TxLcore<T> {
     }
 
     fn flush_some(&mut self, timer: &mut PhaseTimer) {
-        if self.queue.tx_burst(&mut self.batch) > 0 {
+        if self.port_queue.tx_burst(&mut self.batch) > 0 {
             timer.mark(Phase::Work);
         }
     }

@@ -220,16 +220,18 @@ fn an_lcore_ends_where_nobody_takes_its_data() {
 #[test]
 fn pools_stay_until_their_port_is_closed() {
     let bench = Bench::new("tx_outlive");
-    bench.pools.outlive(&bench.lcore.queue);
+    bench.pools.outlive(&bench.lcore.port_queue);
     let again = || TxPools::new(Eal::for_tests(), "tx_outlive", 16, BURST, 8192);
     let Bench {
         lcore, pools, held, ..
     } = bench;
     let TxLcore {
-        queue, pools: own, ..
+        port_queue,
+        pools: own,
+        ..
     } = lcore;
     drop((held, pools, own));
     assert!(again().is_err());
-    drop(queue);
+    drop(port_queue);
     assert!(again().is_ok());
 }

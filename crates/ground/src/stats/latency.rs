@@ -38,7 +38,7 @@ impl Latency {
     }
 
     /// A chunk has left whose last sample is before `end`.
-    pub fn left(&self, end: Timestamp) {
+    pub fn note_departure(&self, end: Timestamp) {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -114,7 +114,7 @@ mod tests {
         }
         assert_eq!(latency.take_quantiles([0.5]), None);
         // What was sampled in 1970 is old.
-        latency.left(Timestamp(0));
+        latency.note_departure(Timestamp(0));
         assert_eq!(latency.read().0.last(), Some(&4));
         assert!(latency.read().2 > 1.7e9);
     }
