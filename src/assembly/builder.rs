@@ -192,7 +192,7 @@ impl BuiltEngine<'_> {
 
 /// An engine at work.
 pub struct RunningEngine {
-    /// Its lcores and their counters.
+    /// Lcores of the engine, and their counters.
     pub stages: Stages,
     /// Receive chunks.
     pub memory: Arc<ReceiveMemory>,

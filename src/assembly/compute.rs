@@ -38,7 +38,7 @@ pub struct BackendRequest {
     pub bar_share: f64,
     /// Receive chunks of each engine beside those that it needs.
     pub spare_chunks: usize,
-    /// Which kernels compute there.
+    /// The kernels that compute on a GPU.
     pub kernels: Kernels,
     /// Whether packets come when they like, so that all memory is to be there before.
     pub live: bool,
@@ -56,12 +56,12 @@ pub struct Compute {
     pub send_memory: Arc<dyn ChunkAllocator>,
 }
 
-/// Which GPU computes.
+/// The GPU that computes.
 #[derive(Clone, Debug)]
 pub struct GpuName {
-    /// Its name and architecture.
+    /// Name and architecture of the GPU.
     pub name: String,
-    /// Its PCI address.
+    /// PCI address of the GPU.
     pub address: String,
 }
 

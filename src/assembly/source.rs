@@ -74,7 +74,7 @@ pub struct CaptureProgress {
 pub struct SourceLcore {
     /// The capture.
     pub reader: CaptureReader,
-    /// Which frame goes where.
+    /// Which frame goes to which queue.
     pub steering: FlowTable,
     /// Geometry, to see which chunk a heap belongs to.
     pub recv: RecvConfig,

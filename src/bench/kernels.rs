@@ -42,7 +42,7 @@ pub struct Case {
     pub sample_bits: OutputBits,
     /// Samples per polarisation of a pass.
     pub samples: usize,
-    /// Which kernels.
+    /// The kernels that are measured.
     pub kernels: Kernels,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Lines have at most 78 columns, so that no terminal wraps what is to be copied.
 
-/// Of `karoo`.
+/// Examples of `karoo`.
 pub const KAROO: &str = "\
 Examples:
   A capture of a simulated digitiser, channelised, on any machine:
@@ -15,7 +15,7 @@ Every command has examples: karoo COMMAND --help. Its page of the manual is karo
 RUST_LOG in the environment says what is logged (debug; info,dpdk=debug), and
 NO_COLOR that nothing is coloured.";
 
-/// Of `karoo fgpu`.
+/// Examples of `karoo fgpu`.
 pub const FGPU: &str = "\
 Examples:
   An engine of MeerKAT's L band that receives and sends through one interface:
@@ -27,7 +27,7 @@ Examples:
   Which thread of an engine would run where; nothing starts:
     karoo fgpu --config /etc/karoo/m003h.toml --print-plan";
 
-/// Of `karoo doctor`.
+/// Examples of `karoo doctor`.
 pub const DOCTOR: &str = "\
 Examples:
   Does anything come for these groups?
@@ -40,7 +40,7 @@ Examples:
 
 Every other option of karoo fgpu is taken, and makes no difference.";
 
-/// Of `karoo shadow`.
+/// Examples of `karoo shadow`.
 pub const SHADOW: &str = "\
 Examples:
   Beside an engine, with its own command line: eth1 is where its output comes
@@ -52,7 +52,7 @@ Examples:
   For an hour, with what was found as JSON; the options are in a file:
     karoo shadow m003h:7147 --config m003h.toml --duration 1h --json";
 
-/// Of `karoo replay`.
+/// Examples of `karoo replay`.
 pub const REPLAY: &str = "\
 Examples:
   4096 channels of a capture, with a report to look at:
@@ -63,7 +63,7 @@ Examples:
       --narrowband 'name=zoom, channels=1024, dst=239.11.0.0+7,
         centre_frequency=284M, decimation=16'";
 
-/// Of `karoo dsim`.
+/// Examples of `karoo dsim`.
 pub const DSIM: &str = "\
 Examples:
   A capture with a tone in noise in either polarisation, and 1 % of heaps lost:
@@ -82,7 +82,7 @@ Functions of signals, in full scales, hertz and samples; `;` ends a signal:
   nodither(signal)                       the whole without dither
   NAME = signal;  + - * ( )              variables and arithmetic";
 
-/// Of `karoo sink`.
+/// Examples of `karoo sink`.
 pub const SINK: &str = "\
 Examples:
   Spectra of a capture as arrays and pictures:
@@ -92,7 +92,7 @@ Examples:
       --wideband name=wideband,channels=4096,dst=239.10.0.0+7 \\
       --signals 'cw(0.2, 232e6); cw(0.1, 381e6);'";
 
-/// Of `karoo qualify`.
+/// Examples of `karoo qualify`.
 pub const QUALIFY: &str = "\
 Examples:
   All requirements, with a report to show:
@@ -103,7 +103,7 @@ Examples:
   An engine that runs and is not in use, by its KATCP server:
     karoo qualify --live m003h:7147";
 
-/// Of `karoo top`.
+/// Examples of `karoo top`.
 pub const TOP: &str = "\
 Examples:
   Two engines, until q is pressed:
@@ -111,7 +111,7 @@ Examples:
   For scripts:
     karoo top --once m000h:9100 || echo 'look at m000h'";
 
-/// Of `karoo modem tx`.
+/// Examples of `karoo modem tx`.
 pub const MODEM_TX: &str = "\
 Examples:
   A text as frames of 256-QAM, in a file of complex floats:
@@ -124,7 +124,7 @@ Examples:
   In packets of VITA 49.2 to a group, two million samples a second:
     karoo modem tx --input book.txt --output udp:239.1.2.3:4991 --sample-rate 2M";
 
-/// Of `karoo modem rx`.
+/// Examples of `karoo modem rx`.
 pub const MODEM_RX: &str = "\
 Examples:
   What was sent, with a page that shows how well it came through:
@@ -141,7 +141,7 @@ Examples:
   In a pipe, with an equaliser for long echoes:
     cat air.cf32 | karoo modem rx --input - --taps 64 --output - | less";
 
-/// Of `karoo modem channel`.
+/// Examples of `karoo modem channel`.
 pub const MODEM_CHANNEL: &str = "\
 Examples:
   Noise, a carrier that is 20 kHz off, and a clock that is 20 ppm off:
@@ -151,7 +151,7 @@ Examples:
     karoo modem channel --input book.cf32 --output air.ci16 \\
       --profile cost207RAx4 --bits 12";
 
-/// Of `karoo modem link`.
+/// Examples of `karoo modem link`.
 pub const MODEM_LINK: &str = "\
 Examples:
   What is typed, over noise, at a million samples a second:
@@ -160,7 +160,7 @@ Examples:
     karoo modem link --input book.txt --repeat 1000 --output got.txt \\
       --http 8000 --mod qam16 --es-n0 25 --frequency 2k --clock 10";
 
-/// Of `karoo modem ber`.
+/// Examples of `karoo modem ber`.
 pub const MODEM_BER: &str = "\
 Examples:
   All of the original's modulations, 20 kHz and 20 ppm off, with a picture:
@@ -174,7 +174,7 @@ Examples:
     karoo modem ber --mod qam256 --frequency 20k --iq-gain 1 --iq-phase 5 \\
       --dc 0.05,0 --correct";
 
-/// Of `karoo modem bench tx`.
+/// Examples of `karoo modem bench tx`.
 pub const MODEM_BENCH_TX: &str = "\
 Examples:
   Every modulation on one core:
@@ -182,7 +182,7 @@ Examples:
   256-QAM on one and on four cores, by duty cycle, as JSON:
     karoo modem bench tx --threads 1,4 --duty 0.05,0.8,1 --json";
 
-/// Of `karoo modem bench rx`.
+/// Examples of `karoo modem bench rx`.
 pub const MODEM_BENCH_RX: &str = "\
 Examples:
   Every modulation on one core:
@@ -192,7 +192,7 @@ Examples:
   One and two receivers on the two threads of a core, by block:
     karoo modem bench rx --instances 1,2 --cpus 2,34 --block 120,4096";
 
-/// Of `karoo modem bench latency`.
+/// Examples of `karoo modem bench latency`.
 pub const MODEM_BENCH_LATENCY: &str = "\
 Examples:
   256-QAM at 80 Msample/s, in blocks of two sizes, on one thread and on two:
@@ -200,7 +200,7 @@ Examples:
   16-QAM at the rate of a radio by USB, as JSON:
     karoo modem bench latency --mod qam16 --rate 40M --threads 0 --json";
 
-/// Of `karoo modem bench loop`.
+/// Examples of `karoo modem bench loop`.
 pub const MODEM_BENCH_LOOP: &str = "\
 Examples:
   256-QAM for three minutes, without and with telemetry:
@@ -210,7 +210,7 @@ Examples:
   All kinds of queues:
     karoo modem bench loop --transfer in-place,copying,marked,marked-copying";
 
-/// Of `karoo plan`.
+/// Examples of `karoo plan`.
 pub const PLAN: &str = "\
 Examples:
   Four engines on this host, drawn:
@@ -218,7 +218,7 @@ Examples:
   Two engines on a host whose proc and sys were copied to a folder:
     karoo plan --engines 2 --recv-interface eth2,eth3 --root m000h";
 
-/// Of `karoo tune check`.
+/// Examples of `karoo tune check`.
 pub const TUNE_CHECK: &str = "\
 Examples:
   What this host lacks, and why it matters:
@@ -226,7 +226,7 @@ Examples:
   The whole appliance, firmware included, for one interface:
     karoo tune check appliance --interface eth2";
 
-/// Of `karoo tune apply`.
+/// Examples of `karoo tune apply`.
 pub const TUNE_APPLY: &str = "\
 Examples:
   What would be changed:
@@ -234,7 +234,7 @@ Examples:
   All of it, without being asked; root only:
     sudo karoo tune apply --yes";
 
-/// Of `karoo tune revert`.
+/// Examples of `karoo tune revert`.
 pub const TUNE_REVERT: &str = "\
 Examples:
   Everything as it was before the first apply; root only:
@@ -242,7 +242,7 @@ Examples:
   The same where the journal is elsewhere:
     sudo karoo tune revert --state /srv/karoo/tuning";
 
-/// Of `karoo bench engine`.
+/// Examples of `karoo bench engine`.
 pub const BENCH_ENGINE: &str = "\
 Examples:
   One engine at the rate of MeerKAT's L band:
@@ -254,7 +254,7 @@ Examples:
   What 16 open pages and ten scrapes a second cost at 80 % of a GPU:
     karoo bench engine --rate 14 --search --viewers 16 --scrapes 10";
 
-/// Of `karoo bench kernels`.
+/// Examples of `karoo bench kernels`.
 pub const BENCH_KERNELS: &str = "\
 Examples:
   The usual channels, each with the fastest kernels:
@@ -262,7 +262,7 @@ Examples:
   A wideband and a narrowband output together, as JSON:
     karoo bench kernels --channels 4096 --decimation 1,8 --together --json";
 
-/// Of `karoo bench ports`.
+/// Examples of `karoo bench ports`.
 pub const BENCH_PORTS: &str = "\
 Examples:
   The highest rate without loss between two ports of one cable:
@@ -271,7 +271,7 @@ Examples:
     karoo bench ports --send-interface eth2 --recv-interface eth3 \\
       --search none --rate 40 --seconds 10";
 
-/// Of `karoo bench cores`.
+/// Examples of `karoo bench cores`.
 pub const BENCH_CORES: &str = "\
 Examples:
   Figures that karoo plan and karoo fgpu then use; root only:
@@ -279,7 +279,7 @@ Examples:
   Between four CPUs, to look at:
     karoo bench cores --cpus 0-3";
 
-/// Of `karoo man`.
+/// Examples of `karoo man`.
 pub const MAN: &str = "\
 Examples:
   The pages of this program, and one of them:
@@ -288,7 +288,7 @@ Examples:
   Where man looks for them by itself:
     karoo man ~/.local/share/man/man1";
 
-/// Of `karoo completions`.
+/// Examples of `karoo completions`.
 pub const COMPLETIONS: &str = "\
 Examples:
   For this user's shells from now on:
@@ -297,7 +297,7 @@ Examples:
   In a folder of $fpath:
     karoo completions zsh > _karoo";
 
-/// Of `karoo schema`.
+/// Examples of `karoo schema`.
 pub const SCHEMA: &str = "\
 Examples:
   Which documents there are:
@@ -305,7 +305,7 @@ Examples:
   The schema of a replay's report, to check one with:
     karoo schema replay-report";
 
-/// Of `karoo flow check`.
+/// Examples of `karoo flow check`.
 pub const FLOW_CHECK: &str = "\
 Examples:
   What is in a graph, how fast it can be, and a picture of its partitions:
@@ -313,7 +313,7 @@ Examples:
   Loops that lack initial blocks for 1 µs a block of 128 ticks, as JSON:
     karoo flow check receiver.graphml --block 128 --period 1000 --json";
 
-/// Of `karoo flow plan`.
+/// Examples of `karoo flow plan`.
 pub const FLOW_PLAN: &str = "\
 Examples:
   The best placement on four CPUs, kept for karoo flow run:
@@ -321,7 +321,7 @@ Examples:
   The same, drawn, with one filter where it has to be:
     karoo flow plan radio.toml --cpus 2-5 --pin front/filter=2 --svg > a.svg";
 
-/// Of `karoo flow run`.
+/// Examples of `karoo flow run`.
 pub const FLOW_RUN: &str = "\
 Examples:
   Complex samples of a file, filtered into another:
@@ -332,7 +332,7 @@ Examples:
   In a pipe:
     zcat x.gz | karoo flow run filter.toml -i - -o - | aplay";
 
-/// Of `karoo flow bench`.
+/// Examples of `karoo flow bench`.
 pub const FLOW_BENCH: &str = "\
 Examples:
   How near the expected rates of some graphs are:
@@ -340,7 +340,7 @@ Examples:
   The same with new costs, as JSON:
     karoo flow bench graph --measure --json receiver.toml";
 
-/// Of `karoo flow bench queues`.
+/// Examples of `karoo flow bench queues`.
 pub const FLOW_BENCH_QUEUES: &str = "\
 Examples:
   What blocks of some sizes take from CPU 2 to CPU 3:
@@ -348,7 +348,7 @@ Examples:
   All sizes between the first two CPUs, the least of 20 measurements, as JSON:
     karoo flow bench queues --rounds 20 --json";
 
-/// Of `karoo flow bench chain`.
+/// Examples of `karoo flow bench chain`.
 pub const FLOW_BENCH_CHAIN: &str = "\
 Examples:
   4 and 12 kernels on four CPUs, as JSON:

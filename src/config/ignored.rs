@@ -38,7 +38,7 @@ pub struct IgnoredOptions {
 }
 
 impl IgnoredOptions {
-    /// Those that were given.
+    /// The options that were given.
     pub fn given(&self) -> Vec<&'static str> {
         let monitor = &self.aiomonitor;
         [

@@ -28,7 +28,7 @@ pub struct CpuChanneliser {
     /// In front of a narrowband output, with what it made of the current block.
     down: Option<DownConverter>,
     baseband: Baseband,
-    /// Of an oversampled output.
+    /// The hops of an oversampled output.
     hops: Option<Hops>,
     batch_spectra: usize,
     workers: Arc<Workers>,

@@ -34,7 +34,7 @@ pub(super) struct Gains {
 }
 
 impl Gains {
-    /// The same gain everywhere.
+    /// The same gain for all channels.
     pub fn new(channels: usize, gain: f64) -> Self {
         let gains = steer::Gains::uniform(channels, Complex32::new(gain as f32, 0.0));
         Self {

@@ -47,7 +47,7 @@ pub(super) struct Spectra<'a> {
     /// Of each, delay and phase, and whether statistics count it.
     pub fine: &'a [FineDelay],
     pub counts: &'a [bool],
-    /// Of all.
+    /// Gains of all spectra.
     pub gains: &'a Gains,
 }
 
@@ -114,7 +114,7 @@ impl Kernels {
         self.step.next_multiple_of(16) + 8
     }
 
-    /// The same from spectrum to spectrum.
+    /// Complex numbers from spectrum to spectrum.
     pub(super) fn spectrum_pitch(&self) -> usize {
         self.transforms * self.pitch()
     }

@@ -66,7 +66,7 @@ impl Level {
         self.min(Self::detect())
     }
 
-    /// Those that this machine has.
+    /// The levels that this machine has.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL
             .into_iter()

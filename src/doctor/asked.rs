@@ -37,11 +37,11 @@ pub struct Asked {
 /// An output.
 #[derive(Clone, Debug)]
 pub struct AskedOutput {
-    /// Its name.
+    /// Name of the output.
     pub name: String,
     /// The option that asks for it.
     pub option: &'static str,
-    /// Its destinations.
+    /// Destinations of the output.
     pub dst: Vec<SocketAddrV4>,
     /// Of narrowband: centre of its band in hertz above 0 Hz of the digitised band, and by how much
     /// it is narrower.

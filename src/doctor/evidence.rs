@@ -55,7 +55,7 @@ pub enum IgmpPath {
 /// An interface of the kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterfaceFacts {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// As it was given for `--recv-interface`, if it was.
     pub receives: Option<String>,

@@ -24,7 +24,7 @@ use crate::ports::{Interface, Memberships};
 
 /// Bytes of frames that may wait.
 const BUFFER: usize = 4 << 20;
-/// The same beside a running engine.
+/// Bytes of frames that may wait beside a running engine.
 const SMALL_BUFFER: usize = 256 << 10;
 /// Longest frame that is looked into: those of offloads have up to 64 KiB.
 const FRAME: usize = 66_000;

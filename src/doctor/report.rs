@@ -62,7 +62,7 @@ pub struct Seen {
 }
 
 impl Report {
-    /// Of what was seen and found.
+    /// The report of what was seen and found.
     pub fn new(asked: &Asked, evidence: &Evidence, findings: Vec<Finding>) -> Self {
         let receives = |name: &str| {
             let mut all = evidence.interfaces.iter();

@@ -121,7 +121,7 @@ pub trait Intake: Send {
 
 /// What computes for one engine.
 pub struct Backend {
-    /// Its input.
+    /// Where input goes in.
     pub intake: Box<dyn Intake>,
     /// One per output, in the order of the configuration.
     pub pipelines: Vec<Box<dyn Pipeline>>,

@@ -37,13 +37,13 @@ pub trait ChunkObserver: Send {
 
 /// What one output is made of.
 pub struct OutputParts {
-    /// Its configuration.
+    /// Configuration of the output.
     pub config: OutputConfig,
-    /// Its computation.
+    /// Computation of the output.
     pub pipeline: Box<dyn Pipeline>,
-    /// Its chunks.
+    /// Pool of the output's chunks.
     pub pool: ExtPool<OutputMemory>,
-    /// Its counters.
+    /// Counters of the output.
     pub stats: Arc<OutputStats>,
     /// Who looks at its chunks, if anyone.
     pub observer: Option<Box<dyn ChunkObserver>>,
@@ -132,7 +132,7 @@ impl Output {
         }
     }
 
-    /// Its stream's name.
+    /// Name of the output's stream.
     pub fn name(&self) -> &str {
         &self.parts.config.name
     }

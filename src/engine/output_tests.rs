@@ -156,7 +156,7 @@ impl Bench {
         self.steps_over((first * BATCH) as u64, &chunk)
     }
 
-    /// The same over input from `start` on.
+    /// What steps over input from `start` on come to, as [`steps`](Self::steps) has it.
     fn steps_over(&mut self, start: u64, chunk: &FrozenChunk) -> Vec<Step> {
         let presence = ChunkPresence::new(chunk, start, HEAP, Default::default());
         let view = chunk.view(Timestamp(start), presence.samples());

@@ -222,7 +222,7 @@ impl LiveEngine {
         &self.running.busy
     }
 
-    /// Its ports and their links.
+    /// Ports of the engine, and their links.
     pub fn links(&self) -> &Links {
         &self.links
     }
@@ -232,7 +232,7 @@ impl LiveEngine {
         &self.running
     }
 
-    /// Its lcores' counters.
+    /// Counters of the engine's lcores.
     pub fn stages(&self) -> &Stages {
         &self.running.stages
     }

@@ -55,13 +55,13 @@ pub(super) const PFB_FFT: Source = Source {
     text: include_str!("../../kernels/pfb_fft.cu"),
 };
 
-/// The same over long runs of spectra, for up to 32 taps.
+/// The kernel for long runs of spectra, with up to 32 taps.
 pub(super) const PFB_FFT_RUN: Source = Source {
     name: "pfb_fft_run",
     text: include_str!("../../kernels/pfb_fft_run.cu"),
 };
 
-/// The same for oversampled banks.
+/// The kernel for oversampled banks.
 pub(super) const PFB_FFT_HOPS: Source = Source {
     name: "pfb_fft_hops",
     text: include_str!("../../kernels/pfb_fft_hops.cu"),

@@ -49,7 +49,7 @@ pub enum GpuError {
     TooOld {
         /// The device.
         name: String,
-        /// Its version.
+        /// Major version of the device's compute capability.
         major: i32,
         /// And the part behind the dot.
         minor: i32,
@@ -62,7 +62,7 @@ pub enum GpuError {
     /// NVRTC refuses a kernel.
     #[error("kernel {kernel} does not compile for this device: {log}")]
     Compile {
-        /// Which kernel.
+        /// Name of the kernel.
         kernel: &'static str,
         /// What NVRTC says.
         log: String,
@@ -351,7 +351,7 @@ impl Gpu {
         &self.cache
     }
 
-    /// Its multiprocessors.
+    /// Multiprocessors of the GPU.
     pub(super) fn multiprocessors(&self) -> usize {
         self.multiprocessors
     }

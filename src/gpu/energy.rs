@@ -28,7 +28,7 @@ pub enum GpuEnergyError {
     Nvml {
         /// What was tried.
         what: &'static str,
-        /// Its code.
+        /// Code of the error.
         code: i32,
     },
 }

@@ -32,7 +32,7 @@ impl<'a> Arguments<'a> {
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub function: CudaFunction,
-    /// Of a block.
+    /// Threads of a block.
     pub threads: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared: usize,

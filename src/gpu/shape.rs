@@ -43,7 +43,7 @@ pub(super) struct FilterForm {
 }
 
 impl FilterForm {
-    /// That of `output`.
+    /// The form of the filter of `output`.
     pub fn of(output: &OutputConfig, bits: SampleBits) -> Self {
         Self {
             input: match output.narrowband {

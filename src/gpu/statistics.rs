@@ -41,7 +41,7 @@ impl StatisticsForm {
     pub const CHUNKS: u64 = 8;
     /// The same where a block of the back end has no room for its sums.
     pub const CHUNKS_WITHOUT_ROOM: u64 = 16;
-    /// The same behind cuFFT.
+    /// As [`CHUNKS`](Self::CHUNKS), behind cuFFT.
     pub const CHUNKS_OF_CUFFT: u64 = 64;
 
     /// Compiles the kernel for the back end with these macros.

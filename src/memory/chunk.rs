@@ -141,7 +141,7 @@ impl Chunk {
         Self { kept, ..self }
     }
 
-    /// Its sizes.
+    /// Sizes of the chunk.
     pub fn layout(&self) -> &ChunkLayout {
         &self.layout
     }
@@ -331,7 +331,7 @@ pub struct FrozenChunk {
 }
 
 impl FrozenChunk {
-    /// Its number in the pool.
+    /// Number of the chunk in the pool.
     pub fn number(&self) -> u16 {
         self.chunk.number
     }

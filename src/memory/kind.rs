@@ -52,7 +52,7 @@ pub const CHUNK_ALIGNMENT: usize = 64;
 /// value moves; it begins on a multiple of [`CHUNK_ALIGNMENT`], CPUs can read and write it, and the
 /// value hands it to nobody else.
 pub unsafe trait ChunkMemory: Send + Sync + fmt::Debug {
-    /// Its kind.
+    /// Kind of the memory.
     fn kind(&self) -> MemoryKind;
 
     /// Where the CPU has it. Not to be read in the data path unless [`MemoryKind::is_host`].
@@ -111,7 +111,7 @@ impl fmt::Display for Purpose {
 pub struct MemoryError {
     /// What for.
     pub purpose: Purpose,
-    /// Of which kind.
+    /// Kind of the memory.
     pub kind: MemoryKind,
     /// How much.
     pub bytes: usize,

@@ -16,7 +16,7 @@ pub const BAR_SHARE: f64 = 0.5;
 pub struct MixedAllocator {
     bar: Box<dyn ChunkAllocator>,
     other: Box<dyn ChunkAllocator>,
-    /// Of `bar`.
+    /// Share of the chunks that are of `bar`.
     share: f64,
     made: AtomicUsize,
 }

@@ -24,7 +24,7 @@ use crate::recv::{DropCause, InputStats, ReceiveMemory, RxStats};
 
 /// What is scraped of one engine.
 pub struct EngineMetrics {
-    /// Its configuration.
+    /// Configuration of the engine.
     pub config: EngineConfig,
     /// Counters of each rx lcore, and of a capture's reader if there is one.
     pub rx: Vec<Arc<RxStats>>,

@@ -58,7 +58,7 @@ pub struct OutletSettings {
     pub cpu: usize,
     /// Share of the data packets that is left out on purpose.
     pub losses: f64,
-    /// Which packets are left out.
+    /// Seed of the choice of packets that are left out.
     pub seed: u64,
 }
 

@@ -418,7 +418,7 @@ mod tests {
         (document, metrics.scrape().unwrap())
     }
 
-    /// The same of such samples.
+    /// The page and the metrics of a receiver of these samples.
     fn shown(samples: &[Complex32], full_scale: Option<FullScale>) -> (String, String) {
         let mut watcher = Watcher::new(0);
         let counts = Counts {

@@ -27,7 +27,7 @@ const HOUR: (f64, usize) = (10.0, 360);
 pub struct EngineParts {
     /// Name of the engine.
     pub name: String,
-    /// Its configuration.
+    /// Configuration of the engine.
     pub config: EngineConfig,
     /// Where its counters are.
     pub counters: Counters,
@@ -59,7 +59,7 @@ pub struct EngineParts {
 pub struct EnginePage {
     parts: EngineParts,
     rates: History,
-    /// Of each cause.
+    /// Losses of each cause.
     losses: History,
     latency: History,
     last: Look,

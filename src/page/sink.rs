@@ -32,7 +32,7 @@ pub struct SinkPageParts {
     pub adc_sample_rate: Option<f64>,
     /// The port.
     pub port: Port,
-    /// Its link.
+    /// Link of the port.
     pub links: Links,
     /// Time of its lcore.
     pub times: Vec<Arc<PhaseTimes>>,

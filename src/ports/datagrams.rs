@@ -111,7 +111,7 @@ pub enum DatagramError {
     /// No such interface, or not with this MTU.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// Its driver cannot be set up.
+    /// The driver of an interface cannot be set up.
     #[error(transparent)]
     Preset(#[from] PresetError),
     /// DPDK refuses.

@@ -47,7 +47,7 @@ pub enum InterfaceError {
     /// No interface has that address.
     #[error("no interface has the address {ip}; there are {known}")]
     NoSuchAddress {
-        /// As given.
+        /// The address as given.
         ip: Ipv4Addr,
         /// Those that there are, with their addresses.
         known: String,
@@ -63,7 +63,7 @@ pub enum InterfaceError {
     /// The address of an interface is the kernel's business.
     #[error("interface '{name}' has the address {has}, not {given}: leave @{given} out")]
     AddressGiven {
-        /// As given.
+        /// The name as given.
         name: String,
         /// What the kernel says.
         has: Ipv4Addr,
@@ -73,13 +73,13 @@ pub enum InterfaceError {
     /// Two names of one interface, through which packets are sent once.
     #[error("--send-interface names '{name}' twice: give each interface once")]
     Twice {
-        /// Its own name.
+        /// The interface's own name.
         name: String,
     },
     /// Not an address.
     #[error("interface '{name}': {text:?} is not an IPv4 address such as 10.1.0.2")]
     Address {
-        /// As given.
+        /// The name as given.
         name: String,
         /// What is behind the @.
         text: String,
@@ -87,13 +87,13 @@ pub enum InterfaceError {
     /// It has no address.
     #[error("interface '{name}' has no IPv4 address: ip address add ADDRESS/LENGTH dev {name}")]
     NoIpv4 {
-        /// As given.
+        /// The name as given.
         name: String,
     },
     /// It is down.
     #[error("interface '{name}' is down: ip link set dev {name} up")]
     Down {
-        /// As given.
+        /// The name as given.
         name: String,
     },
     /// Packets do not fit it.
@@ -102,9 +102,9 @@ pub enum InterfaceError {
          ip link set dev {name} mtu 9000, or make {option} smaller"
     )]
     Mtu {
-        /// As given.
+        /// The name as given.
         name: String,
-        /// Its MTU.
+        /// MTU of the interface.
         mtu: usize,
         /// Bytes of the largest packet.
         needed: usize,
@@ -116,7 +116,7 @@ pub enum InterfaceError {
         "{option} makes IP packets of {needed} bytes, but the driver of '{name}' takes {most} at most: make it smaller"
     )]
     TooLarge {
-        /// As given.
+        /// The name as given.
         name: String,
         /// What the driver's buffers hold.
         most: usize,

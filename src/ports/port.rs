@@ -18,7 +18,7 @@ use crate::memory::OUTPUT_CHUNKS;
 use crate::net::{FlowTable, MacAddr};
 
 /// Bytes of a frame in AF_PACKET's rings, headers of the ring included; larger packets are lost.
-/// Its preset has the same.
+/// The preset of AF_PACKET has the same number.
 pub(super) const FRAME: usize = 9216;
 /// IP packets that fit such a frame behind the headers of ring and Ethernet; other drivers' buffers
 /// are as large.
@@ -64,7 +64,7 @@ pub struct OpenPort {
     pub rx: Vec<RxQueue>,
     /// Transmit queues for data.
     pub tx: Vec<TxQueue>,
-    /// Its hardware address.
+    /// Hardware address of the port.
     pub mac: MacAddr,
     /// What keeps packets coming; to be kept as long as they are wanted.
     pub membership: Membership,
@@ -77,7 +77,7 @@ pub struct Membership {
     igmp: Option<IgmpThread>,
     /// Of the kernel, where it has the interface.
     kernel: Option<Memberships>,
-    /// Of sockets that receive.
+    /// Memberships of sockets that receive.
     sockets: Option<SocketGroups>,
 }
 

@@ -12,7 +12,7 @@ pub enum PortError {
     /// DPDK does not give one.
     #[error("interface '{interface}' ({needs})")]
     Dpdk {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// What its driver needs.
         needs: &'static str,
@@ -24,7 +24,7 @@ pub enum PortError {
         "interface '{interface}' is to be used through AF_PACKET, which needs CAP_NET_RAW and CAP_NET_ADMIN, and this process has not both: run it as root, or once sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep {program}; or leave it to the kernel's UDP sockets, udp:{interface}"
     )]
     Rights {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// Path of the program.
         program: String,
@@ -37,15 +37,15 @@ pub enum PortError {
         "interface '{interface}': nothing but what rules name reaches a port that the kernel shares, so nothing would come; mend that, or leave the interface to the kernel: af_packet:{interface}"
     )]
     Rules {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// Which rule, and why.
+        /// Which rule is refused, and why.
         source: FlowError,
     },
     /// The host gives no thread to report memberships.
     #[error("interface '{interface}': no thread for its memberships in groups: {source}")]
     Thread {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// Why.
         source: std::io::Error,

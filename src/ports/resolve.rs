@@ -17,7 +17,7 @@ pub enum Driver {
     Mlx5,
     /// A NIC that is bound to `vfio-pci` or the like, and is DPDK's alone.
     Vfio,
-    /// The same of a virtual machine.
+    /// A virtual machine's NIC that is DPDK's alone.
     Virtio,
 }
 
@@ -63,17 +63,17 @@ pub enum LocateError {
     /// No such interface.
     #[error("interface '{name}': there is none of that name; there are {known}")]
     NoInterface {
-        /// As given.
+        /// The name as given.
         name: String,
-        /// Those that there are.
+        /// The interfaces that there are.
         known: String,
     },
     /// No such PCI device.
     #[error("PCI device {address}: there is none at that address; network devices are at {known}")]
     NoDevice {
-        /// As given, in full.
+        /// The address as given, in full.
         address: String,
-        /// Those that there are.
+        /// The network devices that there are.
         known: String,
     },
     /// Something else than a NIC.
@@ -81,11 +81,11 @@ pub enum LocateError {
         "PCI device {address} has class {class}, which is no network device's; those are at {known}"
     )]
     NotNetwork {
-        /// As given, in full.
+        /// The address as given, in full.
         address: String,
-        /// Its class.
+        /// Class of the device.
         class: String,
-        /// Those that there are.
+        /// The network devices that there are.
         known: String,
     },
     /// Nobody drives it.
@@ -94,7 +94,7 @@ pub enum LocateError {
          (dpdk-devbind.py --bind=vfio-pci {address}) or to its kernel driver"
     )]
     Unbound {
-        /// As given, in full.
+        /// The address as given, in full.
         address: String,
         /// The driver, or `no driver`.
         driver: String,

@@ -16,7 +16,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of this process.
+    /// The rights of this process.
     pub fn of_this_process() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {

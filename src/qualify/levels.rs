@@ -174,9 +174,9 @@ pub(super) fn rounding(chain: &Chain, subject: &Subject) -> Measured {
 /// Sums over the first polarisation's parts, as many real as imaginary ones.
 #[derive(Default)]
 struct Parts {
-    /// Of real and of imaginary parts.
+    /// Sums of real and of imaginary parts.
     sums: [f64; 2],
-    /// Of all squares.
+    /// Sum of the squares of all parts.
     squares: f64,
     /// Real parts, or imaginary ones.
     count: f64,

@@ -53,7 +53,7 @@ pub enum LiveError {
 
 /// A requirement of engines that run.
 pub struct LiveRule {
-    /// Its name.
+    /// Name of the requirement.
     pub name: &'static str,
     /// What it says.
     pub title: &'static str,

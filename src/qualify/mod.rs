@@ -42,7 +42,7 @@ type Measured = Result<(Vec<Checked>, Vec<Curve>), QualifyError>;
 
 /// A requirement, and how it is measured.
 pub struct Rule {
-    /// Its name.
+    /// Name of the requirement.
     pub name: &'static str,
     /// What it says.
     pub title: &'static str,

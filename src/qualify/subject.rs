@@ -160,7 +160,7 @@ impl Subject {
         narrowband.is_some_and(|narrowband| narrowband.pass_bandwidth.is_some())
     }
 
-    /// The same with another value of a key.
+    /// The subject with another value of a key.
     pub fn with(&self, key: &str, value: String) -> Self {
         let mut other = self.clone();
         for (name, old) in &mut other.keys {

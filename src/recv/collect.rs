@@ -50,7 +50,7 @@ pub struct ReceiveMemory {
 }
 
 impl ReceiveMemory {
-    /// Which buffer holds which chunk.
+    /// The chunk window: which buffer holds which chunk.
     pub fn window(&self) -> &ChunkWindow {
         &self.window
     }
@@ -151,7 +151,7 @@ pub struct Extras {
     pub looks: bool,
 }
 
-/// The same with `extras`.
+/// As [`receive_memory`], with `extras`.
 pub fn receive_memory_with(
     config: &RecvConfig,
     tail_samples: usize,

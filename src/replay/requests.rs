@@ -18,7 +18,7 @@ pub enum RequestsError {
     /// It cannot be read.
     #[error("--requests {}: {source}", path.display())]
     Read {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -29,7 +29,7 @@ pub enum RequestsError {
         path.display()
     )]
     Line {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,

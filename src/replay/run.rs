@@ -67,7 +67,7 @@ pub struct ReplayOptions {
     pub output: PathBuf,
     /// What computes.
     pub backend: BackendKind,
-    /// Which kernels of a GPU.
+    /// The kernels that compute on a GPU.
     pub kernels: Kernels,
     /// Where receive chunks are if a GPU computes.
     pub memory: MemoryChoice,

@@ -241,7 +241,7 @@ fn zero_parts(values: &[u8]) -> [u64; N_POL] {
     zeros
 }
 
-/// The same where the parts are nibbles.
+/// Zero parts of each polarisation where the parts are nibbles.
 fn zero_nibbles(values: &[u8]) -> [u64; N_POL] {
     let mut zeros = [0u64; N_POL];
     for spectrum in values.chunks_exact(N_POL) {

@@ -168,7 +168,7 @@ impl OutputQueue {
 pub struct TxPath {
     /// Queue of a port.
     pub queue: TxQueue,
-    /// Its mbufs.
+    /// Mbufs of the way.
     pub pools: TxPools,
     /// What it sends of each output.
     pub outputs: Vec<TxOutput>,
@@ -193,7 +193,7 @@ pub struct TxOutput {
 /// Without pace, outputs are sent in the order in which their chunks were finished; with it, side
 /// by side.
 pub struct TxLcore<T = Tsc> {
-    /// Which of the team it is.
+    /// Number of the lcore in the team.
     index: usize,
     source: ChunkSource,
     outputs: Vec<OutputQueue>,

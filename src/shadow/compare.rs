@@ -51,7 +51,7 @@ pub struct Comparer {
     compared: Arc<Mutex<Compared>>,
 }
 
-/// Its handle.
+/// The handle of a comparer.
 pub struct ComparerHandle {
     thread: JoinHandle<()>,
     compared: Arc<Mutex<Compared>>,

@@ -56,7 +56,7 @@ pub enum FollowError {
     Told {
         /// The engine.
         address: String,
-        /// Its sensor.
+        /// The sensor.
         sensor: String,
         /// Why not.
         source: ToldError,
@@ -66,7 +66,7 @@ pub enum FollowError {
     Silent {
         /// The engine.
         address: String,
-        /// Its sensor.
+        /// The sensor.
         sensor: String,
     },
 }
@@ -76,9 +76,9 @@ pub enum FollowError {
 pub struct Followed {
     /// When gains and delays changed.
     pub changes: Changes,
-    /// Changes of gains, and of delays.
+    /// Changes of gains.
     pub gains: AtomicU64,
-    /// The same.
+    /// Changes of delays.
     pub delays: AtomicU64,
     /// Whether the engine cannot be asked.
     pub lost: AtomicBool,

@@ -24,7 +24,7 @@ const BEYOND: f64 = 8.0;
 const TOLERANCE: f64 = 1e-4;
 /// Parts that differ by more than one: so many, and this share of a channel's samples.
 const APART: (u64, f64) = (8, 2e-3);
-/// The same over a band.
+/// As [`APART`], over a band.
 const APART_ALL: (u64, f64) = (64, 1e-4);
 /// Standard deviations beyond which a slope of phase is one.
 const SLOPE: f64 = 5.0;

@@ -136,7 +136,7 @@ pub struct OurBatches {
     pub stream: usize,
     /// ADC samples of a batch.
     pub batch_samples: u64,
-    /// Which batches.
+    /// Which batches are taken.
     pub selection: Selection,
     /// Where they go.
     pub inlet: Inlet,

@@ -79,7 +79,7 @@ pub enum SimError {
         "--max-period {max_period} must be a multiple of the period {period} and of {heap_samples} samples per heap, at least two heaps, at most {MAX_PERIOD} samples; {fit} would do"
     )]
     MaxPeriod {
-        /// As given.
+        /// The window as given.
         max_period: u64,
         /// The period.
         period: u64,
@@ -93,7 +93,7 @@ pub enum SimError {
         "--first-timestamp {timestamp} must be a multiple of {heap_samples} samples per heap below 2^48; {fit} would do"
     )]
     FirstTimestamp {
-        /// As given.
+        /// The timestamp as given.
         timestamp: u64,
         /// Samples per heap.
         heap_samples: usize,
@@ -105,7 +105,7 @@ pub enum SimError {
         "--first-id {first_id} must be at most {most}, so that the numbers of {dests} polarisations are below 2^48; 0 would do"
     )]
     FirstId {
-        /// As given.
+        /// The number as given.
         first_id: u64,
         /// Polarisations.
         dests: usize,

@@ -50,7 +50,7 @@ pub enum SignalError {
     UnknownVariable {
         /// Where.
         at: usize,
-        /// Its name.
+        /// Name of the variable.
         name: String,
     },
     /// There is no function of this name.
@@ -58,7 +58,7 @@ pub enum SignalError {
     UnknownFunction {
         /// Where.
         at: usize,
-        /// Its name.
+        /// Name that was called.
         name: String,
     },
     /// Assignment to the name of a function.

@@ -17,7 +17,7 @@ pub enum Operator {
 /// A signal without regard to dither. Amplitudes are relative to full scale, frequencies in hertz.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
-    /// The same value always.
+    /// A value that is always the same.
     Constant(f64),
     /// Cosine of a whole number of cycles per period.
     Cw {

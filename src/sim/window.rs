@@ -72,7 +72,7 @@ impl WindowConfig {
 /// Windows under construction, one heap after another.
 pub struct Making {
     config: WindowConfig,
-    /// Of all polarisations.
+    /// Signals of all polarisations.
     signals: Vec<Signal>,
     /// Of the polarisations before that under way.
     windows: Vec<SignalWindow>,

@@ -37,7 +37,7 @@ pub struct Device {
     pub(super) port: u16,
     pub(super) name: String,
     owned: DeviceOrigin,
-    /// Of the AF_PACKET driver.
+    /// Sockets of the AF_PACKET driver.
     pub(super) sockets: PacketSockets,
     pub(super) eal: Eal,
     /// Memory that it reaches by DMA, beside DPDK's.
@@ -192,7 +192,7 @@ impl Device {
         })
     }
 
-    /// Its name.
+    /// Name of the port.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -145,7 +145,7 @@ pub enum DpdkError {
     Queues {
         /// Name of the port.
         port: String,
-        /// Its driver.
+        /// Driver of the port.
         driver: String,
         /// `rx` or `tx`.
         direction: &'static str,

@@ -22,9 +22,9 @@ impl fmt::Display for LcoreId {
 /// A worker lcore and the CPU it is pinned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lcore {
-    /// Its number.
+    /// Number of the lcore.
     pub id: LcoreId,
-    /// Its CPU.
+    /// CPU of the lcore.
     pub cpu: usize,
 }
 

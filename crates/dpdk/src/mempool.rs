@@ -131,12 +131,12 @@ impl MbufPool {
         }))
     }
 
-    /// Its name.
+    /// Name of the pool.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its shape.
+    /// Shape of the pool.
     pub fn config(&self) -> PoolConfig {
         self.0.config
     }

@@ -119,7 +119,7 @@ enum RxEnd {
     Sockets(Box<ReceiveSockets>, (u16, Arc<Sockets>)),
 }
 
-/// Of a receive queue.
+/// Interrupts of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interrupts {
     /// It raises none.
@@ -235,7 +235,7 @@ impl RxQueue {
         }
     }
 
-    /// Its number.
+    /// Number of the queue.
     pub fn index(&self) -> u16 {
         match &self.0 {
             RxEnd::Device(id, _) => id.queue,
@@ -243,7 +243,7 @@ impl RxQueue {
         }
     }
 
-    /// Its port.
+    /// Port of the queue.
     pub fn port(&self) -> Port {
         Port(match &self.0 {
             RxEnd::Device(id, _) => Behind::Device(Arc::clone(&id.inner)),
@@ -292,7 +292,7 @@ impl TxQueue {
         }
     }
 
-    /// Its number.
+    /// Number of the queue.
     pub fn index(&self) -> u16 {
         match &self.0 {
             TxEnd::Device(id) => id.queue,
@@ -300,7 +300,7 @@ impl TxQueue {
         }
     }
 
-    /// Its port.
+    /// Port of the queue.
     pub fn port(&self) -> Port {
         Port(match &self.0 {
             TxEnd::Device(id) => Behind::Device(Arc::clone(&id.inner)),
@@ -342,7 +342,7 @@ pub struct Link {
 }
 
 impl Port {
-    /// Its name.
+    /// Name of the port.
     pub fn name(&self) -> &str {
         match &self.0 {
             Behind::Device(inner) => inner.device.name(),

@@ -24,7 +24,7 @@ pub enum DelayError {
     /// A parameter is infinite or not a number.
     #[error("{name} {value} must be a finite number")]
     NotFinite {
-        /// Which parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// What it was.
         value: f64,

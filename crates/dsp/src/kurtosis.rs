@@ -106,7 +106,7 @@ struct Tilted {
     a: f64,
     b: f64,
     z: f64,
-    /// Of x, x², x³, x⁴.
+    /// Means of x, x², x³, x⁴.
     moments: [f64; 4],
 }
 

@@ -158,7 +158,7 @@ impl Builder {
         self.place(Some(name), Arc::new(nodes::Output {}), &[wire]);
     }
 
-    /// The same value for ever.
+    /// A signal that has the same value for ever.
     pub fn constant(&self, kind: Type, value: impl Into<Literals>) -> Wire<'_> {
         self.add(
             nodes::Constant {

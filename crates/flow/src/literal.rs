@@ -228,7 +228,7 @@ macro_rules! from {
                 Literals(vec![(number(value), Number::Int(0))])
             }
         }
-        /// Of an empty list: a single 0.
+        /// The numbers of a list; of an empty list, a single 0.
         impl From<&[$native]> for Literals {
             fn from(values: &[$native]) -> Literals {
                 let number: fn($native) -> Number = $number;

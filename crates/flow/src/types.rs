@@ -150,7 +150,7 @@ impl Type {
         }
     }
 
-    /// The same with complex elements.
+    /// The type with complex elements.
     pub const fn complex(self) -> Type {
         Type {
             complex: true,
@@ -158,7 +158,7 @@ impl Type {
         }
     }
 
-    /// The same with real elements.
+    /// The type with real elements.
     pub const fn real(self) -> Type {
         Type {
             complex: false,
@@ -166,7 +166,7 @@ impl Type {
         }
     }
 
-    /// The same with `len` elements.
+    /// The type with `len` elements.
     pub const fn vector(self, len: usize) -> Type {
         Type { len, ..self }
     }

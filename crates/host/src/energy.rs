@@ -24,7 +24,7 @@ pub struct PackageEnergy {
 #[derive(Debug)]
 struct Package {
     name: String,
-    /// Its folder.
+    /// Folder of the package.
     zone: String,
     /// Microjoules behind which the counter begins anew.
     range: u64,

@@ -88,7 +88,7 @@ impl Panel {
         }
     }
 
-    /// The same with a note.
+    /// The panel with a note.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();

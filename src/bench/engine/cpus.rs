@@ -6,7 +6,7 @@ use super::options::BenchOptions;
 use crate::assembly::BackendKind;
 use crate::config::ConfigError;
 
-/// Which CPU is whose.
+/// The CPUs of a bench, and whose each is.
 pub struct Cpus {
     /// All that may be used.
     pub all: Vec<usize>,

@@ -113,7 +113,7 @@ pub struct GeneratorFeed {
     pub heap_bytes: usize,
     /// Counters.
     pub stats: Arc<FeedStats>,
-    /// Of its engine.
+    /// Stamps of the engine that it feeds.
     pub stamps: Arc<Stamps>,
 }
 

@@ -277,7 +277,7 @@ impl BenchOptions {
         }
     }
 
-    /// The same of the lcores of an engine.
+    /// What the lcores of an engine do when nothing is due.
     pub fn engine_idle(&self) -> StageIdle {
         let rest = match self.share_cpus {
             0 => self.idle(),

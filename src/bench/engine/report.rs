@@ -167,7 +167,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of a histogram in nanoseconds.
+    /// The latency that a histogram in nanoseconds has.
     pub(super) fn of(nanoseconds: &Histogram<u64>) -> Self {
         let at = |quantile| nanoseconds.value_at_quantile(quantile) as f64 * 1e-6;
         Self {

@@ -97,11 +97,11 @@ pub struct SinkStats {
 /// A heap as it came.
 #[derive(Clone, Debug)]
 pub struct BenchHeap {
-    /// Its timestamp.
+    /// Timestamp of the heap.
     pub timestamp: u64,
-    /// Its substream.
+    /// Substream of the heap.
     pub substream: usize,
-    /// Its payload.
+    /// Payload of the heap.
     pub data: Vec<u8>,
 }
 
@@ -109,7 +109,7 @@ pub struct BenchHeap {
 pub struct SinkFindings {
     /// Engine.
     pub engine: usize,
-    /// Which of its outputs.
+    /// Number of the output, among the engine's.
     pub output: usize,
     /// Nanoseconds from the last packet that a heap needs to its own last packet, in the last
     /// measurement of each number.
@@ -214,7 +214,7 @@ impl Stream {
         }
     }
 
-    /// Its counters.
+    /// Counters of the stream.
     pub fn stats(&self) -> &Arc<SinkStats> {
         &self.stats
     }

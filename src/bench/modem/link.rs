@@ -22,7 +22,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// Its name on the command line.
+    /// Name of the transfer on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Transfer::InPlace => "in-place",

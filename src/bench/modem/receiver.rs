@@ -30,7 +30,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Its name on the command line.
+    /// Name of the way on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Way::Pool => "pool",

@@ -32,9 +32,9 @@ pub enum PortsError {
     /// An option.
     #[error("{option} {value} {rule}")]
     Option {
-        /// Its name.
+        /// Name of the option.
         option: &'static str,
-        /// As given.
+        /// The value as given.
         value: f64,
         /// What holds, and what would do.
         rule: &'static str,

@@ -26,7 +26,7 @@ pub enum End {
 }
 
 impl End {
-    /// Its path, if it is a file.
+    /// Path of the end, if it is a file.
     pub fn file(&self) -> Option<&Path> {
         match self {
             End::Plain(Address::File(path)) => Some(path),

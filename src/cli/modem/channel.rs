@@ -155,7 +155,7 @@ impl FrontEndOptions {
         self.dc
     }
 
-    /// The same in words, if it has any.
+    /// The front end's faults in words, if it has any.
     pub fn words(&self) -> Option<String> {
         let FrontEndOptions {
             iq_gain,

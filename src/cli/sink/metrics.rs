@@ -17,7 +17,7 @@ pub struct SinkMetrics {
     pub shown: Shown,
     /// What came of the checks.
     pub checked: Arc<Mutex<Vec<CheckedSpectra>>>,
-    /// Of the port.
+    /// Link of the port.
     pub links: Links,
     /// When all counters were 0.
     pub started: SystemTime,

@@ -18,7 +18,7 @@ pub enum GainError {
     /// A part is infinite, also if only in single precision, or not a number.
     #[error("gain {value} of channel {channel} must be finite in single precision: at most 3.4e38")]
     NotFinite {
-        /// Its channel, 0 if it is for all.
+        /// Channel of the gain, 0 if it is for all.
         channel: usize,
         /// What it was.
         value: Complex32,

@@ -152,7 +152,7 @@ pub enum EnqueueError {
     Channels {
         /// Stream name.
         output: String,
-        /// Its channels.
+        /// Channels of the output.
         channels: usize,
         /// Channels of the gains.
         given: usize,
@@ -174,7 +174,7 @@ enum Spent {
 struct Shared {
     name: String,
     channels: usize,
-    /// Of its samples.
+    /// Bits and dither of the output's samples.
     quantiser: (OutputBits, Dither),
     default_gains: Gains,
     /// The gains last asked for; only control locks it.
@@ -298,7 +298,7 @@ impl OutputHandle {
         &self.shared.name
     }
 
-    /// Its channels.
+    /// Channels of the output.
     pub fn channels(&self) -> usize {
         self.shared.channels
     }
@@ -308,7 +308,7 @@ impl OutputHandle {
         self.shared.quantiser
     }
 
-    /// Its latest statistics.
+    /// Latest statistics of the output.
     pub fn statistics(&self) -> Option<Arc<OutputStatistics>> {
         self.published.statistics().output(self.index)
     }

@@ -20,7 +20,7 @@ use crate::gpu::variant::{KernelSet, address};
 use crate::gpu::{GpuError, tune};
 use crate::memory::BatchStats;
 
-/// Which delays a pass has.
+/// The delays that a pass has.
 #[derive(Clone, Copy, Debug)]
 enum Delays {
     Given,

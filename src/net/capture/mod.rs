@@ -84,7 +84,7 @@ pub enum CaptureError {
         path: String,
         /// Number of the link type.
         link_type: u16,
-        /// Its name.
+        /// Name of the link type.
         name: &'static str,
     },
     /// A record contradicts itself.

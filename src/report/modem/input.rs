@@ -143,7 +143,7 @@ impl From<Correction> for Corrected {
 }
 
 impl Corrected {
-    /// The same in words.
+    /// What was corrected, in words.
     pub fn words(&self) -> String {
         let dc = format!("DC {:.4}, {:.4}", self.dc_i, self.dc_q);
         match self.image_db {

@@ -27,7 +27,7 @@ pub struct Seen {
     pub ignored: HashMap<&'static str, u64>,
     /// One per stream.
     pub streams: Vec<StreamReport>,
-    /// The same.
+    /// What is shown of each stream.
     pub views: Vec<StreamView>,
 }
 

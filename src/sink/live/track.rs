@@ -119,7 +119,7 @@ impl Tracker {
         self
     }
 
-    /// Its destinations.
+    /// Destinations of the streams.
     pub fn destinations(&self) -> &[SocketAddrV4] {
         &self.destinations
     }

@@ -40,7 +40,7 @@ const DESTINATION_PORT: Range<usize> = 36..38;
 /// How a port of sockets is set up.
 #[derive(Debug)]
 pub struct SocketConfig<'a> {
-    /// Its name.
+    /// Name of the port.
     pub name: &'a str,
     /// Number of the interface.
     pub interface: u32,

@@ -84,7 +84,7 @@ fn open(address: SocketAddrV4, bytes: usize) -> io::Result<Socket> {
 #[derive(Debug)]
 pub(crate) struct ReceiveSockets {
     listeners: Vec<Listener>,
-    /// Which of them is asked first.
+    /// Which of the listeners is asked first.
     next: usize,
     /// Mbufs for what comes next, each as long as its room. They go before their pool does.
     empty: MbufBatch,

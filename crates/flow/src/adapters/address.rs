@@ -37,7 +37,7 @@ pub enum Address {
     },
     /// Shared memory.
     Shared {
-        /// Its name, without a slash.
+        /// Name of the memory, without a slash.
         name: String,
         /// Bytes of the ring.
         bytes: usize,

@@ -241,7 +241,7 @@ impl<T: Float> Chain<'_, T> {
 
     /// # Safety
     ///
-    /// That of [`Lanes`].
+    /// The condition of [`Lanes`].
     #[inline(always)]
     unsafe fn all<V: Lanes<Real = T>>(&mut self) {
         let count = self.out.len();

@@ -48,7 +48,7 @@ enum InitialBits {
 }
 
 impl Initial {
-    /// The same bits everywhere.
+    /// The same bits for all numbers.
     pub fn all(bits: u64) -> Initial {
         Initial(InitialBits::All(bits))
     }

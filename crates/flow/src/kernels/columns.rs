@@ -104,7 +104,7 @@ struct Raw<T> {
 ///
 /// # Safety
 ///
-/// That of [`Lanes`].
+/// The condition of [`Lanes`].
 #[inline(always)]
 unsafe fn add<V: Lanes, const FUSED: bool>(tap: V, samples: V, sum: V) -> V {
     // SAFETY: the caller's.
@@ -121,7 +121,7 @@ unsafe fn add<V: Lanes, const FUSED: bool>(tap: V, samples: V, sum: V) -> V {
 ///
 /// # Safety
 ///
-/// That of [`Lanes`].
+/// The condition of [`Lanes`].
 #[inline(always)]
 unsafe fn nothing<V: Lanes, const FUSED: bool>() -> V {
     let zero = V::Real::default();

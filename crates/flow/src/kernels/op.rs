@@ -87,7 +87,7 @@ pub(crate) enum Op<R> {
         d: R,
         line: usize,
     },
-    /// The same delay takes in.
+    /// The input of a delay that is too long to be shifted along: `line` takes it in.
     Remember {
         a: R,
         line: usize,

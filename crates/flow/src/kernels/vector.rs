@@ -33,7 +33,7 @@ pub(super) trait Lanes: Copy {
 ///
 /// # Safety
 ///
-/// That of [`Lanes`].
+/// The condition of [`Lanes`].
 pub(super) trait Choice: Lanes {
     unsafe fn less(self, other: Self) -> Self;
     unsafe fn less_equal(self, other: Self) -> Self;
@@ -288,7 +288,7 @@ mod x86 {
         ///
         /// # Safety
         ///
-        /// That of [`Lanes`].
+        /// The condition of [`Lanes`].
         unsafe fn place(self, last: Self, to: *mut i32);
     }
 
@@ -318,7 +318,7 @@ mod x86 {
     ///
     /// # Safety
     ///
-    /// That of [`Lanes`].
+    /// The condition of [`Lanes`].
     #[inline(always)]
     unsafe fn places<D: Doubles>(wide: impl Fn(usize) -> D, places: &Places, to: &mut [i32]) {
         // SAFETY: the caller's; `to` has room for the places of each whole vector.
@@ -344,7 +344,7 @@ mod x86 {
          $real:ident, $by_bits:ident) => {
             /// # Safety
             ///
-            /// That of [`Lanes`].
+            /// The condition of [`Lanes`].
             #[inline(always)]
             unsafe fn $compare<const RELATION: i32>(a: $vector, b: $vector) -> $vector {
                 // SAFETY: the caller's.
@@ -354,7 +354,7 @@ mod x86 {
             ///
             /// # Safety
             ///
-            /// That of [`Lanes`].
+            /// The condition of [`Lanes`].
             #[inline(always)]
             unsafe fn $choose(a: $vector, b: $vector, condition: $vector) -> $vector {
                 /// The second operand by the bits of the first, otherwise the third.

@@ -33,7 +33,7 @@ pub enum FunctionOf {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Function {
-    /// Which function.
+    /// The function that is computed.
     pub of: FunctionOf,
 }
 

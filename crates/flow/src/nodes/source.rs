@@ -90,7 +90,7 @@ impl Node for Output {
     }
 }
 
-/// The same value for ever, at any rate.
+/// A source of the same value for ever, at any rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {

@@ -26,7 +26,7 @@ pub fn longest_block(graph: &Graph, most: u64) -> u64 {
     within(bytes, most)
 }
 
-/// The same where signals pass queues.
+/// As [`longest_block`], of signals that pass queues.
 pub(super) fn longest_between(signals: &[Signal], most: u64) -> u64 {
     within(signals.iter().map(|signal| signal.bytes), most)
 }

@@ -242,7 +242,7 @@ fn is_pure(graph: &Graph, id: NodeId) -> bool {
     alone && can_be_copied(&*placed.node, &placed.inputs, &placed.outputs)
 }
 
-/// Which item each node is in.
+/// The nodes of a graph in groups: which item each node is in.
 struct Groups {
     item: Vec<Option<usize>>,
     /// The nodes of items, so that those of the first item come first where they begin.

@@ -42,7 +42,7 @@ pub struct Wishes {
     pub step: u64,
     /// Whether partitions without state may have copies on cores that are free.
     pub copies: bool,
-    /// The same seed gives the same plan.
+    /// Seed of random choices: the same seed gives the same plan.
     pub seed: u64,
     /// Placements that are looked at, about: as many again to prove that none is better.
     pub looks: u64,

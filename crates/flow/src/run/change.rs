@@ -20,7 +20,7 @@ pub enum ChangeError {
     Unknown {
         /// The path that was given.
         path: String,
-        /// Those that are.
+        /// The paths that are changeable.
         known: Vec<String>,
     },
     /// The node does not take these numbers.

@@ -19,7 +19,7 @@ pub struct Shape {
 /// One partition of a [`Shape`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionShape {
-    /// Its name.
+    /// Name of the partition.
     pub name: String,
     /// Its number; none for inputs and outputs.
     pub id: Option<u32>,

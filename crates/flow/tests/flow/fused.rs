@@ -25,7 +25,7 @@ fn hold(graph: &Graph, steps: &[u64]) {
     hold_for(graph, &inputs, steps);
 }
 
-/// The same for some inputs.
+/// As [`hold`], for these inputs.
 fn hold_for(graph: &Graph, inputs: &[Vec<Value>], steps: &[u64]) {
     let wanted = bytes(&Interpreter::new(graph).unwrap().run(inputs).unwrap());
     for level in Level::available() {

@@ -42,12 +42,12 @@ impl CpuList {
         self.0.first().copied()
     }
 
-    /// Those that `other` has not.
+    /// The CPUs that `other` has not.
     pub fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Those that `other` has too.
+    /// The CPUs that `other` has too.
     pub fn and(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }

@@ -9,7 +9,7 @@ use super::{Finding, Host, HostError, Journal, JournalError, Record, Target};
 pub struct Change {
     /// The entry that asks for it.
     pub entry: String,
-    /// Which value.
+    /// The value that is to change.
     pub target: Target,
     /// What it is.
     pub current: String,
@@ -33,7 +33,7 @@ pub enum Outcome {
 /// A value and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// Which value.
+    /// The value that was to change.
     pub target: Target,
     /// What it was to be; `None` for a file that was to go.
     pub value: Option<String>,

@@ -78,7 +78,7 @@ pub enum HostError {
     /// The system does not let us.
     #[error("{target}: {source}")]
     System {
-        /// Which value.
+        /// The value that was to be read or changed.
         target: String,
         /// Why.
         source: io::Error,

@@ -19,7 +19,7 @@ use crate::topology::Root;
 pub struct Record {
     /// The entry that asked for it.
     pub entry: String,
-    /// Which value.
+    /// The value that was changed.
     pub target: Target,
     /// What it was; `None` for a file that was not there.
     pub old: Option<String>,

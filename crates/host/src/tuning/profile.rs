@@ -22,7 +22,7 @@ const BUILT_IN: [(&str, &str); 3] = [
 /// What a host should be like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Its name.
+    /// Name of the profile.
     pub name: String,
     /// What it is for.
     pub purpose: String,
@@ -144,7 +144,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name in `/proc/self/limits`.
+    /// Name of the limit in `/proc/self/limits`.
     pub fn in_proc(self) -> &'static str {
         match self {
             Self::Memlock => "Max locked memory",
@@ -279,15 +279,15 @@ pub enum ProfileError {
         "profile '{name}': there is none of that name; there are {known}, and a file's name ends in .toml"
     )]
     Unknown {
-        /// As given.
+        /// The name as given.
         name: String,
-        /// Those that there are.
+        /// The profiles that there are.
         known: String,
     },
     /// A file cannot be read.
     #[error("profile {path}: {source}")]
     Read {
-        /// As given.
+        /// The path as given.
         path: String,
         /// Why.
         source: std::io::Error,

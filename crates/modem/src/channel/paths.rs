@@ -52,7 +52,7 @@ impl Profile {
     /// All of them.
     pub const ALL: [Profile; 3] = [Profile::None, Profile::Manual, Profile::Cost207RaX4];
 
-    /// Its name on a command line.
+    /// Name of the profile on a command line.
     pub const fn name(self) -> &'static str {
         match self {
             Profile::None => "none",

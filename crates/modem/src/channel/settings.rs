@@ -127,7 +127,7 @@ impl fmt::Display for Setting {
 pub struct SettingError {
     /// What is set.
     pub setting: Setting,
-    /// Its value.
+    /// The value that is refused.
     pub value: f64,
     /// What it must be.
     pub rule: &'static str,

@@ -33,7 +33,7 @@ impl SampleFormat {
         }
     }
 
-    /// Its name on a command line.
+    /// Name of the format on a command line.
     pub const fn name(self) -> &'static str {
         match self {
             SampleFormat::Cf32 => "cf32",

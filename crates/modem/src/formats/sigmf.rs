@@ -29,7 +29,7 @@ pub enum SigmfError {
     Field {
         /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: String,
         /// What it must be.
         rule: &'static str,

@@ -35,7 +35,7 @@ fn by_graph(
     (frames, received)
 }
 
-/// The same without a graph.
+/// What a receiver without a graph makes of the samples.
 fn alone(config: &RxConfig, samples: &[Complex32]) -> (Vec<ReceivedFrame>, Received) {
     let (mut receiver, mut frames) = (Receiver::new(config).unwrap(), Vec::new());
     receiver.push(samples, &mut frames);

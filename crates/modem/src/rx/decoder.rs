@@ -26,7 +26,7 @@ const RUN: usize = 16;
 const BLOCK: usize = 64;
 /// Proportional and integral part of the carrier loop, per block.
 const CARRIER: (f64, f64) = (0.125, 0.004);
-/// The same of the timing loop.
+/// Proportional and integral part of the timing loop, per block.
 const TIMING: (f64, f64) = (0.05, 0.0006);
 /// Slope of the timing error per symbol: 2 |g′(1)| = π/2 for the raised cosine with roll-off ½.
 const TIMING_SLOPE: f64 = std::f64::consts::FRAC_PI_2;

@@ -31,7 +31,7 @@ pub struct ReceivedFrame {
     pub start_fraction: f64,
     /// What became of it.
     pub outcome: Outcome,
-    /// Its header, as received.
+    /// Header of the frame, as received.
     pub header: Header,
     /// Payload and check field, as received; for [`Outcome::Mode`] as the nearest modulation says.
     pub body: Vec<u8>,

@@ -45,10 +45,10 @@ pub struct Trial {
 /// Settings that cannot be tried.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TrialError {
-    /// Of the channel.
+    /// Settings of the channel.
     #[error(transparent)]
     Channel(#[from] SettingError),
-    /// Of the receiver.
+    /// Settings of the receiver.
     #[error(transparent)]
     Receiver(#[from] RxConfigError),
 }

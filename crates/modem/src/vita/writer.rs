@@ -29,7 +29,7 @@ pub struct OutPacket<'a> {
     pub bytes: &'a [u8],
     /// Place in the stream of its first sample, or of the first behind a context.
     pub first: u64,
-    /// Its samples; a context has none.
+    /// Samples of the packet; a context has none.
     pub samples: usize,
 }
 

@@ -75,9 +75,9 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModeSet {
-    /// Those of the original.
+    /// The modulations of the original.
     Cyclops,
-    /// Those of the original, and 64-QAM.
+    /// The modulations of the original, and 64-QAM.
     #[default]
     WithQam64,
 }

@@ -34,7 +34,7 @@ impl Modulation {
         Modulation::Qam256,
     ];
 
-    /// Those that the original has.
+    /// The modulations that the original has.
     pub const CYCLOPS: [Modulation; 4] = [
         Modulation::Bpsk,
         Modulation::Qpsk,
