@@ -177,7 +177,9 @@ impl Assembler {
                 }
             }
         }
-        self.describe();
+        self.fill_totals();
+        self.find_problems();
+        self.find_notes();
         if self.output.is_some() {
             self.write_tables()?;
             self.synthesise()?;
@@ -185,8 +187,8 @@ impl Assembler {
         Ok(self.report)
     }
 
-    /// Fills in the report's totals, notes and problems.
-    fn describe(&mut self) {
+    /// Fills in the report's totals.
+    fn fill_totals(&mut self) {
         let layout = &self.layout;
         let report = &mut self.report;
         let batches = layout.batches.len() as u64;
@@ -223,84 +225,94 @@ impl Assembler {
             let power: u64 = self.power[pol].iter().sum();
             (power > 0).then(|| 10.0 * (power as f64 / jones as f64).log10())
         });
+    }
 
+    /// Says what is wrong; [`Self::fill_totals`] comes before.
+    fn find_problems(&mut self) {
+        let layout = &self.layout;
+        let report = &mut self.report;
         let missing = layout.destinations.iter().filter(|d| d.is_none()).count();
+        let counts = [
+            (
+                missing as u64,
+                "substream",
+                ["has no packets at all", "have no packets at all"],
+            ),
+            (
+                report.incomplete_heaps,
+                "heap",
+                ["lacks packets", "lack packets"],
+            ),
+            (
+                report.missing_heaps,
+                "heap",
+                [
+                    "of a captured batch is missing",
+                    "of captured batches are missing",
+                ],
+            ),
+            (
+                report.duplicate_packets,
+                "packet",
+                ["came twice", "came twice"],
+            ),
+            (
+                report.duplicate_heap_packets,
+                "packet",
+                [
+                    "belongs to a second heap of the same timestamp and substream",
+                    "belong to second heaps of the same timestamp and substream",
+                ],
+            ),
+            (
+                report.wrong_size_packets,
+                "packet",
+                [
+                    "belongs to a heap of the wrong size",
+                    "belong to heaps of the wrong size",
+                ],
+            ),
+            (
+                report.bad_timestamp_packets,
+                "packet",
+                [
+                    "has a timestamp that is no multiple of the batch",
+                    "have timestamps that are no multiples of the batch",
+                ],
+            ),
+            (
+                report.misplaced_packets,
+                "packet",
+                [
+                    "has another F-engine number or first channel than its destination",
+                    "have another F-engine number or first channel than their destination",
+                ],
+            ),
+            (
+                report.packets_after_stop,
+                "packet",
+                ["follows the stop heap", "follow the stop heap"],
+            ),
+            (
+                report.repeated_heap_counts,
+                "heap count",
+                ["is used twice", "are used twice"],
+            ),
+            (
+                report.missing_heap_counts,
+                "heap count",
+                ["is left out", "are left out"],
+            ),
+        ];
         let mut problem = |n: u64, noun: &str, [one, many]: [&str; 2]| {
             if n > 0 {
                 let what = if n == 1 { one } else { many };
                 report.problems.push(format!("{} {what}", counted(n, noun)));
             }
         };
-        problem(
-            missing as u64,
-            "substream",
-            ["has no packets at all", "have no packets at all"],
-        );
-        problem(
-            report.incomplete_heaps,
-            "heap",
-            ["lacks packets", "lack packets"],
-        );
-        problem(
-            report.missing_heaps,
-            "heap",
-            [
-                "of a captured batch is missing",
-                "of captured batches are missing",
-            ],
-        );
-        problem(
-            report.duplicate_packets,
-            "packet",
-            ["came twice", "came twice"],
-        );
-        problem(
-            report.duplicate_heap_packets,
-            "packet",
-            [
-                "belongs to a second heap of the same timestamp and substream",
-                "belong to second heaps of the same timestamp and substream",
-            ],
-        );
-        problem(
-            report.wrong_size_packets,
-            "packet",
-            [
-                "belongs to a heap of the wrong size",
-                "belong to heaps of the wrong size",
-            ],
-        );
-        problem(
-            report.bad_timestamp_packets,
-            "packet",
-            [
-                "has a timestamp that is no multiple of the batch",
-                "have timestamps that are no multiples of the batch",
-            ],
-        );
-        problem(
-            report.misplaced_packets,
-            "packet",
-            [
-                "has another F-engine number or first channel than its destination",
-                "have another F-engine number or first channel than their destination",
-            ],
-        );
-        problem(
-            report.packets_after_stop,
-            "packet",
-            ["follows the stop heap", "follow the stop heap"],
-        );
-        problem(
-            report.repeated_heap_counts,
-            "heap count",
-            ["is used twice", "are used twice"],
-        );
-        problem(
-            report.missing_heap_counts,
-            "heap count",
-            ["is left out", "are left out"],
-        );
+        for (n, noun, verbs) in counts {
+            problem(n, noun, verbs);
+        }
         if let Some(step) = layout.array_size.filter(|&step| step > 0) {
             let wrong = |c: &&u64| **c % step != layout.feng_id;
             let wrong = self.counts.iter().filter(wrong).count();
@@ -308,18 +320,24 @@ impl Assembler {
             let [one, many] = ["does", "do"].map(|verb| format!("{verb} not {rest}"));
             problem(wrong as u64, "heap count", [&one, &many]);
         }
-        for (heaps, what) in [
-            (&layout.descriptor_heaps, "descriptor heaps"),
-            (&layout.stop_heaps, "stop heaps"),
-        ] {
+        for (heaps, what) in layout.control_heaps() {
             let without = heaps.iter().filter(|&&n| n == 0).count();
-            if without == heaps.len() {
-                report.notes.push(format!("there are no {what}"));
-            } else if without > 0 {
+            if without > 0 && without < heaps.len() {
                 report.problems.push(format!(
                     "{without} of {} substreams have no {what}",
                     heaps.len()
                 ));
+            }
+        }
+    }
+
+    /// Says what is unusual but not wrong; [`Self::fill_totals`] comes before.
+    fn find_notes(&mut self) {
+        let layout = &self.layout;
+        let report = &mut self.report;
+        for (heaps, what) in layout.control_heaps() {
+            if heaps.iter().all(|&n| n == 0) {
+                report.notes.push(format!("there are no {what}"));
             }
         }
         let wideband = layout.wideband_samples();
@@ -332,7 +350,7 @@ impl Assembler {
                 "a wideband batch has {wideband} samples: this is a narrowband stream, or batches are missing at even distances"
             ));
         }
-        if batches == 0 {
+        if layout.batches.is_empty() {
             report.notes.push("there are no spectra".to_owned());
         }
     }

@@ -66,6 +66,14 @@ impl Layout {
         self.channels * self.spectra_per_heap * self.bits.jones_bytes() as u64
     }
 
+    /// Descriptor heaps by substream, and stop heaps, each with their name.
+    pub fn control_heaps(&self) -> [(&[u64], &'static str); 2] {
+        [
+            (&self.descriptor_heaps, "descriptor heaps"),
+            (&self.stop_heaps, "stop heaps"),
+        ]
+    }
+
     /// ADC samples in a wideband batch.
     pub fn wideband_samples(&self) -> u64 {
         2 * self.channels * self.spectra_per_heap
