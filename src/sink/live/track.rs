@@ -159,12 +159,21 @@ impl Tracker {
         payload: &[u8],
         keep: impl FnOnce() -> bool,
     ) -> Option<KeptHeap> {
-        let counts = &mut self.counts;
-        counts.packets_after_stop += u64::from(self.stopped[sub]);
+        self.counts.packets_after_stop += u64::from(self.stopped[sub]);
         let Some(shape) = self.shape else {
-            counts.wrong_size_packets += 1;
+            self.counts.wrong_size_packets += 1;
             return None;
         };
+        self.check(sub, spectra, shape)?;
+        let timestamp = self.timestamp(spectra, shape)?;
+        self.first_seen.get_or_insert(timestamp);
+        self.open_batch(timestamp);
+        self.store((sub, timestamp), spectra, shape, payload, keep)
+    }
+
+    /// Counts a packet that is not of this substream, or of a heap of another size: `None`.
+    fn check(&mut self, sub: usize, spectra: &SpectraRepr, shape: Shape) -> Option<()> {
+        let counts = &mut self.counts;
         if self.first_seen.is_none() {
             counts.feng_id = spectra.feng_id;
         }
@@ -181,36 +190,60 @@ impl Tracker {
             counts.wrong_size_packets += 1;
             return None;
         }
+        Some(())
+    }
+
+    /// The timestamp of a packet in 64 bits; counts one that no batch has, or one that comes too
+    /// late: `None`.
+    fn timestamp(&mut self, spectra: &SpectraRepr, shape: Shape) -> Option<u64> {
         let near = self.open.keys().next_back().or(self.judged.as_ref());
         let near = Timestamp(near.copied().unwrap_or(spectra.timestamp));
         let timestamp = Timestamp::unwrap(spectra.timestamp, near).0;
         // A wideband batch of one substream: what every batch is a multiple of.
         let least = 2 * shape.spectra * shape.channels;
-        let batch = if counts.batch_is_known {
+        let batch = if self.counts.batch_is_known {
             self.step
         } else {
             least
         };
         if !timestamp.is_multiple_of(batch) {
-            counts.bad_timestamp_packets += 1;
+            self.counts.bad_timestamp_packets += 1;
             return None;
         }
         if self.judged.is_some_and(|judged| timestamp <= judged) {
             self.late_packets += 1;
             return None;
         }
-        self.first_seen.get_or_insert(timestamp);
-        if !self.open.contains_key(&timestamp) {
-            let heaps = self.destinations.iter().map(|_| Heap::Nothing).collect();
-            self.open.insert(timestamp, heaps);
-            if self.opened.is_multiple_of(POWER_EVERY) {
-                self.power_of = Some(timestamp);
-            }
-            self.opened += 1;
-            while self.open.len() > OPEN {
-                self.judge_oldest(true);
-            }
+        Some(timestamp)
+    }
+
+    /// Opens the batch of a timestamp unless it is open, and closes the oldest if there are more
+    /// than enough.
+    fn open_batch(&mut self, timestamp: u64) {
+        if self.open.contains_key(&timestamp) {
+            return;
         }
+        let heaps = self.destinations.iter().map(|_| Heap::Nothing).collect();
+        self.open.insert(timestamp, heaps);
+        if self.opened.is_multiple_of(POWER_EVERY) {
+            self.power_of = Some(timestamp);
+        }
+        self.opened += 1;
+        while self.open.len() > OPEN {
+            self.judge_oldest(true);
+        }
+    }
+
+    /// Takes a packet into its heap, of a substream and timestamp; returns the heap if it is whole
+    /// now and was kept.
+    fn store(
+        &mut self,
+        (sub, timestamp): (usize, u64),
+        spectra: &SpectraRepr,
+        shape: Shape,
+        payload: &[u8],
+        keep: impl FnOnce() -> bool,
+    ) -> Option<KeptHeap> {
         let heap = self.open.get_mut(&timestamp).map(|heaps| &mut heaps[sub])?;
         let counts = &mut self.counts;
         if matches!(heap, Heap::Nothing) {
