@@ -44,6 +44,23 @@ impl EngineState {
         let mut gauge = |name: &str, help: &str, samples| {
             families.extend(family(name, help, MetricType::GAUGE, samples));
         };
+        self.add_identity(&mut gauge, config);
+        self.add_levels(&mut gauge, config);
+        self.add_clock(&mut gauge);
+        self.add_losses(families, started);
+        let energy = self.energy.read().into_iter();
+        let energy = energy.map(|of| (vec![("device", of.device)], of.joules));
+        counter(
+            families,
+            started,
+            "karoo_energy_joules",
+            "energy that devices took, whoever used them",
+            energy.collect(),
+        );
+    }
+
+    /// Who the engine is, what its outputs are, and the rate of its input.
+    fn add_identity(&self, gauge: &mut impl FnMut(&str, &str, Samples), config: &EngineConfig) {
         let engine = vec![
             ("feng_id", config.feng_id.to_string()),
             ("array_size", config.array_size.to_string()),
@@ -68,6 +85,10 @@ impl EngineState {
             "samples a second that each polarisation should have",
             one(config.clock.adc_sample_rate),
         );
+    }
+
+    /// Levels of input and outputs, test patterns, and the status that follows.
+    fn add_levels(&self, gauge: &mut impl FnMut(&str, &str, Samples), config: &EngineConfig) {
         gauge(
             "karoo_input_power_dbfs",
             "power of the last second of samples, relative to a sine of full scale",
@@ -111,39 +132,6 @@ impl EngineState {
             "1 for the present value of the sensor device-status",
             self.device_status(),
         );
-        self.add_clock(&mut gauge);
-        let totals = self.losses.totals();
-        let cause = |value: fn(bool, &LossTotal) -> f64| {
-            let samples = totals.iter().map(|(cause, active, total)| {
-                (labelled("cause", cause.name()), value(*active, total))
-            });
-            samples.collect::<Samples>()
-        };
-        gauge(
-            "karoo_loss_active",
-            "whether a loss for this cause goes on",
-            cause(|active, _| f64::from(u8::from(active))),
-        );
-        let mut counter = |name: &str, help: &str, samples| {
-            counter(families, started, name, help, samples);
-        };
-        counter(
-            "karoo_losses",
-            "datagrams, heaps or packets lost for this cause, but for what a start costs",
-            cause(|_, total| total.count as f64),
-        );
-        counter(
-            "karoo_losses_begun",
-            "how often a loss for this cause began",
-            cause(|_, total| total.begun as f64),
-        );
-        let energy = self.energy.read().into_iter();
-        let energy = energy.map(|of| (vec![("device", of.device)], of.joules));
-        counter(
-            "karoo_energy_joules",
-            "energy that devices took, whoever used them",
-            energy.collect(),
-        );
     }
 
     fn add_clock(&self, gauge: &mut impl FnMut(&str, &str, Samples)) {
@@ -169,6 +157,35 @@ impl EngineState {
         ] {
             gauge(name, help, one(self.float(sensor)));
         }
+    }
+
+    fn add_losses(&self, families: &mut Vec<MetricFamily>, started: SystemTime) {
+        let totals = self.losses.totals();
+        let cause = |value: fn(bool, &LossTotal) -> f64| {
+            let samples = totals.iter().map(|(cause, active, total)| {
+                (labelled("cause", cause.name()), value(*active, total))
+            });
+            samples.collect::<Samples>()
+        };
+        families.extend(family(
+            "karoo_loss_active",
+            "whether a loss for this cause goes on",
+            MetricType::GAUGE,
+            cause(|active, _| f64::from(u8::from(active))),
+        ));
+        let mut counter = |name: &str, help: &str, samples| {
+            counter(families, started, name, help, samples);
+        };
+        counter(
+            "karoo_losses",
+            "datagrams, heaps or packets lost for this cause, but for what a start costs",
+            cause(|_, total| total.count as f64),
+        );
+        counter(
+            "karoo_losses_begun",
+            "how often a loss for this cause began",
+            cause(|_, total| total.begun as f64),
+        );
     }
 
     /// A sensor that has been read.
