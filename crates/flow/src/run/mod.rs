@@ -49,6 +49,7 @@ mod link;
 mod live;
 mod outside;
 mod plan;
+mod prepare;
 mod schedule;
 mod settings;
 mod shape;
@@ -61,7 +62,7 @@ mod worker;
 use std::fmt;
 use std::io::{Cursor, Read, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -74,21 +75,18 @@ pub use shape::{PartitionShape, QueueShape, Shape};
 pub use telemetry::{PartitionTelemetry, Quantiles, QueueTelemetry, Telemetry};
 
 use crate::graph::Graph;
-use crate::kernels::Level;
 use crate::literal::Literals;
 use crate::place::counted;
 use crate::problem::Problems;
 use crate::queue::sync;
 use crate::types::Type;
 use crate::value::Value;
-use change::{Changes, Follower};
+use change::Changes;
 use control::Control;
-use lane::Store;
-use layout::{IN, Layout, OUT};
-use outside::{Begins, Inlet, Outlet, Port};
-use plan::Plan;
-use telemetry::{Counts, Names, PartTimes, QueueTimes, Spread};
-use worker::{Ends, Last, Worker};
+use layout::Layout;
+use outside::{Inlet, Outlet};
+use telemetry::Counts;
+use worker::Worker;
 
 /// A graph that is ready to run on several threads, as often as wanted, each time from its initial
 /// state.
@@ -201,129 +199,6 @@ impl Executor {
         changes.find(path, numbers).map(drop)
     }
 
-    /// A run on raw little-endian samples, complex numbers interleaved: one reader for each of
-    /// [`Graph::inputs`], one writer for each of [`Graph::outputs`].
-    ///
-    /// Readers are read on a thread of their own. If something fails while one of them blocks, that
-    /// thread ends when the reader returns; the run does not wait for it.
-    pub fn prepare<'a>(
-        &self,
-        readers: Vec<Box<dyn Read + Send>>,
-        writers: Vec<Box<dyn Write + 'a>>,
-    ) -> Result<Run<'a>, Failure> {
-        let layout = &self.layout;
-        let wrong = |what, given, wanted| {
-            let text = format!("{given} {what} are given: there are {wanted}");
-            Failure::node("run".into(), text)
-        };
-        if readers.len() != layout.inputs.len() {
-            return Err(wrong("readers", readers.len(), layout.inputs.len()));
-        }
-        if writers.len() != layout.outputs.len() {
-            return Err(wrong("writers", writers.len(), layout.outputs.len()));
-        }
-        let unneeded = layout.unneeded();
-        let (parts, ending) = (layout.parts.len(), 1 + unneeded.len());
-        let control = Arc::new(Control::new(parts, self.settings.limit, ending));
-        let level = self.settings.level.unwrap_or_else(Level::detect);
-        let plans: Vec<Plan> = layout
-            .parts
-            .iter()
-            .map(|part| Plan::new(part, level, self.settings.compile))
-            .collect();
-        let counts = Arc::new(self.counts(&plans));
-        let mut ends = self.ends(&control, &counts)?;
-        let begins = Arc::new(Begins::new());
-        let mut outlet_shapes = layout.parts[OUT].shapes.clone();
-        let port = |shapes: &[lane::Shape], path: &str, signal: usize| Port {
-            path: path.into(),
-            signal,
-            kind: shapes[signal].kind,
-            period: shapes[signal].period,
-        };
-        let outputs = layout.outputs.iter().map(|(path, signal, period)| {
-            if outlet_shapes[*signal].constant.is_none() {
-                return port(&outlet_shapes, path, *signal);
-            }
-            outlet_shapes.push(outside::spread(&outlet_shapes[*signal], *period));
-            port(&outlet_shapes, path, outlet_shapes.len() - 1)
-        });
-        let outputs: Vec<Port> = outputs.collect();
-        let (inner, outer) = (ends.split_off(OUT + 1), ends);
-        let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
-            .unwrap_or_else(|_| unreachable!("a layout has two parts for the outside"));
-        let inlet = (!layout.inputs.is_empty()).then(|| Inlet {
-            ends: of_inlet,
-            ports: layout
-                .inputs
-                .iter()
-                .map(|(path, signal)| port(&layout.parts[IN].shapes, path, *signal))
-                .collect(),
-            readers,
-            store: Store::new(&layout.parts[IN].shapes, layout.parts[IN].step),
-            step: layout.parts[IN].step,
-            begins: begins.clone(),
-        });
-        let outlet = Outlet {
-            ends: of_outlet,
-            ports: outputs,
-            writers,
-            store: Store::new(&outlet_shapes, layout.parts[OUT].step),
-            step: layout.parts[OUT].step,
-            begins,
-            bound: inlet.is_some(),
-        };
-        let mut run = Run {
-            workers: Vec::new(),
-            names: Vec::new(),
-            cpus: Vec::new(),
-            inlet,
-            outlet,
-            control,
-            counts,
-            changes: Arc::new(Changes::new(&layout.parameters, layout.parts.len())),
-            real_time: self.settings.real_time,
-        };
-        for ((mut ends, plan), part) in inner
-            .into_iter()
-            .zip(plans.into_iter().skip(2))
-            .zip(&layout.parts[2..])
-        {
-            if ends.receivers.is_empty() && ends.senders.is_empty() {
-                // Nothing that it does comes out.
-                continue;
-            }
-            if self.settings.in_blocks {
-                in_blocks::find(&mut ends, &plan);
-            }
-            run.names.push(part.name(ends.part));
-            run.cpus.push(copies::cpu(part, &self.settings));
-            let path = |item: &Option<layout::Item>| {
-                item.as_ref()
-                    .map_or(String::new(), |item| item.path.clone())
-            };
-            let last = unneeded.iter().find(|(part, _)| *part == ends.part);
-            let last = last.map(|&(_, free)| if free { Last::Free } else { Last::Bound });
-            let follows = change::changes(&plan, layout.parameters.len());
-            let follower = follows.then(|| {
-                let clock = copies::clock(layout, ends.part);
-                Follower::new(run.changes.clone(), ends.part, clock)
-            });
-            run.workers.push(Worker {
-                clock: copies::clock(layout, ends.part),
-                ends,
-                plan,
-                follower,
-                last,
-                telemetry: self.settings.telemetry,
-                paths: part.items.iter().map(path).collect(),
-                step: part.step,
-                now: 0,
-            });
-        }
-        Ok(run)
-    }
-
     /// Runs on samples in memory: as [`Interpreter::run`](crate::Interpreter::run) from the initial
     /// state, or, without inputs, up to the limit of the settings.
     pub fn run_values(&self, inputs: &[Vec<Value>]) -> Result<Vec<Vec<Value>>, Failure> {
@@ -356,96 +231,6 @@ impl Executor {
         Ok(values
             .map(|(&kind, bytes)| Value::read_all(kind, bytes).0)
             .collect())
-    }
-
-    fn counts(&self, plans: &[Plan]) -> Counts {
-        let parts = &self.layout.parts;
-        let unit_names = |(part, plan): (&layout::Part, &Plan)| -> Vec<String> {
-            let path = |&item: &usize| part.items[item].as_ref().map(|item| item.path.clone());
-            plan.units
-                .iter()
-                .map(|unit| {
-                    unit.items
-                        .iter()
-                        .filter_map(path)
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                })
-                .collect()
-        };
-        let name = |index: usize| parts[index].name(index);
-        let ends = |edge: &layout::Edge, index| edge.from == index || edge.to == index;
-        let runs = |index| {
-            let mut edges = self.layout.edges.iter();
-            index == OUT || edges.any(|edge| ends(edge, index))
-        };
-        Counts {
-            parts: plans
-                .iter()
-                .enumerate()
-                .map(|(index, plan)| PartTimes::new(plan.units.len(), runs(index)))
-                .collect(),
-            names: Names {
-                parts: parts
-                    .iter()
-                    .zip(plans)
-                    .enumerate()
-                    .map(|(index, part)| (name(index), unit_names(part)))
-                    .collect(),
-                queues: self
-                    .layout
-                    .edges
-                    .iter()
-                    .map(|edge| (name(edge.from), name(edge.to), edge.capacity))
-                    .collect(),
-            },
-            queues: self
-                .layout
-                .edges
-                .iter()
-                .map(|_| Arc::new(QueueTimes::new()))
-                .collect(),
-            latency: Spread::new(),
-            made: Instant::now(),
-            begin: Mutex::new(None),
-            whole: Default::default(),
-            notes: Default::default(),
-        }
-    }
-
-    /// The queues, as the ends of each part.
-    fn ends(&self, control: &Arc<Control>, counts: &Arc<Counts>) -> Result<Vec<Ends>, Failure> {
-        let threads = self.layout.parts.len();
-        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        let none = Patience {
-            spins: 1,
-            pauses: 0,
-        };
-        let crowded = threads > cpus;
-        let inner = self.settings.patience.unwrap_or(match crowded {
-            true => none,
-            false => Patience::default(),
-        });
-        // What reads and writes has little to do, and must not keep CPUs from those that compute.
-        let patience = |part: usize| if crowded && part <= OUT { none } else { inner };
-        let mut ends: Vec<Ends> = (0..threads)
-            .map(|part| Ends {
-                part,
-                receivers: vec![],
-                senders: vec![],
-                bell: control.bells[part].clone(),
-                patience: patience(part),
-                control: control.clone(),
-                counts: counts.clone(),
-            })
-            .collect();
-        for (edge, times) in self.layout.edges.iter().zip(&counts.queues) {
-            let (sender, receiver) = link::link(&self.layout, edge, &control.bells, times)
-                .map_err(|text| Failure::node("queue".into(), text))?;
-            ends[edge.from].senders.push(sender);
-            ends[edge.to].receivers.push(receiver);
-        }
-        Ok(ends)
     }
 }
 

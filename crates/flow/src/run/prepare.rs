@@ -1,0 +1,267 @@
+//! How a run is prepared: the threads of the outside, those of the partitions, and the queues
+//! between all of them.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::change::{self, Changes, Follower};
+use super::control::{Control, Failure};
+use super::lane::{self, Store};
+use super::layout::{self, IN, Layout, OUT};
+use super::outside::{self, Begins, Inlet, Outlet, Port};
+use super::plan::Plan;
+use super::settings::Patience;
+use super::telemetry::{Counts, Names, PartTimes, QueueTimes, Spread};
+use super::worker::{Ends, Last, Worker};
+use super::{Executor, Run, copies, in_blocks, link};
+use crate::kernels::Level;
+
+impl Executor {
+    /// A run on raw little-endian samples, complex numbers interleaved: one reader for each of
+    /// [`Graph::inputs`], one writer for each of [`Graph::outputs`].
+    ///
+    /// Readers are read on a thread of their own. If something fails while one of them blocks, that
+    /// thread ends when the reader returns; the run does not wait for it.
+    pub fn prepare<'a>(
+        &self,
+        readers: Vec<Box<dyn Read + Send>>,
+        writers: Vec<Box<dyn Write + 'a>>,
+    ) -> Result<Run<'a>, Failure> {
+        let layout = &self.layout;
+        let wrong = |what, given, wanted| {
+            let text = format!("{given} {what} are given: there are {wanted}");
+            Failure::node("run".into(), text)
+        };
+        if readers.len() != layout.inputs.len() {
+            return Err(wrong("readers", readers.len(), layout.inputs.len()));
+        }
+        if writers.len() != layout.outputs.len() {
+            return Err(wrong("writers", writers.len(), layout.outputs.len()));
+        }
+        let unneeded = layout.unneeded();
+        let (parts, ending) = (layout.parts.len(), 1 + unneeded.len());
+        let control = Arc::new(Control::new(parts, self.settings.limit, ending));
+        let level = self.settings.level.unwrap_or_else(Level::detect);
+        let plans: Vec<Plan> = layout
+            .parts
+            .iter()
+            .map(|part| Plan::new(part, level, self.settings.compile))
+            .collect();
+        let counts = Arc::new(self.counts(&plans));
+        let mut ends = self.ends(&control, &counts)?;
+        let (inner, outer) = (ends.split_off(OUT + 1), ends);
+        let [of_inlet, of_outlet] = <[Ends; 2]>::try_from(outer)
+            .unwrap_or_else(|_| unreachable!("a layout has two parts for the outside"));
+        let begins = Arc::new(Begins::new());
+        let inlet = inlet(layout, of_inlet, readers, &begins);
+        let outlet = outlet(layout, of_outlet, writers, begins, inlet.is_some());
+        let mut run = Run {
+            workers: Vec::new(),
+            names: Vec::new(),
+            cpus: Vec::new(),
+            inlet,
+            outlet,
+            control,
+            counts,
+            changes: Arc::new(Changes::new(&layout.parameters, layout.parts.len())),
+            real_time: self.settings.real_time,
+        };
+        for ((mut ends, plan), part) in inner
+            .into_iter()
+            .zip(plans.into_iter().skip(2))
+            .zip(&layout.parts[2..])
+        {
+            if ends.receivers.is_empty() && ends.senders.is_empty() {
+                // Nothing that it does comes out.
+                continue;
+            }
+            if self.settings.in_blocks {
+                in_blocks::find(&mut ends, &plan);
+            }
+            run.names.push(part.name(ends.part));
+            run.cpus.push(copies::cpu(part, &self.settings));
+            let last = unneeded.iter().find(|(part, _)| *part == ends.part);
+            let last = last.map(|&(_, free)| if free { Last::Free } else { Last::Bound });
+            run.workers
+                .push(self.worker(ends, plan, last, &run.changes));
+        }
+        Ok(run)
+    }
+
+    /// The thread of a partition, which `ends` names.
+    fn worker(&self, ends: Ends, plan: Plan, last: Option<Last>, changes: &Arc<Changes>) -> Worker {
+        let layout = &self.layout;
+        let part = &layout.parts[ends.part];
+        let path = |item: &Option<layout::Item>| {
+            item.as_ref()
+                .map_or(String::new(), |item| item.path.clone())
+        };
+        let follows = change::changes(&plan, layout.parameters.len());
+        let follower = follows.then(|| {
+            let clock = copies::clock(layout, ends.part);
+            Follower::new(changes.clone(), ends.part, clock)
+        });
+        Worker {
+            clock: copies::clock(layout, ends.part),
+            ends,
+            plan,
+            follower,
+            last,
+            telemetry: self.settings.telemetry,
+            paths: part.items.iter().map(path).collect(),
+            step: part.step,
+            now: 0,
+        }
+    }
+
+    fn counts(&self, plans: &[Plan]) -> Counts {
+        let parts = &self.layout.parts;
+        let unit_names = |(part, plan): (&layout::Part, &Plan)| -> Vec<String> {
+            let path = |&item: &usize| part.items[item].as_ref().map(|item| item.path.clone());
+            plan.units
+                .iter()
+                .map(|unit| {
+                    unit.items
+                        .iter()
+                        .filter_map(path)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                })
+                .collect()
+        };
+        let name = |index: usize| parts[index].name(index);
+        let ends = |edge: &layout::Edge, index| edge.from == index || edge.to == index;
+        let runs = |index| {
+            let mut edges = self.layout.edges.iter();
+            index == OUT || edges.any(|edge| ends(edge, index))
+        };
+        Counts {
+            parts: plans
+                .iter()
+                .enumerate()
+                .map(|(index, plan)| PartTimes::new(plan.units.len(), runs(index)))
+                .collect(),
+            names: Names {
+                parts: parts
+                    .iter()
+                    .zip(plans)
+                    .enumerate()
+                    .map(|(index, part)| (name(index), unit_names(part)))
+                    .collect(),
+                queues: self
+                    .layout
+                    .edges
+                    .iter()
+                    .map(|edge| (name(edge.from), name(edge.to), edge.capacity))
+                    .collect(),
+            },
+            queues: self
+                .layout
+                .edges
+                .iter()
+                .map(|_| Arc::new(QueueTimes::new()))
+                .collect(),
+            latency: Spread::new(),
+            made: Instant::now(),
+            begin: Mutex::new(None),
+            whole: Default::default(),
+            notes: Default::default(),
+        }
+    }
+
+    /// The queues, as the ends of each part.
+    fn ends(&self, control: &Arc<Control>, counts: &Arc<Counts>) -> Result<Vec<Ends>, Failure> {
+        let threads = self.layout.parts.len();
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let none = Patience {
+            spins: 1,
+            pauses: 0,
+        };
+        let crowded = threads > cpus;
+        let inner = self.settings.patience.unwrap_or(match crowded {
+            true => none,
+            false => Patience::default(),
+        });
+        // What reads and writes has little to do, and must not keep CPUs from those that compute.
+        let patience = |part: usize| if crowded && part <= OUT { none } else { inner };
+        let mut ends: Vec<Ends> = (0..threads)
+            .map(|part| Ends {
+                part,
+                receivers: vec![],
+                senders: vec![],
+                bell: control.bells[part].clone(),
+                patience: patience(part),
+                control: control.clone(),
+                counts: counts.clone(),
+            })
+            .collect();
+        for (edge, times) in self.layout.edges.iter().zip(&counts.queues) {
+            let (sender, receiver) = link::link(&self.layout, edge, &control.bells, times)
+                .map_err(|text| Failure::node("queue".into(), text))?;
+            ends[edge.from].senders.push(sender);
+            ends[edge.to].receivers.push(receiver);
+        }
+        Ok(ends)
+    }
+}
+
+/// What reads the inputs, if there are any.
+fn inlet(
+    layout: &Layout,
+    ends: Ends,
+    readers: Vec<Box<dyn Read + Send>>,
+    begins: &Arc<Begins>,
+) -> Option<Inlet> {
+    let part = &layout.parts[IN];
+    (!layout.inputs.is_empty()).then(|| Inlet {
+        ends,
+        ports: layout
+            .inputs
+            .iter()
+            .map(|(path, signal)| port(&part.shapes, path, *signal))
+            .collect(),
+        readers,
+        store: Store::new(&part.shapes, part.step),
+        step: part.step,
+        begins: begins.clone(),
+    })
+}
+
+/// What writes the outputs; `bound` if there are inputs.
+fn outlet<'a>(
+    layout: &Layout,
+    ends: Ends,
+    writers: Vec<Box<dyn Write + 'a>>,
+    begins: Arc<Begins>,
+    bound: bool,
+) -> Outlet<'a> {
+    let part = &layout.parts[OUT];
+    let mut shapes = part.shapes.clone();
+    let outputs = layout.outputs.iter().map(|(path, signal, period)| {
+        if shapes[*signal].constant.is_none() {
+            return port(&shapes, path, *signal);
+        }
+        shapes.push(outside::spread(&shapes[*signal], *period));
+        port(&shapes, path, shapes.len() - 1)
+    });
+    let ports: Vec<Port> = outputs.collect();
+    Outlet {
+        ends,
+        ports,
+        writers,
+        store: Store::new(&shapes, part.step),
+        step: part.step,
+        begins,
+        bound,
+    }
+}
+
+fn port(shapes: &[lane::Shape], path: &str, signal: usize) -> Port {
+    Port {
+        path: path.into(),
+        signal,
+        kind: shapes[signal].kind,
+        period: shapes[signal].period,
+    }
+}
