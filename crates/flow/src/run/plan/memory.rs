@@ -1,105 +1,198 @@
 //! Runs get their memory.
 
+use super::in_place::InPlace;
 use super::*;
+
+/// The memory of a part, and which runs have which of it.
+struct Memory {
+    in_place: InPlace,
+    store: Store,
+    moves: Vec<Move>,
+    /// The memory of runs that are no views and have their own places.
+    places: HashMap<Reg, View>,
+}
+
+/// The operations of a step, each with the moment at which it runs: those of a loop have one.
+fn moments(groups: &[Group]) -> Vec<(usize, &Op<Reg>)> {
+    let (mut moments, mut now) = (Vec::new(), 0);
+    for group in groups {
+        let last = now + group.ops.len();
+        if group.kind == Kind::Loop {
+            moments.extend(group.ops.iter().map(|op| (now, op)));
+            now += 1;
+        } else {
+            moments.extend((now..last).zip(&group.ops));
+            now = last;
+        }
+    }
+    moments
+}
 
 impl Planning<'_> {
     /// Gives every run its memory, and every unit its operations.
     pub(super) fn lay(mut self, level: Level, compile: bool) -> Plan {
         let groups = self.groups();
         let kept = self.kept(&groups);
-        let in_place = self.in_place(&groups);
-        let root = |reg: Reg| in_place.root(self.place(reg).0);
-        let mut store = Store::default();
-        let mut moves = Vec::new();
-        let mut places: HashMap<Reg, View> = HashMap::new();
-        for reg in kept.iter().map(|&reg| in_place.root(reg)) {
-            let lane = || self.lane(reg, &mut store, &mut moves);
-            places.entry(reg).or_insert_with(lane);
-        }
-        // A run that is kept for a part of the step alone shares its memory with others.
-        let mut last: HashMap<Reg, usize> = HashMap::new();
-        let mut now = 0;
-        let times = |group: &Group, op: usize| if group.kind == Kind::Loop { 0 } else { op };
-        let length = |group: &Group| {
-            if group.kind == Kind::Loop {
-                1
-            } else {
-                group.ops.len()
-            }
+        let mut memory = Memory {
+            in_place: self.in_place(&groups),
+            store: Store::default(),
+            moves: Vec::new(),
+            places: HashMap::new(),
         };
-        for group in &groups {
-            for (index, op) in group.ops.iter().enumerate() {
-                let (d, from) = op.ends();
-                for reg in from.into_iter().chain(d) {
-                    last.insert(root(reg), now + times(group, index));
-                }
+        self.place_kept(&kept, &mut memory);
+        self.place_others(&groups, &mut memory);
+        let of = |reg: Reg| self.place_of(reg, &memory);
+        let slots = self.signals.iter().map(|planes| Slot {
+            kind: planes.kind,
+            re: of(planes.re),
+            im: planes.im.map(of),
+        });
+        let slots: Vec<Slot> = slots.collect();
+        let outside = self.outside(&groups, &kept, &memory);
+        let mut changing = self.changing(&memory);
+        let mut units = Vec::new();
+        let mut scratch = 0;
+        for Group {
+            items,
+            ops,
+            kind,
+            period,
+            context,
+        } in groups
+        {
+            let count = self.samples(period);
+            scratch = scratch.max(self.scratch(&ops, count));
+            let ops: Vec<Operation> = ops.iter().map(|op| op.map(of)).collect();
+            // Machine code has its taps in it.
+            let fixed = !changing.find(&self.code.changeable, units.len(), &ops, period);
+            let stored = |view: View| outside.contains(&(view.lane, view.first));
+            let way = match kind {
+                Kind::Slow => match Bytewise::new(self.part, &items, &slots, count) {
+                    Some(node) => Way::Bytes(node),
+                    None => Way::Slow(Stepping::new(self.part, &items, &slots)),
+                },
+                Kind::Loop => Way::Loop {
+                    compiled: (compile && fixed)
+                        .then(|| kernels::compile(&ops, &stored, count))
+                        .flatten(),
+                    ops,
+                },
+                _ => Way::Vector(ops),
+            };
+            units.push(Running {
+                way,
+                items,
+                count,
+                context,
+            });
+        }
+        let Memory {
+            mut store, moves, ..
+        } = memory;
+        store.slots = slots;
+        Plan {
+            units,
+            scratch: Lane::new(scratch),
+            store,
+            lines: self.lines,
+            moves,
+            contexts: self
+                .contexts
+                .iter()
+                .map(|_| Vec::with_capacity(self.part.step as usize))
+                .collect(),
+            level,
+            changing,
+        }
+    }
+
+    /// The run whose memory this one is a view of, or works in.
+    fn root(&self, reg: Reg, memory: &Memory) -> Reg {
+        memory.in_place.root(self.place(reg).0)
+    }
+
+    /// Gives memory of their own to runs that are kept from step to step.
+    fn place_kept(&self, kept: &HashSet<Reg>, memory: &mut Memory) {
+        for &reg in kept {
+            let reg = memory.in_place.root(reg);
+            let (store, moves) = (&mut memory.store, &mut memory.moves);
+            let lane = || self.lane(reg, store, moves);
+            memory.places.entry(reg).or_insert_with(lane);
+        }
+    }
+
+    /// Gives memory to all other runs: each needs it for a part of the step alone, and shares it
+    /// with others.
+    fn place_others(&self, groups: &[Group], memory: &mut Memory) {
+        let moments = moments(groups);
+        let mut last: HashMap<Reg, usize> = HashMap::new();
+        for &(at, op) in &moments {
+            let (d, from) = op.ends();
+            for reg in from.into_iter().chain(d) {
+                last.insert(self.root(reg, memory), at);
             }
-            now += length(group);
         }
         let mut shelves = Shelves::default();
         let mut living: Vec<(usize, usize, usize)> = Vec::new();
-        now = 0;
-        for group in &groups {
-            for (index, op) in group.ops.iter().enumerate() {
-                let at = now + times(group, index);
-                living.retain(|&(until, bytes, lane)| {
-                    let lives = until >= at;
-                    if !lives {
-                        shelves.give(bytes, lane);
-                    }
-                    lives
-                });
-                let (d, from) = op.ends();
-                for reg in d.into_iter().chain(from) {
-                    let root = root(reg);
-                    if places.contains_key(&root) {
-                        continue;
-                    }
-                    let plane = self.code.plane(root);
-                    let bytes = self.samples(plane.period) * plane.len * plane.scalar.bytes();
-                    let bytes = bytes.next_multiple_of(LINE);
-                    let lane = shelves.take(bytes, || {
-                        store.lanes.push(Lane::new(bytes));
-                        store.lanes.len() - 1
-                    });
-                    living.push((last[&root], bytes, lane));
-                    let view = View {
-                        lane,
-                        first: 0,
-                        len: plane.len,
-                        scalar: plane.scalar,
-                    };
-                    places.insert(root, view);
+        for (at, op) in moments {
+            living.retain(|&(until, bytes, lane)| {
+                let lives = until >= at;
+                if !lives {
+                    shelves.give(bytes, lane);
                 }
-            }
-            now += length(group);
-        }
-        let of = |reg: Reg| {
-            let ago = self.place(reg).1;
-            let plane = self.code.plane(reg);
-            // What nobody reads or writes has no place, and needs none.
-            let view = places.get(&root(reg)).copied().unwrap_or(View {
-                lane: 0,
-                first: ago * plane.len,
-                len: plane.len,
-                scalar: plane.scalar,
+                lives
             });
-            View {
-                first: view.first - ago * plane.len,
-                ..view
+            let (d, from) = op.ends();
+            for reg in d.into_iter().chain(from) {
+                let root = self.root(reg, memory);
+                if memory.places.contains_key(&root) {
+                    continue;
+                }
+                let plane = self.code.plane(root);
+                let bytes = self.samples(plane.period) * plane.len * plane.scalar.bytes();
+                let bytes = bytes.next_multiple_of(LINE);
+                let lane = shelves.take(bytes, || {
+                    memory.store.lanes.push(Lane::new(bytes));
+                    memory.store.lanes.len() - 1
+                });
+                living.push((last[&root], bytes, lane));
+                let view = View {
+                    lane,
+                    first: 0,
+                    len: plane.len,
+                    scalar: plane.scalar,
+                };
+                memory.places.insert(root, view);
             }
-        };
-        store.slots = self
-            .signals
-            .iter()
-            .map(|planes| Slot {
-                kind: planes.kind,
-                re: of(planes.re),
-                im: planes.im.map(of),
-            })
-            .collect();
-        // Of loops what is kept, or read by others, is stored.
-        let mut outside: HashSet<(usize, usize)> = HashSet::new();
+        }
+    }
+
+    /// Where a run is.
+    fn place_of(&self, reg: Reg, memory: &Memory) -> View {
+        let ago = self.place(reg).1;
+        let plane = self.code.plane(reg);
+        let place = memory.places.get(&self.root(reg, memory));
+        // What nobody reads or writes has no place, and needs none.
+        let view = place.copied().unwrap_or(View {
+            lane: 0,
+            first: ago * plane.len,
+            len: plane.len,
+            scalar: plane.scalar,
+        });
+        View {
+            first: view.first - ago * plane.len,
+            ..view
+        }
+    }
+
+    /// Where the runs of loops are that are stored, because they are kept or others read them.
+    fn outside(
+        &self,
+        groups: &[Group],
+        kept: &HashSet<Reg>,
+        memory: &Memory,
+    ) -> HashSet<(usize, usize)> {
+        let mut outside = HashSet::new();
         for (index, group) in groups.iter().enumerate() {
             if group.kind != Kind::Loop {
                 continue;
@@ -122,73 +215,37 @@ impl Planning<'_> {
             let seen = made
                 .iter()
                 .filter(|reg| kept.contains(reg) || reads.contains(reg));
-            outside.extend(seen.map(|&reg| of(reg)).map(|view| (view.lane, view.first)));
+            let seen = seen.map(|&reg| self.place_of(reg, memory));
+            outside.extend(seen.map(|view| (view.lane, view.first)));
         }
-        let mut units = Vec::new();
+        outside
+    }
+
+    /// The runs of numbers that may change, as far as they have memory.
+    fn changing(&self, memory: &Memory) -> Changing {
         let mut changing = Changing::default();
         for changeable in &self.code.changeable {
             if let kernels::Changing::Run(reg) = changeable.what
-                && places.contains_key(&reg)
+                && memory.places.contains_key(&reg)
             {
                 let period = self.code.plane(reg).period;
-                changing.run(changeable, of(reg), self.samples(period), period);
+                let view = self.place_of(reg, memory);
+                changing.run(changeable, view, self.samples(period), period);
             }
         }
-        let mut scratch = 0;
-        for Group {
-            items,
-            ops,
-            kind,
-            period,
-            context,
-        } in groups
-        {
-            let count = self.samples(period);
-            for op in &ops {
-                if let Op::Fir { d, terms, .. } = op {
-                    let size = self.code.plane(*d).scalar.bytes();
-                    let bytes = kernels::scratch(terms.len(), terms[0].count, count, size);
-                    scratch = bytes.max(scratch);
-                }
+        changing
+    }
+
+    /// Bytes beside their runs that operations need for `count` samples.
+    fn scratch(&self, ops: &[Op<Reg>], count: usize) -> usize {
+        let bytes = ops.iter().filter_map(|op| match op {
+            Op::Fir { d, terms, .. } => {
+                let size = self.code.plane(*d).scalar.bytes();
+                Some(kernels::scratch(terms.len(), terms[0].count, count, size))
             }
-            let ops: Vec<Operation> = ops.iter().map(|op| op.map(of)).collect();
-            // Machine code has its taps in it.
-            let fixed = !changing.find(&self.code.changeable, units.len(), &ops, period);
-            let stored = |view: View| outside.contains(&(view.lane, view.first));
-            let way = match kind {
-                Kind::Slow => match Bytewise::new(self.part, &items, &store.slots, count) {
-                    Some(node) => Way::Bytes(node),
-                    None => Way::Slow(Stepping::new(self.part, &items, &store.slots)),
-                },
-                Kind::Loop => Way::Loop {
-                    compiled: (compile && fixed)
-                        .then(|| kernels::compile(&ops, &stored, count))
-                        .flatten(),
-                    ops,
-                },
-                _ => Way::Vector(ops),
-            };
-            units.push(Running {
-                way,
-                items,
-                count,
-                context,
-            });
-        }
-        Plan {
-            units,
-            scratch: Lane::new(scratch),
-            store,
-            lines: self.lines,
-            moves,
-            contexts: self
-                .contexts
-                .iter()
-                .map(|_| Vec::with_capacity(self.part.step as usize))
-                .collect(),
-            level,
-            changing,
-        }
+            _ => None,
+        });
+        bytes.max().unwrap_or(0)
     }
 
     /// The memory of a run that is no view: last samples, then those of a step.
