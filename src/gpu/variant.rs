@@ -103,6 +103,51 @@ pub fn most_intermediate_bytes(output: &OutputConfig, spectra: usize) -> usize {
     (2 * INTERMEDIATE).min(2 * spectrum.saturating_mul(spectra))
 }
 
+/// Macros of all kernels, but for those of the shape; `baseband` is as geometry.cuh has it.
+fn common_macros(
+    output: &OutputConfig,
+    bits: SampleBits,
+    shape: &KernelShape,
+    (baseband, back_threads): (u64, u32),
+) -> Vec<(&'static str, u64)> {
+    let mut macros = vec![
+        ("BITS", u64::from(bits.get())),
+        ("BASEBAND", baseband),
+        ("SUBSAMPLING", output.subsampling() as u64),
+        ("TAPS", output.taps as u64),
+        ("LOG_N2", u64::from(shape.points.ilog2() - shape.log_n1)),
+        ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
+        ("BACK_THREADS", u64::from(back_threads)),
+    ];
+    // Without oversampling the macros are left out, so that the code is compiled as before.
+    let of = output.oversampling;
+    if !of.is_none() {
+        macros.push(("OVER", of.numerator() as u64));
+        macros.push(("UNDER", of.denominator() as u64));
+    }
+    macros
+}
+
+/// Macros of back ends alone: front ends are the same for all of these, and are compiled once.
+fn back_macros(output: &OutputConfig, statistics: u64) -> [(&'static str, u64); 5] {
+    [
+        ("OUT_BITS", u64::from(output.sample_bits.get())),
+        ("DITHER", u64::from(output.dither == Dither::Uniform)),
+        ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
+        ("SEED_HIGH", output.dither_seed >> 32),
+        ("STATISTICS", statistics),
+    ]
+}
+
+/// The twiddle factors of a transform: e^(−2πik/N), as pairs.
+fn roots(points: usize) -> Vec<f32> {
+    let root = |k: usize| {
+        let root = Complex64::cis(-std::f64::consts::TAU * k as f64 / points as f64);
+        [root.re as f32, root.im as f32]
+    };
+    (0..points).flat_map(root).collect()
+}
+
 impl KernelSet {
     /// Compiles `form` for what `output` asks for, and makes its tables, for output chunks of
     /// `spectra` spectra; with sums for statistics if wanted.
@@ -143,21 +188,7 @@ impl KernelSet {
             KernelForm::Fused(_) => shape.back_threads(),
             KernelForm::Cufft => POST_THREADS,
         };
-        let of = output.oversampling;
-        let mut common = vec![
-            ("BITS", u64::from(bits.get())),
-            ("BASEBAND", baseband),
-            ("SUBSAMPLING", output.subsampling() as u64),
-            ("TAPS", output.taps as u64),
-            ("LOG_N2", u64::from(points.ilog2() - shape.log_n1)),
-            ("SPECTRA_PER_HEAP", output.spectra_per_heap() as u64),
-            ("BACK_THREADS", u64::from(back_threads)),
-        ];
-        // Without oversampling the macros are left out, so that the code is compiled as before.
-        if !of.is_none() {
-            common.push(("OVER", of.numerator() as u64));
-            common.push(("UNDER", of.denominator() as u64));
-        }
+        let common = common_macros(output, bits, &shape, (baseband, back_threads));
         let results = shape.statistics_results(output.channels, output.narrowband.is_some());
         // How sums are taken, as geometry.cuh has it, bytes that a block keeps for them, and chunks
         // of which one is summed.
@@ -169,13 +200,6 @@ impl KernelSet {
             }
             KernelForm::Fused(_) => (2, 0, StatisticsForm::CHUNKS_WITHOUT_ROOM),
         };
-        // Front ends are the same for all of these, and are compiled once.
-        let quantised = [
-            ("OUT_BITS", u64::from(output.sample_bits.get())),
-            ("DITHER", u64::from(output.dither == Dither::Uniform)),
-            ("SEED_LOW", output.dither_seed & 0xFFFF_FFFF),
-            ("SEED_HIGH", output.dither_seed >> 32),
-        ];
         let fused = matches!(form, KernelForm::Fused(_));
         let stage =
             |source, macros: &[_], [columns, layers]: [usize; 2], threads, shared, blocks: u32| {
@@ -198,7 +222,7 @@ impl KernelSet {
                     rows: (at_a_time / (columns * layers)).max(1),
                 })
             };
-        let front = |source, columns, shared| {
+        let compile_front = |source, columns, shared| {
             let grid = [columns, transforms];
             stage(
                 source,
@@ -209,33 +233,32 @@ impl KernelSet {
                 shape.front_blocks,
             )
         };
-        let back_macros =
-            |statistics: u64| [&quantised[..], &[("STATISTICS", statistics)]].concat();
-        let back = |source, columns, shared, statistics| {
-            let (macros, blocks) = (back_macros(statistics), shape.back_blocks);
+        let compile_back = |source, columns, shared, statistics| {
+            let (macros, blocks) = (back_macros(output, statistics), shape.back_blocks);
             stage(source, &macros, [columns, 1], back_threads, shared, blocks)
         };
         let (front, back_source, columns, shared) = match form {
             KernelForm::Fused(_) => {
                 let source = match shape.depth {
                     0 => PFB_FFT,
-                    _ if of.is_none() => PFB_FFT_RUN,
+                    _ if output.oversampling.is_none() => PFB_FFT_RUN,
                     _ => PFB_FFT_HOPS,
                 };
                 let parts = shape.back_parts(output.spectra_per_heap());
                 // Two rows make a block: of one transform, or of both.
                 let pairs = shape.n1() * transforms / 2;
-                let front = front(source, shape.n2() / shape.tile, shape.front_shared(filter))?;
+                let columns = shape.n2() / shape.tile;
+                let front = compile_front(source, columns, shape.front_shared(filter))?;
                 (front, FFT_POST, pairs * parts, shape.back_shared())
             }
             KernelForm::Cufft => {
                 let threads = shape.width * shape.front_threads as usize;
-                let front = front(PFB_FIR, points / threads, 0)?;
+                let front = compile_front(PFB_FIR, points / threads, 0)?;
                 (front, POST, output.channels / shape.tile, 0)
             }
         };
         let summing = statistics.then(|| {
-            let back = back(back_source, columns, shared + kept, taken)?;
+            let back = compile_back(back_source, columns, shared + kept, taken)?;
             let (grid, numbers) = match form {
                 KernelForm::Fused(_) => {
                     let blocks = back.columns * back.rows;
@@ -244,23 +267,17 @@ impl KernelSet {
                 }
                 KernelForm::Cufft => ([1, 1], 6 * output.channels),
             };
-            let macros = [&shape.macros()[..], &common, &back_macros(taken)].concat();
+            let macros = [&shape.macros()[..], &common, &back_macros(output, taken)].concat();
             let form = StatisticsForm::new(gpu, &macros, grid, numbers, output.channels, every)?;
             Ok::<_, GpuError>((back, form))
         });
         let summing = summing.transpose()?;
-        let back = back(back_source, columns, shared, 0)?;
-        let weights = output.weights();
-        let root = |k: usize| {
-            let root = Complex64::cis(-std::f64::consts::TAU * k as f64 / points as f64);
-            [root.re as f32, root.im as f32]
-        };
-        let roots: Vec<f32> = (0..points).flat_map(root).collect();
+        let back = compile_back(back_source, columns, shared, 0)?;
         Ok(Self {
             front,
             back,
-            weights: Table::new(gpu, "filter weights", &weights)?,
-            roots: Table::new(gpu, "twiddle factors", &roots)?,
+            weights: Table::new(gpu, "filter weights", &output.weights())?,
+            roots: Table::new(gpu, "twiddle factors", &roots(points))?,
             form,
             shape,
             transforms,
