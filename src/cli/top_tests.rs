@@ -1,0 +1,131 @@
+//! Lines of engines in order, with what they need of a reader.
+
+use live::{Body, Panel, Verdict};
+
+use super::*;
+
+fn seen(address: &str, state: State, text: &str, lost: f64) -> Seen {
+    let verdict = Verdict {
+        text: text.to_owned(),
+        since: Some(0.0),
+        ..Verdict::new(state)
+    };
+    let figures = vec![
+        Figure::new("heaps in", 12345.0, "/s"),
+        Figure::new("lost", lost, "%"),
+    ];
+    let panels = vec![
+        Panel::new("verdict", "", Body::Verdict(verdict)),
+        Panel::new("figures", "", Body::Figures { figures }),
+    ];
+    Seen {
+        address: address.to_owned(),
+        document: Ok(Document::new(address, panels)),
+    }
+}
+
+#[test]
+fn the_worst_engine_comes_first() {
+    let mut all = vec![
+        seen("a:1", State::Well, "all well", 0.0),
+        seen("e:1", State::Bad, "missing-heaps", 0.25),
+        seen("b:1", State::Bad, "no-free-chunk", 0.5),
+        seen("c:1", State::Warning, "wrong-time", 3.0),
+        Seen {
+            address: "d:1".to_owned(),
+            document: Err("refused".to_owned()),
+        },
+    ];
+    all.sort_by_key(Seen::rank);
+    let order: Vec<_> = all.iter().map(|seen| &seen.address[..]).collect();
+    assert_eq!(order, ["d:1", "b:1", "e:1", "c:1", "a:1"]);
+    let text = text(&all);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(
+        lines[1].contains("no answer") && lines[1].ends_with("refused"),
+        "{text}"
+    );
+    assert!(
+        lines[2].contains("12345") && lines[2].contains("0.50"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_told_so() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let all = ask(&[Address(address)]);
+    assert_eq!(all[0].state(), "no answer");
+}
+
+#[test]
+fn addresses_are_refused_that_lead_nowhere() {
+    for (text, taken) in [
+        ("m000h:9100", "m000h:9100"),
+        ("10.0.0.1:1", "10.0.0.1:1"),
+        ("[::1]:9100", "[::1]:9100"),
+        ("http://m000h:9100/", "m000h:9100"),
+    ] {
+        assert_eq!(text.parse(), Ok(Address(taken.to_owned())));
+    }
+    for text in [
+        "m000h",
+        ":9100",
+        "m000h:0",
+        "m000h:99999",
+        "m000h:",
+        "::1:9100",
+        "[x]:9100",
+        "https://m000h:9100",
+        "m000h:9100/live",
+        "a b:1",
+        "",
+    ] {
+        let error = text.parse::<Address>().expect_err(text).to_string();
+        assert!(
+            error.starts_with("HOST:PORT") && error.contains("m000h:9100"),
+            "{error}"
+        );
+    }
+}
+
+fn drawn(seen: &[Seen], width: u16) -> String {
+    let backend = ratatui::backend::TestBackend::new(width, 12);
+    let mut terminal = ratatui::Terminal::new(backend).unwrap();
+    let draw = |frame: &mut ratatui::Frame<'_>| {
+        frame.render_widget(table(seen, width.into()), frame.area());
+    };
+    terminal.draw(draw).unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn the_verdict_can_be_read_on_a_terminal_of_any_width() {
+    let words = "12 heaps/s missing: missing-heaps, they did not reach this host";
+    let all = [seen("m000h.example:9100", State::Bad, words, 3.0)];
+    for width in [50, 80, 110, 200] {
+        let text = drawn(&all, width);
+        for word in words.split(' ').take(6) {
+            assert!(text.contains(word), "{width}: {word} is not in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn what_an_engine_says_does_not_steer_the_terminal() {
+    let all = [seen("a:1", State::Bad, "\u{1b}[2Jgone\n\rb:1  well", 0.0)];
+    let text = text(&all);
+    assert!(
+        !text.contains(['\u{1b}', '\r']) && text.lines().count() == 2,
+        "{text:?}"
+    );
+}
+
+#[test]
+fn long_words_are_cut_with_a_sign() {
+    assert_eq!(lines("a b", 3), ["a b"]);
+    assert_eq!(lines("aa bb cc dd ee", 2), ["aa", "bb", " …"]);
+    assert_eq!(lines("", 5), [""]);
+}
