@@ -12,6 +12,7 @@ mod input;
 mod input_statistics;
 mod levels;
 mod output;
+mod power;
 mod sent_chunks;
 mod statistics;
 mod stats;

@@ -10,18 +10,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dpdk::{ExtBuffer, ExtPool};
-use dsp::SampleBits;
 use dsp::delay::{DelayPoint, Stretch};
-use dsp::power::{self, PowerWindow};
 use ground::stats::{Phase, PhaseTimer};
 use ground::{N_POL, Timestamp};
 
 use super::changes::{PendingRequests, RequestStats};
 use super::expected::expected_batches;
 use super::input::ChunkPresence;
+use super::power::Power;
 use super::statistics::Periods;
 use super::stats::{OutputStats, Tally};
-use super::steer::{EngineEvent, OutputRequests, PowerLevel, Published, Sent, TestChange};
+use super::steer::{EngineEvent, OutputRequests, Published, Sent, TestChange};
 use super::{Block, FineDelay, Pipeline, PipelineError};
 use crate::config::{EngineConfig, OutputConfig};
 use crate::memory::{OutputMemory, SampleView};
@@ -466,42 +465,6 @@ impl Output {
         let end = start + chunk.batches() as u64 * step;
         let before = self.last_end.replace(end);
         before.map_or(0, |before| start.saturating_sub(before) / step)
-    }
-}
-
-/// Digitiser power over windows of about a second.
-struct Power {
-    bits: SampleBits,
-    windows: [PowerWindow; N_POL],
-}
-
-impl Power {
-    fn new(config: &EngineConfig, output: &OutputConfig) -> Self {
-        let rate = config.clock.adc_sample_rate;
-        let length = power::window_samples(1.0, rate, output.batch_samples() as u64);
-        Self {
-            bits: config.recv.sample_bits,
-            windows: [0; N_POL].map(|_| PowerWindow::new(length)),
-        }
-    }
-
-    /// Adds a batch, without sums if input was missing. The level of a window that it ends, if it
-    /// does.
-    fn add(
-        &mut self,
-        start: Timestamp,
-        samples: u64,
-        sums: Option<[u64; N_POL]>,
-    ) -> Option<PowerLevel> {
-        let length = self.windows[0].length();
-        let add = |pol: usize| self.windows[pol].add(start, samples, sums.map(|sums| sums[pol]));
-        let [x, y] = [0, 1].map(add);
-        let (x, y) = (x?, y?);
-        let level = |power| power::dbfs(power, length, self.bits);
-        Some(PowerLevel {
-            end: x.end,
-            dbfs: x.power.zip(y.power).map(|(x, y)| [level(x), level(y)]),
-        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use dpdk::Eal;
+use dsp::SampleBits;
 use dsp::delay::{DelayModels, LinearDelay};
 use ground::SampleClock;
 use ground::stats::{PhaseTimes, ThreadReport};
