@@ -7,9 +7,10 @@ use super::blocks::{End, Link, Network, Outside};
 use super::cores::Cores;
 use super::costs::Costs;
 use super::evaluate::Sizes;
+use super::limit::Limit;
 use super::model::Model;
 use super::pace::{alone, measure_paces};
-use super::plan::{Limit, Plan, PlanError};
+use super::plan::{Plan, PlanError};
 use crate::graph::Graph;
 use crate::ratio::gcd;
 

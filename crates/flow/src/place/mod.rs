@@ -36,6 +36,7 @@ mod evaluate;
 mod exact;
 mod expected;
 mod free;
+mod limit;
 mod longest;
 mod measure;
 mod model;

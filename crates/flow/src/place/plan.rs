@@ -11,6 +11,7 @@ use super::costs::Costs;
 use super::evaluate::{Look, Sizes};
 use super::exact::{Best, improve};
 use super::free::{WORTH_A_CORE, apart, copy, fewer, left};
+use super::limit::Limit;
 use super::longest::longest_between;
 use super::model::{Grouping, Model};
 use super::pins::pin;
@@ -328,46 +329,6 @@ fn candidates(model: &Model, wishes: &Wishes) -> Vec<u64> {
     // Enough of them, from the longest to the shortest.
     let step = sizes.len().div_ceil(16);
     sizes.into_iter().step_by(step.max(1)).collect()
-}
-
-/// What sets the rate.
-pub(super) struct Limit {
-    /// Nanoseconds for each tick.
-    pub period: f64,
-    /// The cores of the critical cycle.
-    pub critical: Vec<usize>,
-    /// Whether the outside is in it, or the number of CPUs is the limit.
-    pub outside: bool,
-}
-
-impl Limit {
-    /// The limit of a network of so many partitions.
-    pub fn of(network: &Network, speed: &Speed, partitions: usize) -> Limit {
-        let reads = network.links.iter().any(|link| link.from == End::Inputs);
-        let cpus = network.cores.cpus.len();
-        // More threads than CPUs share them.
-        let shared = match partitions + usize::from(reads) + 1 > cpus {
-            true => speed.busy.iter().sum::<f64>() / cpus as f64,
-            false => 0.0,
-        };
-        let core = |end: &End| match end {
-            End::Core(core) => Some(*core),
-            End::Inputs | End::Outputs => None,
-        };
-        let critical: Vec<usize> = speed.critical.iter().filter_map(core).collect();
-        match shared > speed.period {
-            true => Limit {
-                period: shared,
-                critical: Vec::new(),
-                outside: true,
-            },
-            false => Limit {
-                period: speed.period,
-                outside: critical.len() < speed.critical.len(),
-                critical,
-            },
-        }
-    }
 }
 
 impl Plan {
