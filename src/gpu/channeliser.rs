@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use cudarc::driver::{CudaEvent, CudaSlice, DriverError, PinnedHostSlice, result};
+use cudarc::driver::{CudaSlice, DriverError, result};
 use dsp::SampleBits;
 use ground::stats::ThreadReport;
 use ground::{N_POL, Timestamp};
@@ -15,10 +15,11 @@ use super::ddc::{Ddc, Held};
 use super::form::Kernels;
 use super::parameters::{BackArgs, COUNTERS, Float4, FrontArgs, FrontInput, Intermediate};
 use super::power::Power;
+use super::slot::Slot;
 use super::statistics::Statistics;
 use super::streams::{Stopwatch, Streams, failed};
 use super::variant::{KernelSet, address};
-use super::{Gpu, GpuError, tune};
+use super::{GpuError, tune};
 use crate::config::{OutputConfig, PipelineConfig};
 use crate::engine::steer::Gains;
 use crate::engine::{Block, OutputChunk, PeriodSums, Pipeline, PipelineError};
@@ -70,49 +71,6 @@ pub struct GpuChanneliser {
     name: String,
     begun: Instant,
     computing: Stopwatch,
-}
-
-/// What an output chunk needs on its way, on the GPU and in the host's memory. Nothing on the GPU
-/// uses it between `done` and the next chunk's begin.
-#[derive(Debug)]
-struct Slot {
-    out: CudaSlice<u8>,
-    counters: CudaSlice<u64>,
-    gains: CudaSlice<Float4>,
-    fine: CudaSlice<Float4>,
-    /// The setting that `gains` are of; 0 before the first.
-    setting: u64,
-    host_counters: PinnedHostSlice<u64>,
-    /// Written by the CPU before the launch that copies them.
-    host_gains: PinnedHostSlice<Float4>,
-    host_fine: PinnedHostSlice<Float4>,
-    /// After the last kernel, and after the last copy.
-    computed: CudaEvent,
-    done: CudaEvent,
-}
-
-impl Slot {
-    fn new(streams: &Streams, output: &OutputConfig, batches: usize) -> Result<Self, GpuError> {
-        let gpu: &Gpu = streams.gpu();
-        let event = || {
-            streams.event().map_err(|source| GpuError::Driver {
-                what: "make an event",
-                source,
-            })
-        };
-        Ok(Self {
-            out: gpu.zeros("output chunks", batches * output.batch_bytes())?,
-            counters: gpu.zeros("counters", batches * COUNTERS)?,
-            gains: gpu.zeros("gains", output.channels)?,
-            fine: gpu.zeros("delays", batches * output.spectra_per_heap())?,
-            setting: 0,
-            host_counters: gpu.pinned("counters", batches * COUNTERS)?,
-            host_gains: gpu.pinned("gains", output.channels)?,
-            host_fine: gpu.pinned("delays", batches * output.spectra_per_heap())?,
-            computed: event()?,
-            done: event()?,
-        })
-    }
 }
 
 impl GpuChanneliser {

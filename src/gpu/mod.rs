@@ -31,6 +31,7 @@ mod nic;
 mod parameters;
 mod power;
 mod shape;
+mod slot;
 mod statistics;
 mod streams;
 mod tune;
