@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::lane::Shape;
+use super::laying::Laying;
 use super::settings::{Between, Settings, Transfer, UNMARKED};
-use crate::graph::{Graph, NodeId, Source, ancestors};
+use crate::graph::{Graph, NodeId, Source};
 use crate::kernels::Level;
 use crate::node::Node;
 use crate::nodes::{INPUT, OUTPUT};
@@ -153,18 +154,6 @@ pub(super) struct Layout {
     pub outputs: Vec<(String, usize, u64)>,
     /// Nodes whose numbers may change, with the type of these.
     pub parameters: Vec<(String, Arc<dyn Node>, Scalar)>,
-}
-
-struct Laying<'g> {
-    graph: &'g Graph,
-    periods: Vec<u64>,
-    parts: Vec<Part>,
-    /// The part of each node; none for constants.
-    place: Vec<Option<usize>>,
-    known: HashMap<(usize, Source), usize>,
-    crossings: BTreeMap<(usize, usize), Vec<Port>>,
-    /// Nodes whose numbers may change.
-    changeable: Vec<NodeId>,
 }
 
 impl Layout {
@@ -383,78 +372,6 @@ fn places(graph: &Graph, settings: &Settings) -> Result<(Vec<Part>, Vec<Option<u
     let places = graph.ids().map(place).collect();
     let parts = [0, 0].into_iter().chain(ids.iter().copied()).map(part);
     Ok((parts.collect(), places))
-}
-
-impl Laying<'_> {
-    /// The signal of a source in a part; it crosses into that part if it must.
-    fn signal(&mut self, part: usize, source: Source) -> usize {
-        if let Some(&known) = self.known.get(&(part, source)) {
-            return known;
-        }
-        let placed = self.graph.node(source.node);
-        let port = usize::from(source.port);
-        let rest = placed.node.rest(&placed.outputs).swap_remove(port);
-        let signal = self.parts[part].shapes.len();
-        let parameter = self.parameter(source.node);
-        self.parts[part].shapes.push(Shape {
-            kind: placed.outputs[port],
-            period: self.periods[source.node.index()],
-            constant: placed.node.constant().then(|| rest.clone()),
-            parameter,
-            rest,
-        });
-        self.known.insert((part, source), signal);
-        if let Some(home) = self.place[source.node.index()]
-            && home != part
-        {
-            let from = self.signal(home, source);
-            let ports = self.crossings.entry((home, part)).or_default();
-            ports.push(Port {
-                from,
-                to: signal,
-                initial: Vec::new(),
-            });
-        }
-        signal
-    }
-
-    fn parameter(&self, id: NodeId) -> Option<usize> {
-        self.changeable.iter().position(|&known| known == id)
-    }
-
-    fn item(&mut self, id: NodeId) {
-        let Some(part) = self.place[id.index()].filter(|&part| part > OUT) else {
-            return;
-        };
-        let graph = self.graph;
-        let placed = graph.node(id);
-        let enables: Vec<Source> = graph.enables(id).collect();
-        let own = |port: usize| Source {
-            node: id,
-            port: port as u16,
-        };
-        let item = Item {
-            path: graph.path(id),
-            node: placed.node.clone(),
-            from: placed.from.iter().map(|&s| self.signal(part, s)).collect(),
-            to: (0..placed.outputs.len())
-                .map(|port| self.signal(part, own(port)))
-                .collect(),
-            inputs: placed.inputs.clone(),
-            outputs: placed.outputs.clone(),
-            period: self.periods[id.index()],
-            parameter: self.parameter(id),
-            enables: enables.iter().map(|&s| self.signal(part, s)).collect(),
-        };
-        let mark = ancestors(graph.scopes(), placed.scope)
-            .find_map(|scope| graph.scopes()[scope.index()].sub_block);
-        let part = &mut self.parts[part];
-        if let Some(mark) = mark {
-            let ticks = u64::from(mark).saturating_mul(self.periods[id.index()]);
-            part.sub_block = Some(part.sub_block.unwrap_or(u64::MAX).min(ticks));
-        }
-        part.items.push(Some(item));
-    }
 }
 
 fn edge(

@@ -43,6 +43,7 @@ mod gate;
 mod improve;
 mod in_blocks;
 mod lane;
+mod laying;
 mod layout;
 mod limits;
 mod link;
