@@ -13,6 +13,7 @@ mod files;
 mod fused;
 mod graphs;
 mod interpreter;
+mod laminar;
 mod nodes;
 mod partitionings;
 mod placement;
