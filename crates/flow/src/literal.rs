@@ -92,9 +92,18 @@ impl Literals {
         }
     }
 
-    /// Reads `3`, `-2.5e3`, `true`, `1+2i`, `0.5j`.
+    /// Reads `3`, `-2.5e3`, `true`, `1+2i`, `0.5j`. Spaces may be around it and around its signs.
     pub(crate) fn parse_one(text: &str) -> Option<(Number, Number)> {
-        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let mut words = text.split_whitespace();
+        let mut text = words.next()?.to_string();
+        for word in words {
+            // Elsewhere a space parts two numbers, which are not to become one.
+            let signed = word.starts_with(['+', '-']) && !text.ends_with(['e', 'E']);
+            if !signed && !ends_in_sign(&text) {
+                return None;
+            }
+            text.push_str(word);
+        }
         match text.as_str() {
             "true" => return Some((Number::Int(1), Number::Int(0))),
             "false" => return Some((Number::Int(0), Number::Int(0))),
@@ -123,6 +132,12 @@ impl Literals {
         };
         Some((re, im))
     }
+}
+
+/// Whether a text ends in a sign that is no exponent's.
+pub(crate) fn ends_in_sign(text: &str) -> bool {
+    let before = text.strip_suffix(['+', '-']);
+    before.is_some_and(|before| !before.ends_with(['e', 'E']))
 }
 
 fn parse_real(text: &str) -> Option<Number> {
@@ -269,8 +284,20 @@ mod tests {
             read("18446744073709551615"),
             Some((18_446_744_073_709_551_615.0, 0.0))
         );
-        for wrong in ["", "x", "1+", "1+2", "--1i", "1+xi"] {
+        assert_eq!(read("- 1 -\t2.5 i"), None);
+        assert_eq!(read("- 1 -\t2.5i"), Some((-1.0, -2.5)));
+        for wrong in [
+            "", " ", "x", "1+", "1+2", "--1i", "1+xi", "1 2", "1 2i", "1. 5", "1e 5", "1e- 5",
+            "1e -5", "1 e5", "tr ue", "1 +2",
+        ] {
             assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn two_numbers_never_become_one(a in "[0-9.e]{1,4}i?", b in "[0-9.e]{1,4}i?", gap in "[ \t\n]{1,3}") {
+            proptest::prop_assert_eq!(Literals::parse_one(&format!("{a}{gap}{b}")), None);
         }
     }
 }

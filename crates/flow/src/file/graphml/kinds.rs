@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::xml::Data;
-use crate::literal::{Literals, MAX_LITERALS};
+use crate::literal::{Literals, MAX_LITERALS, ends_in_sign};
 use crate::node::Node;
 use crate::nodes::{self, FunctionOf, Order};
 use crate::number::Rounding;
@@ -30,6 +30,20 @@ pub(super) enum Made {
 
 pub(super) type Result<T> = std::result::Result<T, String>;
 
+/// The most that a whole number of a parameter may be: above it not all of them are numbers of
+/// double precision.
+const MAX_WHOLE: u64 = 1 << 53;
+
+/// A whole number of the parameter `key`.
+fn whole(key: &str, value: f64) -> Result<u64> {
+    match value >= 0.0 && value.fract() == 0.0 && value <= MAX_WHOLE as f64 {
+        true => Ok(value as u64),
+        false => Err(format!(
+            "{key} {value} is no whole number from 0 to {MAX_WHOLE}"
+        )),
+    }
+}
+
 pub(super) fn made(node: impl Node + 'static) -> Result<Made> {
     Ok(Made::Node(Arc::new(node)))
 }
@@ -38,21 +52,51 @@ pub(super) fn unknown(why: impl Into<String>) -> Result<Made> {
     Ok(Made::Unknown(why.into()))
 }
 
-/// The numbers of `[1, 2; 3+4i]`, `{[2, 4]}` or `5`; none of `[]`.
+/// The numbers of `[1, 2; 3+4i]`, `[1 2 -3]`, `{[2, 4]}` or `5`; none of `[]`.
 pub(super) fn numbers(text: &str) -> Option<Vec<(crate::Number, crate::Number)>> {
+    let text = text.trim();
     let inner = text
-        .trim()
         .trim_start_matches(['{', '['])
         .trim_end_matches(['}', ']']);
     if inner.trim().is_empty() {
         return Some(vec![]);
     }
-    let parts: Option<Vec<_>> = inner
-        .split([',', ';'])
-        .take(MAX_LITERALS + 1)
-        .map(Literals::parse_one)
-        .collect();
-    parts.filter(|parts| parts.len() <= MAX_LITERALS)
+    let listed = inner.len() < text.len();
+    let mut parts = Vec::new();
+    for part in inner.split([',', ';']) {
+        let mut rest = part.trim();
+        loop {
+            let (one, behind) = match listed {
+                true => first_element(rest),
+                false => (rest, ""),
+            };
+            if parts.len() == MAX_LITERALS {
+                return None;
+            }
+            parts.push(Literals::parse_one(one)?);
+            if behind.is_empty() {
+                break;
+            }
+            rest = behind;
+        }
+    }
+    Some(parts)
+}
+
+/// The first element of a row in brackets, and the rest. As in MATLAB, spaces part elements, but
+/// for those behind a sign, and those before a sign with a space behind it: `1 - 2i` is one
+/// element and `1 -2i` are two.
+fn first_element(row: &str) -> (&str, &str) {
+    let mut end = 0;
+    for word in row.split_whitespace() {
+        let begin = end + row[end..].find(word).unwrap_or(0);
+        let before = row[..end].trim_end();
+        if end > 0 && !ends_in_sign(before) && !matches!(word, "+" | "-") {
+            return (before, &row[begin..]);
+        }
+        end = begin + word.len();
+    }
+    (row, "")
 }
 
 /// A type as an arc has it: `single`, `ufix48` with complex flag and number of elements.
@@ -128,35 +172,24 @@ impl Block<'_> {
 
     pub(super) fn real(&self, key: &str) -> Result<f64> {
         let value = self.some(key)?;
-        if value.len() == 1 {
-            Ok(value.at(0).0.to_f64())
-        } else {
-            Err(format!("{key} must be one number"))
+        match value.len() {
+            1 if !value.is_complex() => Ok(value.at(0).0.to_f64()),
+            1 => Err(format!("{key} is complex: it must be one real number")),
+            many => Err(format!("{key} has {many} numbers: it must be one number")),
         }
     }
 
     pub(super) fn whole(&self, key: &str) -> Result<u64> {
-        let value = self.real(key)?;
-        if value >= 0.0 && value.fract() == 0.0 && value < 9e15 {
-            return Ok(value as u64);
-        }
-        Err(format!("{key} {value} is no whole number from 0 up"))
+        whole(key, self.real(key)?)
     }
 
     pub(super) fn indices(&self, key: &str) -> Result<Vec<u64>> {
         let value = self.some(key)?;
-        value
-            .parts()
-            .iter()
-            .map(|(re, _)| re.to_f64())
-            .map(|re| {
-                if (0.0..9e15).contains(&re) {
-                    Ok(re as u64)
-                } else {
-                    Err(format!("{key} has the index {re}"))
-                }
-            })
-            .collect()
+        if value.is_complex() {
+            return Err(format!("{key} is complex: indices are whole numbers"));
+        }
+        let parts = value.parts().iter();
+        parts.map(|(re, _)| whole(key, re.to_f64())).collect()
     }
 
     pub(super) fn scalar(&self) -> Option<Scalar> {
@@ -178,7 +211,10 @@ impl Block<'_> {
             return if count <= nodes::MAX_INPUTS {
                 Ok(first.repeat(count))
             } else {
-                Err(format!("Inputs {count} are too many"))
+                Err(format!(
+                    "Inputs {count} are too many: at most {}",
+                    nodes::MAX_INPUTS
+                ))
             };
         }
         if text.is_empty() {
@@ -350,6 +386,62 @@ impl Block<'_> {
             "DownSample" => made(nodes::Down { by }),
             "UpSample" => made(nodes::Up { by }),
             _ => made(nodes::Repeat { by }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::numbers;
+
+    fn read(text: &str) -> Option<Vec<(f64, f64)>> {
+        let both = |(re, im): &(crate::Number, crate::Number)| (re.to_f64(), im.to_f64());
+        Some(numbers(text)?.iter().map(both).collect())
+    }
+
+    #[test]
+    fn spaces_part_numbers_as_in_matlab() {
+        let real = |all: &[f64]| Some(all.iter().map(|&re| (re, 0.0)).collect::<Vec<_>>());
+        assert_eq!(read("[1 2]"), real(&[1.0, 2.0]));
+        assert_eq!(
+            read("[1 2 3; -4 5\t6]"),
+            real(&[1.0, 2.0, 3.0, -4.0, 5.0, 6.0])
+        );
+        assert_eq!(read("{[ 2, 4 ]}"), real(&[2.0, 4.0]));
+        assert_eq!(read("[1 -2]"), real(&[1.0, -2.0]));
+        assert_eq!(read("[1e3 +2]"), real(&[1000.0, 2.0]));
+        assert_eq!(read("[1 - 2i]"), Some(vec![(1.0, -2.0)]));
+        assert_eq!(read("[1 -2i]"), Some(vec![(1.0, 0.0), (0.0, -2.0)]));
+        assert_eq!(read("1 -2i"), Some(vec![(1.0, -2.0)]));
+        assert_eq!(read("[- 2 3+4i]"), Some(vec![(-2.0, 0.0), (3.0, 4.0)]));
+        assert_eq!(read("[]"), Some(vec![]));
+        for wrong in [
+            "1 2", "1 2 3", "[1 - 2]", "[1 x]", "[1,, 2]", "[1 2;]", "[1e 5]", "{1 + }",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_have_the_numbers_that_were_written(
+            all in proptest::collection::vec((any::<i32>(), any::<i32>(), any::<bool>()), 1..20),
+            gap in "( |, ?|; ?|  )",
+            outer in any::<bool>(),
+        ) {
+            let one = |&(re, im, complex): &(i32, i32, bool)| match complex {
+                true => format!("{re}{im:+}i"),
+                false => re.to_string(),
+            };
+            let texts: Vec<String> = all.iter().map(one).collect();
+            let text = format!("[{}]", texts.join(&gap));
+            let text = if outer { format!("{{{text}}}") } else { text };
+            let part = |complex: bool, im: i32| if complex { f64::from(im) } else { 0.0 };
+            let wanted: Vec<(f64, f64)> =
+                all.iter().map(|&(re, im, complex)| (f64::from(re), part(complex, im))).collect();
+            prop_assert_eq!(read(&text), Some(wanted));
         }
     }
 }
