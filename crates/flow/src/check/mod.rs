@@ -8,6 +8,7 @@ mod types;
 
 use crate::graph::{Draft, Graph, NodeId, Placed, ancestors};
 use crate::problem::{Cause, Problems};
+pub(crate) use structure::MAX_DEPTH;
 
 /// The graph of a draft, or everything that is wrong with it.
 pub(crate) fn check(draft: Draft) -> Result<Graph, Problems> {

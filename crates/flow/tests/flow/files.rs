@@ -58,7 +58,7 @@ fn mistakes_in_graphml_are_named_by_file_line_and_element() {
         (
             "<node id=\"n3\"",
             "<node id=n3",
-            "small.graphml:19: <node>: the attribute `id` is missing",
+            "small.graphml:19: <node>: the attribute `id` cannot be read",
         ),
         ("</graphml>", "", "the file ends inside an element"),
         (

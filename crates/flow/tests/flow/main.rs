@@ -11,6 +11,7 @@ mod ends;
 mod executor;
 mod files;
 mod fused;
+mod graphml;
 mod graphs;
 mod interpreter;
 mod laminar;

@@ -1,6 +1,7 @@
 //! Blocks that choose, compare, look up and work on bits.
 
 use super::kinds::{Block, Made, Result, made, unknown};
+use super::translate::MAX_RANGES;
 use crate::nodes::{self, BitwiseOp, Comparison, Criterion, LogicOp, Lookup, ShiftKind};
 use crate::types::Scalar;
 
@@ -154,9 +155,24 @@ impl Block<'_> {
                 made(nodes::Select { indices: indices? })
             }
             "Starting index (dialog)" => {
-                let first = below(self.whole(key)?)?;
+                let (first, length) = (below(self.whole(key)?)?, length()?);
+                // Without an arc its input is as its output.
+                let of = self.input.or(self.output).map_or(0, |kind| kind.len);
+                if first + length > of {
+                    return Err(format!(
+                        "{size} {length} from the element {first} on, counted from 0: its input \
+                         has {of} elements"
+                    ));
+                }
+                let Some(left) = self.ranges.get().checked_sub(length) else {
+                    return Err(format!(
+                        "{size} {length}: the selectors of a file have at most {MAX_RANGES} \
+                         elements; use fewer of them"
+                    ));
+                };
+                self.ranges.set(left);
                 made(nodes::Select {
-                    indices: (first..first + length()?).collect(),
+                    indices: (first..first + length).collect(),
                 })
             }
             "Index vector (port)" => made(nodes::SelectAt {

@@ -4,12 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::kinds::numbers;
-use super::translate::{BlockArc, Translator};
+use super::translate::{Inputs, Translator};
+use super::wires::BlockArc;
 use crate::file::MAX_NODES;
 use crate::graph::{NodeId, ScopeId, Source};
 use crate::nodes::{self, MAX_INPUTS};
 use crate::problem::Cause;
 use crate::types::Type;
+
+/// What a fan does.
+pub(super) enum Fan {
+    /// It joins its inputs to a vector.
+    In,
+    /// It takes a vector apart.
+    Out,
+}
 
 impl Translator<'_> {
     /// Inputs and outputs of the design, and arcs that end at nothing.
@@ -29,7 +38,7 @@ impl Translator<'_> {
             };
             match self.text(node, "instance_name") {
                 "Input Master" => {
-                    for (port, kind) in self.outputs_of(node) {
+                    for (port, kind) in self.left.remove(&node).unwrap_or_default() {
                         let name = name(self, "output", port);
                         let input = nodes::Input {
                             of: kind,
@@ -55,20 +64,16 @@ impl Translator<'_> {
                     }
                 }
                 "Output Master" => {
-                    let ports: std::collections::BTreeSet<usize> = self
-                        .arcs
-                        .iter()
-                        .filter(|arc| arc.target.0 == node)
-                        .map(|arc| arc.target.1)
-                        .collect();
-                    for port in ports {
+                    let mut outputs = BTreeMap::new();
+                    for port in self.entered.remove(&node).unwrap_or_default().into_keys() {
                         let name = name(self, "input", port);
                         let id = self.place(&name, ScopeId::TOP, line, Arc::new(nodes::Output {}));
-                        self.inputs.insert((node, port), vec![(id, 0)]);
+                        outputs.insert(port, id);
                     }
+                    self.inputs.insert(node, Inputs::Each(outputs));
                 }
                 "Unconnected Master" => {
-                    for (port, of) in self.outputs_of(node) {
+                    for (port, of) in self.left.remove(&node).unwrap_or_default() {
                         let zero = nodes::Constant {
                             of,
                             value: 0.into(),
@@ -87,29 +92,35 @@ impl Translator<'_> {
         }
     }
 
-    /// The outputs of a block that have arcs, with their types. Arcs of one output that differ are
-    /// reported.
-    pub(super) fn outputs_of(&mut self, node: usize) -> BTreeMap<usize, Type> {
-        let mut kinds = BTreeMap::new();
-        let mut differ = vec![];
-        for arc in self.arcs.iter().filter(|arc| arc.source.0 == node) {
-            let kind = *kinds.entry(arc.source.1).or_insert(arc.kind);
-            if kind != arc.kind {
-                differ.push((
-                    arc.line,
-                    format!(
-                        "output {} is {} here and {kind} elsewhere",
-                        arc.source.1 + 1,
-                        arc.kind
-                    ),
-                ));
-            }
+    /// Whether a fan joins its inputs or takes its input apart, by what it is called and by the
+    /// widths of its arcs.
+    pub(super) fn fan(
+        &self,
+        node: usize,
+        inputs: &BTreeMap<usize, Type>,
+        outputs: &BTreeMap<usize, Type>,
+    ) -> Result<Fan, String> {
+        let function = self.text(node, "block_function");
+        let (Some(first), Some((&last, given))) =
+            (inputs.values().next(), outputs.iter().next_back())
+        else {
+            return Ok(Fan::In);
+        };
+        if last > 0 || function == "VectorFanOut" {
+            return Ok(Fan::Out);
         }
-        for (line, text) in differ {
-            let element = format!("edge from {}", self.raw[node].id);
-            self.wrong(Cause::Type, line, &element, text);
+        // An input without an arc is as the first that has one.
+        let count = inputs.keys().next_back().map_or(0, |last| last + 1);
+        let width = |port: usize| inputs.get(&port).unwrap_or(first).len;
+        let wide: usize = (0..count).map(width).sum();
+        match (count, wide, given.len) {
+            (_, wide, given) if wide == given => Ok(Fan::In),
+            (1, _, 1) if function != "VectorFanIn" => Ok(Fan::Out),
+            (_, wide, given) => Err(format!(
+                "a fan of {wide} elements in and {given} out: a fan that joins has as many, and \
+                 one that takes a vector apart has arcs of one element"
+            )),
         }
-        kinds
     }
 
     /// One selection for each output.
@@ -128,9 +139,9 @@ impl Translator<'_> {
             );
             self.sources
                 .insert((node, port), Source { node: id, port: 0 });
-            all.push((id, 0));
+            all.push(id);
         }
-        self.inputs.insert((node, 0), all);
+        self.inputs.insert(node, Inputs::All(all));
     }
 
     /// Takes a constant that marks its subsystem for a partition or a sub-block. True if it was

@@ -1,5 +1,6 @@
 //! What each kind of block is here.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::xml::Data;
@@ -17,6 +18,8 @@ pub(super) struct Block<'a> {
     pub inputs: usize,
     pub input: Option<Type>,
     pub output: Option<Type>,
+    /// Elements that selectors of a range may still have, in all of the file.
+    pub ranges: &'a Cell<usize>,
 }
 
 /// What a block becomes.

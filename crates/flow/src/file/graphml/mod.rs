@@ -5,6 +5,7 @@ mod choices;
 mod ends;
 mod kinds;
 mod translate;
+mod wires;
 mod xml;
 
 use super::Loaded;

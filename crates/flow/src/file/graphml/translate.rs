@@ -1,25 +1,33 @@
 //! From blocks and arcs to subsystems, nodes and wires.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::kinds::{Block, Made, kind, numbers};
-use super::xml::{Document, Edge, Node as Raw};
-use crate::file::{Loaded, check};
+use super::ends::Fan;
+use super::kinds::{Block, Made, numbers};
+use super::wires::BlockArc;
+use super::xml::{Document, Node as Raw};
+use crate::check::MAX_DEPTH;
+use crate::file::{Loaded, MAX_FILE, MAX_NODES, check};
 use crate::graph::{Draft, NodeId, ScopeId, Source};
 use crate::node::Node;
 use crate::nodes::{self, MAX_INPUTS};
 use crate::problem::{Cause, Problems};
 use crate::types::Type;
 
-/// An arc: from an output of one block to an input of another, or to its enable port.
-pub(super) struct BlockArc {
-    pub(super) source: (usize, usize),
-    pub(super) target: (usize, usize),
-    pub(super) enable: bool,
-    pub(super) kind: Type,
-    pub(super) line: usize,
+/// What the inputs of a block have become.
+pub(super) enum Inputs {
+    /// As many inputs of one node.
+    Node(NodeId, usize),
+    /// The first one goes to the first of each.
+    All(Vec<NodeId>),
+    /// The first of a node for each.
+    Each(BTreeMap<usize, NodeId>),
 }
+
+/// The most elements of all selectors that have a range.
+pub(super) const MAX_RANGES: usize = 1 << 24;
 
 pub(super) struct Translator<'a> {
     pub(super) file: &'a str,
@@ -29,9 +37,20 @@ pub(super) struct Translator<'a> {
     pub(super) scopes: HashMap<usize, ScopeId>,
     /// What each output of each block has become.
     pub(super) sources: HashMap<(usize, usize), Source>,
-    /// What each input of each block has become: nodes and their inputs. Nothing for what has no
-    /// part.
-    pub(super) inputs: HashMap<(usize, usize), Vec<(NodeId, usize)>>,
+    /// What the inputs of each block have become. Nothing for what has no part.
+    pub(super) inputs: HashMap<usize, Inputs>,
+    /// The ports of each block that arcs come to, and those that arcs leave, with their types.
+    pub(super) entered: HashMap<usize, BTreeMap<usize, Type>>,
+    pub(super) left: HashMap<usize, BTreeMap<usize, Type>>,
+    /// The types of arcs, by what they carry.
+    pub(super) claims: Vec<(Source, Type, usize)>,
+    /// Ports of nodes without arcs.
+    open: usize,
+    /// Elements that selectors of a range may still have.
+    ranges: Cell<usize>,
+    /// The depth of each subsystem and the bytes of its path; the bytes of all paths.
+    nesting: Vec<(usize, usize)>,
+    path_bytes: usize,
     /// A type for inputs that have no arc.
     pub(super) grounds: HashMap<NodeId, Type>,
     pub(super) names: HashSet<(ScopeId, String)>,
@@ -56,6 +75,13 @@ pub(super) fn translate(document: Document, file: &str) -> Result<Loaded, Proble
         scopes: HashMap::new(),
         sources: HashMap::new(),
         inputs: HashMap::new(),
+        entered: HashMap::new(),
+        left: HashMap::new(),
+        claims: vec![],
+        open: 0,
+        ranges: Cell::new(MAX_RANGES),
+        nesting: vec![(1, 0)],
+        path_bytes: 0,
         grounds: HashMap::new(),
         names: HashSet::new(),
         numbers: HashMap::new(),
@@ -64,23 +90,42 @@ pub(super) fn translate(document: Document, file: &str) -> Result<Loaded, Proble
         problems: Problems::default(),
     };
     translator.arcs(&edges);
-    translator.masters();
-    translator.scopes();
-    translator.blocks();
-    translator.wires();
-    translator.ground();
+    translator.ends();
+    // What is beyond a limit is not read on.
+    let steps: [fn(&mut Translator); 5] = [
+        |translator| translator.masters(),
+        |translator| translator.scopes(),
+        |translator| translator.blocks(),
+        |translator| translator.wires(),
+        |translator| translator.ground(),
+    ];
+    for step in steps {
+        step(&mut translator);
+        if translator.problems.count(Cause::Limit) > 0 {
+            return Err(translator.problems);
+        }
+    }
     let Translator {
         draft,
         lines,
-        notes,
+        mut notes,
         problems,
+        claims,
         ..
     } = translator;
     problems.unless(())?;
-    Ok(Loaded {
-        graph: check(draft, file, &lines)?,
-        notes,
-    })
+    let graph = check(draft, file, &lines)?;
+    let mut told = HashSet::new();
+    for (source, kind, line) in claims {
+        let given = graph.kind(source);
+        if given != kind && told.insert(source) {
+            let path = graph.path(source.node);
+            notes.push(format!(
+                "{file}:{line}: an arc of `{path}` is {kind} in the file, and {given} here"
+            ));
+        }
+    }
+    Ok(Loaded { graph, notes })
 }
 
 /// A name without what paths give a meaning to.
@@ -159,72 +204,42 @@ impl Translator<'_> {
         node: Arc<dyn Node>,
     ) -> NodeId {
         let name = self.name(scope, name);
+        let fits = self.fits(self.nesting[scope.index()].1 + name.len(), line);
         let id = self.draft.node(name, scope, node);
-        self.lines.insert(self.draft.path(id), line);
+        if fits {
+            self.lines.insert(self.draft.path(id), line);
+        }
         id
     }
 
-    fn arcs(&mut self, edges: &[Edge]) {
-        let mut ids = HashMap::new();
-        for node in 0..self.raw.len() {
-            if ids.insert(self.raw[node].id.clone(), node).is_some() {
-                self.wrong_node(node, Cause::Name, "another node has this id");
-            }
+    /// Whether a path of so many bytes is within the limit of all. Deep subsystems with long names
+    /// would make much of a small file.
+    fn fits(&mut self, bytes: usize, line: usize) -> bool {
+        let before = self.path_bytes;
+        self.path_bytes += bytes;
+        if before <= MAX_FILE && self.path_bytes > MAX_FILE {
+            let text = format!(
+                "the paths of nodes and subsystems up to here have {} bytes: at most {MAX_FILE}; \
+                 nest fewer subsystems, or give them shorter names",
+                self.path_bytes
+            );
+            self.wrong(Cause::Limit, line, "names", text);
         }
-        let mut noted = HashSet::new();
-        for edge in edges {
-            let element = format!("edge {} -> {}", edge.source, edge.target);
-            match self.arc(edge, &ids) {
-                Ok((arc, note)) => {
-                    if let Some(note) = note.filter(|note| noted.insert(note.clone())) {
-                        self.note(edge.line, note);
-                    }
-                    self.arcs.push(arc);
-                }
-                Err(text) => self.wrong(Cause::Format, edge.line, &element, text),
-            }
-        }
+        self.path_bytes <= MAX_FILE
     }
 
-    fn arc(
-        &self,
-        edge: &Edge,
-        ids: &HashMap<String, usize>,
-    ) -> Result<(BlockArc, Option<String>), String> {
-        let node = |id: &String| {
-            ids.get(id)
-                .copied()
-                .ok_or_else(|| format!("there is no node {id}"))
-        };
-        let text = |key: &str| edge.data.get(key).map_or("", String::as_str);
-        let port = |key: &str| {
-            let port: Option<usize> = text(key).parse().ok();
-            port.filter(|port| (1..=MAX_INPUTS).contains(port))
-                .map(|port| port - 1)
-                .ok_or_else(|| format!("{key} `{}` is not 1 to {MAX_INPUTS}", text(key)))
-        };
-        let sizes = numbers(text("arc_dimension")).unwrap_or_default();
-        // The number of dimensions comes before the sizes. Columns, rows and matrices are vectors
-        // here.
-        let len = sizes
-            .iter()
-            .skip(1)
-            .map(|(size, _)| size.to_f64())
-            .product::<f64>();
-        let len = if sizes.len() < 2 {
-            text("arc_width").parse().unwrap_or(1)
-        } else {
-            len as usize
-        };
-        let (kind, note) = kind(text("arc_datatype"), text("arc_complex") == "1", len)?;
-        let arc = BlockArc {
-            source: (node(&edge.source)?, port("arc_src_port")?),
-            target: (node(&edge.target)?, port("arc_dst_port")?),
-            enable: text("arc_dst_port_type") == "Enable",
-            kind,
-            line: edge.line,
-        };
-        Ok((arc, note))
+    /// Whether so many more ports without arcs are within the limit: inputs become nodes.
+    fn room(&mut self, node: usize, ports: usize) -> bool {
+        self.open += ports;
+        let count = self.draft.nodes.len() + self.open;
+        if count > MAX_NODES {
+            let text = format!(
+                "{count} nodes up to here: a file has at most {MAX_NODES} nodes, and ports without \
+                 an arc count; give the blocks fewer ports"
+            );
+            self.wrong_node(node, Cause::Limit, text);
+        }
+        count <= MAX_NODES
     }
 
     /// Whether a node is a container. An expanded block without contents is a node.
@@ -243,9 +258,18 @@ impl Translator<'_> {
                 let parent = self.scope_of(node);
                 let name = self.text(node, "instance_name").to_string();
                 let name = self.name(parent, &name);
+                let (depth, bytes) = self.nesting[parent.index()];
+                if depth >= MAX_DEPTH {
+                    let text = format!("subsystems nest at most {MAX_DEPTH} deep: take some out");
+                    return self.wrong_node(node, Cause::Limit, text);
+                }
+                let (line, bytes) = (self.raw[node].line, bytes + name.len() + 1);
+                if !self.fits(bytes, line) {
+                    return;
+                }
+                self.nesting.push((depth + 1, bytes));
                 let id = self.draft.scope(name, parent);
-                self.lines
-                    .insert(self.draft.scope_path(id), self.raw[node].line);
+                self.lines.insert(self.draft.scope_path(id), line);
                 self.scopes.insert(node, id);
             }
         }
@@ -259,30 +283,13 @@ impl Translator<'_> {
     }
 
     fn blocks(&mut self) {
-        // Arcs by block, so that large files do not take quadratic time.
-        let mut targets: HashMap<usize, BTreeMap<usize, Type>> = HashMap::new();
-        let mut sources: HashMap<usize, BTreeMap<usize, Type>> = HashMap::new();
-        for arc in &self.arcs {
-            sources
-                .entry(arc.source.0)
-                .or_default()
-                .entry(arc.source.1)
-                .or_insert(arc.kind);
-            if !arc.enable {
-                targets
-                    .entry(arc.target.0)
-                    .or_default()
-                    .entry(arc.target.1)
-                    .or_insert(arc.kind);
-            }
-        }
         for node in 0..self.raw.len() {
             let block_type = self.text(node, "block_node_type").to_string();
             if block_type == "Master" || self.scopes.contains_key(&node) || self.mark(node) {
                 continue;
             }
-            let inputs = targets.remove(&node).unwrap_or_default();
-            let outputs = sources.remove(&node).unwrap_or_default();
+            let inputs = self.entered.remove(&node).unwrap_or_default();
+            let outputs = self.left.remove(&node).unwrap_or_default();
             if inputs.is_empty() && outputs.is_empty() {
                 let text = format!(
                     "`{}` has no arcs and is left out",
@@ -303,11 +310,14 @@ impl Translator<'_> {
             let made = match block_type.as_str() {
                 "Special Input Port" => node_made(Arc::new(nodes::Pass {})),
                 "Special Output Port" => self.hold(node),
-                "VectorFan" if outputs.len() > 1 => {
-                    self.fan_out(node, &outputs);
-                    continue;
-                }
-                "VectorFan" => node_made(Arc::new(nodes::Concat { inputs: count })),
+                "VectorFan" => match self.fan(node, &inputs, &outputs) {
+                    Ok(Fan::Out) => {
+                        self.fan_out(node, &outputs);
+                        continue;
+                    }
+                    Ok(Fan::In) => node_made(Arc::new(nodes::Concat { inputs: count })),
+                    Err(text) => Err(text),
+                },
                 "Standard" | "Expanded" | "RateChange" => {
                     let function = self.text(node, "block_function");
                     let input = inputs.get(&0).copied();
@@ -317,6 +327,7 @@ impl Translator<'_> {
                         inputs: count,
                         input,
                         output,
+                        ranges: &self.ranges,
                     }
                     .make()
                 }
@@ -325,9 +336,19 @@ impl Translator<'_> {
             };
             match made {
                 Ok(Made::Nothing) => {}
-                Ok(Made::Node(made)) => self.put(node, made, ground),
+                Ok(Made::Node(made)) => {
+                    let open = made.inputs().saturating_sub(inputs.len());
+                    if !self.room(node, open) {
+                        return;
+                    }
+                    self.put(node, made, ground);
+                }
                 Ok(Made::Unknown(called)) => {
                     let last = outputs.keys().next_back().map_or(0, |last| last + 1);
+                    let open = (count - inputs.len()) + (last - outputs.len());
+                    if !self.room(node, open) {
+                        return;
+                    }
                     let kinds = (0..last)
                         .map(|port| outputs.get(&port).copied().unwrap_or(Type::F64))
                         .collect();
@@ -353,9 +374,7 @@ impl Translator<'_> {
         let name = self.text(node, "instance_name").to_string();
         let id = self.place(&name, self.scope_of(node), self.raw[node].line, made);
         self.grounds.insert(id, ground);
-        for input in 0..inputs {
-            self.inputs.insert((node, input), vec![(id, input)]);
-        }
+        self.inputs.insert(node, Inputs::Node(id, inputs));
         for port in 0..outputs.min(MAX_INPUTS) {
             self.sources.insert(
                 (node, port),
@@ -373,80 +392,5 @@ impl Translator<'_> {
             .ok_or_else(|| format!("Numeric.InitialOutput `{text}` is no list of numbers"))?;
         let initial = crate::Literals::new(initial).unwrap_or(0.into());
         Ok(Made::Node(Arc::new(nodes::Hold { initial })))
-    }
-
-    fn wires(&mut self) {
-        let dropped = |translator: &Self, node: usize| {
-            let name = translator.text(node, "instance_name");
-            let ended = matches!(
-                name,
-                "Visualization Master" | "Terminator Master" | "Unconnected Master"
-            );
-            let function = translator.text(node, "block_function");
-            (translator.text(node, "block_node_type") == "Master" && ended)
-                || function.starts_with("DataType")
-        };
-        for arc in std::mem::take(&mut self.arcs) {
-            let ids = [arc.source.0, arc.target.0].map(|node| self.raw[node].id.clone());
-            let element = format!("edge {} -> {}", ids[0], ids[1]);
-            let inputs = self.inputs.get(&arc.target).cloned();
-            if !arc.enable && inputs.is_none() && dropped(self, arc.target.0) {
-                continue;
-            }
-            let Some(&source) = self.sources.get(&arc.source) else {
-                if self.problems.0.is_empty() {
-                    self.wrong(
-                        Cause::Connection,
-                        arc.line,
-                        &element,
-                        "the source is no output of a block",
-                    );
-                }
-                continue;
-            };
-            if arc.enable {
-                self.enable(&arc, source, &element);
-                continue;
-            }
-            if inputs.is_none() && self.problems.0.is_empty() {
-                self.wrong(
-                    Cause::Connection,
-                    arc.line,
-                    &element,
-                    "the target has no such input",
-                );
-            }
-            for (node, input) in inputs.unwrap_or_default() {
-                if self.draft.nodes[node.index()].from[input]
-                    .replace(source)
-                    .is_some()
-                {
-                    self.wrong(
-                        Cause::Connection,
-                        arc.line,
-                        &element,
-                        "the input has another arc too",
-                    );
-                }
-            }
-        }
-        for (&node, &scope) in &self.scopes {
-            let enabled = self.raw[node]
-                .data
-                .get("block_node_type")
-                .map(String::as_str)
-                == Some("Enabled Subsystem");
-            if enabled && self.draft.scopes[scope.index()].enable.is_none() {
-                let place = format!(
-                    "{}:{}: node {}",
-                    self.file, self.raw[node].line, self.raw[node].id
-                );
-                self.problems.add(
-                    Cause::Connection,
-                    place,
-                    "an enabled subsystem without an enable signal",
-                );
-            }
-        }
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Document, Problems> {
                 return Err(parser.wrong(Cause::Format, "", &error.to_string()));
             }
             Ok(Event::Start(tag)) => {
-                graphml |= tag.name().as_ref() == b"graphml";
+                graphml |= tag.local_name().as_ref() == b"graphml";
                 parser.start(&tag)?;
             }
             Ok(Event::Empty(tag)) => {
@@ -151,18 +151,18 @@ impl Parser<'_> {
     }
 
     fn attribute(&self, tag: &BytesStart, element: &str, name: &str) -> Result<String, Problems> {
-        let value = tag
-            .try_get_attribute(name)
-            .ok()
-            .flatten()
-            .and_then(|value| Some(value.unescape_value().ok()?.into_owned()));
-        value.ok_or_else(|| {
-            self.wrong(
-                Cause::Format,
-                element,
-                &format!("the attribute `{name}` is missing"),
-            )
-        })
+        let wrong = |text: &str| self.wrong(Cause::Format, element, text);
+        let malformed = |error: &dyn std::fmt::Display| {
+            wrong(&format!("the attribute `{name}` cannot be read: {error}"))
+        };
+        match tag.try_get_attribute(name) {
+            Ok(Some(value)) => match value.unescape_value() {
+                Ok(value) => Ok(value.into_owned()),
+                Err(error) => Err(malformed(&error)),
+            },
+            Ok(None) => Err(wrong(&format!("the attribute `{name}` is missing"))),
+            Err(error) => Err(malformed(&error)),
+        }
     }
 
     fn start(&mut self, tag: &BytesStart) -> Result<(), Problems> {
