@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::graph::{Draft, NodeId, ScopeId, Source, ancestors};
 use crate::problem::{Cause, Problems};
+use crate::run::UNMARKED;
 
 /// The deepest nesting of subsystems.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -60,6 +61,13 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) -> bool {
         let id = ScopeId(index as u32);
         let path = draft.scope_path(id);
         named(&scope.name, &path, problems);
+        if scope.partition == Some(UNMARKED) {
+            let text = format!(
+                "partition {UNMARKED} is that of nodes without a mark: use 0 to {}",
+                UNMARKED - 1
+            );
+            problems.add(Cause::Parameter, &path, text);
+        }
         if ancestors(&draft.scopes, id).count() > MAX_DEPTH {
             problems.add(
                 Cause::Limit,

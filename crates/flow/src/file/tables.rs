@@ -1,13 +1,13 @@
 //! Graphs as TOML: a table for each subsystem and each node, with paths for names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Table, Value};
 
 use super::nesting::{MAX_NESTING, too_deep};
 use super::{MAX_NODES, check};
-use crate::graph::{Draft, Graph, ScopeId, Source, join};
+use crate::graph::{Draft, Graph, NodeId, ScopeId, Source, join};
 use crate::node::Registry;
 use crate::problem::{Cause, Problems};
 
@@ -58,7 +58,10 @@ struct Reader<'a> {
     draft: Draft,
     scopes: HashMap<String, ScopeId>,
     /// The node of each path, and the line of each path of a node or subsystem.
-    nodes: HashMap<String, crate::graph::NodeId>,
+    nodes: HashMap<String, NodeId>,
+    /// Paths of nodes and subsystems that are wrong by themselves: what is in them, and what reads
+    /// them, is not.
+    failed: HashSet<String>,
     lines: HashMap<String, usize>,
     problems: Problems,
 }
@@ -85,6 +88,7 @@ pub(super) fn read(text: &str, file: &str, registry: &Registry) -> Result<Graph,
         draft: Draft::new(parsed.name),
         scopes: HashMap::from([(String::new(), ScopeId::TOP)]),
         nodes: HashMap::new(),
+        failed: HashSet::new(),
         lines: HashMap::new(),
         problems: Problems::default(),
     };
@@ -93,6 +97,7 @@ pub(super) fn read(text: &str, file: &str, registry: &Registry) -> Result<Graph,
         let line = lines.of(table.span().start);
         let table = table.into_inner();
         let Some((parent, name)) = reader.split(&table.path, line) else {
+            reader.failed.insert(table.path);
             continue;
         };
         let id = reader.draft.scope(name, parent);
@@ -138,7 +143,7 @@ impl Reader<'_> {
     fn split<'p>(&mut self, path: &'p str, line: usize) -> Option<(ScopeId, &'p str)> {
         let (scope, name) = path.rsplit_once('/').unwrap_or(("", path));
         let id = self.scopes.get(scope).copied();
-        if id.is_none() {
+        if id.is_none() && !self.failed.contains(scope) {
             let text = format!(
                 "there is no subsystem `{scope}` before it: add a [[scope]] with that path"
             );
@@ -157,26 +162,35 @@ impl Reader<'_> {
             Some(Value::String(path)) => path,
             _ => return self.wrong(Cause::Format, "", line, "a node needs a `path`, a string"),
         };
-        let Some(Value::String(kind)) = table.remove("kind") else {
-            return self.wrong(
-                Cause::Format,
-                &path,
-                line,
-                "a node needs a `kind`, a string",
-            );
-        };
-        let from: Vec<String> = match table.remove("from").map_or(Ok(vec![]), Value::try_into) {
-            Ok(from) => from,
-            Err(_) => {
-                return self.wrong(Cause::Format, &path, line, "`from` must be a list of paths");
-            }
-        };
-        let Some((scope, name)) = self.split(&path, line) else {
+        let made = self.made(&path, table, line);
+        let Some((id, from)) = made else {
+            self.failed.insert(path);
             return;
         };
+        self.lines.insert(path.clone(), line);
+        self.nodes.insert(path.clone(), id);
+        wires.push((id.index(), from, path, line));
+    }
+
+    /// The node of a table with its sources; none if it is wrong, which is told.
+    fn made(&mut self, path: &str, mut table: Table, line: usize) -> Option<(NodeId, Vec<String>)> {
+        let Some(Value::String(kind)) = table.remove("kind") else {
+            self.wrong(Cause::Format, path, line, "a node needs a `kind`, a string");
+            return None;
+        };
+        let from = table.remove("from").map_or(Ok(vec![]), Value::try_into);
+        let Ok(from) = from else {
+            self.wrong(Cause::Format, path, line, "`from` must be a list of paths");
+            return None;
+        };
+        let from: Vec<String> = from;
+        let (scope, name) = self.split(path, line)?;
         let node = match self.registry.make(&kind, table) {
             Ok(node) => node,
-            Err(text) => return self.wrong(Cause::Parameter, &path, line, text),
+            Err(text) => {
+                self.wrong(Cause::Parameter, path, line, text);
+                return None;
+            }
         };
         if node.inputs() != from.len() {
             let text = format!(
@@ -184,16 +198,25 @@ impl Reader<'_> {
                 from.len(),
                 node.inputs()
             );
-            return self.wrong(Cause::Connection, &path, line, text);
+            self.wrong(Cause::Connection, path, line, text);
+            return None;
         }
-        let id = self.draft.node(name, scope, node);
-        self.lines.insert(path.clone(), line);
-        self.nodes.insert(path.clone(), id);
-        wires.push((id.index(), from, path, line));
+        Some((self.draft.node(name, scope, node), from))
+    }
+
+    fn gives(&self, source: Source) -> bool {
+        usize::from(source.port) < self.draft.nodes[source.node.index()].node.outputs()
     }
 
     /// The source that `path` or `path:port` names.
     fn source(&mut self, wire: &str, path: &str, line: usize) -> Option<Source> {
+        // A name with a colon is wrong, and told where the node is.
+        if let Some(&node) = self.nodes.get(wire) {
+            let source = Some(Source { node, port: 0 });
+            if source.is_some_and(|source| self.gives(source)) {
+                return source;
+            }
+        }
         let (node, port) = match wire.rsplit_once(':') {
             Some((node, port)) => (
                 node,
@@ -204,20 +227,15 @@ impl Reader<'_> {
             None => (wire, Some(0)),
         };
         let found = self.nodes.get(node).copied().zip(port);
-        match found {
-            Some((node, port))
-                if usize::from(port) < self.draft.nodes[node.index()].node.outputs() =>
-            {
-                Some(Source { node, port })
-            }
-            _ => {
-                let text = format!(
-                    "`{wire}` is no output of a node: write its path, or path:2 for the second"
-                );
-                self.wrong(Cause::Connection, path, line, text);
-                None
-            }
+        let source = found.map(|(node, port)| Source { node, port });
+        let source = source.filter(|&source| self.gives(source));
+        if source.is_none() && !self.failed.contains(wire) && !self.failed.contains(node) {
+            let text = format!(
+                "`{wire}` is no output of a node: write its path, or path:2 for the second"
+            );
+            self.wrong(Cause::Connection, path, line, text);
         }
+        source
     }
 }
 

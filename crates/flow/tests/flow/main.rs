@@ -21,4 +21,5 @@ mod placement;
 mod plans;
 mod queues;
 mod sinks;
+mod tables;
 mod telemetry;
