@@ -8,7 +8,7 @@ use crate::cycles;
 use crate::problem::{Cause, Problems};
 
 /// The most cycles that are listed one by one.
-pub const MAX_CYCLES: usize = 1000;
+const MAX_CYCLES: usize = 1000;
 
 /// A cycle of queues, each followed forward.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -76,7 +76,7 @@ impl Network {
         problems.unless(())
     }
 
-    /// The cycles of queues, and whether these are all. At most [`MAX_CYCLES`], and not longer than
+    /// The cycles of queues, and whether these are all. At most `MAX_CYCLES`, and not longer than
     /// some time.
     pub(super) fn cycles(&self, target: Period) -> (Vec<Cycle>, bool) {
         let mut search = Search {

@@ -25,9 +25,13 @@ pub struct Latency {
     pub full: f64,
 }
 
+/// The most pairs of ends whose latency is listed.
+const MAX_LATENCIES: usize = 1000;
+
 impl Network {
-    /// The latency between each pair of ends. The network must be live.
-    pub(super) fn latencies(&self, period: Period) -> Vec<Latency> {
+    /// The latency between each pair of ends, and whether these are all: at most `MAX_LATENCIES`.
+    /// The network must be live.
+    pub(super) fn latencies(&self, period: Period) -> (Vec<Latency>, bool) {
         let fed: Vec<bool> = self.ends(|queue| queue.to);
         let feeds: Vec<bool> = self.ends(|queue| queue.from);
         let mut result = Vec::new();
@@ -35,6 +39,9 @@ impl Network {
             let reached = self.reach(from);
             for to in (0..self.partitions.len()).filter(|&at| !feeds[at]) {
                 if let Some((blocks, empty, _)) = reached[to] {
+                    if result.len() == MAX_LATENCIES {
+                        return (result, false);
+                    }
                     let queues = self.way(&reached, from, to);
                     let held: f64 = queues
                         .iter()
@@ -52,7 +59,7 @@ impl Network {
                 }
             }
         }
-        result
+        (result, true)
     }
 
     fn ends(&self, end: impl Fn(&super::Queue) -> usize) -> Vec<bool> {

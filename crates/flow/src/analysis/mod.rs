@@ -9,17 +9,16 @@
 //! * Its **period** is the largest ratio of time to tokens of all cycles. Reiter, *Scheduling
 //!   parallel computations*, 1968.
 
-mod crossings;
 mod cycles;
 mod latency;
 mod network;
 mod ratio;
 mod report;
 
-pub use crossings::Plan;
-pub use cycles::{Cycle, MAX_CYCLES};
+pub use cycles::Cycle;
 pub use latency::Latency;
-pub use network::{MAX_BLOCKS, MAX_PARTITIONS, MAX_TIME, Network, Partition, Queue};
+pub(crate) use network::MAX_TIME;
+pub use network::{Network, Partition, Queue};
 pub use ratio::{Dependence, Period, maximum_cycle_ratio};
 pub use report::Report;
 pub(crate) use report::quoted;

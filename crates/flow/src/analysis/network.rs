@@ -67,11 +67,11 @@ pub struct Network {
 }
 
 /// The most partitions of a network.
-pub const MAX_PARTITIONS: usize = 4096;
+const MAX_PARTITIONS: usize = 4096;
 /// The longest time of one partition or queue, in nanoseconds: over an hour.
-pub const MAX_TIME: u64 = 1 << 42;
+pub(crate) const MAX_TIME: u64 = 1 << 42;
 /// The most blocks in one queue.
-pub const MAX_BLOCKS: u64 = 1 << 32;
+const MAX_BLOCKS: u64 = 1 << 32;
 
 impl Network {
     /// What cannot be analysed: indices that point nowhere, queues without room, figures out of

@@ -28,6 +28,8 @@ pub struct Report {
     pub complete: bool,
     /// From each end to each other end that it reaches.
     pub latencies: Vec<Latency>,
+    /// Whether `latencies` are all of them.
+    pub latencies_complete: bool,
     /// Bytes of all queues.
     pub memory: u64,
 }
@@ -54,13 +56,15 @@ impl Network {
             tokens: 1,
         };
         let (cycles, complete) = self.cycles(target);
+        let (latencies, latencies_complete) = self.latencies(period);
         Ok(Report {
             network: self.clone(),
             period,
             critical: cycle.iter().map(|&arc| arcs[arc].from).collect(),
             cycles,
             complete,
-            latencies: self.latencies(period),
+            latencies,
+            latencies_complete,
             memory: self.memory(),
         })
     }
@@ -189,6 +193,9 @@ impl fmt::Display for Report {
                     String::new()
                 }
             )?;
+        }
+        if !self.latencies_complete {
+            writeln!(f, "latency  there are more than are listed")?;
         }
         for cycle in &self.cycles {
             let ring = cycle

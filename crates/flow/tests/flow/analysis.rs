@@ -288,3 +288,40 @@ fn a_large_network_with_countless_cycles_is_analysed_still() {
     // slowest alone takes.
     assert_eq!(report.period.nanoseconds(), 73.5);
 }
+
+#[test]
+fn of_many_ends_some_latencies_are_listed() {
+    // From each of so many ends to each of so many others.
+    let network = |ends: usize| {
+        let partition = |at: usize| Partition {
+            name: format!("p{at}"),
+            busy: 1,
+        };
+        let queue = |from: usize, to: usize| Queue {
+            from,
+            to,
+            initial: 0,
+            capacity: 4,
+            latency: 0,
+            bytes: 1,
+        };
+        let queues = (1..=2 * ends).map(|at| match at <= ends {
+            true => queue(at, 0),
+            false => queue(0, at),
+        });
+        Network {
+            partitions: (0..=2 * ends).map(partition).collect(),
+            queues: queues.collect(),
+        }
+    };
+    let few = network(30).analyse(None).unwrap();
+    assert_eq!((few.latencies.len(), few.latencies_complete), (900, true));
+    let many = network(1000).analyse(None).unwrap();
+    assert_eq!(
+        (many.latencies.len(), many.latencies_complete),
+        (1000, false)
+    );
+    let text = many.to_string();
+    assert!(text.contains("\nlatency  there are more than are listed\n"));
+    assert!(text.lines().count() < 1010);
+}
