@@ -127,20 +127,31 @@ impl Costs {
     }
 
     /// Reads what [`to_json`](Costs::to_json) wrote. `None` if it is of another graph, or of
-    /// another version.
+    /// another version, or has times that are none: negative, or from a quarter of an hour up.
     pub fn from_json(text: &str, graph: &Graph) -> Option<Costs> {
         let costs: Costs = serde_json::from_str(text).ok()?;
         let right = costs.version == VERSION && costs.graph == fingerprint(graph);
-        let number = |cost: &Cost| {
-            [cost.per_tick, cost.per_step]
-                .iter()
-                .all(|t| *t >= 0.0 && *t < 1e12)
-        };
-        let mut all = costs
+        let cost = |cost: &Cost| [cost.per_tick, cost.per_step];
+        let queues = &costs.queues;
+        let ends = [
+            queues.send_ns,
+            queues.receive_ns,
+            queues.byte_ns,
+            queues.read_byte_ns,
+        ];
+        let passes = costs.passes.iter().map(|pass| &pass.cost);
+        let works = costs
             .nodes
             .values()
-            .chain(costs.passes.iter().map(|pass| &pass.cost));
-        (right && all.all(number)).then_some(costs)
+            .chain(passes)
+            .chain([&costs.inputs, &costs.outputs]);
+        let times = works.flat_map(cost).chain(ends).chain([queues.step_ns]);
+        let times = times.chain(costs.transfers.iter().map(|transfer| transfer.ns));
+        let times = { times }.all(|time| (0.0..1e12).contains(&time));
+        let pace = costs
+            .loops_per_second
+            .is_none_or(|pace| pace > 0.0 && pace < 1e15);
+        (right && times && pace).then_some(costs)
     }
 
     /// The costs as JSON, to be kept.
