@@ -1,5 +1,6 @@
 //! A short run of a graph on one core, to see what its nodes cost.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -69,25 +70,24 @@ pub fn measure(graph: &Graph, calibration: Calibration) -> Result<Costs, String>
         inputs: straight(&a, &b, |run| run.inputs),
         outputs: straight(&a, &b, |run| run.outputs),
     };
-    for id in graph.ids() {
-        let of = |run: &Measured| {
-            let path = graph.path(id);
-            run.nodes
-                .iter()
-                .filter(|node| node.0 == path)
-                .map(|node| node.1)
-                .sum::<f64>()
-        };
-        let cost = straight(&a, &b, of);
-        if cost != Cost::default() {
-            costs.nodes.insert(graph.path(id), cost);
-        }
-    }
+    costs.nodes = of_nodes(graph, &a, &b);
     if !a.units.is_empty() {
         let least = least(calibration)?;
         costs.share(a.units, least);
     }
     Ok(costs)
+}
+
+/// What nodes cost that two runs tell of.
+fn of_nodes(graph: &Graph, a: &Measured, b: &Measured) -> BTreeMap<String, Cost> {
+    let (in_a, in_b) = (a.by_path(), b.by_path());
+    let cost = |id: NodeId| {
+        let path = graph.path(id);
+        let time = |all: &HashMap<&str, f64>| all.get(path.as_str()).copied().unwrap_or(0.0);
+        let cost = line((a.step, time(&in_a)), (b.step, time(&in_b)));
+        (cost != Cost::default()).then_some((path, cost))
+    };
+    graph.ids().filter_map(cost).collect()
 }
 
 /// What queues cost in the graph itself, where the other end is another thread: `alone` is what
@@ -155,22 +155,35 @@ struct Measured {
 
 /// The line through two runs.
 fn straight(a: &Measured, b: &Measured, of: impl Fn(&Measured) -> f64) -> Cost {
-    let (long, short) = (of(a), of(b));
-    if a.step == b.step {
+    line((a.step, of(a)), (b.step, of(b)))
+}
+
+/// The line through the times of steps of two lengths.
+fn line((a, long): (u64, f64), (b, short): (u64, f64)) -> Cost {
+    if a == b {
         return Cost {
-            per_tick: long.min(short) / a.step as f64,
+            per_tick: long.min(short) / a as f64,
             per_step: 0.0,
         };
     }
-    let slope = (long - short) / (a.step as f64 - b.step as f64);
-    let per_tick = slope.clamp(0.0, long / a.step as f64);
+    let slope = (long - short) / (a as f64 - b as f64);
+    let per_tick = slope.clamp(0.0, long / a as f64);
     Cost {
         per_tick,
-        per_step: (long - per_tick * a.step as f64).max(0.0),
+        per_step: (long - per_tick * a as f64).max(0.0),
     }
 }
 
 impl Measured {
+    /// The time of each node. One that is run in several parts has all of them.
+    fn by_path(&self) -> HashMap<&str, f64> {
+        let mut all = HashMap::new();
+        for (path, time) in &self.nodes {
+            *all.entry(path.as_str()).or_insert(0.0) += time;
+        }
+        all
+    }
+
     /// The part of the copying of `copied` that is left in this run, whose signals are in blocks.
     fn left_of(&self, copied: &Measured) -> f64 {
         let nodes = |run: &Measured| run.nodes.iter().map(|node| node.1).sum::<f64>();
@@ -389,4 +402,47 @@ fn pass(words: usize) -> f64 {
         begin.elapsed().as_nanos() as f64 / BLOCKS as f64
     };
     (0..7).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each node was looked for among all: that takes the better part of an hour here.
+    #[test]
+    fn what_many_nodes_cost_is_found_by_their_paths() {
+        const MANY: usize = 200_000;
+        let g = Builder::new("row");
+        let mut wire = g.input("x", Type::F32);
+        for _ in 0..MANY {
+            wire = wire.gain(0.5);
+        }
+        g.output("y", wire);
+        let graph = g.build().unwrap();
+        let run = |step: u64, time: f64| {
+            let gains = graph
+                .ids()
+                .filter(|&id| graph.node(id).node.kind() == "gain");
+            // In two parts.
+            let nodes =
+                gains.flat_map(|id| [(graph.path(id), time / 2.0), (graph.path(id), time / 2.0)]);
+            Measured {
+                step,
+                nodes: nodes.collect(),
+                units: Vec::new(),
+                inputs: 0.0,
+                outputs: 0.0,
+                reading: 0.0,
+                writing: 0.0,
+                beside: 0.0,
+            }
+        };
+        let costs = of_nodes(&graph, &run(512, 522.0), &run(128, 138.0));
+        assert_eq!(costs.len(), MANY);
+        let wanted = Cost {
+            per_tick: 1.0,
+            per_step: 10.0,
+        };
+        assert!(costs.values().all(|cost| *cost == wanted));
+    }
 }
