@@ -1,6 +1,6 @@
 //! What is to be placed: groups of nodes with their costs, and the signals between them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -147,10 +147,7 @@ impl Model {
             let at = groups.item[id.index()].unwrap_or(0);
             if items.len() == at {
                 items.push(Item {
-                    name: match groups.names.get(&at) {
-                        Some(name) => name.clone(),
-                        None => graph.path(id),
-                    },
+                    name: groups.names[at].clone(),
                     pure: true,
                     ..Item::default()
                 });
@@ -247,7 +244,7 @@ struct Groups {
     item: Vec<Option<usize>>,
     /// The nodes of items, so that those of the first item come first where they begin.
     order: Vec<NodeId>,
-    names: BTreeMap<usize, String>,
+    names: Vec<String>,
     readers: HashMap<Source, Vec<NodeId>>,
 }
 
@@ -270,38 +267,52 @@ impl Groups {
                 context.map_or(Key::Node(id), Key::Context)
             }
         };
-        // A delay goes with what it delays, so that a queue behind it can absorb it.
+        // A delay goes with what it delays, so that a queue behind it can absorb it. Each node is
+        // looked at once, however long a row of delays is.
+        let mut known: Vec<Option<Key>> = vec![None; graph.nodes().len()];
+        let mut begun = vec![false; known.len()];
         let home = |id: NodeId| {
-            let mut at = id;
-            for _ in 0..graph.nodes().len() {
+            let (mut at, mut row) = (id, Vec::new());
+            let key = loop {
+                if let Some(key) = known[at.index()] {
+                    break key;
+                }
+                // A ring of delays alone ends where it began.
+                if std::mem::replace(&mut begun[at.index()], true) {
+                    break own(at);
+                }
+                row.push(at);
                 let free = grouping == Grouping::Free && graph.plain_delay(at) > 0;
                 match graph.node(at).from.first() {
                     Some(source) if free && inner(graph, source.node) => at = source.node,
-                    _ => break,
+                    _ => break own(at),
                 }
-            }
-            own(at)
+            };
+            row.into_iter().for_each(|at| known[at.index()] = Some(key));
+            key
         };
         Groups::by(graph, home)
     }
 
-    fn by(graph: &Graph, home: impl Fn(NodeId) -> Key) -> Groups {
+    fn by(graph: &Graph, mut home: impl FnMut(NodeId) -> Key) -> Groups {
         let readers = graph.readers();
         let mut numbers = HashMap::new();
         let mut item = vec![None; graph.nodes().len()];
-        let mut names = BTreeMap::new();
+        let mut names: Vec<String> = Vec::new();
         for &id in graph.order().iter().filter(|&&id| inner(graph, id)) {
             let key = home(id);
             let next = numbers.len();
             let number = *numbers.entry(key).or_insert(next);
             item[id.index()] = Some(number);
-            let name = match key {
+            if number < next {
+                continue;
+            }
+            names.push(match key {
                 Key::Mark(u32::MAX) => "unmarked".into(),
                 Key::Mark(mark) => format!("partition {mark}"),
                 Key::Context(scope) => graph.scope_path(scope),
                 Key::Node(node) => graph.path(node),
-            };
-            names.entry(number).or_insert(name);
+            });
         }
         let placed = graph.order().iter().copied();
         let order = placed.filter(|id| item[id.index()].is_some()).collect();
