@@ -84,7 +84,7 @@ pub struct CostOptions {
     /// Guess the costs of nodes from their sizes: rates then mean nothing
     #[arg(long)]
     guess: bool,
-    /// Milliseconds that the graph runs for to be measured, twice
+    /// Milliseconds that each of the three runs goes on by which a graph is measured
     #[arg(long, value_name = "MS", default_value_t = CALIBRATION, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     calibration: u64,
 }
