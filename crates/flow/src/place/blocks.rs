@@ -7,6 +7,7 @@ use super::evaluate::Sizes;
 use super::model::Model;
 use crate::analysis::{Dependence, maximum_cycle_ratio};
 use crate::cycles;
+use crate::ratio::gcd;
 
 /// The most blocks of the shortest queue in one of the longest.
 const MOST_RATIO: u64 = 32;
@@ -290,15 +291,15 @@ impl<'a> Network<'a> {
         let mut round = 1u64;
         for link in &self.links {
             for end in [self.index(link.from), self.index(link.to)] {
-                unit[end] = gcd(unit[end], link.block);
+                unit[end] = common(unit[end], link.block);
             }
-            round = round / gcd(round, link.block).max(1) * link.block;
+            round = round / common(round, link.block).max(1) * link.block;
         }
         let round = unit.iter().fold(round, |round, &unit| {
             if unit == 0 {
                 round
             } else {
-                round / gcd(round, unit) * unit
+                round / common(round, unit) * unit
             }
         });
         for unit in unit.iter_mut().filter(|unit| **unit == 0) {
@@ -369,7 +370,10 @@ impl<'a> Network<'a> {
                 }
                 Speed {
                     period: period.nanoseconds() / 1000.0 / round as f64,
-                    critical: critical.into_iter().map(|at| self.end(at)).collect(),
+                    critical: once_round(critical)
+                        .into_iter()
+                        .map(|at| self.end(at))
+                        .collect(),
                     busy,
                 }
             }
@@ -440,6 +444,32 @@ impl<'a> Network<'a> {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// The greatest common divisor.
+fn common(a: u64, b: u64) -> u64 {
+    gcd(a.into(), b.into()) as u64
+}
+
+/// The shortest part of a way round that all of it repeats.
+fn once_round(mut ends: Vec<usize>) -> Vec<usize> {
+    let repeats = |part: &usize| {
+        let len = ends.len();
+        len.is_multiple_of(*part) && (*part..len).all(|at| ends[at] == ends[at - part])
+    };
+    let part = (1..ends.len()).find(repeats).unwrap_or(ends.len());
+    ends.truncate(part);
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::once_round;
+
+    #[test]
+    fn a_way_that_repeats_is_told_once() {
+        assert_eq!(once_round([1, 0].repeat(32)), [1, 0]);
+        assert_eq!(once_round([2, 0, 1, 0].repeat(3)), [2, 0, 1, 0]);
+        assert_eq!(once_round(vec![1, 0, 1]), [1, 0, 1]);
+        assert_eq!(once_round(vec![3]), [3]);
+        assert_eq!(once_round(vec![]), Vec::<usize>::new());
+    }
 }
