@@ -71,7 +71,7 @@ impl Plan {
             }
         }
         let speed = network.speed();
-        let limit = Limit::of(&network, &speed, self.partitions.len());
+        let limit = Limit::of(&network, &speed, self.partitions.len(), cores.cpus.len());
         let mut plan = self.clone();
         for part in &mut plan.partitions {
             part.busy_ns = speed.busy[rows[&part.id]];

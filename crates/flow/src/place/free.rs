@@ -1,8 +1,9 @@
 //! Cores that are free: for threads of the outside, and for copies of partitions without state.
 
-use super::blocks::{End, Network};
+use super::blocks::{End, Network, Speed};
 use super::cores::Cores;
-use super::plan::Wishes;
+use super::limit::Limit;
+use super::wishes::Wishes;
 use crate::graph::Graph;
 
 /// From so many cores on, those of the threads that read and write are no large part.
@@ -22,14 +23,19 @@ pub(super) fn left(graph: &Graph, cores: &Cores, wishes: &Wishes) -> Cores {
 }
 
 /// Gives free cores to the partitions that limit the rate, as far as they have no state. The core
-/// of each partition with the cores of its copies.
-pub(super) fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
+/// of each partition with the cores of its copies. Threads that are more than `cpus` share them.
+pub(super) fn copy(network: &mut Network, cpus: usize) -> Vec<(usize, Vec<usize>)> {
+    let used = (0..network.cores.cpus.len()).filter(|core| network.place.contains(core));
+    let partitions = used.count();
+    let limit_of =
+        |network: &Network, speed: &Speed| Limit::of(network, speed, partitions, cpus).period;
     let mut free: Vec<usize> = (0..network.cores.cpus.len())
         .filter(|core| !network.place.contains(core))
         .collect();
     let mut copies: Vec<(usize, Vec<usize>)> = Vec::new();
     while !free.is_empty() {
         let speed = network.speed();
+        let period = limit_of(network, &speed);
         let [End::Core(limit)] = speed.critical[..] else {
             break;
         };
@@ -50,7 +56,7 @@ pub(super) fn copy(network: &mut Network) -> Vec<(usize, Vec<usize>)> {
         network.share(limit, before + 1);
         // Copies take turns.
         network.paces[limit] = pace.min(cores.pace(free[best]));
-        if network.speed().period >= speed.period * 0.98 {
+        if limit_of(network, &network.speed()) >= period * 0.98 {
             network.links = kept;
             network.sharers[limit] = before;
             network.paces[limit] = pace;

@@ -1,4 +1,4 @@
-//! What sets the rate of a network.
+//! What sets the rate: a cycle of partitions, the outside, or the number of CPUs.
 
 use super::blocks::{End, Network, Speed};
 
@@ -13,12 +13,14 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// The limit of a network of so many partitions.
-    pub fn of(network: &Network, speed: &Speed, partitions: usize) -> Limit {
+    /// The limit of a network of so many partitions, with their copies and the threads of the
+    /// outside, on so many CPUs.
+    pub fn of(network: &Network, speed: &Speed, partitions: usize, cpus: usize) -> Limit {
         let reads = network.links.iter().any(|link| link.from == End::Inputs);
-        let cpus = network.cores.cpus.len();
+        let copies: u64 = network.sharers.iter().map(|sharers| sharers - 1).sum();
+        let threads = partitions + copies as usize + usize::from(reads) + 1;
         // More threads than CPUs share them.
-        let shared = match partitions + usize::from(reads) + 1 > cpus {
+        let shared = match threads > cpus {
             true => speed.busy.iter().sum::<f64>() / cpus as f64,
             false => 0.0,
         };

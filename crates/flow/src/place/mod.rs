@@ -47,19 +47,20 @@ mod plan;
 mod search;
 mod show;
 mod transfers;
+mod wishes;
 
 pub use cores::Cores;
 pub use costs::{Cost, Costs, Pass, fingerprint};
-pub use evaluate::{Crossing, Sizes};
 pub use longest::longest_block;
 pub use measure::{Calibration, measure, run_on_noise};
-pub use model::{Grouping, Item, Model, Pass as ItemPass, QueueCosts, Signal};
+pub use model::{Grouping, QueueCosts};
 pub use network::network;
 pub use pace::{ALIKE, measure_paces};
-pub use plan::{Partition, Plan, PlanError, Queue, SCHEMA, VERSION, Wishes, place, plan};
+pub use plan::{Partition, Plan, PlanError, Queue, SCHEMA, VERSION, plan};
 pub(crate) use show::counted;
 pub use show::rate_in_words;
 pub use transfers::{TransferCost, fastest, measure_transfers};
+pub use wishes::Wishes;
 
 #[cfg(test)]
 mod tests;

@@ -13,10 +13,11 @@ use super::exact::{Best, improve};
 use super::free::{WORTH_A_CORE, apart, copy, fewer, left};
 use super::limit::Limit;
 use super::longest::longest_between;
-use super::model::{Grouping, Model};
+use super::model::Model;
 use super::pins::pin;
 use super::search::search;
 use super::transfers::fastest;
+use super::wishes::Wishes;
 use crate::graph::Graph;
 use crate::problem::Problems;
 use crate::run::{Between, Settings, Transfer};
@@ -25,51 +26,6 @@ use crate::run::{Between, Settings, Transfer};
 pub const VERSION: u32 = 2;
 /// What a written plan says that it is, behind `karoo/`.
 pub const SCHEMA: &str = "flow-plan";
-
-/// What is wanted of a plan.
-#[derive(Clone, Debug)]
-pub struct Wishes {
-    /// What stays together in any case.
-    pub grouping: Grouping,
-    /// Paths of nodes or subsystems, and the CPUs that they are to run on.
-    pub pins: Vec<(String, usize)>,
-    /// Ticks in a block, if they are not to be chosen.
-    pub block: Option<u64>,
-    /// The most ticks in a block that is chosen, and fewer where samples are long.
-    pub longest_block: u64,
-    /// Blocks that each queue holds.
-    pub capacity: u64,
-    /// The most ticks of a step.
-    pub step: u64,
-    /// Whether partitions without state may have copies on cores that are free.
-    pub copies: bool,
-    /// Seed of random choices: the same seed gives the same plan.
-    pub seed: u64,
-    /// Placements that are looked at, about: as many again to prove that none is better.
-    pub looks: u64,
-}
-
-impl Default for Wishes {
-    fn default() -> Wishes {
-        let Settings {
-            block,
-            capacity,
-            step,
-            ..
-        } = Settings::default();
-        Wishes {
-            grouping: Grouping::Free,
-            pins: Vec::new(),
-            block: None,
-            longest_block: block,
-            capacity: capacity as u64,
-            step,
-            copies: true,
-            seed: 1,
-            looks: 60_000,
-        }
-    }
-}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,7 +173,7 @@ pub fn plan(
             };
             let mut network = Network::new(&model, cores, &placed, sizes, outside);
             let copies = match wishes.copies {
-                true => copy(&mut network),
+                true => copy(&mut network, all.cpus.len()),
                 false => Vec::new(),
             };
             let merged = match copies.is_empty() {
@@ -233,7 +189,9 @@ pub fn plan(
                     (network, speed, proved) = (together, slower, false);
                 }
             }
-            let mut made = Plan::new(graph, &network, speed, &copies, proved, costs.measured);
+            let limit = Limit::of(&network, &speed, used_by(network.place), all.cpus.len());
+            let mut made = Plan::new(graph, &network, (speed, limit), &copies, proved);
+            made.measured = costs.measured;
             for queue in &mut made.queues {
                 queue.transfer = fastest(&costs.transfers, queue.bytes);
             }
@@ -253,12 +211,20 @@ pub fn plan(
     best.ok_or_else(|| PlanError::Cores("there are no CPUs".into()))
 }
 
+/// How many cores have something of a placement.
+fn used_by(place: &[usize]) -> usize {
+    let mut used = place.to_vec();
+    used.sort_unstable();
+    used.dedup();
+    used.len()
+}
+
 /// Items that all looks together go over at most: the time of a look grows with them.
 const MOST_WORK: u64 = 1 << 28;
 
 /// The best placement of a model that is found: the core of each item, whether it is proved to be
 /// the best, and the sizes that it was found with.
-pub fn place(model: &Model, cores: &Cores, wishes: &Wishes) -> ((Vec<usize>, bool), Sizes) {
+pub(super) fn place(model: &Model, cores: &Cores, wishes: &Wishes) -> ((Vec<usize>, bool), Sizes) {
     let sizes = |block: u64| Sizes {
         block,
         capacity: wishes.capacity.max(2),
@@ -335,10 +301,9 @@ impl Plan {
     fn new(
         graph: &Graph,
         network: &Network,
-        speed: Speed,
+        (speed, limit): (Speed, Limit),
         copies: &[(usize, Vec<usize>)],
         proved: bool,
-        measured: bool,
     ) -> Plan {
         let (model, cores, place) = (network.model, network.cores, network.place);
         let mut used: Vec<usize> = place.to_vec();
@@ -381,7 +346,6 @@ impl Plan {
                 .max()
                 .unwrap_or(network.step)
         });
-        let limit = Limit::of(network, &speed, used.len());
         Plan {
             schema: schema_of_plans(),
             version: VERSION,
@@ -410,7 +374,7 @@ impl Plan {
             critical: limit.critical.iter().map(|&core| id(core)).collect(),
             outside: limit.outside,
             proved,
-            measured,
+            measured: false,
         }
     }
 

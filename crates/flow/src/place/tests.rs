@@ -8,8 +8,9 @@ use super::blocks::{End, Link, Network, Outside};
 use super::costs::{Cost, Costs};
 use super::evaluate::{Look, NOWHERE, Sizes};
 use super::model::{Item, Model, Pass, QueueCosts, Signal};
+use super::plan::place;
 use super::search::search;
-use super::{Cores, Wishes, place};
+use super::{Cores, Wishes};
 
 /// Cores with any tables.
 fn cores(count: usize) -> impl Strategy<Value = Cores> {
