@@ -252,6 +252,41 @@ fn pins_and_plans_are_named_where_they_are_wrong() {
 }
 
 #[test]
+fn a_plan_that_would_stand_still_is_none() {
+    const LOOP: &str = "name = 'loop'
+node = [
+    { path = 'x', kind = 'input', of = 'f32' },
+    { path = 's', kind = 'sum', signs = '++', from = ['x', 'd'] },
+    { path = 'f', kind = 'gain', gain = 0.5, from = ['s'] },
+    { path = 'd', kind = 'delay', length = 100, of = 'f32', from = ['f'] },
+    { path = 'y', kind = 'output', from = ['f'] },
+]
+";
+    const CORES: &str = "{\"model\": \"m\", \"cpus\": [0, 1], \"latency_ns\": [[0, 50], [50, 0]],
+        \"gigabytes_per_second\": [[20, 10], [10, 20]]}";
+    let room = Room::new();
+    let (graph, cores) = (room.with("loop.toml", LOOP), room.with("cores", CORES));
+    let out = room.at("plan");
+    let plan = [
+        "flow",
+        "plan",
+        &graph,
+        "--guess",
+        "--cpus",
+        "0,1",
+        "--cores-file",
+        &cores,
+    ];
+    let pins = ["--pin", "s=0", "--pin", "f=1", "--output", &out];
+    let with = |block: &str| karoo(plan.iter().chain(&pins).chain(&["--block", block]));
+    let told = "--block 256: loop: would stand still with blocks of 256 ticks: `s` and what else is \
+                on CPU 0, `f` and what else is on CPU 1 wait for one another; blocks of 64 ticks";
+    refused(&with("256"), 1, told);
+    assert!(!std::path::Path::new(&out).exists());
+    assert!(with("64").status.success());
+}
+
+#[test]
 fn an_address_of_the_only_port_may_have_an_equals_sign() {
     let room = Room::new();
     room.with("a=b", "0123456789abcdef");

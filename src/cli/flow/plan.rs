@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use karoo_flow::Graph;
 use karoo_flow::place::{Cores, Costs, Grouping, Plan, PlanError, Wishes, longest_block, plan};
+use karoo_flow::{Cause, Graph, Problems};
 
 use super::load;
 use crate::cli::{Failure, Files};
@@ -72,6 +72,14 @@ fn pin(text: &str) -> Result<(String, usize), String> {
     Ok((path.to_owned(), cpu.parse().map_err(|_| wrong())?))
 }
 
+fn failure(error: PlanError) -> Failure {
+    match error {
+        PlanError::Graph(problems) => Failure::data(problems.to_string()),
+        PlanError::Pin(text) => Failure::usage(format!("--pin: {text}")),
+        error => Failure::usage(error),
+    }
+}
+
 impl WishOptions {
     /// Ticks in a block, where no plan says it.
     pub fn block(&self, graph: &Graph) -> u64 {
@@ -115,10 +123,12 @@ impl WishOptions {
             looks: self.looks,
             ..Wishes::default()
         };
-        plan(graph, costs, cores, &wishes).map_err(|error| match error {
-            PlanError::Graph(problems) => Failure::data(problems.to_string()),
-            PlanError::Pin(text) => Failure::usage(format!("--pin: {text}")),
-            error => Failure::usage(error),
+        let stands_still = |problems: &Problems| problems.count(Cause::Loop) > 0;
+        plan(graph, costs, cores, &wishes).map_err(|error| match (error, self.block) {
+            (PlanError::Graph(problems), Some(block)) if stands_still(&problems) => {
+                Failure::data(format!("--block {block}: {problems}"))
+            }
+            (error, _) => failure(error),
         })
     }
 

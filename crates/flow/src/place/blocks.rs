@@ -108,6 +108,15 @@ pub(super) struct Speed {
 }
 
 impl<'a> Network<'a> {
+    /// The same placement without copies, with blocks of another size.
+    pub fn with_blocks(&self, block: u64) -> Network<'a> {
+        let sizes = Sizes {
+            block: block.next_multiple_of(self.model.round.max(1)),
+            ..self.sizes
+        };
+        Network::new(self.model, self.cores, self.place, sizes, self.outside)
+    }
+
     /// The same items at other places, without copies, with blocks of the first size.
     pub fn placed<'b>(&'b self, place: &'b [usize]) -> Network<'b> {
         Network::new(self.model, self.cores, place, self.sizes, self.outside)

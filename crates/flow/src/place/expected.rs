@@ -28,7 +28,7 @@ impl Plan {
     ///
     /// The plan is of another graph, has a CPU that is not among the cores, no CPU for a partition,
     /// a copy on a CPU that is used already, or blocks that are too long or only have a very long
-    /// round in common.
+    /// round in common, or would stand still.
     pub fn expected(&self, graph: &Graph, costs: &Costs, cores: &Cores) -> Result<Plan, PlanError> {
         cores.check().map_err(PlanError::Cores)?;
         let settings = self.settings(graph)?;
@@ -72,6 +72,10 @@ impl Plan {
         }
         let speed = network.speed();
         let limit = Limit::of(&network, &speed, self.partitions.len(), cores.cpus.len());
+        if limit.period.is_infinite() {
+            let text = "the plan would stand still: make its blocks shorter, or make it anew";
+            return Err(PlanError::Other(text.into()));
+        }
         let mut plan = self.clone();
         for part in &mut plan.partitions {
             part.busy_ns = speed.busy[rows[&part.id]];

@@ -46,6 +46,7 @@ mod pins;
 mod plan;
 mod search;
 mod show;
+mod still;
 mod transfers;
 mod wishes;
 

@@ -16,6 +16,7 @@ use super::longest::longest_between;
 use super::model::Model;
 use super::pins::pin;
 use super::search::search;
+use super::still::still;
 use super::transfers::fastest;
 use super::wishes::Wishes;
 use crate::graph::Graph;
@@ -133,6 +134,11 @@ pub struct Plan {
 
 /// The plan of a graph for these costs and cores. Paces of CPUs are rounded, so that few differ;
 /// [`Plan::expected`] takes them as they are.
+///
+/// # Errors
+///
+/// The graph cannot be placed: also where pins, marks or blocks would let it stand still. Tables of
+/// the cores do not fit each other, there are none, or a pin names what is not there.
 pub fn plan(
     graph: &Graph,
     costs: &Costs,
@@ -147,6 +153,7 @@ pub fn plan(
     pin(&mut model, graph, cores, &wishes.pins)?;
     // With its period before partitions were put together.
     let mut best: Option<(Plan, f64)> = None;
+    let mut stands_still = None;
     // Cores that are kept free for copies, as long as that helps.
     for free in 0..cores.cpus.len() {
         let kept = cores.only(&cores.cpus[..cores.cpus.len() - free]);
@@ -189,6 +196,10 @@ pub fn plan(
                     (network, speed, proved) = (together, slower, false);
                 }
             }
+            if speed.period.is_infinite() {
+                stands_still.get_or_insert_with(|| still(graph, &network, wishes));
+                continue;
+            }
             let limit = Limit::of(&network, &speed, used_by(network.place), all.cpus.len());
             let mut made = Plan::new(graph, &network, (speed, limit), &copies, proved);
             made.measured = costs.measured;
@@ -207,8 +218,8 @@ pub fn plan(
             break;
         }
     }
-    let best = best.map(|(plan, _)| plan);
-    best.ok_or_else(|| PlanError::Cores("there are no CPUs".into()))
+    let none = || stands_still.unwrap_or_else(|| PlanError::Cores("there are no CPUs".into()));
+    best.map(|(plan, _)| plan).ok_or_else(none)
 }
 
 /// How many cores have something of a placement.
