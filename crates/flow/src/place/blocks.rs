@@ -40,6 +40,11 @@ impl Link {
         self.signals.iter().map(bytes).sum()
     }
 
+    /// Lets it absorb no delays.
+    pub fn absorb_nothing(&mut self) {
+        self.signals.iter_mut().for_each(|signal| signal.1 = 0);
+    }
+
     /// Blocks at the start.
     pub fn initial(&self) -> u64 {
         let blocks = self.signals.iter().map(|signal| signal.1 / self.block);
@@ -48,6 +53,39 @@ impl Link {
             .unwrap_or(0)
             .min(self.capacity.saturating_sub(1))
     }
+}
+
+/// The queues of a placement, by their ends.
+pub(super) fn links(model: &Model, place: &[usize], sizes: Sizes) -> Vec<Link> {
+    let mut links: Vec<Link> = Vec::new();
+    for signal in &model.signals {
+        let from = signal
+            .from
+            .map_or(End::Inputs, |item| End::Core(place[item]));
+        let mut targets: Vec<End> = signal.to.iter().map(|&to| End::Core(place[to])).collect();
+        targets.extend(signal.out.then_some(End::Outputs));
+        targets.sort_unstable();
+        targets.dedup();
+        let absorbed = targets.len() == 1 && from != End::Inputs && !signal.out;
+        for to in targets.into_iter().filter(|&to| to != from) {
+            let port = (signal.bytes, if absorbed { signal.delay } else { 0 });
+            match links
+                .iter_mut()
+                .find(|link| link.from == from && link.to == to)
+            {
+                Some(link) => link.signals.push(port),
+                None => links.push(Link {
+                    from,
+                    to,
+                    signals: vec![port],
+                    block: sizes.block,
+                    capacity: sizes.capacity,
+                }),
+            }
+        }
+    }
+    links.sort_by_key(|link| (link.from, link.to));
+    links
 }
 
 /// Times of the outside for each tick: reading inputs and writing outputs.
@@ -129,41 +167,13 @@ impl<'a> Network<'a> {
         sizes: Sizes,
         outside: Outside,
     ) -> Network<'a> {
-        let mut links: Vec<Link> = Vec::new();
-        for signal in &model.signals {
-            let from = signal
-                .from
-                .map_or(End::Inputs, |item| End::Core(place[item]));
-            let mut targets: Vec<End> = signal.to.iter().map(|&to| End::Core(place[to])).collect();
-            targets.extend(signal.out.then_some(End::Outputs));
-            targets.sort_unstable();
-            targets.dedup();
-            let absorbed = targets.len() == 1 && from != End::Inputs && !signal.out;
-            for to in targets.into_iter().filter(|&to| to != from) {
-                let port = (signal.bytes, if absorbed { signal.delay } else { 0 });
-                match links
-                    .iter_mut()
-                    .find(|link| link.from == from && link.to == to)
-                {
-                    Some(link) => link.signals.push(port),
-                    None => links.push(Link {
-                        from,
-                        to,
-                        signals: vec![port],
-                        block: sizes.block,
-                        capacity: sizes.capacity,
-                    }),
-                }
-            }
-        }
-        links.sort_by_key(|link| (link.from, link.to));
         Network {
             model,
             cores,
             place,
             step: sizes.step,
             sizes,
-            links,
+            links: links(model, place, sizes),
             outside,
             sharers: vec![1; cores.cpus.len()],
             paces: (0..cores.cpus.len()).map(|core| cores.pace(core)).collect(),
@@ -180,7 +190,7 @@ impl<'a> Network<'a> {
         self.sharers[core] = sharers;
         let own = |link: &&mut Link| link.from == End::Core(core) || link.to == End::Core(core);
         for link in self.links.iter_mut().filter(own) {
-            link.signals.iter_mut().for_each(|signal| signal.1 = 0);
+            link.absorb_nothing();
         }
     }
 

@@ -1,15 +1,18 @@
 //! What a plan must be like to be followed: it may have been changed by hand.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::plan::{Plan, Queue};
+use super::blocks::{End, links};
+use super::costs::Costs;
+use super::evaluate::Sizes;
+use super::model::Model;
+use super::plan::{Plan, PlanError, Queue};
 use crate::graph::Graph;
 
 impl Plan {
     /// Queues from inputs and to outputs, which have one size.
     pub(super) fn outside(&self) -> impl Iterator<Item = &Queue> {
-        let outside = |queue: &&Queue| queue.from.is_none() || queue.to.is_none();
-        self.queues.iter().filter(outside)
+        self.queues.iter().filter(|queue| queue.is_outer())
     }
 
     /// Whether all of it can be followed, or why not.
@@ -20,6 +23,9 @@ impl Plan {
                 "the plan is of the graph {of}, and this is {is}: make it anew"
             ));
         }
+        if self.step == 0 {
+            return Err("the plan has a `step` of 0 ticks: give at least 1".into());
+        }
         let mut ids = BTreeSet::new();
         if let Some(part) = self.partitions.iter().find(|part| !ids.insert(part.id)) {
             let id = part.id;
@@ -29,14 +35,7 @@ impl Plan {
         }
         let mut ends = BTreeSet::new();
         for queue in &self.queues {
-            let fault = |what: &str| {
-                let end = |id: Option<u32>| id.map_or("the outside".into(), |id| id.to_string());
-                format!(
-                    "the plan's queue from {} to {} {what}",
-                    end(queue.from),
-                    end(queue.to)
-                )
-            };
+            let fault = |what: &str| queue_is((queue.from, queue.to), what);
             let known = |end: Option<u32>| end.is_none_or(|id| ids.contains(&id));
             if !known(queue.from) || !known(queue.to) {
                 return Err(fault("has an end that is no partition: make the plan anew"));
@@ -67,6 +66,75 @@ impl Plan {
                 self.block
             ));
         }
+        if self.outside().any(|queue| queue.transfer != first.transfer) {
+            return Err(
+                "the plan's queues from and to the outside must all have one `transfer`".into(),
+            );
+        }
         Ok(())
     }
+
+    /// Whether its queues are those that the graph has between these partitions of its nodes, with
+    /// the blocks at the start that its delays are.
+    pub(super) fn check_queues(&self, graph: &Graph, partitions: &[u32]) -> Result<(), PlanError> {
+        let costs = Costs::guessed(graph);
+        let model = Model::of_partitions(graph, &costs, partitions).map_err(PlanError::Graph)?;
+        let ids = || self.partitions.iter().map(|part| part.id);
+        let place = model.items.iter().map(|item| {
+            let own = partitions[item.nodes[0].index()];
+            ids().position(|id| id == own).unwrap_or(0)
+        });
+        let place: Vec<usize> = place.collect();
+        let sizes = Sizes {
+            block: self.block.max(1),
+            capacity: 1,
+            step: self.step,
+        };
+        let id = |end: End| match end {
+            End::Core(at) => Some(self.partitions[at].id),
+            End::Inputs | End::Outputs => None,
+        };
+        let copied =
+            |end: End| matches!(end, End::Core(at) if !self.partitions[at].copies.is_empty());
+        let mut left: BTreeMap<_, &Queue> = self
+            .queues
+            .iter()
+            .map(|queue| ((queue.from, queue.to), queue))
+            .collect();
+        for mut link in links(&model, &place, sizes) {
+            let ends = (id(link.from), id(link.to));
+            let fault = |what: &str| PlanError::Other(queue_is(ends, what));
+            let Some(queue) = left.remove(&ends) else {
+                return Err(fault(
+                    "is left out, and the graph needs it: add it, or make the plan anew",
+                ));
+            };
+            if copied(link.from) || copied(link.to) {
+                link.absorb_nothing();
+            }
+            link.block = queue.block.next_multiple_of(model.round);
+            link.capacity = queue.capacity;
+            if link.initial() != queue.initial {
+                let (given, own) = (queue.initial, link.initial());
+                let text = format!(
+                    "has {given} blocks at the start, `initial`: with blocks of {} ticks the delays \
+                     of the graph are {own}; write {own}, or change the graph",
+                    link.block
+                );
+                return Err(fault(&text));
+            }
+        }
+        match left.into_keys().next() {
+            Some(ends) => Err(PlanError::Other(queue_is(
+                ends,
+                "carries nothing of the graph: leave it out",
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn queue_is((from, to): (Option<u32>, Option<u32>), what: &str) -> String {
+    let end = |id: Option<u32>| id.map_or("the outside".into(), |id| id.to_string());
+    format!("the plan's queue from {} to {} {what}", end(from), end(to))
 }

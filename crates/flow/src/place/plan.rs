@@ -85,13 +85,21 @@ pub struct Queue {
     pub block: u64,
     /// Blocks that it holds.
     pub capacity: u64,
-    /// Blocks at the start, out of delays.
+    /// Blocks at the start. They follow from delays of the graph and from `block`.
     pub initial: u64,
     /// Bytes of a block.
     pub bytes: u64,
-    /// How blocks pass: the way that was measured to be fastest for their size.
+    /// How blocks pass: between partitions the way that was measured to be fastest for their size.
+    /// Queues from the inputs and to the outputs all have one way.
     #[serde(default)]
     pub transfer: Transfer,
+}
+
+impl Queue {
+    /// Whether it comes from the inputs or goes to the outputs.
+    pub(super) fn is_outer(&self) -> bool {
+        self.from.is_none() || self.to.is_none()
+    }
 }
 
 fn schema_of_plans() -> String {
@@ -203,7 +211,9 @@ pub fn plan(
             let limit = Limit::of(&network, &speed, used_by(network.place), all.cpus.len());
             let mut made = Plan::new(graph, &network, (speed, limit), &copies, proved);
             made.measured = costs.measured;
-            for queue in &mut made.queues {
+            // Queues of the outside have one way, as they have one size: ends of threads that are
+            // no partitions are not measured.
+            for queue in made.queues.iter_mut().filter(|queue| !queue.is_outer()) {
                 queue.transfer = fastest(&costs.transfers, queue.bytes);
             }
             let better = best
@@ -455,6 +465,7 @@ impl Plan {
             let text = format!("the plan has {path}, which the graph has not: make it anew");
             return Err(PlanError::Other(text));
         }
+        self.check_queues(graph, &partitions)?;
         let between = self.queues.iter().filter_map(|queue| {
             Some(Between {
                 from: queue.from?,
@@ -464,11 +475,16 @@ impl Plan {
                 transfer: queue.transfer,
             })
         });
-        let capacity = self.outside().map(|queue| queue.capacity).next();
+        let (capacity, transfer) = self
+            .outside()
+            .map(|queue| (queue.capacity, queue.transfer))
+            .next()
+            .unzip();
         Ok(Settings {
             block: self.block,
             capacity: capacity.map_or(Settings::default().capacity, |most| most as usize),
             step: self.step,
+            transfer: transfer.unwrap_or_default(),
             copies: self
                 .partitions
                 .iter()

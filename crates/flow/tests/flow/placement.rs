@@ -223,6 +223,12 @@ proptest! {
                 return Ok(());
             }
         };
+        let shape = executor.shape();
+        for queue in &shape.queues {
+            let ends = [queue.from, queue.to].map(|at| shape.partitions[at].id);
+            let planned = plan.queues.iter().find(|of| [of.from, of.to] == ends);
+            prop_assert_eq!(planned.map(|of| of.initial), Some(queue.initial as u64), "{}", plan);
+        }
         let found = executor.run_values(&inputs).unwrap();
         prop_assert_eq!(bytes(&found), bytes(&wanted), "{}", plan);
     }
