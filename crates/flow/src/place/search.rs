@@ -31,6 +31,9 @@ impl Dice {
 struct Annealing<'a> {
     model: &'a Model,
     look: &'a Look<'a>,
+    /// All cores, fast ones first.
+    order: Vec<usize>,
+    /// How many of these are in use.
     cores: usize,
     dice: Dice,
     best: Best,
@@ -49,6 +52,7 @@ pub(super) fn search(model: &Model, cores: &Cores, look: &Look, seed: u64, most:
     let mut search = Annealing {
         model,
         look,
+        order: fast_first(cores),
         cores: cores.cpus.len(),
         dice: Dice(seed),
         best: Best {
@@ -63,18 +67,33 @@ pub(super) fn search(model: &Model, cores: &Cores, look: &Look, seed: u64, most:
         let place = fixed(search.contiguous(used));
         search.offer(place);
     }
-    // Clusters of items that share most, then each item by itself.
-    for wanted in [cores.cpus.len().saturating_mul(2), count] {
-        let clusters = search.clusters(wanted.min(count));
-        let start = search.best.place.clone();
-        search.anneal(start, &clusters);
+    // Few cores first, then twice as many: moves to any of many cores rarely find what a few can do.
+    let few = std::iter::successors(Some(2), |used| Some(2 * used));
+    let few = few.take_while(|used| *used < cores.cpus.len());
+    let steps: Vec<usize> = few.chain([cores.cpus.len()]).collect();
+    for (at, &used) in steps.iter().enumerate() {
+        let steps_left = (steps.len() - at) as u64;
+        let for_others = search.left * (steps_left - 1) / steps_left;
+        search.left -= for_others;
+        search.cores = used;
+        // Clusters of items that share most, then each item by itself.
+        for wanted in [used.saturating_mul(2), count] {
+            let clusters = search.clusters(wanted.min(count));
+            let start = search.best.place.clone();
+            search.anneal(start, &clusters);
+        }
+        search.descend();
+        search.left += for_others;
     }
-    search.descend();
     search.restart(&fixed);
     search.best
 }
 
 impl Annealing<'_> {
+    fn any_core(&mut self) -> usize {
+        self.order[self.dice.below(self.cores)]
+    }
+
     /// Items in the order of data, cut where each core has its share of the work.
     fn contiguous(&self, used: usize) -> Vec<usize> {
         let step = self.look.sizes().step.min(self.look.sizes().block);
@@ -169,7 +188,7 @@ impl Annealing<'_> {
             match self.dice.below(8) {
                 // Two cores change places.
                 0 => {
-                    let (a, b) = (self.dice.below(self.cores), self.dice.below(self.cores));
+                    let (a, b) = (self.any_core(), self.any_core());
                     for (at, item) in place.iter_mut().zip(&self.model.items) {
                         *at = match *at {
                             _ if item.pinned.is_some() => *at,
@@ -189,7 +208,7 @@ impl Annealing<'_> {
                 }
                 _ => {
                     let number = numbers[self.dice.below(numbers.len())];
-                    let to = self.dice.below(self.cores);
+                    let to = self.any_core();
                     shift(&mut place, cluster, number, to);
                 }
             }
@@ -218,7 +237,8 @@ impl Annealing<'_> {
         loop {
             let begin = energy;
             for &item in &free {
-                for core in 0..self.cores {
+                for at in 0..self.cores {
+                    let core = self.order[at];
                     let own = std::mem::replace(&mut place[item], core);
                     if own == core {
                         continue;
@@ -273,7 +293,7 @@ impl Annealing<'_> {
                 } else {
                     self.dice.below(count)
                 };
-                place[item] = self.dice.below(self.cores);
+                place[item] = self.any_core();
             }
             self.best.place = fixed(place);
             self.best.period = self.look.period(&self.best.place);
@@ -306,6 +326,19 @@ impl Annealing<'_> {
         self.best.period = period;
         Some(next)
     }
+}
+
+/// All cores: those before others that compute faster by a tenth or more, else as they are given.
+fn fast_first(cores: &Cores) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..cores.cpus.len()).collect();
+    let tenths = |core: &usize| {
+        cores
+            .paces
+            .get(*core)
+            .map_or(10, |pace| (10.0 * pace) as i64)
+    };
+    order.sort_by_key(|core| std::cmp::Reverse(tenths(core)));
+    order
 }
 
 fn shift(place: &mut [usize], cluster: &[usize], number: usize, to: usize) {
