@@ -23,7 +23,7 @@ pub use counts::{Counters, LossCounts, StreamCounts};
 pub use lcores::LcoreCounts;
 pub use record::{ActiveLoss, LossLine, LossRecord, LossTotal};
 pub use status::summary;
-pub use text::{grouped, options_for, per_second, percent, span};
+pub use text::{Words, grouped, options_for, per_second, percent, span};
 pub use track::{LINE, LossStage};
 pub use watch::{Moment, Setup, Watch};
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Cause, LossEvent, LossStage};
+use super::{Cause, LossEvent, LossStage, Words};
 
 /// Lines that are kept.
 const KEPT: usize = 50;
@@ -25,6 +25,7 @@ struct Kept {
 struct Active {
     since: f64,
     count: u64,
+    words: Words,
     line: Option<String>,
 }
 
@@ -37,6 +38,8 @@ pub struct ActiveLoss {
     pub since: f64,
     /// How many were lost since.
     pub count: u64,
+    /// What there is to say of it now.
+    pub words: Words,
     /// The last line about it, if there was one: a loss is said once a second look has found it.
     pub line: Option<String>,
 }
@@ -70,21 +73,23 @@ impl LossRecord {
 
     /// Takes over what a look at this UNIX time found: all that is being lost, and the lines that
     /// were due.
-    pub fn update(
+    pub fn update<'a>(
         &self,
         time: f64,
-        active: impl Iterator<Item = (Cause, u64)>,
+        active: impl Iterator<Item = (Cause, u64, &'a Words)>,
         events: &[LossEvent],
     ) {
         let mut kept = self.lock();
         let mut before = std::mem::take(&mut kept.active);
-        for (cause, count) in active {
-            let mut active = before.remove(&cause).unwrap_or(Active {
+        for (cause, count, words) in active {
+            let mut active = before.remove(&cause).unwrap_or_else(|| Active {
                 since: time,
                 count,
+                words: words.clone(),
                 line: None,
             });
             active.count = count;
+            active.words.clone_from(words);
             kept.active.insert(cause, active);
         }
         for (cause, over) in before {
@@ -115,6 +120,7 @@ impl LossRecord {
             cause,
             since: active.since,
             count: active.count,
+            words: active.words.clone(),
             line: active.line.clone(),
         });
         let mut active: Vec<_> = active.collect();
@@ -160,6 +166,7 @@ mod tests {
     #[test]
     fn totals_never_fall_and_causes_are_at_work_from_first_to_last() {
         let record = LossRecord::default();
+        let words = Words::new("late", "look");
         let late = Cause::Dropped(DropCause::TooOld);
         let total = || {
             let of = record.totals();
@@ -167,17 +174,18 @@ mod tests {
         };
         let at = |active, begun, count| (late, active, LossTotal { begun, count });
         assert_eq!(total(), at(false, 0, 0));
-        record.update(1.0, [(late, 3)].into_iter(), &[]);
+        record.update(1.0, [(late, 3, &words)].into_iter(), &[]);
         assert_eq!(total(), at(true, 1, 3));
         let begins = [event(late, LossStage::Begins)];
-        record.update(2.0, [(late, 5)].into_iter(), &begins);
+        record.update(2.0, [(late, 5, &words)].into_iter(), &begins);
         let active = record.active();
         assert_eq!((active[0].since, active[0].count), (1.0, 5));
         assert_eq!(active[0].line.as_deref(), Some("Begins"));
+        assert_eq!(active[0].words, words);
         let ends = [event(late, LossStage::Ends)];
         record.update(9.0, std::iter::empty(), &ends);
         assert_eq!(total(), at(false, 1, 5));
-        record.update(20.0, [(late, 1)].into_iter(), &[]);
+        record.update(20.0, [(late, 1, &words)].into_iter(), &[]);
         assert_eq!(total(), at(true, 2, 6));
         assert_eq!(record.active()[0].line, None);
         let stages: Vec<_> = record.lines().iter().map(|line| line.stage).collect();
@@ -188,7 +196,8 @@ mod tests {
     fn losses_come_before_warnings_and_causes_before_consequences() {
         let record = LossRecord::default();
         let found = [Cause::NotSent, Cause::WrongTime, Cause::NoInput];
-        record.update(1.0, found.map(|cause| (cause, 0)).into_iter(), &[]);
+        let words = Words::new("lost", "");
+        record.update(1.0, found.map(|cause| (cause, 0, &words)).into_iter(), &[]);
         let order: Vec<_> = record.active().iter().map(|loss| loss.cause).collect();
         assert_eq!(order, [Cause::NoInput, Cause::NotSent, Cause::WrongTime]);
     }

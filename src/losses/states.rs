@@ -4,70 +4,74 @@ use std::time::Duration;
 
 use super::counts::{LossCounts, StreamCounts};
 use super::levels;
-use super::text::{Line, grouped, percent, span};
+use super::text::{Line, Words, grouped, percent, span};
 
 impl Line<'_> {
-    pub(super) fn wrong_time(&self) -> String {
+    pub(super) fn wrong_time(&self) -> Words {
         let off = self.times.off();
         let by = Duration::try_from_secs_f64(off.abs()).unwrap_or(Duration::MAX);
         let side = if off < 0.0 { "behind" } else { "ahead of" };
         let sync_time = self.setup.clock.sync_time;
-        format!(
-            "the heaps' time is {} {side} this host's clock: {}, `--sync-time {sync_time}` should be about {:.1}, or \
-             `--adc-sample-rate` or the host's clock is wrong",
-            span(by),
-            self.cause.name(),
-            sync_time - off
+        let (by, name) = (span(by), self.cause.name());
+        Words::new(
+            format!("the heaps' time is {by} {side} this host's clock: {name}"),
+            format!(
+                "`--sync-time {sync_time}` should be about {:.1}, or `--adc-sample-rate` or the host's clock is wrong",
+                sync_time - off
+            ),
         )
     }
 
-    pub(super) fn time_jumped(&self) -> String {
+    pub(super) fn time_jumped(&self) -> Words {
         let jump = Duration::try_from_secs_f64(self.times.jump()).unwrap_or(Duration::MAX);
         let (name, jump, jumps) = (self.cause.name(), span(jump), self.due.count);
         let again = match jumps {
             0 | 1 => String::new(),
             _ => format!(", the last of {} jumps", grouped(jumps)),
         };
-        format!(
-            "the heaps' time jumped {jump} ahead{again}: {name}, nothing was sampled for that time, so that no heap of it is \
-             missing: was a digitiser synchronised or started anew? If it has another sync time now, start the engine again \
-             with that `--sync-time`"
+        Words::new(
+            format!(
+                "the heaps' time jumped {jump} ahead{again}: {name}, nothing was sampled for that time, so that no heap of it \
+                 is missing"
+            ),
+            "was a digitiser synchronised or started anew? If it has another sync time now, start the engine again with \
+             that `--sync-time`",
         )
     }
 
-    pub(super) fn lcore_without_cpu(&self) -> String {
+    pub(super) fn lcore_without_cpu(&self) -> Words {
         let lcores = self.lcores.without_cpu(self.now, &self.counts.lcores);
-        format!(
-            "{lcores}: {}, something else runs there, or has stopped it: give lcores CPUs of their own (`--recv-affinity`, \
-             `--print-plan`, `karoo tune check`)",
-            self.cause.name()
+        let name = self.cause.name();
+        Words::new(
+            format!("{lcores}: {name}, something else runs there, or has stopped it"),
+            "give lcores CPUs of their own (`--recv-affinity`, `--print-plan`, `karoo tune check`)",
         )
     }
 
-    pub(super) fn busy_lcore(&self) -> String {
+    pub(super) fn busy_lcore(&self) -> Words {
         let lcores = self.lcores.busy(self.now, &self.counts.lcores);
-        format!(
-            "{lcores}: {}, at its limit packets are lost: more rx lcores, by more entries of `--recv-affinity`",
-            self.cause.name()
+        let name = self.cause.name();
+        Words::new(
+            format!("{lcores}: {name}, at its limit packets are lost"),
+            "more rx lcores, by more entries of `--recv-affinity`",
         )
     }
 
-    pub(super) fn link_down(&self) -> String {
+    pub(super) fn link_down(&self) -> Words {
         let down = self.counts.links.iter().filter(|(_, up, _)| !up);
         let down: Vec<_> = down.map(|(name, ..)| &name[..]).collect();
         let (name, since) = (self.cause.name(), span(self.due.lasted));
-        match &down[..] {
+        let what = match &down[..] {
             [] => format!(
-                "port {} had no link for a moment: {name}, packets were lost meanwhile: look at cables, optics and the \
-                 switch's port",
+                "port {} had no link for a moment: {name}, packets were lost meanwhile",
                 self.fallen().join(", ")
             ),
             down => format!(
-                "port {} has no link, since {since}: {name}, packets are lost until it is up: look at cables, optics and the \
-                 switch's port",
+                "port {} has no link, since {since}: {name}, packets are lost until it is up",
                 down.join(", ")
             ),
-        }
+        };
+        Words::new(what, "look at cables, optics and the switch's port")
     }
 
     /// Ports whose link went down since it began.
@@ -81,18 +85,20 @@ impl Line<'_> {
         fallen.map(|(name, ..)| &name[..]).collect()
     }
 
-    pub(super) fn clock_not_synchronised(&self) -> String {
+    pub(super) fn clock_not_synchronised(&self) -> Words {
         let error = self.counts.clock.map_or(0.0, |clock| clock.maximum_error);
         let error = Duration::try_from_secs_f64(error).unwrap_or_default();
-        format!(
-            "this host's clock is not synchronised, it may be wrong by {}: {}, what is compared with it cannot be trusted \
-             (delays, latency, `wrong-time`): does chrony, ntpd or ptp4l run, and has it a server?",
-            span(error),
-            self.cause.name()
+        let (error, name) = (span(error), self.cause.name());
+        Words::new(
+            format!(
+                "this host's clock is not synchronised, it may be wrong by {error}: {name}, what is compared with it cannot be \
+                 trusted (delays, latency, `wrong-time`)"
+            ),
+            "does chrony, ntpd or ptp4l run, and has it a server?",
         )
     }
 
-    pub(super) fn input_clipping(&self) -> String {
+    pub(super) fn input_clipping(&self) -> Words {
         let heap_samples = self.setup.recv.packet_samples as u64;
         let since = |count: fn(&LossCounts, usize) -> u64, pol| {
             count(self.counts, pol).saturating_sub(count(self.from, pol))
@@ -102,16 +108,14 @@ impl Line<'_> {
             let clipped = since(|counts, pol| counts.clipped[pol], pol);
             percent(clipped as f64 / all.max(1) as f64)
         };
-        format!(
-            "{} of polarisation 0 and {} of 1, where {} is too much: lower the level in front of the digitiser, or look for \
-             interference",
-            share(0),
-            share(1),
-            percent(levels::INPUT)
+        let (zero, one, limit) = (share(0), share(1), percent(levels::INPUT));
+        Words::new(
+            format!("{zero} of polarisation 0 and {one} of 1, where {limit} is too much"),
+            "lower the level in front of the digitiser, or look for interference",
         )
     }
 
-    pub(super) fn output_clipping(&self) -> String {
+    pub(super) fn output_clipping(&self) -> Words {
         let from = |name: &str| self.from.outputs.iter().find(|output| output.name == name);
         let of = |output: &StreamCounts| {
             let before = from(&output.name)?;
@@ -130,9 +134,9 @@ impl Line<'_> {
             })
         };
         let outputs: Vec<_> = self.counts.outputs.iter().filter_map(of).collect();
-        format!(
-            "{}: lower the gains, with `?karoo-auto-gain`, `?gain` or `--gain`",
-            outputs.join("; ")
+        Words::new(
+            outputs.join("; "),
+            "lower the gains, with `?karoo-auto-gain`, `?gain` or `--gain`",
         )
     }
 }

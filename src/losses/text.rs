@@ -14,6 +14,30 @@ use super::{Cause, Setup};
 use crate::config::RecvConfig;
 use crate::recv::DropCause;
 
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// What is lost or wrong, and how it comes.
+    pub what: String,
+    /// What mends it, or where to look; may be empty.
+    pub mends: String,
+}
+
+impl Words {
+    pub(super) fn new(what: impl Into<String>, mends: impl Into<String>) -> Self {
+        let (what, mends) = (what.into(), mends.into());
+        Self { what, mends }
+    }
+
+    /// As one line.
+    pub fn line(&self) -> String {
+        match self.mends.is_empty() {
+            true => self.what.clone(),
+            false => format!("{}: {}", self.what, self.mends),
+        }
+    }
+}
+
 /// What a line is made of.
 pub struct Line<'a> {
     pub setup: &'a Setup,
@@ -36,10 +60,10 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The line.
-    pub fn text(&self) -> String {
+    /// What it says.
+    pub fn words(&self) -> Words {
         match self.due.stage {
-            LossStage::Ends => self.end(),
+            LossStage::Ends => Words::new(self.end(), ""),
             LossStage::Begins | LossStage::GoesOn => match self.cause {
                 Cause::NoInput => self.no_input(),
                 Cause::OnePolarisation => self.one_polarisation(),
@@ -49,7 +73,11 @@ impl Line<'_> {
                 Cause::BusyLcore => self.busy_lcore(),
                 Cause::LinkDown => self.link_down(),
                 Cause::ClockNotSynchronised => self.clock_not_synchronised(),
-                _ => format!("{}: {}", self.amount(), self.known()),
+                _ => {
+                    let Words { what, mends } = self.known();
+                    let (amount, name) = (self.amount(), self.cause.name());
+                    Words::new(format!("{amount}: {name}, {what}"), mends)
+                }
             },
         }
     }
@@ -132,27 +160,28 @@ impl Line<'_> {
     }
 
     /// What is known of the cause, and what mends it.
-    fn known(&self) -> String {
-        let name = self.cause.name();
-        let known = match self.cause {
+    fn known(&self) -> Words {
+        match self.cause {
             Cause::Dropped(cause) => self.dropped(cause),
-            Cause::RxMissed => format!(
-                "{}: nobody took them in time; an rx lcore needs a CPU of its own \
-                 (`--recv-affinity`, `karoo tune check`), stalls a larger `--recv-buffer` (through UDP sockets also \
-                 `sysctl net.core.rmem_max`)",
-                self.ports(|port| port.rx_missed)
+            Cause::RxMissed => Words::new(
+                format!(
+                    "{}: nobody took them in time",
+                    self.ports(|port| port.rx_missed)
+                ),
+                "an rx lcore needs a CPU of its own (`--recv-affinity`, `karoo tune check`), stalls a larger \
+                 `--recv-buffer` (through UDP sockets also `sysctl net.core.rmem_max`)",
             ),
-            Cause::RxNoBuffer => format!(
-                "{}: no buffer was free; try a larger `--recv-buffer`",
-                self.ports(|port| port.rx_no_mbuf)
+            Cause::RxNoBuffer => Words::new(
+                format!("{}: no buffer was free", self.ports(|port| port.rx_no_mbuf)),
+                "try a larger `--recv-buffer`",
             ),
-            Cause::RxErrors => format!(
-                "{}: damaged on the way; look at cables, optics and MTU",
-                self.ports(|port| port.rx_errors)
+            Cause::RxErrors => Words::new(
+                format!("{}: damaged on the way", self.ports(|port| port.rx_errors)),
+                "look at cables, optics and MTU",
             ),
-            Cause::TxErrors => format!(
-                "{}: is its link up, and fast enough?",
-                self.ports(|port| port.tx_errors)
+            Cause::TxErrors => Words::new(
+                self.ports(|port| port.tx_errors),
+                "is its link up, and fast enough?",
             ),
             Cause::MissingHeaps => self.missing(),
             Cause::NotSent => self.not_sent(),
@@ -166,82 +195,88 @@ impl Line<'_> {
             | Cause::LcoreWithoutCpu
             | Cause::BusyLcore
             | Cause::LinkDown
-            | Cause::ClockNotSynchronised => String::new(),
-        };
-        format!("{name}, {known}")
+            | Cause::ClockNotSynchronised => Words::new("", ""),
+        }
     }
 
-    fn dropped(&self, cause: DropCause) -> String {
+    fn dropped(&self, cause: DropCause) -> Words {
         let recv = &self.setup.recv;
         let last = &self.counts.last;
         let packet_samples = recv.packet_samples;
+        let seconds =
+            |samples: Option<u64>| samples.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
+        let long =
+            |seconds: f64| span(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        if let (DropCause::WrongHeapLength, Some(bytes)) = (cause, last.heap_length) {
+            let (expected, options) = (recv.heap_bytes(), options_for(recv, bytes));
+            let what = format!("heaps have {bytes} bytes where {expected} are expected");
+            return Words::new(what, format!("{options}?"));
+        }
         match cause {
-            DropCause::WrongHeapLength => {
-                let Some(bytes) = last.heap_length else {
-                    return cause.explanation().to_owned();
-                };
-                let expected = recv.heap_bytes();
-                let options = options_for(recv, bytes);
-                format!("heaps have {bytes} bytes where {expected} are expected: {options}?")
-            }
             DropCause::BadTimestamp => {
                 let such = last
                     .timestamp
                     .map_or(String::new(), |t| format!(" such as {t}"));
-                format!(
-                    "timestamps{such} are not multiples of the {packet_samples} samples of a heap: \
-                     `--recv-packet-samples`, or `--mask-timestamp`?"
+                Words::new(
+                    format!(
+                        "timestamps{such} are not multiples of the {packet_samples} samples of a heap"
+                    ),
+                    "`--recv-packet-samples`, or `--mask-timestamp`?",
                 )
             }
             DropCause::StrayTime => {
-                let ahead = last.ahead.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
-                let ahead = Duration::try_from_secs_f64(ahead).unwrap_or(Duration::MAX);
-                format!(
-                    "heaps are {} ahead of all others: damaged on the way, or a digitiser of another time: synchronise it",
-                    span(ahead)
+                let ahead = long(seconds(last.ahead));
+                Words::new(
+                    format!(
+                        "heaps are {ahead} ahead of all others, damaged on the way or from a digitiser of another time"
+                    ),
+                    "synchronise it, or look at cables",
                 )
             }
             DropCause::TooOld => {
-                let behind = last.behind.unwrap_or(0) as f64 / self.setup.clock.adc_sample_rate;
-                let jumped = self.times.explains_behind(behind, self.now);
-                let behind = Duration::try_from_secs_f64(behind).unwrap_or(Duration::MAX);
-                if jumped {
-                    return format!(
-                        "heaps come {} behind the newest, as far as these jumped ahead: digitisers of different times, \
-                         synchronise them, then start the engine again with their `--sync-time`",
-                        span(behind)
-                    );
+                let behind = seconds(last.behind);
+                let (late, jumped) = (long(behind), self.times.explains_behind(behind, self.now));
+                match jumped {
+                    true => Words::new(
+                        format!(
+                            "heaps come {late} behind the newest, as far as these jumped ahead: digitisers of different times"
+                        ),
+                        "synchronise them, then start the engine again with their `--sync-time`",
+                    ),
+                    false => Words::new(
+                        format!(
+                            "heaps come {late} behind the newest, late on their way, or a digitiser's time went back"
+                        ),
+                        "if all digitisers' did, start the engine again with their `--sync-time`",
+                    ),
                 }
-                format!(
-                    "heaps come {} behind the newest: late on their way, or a digitiser's time went back; if all \
-                     digitisers' did, start the engine again with their `--sync-time`",
-                    span(behind)
-                )
             }
             DropCause::NoFreeChunk => self.no_free_chunk(),
-            cause => cause.explanation().to_owned(),
+            cause => match cause.explanation().split_once(": ") {
+                Some((what, mends)) => Words::new(what, mends),
+                None => Words::new(cause.explanation(), ""),
+            },
         }
     }
 
-    fn no_free_chunk(&self) -> String {
+    fn no_free_chunk(&self) -> Words {
         let full = |output: &&StreamCounts| output.free_chunks == 0;
         let full = self.counts.outputs.iter().filter(full);
         let full: Vec<_> = full.map(|output| &output.name[..]).collect();
         let no_link = self.counts.links.iter().any(|(_, up, _)| !up);
-        match full.is_empty() {
-            false if no_link => format!(
-                "all output chunks of {} wait to be sent: see {}",
-                full.join(", "),
-                Cause::LinkDown.name()
-            ),
-            true => "the engine does not keep up: `--backend cuda`, CPUs of its own (`--print-plan`) or fewer outputs; \
-                     against short stalls `--recv-spare-chunks`"
-                .to_owned(),
-            false => format!(
-                "all output chunks of {} wait to be sent: `--send-rate-factor`, or a faster link",
-                full.join(", ")
-            ),
+        if full.is_empty() {
+            return Words::new(
+                "the engine does not keep up",
+                "`--backend cuda`, CPUs of its own (`--print-plan`) or fewer outputs; against short stalls \
+                 `--recv-spare-chunks`",
+            );
         }
+        let mends = match no_link {
+            true => format!("see {}", Cause::LinkDown.name()),
+            false => "`--send-rate-factor`, or a faster link".to_owned(),
+        };
+        let what = format!("all output chunks of {} wait to be sent", full.join(", "));
+        Words::new(what, mends)
     }
 
     /// Ports whose counter has moved since the loss began.
@@ -256,7 +291,7 @@ impl Line<'_> {
         format!("port {}", names.join(", "))
     }
 
-    fn missing(&self) -> String {
+    fn missing(&self) -> Words {
         let since = |count: fn(&LossCounts) -> [u64; N_POL]| {
             let (now, from) = (count(self.counts), count(self.from));
             [0, 1].map(|pol: usize| now[pol].saturating_sub(from[pol]))
@@ -266,29 +301,34 @@ impl Line<'_> {
             let all = (missing[pol] + heaps[pol]).max(1);
             percent(missing[pol] as f64 / all as f64)
         });
-        format!(
-            "{} of polarisation 0 and {} of 1: {}",
-            percent[0],
-            percent[1],
-            self.whereabouts()
-        )
+        let Words { what, mends } = self.whereabouts();
+        let what = format!(
+            "{} of polarisation 0 and {} of 1: {what}",
+            percent[0], percent[1]
+        );
+        Words::new(what, mends)
     }
 
     /// Where missing heaps were lost, as far as this host can tell.
-    fn whereabouts(&self) -> String {
+    fn whereabouts(&self) -> Words {
         let here = |cause: &&Cause| match cause {
             Cause::Dropped(cause) => cause.is_loss(),
             cause => matches!(cause, Cause::RxMissed | Cause::RxNoBuffer | Cause::RxErrors),
         };
         let here: Vec<_> = self.lossy.iter().filter(here).map(|c| c.name()).collect();
         match here.is_empty() {
-            true => "they did not reach this host's port: look at the digitiser, at cables and at the counters of switches"
-                .to_owned(),
-            false => format!("they came and were lost here, see {}", here.join(", ")),
+            true => Words::new(
+                "they did not reach this host's port",
+                "look at the digitiser, at cables and at the counters of switches",
+            ),
+            false => Words::new(
+                "they came and were lost here",
+                format!("see {}", here.join(", ")),
+            ),
         }
     }
 
-    fn not_sent(&self) -> String {
+    fn not_sent(&self) -> Words {
         let from = |name: &str| {
             let output = self.from.outputs.iter().find(|output| output.name == name);
             output.map_or(0, |output| output.not_sent)
@@ -303,20 +343,22 @@ impl Line<'_> {
             || self.lossy.contains(&Cause::MissingHeaps)
             || self.lossy.contains(&Cause::OnePolarisation)
             || self.lossy.contains(&Cause::NoInput);
-        let why = match missing {
-            true => "a part of their input is missing",
-            false => {
-                "their input is gone when it is their turn: delays that jump, or that differ by more than `--max-delay-diff`"
-            }
+        let (why, mends) = match missing {
+            true => ("a part of their input is missing", ""),
+            false => (
+                "their input is gone when it is their turn",
+                "look for delays that jump, or that differ by more than `--max-delay-diff`",
+            ),
         };
-        format!("{}: {why}", outputs.join(", "))
+        Words::new(format!("{}: {why}", outputs.join(", ")), mends)
     }
 
-    fn no_input(&self) -> String {
+    fn no_input(&self) -> Words {
         if self.counts.placed > 0 && self.now == self.silent_since {
             let (silences, lasted) = (self.silences, span(self.due.lasted));
             let name = self.cause.name();
-            return format!("heaps come and go, with {silences} silences in {lasted}: {name}");
+            let what = format!("heaps come and go, with {silences} silences in {lasted}: {name}");
+            return Words::new(what, "");
         }
         let since = span(self.now.duration_since(self.silent_since));
         let first = match self.counts.placed {
@@ -347,10 +389,11 @@ impl Line<'_> {
             ),
             _ => format!("nothing comes to {on}"),
         };
-        format!(
-            "{first}: {}, {arrives}; expected are heaps for {source}: does the digitiser send to them, is `--recv-interface` \
-             the one that they come through, does the network have an IGMP querier?",
-            self.cause.name()
+        let name = self.cause.name();
+        Words::new(
+            format!("{first}: {name}, {arrives}; expected are heaps for {source}"),
+            "does the digitiser send to them, is `--recv-interface` the one that they come through, does the network have \
+             an IGMP querier?",
         )
     }
 
@@ -368,7 +411,7 @@ impl Line<'_> {
             .max_by_key(|(_, count)| *count)
     }
 
-    fn one_polarisation(&self) -> String {
+    fn one_polarisation(&self) -> Words {
         let since = span(self.due.lasted);
         let here = |pol: usize| self.counts.heaps[pol] > self.before.1.heaps[pol];
         let pol = usize::from(here(0));
@@ -384,11 +427,15 @@ impl Line<'_> {
             }
             None => String::new(),
         };
-        format!(
-            "no heap of polarisation {pol} comes, since {since}: {}, the other comes{dropped}; are its destinations among {}, \
-             does its digitiser send, and with an odd number if it is polarisation 1?",
-            self.cause.name(),
-            self.setup.source
+        let (name, source) = (self.cause.name(), &self.setup.source);
+        Words::new(
+            format!(
+                "no heap of polarisation {pol} comes, since {since}: {name}, the other comes{dropped}"
+            ),
+            format!(
+                "are its destinations among {source}, does its digitiser send, and with an odd number if it is \
+                 polarisation 1?"
+            ),
         )
     }
 }

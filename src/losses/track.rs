@@ -143,6 +143,25 @@ impl Track {
         Some(due)
     }
 
+    /// What there is to show of it `now`, whether or not a line is due; `found` by the look after
+    /// the one `before`.
+    pub fn shown(&self, before: Instant, now: Instant, found: FoundLoss) -> Option<Due> {
+        let episode = self.episode.as_ref()?;
+        let lost = match found {
+            FoundLoss::Lost(lost) | FoundLoss::Wrong { lost, .. } => lost,
+            FoundLoss::Unknown => 0,
+        };
+        Some(Due {
+            stage: match episode.said {
+                None => LossStage::Begins,
+                Some(_) => LossStage::GoesOn,
+            },
+            count: episode.count,
+            rate: lost as f64 / now.duration_since(before).as_secs_f64().max(1e-9),
+            lasted: episode.last_loss.duration_since(episode.begun),
+        })
+    }
+
     fn add(&mut self, since: Instant, now: Instant, lost: u64, wrong: bool) {
         if self.episode.is_none() {
             let returns = self

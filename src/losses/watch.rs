@@ -9,7 +9,7 @@ use ground::{N_POL, SampleClock};
 use super::counts::LossCounts;
 use super::lcores::LcoreTroubles;
 use super::levels::Levels;
-use super::text::Line;
+use super::text::{Line, Words};
 use super::time::Times;
 use super::track::{FoundLoss, Track};
 use super::{Cause, LossEvent, status};
@@ -83,6 +83,8 @@ impl Setup {
 pub struct Watch {
     setup: Setup,
     tracks: BTreeMap<Cause, (Track, LossCounts)>,
+    /// What there was to say at the last look.
+    words: BTreeMap<Cause, Words>,
     recent: VecDeque<(Instant, LossCounts)>,
     /// When it was found that no heap had come since the look before; at first, when it began.
     silent_since: Instant,
@@ -114,6 +116,7 @@ impl Watch {
         Self {
             setup,
             tracks: BTreeMap::new(),
+            words: BTreeMap::new(),
             recent: VecDeque::from([(now, counts)]),
             silent_since: now,
             silent: false,
@@ -149,7 +152,7 @@ impl Watch {
                 .or_insert_with(|| (Track::default(), last.clone()));
         }
         let mut known = lossy.clone();
-        known.extend(self.active().map(|(cause, _)| cause));
+        known.extend(self.active().map(|(cause, ..)| cause));
         known.sort_unstable();
         known.dedup();
         let mut events = Vec::new();
@@ -159,13 +162,14 @@ impl Watch {
             if !track.is_active() {
                 from.clone_from(&last);
             }
-            let Some(due) = track.look(before, now.at, found) else {
+            let due = track.look(before, now.at, found);
+            let Some(shown) = due.or_else(|| track.shown(before, now.at, found)) else {
                 continue;
             };
             let line = Line {
                 setup: &self.setup,
                 cause,
-                due,
+                due: shown,
                 lossy: &known,
                 before: (before, &last),
                 from,
@@ -176,12 +180,16 @@ impl Watch {
                 times: &self.times,
                 lcores: &self.lcores,
             };
-            events.push(LossEvent {
-                cause,
-                stage: due.stage,
-                count: due.count,
-                text: line.text(),
-            });
+            let words = line.words();
+            if let Some(due) = due {
+                events.push(LossEvent {
+                    cause,
+                    stage: due.stage,
+                    count: due.count,
+                    text: words.line(),
+                });
+            }
+            self.words.insert(cause, words);
         }
         self.recent.push_back((now.at, counts));
         while self.recent.len() > STATUS_LOOKS + 1 {
@@ -190,11 +198,12 @@ impl Watch {
         events
     }
 
-    /// What is being lost now, and how many of it since it began.
-    pub fn active(&self) -> impl Iterator<Item = (Cause, u64)> {
-        let count =
-            |(cause, (track, _)): (&Cause, &(Track, LossCounts))| Some((*cause, track.count()?));
-        self.tracks.iter().filter_map(count)
+    /// What is being lost now, how many of it since it began, and what there is to say of it.
+    pub fn active(&self) -> impl Iterator<Item = (Cause, u64, &Words)> {
+        let active = |(cause, (track, _)): (&Cause, &(Track, LossCounts))| {
+            Some((*cause, track.count()?, self.words.get(cause)?))
+        };
+        self.tracks.iter().filter_map(active)
     }
 
     /// One line on the last seconds: input, loss and its top cause, output.

@@ -45,14 +45,11 @@ fn state(severity: Severity) -> State {
 }
 
 fn cause(active: &ActiveLoss) -> CauseShown {
-    // Lines end with what mends a loss.
-    let line = active.line.as_deref().unwrap_or(active.cause.name());
-    let (text, mends) = line.rsplit_once(": ").unwrap_or((line, ""));
     CauseShown {
         name: active.cause.name().to_owned(),
         state: state(active.cause.severity()),
-        text: text.to_owned(),
-        mends: mends.to_owned(),
+        text: active.words.what.clone(),
+        mends: active.words.mends.clone(),
         run_book: runbook::line(active.cause.name()).unwrap_or_default(),
         since: active.since,
         count: active.count,

@@ -87,7 +87,7 @@ impl StatusReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::losses::{Cause, LossEvent, LossStage};
+    use crate::losses::{Cause, LossEvent, LossStage, Words};
 
     #[test]
     fn losses_and_sensors_that_are_not_nominal_are_the_reason() {
@@ -119,7 +119,11 @@ mod tests {
             count: 0,
             text: "no heap comes".to_owned(),
         };
-        losses.update(1.0, [(Cause::NoInput, 0)].into_iter(), &[event]);
+        let words = Words {
+            what: "no heap comes".to_owned(),
+            mends: String::new(),
+        };
+        losses.update(1.0, [(Cause::NoInput, 0, &words)].into_iter(), &[event]);
         is("no heap comes", SensorStatus::Error, "degraded");
         losses.update(9.0, std::iter::empty(), &[]);
         is(WELL, SensorStatus::Nominal, "ok");
