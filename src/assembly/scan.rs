@@ -21,6 +21,9 @@ pub enum ScanError {
     /// It can be read only once.
     #[error("{0} is not a regular file; a replay reads its capture twice: save it to a file first")]
     NotAFile(String),
+    /// It holds files.
+    #[error("{0} is a folder: give a capture in it")]
+    Folder(String),
     /// Nothing in it comes from a digitiser.
     #[error(
         "{path}: no digitiser heaps in the first {frames} frames ({found}); \
@@ -67,8 +70,11 @@ impl CaptureScan {
     /// Reads the head of `path`.
     pub fn new(path: &Path) -> Result<Self, ScanError> {
         // A missing file is the reader's to name.
-        if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-            return Err(ScanError::NotAFile(path.display().to_string()));
+        let name = || path.display().to_string();
+        match std::fs::metadata(path).map(|meta| meta.file_type()) {
+            Ok(kind) if kind.is_dir() => return Err(ScanError::Folder(name())),
+            Ok(kind) if !kind.is_file() => return Err(ScanError::NotAFile(name())),
+            _ => {}
         }
         let mut reader = CaptureReader::open(path)?;
         let mut by_length: HashMap<usize, Seen> = HashMap::new();

@@ -3,6 +3,7 @@
 mod live;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dsp::SampleBits;
@@ -354,6 +355,14 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
     let stream = args
         .faults
         .decorate(digitiser.heaps(heaps), args.fault_seed, &ledger);
+    // Opened before hours of writing.
+    let truth_file = args.truth.as_deref().map(|path| {
+        let mut options = fs::File::options();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let failed = |error| Failure::usage(format!("cannot write --truth {path:?}: {error}"));
+        file.map(|file| (path, file)).map_err(failed)
+    });
+    let truth_file = truth_file.transpose()?;
     let mut capture = CaptureWriter::create(path, Precision::Nanoseconds).map_err(Failure::data)?;
     let total = heaps.saturating_mul(config.dests.len() as u64);
     let mut progress = SimProgress::new("writing heaps", total);
@@ -370,7 +379,7 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         counted(samples, "sample"),
         counted(ledger.borrow().len() as u64, "fault"),
     );
-    if let Some(path) = &args.truth {
+    if let Some((path, mut file)) = truth_file {
         let truth = Truth {
             bits: args.sample_bits,
             heap_samples: args.heap_samples,
@@ -388,7 +397,10 @@ fn write(args: &DsimArgs, path: &Path) -> Result<(), Failure> {
         };
         let text = to_json(&truth).map_err(Failure::data)?;
         let failed = |error| Failure::data(format!("cannot write --truth {path:?}: {error}"));
-        fs::write(path, text).map_err(failed)?;
+        let write = file
+            .set_len(0)
+            .and_then(|()| file.write_all(text.as_bytes()));
+        write.map_err(failed)?;
     }
     Ok(())
 }

@@ -186,10 +186,11 @@ impl FgpuOptions {
     /// What is required and was not given: each option, and an argument that would do.
     pub fn missing(&self) -> Vec<(&'static str, &'static [&'static str])> {
         let engine = &self.engine;
+        // What is neither a file nor a list of endpoints may be a file's wrong name.
         let is_capture = self
             .src
             .as_deref()
-            .is_some_and(|src| Path::new(src).is_file());
+            .is_some_and(|src| Path::new(src).is_file() || parse_endpoints(src).is_err());
         let outputs = engine.wideband.len() + engine.narrowband.len();
         [
             ("SRC", self.src.is_some()),

@@ -89,7 +89,7 @@ pub enum CaptureError {
     },
     /// A record contradicts itself.
     #[error(
-        "capture {path:?} is damaged at byte {offset}, after frame {frames}: {what}; cut it there, for example with editcap -r {path} FILE 1-{frames}"
+        "capture {path:?} is damaged at byte {offset}, after frame {frames}: {what}; {}", way_out(path, *frames)
     )]
     Corrupt {
         /// The file.
@@ -107,6 +107,14 @@ pub enum CaptureError {
         /// Bytes in the frame.
         len: usize,
     },
+}
+
+/// What can be done about a capture that is damaged behind so many frames.
+fn way_out(path: &str, frames: u64) -> String {
+    match frames {
+        0 => "nothing of it can be used: record it again".to_owned(),
+        frames => format!("cut it there, for example with editcap -r {path} FILE 1-{frames}"),
+    }
 }
 
 /// Names of link types that are met instead of Ethernet.
